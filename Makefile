@@ -56,7 +56,7 @@ demo-service: setup ## workers on a real RabbitMQ server of this machine while a
 	@$(BIN)/gpu-spot demo --service ocr --out out/demo-service $(ARGS)
 
 demo-research: setup ## a training job whose volume follows it: really run, then a simulated day: out/demo-research
-	@$(BIN)/gpu-spot demo --job examples/training --notice 0.5 --seed 5 --out out/demo-research/job
+	@$(BIN)/gpu-spot demo --job examples/training --notice-share 0.5 --seed 5 --out out/demo-research/job
 	@$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research/day $(ARGS)
 
 aws-check: setup ## try on AWS what AWS's documentation says (ARGS=--yes-spend-money; rehearsed on moto: ARGS=--rehearse)
@@ -109,7 +109,7 @@ bench-%: setup
 fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
 	@for script in $(FITS); do $(BIN)/python -m bench.fit.$$script; done
 
-declared: setup ## what all sample stacks declare otherwise than at a commit (ARGS=COMMIT, default HEAD)
+declared: setup ## differences between the sample stacks' resources at a commit and here (ARGS=COMMIT, default HEAD)
 	@$(BIN)/python tests/infra/compare.py $(ARGS)
 
 site: setup ## the documentation as a site, strictly: out/site/html/index.html

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: gpu-spot is installed in place, from a checkout, and has no wheel."""
+"""Build configuration: gpu-spot is installed in place, from a checkout, and has no wheel."""
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -6,16 +6,17 @@ from setuptools.errors import SetupError
 
 
 class NoWheel(bdist_wheel):
-    """Refuses: the program packs functions and agent from the checkout's files and its lock.
+    """A command that fails: the program packs functions and agent from the files and the lock of a checkout.
 
-    Installing in place (``pip install --editable``) does not come here.
+    ``pip install --editable`` does not run it.
     """
 
     def run(self) -> None:
-        """End with what to do instead."""
+        """Fail with instructions."""
         raise SetupError(
-            "there is no wheel of gpu-spot, it is used from a checkout: make setup, or in another project's "
-            "environment pip install --editable CHECKOUT (templates/gpu-spot, docs/components.md)"
+            "gpu-spot has no wheel and is installed from a checkout: run make setup, or in the environment "
+            "of "
+            "another project pip install --editable CHECKOUT (templates/gpu-spot, docs/components.md)"
         )
 
 

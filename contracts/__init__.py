@@ -1,1 +1,1 @@
-"""What one part writes and another reads: names, parameters, rows, the agent's settings; one codec."""
+"""Contracts between infra, lambdas and userdata: names, parameters, items, agent settings, codec."""

@@ -1,9 +1,9 @@
-"""The one codec: frozen dataclasses to JSON or to an item of DynamoDB, and back with every value checked.
+"""Codec of frozen dataclasses: to and from JSON and DynamoDB items, with every value checked.
 
-A field is stored under its name in camelCase, or under the one that `Stored` writes down. Types are those of
+The stored key of a field is its name in camelCase, or the name given by `Stored`. Supported types: those of
 JSON, dataclasses, enumerations, ``Literal``, ``tuple``, ``frozenset``, ``Mapping``, ``X | None`` and ``Any``,
-each ``Annotated`` with bounds (see `contracts.limits`) and marks (see `contracts.stored`) where it has some.
-An error says in one line where the value stands, what it is and what is allowed.
+optionally ``Annotated`` with bounds (`contracts.limits`) and marks (`contracts.stored`).
+An error is one line: the path of the value, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def parse(kind: type[T], data: object, path: str = "") -> T:
-    """Return the value of type ``kind`` that decoded JSON holds; the inverse of `dump`.
+    """Convert decoded JSON to a value of type ``kind``; the inverse of `dump`.
 
     Raises:
-        ContractError: a key that is unknown or missing, a value of another type or one that is not allowed.
+        ContractError: A key is unknown or missing, or a value has the wrong type or is not allowed.
     """
     try:
         return typing.cast("T", reader(kind)(data))
@@ -36,7 +36,7 @@ def parse(kind: type[T], data: object, path: str = "") -> T:
 
 
 def dump(value: Any) -> Any:
-    """Return what `parse` reads as ``value``, ready for JSON."""
+    """Convert ``value`` to JSON types; the inverse of `parse`."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -45,42 +45,47 @@ def dump(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {_key_text(key): dump(each) for key, each in value.items()}
+        return {_key_text(key): dump(member) for key, member in value.items()}
     if isinstance(value, frozenset | set):
         return sorted(map(dump, value))
-    return [dump(each) for each in value] if isinstance(value, tuple | list) else value
+    return [dump(member) for member in value] if isinstance(value, tuple | list) else value
 
 
-def parse_text(kind: type[T], text: str, refusal: str = "") -> T:
-    """Return the value of type ``kind`` that a JSON text holds.
+def parse_text(kind: type[T], text: str, error_prefix: str = "") -> T:
+    """Convert a JSON text to a value of type ``kind``.
 
     Raises:
-        ContractError: as `parse` does, and for what is no JSON; its line begins with ``refusal``.
+        ContractError: As for `parse`, or the text is not JSON; the message begins with ``error_prefix``.
     """
     try:
         return parse(kind, decode(text))
     except ContractError as error:
-        raise ContractError(str(error), refusal) from None
+        raise ContractError(str(error), error_prefix) from None
 
 
 def parse_versioned(cls: type[T], text: str, version: int) -> T:
-    """Return the dataclass that was stored as a memory of the format ``version``; raise `ContractError`."""
-    refusal = "memory makes no sense"
+    """Parse state that a function stored with the key ``format`` equal to ``version``.
+
+    Raises:
+        ContractError: The text is not valid for ``cls``, or has another format.
+    """
+    error_prefix = "invalid stored state"
     try:
         raw = decode(text)
-        found = raw.get("format") if isinstance(raw, dict) else raw
-        if found != version:
-            refusal = ""
-            raise ContractError(f"memory has format {found!r:.80}, {version} is needed")
+        stored_format = raw.get("format") if isinstance(raw, dict) else raw
+        if stored_format != version:
+            error_prefix = ""
+            raise ContractError(f"stored state has format {stored_format!r:.80}; allowed: {version}")
         return parse(cls, raw)
     except ContractError as error:
-        raise ContractError(str(error), refusal) from None
+        raise ContractError(str(error), error_prefix) from None
 
 
 def decode(text: str) -> Any:
-    """Return what a JSON text holds; raise `ContractError` for one that Python's parser refuses.
+    """Decode a JSON text.
 
-    That includes numbers of thousands of digits and deep nesting.
+    Raises:
+        ContractError: Python's parser rejects the text, also for too many digits or too deep nesting.
     """
     try:
         return json.loads(text)
@@ -89,50 +94,50 @@ def decode(text: str) -> Any:
 
 
 def decode_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that a text holds; raise `ContractError` for all else."""
+    """Decode a JSON text that must be an object; raise `ContractError` otherwise."""
     raw = decode(text)
     if not isinstance(raw, dict):
         raise ContractError(f"{text[:80]!r} is not an object")
     return raw
 
 
-def parse_item(cls: type[T], item: Mapping[str, Any], refusal: str = "", **in_key: Any) -> T:
-    """Return the dataclass that an item of DynamoDB's API holds; ``in_key`` are fields that its key says.
+def parse_item(cls: type[T], item: Mapping[str, Any], error_prefix: str = "", **in_key: Any) -> T:
+    """Convert a DynamoDB item to a dataclass; ``in_key`` are the fields that the item's key holds.
 
     Raises:
-        ContractError: as `parse` does; its line begins with ``refusal``.
+        ContractError: As for `parse`; the message begins with ``error_prefix``.
     """
     try:
         return typing.cast("T", fields_of(cls, is_item=True).read(item, in_key))
     except ContractError as error:
-        raise ContractError(str(error), refusal) from None
+        raise ContractError(str(error), error_prefix) from None
 
 
 def dump_item(value: Any) -> dict[str, Any]:
-    """Return a dataclass as attributes of DynamoDB's API, without the item's key; None is left out."""
+    """Convert a dataclass to DynamoDB attributes, without the item's key; ``None`` is omitted."""
     return _attributes(_dump_fields(value))
 
 
 def attribute(value: Any) -> dict[str, Any]:
-    """Return a value as an attribute of DynamoDB's API."""
+    """Convert a value to a DynamoDB attribute value."""
     return _attribute(dump(value))
 
 
 def _dump_fields(value: Any) -> Any:
     table = fields_of(type(value))
     if table.form.is_list:
-        each = (dump(getattr(value, field.name)) for field in table.fields)
-        return [int(one) if type(one) is bool else one for one in each]
-    found: dict[str, Any] = {}
+        members = (dump(getattr(value, field.name)) for field in table.fields)
+        return [int(member) if type(member) is bool else member for member in members]
+    result: dict[str, Any] = {}
     if table.form.is_empty_at_default and value == type(value)():
-        return found
+        return result
     for field in table.fields:
-        each = getattr(value, field.name)
+        field_value = getattr(value, field.name)
         if field.is_inline:
-            found |= _dump_fields(each)
-        elif table.form.has_defaults or field.default is None or each != field.default():
-            found[field.key] = dump(each)
-    return found
+            result |= _dump_fields(field_value)
+        elif table.form.has_defaults or field.default is None or field_value != field.default():
+            result[field.key] = dump(field_value)
+    return result
 
 
 def _key_text(key: Any) -> str:
@@ -140,7 +145,7 @@ def _key_text(key: Any) -> str:
 
 
 def _attributes(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _attribute(each) for name, each in values.items() if each is not None}
+    return {name: _attribute(value) for name, value in values.items() if value is not None}
 
 
 def _attribute(value: Any) -> dict[str, Any]:
@@ -155,4 +160,4 @@ def _attribute(value: Any) -> dict[str, Any]:
         return {"BOOL": value}
     if kind is dict:
         return {"M": _attributes(value)}
-    return {"L": [_attribute(each) for each in value]} if kind is list else {"NULL": True}
+    return {"L": [_attribute(member) for member in value]} if kind is list else {"NULL": True}

@@ -1,85 +1,88 @@
-"""Names by which the program, the functions and the instances know each other.
-
-``infra`` and ``userdata`` import them: a name that two rooms must agree on stands here once.
-"""
+"""Names shared by infra, lambdas and userdata, each defined once."""
 
 from __future__ import annotations
 
 from typing import Final
 
 METRIC_NAMESPACE: Final = "gpu-spot"
-"""The controller's own, which its alarms read; instances may not put metrics there."""
+"""Namespace of the functions' metrics, read by alarms; instances may not publish to it."""
 INSTANCE_NAMESPACE: Final = "gpu-spot/instances"
-"""What boot, the node agent and the CloudWatch agent report; instances may put metrics only there. A line in
-embedded metric format may name any namespace: CloudWatch Logs makes the metric, not the instance's role."""
+"""Namespace of metrics from boot, node agent and CloudWatch agent; instances may publish to no other.
+Embedded metric format can still name any namespace: CloudWatch Logs creates the metric, not the instance's
+role."""
 
-METRIC_DEADLINE: Final = "DeadlineTroubles"
-"""The controller's of a job with a deadline: it cannot be met, or nobody knows whether it can."""
-METRIC_BUDGET: Final = "BudgetTroubles"
-"""The controller's of a job with a budget: most of it is spent, it will not do, or it is spent."""
+METRIC_INTERRUPTED_INSTANCES: Final = "InterruptedInstances"
+"""Instances of the primary group with a termination deadline; emitted by the controller."""
+METRIC_READ_ERRORS: Final = "ReadErrors"
+"""Reads of a group's state that failed or returned invalid data; emitted by the controller."""
+METRIC_DEADLINE_AT_RISK: Final = "DeadlineAtRisk"
+"""1 if a job cannot meet its deadline or reports no progress to tell from; emitted by the controller."""
+METRIC_BUDGET_AT_RISK: Final = "BudgetAtRisk"
+"""Above 0 if a job's budget is nearly spent, will not suffice or is spent; emitted by the controller."""
 METRIC_JOB_FAILURES: Final = "JobFailures"
 METRIC_FREE_SPACE: Final = "DataVolumeFree"
 """Percent of a job's data volume."""
 METRIC_JOB_STALLS: Final = "JobStalls"
 METRIC_HOST_FAULTS: Final = "HostFaults"
 JOB_METRICS: Final = (METRIC_JOB_FAILURES, METRIC_JOB_STALLS, METRIC_HOST_FAULTS)
-"""What the node agent counts of a training job, each an alarm: it has failed for good, was stopped because it
-hung, or a host was to blame and is replaced."""
+"""Counts of a training job, emitted by the node agent: it failed permanently, it hung and was stopped, or a
+host caused a failure and is replaced. Each has an alarm."""
 
 METRIC_QUEUE_READY: Final = "QueueReady"
-METRIC_QUEUE_TAKEN: Final = "QueueTaken"
-METRIC_QUEUE_OLDEST: Final = "QueueOldest"
-METRIC_QUEUE_ARRIVING: Final = "QueueArriving"
-METRIC_QUEUE_LEAVING: Final = "QueueLeaving"
-METRIC_QUEUE_READERS: Final = "QueueReaders"
-"""The queue watcher's: a `Backlog` in metrics. Where it could not look, none of them is there."""
-METRIC_QUEUE_UNSEEN: Final = "QueueUnseen"
-"""1 where the queue watcher could not look, else 0."""
+METRIC_QUEUE_IN_FLIGHT: Final = "QueueInFlight"
+METRIC_QUEUE_OLDEST_MESSAGE_AGE: Final = "QueueOldestMessageAge"
+METRIC_QUEUE_PUBLISH_RATE: Final = "QueuePublishRate"
+METRIC_QUEUE_ACK_RATE: Final = "QueueAckRate"
+METRIC_QUEUE_CONSUMERS: Final = "QueueConsumers"
+"""A `QueueState`, emitted by the queue watcher; missing if the queue is unreachable."""
+METRIC_QUEUE_UNREACHABLE: Final = "QueueUnreachable"
+"""1 if the queue watcher could not read the queue's state, else 0."""
 METRIC_WORKERS_READY: Final = "WorkersReady"
 METRIC_WORKERS_DRAINING: Final = "WorkersDraining"
-METRIC_WORKERS_SILENT: Final = "WorkersSilent"
-"""The health checker's: a service's workers by where they run, in the dimension ``origin``."""
+METRIC_WORKERS_NOT_REPORTING: Final = "WorkersNotReporting"
+"""A service's workers by where they run (dimension ``origin``); emitted by the health checker."""
 ORIGIN: Final = "origin"
 ORIGIN_AWS: Final = "aws"
 ORIGIN_ON_PREMISES: Final = "on-premises"
 METRIC_HEALTH_INCIDENTS: Final = "HealthIncidents"
-"""The health checker's: what stands that needs a person."""
+"""Open incidents, which need an operator; emitted by the health checker."""
 METRIC_HEALTH_FINDINGS: Final = "HealthFindings"
-"""The same of hosts under a verdict; what is done about most of them is done by itself."""
+"""Hosts with a symptom, most of which the health checker remedies itself."""
 METRIC_HEALTH_ERRORS: Final = "HealthErrors"
-"""1 where the health checker could not look after a group."""
+"""1 if the health checker could not check a group or remedy a symptom in it."""
 METRIC_SCALING_TARGET: Final = "ScalingTarget"
-METRIC_SCALING_WANTED: Final = "ScalingWanted"
-"""The scaler's, in slots of the group: the target it decided on, and what the load alone asks, where that is
+METRIC_SCALING_DESIRED: Final = "ScalingDesired"
+"""In slots of the group: the target that the scaler set, and the target by load alone, if the load is
 known."""
-METRIC_SCALING_BLIND: Final = "ScalingBlind"
-METRIC_SCALING_STALE: Final = "ScalingStale"
-METRIC_SCALING_CEILING: Final = "ScalingCeiling"
-"""1 where the load is not known, where nobody knows what workers do, where more is wanted than is allowed."""
+METRIC_SCALING_LOAD_UNKNOWN: Final = "ScalingLoadUnknown"
+METRIC_SCALING_THROUGHPUT_UNKNOWN: Final = "ScalingThroughputUnknown"
+METRIC_SCALING_AT_MAXIMUM: Final = "ScalingAtMaximum"
+"""1 if the load is unknown, if the workers' throughput is unknown, if the load needs more than the
+maximum."""
 METRIC_SCALING_ERRORS: Final = "ScalingErrors"
-"""1 where the scaler could not look after a group."""
+"""1 if the scaler could not scale a group."""
 METRIC_TENANT_CPU_SECONDS: Final = "TenantCpuSeconds"
 METRIC_TENANT_CPU_BORROWED: Final = "TenantCpuBorrowedSeconds"
 METRIC_TENANT_CPU_LENT: Final = "TenantCpuLentSeconds"
 METRIC_TENANT_MEMORY: Final = "TenantMemory"
 METRIC_TENANT_RESTARTS: Final = "TenantRestarts"
-"""A shared host's, by tenant, once a minute: seconds of CPU in use, those of them that were others', its own
-that others used, memory in MB, ends of its container that nobody asked for."""
+"""Per tenant of a shared host, once a minute: CPU seconds used, borrowed from and lent to other tenants,
+memory in MB, unexpected exits of the tenant's container."""
 TENANT: Final = "tenant"
-"""The dimension, beside ``group`` and ``stack``."""
+"""Dimension of tenant metrics, in addition to ``group`` and ``stack``."""
 METRIC_HOURLY_COST: Final = "HourlyCost"
 METRIC_HOURLY_COST_ON_DEMAND: Final = "HourlyCostOnDemand"
-"""The controller's: US dollars an hour of a group's instances, and what they would cost on-demand."""
+"""US dollars an hour: a group's instances as billed, and at On-Demand prices; emitted by the controller."""
 
 SERVICE_CONTROLLER: Final = "controller"
 SERVICE_HEALTH: Final = "health"
 SERVICE_QUEUES: Final = "queues"
 SERVICE_SCALER: Final = "scaler"
-"""What the functions call themselves in logs and, as the dimension ``service``, in metrics."""
+"""Service names of the functions in logs and in the metric dimension ``service``."""
 
 TAG_STACK: Final = "gpu-spot:stack"
 TAG_GROUP: Final = "gpu-spot:group"
-TAG_SIDE: Final = "gpu-spot:side"
+TAG_GROUP_ROLE: Final = "gpu-spot:side"
 
 ENV_STACK: Final = "GPU_SPOT_STACK"
 ENV_PARAMETER_ROOT: Final = "GPU_SPOT_PARAMETER_ROOT"
@@ -104,57 +107,57 @@ PARAMETER_TARGET: Final = "target"
 PARAMETER_CONTROL: Final = "control"
 PARAMETER_FINISHED: Final = "finished"
 PARAMETER_PREPARED: Final = "prepared"
-"""Of a group that prepares a dataset: the one of which a snapshot is there."""
+"""The dataset that has a snapshot, of a group that prepares it."""
 PARAMETER_HEALTH: Final = "health"
 """A service's settings for the health checker."""
 PARAMETER_SCALING: Final = "scaling"
-"""Of a service that scales: its settings for the scaler, which then alone writes ``target``."""
-PARAMETER_WISHES: Final = "wishes"
-"""Which instances the health checker wants replaced."""
+"""A service's settings for the scaler; only the scaler then writes ``target``."""
+PARAMETER_REPLACEMENT_REQUESTS: Final = "wishes"
+"""Instances that the health checker requests to replace."""
 PARAMETER_RELEASE: Final = "release"
-"""From what a service's workers are to be started, as the program wants it."""
-PARAMETER_ROLLING: Final = "rolling"
-"""What the health checker asks of the controller while it rolls a release out."""
+"""A service's desired release."""
+PARAMETER_ROLLOUT_REQUEST: Final = "rolling"
+"""What the health checker requests of the controller during a rollout."""
 
-SUSPENDED_BY_US: Final = ("AZRebalance",)
-"""Processes of our Auto Scaling groups that the program suspends; another that is suspended is an alarm."""
+SUSPENDED_BY_STACK: Final = ("AZRebalance",)
+"""Processes that the stack suspends in its Auto Scaling groups; any other suspended process is an alarm."""
 
 
 def tensorboard(stack: str) -> str:
-    """Return the ``Name`` of what shows TensorBoard: a launch template, and the instance started from it."""
+    """Return the name of TensorBoard's launch template, also the ``Name`` tag of its instance."""
     return f"gpu-spot-{stack}-tensorboard"
 
 
 def parameter_root(stack: str) -> str:
-    """Return the Parameter Store path under which the groups of ``stack`` stand, without a trailing slash."""
+    """Return the Parameter Store path of the groups of ``stack``, without a trailing slash."""
     return f"/gpu-spot/{stack}/groups"
 
 
-def group_parameter(stack: str, group: str, leaf: str) -> str:
-    """Return the full name of one parameter of a group; ``leaf`` is one of the ``PARAMETER_*`` names."""
-    return f"{parameter_root(stack)}/{group}/{leaf}"
+def group_parameter(stack: str, group: str, parameter: str) -> str:
+    """Return the full name of a group's parameter; ``parameter`` is one of the ``PARAMETER_*`` names."""
+    return f"{parameter_root(stack)}/{group}/{parameter}"
 
 
 def on_premises_partition(group: str) -> str:
-    """Return the registry's partition for a group's workers elsewhere: the only one that they may write."""
+    """Return the registry's partition of a group's on-premises workers, which may write no other."""
     return f"{group}@on-premises"
 
 
 def health_memory(group: str) -> str:
-    """Return the key of the memory table under which the health checker remembers a group."""
+    """Return the key of the health checker's state of a group in the memory table."""
     return f"{group}@health"
 
 
 def scaling_memory(group: str) -> str:
-    """Return the key of the memory table under which the scaler remembers a group."""
+    """Return the key of the scaler's state of a group in the memory table."""
     return f"{group}@scaling"
 
 
 def queue_partition(group: str) -> str:
-    """Return the registry's partition for how a group's queue stands."""
+    """Return the registry's partition of the state of a group's queue."""
     return f"{group}@queue"
 
 
 def release_partition(group: str) -> str:
-    """Return the registry's partition for what a group's workers are started from."""
+    """Return the registry's partition of the releases of a group's workers."""
     return f"{group}@release"

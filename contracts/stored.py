@@ -1,4 +1,4 @@
-"""How a dataclass is stored: the names of its fields, its form, and the error of a value that is refused."""
+"""Storage format of a dataclass: names of fields, layout, and the error for an invalid value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class ContractError(ValueError):
-    """A stored value that its reader cannot use; one line names the path, the value and what is allowed."""
+    """An invalid stored value; the message has the path, the value and what is allowed."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class ContractError(ValueError):
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def below(self, step: str) -> ContractError:
-        """Return the error as it reads one level above, where ``step`` leads to it."""
+        """Return the error with ``step`` prepended to its path."""
         if not step:
             return self
         joint = "." if self.path and not self.path.startswith("[") else ""
@@ -31,34 +31,34 @@ class ContractError(ValueError):
 
 @dataclass(frozen=True)
 class Stored:
-    """The name under which a field is stored, where that is not its own in camelCase."""
+    """Stored key of a field, if it is not the field's name in camelCase."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class RaisedTo:
-    """A number below ``least`` is read as that."""
+    """Reads a number below ``minimum`` as ``minimum``."""
 
-    least: float
+    minimum: float
 
 
 class FieldMark(enum.Enum):
-    """What else is special about a field."""
+    """Special handling of a field."""
 
     REQUIRED = "required"
-    """Must be stored, though it has a default in Python."""
+    """Must be stored, although it has a default in Python."""
     OR_DEFAULT = "or default"
-    """What makes no sense counts as not stored."""
+    """An invalid value is read as the default."""
     INLINE = "inline"
-    """A dataclass whose keys stand among those of the one that holds it."""
+    """A dataclass whose keys are stored among those of its owner."""
     IN_KEY = "in key"
-    """Not stored as a value: the item's key says it, and the caller passes it to `parse_item`."""
+    """Part of the item's key, not an attribute; the caller passes it to `parse_item`."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a dataclass is stored, see `stored`."""
+    """Storage layout of a dataclass, see `stored`."""
 
     keys: Literal["camelCase", "as named"] = "camelCase"
     is_list: bool = False
@@ -68,7 +68,7 @@ class Form:
 
 
 STRICT: Final = Form()
-"""Of a dataclass that says nothing: keys in camelCase, no others, without what equals its default."""
+"""Layout without `stored`: keys in camelCase, unknown keys rejected, defaults omitted."""
 
 
 def stored(
@@ -79,14 +79,14 @@ def stored(
     has_defaults: bool = False,
     is_empty_at_default: bool = False,
 ) -> Callable[[type[T]], type[T]]:
-    """Return a decorator that says how a dataclass is stored.
+    """Return a decorator that sets the storage layout of a dataclass.
 
     Args:
-        keys: how a field's name becomes the stored one.
-        is_list: as a list of its values in the fields' order, without names; a truth value is 0 or 1.
-        is_open: keys that are not known are ignored when it is read: a later version may have written them.
-        has_defaults: values that equal their default are written, too.
-        is_empty_at_default: where all values equal their default none is: JSON has no infinity.
+        keys: How a field's name becomes its stored key.
+        is_list: Store a list of values in field order, without keys; a boolean is 0 or 1.
+        is_open: Ignore unknown keys when reading: a later version may have written them.
+        has_defaults: Also store values that equal their default.
+        is_empty_at_default: Store no value if all equal their default: JSON has no infinity.
     """
 
     def mark(cls: type[T]) -> type[T]:
@@ -97,6 +97,6 @@ def stored(
 
 
 def camel_case(name: str) -> str:
-    """Return a field's name as it is stored where nothing else is said."""
+    """Convert a field's name to its default stored key."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)

@@ -1,4 +1,4 @@
-"""How the fields of stored dataclasses are read: a table of each class, and a function for each type."""
+"""Readers of stored dataclasses: a table of fields for each class, a reader function for each type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FieldReader: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredField:
-    """A field of a dataclass as it is stored: ``default`` is a function that makes it, None where none is."""
+    """A stored field; ``default`` is the factory of its default, ``None`` without a default."""
 
     name: str
     key: str
@@ -31,7 +31,7 @@ class StoredField:
 
 @dataclass(frozen=True, slots=True)
 class StoredFields:
-    """The fields of a dataclass, looked up once."""
+    """The stored fields of a dataclass, compiled once."""
 
     cls: type[Any]
     form: Form
@@ -40,10 +40,10 @@ class StoredFields:
     inline: tuple[StoredField, ...]
     required: frozenset[str]
 
-    def read(self, data: object, given: Mapping[str, Any] | None = None) -> Any:
-        """Return an instance from decoded JSON; ``given`` are values of fields that are not in it."""
-        values = dict(given or {})
-        stored = self._stored(data)
+    def read(self, data: object, in_key: Mapping[str, Any] | None = None) -> Any:
+        """Build an instance from decoded JSON; ``in_key`` are the values that the item's key holds."""
+        values = dict(in_key or {})
+        stored = self._by_key(data)
         by_key = self.by_key
         if not self.form.is_open and (unknown := sorted(stored.keys() - by_key.keys())):
             raise ContractError(f"unknown key; allowed: {', '.join(sorted(by_key))}", unknown[0])
@@ -64,7 +64,7 @@ class StoredFields:
         except ValueError as error:
             raise ContractError(str(error)) from None
 
-    def _stored(self, data: object) -> Mapping[str, Any]:
+    def _by_key(self, data: object) -> Mapping[str, Any]:
         if not self.form.is_list:
             if not isinstance(data, Mapping):
                 raise ContractError(f"{data!r:.80} is not an object")
@@ -81,34 +81,35 @@ _TABLES: Final[dict[tuple[type[Any], bool], StoredFields]] = {}
 
 
 def fields_of(cls: type[Any], *, is_item: bool = False) -> StoredFields:
-    """Return a class's table; ``is_item``: its readers take attributes of DynamoDB's API."""
-    found = _TABLES.get((cls, is_item))
-    if found is None:
-        found = _TABLES[cls, is_item] = _compiled(cls, is_item=is_item)
-    return found
+    """Return the fields of a class; with ``is_item``, readers expect DynamoDB attribute values."""
+    table = _TABLES.get((cls, is_item))
+    if table is None:
+        table = _TABLES[cls, is_item] = _compile(cls, is_item=is_item)
+    return table
 
 
-def _compiled(cls: type[Any], *, is_item: bool) -> StoredFields:
+def _compile(cls: type[Any], *, is_item: bool) -> StoredFields:
     form = getattr(cls, "__stored_as__", STRICT)
     hints = typing.get_type_hints(cls, include_extras=True)
-    found = []
+    stored_fields = []
     for field in dataclasses.fields(cls):
         marks = _marks(hints[field.name])
         if FieldMark.IN_KEY in marks:
             continue
-        own = field.name if form.keys == "as named" else camel_case(field.name)
-        key = next((mark.name for mark in marks if isinstance(mark, Stored)), own)
+        default_key = field.name if form.keys == "as named" else camel_case(field.name)
+        key = next((mark.name for mark in marks if isinstance(mark, Stored)), default_key)
         default = _default(field)
         hint = hints[field.name]
         read = _attribute_reader(hint) if is_item else reader(hint, is_listed=form.is_list)
         if FieldMark.OR_DEFAULT in marks and default is not None:
             read = _or_default(read, default)
         is_required = default is None or FieldMark.REQUIRED in marks
-        found.append(StoredField(field.name, key, read, default, is_required, FieldMark.INLINE in marks))
-    named = {field.key: (field.name, field.read) for field in found if not field.is_inline}
-    inline = tuple(field for field in found if field.is_inline)
-    required = frozenset(field.key for field in found if field.is_required and not field.is_inline)
-    return StoredFields(cls, form, tuple(found), named, inline, required)
+        is_inline = FieldMark.INLINE in marks
+        stored_fields.append(StoredField(field.name, key, read, default, is_required, is_inline))
+    by_key = {field.key: (field.name, field.read) for field in stored_fields if not field.is_inline}
+    inline = tuple(field for field in stored_fields if field.is_inline)
+    required = frozenset(field.key for field in stored_fields if field.is_required and not field.is_inline)
+    return StoredFields(cls, form, tuple(stored_fields), by_key, inline, required)
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:
@@ -132,16 +133,16 @@ def _or_default(read: FieldReader, default: Callable[[], Any]) -> FieldReader:
 
 
 def reader(hint: Any, *, is_listed: bool = False) -> FieldReader:
-    """Return the function that reads a value of a type; ``is_listed``: it stands in a list without names."""
+    """Return the reader of a type; ``is_listed``: the value is an element of a list without keys."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _bounded(reader(arguments[0], is_listed=is_listed), arguments[1:])
     if origin in (types.UnionType, typing.Union):  # only `X | None` occurs
-        [kind] = [one for one in arguments if one is not types.NoneType]
+        [kind] = [argument for argument in arguments if argument is not types.NoneType]
         inner = reader(kind)
         return lambda value: None if value is None else inner(value)
     if origin is typing.Literal:
-        return _one_of({one: one for one in arguments}, repr)
+        return _one_of({value: value for value in arguments}, repr)
     if origin is tuple:
         return _list(reader(arguments[0])) if arguments[1:] == (...,) else _fixed(arguments)
     if origin is frozenset:
@@ -154,20 +155,20 @@ def reader(hint: Any, *, is_listed: bool = False) -> FieldReader:
     if dataclasses.is_dataclass(hint):
         return _nested(typing.cast("type[Any]", hint))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return _one_of({one.value: one for one in hint}, str)
+        return _one_of({member.value: member for member in hint}, str)
     if hint is float:
         return _read_float
     return _read_flag if hint is bool and is_listed else _exact(hint)
 
 
 def _nested(cls: type[Any]) -> FieldReader:
-    # Looked up when it is needed: a class may hold others of its own kind.
+    # Looked up on use: a class may contain itself.
     return lambda value: fields_of(cls).read(value)
 
 
 def _exact(kind: type[Any]) -> FieldReader:
     def read(value: Any) -> Any:
-        if type(value) is not kind:  # exact: JSON's true is no number
+        if type(value) is not kind:  # exact: JSON's true is not a number
             raise ContractError(f"{value!r:.80} is not of type {kind.__name__}")
         return value
 
@@ -204,18 +205,18 @@ def _one_of(allowed: Mapping[Any, Any], shown: Callable[[Any], str]) -> FieldRea
 
 def _bounded(read: FieldReader, marks: tuple[Any, ...]) -> FieldReader:
     bounds = [mark for mark in marks if isinstance(mark, Bound)]
-    least = next((mark.least for mark in marks if isinstance(mark, RaisedTo)), None)
-    if least is not None:
-        return lambda value: max(least, read(value))
+    minimum = next((mark.minimum for mark in marks if isinstance(mark, RaisedTo)), None)
+    if minimum is not None:
+        return lambda value: max(minimum, read(value))
     if not bounds:
         return read
 
     def checked(value: Any) -> Any:
-        found = read(value)
+        result = read(value)
         for bound in bounds:
-            if not bound.allows(found):
+            if not bound.allows(result):
                 raise ContractError(f"{value!r:.80}; allowed: {bound}")
-        return found
+        return result
 
     return checked
 
@@ -224,13 +225,13 @@ def _list(member: FieldReader) -> FieldReader:
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise ContractError(f"{value!r:.80} is not a list")
-        found = []
+        members = []
         try:
-            for each in value:
-                found.append(member(each))
+            for stored in value:
+                members.append(member(stored))
         except ContractError as error:
-            raise error.below(f"[{len(found)}]") from None
-        return tuple(found)
+            raise error.below(f"[{len(members)}]") from None
+        return tuple(members)
 
     return read
 
@@ -241,7 +242,7 @@ def _fixed(kinds: tuple[Any, ...]) -> FieldReader:
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list) or len(value) != len(readers):
             raise ContractError(f"{value!r:.80} is not a list of {len(readers)}")
-        return tuple(member(each) for member, each in zip(readers, value, strict=True))
+        return tuple(read_member(stored) for read_member, stored in zip(readers, value, strict=True))
 
     return read
 
@@ -250,19 +251,19 @@ def _mapping(read_key: FieldReader, read_value: FieldReader) -> FieldReader:
     def read(value: Any) -> dict[Any, Any]:
         if not isinstance(value, Mapping):
             raise ContractError(f"{value!r:.80} is not an object")
-        found, key = {}, ""
+        result, key = {}, ""
         try:
-            for key, each in value.items():
-                found[read_key(key)] = read_value(each)
+            for key, stored in value.items():
+                result[read_key(key)] = read_value(stored)
         except ContractError as error:
             raise error.below(key) from None
-        return found
+        return result
 
     return read
 
 
 def _key_reader(hint: Any) -> FieldReader:
-    """Return the function that reads a key of a JSON object, which is a text whatever it means."""
+    """Return the reader of the keys of a JSON object, which are always strings."""
     if hint is not int:
         return reader(hint)
 
@@ -275,12 +276,12 @@ def _key_reader(hint: Any) -> FieldReader:
 
 
 def _attribute_reader(hint: Any) -> FieldReader:
-    """Return the function that reads an attribute of DynamoDB's API; None is never stored."""
+    """Return the reader of a DynamoDB attribute value; ``None`` is never stored."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _bounded(_attribute_reader(arguments[0]), arguments[1:])
     if origin in (types.UnionType, typing.Union):
-        return _attribute_reader(next(one for one in arguments if one is not types.NoneType))
+        return _attribute_reader(next(argument for argument in arguments if argument is not types.NoneType))
     if dataclasses.is_dataclass(hint):
         cls = typing.cast("type[Any]", hint)
         return lambda attribute: fields_of(cls, is_item=True).read(_unwrapped(attribute, "M"))
@@ -324,16 +325,16 @@ def _unwrapped(attribute: Any, kind: str) -> Any:
 
 
 def _value(attribute: Any) -> Any:
-    """Return an attribute's value as JSON has it; what is no attribute comes back as it is."""
+    """Convert a DynamoDB attribute value to JSON types; other values are returned unchanged."""
     if not isinstance(attribute, Mapping) or len(attribute) != 1:
         return attribute
     [(kind, value)] = attribute.items()
     if kind == "N":
         return _number(value)
     if kind == "M" and isinstance(value, Mapping):
-        return {name: _value(each) for name, each in value.items()}
+        return {name: _value(member) for name, member in value.items()}
     if kind == "L" and isinstance(value, list):
-        return [_value(each) for each in value]
+        return [_value(member) for member in value]
     return None if kind == "NULL" else value
 
 

@@ -1,4 +1,4 @@
-"""Which queues are watched: the program writes the list into the watcher's environment."""
+"""Queues that the queue watcher polls; Pulumi writes the list into the function's environment."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from contracts.stored import stored
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class WatchedQueue:
-    """A group's queue: its ``kind``, its ``name``, and ``place``, by which its kind finds it.
+    """A group's queue.
 
-    Of SQS the place is the account that the queue is in. Of RabbitMQ it is the name of the secret with the
-    broker's URL, and ``management`` the address of its management API, empty where the URL says it.
+    ``location`` is the account id for SQS, and the name of the secret with the broker's URL for RabbitMQ.
+    ``management`` is the address of RabbitMQ's management API, empty if it follows from the broker's URL.
     """
 
     group: str
     kind: str
     name: str
-    place: str
+    location: str
     management: str = ""
 
 
 def dumps(queues: Iterable[WatchedQueue]) -> str:
-    """Return the list as text: lists of values, because a function's environment holds 4 KB."""
+    """Serialize compactly, as lists of values: a function's environment is limited to 4 KB."""
     return json.dumps(codec.dump(tuple(queues)), separators=(",", ":"))
 
 
 def parse(text: str) -> tuple[WatchedQueue, ...]:
-    """Return the list that `dumps` wrote."""
+    """Parse the output of `dumps`."""
     return codec.parse_text(tuple[WatchedQueue, ...], text)

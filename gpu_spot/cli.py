@@ -1,4 +1,4 @@
-"""The command ``gpu-spot``."""
+"""The command-line interface ``gpu-spot``."""
 
 from __future__ import annotations
 
@@ -9,60 +9,61 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gpu_spot.renamed_options import replace_renamed_options
 from pulumi_declared.errors import UserError
 
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
-    "See what a deployed stack does": ("deployed.status", "deployed.jobs", "deployed.tensorboard"),
-    "Try it on a deployed stack": ("deployed.drill",),
-    "Rehearse on this machine, without AWS": (
+    "Observe a deployed stack": ("deployed.status", "deployed.jobs", "deployed.tensorboard"),
+    "Test a deployed stack": ("deployed.drill",),
+    "Rehearse locally, without AWS": (
         *("rehearsed.demo", "rehearsed.deploy", "market.replay", "market.replay_deadline"),
     ),
-    "Before a change": (
+    "Plan a change": (
         *("preflight", "market.forecast", "market.advise", "review", "pin_images", "aws_check"),
     ),
-    "For your editor and shell": ("schema", "completion"),
+    "Editor and shell integration": ("schema", "completion"),
 }
-"""Modules in ``gpu_spot/commands/``; each has the last part of its name, with ``-`` for ``_``."""
+"""Modules of ``gpu_spot/commands/`` by help panel; a command is the module's name with ``-`` for ``_``."""
 
 _TERMINATED: Final = 128 + signal.SIGTERM
-"""The exit status that a shell gives to who was ended by SIGTERM."""
+"""Exit status that shells report for a process ended by SIGTERM."""
 
 
 class _Commands:
-    """What a command's module adds its parser to: as ``argparse`` has it, but listed in panels."""
+    """An ``argparse`` sub-parsers object that collects one-line summaries for the help panels."""
 
     def __init__(self, commands: Any) -> None:
         self._commands = commands
-        self.told: dict[str, str] = {}
+        self.summaries: dict[str, str] = {}
 
     def add_parser(self, name: str, **more: Any) -> argparse.ArgumentParser:
-        """See ``argparse``; ``help`` is one line for the list, and the description where none is given."""
-        self.told[name] = more["help"]
-        made: argparse.ArgumentParser = self._commands.add_parser(
-            name, **{"description": f"{self.told[name]}.", **more}
+        """Add a parser. ``help`` is the summary in the list and the default description."""
+        self.summaries[name] = more["help"]
+        parser: argparse.ArgumentParser = self._commands.add_parser(
+            name, **{"description": f"{self.summaries[name]}.", **more}
         )
-        return made
+        return parser
 
 
-def parser(named: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command; each sub-command's module adds its own part.
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of ``gpu-spot``; each command's module adds its own part.
 
-    Where ``named`` is a sub-command, only its module is imported and added.
+    If ``command`` names a command, only its module is imported.
     """
     root = argparse.ArgumentParser(
         prog="gpu-spot",
         usage="%(prog)s [-h] COMMAND ...",
-        description="Deep learning on the cheapest GPUs that AWS will sell this minute.",
+        description="Run deep learning workloads on EC2 Spot GPU instances.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = _Commands(
         root.add_subparsers(prog="gpu-spot", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     )
     modules = {_name(module): module for panel in _PANELS.values() for module in panel}
-    for name in (named,) if named in modules else modules:
+    for name in (command,) if command in modules else modules:
         importlib.import_module(f"gpu_spot.commands.{modules[name]}").add_parser(commands)
-    root.epilog = _listed(commands.told)
-    root.set_defaults(whole=parser)  # for the page of all options, and for shells
+    root.epilog = _listed(commands.summaries)
+    root.set_defaults(whole=parser)  # for docs/options.md and shell completion
     return root
 
 
@@ -70,21 +71,21 @@ def _name(module: str) -> str:
     return module.rpartition(".")[2].replace("_", "-")
 
 
-def _listed(told: Mapping[str, str]) -> str:
-    width = max(map(len, told))
+def _listed(summaries: Mapping[str, str]) -> str:
+    width = max(map(len, summaries))
     panels = []
     for title, modules in _PANELS.items():
-        lines = [f"  {name:{width}}  {told[name]}" for name in map(_name, modules) if name in told]
+        lines = [f"  {name:{width}}  {summaries[name]}" for name in map(_name, modules) if name in summaries]
         panels.append("\n".join([f"{title}:", *lines]))
-    return "\n\n".join([*panels, "gpu-spot COMMAND --help tells the options of one."])
+    return "\n\n".join([*panels, "Use gpu-spot COMMAND --help for the options of a command."])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; what a user can mend is told in one line, exit status 1 (2: wrong usage)."""
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    """Run a command. Returns 1 for an error that the user can fix (one line), 2 for wrong usage."""
+    words = replace_renamed_options(sys.argv[1:] if arguments is None else arguments)
     args = parser(words[0] if words else None).parse_args(words)
-    # What a command has started ends with it, however it is told to end.
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    # SIGTERM must run `finally` blocks, which stop the processes that a command started.
+    previous_handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         code: int = args.run(args)
     except (UserError, ValueError, OSError) as error:
@@ -93,5 +94,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
     return code

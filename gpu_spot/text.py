@@ -1,4 +1,4 @@
-"""Numbers and times as text: in the terminal, on the page, in the picture."""
+"""Formats numbers and times for the terminal, the report page and the picture."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ CAUSES: Final[Mapping[Literal["notice", "loss", "hand-over"], str]] = {
     "loss": "without notice",
     "hand-over": "handed over",
 }
-"""Why an instance ended, in words."""
+"""Why an instance ended, as displayed."""
 
 
 def percent(fraction: float, digits: int = 1) -> str:
-    """Return ``fraction`` in per cent. What falls short of the whole is never rounded up to it."""
+    """Return ``fraction`` as a percentage. A value below 1 is never rounded up to 100 %."""
     value = round(100 * fraction, digits)
     if fraction < 1 and value >= 100:
         value = 100 - 10.0**-digits
@@ -23,17 +23,17 @@ def percent(fraction: float, digits: int = 1) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with thousands separators and no needless decimals."""
+    """Return a number with thousands separators and no unnecessary decimals."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return ``count`` with its noun."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """Return ``count`` followed by the noun in its singular or plural form."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def duration(minutes: float) -> str:
-    """Return a length of time in its two largest units."""
+    """Return a duration in its two largest units."""
     days, rest = divmod(round(minutes), 24 * 60)
     hours, minute = divmod(rest, 60)
     if days:
@@ -44,12 +44,12 @@ def duration(minutes: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a length of time as minutes and seconds, from an hour on with hours."""
+    """Return a duration as ``M:SS``, or ``H:MM:SS`` from one hour on."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{rest:02d}" if hours else f"{minute}:{rest:02d}"
 
 
 def clock(at: float) -> str:
-    """Return epoch second ``at`` as date and time (UTC)."""
+    """Return epoch second ``at`` as a UTC date and time."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")

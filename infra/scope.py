@@ -1,4 +1,4 @@
-"""What every component needs to know about the stack: its names, its tags, its place in AWS."""
+"""The scope of a stack: names, tags, account, Region and resource options for all components."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from contracts import names
 from infra.schema import Settings
 from infra.settings import SettingsError
 
-_SHORTEST_LIMIT: Final = 64
-"""IAM roles, Lambda functions and EventBridge rules take 64 characters."""
-_RANDOM_SUFFIX: Final = 8
-"""What Pulumi's auto-naming appends: a dash and seven hexadecimal digits."""
+_MIN_NAME_LIMIT: Final = 64
+"""Length limit of the names of IAM roles, Lambda functions and EventBridge rules."""
+_SUFFIX_LENGTH: Final = 8
+"""Length of the suffix of Pulumi's auto-naming: a hyphen and seven hexadecimal digits."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """One stack in one account and region. ``extra_tags`` are the user's.
+    """A stack in an account and Region.
 
-    ``permissions_boundary`` bounds every role, ``protect`` keeps the engine from deleting what holds data,
-    ``kms_key_arn`` is the customer's key for all that the stack stores; without one AWS's own keys serve.
-    ``parent`` is above everything, and whose provider is asked; ``export`` is who is told the outputs.
+    Attributes:
+        extra_tags: tags of the stack file.
+        permissions_boundary: ARN of the permissions boundary of every role.
+        protect: whether Pulumi protects resources that hold data from deletion.
+        kms_key_arn: customer managed key for everything that the stack stores; None for AWS's own keys.
+        parent: parent of all resources, whose provider also serves lookups.
+        export: called with the name and the value of each stack output.
     """
 
     stack: str
@@ -41,83 +45,83 @@ class Scope:
     export: Callable[[str, Any], None] = pulumi.export
 
     def __post_init__(self) -> None:
-        """Raise ``SettingsError`` for a stack name that AWS would refuse in the name of a function."""
+        """Raise ``SettingsError`` for a stack name that is not allowed in the name of a Lambda function."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", self.stack):
             raise SettingsError(f"stack name {self.stack!r}, allowed: letters, digits and hyphens")
 
     @property
     def prefix(self) -> str:
-        """What the physical names of all auto-named resources of this stack start with."""
+        """Prefix of the physical names of all auto-named resources of the stack."""
         return f"gpu-spot-{self.stack}-"
 
     @property
-    def below(self) -> pulumi.ResourceOptions:
-        """The options of what stands directly below the stack, or below the component that stands for it."""
+    def child_options(self) -> pulumi.ResourceOptions:
+        """Options of resources directly below the stack, or below the component that replaces it."""
         return pulumi.ResourceOptions(parent=self.parent)
 
     @property
-    def asking(self) -> pulumi.InvokeOptions:
-        """The options of a lookup: it asks the account and region where the resources will be."""
+    def invoke_options(self) -> pulumi.InvokeOptions:
+        """Options of lookups, which use the provider of the resources."""
         return pulumi.InvokeOptions(parent=self.parent)
 
-    def name(self, *parts: str, limit: int = _SHORTEST_LIMIT) -> str:
-        """Return a logical name. Pulumi appends a random suffix to make the physical one.
+    def name(self, *parts: str, limit: int = _MIN_NAME_LIMIT) -> str:
+        """Return a logical name. Pulumi appends a random suffix for the physical name.
 
-        ``limit`` is what AWS allows that one, for types that take fewer characters than the others.
+        ``limit`` is the length limit of physical names of the type.
         """
         name = self.prefix + "-".join(parts)
-        if len(name) + _RANDOM_SUFFIX > limit:
+        if len(name) + _SUFFIX_LENGTH > limit:
             raise SettingsError(
                 f"resource name {name!r} has {len(name)} characters, allowed: "
-                f"{limit - _RANDOM_SUFFIX} (shorten the name of the stack or the service)"
+                f"at most {limit - _SUFFIX_LENGTH} (shorten the name of the stack or the service)"
             )
         return name
 
-    def tags(self, name: str, *, group: str | None = None, side: str | None = None) -> dict[str, str]:
-        """Return a resource's tags: the user's, ``Name``, the stack, and where they apply group and side."""
+    def tags(self, name: str, *, group: str | None = None, group_role: str | None = None) -> dict[str, str]:
+        """Return a resource's tags: those of the stack file, ``Name``, stack, and if given group and role."""
         tags = {**self.extra_tags, "Name": name, names.TAG_STACK: self.stack}
         if group is not None:
             tags[names.TAG_GROUP] = group
-        if side is not None:
-            tags[names.TAG_SIDE] = side
+        if group_role is not None:
+            tags[names.TAG_GROUP_ROLE] = group_role
         return tags
 
-    def stateful(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
-        """Return the options of a child that holds data, which ``protect`` keeps from being deleted."""
+    def stateful_options(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Return the options of a child that holds data and is subject to ``protect``."""
         return pulumi.ResourceOptions(parent=parent, protect=self.protect or None)
 
     def oidc_provider_arn(self, issuer: str) -> pulumi.Output[str]:
-        """Return the ARN of this account's identity provider for ``issuer`` (a host name)."""
+        """Return the ARN of the account's OIDC identity provider for ``issuer`` (a host name)."""
         return pulumi.Output.concat(
             "arn:", self.partition, ":iam::", self.account_id, ":oidc-provider/", issuer
         )
 
-    def arn_of_image(self, account: str, region: str, repository: str) -> pulumi.Output[str]:
-        """Return the ARN of an ECR repository, which may be another account's."""
+    def image_repository_arn(self, account: str, region: str, repository: str) -> pulumi.Output[str]:
+        """Return the ARN of an ECR repository, also of another account or Region."""
         return pulumi.Output.concat(
             "arn:", self.partition, f":ecr:{region}:{account}:repository/{repository}"
         )
 
     def arn(self, service: str, resource: pulumi.Input[str]) -> pulumi.Output[str]:
-        """Return the ARN of ``resource`` (its last part, patterns allowed) in this account and region."""
+        """Return the ARN of ``resource`` (the last part; may have wildcards) in the account and Region."""
         return pulumi.Output.concat(
             "arn:", self.partition, ":", service, ":", self.region, ":", self.account_id, ":", resource
         )
 
 
-def scope_of(
+def build_scope(
     settings: Settings,
     stack: str,
     parent: pulumi.Resource | None = None,
     export: Callable[[str, Any], None] = pulumi.export,
 ) -> Scope:
-    """Return what the components of ``settings`` know of the stack; the arguments as in ``Scope``."""
-    asking = pulumi.InvokeOptions(parent=parent)
+    """Return the scope of the stack of ``settings``; the arguments are those of ``Scope``."""
+    invoke_options = pulumi.InvokeOptions(parent=parent)
     return Scope(
         stack=stack,
         region=settings.region,
-        account_id=aws.get_caller_identity_output(opts=asking).account_id,
-        partition=aws.get_partition_output(opts=asking).partition,
+        account_id=aws.get_caller_identity_output(opts=invoke_options).account_id,
+        partition=aws.get_partition_output(opts=invoke_options).partition,
         extra_tags=settings.tags,
         permissions_boundary=settings.identity.permissions_boundary,
         protect=settings.protect,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from contracts.group.warm_pool import COLD_BOOT, WARM_BOOT, WARM_PRICE
+from contracts.group.warm_pool import COLD_BOOT_SECONDS, WARM_BOOT_SECONDS, WARM_INSTANCE_PRICE
 from lambdas.core.events import NOTICE_SECONDS as NOTICE_SECONDS
 
 TICK_SECONDS: Final = 60.0
@@ -52,8 +52,8 @@ class Rules:
 
     seed: int = 1
     notice: float = 0.9
-    spot_cold_start: float = COLD_BOOT
-    on_demand_cold_start: float = WARM_BOOT
+    spot_cold_start: float = COLD_BOOT_SECONDS
+    on_demand_cold_start: float = WARM_BOOT_SECONDS
     spot_price: float = 0.3
     warm_up_ticks: int = 60
     drain_seconds: float = 0.0
@@ -70,7 +70,7 @@ class Rules:
     on_demand_price: float | None = None
     warm_instances: int | None = None
     warm_reuse: bool = False
-    warm_price: float = WARM_PRICE
+    warm_price: float = WARM_INSTANCE_PRICE
     shortest_notice_seconds: float = NOTICE_SECONDS
     boot_spread: float = 0.0
     on_demand_episodes: float = 0.0
@@ -119,7 +119,7 @@ HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(
         "false_alarms": 21 / 9,
     }
 )
-"""What AWS does besides giving and taking, for rehearsals and ``gpu-spot replay --hostile``.
+"""What AWS does besides giving and taking, for rehearsals and ``gpu-spot replay --inject-faults``.
 
 - A group tries again about ten minutes after a refused launch: seen in logs of others.
 - Without capacity rebalancing an instance is replaced after it was interrupted and its health check failed:

@@ -1,0 +1,1 @@
+"""The policy pack that the engine runs on every preview."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# This checkout's code first: an environment that was copied with it has the other one installed.
+# Import this checkout: a virtual environment copied from another has that one installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pulumi_policy import PolicyPack

@@ -1,4 +1,4 @@
-"""The rules as policies of Pulumi's SDK (CrossGuard). Nothing is decided here."""
+"""The rules as policies of Pulumi's policy SDK (CrossGuard)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from policy import outside
+from policy import external_facts
 from policy.rules import RULES
-from policy.rules.model import UNKNOWN, Outside, PolicyRule, Subject
+from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, Subject
 
 NAME: Final = "gpu-spot"
 
 
-def policies(facts: Outside | None = None) -> list[Policy]:
+def policies(facts: ExternalFacts | None = None) -> list[Policy]:
     """Return a policy for each rule."""
-    known = facts or outside.facts()
-    return [_policy(rule, known) for rule in RULES]
+    facts = facts or external_facts.read()
+    return [_policy(rule, facts) for rule in RULES]
 
 
-def _policy(rule: PolicyRule, facts: Outside) -> Policy:
+def _policy(rule: PolicyRule, facts: ExternalFacts) -> Policy:
     level = EnforcementLevel(rule.level)
     schema = {key: dict(value) for key, value in rule.settings.items()}
     config = PolicyConfigSchema(schema) if schema else None
@@ -39,39 +39,44 @@ def _policy(rule: PolicyRule, facts: Outside) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         assert rule.check is not None
         subject = _subject(args)
-        for words in rule.check(subject, rule.defaults() | dict(args.get_config()), facts):
-            report(f"{subject.name}: {words}", None)
+        for message in rule.check(subject, rule.defaults() | dict(args.get_config()), facts):
+            report(f"{subject.name}: {message}", None)
 
     def validate_stack(args: StackValidationArgs, report: ReportViolation) -> None:
         assert rule.check_stack is not None
-        subjects = [_subject(one) for one in args.resources]
-        for urn, words in rule.check_stack(subjects, rule.defaults() | dict(args.get_config()), facts):
-            report(words, urn or None)
+        subjects = [_subject(resource) for resource in args.resources]
+        for urn, message in rule.check_stack(subjects, rule.defaults() | dict(args.get_config()), facts):
+            report(message, urn or None)
 
     if rule.check is not None:
         return ResourceValidationPolicy(rule.name, rule.description, validate, level, config)
     return StackValidationPolicy(rule.name, rule.description, validate_stack, level, config)
 
 
-def _subject(told: ResourceValidationArgs | PolicyResource) -> Subject:
-    inputs = plain(told.props)
-    provider = plain(told.provider.props) if told.provider else {}
+def _subject(resource: ResourceValidationArgs | PolicyResource) -> Subject:
+    inputs = plain(resource.props)
+    provider = plain(resource.provider.props) if resource.provider else {}
     region = str(provider.get("region") or "") if isinstance(provider, dict) else ""
-    protected = bool(told.opts.protect)
+    protected = bool(resource.opts.protect)
     return Subject(
-        told.resource_type, told.name, told.urn, inputs, protected, "" if region == UNKNOWN else region
+        resource.resource_type,
+        resource.name,
+        resource.urn,
+        inputs,
+        protected,
+        "" if region == UNKNOWN else region,
     )
 
 
 def plain(value: Any) -> Any:
-    """Return a value without the SDK's proxies, and ``UNKNOWN`` for what a preview cannot know.
+    """Return a value without the SDK's proxies, with ``UNKNOWN`` for values that a preview does not know.
 
-    The proxies raise when an unknown value is touched, so one would hide what a rule finds beside it.
+    A proxy raises when an unknown value is read, which would prevent the checks of other values.
     """
     if isinstance(value, Mapping):
         return {key: _item(value, key) for key in value}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_item(value, place) for place in range(len(value))]
+        return [_item(value, index) for index in range(len(value))]
     return value
 
 

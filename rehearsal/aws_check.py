@@ -12,7 +12,7 @@ from typing import Any, Final
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
 from moto.ec2.models import ec2_backends
 
-from gpu_spot.aws_check.lab import INSTANCE_TYPE, Lab
+from gpu_spot.aws_check.aws_test_bed import INSTANCE_TYPE, AwsTestBed
 from gpu_spot.preflight.account import ClientOf
 from pulumi_on_moto import sandbox
 from pulumi_on_moto.fixes.ec2.spot_prices import quote
@@ -79,20 +79,20 @@ class PlayedClock:
         return sold
 
     def _launched(self, **where: Any) -> Any:
-        made = self._clients("ec2").run_instances(
+        response = self._clients("ec2").run_instances(
             ImageId="ami-0123456789abcdef0", InstanceType=INSTANCE_TYPE, MinCount=1, MaxCount=1, **where
         )
-        return self._ec2.get_instance(made["Instances"][0]["InstanceId"])
+        return self._ec2.get_instance(response["Instances"][0]["InstanceId"])
 
 
 @contextlib.contextmanager
-def rehearsed(region: str) -> Iterator[Lab]:
+def rehearsed(region: str) -> Iterator[AwsTestBed]:
     """Run the body with a lab in an empty local cloud."""
     with simulated(_START) as time, sandbox(region) as clients:
         modifying_takes(ec2_backends[ACCOUNT][region], _MODIFYING_SECONDS)
         EventBus(region, FunctionRuntime(clients, {}))  # from now on it brings what rules match
         clock = PlayedClock(clients, region, time)
         launches.offer(autoscaling_backends[ACCOUNT][region], clock)
-        lab = Lab(clients, clock, _RUN)
-        quote(ec2_backends[ACCOUNT][region], {(INSTANCE_TYPE, zone): _PRICE for zone in lab.subnets})
-        yield lab
+        test_bed = AwsTestBed(clients, clock, _RUN)
+        quote(ec2_backends[ACCOUNT][region], {(INSTANCE_TYPE, zone): _PRICE for zone in test_bed.subnets})
+        yield test_bed

@@ -7,7 +7,7 @@ from typing import Final
 from moto.fis.models import fis_backends
 
 from contracts import names
-from gpu_spot.drill.course import OVER_WITHIN, DrillCourse
+from gpu_spot.drill.progress import DRILL_TIMEOUT_SECONDS, DrillProgress
 from gpu_spot.drill.watching import Drill
 from lambdas.aws import settings
 from market.replay.engine import Replay
@@ -35,7 +35,7 @@ _POOL: Final = 64
 """Instances that each pool sells: none is ever short."""
 
 
-def rehearse_drill(cloud: LocalCloud, group: str, drill: Drill, seed: int = 1) -> DrillCourse:
+def rehearse_drill(cloud: LocalCloud, group: str, drill: Drill, seed: int = 1) -> DrillProgress:
     """Fill a group on a calm market, drill it, and watch to the end, minute by minute.
 
     A service's workers are counted, a training job is simulated with the agent on its instances.
@@ -57,18 +57,18 @@ def rehearse_drill(cloud: LocalCloud, group: str, drill: Drill, seed: int = 1) -
         drain_seconds=view.drain_seconds,
     )
     before = _BEFORE if agent.training is None else _BEFORE_JOB
-    length = int(before + OVER_WITHIN // TICK_SECONDS + 2)
+    length = int(before + DRILL_TIMEOUT_SECONDS // TICK_SECONDS + 2)
     traces = [PoolTrace(zone, TICK_SECONDS, (1,) * (length + 1)) for zone in sorted(view.zones)]
     market = SpotMarket(traces, rules, _POOL)
     pools = placement.assign(market.names, sorted(view.zones), view.sizes)
     shape = GroupShape(pools, known.group.base, known.group.spot_percentage, weights=view.weights)
-    courses: list[DrillCourse] = []
+    courses: list[DrillProgress] = []
     over: list[bool] = []
 
     def see(tick: int, _: Span) -> None:
         if tick == before:
             courses.append(drill.start(*drill.plan()))
-        elif courses and not drill.follow(courses[0]):
+        elif courses and not drill.poll(courses[0]):
             over.append(True)
 
     with rehearsal.simulated(cloud, view, rules, TrainingProfile(steps=_STEPS)) as nodes:

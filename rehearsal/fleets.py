@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gpu_spot.status.decisions import DecisionLine, told
+from gpu_spot.status.decisions import DecisionLine, describe_action
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader, ready_since
-from lambdas.core.model import Market, Pool, Side
+from lambdas.core.model import PurchaseOption, Pool, GroupRole
 from market.replay.fleet import Orders
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.running.functions import Invocation
@@ -23,7 +23,7 @@ from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.machines.group import Nodes
 
 _DECISION: Final = "decision"
-_FAILURES: Final = ("action failed", "group not looked after")
+_FAILURES: Final = ("action failed", "group not reconciled")
 """What the controller logs where it goes on and a rehearsal must not: nothing fails but what is broken."""
 _ONE_JOB: Final = 1
 """Worker slots of a training instance."""
@@ -43,8 +43,8 @@ class CloudFleet:
     _now: float = 0.0
     _working: dict[str, None] = field(default_factory=dict)
     _alive: set[str] = field(default_factory=set)
-    _refusing: dict[Side, str] = field(default_factory=dict)
-    _overtaken: set[Side] = field(default_factory=set)
+    _refusing: dict[GroupRole, str] = field(default_factory=dict)
+    _overtaken: set[GroupRole] = field(default_factory=set)
     _placed: list[tuple[str, Pool]] = field(default_factory=list)
 
     def ask(self, market: Callable[[str], Pool | None]) -> None:
@@ -54,7 +54,7 @@ class CloudFleet:
             pool = market(zone)
             if pool is None:
                 return None
-            instance_id = self.launched(pool, Market.ON_DEMAND, Side.FALLBACK, warm=False)
+            instance_id = self.launched(pool, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK, warm=False)
             self._placed.append((instance_id, pool))
             return instance_id
 
@@ -66,7 +66,7 @@ class CloudFleet:
         self.cloud.set_time(now)
         self._finish()
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
         prepared = self._prepared() if warm else ()
         if prepared:
@@ -94,7 +94,7 @@ class CloudFleet:
         self.cloud.kill(gone)
         self._forget(gone)
 
-    def refused(self, side: Side, message: str | None) -> None:
+    def refused(self, side: GroupRole, message: str | None) -> None:
         """See ``Fleet``. The end of refusals shows in AWS by the next successful activity alone."""
         self._overtaken.discard(side)
         if message is None:
@@ -130,12 +130,12 @@ class CloudFleet:
         primary, fallback = self.cloud.desired(self.group)
         desired = {
             side: self._launchable(side, capacity)
-            for side, capacity in zip(Side, (primary, fallback), strict=True)
+            for side, capacity in zip(GroupRole, (primary, fallback), strict=True)
         }
         wake_at = self.store.load(self.group).wake_at
         return Orders(desired, tuple(released), wake_at, tuple(self._placed))
 
-    def _launchable(self, side: Side, desired: int) -> int:
+    def _launchable(self, side: GroupRole, desired: int) -> int:
         """Return what a side wants as far as it launches: who is suspended has what it has."""
         if desired == 0 or not self.cloud.suspended(self.group, side):
             return desired
@@ -168,7 +168,7 @@ class CloudFleet:
         self._judge(invocation, lines)
         for line in lines:
             if line.get("message") == _DECISION and line["group"] == self.group:
-                actions = tuple(told(action) for action in line["actions"])
+                actions = tuple(describe_action(action) for action in line["actions"])
                 self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
 
     def _judge(self, invocation: Invocation, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -200,7 +200,7 @@ class TrainingFleet(CloudFleet):
         self.nodes.advance(now)
         CloudFleet.tick(self, now)
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
         instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
         self.nodes.launch(instance_id, self.warm_boots if warm else self.boots)

@@ -11,10 +11,10 @@ from contracts import names
 from contracts.group import scaling_settings as settings
 from contracts.group.scaling_settings import ScalingSettings
 from contracts.registry import queue_state as backlog
-from contracts.registry.queue_state import Backlog
-from contracts.registry.worker_report import Pulse
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
 from infra.catalogue import on_demand_prices
-from lambdas.core.model import Market, Pool, Side
+from lambdas.core.model import PurchaseOption, Pool, GroupRole
 from market.load import speeds
 from market.load.account import LoadAccount, LoadedService
 from market.load.shapes import DAY_WITH_A_BURST
@@ -47,7 +47,7 @@ class LoadedFleet(CloudFleet):
     """On-demand, by type: US dollars an hour."""
     _began: bool = False
     _target: int = 0
-    _held: dict[str, tuple[Pool, Market]] = field(default_factory=dict)
+    _held: dict[str, tuple[Pool, PurchaseOption]] = field(default_factory=dict)
     _spot: dict[Pool, float] = field(default_factory=dict)
     _drains: dict[str, float] = field(default_factory=dict)
     _done: dict[str, float] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class LoadedFleet(CloudFleet):
         self._began = True
         CloudFleet.tick(self, now)
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
         instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
         self._held[instance_id] = pool, market
@@ -125,7 +125,7 @@ class LoadedFleet(CloudFleet):
             self._done[instance] = self._done.get(instance, 0.0) + rate * TICK_SECONDS
             self._tell(instance, rate, played.busy_seconds / TICK_SECONDS / total, now)
         arriving, leaving = played.arrived / TICK_SECONDS, played.ended / TICK_SECONDS
-        row = Backlog(now, played.waiting, played.taken, float(played.oldest), arriving, leaving, total)
+        row = QueueState(now, played.waiting, played.taken, float(played.oldest), arriving, leaving, total)
         self.cloud.clients("dynamodb").put_item(
             TableName=registry_table(self.cloud.deployment), Item=backlog.dump(self.group, row)
         )
@@ -133,8 +133,8 @@ class LoadedFleet(CloudFleet):
     def _tell(self, instance: str, rate: float, busy: float, now: float) -> None:
         done, share = int(self._done[instance]), min(1.0, busy)
 
-        def told(well: Pulse) -> Pulse:
-            return replace(well, at=now, done=done, rate=rate, busy=share, gpu_use=100 * share)
+        def told(well: WorkerReport) -> WorkerReport:
+            return replace(well, reported_at=now, done=done, rate=rate, busy=share, gpu_use=100 * share)
 
         self.cloud.tell(instance, told)
 
@@ -148,7 +148,7 @@ class LoadedFleet(CloudFleet):
         in_place = self.cloud.group(self.group).on_demand_prices  # what the market's fractions are of
         for pool, market in (self._held[one] for one in self._alive if one in self._held):
             kind = pool.instance_type
-            if market is Market.SPOT:
+            if market is PurchaseOption.SPOT:
                 hourly += self._spot.get(pool, self.rules.spot_price) * in_place[kind]
             else:
                 hourly += self.prices[kind]

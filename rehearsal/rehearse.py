@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from contracts import names
-from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.reader import JobReader
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
@@ -171,10 +171,10 @@ def _group(cloud: LocalCloud, name: str | None) -> GroupView:
     return next(view for view in cloud.groups() if not view.prepares)
 
 
-def _account(cloud: LocalCloud, job: str) -> JobAccount:
+def _account(cloud: LocalCloud, job: str) -> JobReport:
     """Return what people are told of a job; the account is read as it is on AWS."""
     region = cloud.clients.region
-    return JobReader(cloud.clients, cloud.deployment.stack, region, lambda: cloud.clock.now).shown(job)
+    return JobReader(cloud.clients, cloud.deployment.stack, region, lambda: cloud.clock.now).report(job)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from lambdas.core.model import Market, Pool, Side
+from lambdas.core.model import PurchaseOption, Pool, GroupRole
 from market.replay.fleet import Orders
 from market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules
 from rehearsal.fleets import CloudFleet
@@ -43,7 +43,7 @@ class ServedFleet(CloudFleet):
         self.service.advance(now)
         CloudFleet.tick(self, now)
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
         instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
         slots = self.cloud.group(self.group).slots.get(pool.instance_type, 1)

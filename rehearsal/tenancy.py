@@ -34,14 +34,14 @@ def told(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> Te
     return TenancyAccount(
         tenants=tuple(
             tenancy.PlayedTenant(
-                one.name,
-                one.cpus,
-                one.cpu_mode == "pinned",
-                one.memory_gib,
-                _gpus(one),
-                one.data_gib,
+                tenant.name,
+                tenant.cpus,
+                tenant.cpu_mode == "pinned",
+                tenant.memory_gib,
+                _gpus(tenant),
+                tenant.data_gib,
             )
-            for one in tenants
+            for tenant in tenants
         ),
         returns=account.returns(nodes.journal.entries),
         away=tuple(one for one in away if one.tenant in {tenant.name for tenant in tenants}),

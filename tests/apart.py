@@ -1,7 +1,7 @@
-"""Run a function in a process of its own: Pulumi's runtime and moto's backends are global in one.
+"""Run a function in a separate process, because Pulumi's runtime and moto's backends are global.
 
-The processes are forked from a server that has imported what nearly all of them need and run nothing: the
-provider's modules alone take longer to import than a program takes to run.
+Processes are forked from a server that has imported the common modules: importing those of the provider takes
+longer than running a program.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from functools import cache
 from multiprocessing.context import ForkServerContext
 from typing import Any, Final, ParamSpec, TypeVar
 
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 SHARED_VARIABLE: Final = "GPU_SPOT_TESTS_SHARED"
-"""Names the folder that all workers of a session share, and no other session."""
+"""Variable with a directory that all workers of a session share."""
 
 
 P = ParamSpec("P")
@@ -32,13 +32,13 @@ def _forking() -> ForkServerContext:
 
 
 def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a module's function in a fresh process and return its result; what it raises is raised here."""
+    """Run a module-level function in a new process; return its result or raise its exception."""
     with ProcessPoolExecutor(1, mp_context=_forking()) as pool:
-        return pool.submit(function, *args, **kwargs).result(timeout=PATIENCE)
+        return pool.submit(function, *args, **kwargs).result(timeout=TIMEOUT_SECONDS)
 
 
 def in_json(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
-    """The same for a function whose result is asked as JSON's values: lists alone, and keys that are text."""
+    """Like ``apart``, with the result converted to JSON values."""
     return json.loads(apart(_dumped, function, *args, **kwargs))
 
 

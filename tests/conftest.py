@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, the folder of real spot traces, programs from the system."""
+"""Common to all tests: hypothesis profiles, the directory of Spot traces, system programs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.apart import SHARED_VARIABLE
 TRACES_VARIABLE: Final = "GPU_SPOT_TRACES"
 MARKET_PROPERTY: Final = "market"
 IN_MEMORY: Final = Path("/dev/shm")
-LEAST_FREE: Final = 2**30
+MIN_FREE_BYTES: Final = 2**30
 
-# `ci` is what `make test` runs: the same 30 examples every time. `dev` searches anew, `deep` for long.
+# `make test` uses `ci`: the same 30 examples every time. `dev` draws new examples, `deep` many.
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", **_common)
 settings.register_profile("ci", derandomize=True, print_blob=True, database=None, max_examples=30, **_common)
-# What `make check` runs.
+# Used by `make check`.
 settings.register_profile("quick", derandomize=True, database=None, max_examples=20, **_common)
 settings.register_profile("deep", max_examples=5_000, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
@@ -37,15 +37,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With ``--quick`` pass over files that it leaves out: to import them takes longer than many a test."""
+    """With ``--quick`` do not import files that it leaves out, which would take longer than their tests."""
     leaves_out = config.getoption("quick") and collection_path.name.startswith("test_")
     return True if leaves_out and not tiers.is_quick(collection_path) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell all processes what to warn of; refuse a traces folder that is not there.
+    """Set warning filters for all processes; fail if the directory of traces does not exist.
 
-    Without the folder the run would silently measure the model instead.
+    Without the directory the run would silently use the model instead.
     """
     os.environ["PYTHONWARNINGS"] = deprecated.FILTERS
     if not hasattr(config, "workerinput"):  # of pytest-xdist: a worker has the variables from the session
@@ -53,55 +53,57 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = tempfile.TemporaryDirectory(prefix="gpu-spot-tests-")
         os.environ[SHARED_VARIABLE] = shared.name
         config.add_cleanup(shared.cleanup)
-    given = os.environ.get(TRACES_VARIABLE)
-    if given and not Path(given).is_dir():
-        raise pytest.UsageError(f"{TRACES_VARIABLE}={given}: not a folder (unset it to use the fitted model)")
+    traces_dir = os.environ.get(TRACES_VARIABLE)
+    if traces_dir and not Path(traces_dir).is_dir():
+        raise pytest.UsageError(
+            f"{TRACES_VARIABLE}={traces_dir}: not a directory (unset it to use the fitted model)"
+        )
 
 
 def _write_to_memory() -> None:
-    """Keep temporary files in memory where there is room: a disk takes milliseconds for each fsync.
+    """Keep temporary files in memory if there is room: a disk takes milliseconds for each fsync.
 
-    A folder that the caller has named in ``TMPDIR`` is left alone.
+    ``TMPDIR`` of the caller takes precedence.
     """
     if "TMPDIR" in os.environ or not os.access(IN_MEMORY, os.W_OK):
         return
     mounted = os.statvfs(IN_MEMORY)
-    if not mounted.f_flag & os.ST_NOEXEC and mounted.f_bavail * mounted.f_frsize >= LEAST_FREE:
+    if not mounted.f_flag & os.ST_NOEXEC and mounted.f_bavail * mounted.f_frsize >= MIN_FREE_BYTES:
         os.environ["TMPDIR"] = str(IN_MEMORY)
-        tempfile.tempdir = None  # to be looked up again
+        tempfile.tempdir = None  # read again on next use
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test its tier and, where it replays a market, the mark `traces`; and its file its turn."""
+    """Mark each test with its tier, and with ``traces`` if it replays a market; order the files."""
     for item in items:
         for name in tiers.marks(item.path):
             item.add_marker(name)
         if "traces" in getattr(item, "fixturenames", ()):
             item.add_marker("traces")
-    items.sort(key=lambda item: tiers.turn(item.path))
+    items.sort(key=lambda item: tiers.run_order(item.path))
 
 
 def pytest_collection_finish() -> None:
-    """Take what the collection has made out of the garbage collector's rounds: it stays to the end."""
+    """Exclude objects of the collection from garbage collection: they live to the end."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def traces(request: pytest.FixtureRequest) -> Path | None:
-    """The folder of real spot traces, or None: then the test draws its market from the fitted model.
+    """Return the directory of Spot traces, or None to draw the market from the fitted model.
 
-    Which of the two it was is printed at the end of the run.
+    The end of the run reports which was used.
     """
-    given = os.environ.get(TRACES_VARIABLE)
-    folder = Path(given).resolve() if given else None
-    request.node.user_properties.append((MARKET_PROPERTY, "traces" if folder else "model"))
-    return folder
+    traces_dir = os.environ.get(TRACES_VARIABLE)
+    directory = Path(traces_dir).resolve() if traces_dir else None
+    request.node.user_properties.append((MARKET_PROPERTY, "traces" if directory else "model"))
+    return directory
 
 
 @pytest.fixture
 def require_program() -> Callable[..., str]:
-    """Find a system program by one of its names; where there is none, skip the test with what to install."""
+    """Find a system program by one of its names; without it skip the test and say what to install."""
 
     def find(*names: str, package: str | None = None) -> str:
         for name in names:
@@ -113,7 +115,7 @@ def require_program() -> Callable[..., str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which market the tests ran on; under xdist the properties arrive with the workers' reports."""
+    """Report which market the tests used; under xdist the properties are in the workers' reports."""
     used: dict[str, set[str]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:

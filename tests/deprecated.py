@@ -1,6 +1,6 @@
-"""What AWS's models call deprecated is an error in every process that tests start, but what stands here.
+"""Deprecated calls of AWS that tests allow; all others are errors in every process of the tests.
 
-AWS still takes it, so a sandbox only warns.
+AWS still accepts them, so a sandbox only warns.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 STILL_USED: Final = {
-    "Budget.CostFilters": "its successor, FilterExpression, does not say how a tag's key is written",
+    "Budget.CostFilters": "the format of a tag's key in its successor, FilterExpression, is not documented",
     "encryptionConfig[0].resources": "the provider requires it of a cluster",
 }
-"""Beginnings of warnings, each with the reason why it is used on."""
+"""Beginnings of warnings, each with the reason for its use."""
 
 _WHERE: Final = "DeprecationWarning:pulumi_on_moto.fixes.parameters"
-# As `python -W` takes them; the last that fits counts.
-FILTERS: Final = ",".join([f"error::{_WHERE}", *(f"ignore:{one}:{_WHERE}" for one in STILL_USED)])
+# In the format of `python -W`; the last match applies.
+FILTERS: Final = ",".join([f"error::{_WHERE}", *(f"ignore:{message}:{_WHERE}" for message in STILL_USED)])

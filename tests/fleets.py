@@ -1,4 +1,4 @@
-"""Light fleets that tell what was decided, or that hear less."""
+"""Light fleets that record decisions, or that report fewer launch failures."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from lambdas.aws.capacity.spot_fleet import HISTORY_SECONDS
 from lambdas.core.capacity.availability import Decision
-from lambdas.core.model import Side
+from lambdas.core.model import GroupRole
 from market.replay.fleet import LightFleet
 
 
 @dataclass
 class RecordingFleet(LightFleet):
-    """Keeps every decision with its time."""
+    """Records every decision with its time."""
 
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
 
@@ -24,19 +24,19 @@ class RecordingFleet(LightFleet):
 
 @dataclass
 class ForgettingFleet(RecordingFleet):
-    """Like a Spot Fleet, it has said that spot is short only for as long as its history is read."""
+    """Reports a lack of Spot capacity only as long as the history of a Spot Fleet is read."""
 
     def decide(self) -> Decision:
-        refusal = self._refusals.get(Side.PRIMARY)
-        if refusal is not None and refusal.at < self._now - HISTORY_SECONDS:
-            del self._refusals[Side.PRIMARY]
+        refusal = self._refusals.get(GroupRole.PRIMARY)
+        if refusal is not None and refusal.failed_at < self._now - HISTORY_SECONDS:
+            del self._refusals[GroupRole.PRIMARY]
         return RecordingFleet.decide(self)
 
 
 @dataclass
 class SilentFleet(RecordingFleet):
-    """Like a Spot Fleet, it does not say that spot is short."""
+    """Reports no lack of Spot capacity."""
 
-    def refused(self, side: Side, message: str | None) -> None:
-        if side is Side.FALLBACK:
+    def refused(self, side: GroupRole, message: str | None) -> None:
+        if side is GroupRole.FALLBACK:
             LightFleet.refused(self, side, message)

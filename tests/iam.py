@@ -1,7 +1,7 @@
-"""IAM's answer to a request, from the policies of a role: deny by default, and what is not known is an error.
+"""IAM policy evaluation for a role: deny by default; unsupported elements are errors.
 
-The part of IAM that identity policies here use (IAM user guide, "Policy evaluation logic", "Condition
-operators"). moto has no policy simulation.
+Supports the part of IAM that identity policies here use. moto has no policy simulation.
+Source: IAM user guide, "Policy evaluation logic", "Condition operators".
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, Final
 from pulumi_on_moto.errors import LocalCloudError
 
 Context = Mapping[str, Sequence[str]]
-"""Condition keys and their values; a key that AWS would not send is not in it."""
+"""Values by condition key; a key that AWS would not send is missing."""
 
 _KNOWN_ELEMENTS: Final = {"Sid", "Effect", "Action", "Resource", "Condition"}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One action on one resource (``*`` where the action has none), as IAM authorises it."""
+    """An action on a resource (``*`` if the action has none)."""
 
     action: str
     resource: str = "*"
@@ -30,7 +30,7 @@ class Request:
 
 
 def allows(documents: Iterable[Mapping[str, Any]], request: Request) -> bool:
-    """Return whether policy documents together allow a request; raise ``LocalCloudError`` for the unknown."""
+    """Return whether policy documents allow a request; raise ``LocalCloudError`` for unsupported elements."""
     effects = {
         statement["Effect"]
         for document in documents
@@ -41,7 +41,7 @@ def allows(documents: Iterable[Mapping[str, Any]], request: Request) -> bool:
 
 
 def allowed_actions(documents: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return every action, as written, that some statement allows."""
+    """Return every action in the statements that allow."""
     return {
         action
         for document in documents
@@ -54,7 +54,9 @@ def allowed_actions(documents: Iterable[Mapping[str, Any]]) -> set[str]:
 def _matches(statement: Mapping[str, Any], request: Request) -> bool:
     unknown = statement.keys() - _KNOWN_ELEMENTS
     if unknown:
-        raise LocalCloudError(f"policy statement {statement.get('Sid')!r}: {sorted(unknown)[0]} is not known")
+        raise LocalCloudError(
+            f"policy statement {statement.get('Sid')!r}: {sorted(unknown)[0]} is not supported"
+        )
     return (
         any(_like(action.lower(), request.action.lower()) for action in _each(statement["Action"]))
         and any(_covers(resource, request.resource) for resource in _each(statement["Resource"]))
@@ -66,25 +68,25 @@ def _matches(statement: Mapping[str, Any], request: Request) -> bool:
     )
 
 
-def _holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> bool:
-    given = {name.lower(): values for name, values in context.items()}.get(key.lower())
+def _holds(operator: str, key: str, patterns: Sequence[str], context: Context) -> bool:
+    actual = {name.lower(): values for name, values in context.items()}.get(key.lower())
     if operator == "Null":
-        return (given is None) == (wanted[0].lower() == "true")
+        return (actual is None) == (patterns[0].lower() == "true")
     quantifier, _, name = operator.rpartition(":")
     compare = _OPERATORS.get(name.removesuffix("IfExists"))
     if compare is None or quantifier not in ("", "ForAllValues", "ForAnyValue"):
-        raise LocalCloudError(f"condition operator {operator!r} is not known")
-    if given is None:
+        raise LocalCloudError(f"condition operator {operator!r} is not supported")
+    if actual is None:
         return compare in _NEGATED or quantifier == "ForAllValues" or name.endswith("IfExists")
     over = all if compare in _NEGATED else any  # neither this nor that
-    satisfied = [over(compare(pattern, value) for pattern in wanted) for value in given]
+    satisfied = [over(compare(pattern, value) for pattern in patterns) for value in actual]
     if quantifier == "":
         return len(satisfied) == 1 and satisfied[0]
     return all(satisfied) if quantifier == "ForAllValues" else any(satisfied)
 
 
-def _equal(wanted: str, given: str) -> bool:
-    return wanted == given
+def _equal(expected: str, value: str) -> bool:
+    return expected == value
 
 
 def _like(pattern: str, text: str) -> bool:
@@ -102,9 +104,9 @@ def _covers(pattern: str, resource: str) -> bool:
 
 
 def _like_arn(pattern: str, arn: str) -> bool:
-    """Compare ARNs part by part: a wildcard does not reach over a colon, but in the last part."""
-    wanted, given = pattern.split(":", 5), arn.split(":", 5)
-    return len(wanted) == len(given) and all(map(_like, wanted, given))
+    """Compare ARNs by part: only in the last part a wildcard matches colons."""
+    pattern_parts, parts = pattern.split(":", 5), arn.split(":", 5)
+    return len(pattern_parts) == len(parts) and all(map(_like, pattern_parts, parts))
 
 
 def _unlike(pattern: str, text: str) -> bool:
@@ -118,7 +120,7 @@ _OPERATORS: Final[dict[str, Callable[[str, str], bool]]] = {
     "StringNotLike": _unlike,
     "ArnEquals": _like_arn,
     "ArnLike": _like_arn,
-    "Bool": lambda wanted, given: wanted.lower() == given.lower(),
+    "Bool": lambda expected, value: expected.lower() == value.lower(),
 }
 
 

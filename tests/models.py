@@ -1,4 +1,4 @@
-"""Calls that no sandbox hears, held to AWS's models as a sandbox holds its own (``fixes/parameters.py``)."""
+"""Validation against botocore's models of calls outside a sandbox (inside: ``fixes/parameters.py``)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pulumi_on_moto.fixes.fix import patched
 from pulumi_on_moto.fixes.parameters import PARAMETERS, REFUSED, faults
 from pulumi_on_moto.fixes.speedups.answers import ANSWERS
 
-# Not the remembered answers: who changes moto by itself would have to say so.
-_PATCHES: Final = (*PARAMETERS.patches, *(one for one in SPEED_UPS if one is not ANSWERS))
+# Without cached responses: tests that change moto directly would have to clear them.
+_PATCHES: Final = (*PARAMETERS.patches, *(patch for patch in SPEED_UPS if patch is not ANSWERS))
 
 
 @contextlib.contextmanager
 def moto() -> Iterator[None]:
-    """moto, for what needs no deployment; at its end no call may have been refused."""
+    """Start moto without a deployment; fail at the end if a call was invalid."""
     REFUSED.clear()
     with patched(_PATCHES), mock_aws():
         yield
@@ -32,13 +32,13 @@ def moto() -> Iterator[None]:
 
 
 def check(service: str, method: str, params: Mapping[str, Any]) -> None:
-    """Fail unless AWS's model takes a call; for doubles of clients, which take anything."""
+    """Fail if a call is invalid by AWS's model; for fake clients, which accept anything."""
     model, operations = _model(service)
     operation = model.operation_model(operations[method])
     report = ParamValidator().validate(params, operation.input_shape)
     assert not report.has_errors(), report.generate_report()
-    found = faults(operation, params)
-    assert not found, found
+    errors = faults(operation, params)
+    assert not errors, errors
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the server of ``tests.apart`` imports once, and AWS's models that it reads, for all that it forks.
+"""Modules and AWS models that the server of ``tests.apart`` loads once for all processes it forks.
 
 It runs no program and makes no call.
 """
@@ -10,20 +10,20 @@ import importlib
 import warnings
 from typing import Final
 
-# Of the provider only these are declared; a service's module loads when something is first asked of it.
+# The provider loads a service's module on first use.
 _SERVICES: Final = (
     *("autoscaling", "budgets", "cloudwatch", "dynamodb", "ebs", "ec2", "ecr", "efs", "iam"),
     *("kms", "lambda_", "mq", "s3", "secretsmanager", "sns", "sqs", "ssm", "vpc"),
 )
-# A client reads the model of its service; a sandbox keeps it for the process.
+# A client reads the model of its service, which a sandbox keeps for the process.
 _CLIENTS: Final = (
     *("autoscaling", "budgets", "cloudwatch", "dynamodb", "ebs", "ec2", "ecr", "efs", "events", "iam", "kms"),
     *("lambda", "logs", "s3", "sns", "sqs", "ssm", "sts"),
 )
 
-# A program under the SDK's mocks has no engine to be told where each resource was declared.
-where, name, nothing = importlib.import_module("pulumi_on_moto.fixes.speedups.stack_traces").STACK_TRACES
-setattr(where, name, nothing)
+# Under the SDK's mocks no engine needs the stack trace of each resource.
+module, name, replacement = importlib.import_module("pulumi_on_moto.fixes.speedups.stack_traces").STACK_TRACES
+setattr(module, name, replacement)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -35,6 +35,6 @@ with warnings.catch_warnings():
         for service in _CLIENTS:
             clients(service)
 
-# What is here stays: a collection in a forked process would copy its pages (gc.freeze, "before fork").
+# A garbage collection in a forked process would copy these pages (gc.freeze, "before fork").
 gc.collect()
 gc.freeze()

@@ -1,4 +1,4 @@
-"""The processes of ``tests.apart`` start with what they need, and share nothing that they do."""
+"""Processes of ``tests.apart`` start with the loaded modules and share no state."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from pulumi_on_moto.fixes.speedups import models
 from tests.apart import apart
 
-SEEN: list[str] = []
+CALLS: list[str] = []
 
 
 def loaded(name: str) -> bool:
-    SEEN.append(name)
-    return name in sys.modules and len(SEEN) == 1
+    CALLS.append(name)
+    return name in sys.modules and len(CALLS) == 1
 
 
 def test_the_server_has_imported_the_provider_and_each_process_is_fresh() -> None:
-    # A server that cannot import its list says nothing, and every process would import for itself.
+    # If the server cannot import its list, it fails silently and each process imports the modules.
     assert apart(loaded, "pulumi_aws.ec2.instance")
     assert apart(loaded, "rehearsal.rehearse")
 

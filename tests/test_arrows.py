@@ -189,12 +189,12 @@ def within(module: str, package: str) -> bool:
     )
 
 
-def room_of(module: str) -> str:
+def package_rule_of(module: str) -> str:
     return max((room for room in MAY_IMPORT if within(module, room)), key=len)
 
 
 @cache
-def folder(package: str) -> Path:
+def package_dir(package: str) -> Path:
     """A room that is a distribution of its own keeps its package below ``src``, and may bring another."""
     if package == "pulumi_declared":
         return ROOT / "pulumi_on_moto" / "src" / package
@@ -204,14 +204,16 @@ def folder(package: str) -> Path:
 
 @cache
 def module_name(path: Path) -> str:
-    [home] = [folder(package).parent for package in PACKAGES if path.is_relative_to(folder(package))]
+    [home] = [
+        package_dir(package).parent for package in PACKAGES if path.is_relative_to(package_dir(package))
+    ]
     parts = path.relative_to(home).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def is_module(name: str) -> bool:
     package, *rest = name.split(".")
-    path = folder(package).joinpath(*rest)
+    path = package_dir(package).joinpath(*rest)
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
@@ -235,19 +237,19 @@ def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[t
 
 
 def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
-    room = room_of(module)
+    room = package_rule_of(module)
     allowed = {room, *MAY_IMPORT[room]}
-    late = {one for place, more in IN_FUNCTIONS.items() if within(module, place) for one in more}
+    lazy = {one for place, more in IN_FUNCTIONS.items() if within(module, place) for one in more}
     rule = f"{room} may import only the standard library, {', '.join(sorted(allowed))}"
     return [
         f"{module}:{line} imports {name}; {rule}"
         for line, name, in_function in imports(source, module, is_package=is_package)
         if name.split(".")[0] not in sys.stdlib_module_names
-        and not any(within(name, one) for one in (allowed | late if in_function else allowed))
+        and not any(within(name, one) for one in (allowed | lazy if in_function else allowed))
     ]
 
 
-SOURCES = sorted(path for package in PACKAGES for path in folder(package).rglob("*.py"))
+SOURCES = sorted(path for package in PACKAGES for path in package_dir(package).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)

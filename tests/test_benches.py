@@ -13,12 +13,12 @@ import pytest
 
 from bench.machines import checkpoint
 from tests.real import environments
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 ROOT: Final = Path(__file__).parents[1]
 TRACES: Final = "GPU_SPOT_TRACES is None, the folder of the traces to fit on is needed"
 BROKER: Final = "no RabbitMQ server at "
-ENDS: Final = {
+STOPS: Final = {
     "fit.deadline": TRACES,
     "fit.forecast": TRACES,
     "fit.hazard": TRACES,
@@ -28,7 +28,7 @@ ENDS: Final = {
 """What ends with code 2 where neither traces nor programs are at hand, and the line that it ends with."""
 MODEL: Final = "replaying the fitted model: GPU_SPOT_TRACES is not set"
 CONTAINERS: Final = "containers are left out: "
-GOES_ON: Final = {
+CONTINUES: Final = {
     "market.capacity": MODEL,
     "market.deadline": MODEL,
     "market.doubt": MODEL,
@@ -51,7 +51,7 @@ NEEDS_NOTHING: Final = {
 }
 
 
-def started(name: str, folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+def start_benchmark(name: str, folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", f"bench.{name}", *arguments],
         cwd=ROOT,
@@ -66,24 +66,24 @@ def started(name: str, folder: Path, *arguments: str, **variables: str) -> subpr
 def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
     scripts = (ROOT / "bench").glob("*/*.py")
     names = {f"{path.parent.name}.{path.stem}" for path in scripts if path.parent.name != "parts"}
-    assert names == {*ENDS, *GOES_ON, *NEEDS_NOTHING, "machines.checkpoint"}
+    assert names == {*STOPS, *CONTINUES, *NEEDS_NOTHING, "machines.checkpoint"}
 
 
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("name", STOPS)
 def test_without_what_it_needs_it_ends_with_code_2(name: str, tmp_path: Path) -> None:
-    process = started(name, tmp_path)
-    said, _ = process.communicate(timeout=PATIENCE)
+    process = start_benchmark(name, tmp_path)
+    said, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     [line] = said.splitlines()
-    assert line.startswith(ENDS[name])
+    assert line.startswith(STOPS[name])
     assert process.returncode == 2
 
 
-@pytest.mark.parametrize("name", GOES_ON)
+@pytest.mark.parametrize("name", CONTINUES)
 def test_what_it_leaves_out_or_replaces_stands_first(name: str, tmp_path: Path) -> None:
-    process = started(name, tmp_path, "--out", str(tmp_path / "out.json"))
+    process = start_benchmark(name, tmp_path, "--out", str(tmp_path / "out.json"))
     assert process.stdout is not None
     try:
-        assert process.stdout.readline().startswith(GOES_ON[name])
+        assert process.stdout.readline().startswith(CONTINUES[name])
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -91,8 +91,8 @@ def test_what_it_leaves_out_or_replaces_stands_first(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["market.deadline", "market.rebalance"])
 def test_a_folder_of_traces_that_is_not_there_is_no_model(name: str, tmp_path: Path) -> None:
-    process = started(name, tmp_path, GPU_SPOT_TRACES="nowhere")
-    said, _ = process.communicate(timeout=PATIENCE)
+    process = start_benchmark(name, tmp_path, GPU_SPOT_TRACES="nowhere")
+    said, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     assert said == "GPU_SPOT_TRACES is 'nowhere', a folder is needed (unset it to replay the fitted model)\n"
     assert process.returncode == 2
 

@@ -1,36 +1,38 @@
-"""The map in docs/architecture.md is the tree: its table of rooms, and every path that a page names."""
+"""docs/architecture.md names every package, and every path that a page names exists."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.test_arrows import PACKAGES, folder
+from tests.test_arrows import PACKAGES, package_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 MAP = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 PATH = re.compile(rf"`((?:bench|tests|{'|'.join(PACKAGES)})/[^`<…]*)`")
 
 
-def rooms() -> set[str]:
-    """Every folder of the product that holds modules, as the map writes it."""
-    found = {"bench/", *(f"{path.relative_to(ROOT)}/" for path in (ROOT / "bench").glob("[a-z]*"))}
-    for package in PACKAGES:
-        home = folder(package)
-        for path in home.rglob("*.py"):
-            inside = path.parent.relative_to(home).parts
-            # How the package is divided below its rooms is its own map's matter.
-            found.add("/".join((package, *inside[: 1 if package == "pulumi_on_moto" else None], "")))
-    return found
+def folders() -> list[Path]:
+    """Every folder of the product that holds modules."""
+    return sorted({path.parent for package in PACKAGES for path in package_dir(package).rglob("*.py")})
 
 
-def test_the_table_names_every_room_and_no_other() -> None:
-    table = MAP.split("## Rooms")[1].split("\n## ")[0]
-    named = re.findall(r"^\| `([^`]+)` \|", table, re.M)
-    assert sorted(named) == sorted(rooms())
+def test_the_map_names_every_package_and_no_other() -> None:
+    table = MAP.split("## The parts")[1].split("\n## ")[0]
+    named = {
+        name for row in re.findall(r"^\| ([^|]+) \|", table, re.M) for name in re.findall(r"`(\w+)/`", row)
+    }
+    shipped_inside = {"pulumi_declared"}
+    assert named == {*PACKAGES, "bench", "tests"} - shipped_inside
+
+
+@pytest.mark.parametrize("package", folders(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_first_line_of_a_package_says_what_its_modules_are_for(package: Path) -> None:
+    assert ast.get_docstring(ast.parse((package / "__init__.py").read_text("utf-8")))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_the_table_names_every_room_and_no_other() -> None:
 def test_what_a_page_names_is_there(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
     named = {one.split(":")[0] for one in PATH.findall(text)}
-    homes = (ROOT, *(folder(package).parent for package in PACKAGES))
+    homes = (ROOT, *(package_dir(package).parent for package in PACKAGES))
     assert not [one for one in named if not any((home / one).exists() for home in homes)]
 
 

@@ -1,4 +1,4 @@
-"""A queue's kind is chosen in one list for each side: nobody else names one, asks for it or imports it."""
+"""Only the listed modules name, check or import a kind of queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.test_arrows import ROOT, SOURCES, imports, module_name
 
-PLACES = (
+ALLOWED_PATHS = (
     "gpu_spot/preflight/checks/queues/",
     "infra/components/queues/",
     "infra/iam/rabbitmq_statements.py",
@@ -20,14 +20,14 @@ PLACES = (
     "infra/kubernetes/triggers.py",
     "infra/schema/services/queues/",
     "lambdas/aws/queues/",
-    "rehearsal/loaded_fleet.py",  # whose rows it plays
+    "rehearsal/loaded_fleet.py",  # it writes their registry items
     "spot_work/src/spot_work/rabbitmq/",
     "spot_work/src/spot_work/sqs/",
     "spot_work/src/spot_work/transports.py",
 )
-"""Where the kinds are, and the lists that name them; CONTRIBUTING.md, "Adding a queue kind"."""
+"""Modules of the kinds and the lists of them; CONTRIBUTING.md, "Adding a queue kind"."""
 KINDS = {"rabbitmq", "sqs"}
-OF_A_KIND = (
+KIND_MODULES = (
     *(f"gpu_spot.preflight.checks.queues.{kind}" for kind in sorted(KINDS)),
     *(f"infra.components.queues.{kind}" for kind in sorted(KINDS)),
     *(f"infra.iam.{kind}_statements" for kind in sorted(KINDS)),
@@ -39,20 +39,20 @@ WORDS = re.compile("queue|rabbitmq|sqs", re.IGNORECASE)
 BUILT_IN = {name for name, value in vars(builtins).items() if isinstance(value, type)}
 
 
-def asks(source: str, module: str, *, is_package: bool = False) -> Iterator[int]:
-    """Yield the lines that ask of which kind a queue is.
+def lines_that_check_kind(source: str, module: str, *, is_package: bool = False) -> Iterator[int]:
+    """Yield the lines that check a queue's kind.
 
-    ``sqs`` is AWS's word, too: it counts where it is held against something, not as the name of a client.
+    ``sqs`` is also the name of a client: it counts only in comparisons.
     """
     for line, name, _ in imports(source, module, is_package=is_package):
-        if any(name == one or name.startswith(f"{one}.") for one in OF_A_KIND):
+        if any(name == one or name.startswith(f"{one}.") for one in KIND_MODULES):
             yield line
     for node in ast.walk(ast.parse(source)):
-        if _asks(node):
+        if _checks_kind(node):
             yield node.lineno
 
 
-def _asks(node: ast.AST) -> TypeGuard[ast.expr | ast.pattern]:
+def _checks_kind(node: ast.AST) -> TypeGuard[ast.expr | ast.pattern]:
     if isinstance(node, ast.Constant):
         return node.value == "rabbitmq"
     if isinstance(node, ast.MatchValue):
@@ -72,24 +72,24 @@ def _texts(node: ast.AST) -> set[str]:
     }
 
 
-def test_nobody_else_asks_for_a_queues_kind() -> None:
+def test_only_allowed_modules_check_a_queues_kind() -> None:
     found = []
     for path in SOURCES:
         place, source = path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
-        if not place.startswith(PLACES) and WORDS.search(source):
-            lines = asks(source, module_name(path), is_package=path.name == "__init__.py")
+        if not place.startswith(ALLOWED_PATHS) and WORDS.search(source):
+            lines = lines_that_check_kind(source, module_name(path), is_package=path.name == "__init__.py")
             found += [f"{place}:{line}" for line in lines]
     assert not found
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_each_place_is_there(place: str) -> None:
+@pytest.mark.parametrize("place", ALLOWED_PATHS)
+def test_each_allowed_path_exists(place: str) -> None:
     assert (ROOT / place).exists()
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.parametrize("place", [place for place in PLACES if place.endswith("/queues/")])
-def test_each_side_has_a_module_or_a_room_for_each_kind(place: str, kind: str) -> None:
+@pytest.mark.parametrize("place", [place for place in ALLOWED_PATHS if place.endswith("/queues/")])
+def test_each_package_has_a_module_or_a_package_for_each_kind(place: str, kind: str) -> None:
     assert (ROOT / place / kind).is_dir() or (ROOT / place / f"{kind}.py").is_file()
 
 
@@ -105,8 +105,8 @@ def test_each_side_has_a_module_or_a_room_for_each_kind(place: str, kind: str) -
         "from infra.components.queues.rabbitmq.broker import Broker",
     ],
 )
-def test_who_asks_is_found(source: str) -> None:
-    assert [*asks(source, "infra.program.stack")]
+def test_a_check_of_the_kind_is_found(source: str) -> None:
+    assert [*lines_that_check_kind(source, "infra.program.stack")]
 
 
 @pytest.mark.parametrize(
@@ -118,5 +118,5 @@ def test_who_asks_is_found(source: str) -> None:
         "isinstance(entry, Service)",
     ],
 )
-def test_who_does_not_is_let_alone(source: str) -> None:
-    assert not [*asks(source, "infra.program.stack")]
+def test_other_code_is_not_reported(source: str) -> None:
+    assert not [*lines_that_check_kind(source, "infra.program.stack")]

@@ -19,8 +19,12 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 DISTRIBUTIONS = ("pulumi_on_moto", "spot_training", "spot_work")
-OTHERS = [tomllib.loads((ROOT / one / "pyproject.toml").read_text("utf-8")) for one in DISTRIBUTIONS]
-DEPENDENCIES = [one for project in (PYPROJECT, *OTHERS) for one in project["project"]["dependencies"]]
+DISTRIBUTION_PROJECTS = [
+    tomllib.loads((ROOT / one / "pyproject.toml").read_text("utf-8")) for one in DISTRIBUTIONS
+]
+DEPENDENCIES = [
+    one for project in (PYPROJECT, *DISTRIBUTION_PROJECTS) for one in project["project"]["dependencies"]
+]
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
 PACKAGES = ("gpu_spot", "infra", "lambdas", "policy", *DISTRIBUTIONS, "userdata")
 SOURCES = {name: ROOT / name for name in PACKAGES} | {
@@ -147,7 +151,7 @@ def test_there_is_no_wheel_of_what_works_from_a_checkout_only() -> None:
         [sys.executable, "setup.py", "--quiet", "bdist_wheel"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: there is no wheel of gpu-spot, it is used from a checkout")
+    assert done.stderr.startswith("error: gpu-spot has no wheel and is installed from a checkout")
     assert not (ROOT / "build").exists()
 
 

@@ -1,7 +1,7 @@
-"""Which tier a test belongs to, by where it stands; CONTRIBUTING.md says what each may touch.
+"""Tiers of tests by path; CONTRIBUTING.md says what each tier may use.
 
-``pytest -m pure`` selects one. Across the tiers stands ``long``: what takes seconds is left to ``make test``.
-The longest path that fits counts; a single test of a file that is not ``long`` may carry the mark itself.
+``pytest -m pure`` selects a tier. ``long`` marks tests of any tier that take seconds: only ``make test`` runs
+them. The longest matching path applies; a test in a file that is not ``long`` may have the mark itself.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-HERE: Final = Path(__file__).parent
-REHEARSED: Final = HERE / "live"
+TESTS: Final = Path(__file__).parent
+REHEARSED: Final = TESTS / "live"
 
 _MARKS_OF: Final = {
     "aws_check": "adapter",
@@ -129,7 +129,7 @@ _MARKS_OF: Final = {
     "spot_work/test_message.py": "pure",
     "tenants": "pure",
     "tenants/test_host.py": "adapter",
-    "tenants/test_landlord.py": "adapter",
+    "tenants/test_supervisor.py": "adapter",
     "tenants/test_volumes.py": "adapter",
     "test_apart.py": "program",
     "test_arrows.py": "pure",
@@ -144,22 +144,22 @@ _MARKS_OF: Final = {
 
 @cache
 def marks(path: Path) -> tuple[str, ...]:
-    """Return the names of the marks of the tests in a file: its tier, and ``long``."""
-    if not path.is_relative_to(HERE):
+    """Return the marks of the tests in a file: its tier, and ``long``."""
+    if not path.is_relative_to(TESTS):
         return ()
-    place = path.relative_to(HERE)
-    fits = (str(each) for each in (place, *place.parents))
-    return tuple(next((_MARKS_OF[each] for each in fits if each in _MARKS_OF), "").split())
+    relative = path.relative_to(TESTS)
+    candidates = (str(path) for path in (relative, *relative.parents))
+    return tuple(next((_MARKS_OF[path] for path in candidates if path in _MARKS_OF), "").split())
 
 
 def is_quick(path: Path) -> bool:
-    """Tell whether ``make check`` runs a file: pure or adapter, and not long as a whole."""
-    found = marks(path)
-    return bool({"pure", "adapter"}.intersection(found)) and "long" not in found
+    """Return whether ``make check`` runs a file: pure or adapter, and not long as a whole."""
+    names = marks(path)
+    return bool({"pure", "adapter"}.intersection(names)) and "long" not in names
 
 
-def turn(path: Path) -> int:
-    """Return when a file has its turn: long ones first, the rehearsed cloud last (its sandbox stays open)."""
+def run_order(path: Path) -> int:
+    """Return a file's position: long ones first, the rehearsal last (its sandbox stays open)."""
     if {"long", "whole"}.intersection(marks(path)):
         return 0
     return 2 if REHEARSED in path.parents else 1

@@ -1,4 +1,4 @@
-"""Wait for what real processes, threads and servers do, and fail when they do not."""
+"""Wait for real processes, threads and servers, with a timeout."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE: Final = 600.0
-"""Seconds after which what a test waits for is taken to hang, however slow or busy the machine."""
+TIMEOUT_SECONDS: Final = 600.0
+"""Long enough for a slow and busy machine."""
 
 
-def until(condition: Callable[[], T], seconds: float = PATIENCE, every: float = 0.02) -> T:
-    """Return what a condition returns once that is true; it is looked at ``every`` so many seconds."""
+def wait_until(
+    condition: Callable[[], T], seconds: float = TIMEOUT_SECONDS, interval_seconds: float = 0.02
+) -> T:
+    """Poll a condition until its result is true, and return the result."""
     end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"not so within {seconds:g} s"
-        time.sleep(every)
-    return found
+    while not (result := condition()):
+        assert time.monotonic() < end, f"not true within {seconds:g} s"
+        time.sleep(interval_seconds)
+    return result

@@ -1,1 +1,1 @@
-"""What runs on a GPU instance."""
+"""Code that runs on GPU instances."""

@@ -1,4 +1,4 @@
-"""Boot data: what cloud-init gets on a GPU instance's first boot."""
+"""User data of a GPU instance: the cloud-config of its first boot."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from contracts.agent import config, names
 from contracts.agent.config import Config
 
 LIMIT_BYTES: Final = 16_384
-"""Of user data before base64 (EC2 user guide, "Run commands when you launch an instance")."""
+"""Maximum size of user data before base64. Source: EC2 user guide, "Run commands when you launch an
+instance"."""
 
 SCRIPT: Final = Path(__file__).with_name("boot.sh")
 UNIT_LOG: Final = "/var/log/gpu-spot.log"
-"""The units' lines of the journal, where the CloudWatch agent reads them."""
+"""Log of the units, written by rsyslog and read by the CloudWatch agent."""
 CLOUD_INIT_LOG: Final = "/var/log/cloud-init-output.log"
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/ -]*")
@@ -27,10 +28,10 @@ _LOGROTATE: Final = f"{UNIT_LOG} {{\n  size 20M\n  rotate 2\n  missingok\n  copy
 
 @dataclass(frozen=True, slots=True)
 class BootSettings:
-    """What the boot script must be told.
+    """Settings of the boot script.
 
-    ``bucket``, ``key`` and ``sha256`` are those of the agent's archive; ``cloudwatch_parameter`` holds the
-    CloudWatch agent's configuration.
+    ``bucket``, ``key`` and ``sha256`` identify the agent's archive; ``cloudwatch_parameter`` is the SSM
+    parameter with the CloudWatch agent's configuration.
     """
 
     agent: Config
@@ -41,22 +42,23 @@ class BootSettings:
 
 
 def configuration(agent: Config) -> str:
-    """Return the agent's configuration file; raise ``ContractError`` for one that the agent would refuse."""
-    told = json.dumps(codec.dump(agent), indent=1) + "\n"
-    config.parse(told)  # as the agent will: a dataclass checks no bounds by itself
-    return told
+    """Return the agent's configuration file; raise ``ContractError`` if the agent would reject it."""
+    text = json.dumps(codec.dump(agent), indent=1) + "\n"
+    config.parse(text)  # as the agent does: a dataclass does not check bounds
+    return text
 
 
 def render(settings: BootSettings) -> str:
-    """Return the cloud-config, as JSON, which is YAML without its traps.
+    """Return the cloud-config, as JSON, a subset of YAML.
 
-    Raise ``ContractError`` for a configuration that the agent would refuse, and ``ValueError`` for a value
-    that the shell could misread and for a text that is too big.
+    Raises:
+        ContractError: the agent would reject the configuration.
+        ValueError: a value is not safe in a shell, or the text is too long.
     """
-    told = configuration(settings.agent)
+    agent_json = configuration(settings.agent)
     files = {
         "/etc/gpu-spot/boot.env": _environment(settings),
-        str(names.CONFIG_PATH): told,
+        str(names.CONFIG_PATH): agent_json,
         "/etc/rsyslog.d/30-gpu-spot.conf": _RSYSLOG,
         "/etc/logrotate.d/gpu-spot": _LOGROTATE,
         "/opt/gpu-spot/boot.sh": SCRIPT.read_text(encoding="utf-8"),
@@ -69,23 +71,23 @@ def render(settings: BootSettings) -> str:
     }
     text = f"#cloud-config\n{json.dumps(body, indent=1)}\n"
     if (size := len(text.encode())) > LIMIT_BYTES:
-        raise ValueError(f"boot data is {size} bytes, allowed: at most {LIMIT_BYTES}")
+        raise ValueError(f"user data is {size} bytes, allowed: at most {LIMIT_BYTES}")
     return text
 
 
 def units(agent: Config) -> tuple[str, ...]:
-    """Return the units that an instance with this configuration starts at every boot."""
-    wanted = {
+    """Return the systemd units that an instance with this configuration starts at every boot."""
+    is_started = {
         names.UNIT_WATCH: True,
         names.UNIT_PREPARE: agent.hooks is not None and bool(agent.hooks.launch),
         names.UNIT_VOLUME: agent.volume is not None,
         names.UNIT_EFS: bool(agent.efs),
         names.UNIT_RUN: agent.training is not None,
         names.UNIT_WORK: agent.service is not None,
-        names.UNIT_LANDLORD: agent.shared_host is not None,
+        names.UNIT_TENANT_SUPERVISOR: agent.shared_host is not None,
         names.UNIT_METRICS: True,
     }
-    return tuple(unit for unit, is_wanted in wanted.items() if is_wanted)
+    return tuple(unit for unit, is_wanted in is_started.items() if is_wanted)
 
 
 def _environment(settings: BootSettings) -> str:

@@ -1,4 +1,4 @@
-"""Boot data of the instance that shows TensorBoard: on its loopback, over the files that jobs share."""
+"""User data of the TensorBoard instance, which serves the jobs' shared files on its loopback interface."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 PORT: Final = 6006
 LOGS: Final = "/logs"
 IDLE_MINUTES: Final = 30
-"""After the last page that was open the instance switches itself off, and is gone."""
-LONGEST_MINUTES: Final = 720
-"""Then it does in any case, whatever page was left open."""
+"""The instance powers off, and so terminates, this long after the last open connection."""
+MAX_MINUTES: Final = 720
+"""The instance powers off after this time in any case."""
 PACKAGES: Final = ("amazon-efs-utils", "python3.11", "python3.11-pip")
 LOCK: Final = Path(__file__).with_name("tensorboard.lock")
 _HOME: Final = "/opt/tensorboard"
@@ -52,9 +52,9 @@ _IDLE_TIMER: Final = "[Timer]\nOnActiveSec=60\nOnUnitActiveSec=60\n"
 
 
 def render(file_system: str, access_point: str) -> str:
-    """Return the cloud-config (JSON) of an instance that shows what lies behind an access point.
+    """Return the cloud-config (JSON) of an instance that shows the files behind an EFS access point.
 
-    Session Manager's agent starts last, so who is let in finds TensorBoard there, or a reason in its journal.
+    The SSM agent starts last, so a session finds TensorBoard running, or the error in its journal.
     """
     units = "/etc/systemd/system"
     names = {"logs": LOGS, "home": _HOME, "port": PORT, "minutes": IDLE_MINUTES}
@@ -75,9 +75,9 @@ def render(file_system: str, access_point: str) -> str:
         "write_files": [
             {"path": path, "permissions": "0644", "content": content} for path, content in files.items()
         ],
-        # Each is tried, whatever became of the one before.
+        # cloud-init runs each command even if an earlier one failed.
         "runcmd": [
-            f"shutdown --poweroff +{LONGEST_MINUTES}",
+            f"shutdown --poweroff +{MAX_MINUTES}",
             "touch /run/tensorboard-used",
             "systemctl daemon-reload",
             "systemctl start tensorboard-idle.timer",

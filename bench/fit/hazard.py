@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from bench.fit.market import Region, regions, runs
 from bench.parts import needs
-from lambdas.core.capacity.history import OFFSET, SCALE, UNKNOWN_AGE
+from lambdas.core.capacity.history import HAZARD_OFFSET_SECONDS, HAZARD_SCALE, DEFAULT_AGE_SECONDS
 
 _OFFSETS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
 
@@ -55,8 +55,8 @@ def main() -> None:
     scale, offset, unknown_age = fit(markets)
     print(f"{'all':34}{scale:8.2f}{offset:8.1f}{unknown_age:13.1f}")
     fitted = (round(scale, 2), 60 * offset, 60 * round(unknown_age, -1))
-    if fitted != (SCALE, OFFSET, UNKNOWN_AGE):
-        shipped = f"{SCALE:g}, {OFFSET:g} s, {UNKNOWN_AGE:g} s"
+    if fitted != (HAZARD_SCALE, HAZARD_OFFSET_SECONDS, DEFAULT_AGE_SECONDS):
+        shipped = f"{HAZARD_SCALE:g}, {HAZARD_OFFSET_SECONDS:g} s, {DEFAULT_AGE_SECONDS:g} s"
         raise SystemExit(
             f"lambdas/core/capacity/history.py has {shipped}; fitted are {fitted}, allowed: the same"
         )

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.parts.run import MACHINE, parser_of, verdict, write
 from lambdas.aws.budget import UNLIMITED
-from lambdas.aws.capacity.controller import Controller, GroupOutcome, StackPlace, build
+from lambdas.aws.capacity.controller import Controller, GroupOutcome, ControllerConfig, build
 from lambdas.aws.settings import parse
 from lambdas.core.capacity import policies
 from lambdas.core.capacity.availability import decide
@@ -32,7 +32,7 @@ MOST_ITEM_BYTES = 400_000
 """The most that a DynamoDB item may hold."""
 NOW = 1_000_000.0
 ROOT = "/gpu-spot/dev/groups"
-PLACE = StackPlace("dev", ROOT, "memory", "registry", "queue")
+PLACE = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
 GROUP = "inference"
 
 
@@ -86,7 +86,7 @@ def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> di
     _ok(built.controller.run(built.events))
     pass_ms = (time.perf_counter() - started) * 1000
     calls = dict(sorted(built.aws.calls.items()))
-    memory = built.controller.store.load(GROUP).memory
+    memory = built.controller.memory_store.load(GROUP).memory
     leaves = {name.rsplit("/", 1)[1]: value for name, value in built.aws.parameters.items()}
     settings = parse(GROUP, leaves)
     observation = built.controller.observer.observe(settings, NOW, UNLIMITED)

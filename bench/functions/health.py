@@ -17,7 +17,7 @@ from bench.parts.run import MACHINE, parser_of, verdict, write
 from contracts import names
 from contracts.registry.item import Worker
 from lambdas.aws.health.checker import HealthOutcome
-from tests.health.fake_aws import GROUP, HealthAws, told
+from tests.health.fake_aws import GROUP, HealthAws, with_report
 from tests.lambdas.fake_aws import PAGE
 
 SIZES = (10, 1_000, 10_000)
@@ -26,7 +26,7 @@ MOST_MORE = 5
 MOST_ITEM_BYTES = 400_000
 """The most that a DynamoDB item may hold."""
 _WAYS: Sequence[Callable[[Worker], Worker]] = (
-    lambda worker: told(worker, xid=79),
+    lambda worker: with_report(worker, xid=79),
     lambda worker: replace(worker, heartbeat=worker.heartbeat - 600),
 )
 
@@ -42,7 +42,7 @@ def measure(size: int, share: float) -> dict[str, Any]:
         aws.change(GROUP, one, _WAYS[n % len(_WAYS)])
     for seconds in (60, 150):
         aws.now += seconds
-        aws.beat(ill)
+        aws.send_heartbeats(ill)
         aws.calls.clear()
         started = time.perf_counter()
         _ok(checker.run(_SECONDS))
@@ -57,7 +57,7 @@ def measure(size: int, share: float) -> dict[str, Any]:
         "calls_total": sum(calls.values()),
         "calls_beyond_further_pages": sum(calls.values()) - pages,
         "memory_bytes": len(memory["S"]),
-        "wishes": len(aws.wishes()),
+        "wishes": len(aws.replacement_requests()),
     }
 
 

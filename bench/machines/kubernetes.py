@@ -13,10 +13,10 @@ from typing import Any, get_args
 
 from bench.parts import needs
 from bench.parts.run import parser_of, write
-from infra.kubernetes.place import Object
+from infra.kubernetes.context import Manifest
 from infra.schema import Kubernetes
 from tests.kubernetes.entries import variants
-from tests.oracles.kubernetes import CUSTOM_WITHOUT_SCHEMA, refusal
+from tests.oracles.kubernetes import CUSTOM_WITHOUT_SCHEMA, validation_error
 from tests.real import containers, kubelet
 
 VERSIONS = get_args(Kubernetes.model_fields["version"].annotation)
@@ -25,9 +25,9 @@ RUNS = 5
 
 def validated() -> dict[str, Any]:
     """Return how many objects there are, how many no API server would take, and who has no schema."""
-    found: list[Object] = [each for entry in variants().values() for each in entry]
+    found: list[Manifest] = [each for entry in variants().values() for each in entry]
     refused = [
-        f"{version}: {why}" for version in VERSIONS for each in found if (why := refusal(each, version))
+        f"{version}: {why}" for version in VERSIONS for each in found if (why := validation_error(each, version))
     ]
     custom = [each["kind"] for each in found if each["kind"] in CUSTOM_WITHOUT_SCHEMA]
     return {

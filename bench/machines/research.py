@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, write
-from infra.catalogue.on_demand_prices import in_place_of
+from infra.catalogue.on_demand_prices import replacement_prices
 from infra.settings import load_settings
 from market.replay.ledger import Span
 from pulumi_on_moto import load, sandbox
@@ -70,7 +70,7 @@ class Day:
     @property
     def moves(self) -> tuple[float, ...]:
         """The seconds of each move."""
-        return tuple(sum(one.values()) for one in self.parts)
+        return tuple(sum(part.values()) for part in self.parts)
 
 
 class _Nobody:
@@ -112,9 +112,9 @@ def day(stack: str, seed: int, hours: float) -> Day:
 def page(days: Sequence[Day]) -> str:
     """Return one stack's part of docs/performance.md."""
     times, profile = Times(), TrainingProfile()
-    seeds = ", ".join(str(one.seed) for one in days)
-    everything = [seconds for one in days for seconds in one.moves]
-    at_work, cost = fmean(one.availability for one in days), fmean(one.cost for one in days)
+    seeds = ", ".join(str(day.seed) for day in days)
+    everything = [seconds for day in days for seconds in day.moves]
+    at_work, cost = fmean(day.availability for day in days), fmean(day.cost for day in days)
     stack = days[0].stack
     return f"""## {STACKS[stack]}
 
@@ -131,7 +131,7 @@ Where the time of a move goes (mean seconds, all seeds):
 
 Of the counted time: {_shares(days)}.
 
-{_of_file_system(days, cost) if any(one.written_gib for one in days) else _of_volume(times)} An agent starts \
+{_of_file_system(days, cost) if any(day.written_gib for day in days) else _of_volume(times)} An agent starts \
 180 s after its launch. The job: {profile.dataset_gib:g} GiB of dataset, a checkpoint of \
 {profile.checkpoint_mib / 1024:g} GiB every {profile.checkpoint_steps * profile.step_seconds / 60:g} \
 minutes, {profile.save_seconds:g} s to save, {profile.load_seconds:g} s to load."""
@@ -147,13 +147,13 @@ def _of_volume(times: Times) -> str:
 def _of_file_system(days: Sequence[Day], cost: float) -> str:
     """Return what EFS costs beside the instances, and what is assumed of it."""
     times, profile = Times(), TrainingProfile()
-    written, read = fmean(one.written_gib for one in days), fmean(one.read_gib for one in days)
+    written, read = fmean(day.written_gib for day in days), fmean(day.read_gib for day in days)
     hours = days[0].hours
     moved = (EFS_WRITTEN * written + EFS_READ * read) * 2**30 / 1e9
     paid = (moved + EFS_STORED * _KEPT_GIB * hours / 730) * 24 / hours
     [job] = load_settings(load(ROOT, days[0].stack).values).training
     types = job.capacity.types
-    hourly = in_place_of(types, load(ROOT, days[0].stack).region, {}, in_order=True)[types[0]]
+    hourly = replacement_prices(types, load(ROOT, days[0].stack).region, {}, in_order=True)[types[0]]
     return f"""EFS comes on top: {written:.0f} GiB written and {read:.0f} GiB read (mean) are \
 **${paid:.2f} a day**, at ${EFS_WRITTEN:.2f} and ${EFS_READ:.2f} a GB and with {_KEPT_GIB:g} GiB kept; the \
 instances are ${24 * hourly * cost:.2f} a day ({cost:.3f} of ${hourly:g} an hour). A checkpoint every half \
@@ -180,7 +180,7 @@ def _row(one: Day) -> tuple[str, ...]:
 def _parts(days: Iterable[Day]) -> list[tuple[str, ...]]:
     rows = []
     for cause, words in CAUSES.items():
-        found = [p for one in days for c, p in zip(one.causes, one.parts, strict=True) if c == cause]
+        found = [p for day in days for c, p in zip(day.causes, day.parts, strict=True) if c == cause]
         if found:
             cells = [f"{fmean(move[part] for move in found):.0f}" for part in PARTS]
             total = f"{fmean(sum(move.values()) for move in found):.0f}"
@@ -190,9 +190,9 @@ def _parts(days: Iterable[Day]) -> list[tuple[str, ...]]:
 
 def _shares(days: Sequence[Day]) -> str:
     """Return what each part took of the counted time, and what no move explains."""
-    counted = sum(3600 * (one.hours - 1) for one in days)
-    missing = 1 - fmean(one.availability for one in days)
-    shares = {part: sum(m[part] for one in days for m in one.parts) / counted for part in PARTS}
+    counted = sum(3600 * (day.hours - 1) for day in days)
+    missing = 1 - fmean(day.availability for day in days)
+    shares = {part: sum(m[part] for day in days for m in day.parts) / counted for part in PARTS}
     told = ", ".join(f"{part} {100 * share:.2f} %" for part, share in shares.items())
     lost = sum(shares.values())
     return (

@@ -23,7 +23,7 @@ from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, write
 from bench.parts.scenarios import Scenario, chosen
 from gpu_spot.forecast.advice import SHORTAGE_COSTS, Option, Trial, choose
-from gpu_spot.forecast.ranges import WEEK, Outlook, Part, Spreads, after
+from gpu_spot.forecast.ranges import WEEK, SlotForecast, Part, Spreads, after
 from gpu_spot.forecast.replayed import Question, parts
 
 WANTED: Final = 0.999
@@ -138,7 +138,7 @@ def question(scenario: Scenario, pools: int, shortage_cost: float) -> Question:
         slots=min(4, scenario.target),
         shares=(0.3,) * pools,
         policy="expected-cost",
-        knobs=(("shortageCost", shortage_cost),),
+        policy_parameters=(("shortageCost", shortage_cost),),
         warm=True,
     )
 
@@ -167,7 +167,7 @@ def regrets(options: Mapping[Option, Sequence[Part]]) -> list[tuple[float, bool]
     return found
 
 
-def _trial(option: Option, outlook: Outlook) -> Trial:
+def _trial(option: Option, outlook: SlotForecast) -> Trial:
     return Trial(option, outlook.cost.middle, 1 - outlook.shortage.middle / _WEEK_MINUTES)
 
 
@@ -205,7 +205,7 @@ def measured(
     markets = by_market(found, long)
     return found, {
         **judged(found),
-        "independent_weeks": sum(int(one["independent_weeks"]) for one in markets.values()),
+        "independent_weeks": sum(int(market["independent_weeks"]) for market in markets.values()),
         "markets": markets,
         "advise_regret": fmean(regret for regret, _ in regretted),
         "worst_advise_regret": max(regret for regret, _ in regretted),

@@ -19,7 +19,7 @@ from bench.parts.page import replace_part, table
 from bench.parts.run import write
 from bench.parts.scenarios import Scenario, chosen, parser
 from lambdas.core.capacity import policies
-from lambdas.core.capacity.group_state import Situation
+from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.plan import Plan, Policy
 from lambdas.core.model import Group
 from market.replay.engine import Replay
@@ -51,15 +51,15 @@ class Own:
     at_risk: bool
     name: ClassVar[str] = "own"
 
-    def plan(self, situation: Situation) -> Plan:
+    def plan(self, situation: GroupState) -> Plan:
         """Return the inner plan, with the primary group's capacity raised for successors."""
         plan = self.inner.plan(situation)
         target, risky = situation.group.target, situation.memory.at_risk
         primary = target if plan.primary is None else plan.primary
-        primary += sum(situation.is_doomed(i) for i in situation.primary)
+        primary += sum(situation.is_interrupted(i) for i in situation.primary)
         if self.at_risk:
-            staying = [i for i in situation.primary if not situation.is_doomed(i)]
-            safe = situation.lasting(i for i in staying if i.id not in risky)
+            staying = [i for i in situation.primary if not situation.is_interrupted(i)]
+            safe = situation.stable(i for i in staying if i.id not in risky)
             primary += min(sum(i.id in risky for i in staying), max(0, target - len(safe)))
         return replace(plan, primary=primary)
 

@@ -91,7 +91,7 @@ def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
     for cost in SHORTAGE_COSTS:
         share = float(warm_pool.size(1, 0, 100, cost))
         ratios: dict[float, list[float]] = {share: [] for share in SHARES}
-        taken = [one for one in accounts if one.shortage_cost == cost and one.share == share]
+        taken = [account for account in accounts if account.shortage_cost == cost and account.share == share]
         for scenario in (one.scenario for one in taken):
             here = {o.share: o.worth for o in accounts if (o.shortage_cost, o.scenario) == (cost, scenario)}
             for each, worth in here.items():
@@ -113,7 +113,7 @@ def of_worlds(accounts: Sequence[Account]) -> list[dict[str, Any]]:
     """Return by world what the whole pool and none come to, means over the scenarios."""
     rows = []
     for world in WORLDS:
-        here = [one for one in accounts if one.world == world]
+        here = [account for account in accounts if account.world == world]
         whole = [one for one in here if one.share == 1.0]
         none = [one for one in here if one.share == 0.0]
         cold = {f"cold_{key}": value for key, value in _told(none).items()}
@@ -124,11 +124,11 @@ def of_worlds(accounts: Sequence[Account]) -> list[dict[str, Any]]:
 def _told(accounts: Iterable[Account]) -> dict[str, float]:
     accounts = tuple(accounts)
     return {
-        "cost_vs_bound": fmean(one.cost / one.bound for one in accounts),
-        "everything_vs_bound": fmean(one.everything / one.bound for one in accounts),
-        "availability": fmean(one.availability for one in accounts),
-        "worst_availability": min(one.availability for one in accounts),
-        "worth": fmean(one.worth for one in accounts),
+        "cost_vs_bound": fmean(account.cost / account.bound for account in accounts),
+        "everything_vs_bound": fmean(account.everything / account.bound for account in accounts),
+        "availability": fmean(account.availability for account in accounts),
+        "worst_availability": min(account.availability for account in accounts),
+        "worth": fmean(account.worth for account in accounts),
     }
 
 
@@ -162,9 +162,9 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     text = (
         "## Warm pools\n\n"
         f"{len(result['scenarios'])} scenarios, {_seeds(result['seeds'])}, notice 0.9, a ceiling of "
-        f"{Rules().ceiling:g} × the target; ready in {warm_pool.WARM_BOOT:.0f} s from the pool and in "
-        f"{warm_pool.COLD_BOOT:.0f} s without; who is released returns to the pool; a stopped instance costs "
-        f"{warm_pool.WARM_PRICE:g} of a running one. What a user pays and misses (the run, the pool, the "
+        f"{Rules().ceiling:g} × the target; ready in {warm_pool.WARM_BOOT_SECONDS:.0f} s from the pool and in "
+        f"{warm_pool.COLD_BOOT_SECONDS:.0f} s without; who is released returns to the pool; a stopped instance costs "
+        f"{warm_pool.WARM_INSTANCE_PRICE:g} of a running one. What a user pays and misses (the run, the pool, the "
         "shortage at `shortageCost`) with the pool that the stack takes, with none, with half and with the "
         "whole target, each ÷ that of the best of these; the *bill* is with the pool.\n\n"
         + table(head, rows)

@@ -65,7 +65,7 @@ def play(task: Task, cell: Cell) -> list[Played]:
     policies = task.policies(POLICIES)
     sums = measure_doubts(pool, [job for _, job in jobs], policies, starts, Doubts(**world), learned=learned)
     return [
-        Played(cell, name, ratio, (job.compute + job.changeover) / 3600, sums[job, name])
+        Played(cell, name, ratio, (job.compute + job.restart_overhead) / 3600, sums[job, name])
         for ratio, job in jobs
         for name in policies
     ]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from bench.parts import page
 from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE
-from lambdas.core.capacity.policies.by_deadline import CHANGEOVER_SECONDS, UNSAVED_SECONDS
+from lambdas.core.capacity.policies.by_deadline import DEFAULT_RESTART_OVERHEAD_SECONDS, DEFAULT_UNSAVED_SECONDS
 from lambdas.core.deadline.experience import Experience
 from lambdas.core.deadline.model import Job
 from lambdas.core.model import Pool
@@ -63,8 +63,8 @@ class Scenario:
         """The hindrances at the times of the rehearsal."""
         return Speed(
             tuple(
-                Hindrance(START + one.begin * 3600, START + one.end * 3600, one.speed)
-                for one in self.hindrances
+                Hindrance(START + hindrance.begin * 3600, START + hindrance.end * 3600, hindrance.speed)
+                for hindrance in self.hindrances
             )
         )
 
@@ -134,20 +134,20 @@ def play(scenario: Scenario) -> StackJob:
                 is_over=lambda: _done(nodes, profile) is not None and not replay.held,
             )
             done = _done(nodes, profile)
-            took = fleet.store.load(view.name).memory.job.changeovers
-    changeover = took.total / took.count if took.count else CHANGEOVER_SECONDS
+            took = fleet.store.load(view.name).memory.job.restart_overheads
+    changeover = took.total / took.count if took.count else DEFAULT_RESTART_OVERHEAD_SECONDS
     replayed = simulate(
         PoolRuns.of_trace(scenario.trace),
         0,
         Job(
             compute=scenario.hours * 3600,
             deadline=scenario.deadline_hours * 3600,
-            changeover=round(changeover / TICK_SECONDS) * TICK_SECONDS,
+            restart_overhead=round(changeover / TICK_SECONDS) * TICK_SECONDS,
             spot_price=SPOT_PRICE,
-            checkpoint=UNSAVED_SECONDS,
+            checkpoint=DEFAULT_UNSAVED_SECONDS,
         ),
         build(DEFAULT),
-        experience=Experience(measured=True),
+        experience=Experience(is_measured=True),
     )
     return StackJob(
         pool=scenario.trace.name,

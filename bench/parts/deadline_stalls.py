@@ -13,7 +13,7 @@ from typing import Any, Final
 from bench.parts import page
 from bench.parts.deadline_stack import Scenario, StackJob
 from lambdas.core.capacity.policies import by_deadline
-from lambdas.core.model import Side
+from lambdas.core.model import GroupRole
 from market.supply.trace import PoolTrace
 from rehearsal.machines.pace import Hindrance, Speed
 
@@ -33,12 +33,12 @@ def scenarios() -> list[Scenario]:
 
 def said_lost(job: StackJob) -> list[float]:
     """Return when people were told that the deadline cannot be met, in hours after the start."""
-    return [at for at, orders, _ in job.decisions if f"alarm: {by_deadline.LOST}" in orders]
+    return [at for at, orders, _ in job.decisions if f"alarm: {by_deadline.DEADLINE_LOST}" in orders]
 
 
 def bought(job: StackJob) -> float | None:
     """Return when on-demand was first asked for, None for never."""
-    wanted = f"{Side.FALLBACK}: desired capacity 1"
+    wanted = f"{GroupRole.FALLBACK}: desired capacity 1"
     asks = (at for at, orders, _ in job.decisions if any(wanted in order for order in orders))
     return next(asks, None)
 

@@ -31,7 +31,7 @@ def many_groups(count: int) -> dict[str, Any]:
                 "kind": "mixed-asg",
                 "target": 1 + index,
                 "instanceTypes": types[: 1 + index % 4],
-                "fallback": {"knobs": {"shortageCost": (10, 30, 100)[index % 3]}},
+                "fallback": {"policyParameters": {"shortageCost": (10, 30, 100)[index % 3]}},
             },
         }
         for index in range(count - count // 3)

@@ -30,7 +30,7 @@ from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, write
 from bench.parts.scenarios import chosen
 from contracts.group.scaling_settings import Bounds
-from lambdas.core.scaling.memory import COOLDOWN
+from lambdas.core.scaling.memory import COOLDOWN_SECONDS
 from market.load.replay import Played, p99, play, reversals
 from market.load.rules import Keda, Rule, TargetTracking
 from market.load.scaler_rule import Ours
@@ -114,7 +114,7 @@ def run(world: World, setting: str, days: int) -> dict[str, Any]:
                 "cost": float(np.mean([one.cost(begin, until) for one in played])),
                 "workers": float(np.mean([one.targets[begin:until] for one in played])),
             }
-    told["reversals"] = sum(reversals(one.targets.tolist(), int(COOLDOWN // 60)) for one in played)
+    told["reversals"] = sum(reversals(one.targets.tolist(), int(COOLDOWN_SECONDS // 60)) for one in played)
     return told
 
 
@@ -240,7 +240,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         f"{BOOT:g} s, no warm pool, no workers on premises. All are tuned on the first days to keep "
         f"{result['wait']:g} s for 99 of 100 requests at the least cost. "
         f"Against the best of the others, {each}. "
-        f"Scale-ins of ours within {COOLDOWN:g} s of a scale-out, here and in {result['random_worlds']} "
+        f"Scale-ins of ours within {COOLDOWN_SECONDS:g} s of a scale-out, here and in {result['random_worlds']} "
         "random worlds of two hours with a health checker, instances that fall ill and two new releases, "
         f"of which {result['taken_back']} were taken back: {result['reversals']}. In the worst of those "
         f"worlds {result['served_despite_rollouts']:.1%} served of those that would have without the "

@@ -1,7 +1,7 @@
 """Workers of a queue in SQS (``make bench-service-sqs``): what is lost when workers are.
 
 The crowd of ``make bench-service``, on a double: moto's server, made to deliver twice, in any order, fewer
-than asked, and to fail (``tests/spot_work/hostile_sqs.py``). Its speed says nothing of AWS.
+than asked, and to fail (``tests/spot_work/faulty_sqs.py``). Its speed says nothing of AWS.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.parts.run import parser_of, write
 from tests.real import crowd
 from tests.real.stable import Processes
-from tests.spot_work.hostile_sqs import HostileSqs
+from tests.spot_work.faulty_sqs import FaultySqs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("ignore", "Exception.* does not match an error shape")
     with (
         tempfile.TemporaryDirectory() as name,
-        HostileSqs(crowd.QUEUE.name, tries=crowd.QUEUE.tries, seed=options.seed) as sqs,
+        FaultySqs(crowd.QUEUE.name, tries=crowd.QUEUE.max_deliveries, seed=options.seed) as sqs,
     ):
         os.environ.update(sqs.environment)
         outcome = crowd.play(
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "broker": "a double of SQS, hostile",
             "seed": options.seed,
             **asdict(outcome),
-            "delivered_though_hidden": sqs.twice,
+            "delivered_though_hidden": sqs.duplicates,
             "dead": len(sqs.texts(f"{crowd.QUEUE.name}-dead")),
             "queues_left": sorted(sqs.queues()),
         }

@@ -1,1 +1,1 @@
-"""What the agent is told: names, limits, the configuration and its strict JSON."""
+"""Contracts of the node agent: names, limits, the configuration and its JSON format."""

@@ -1,6 +1,6 @@
-"""Names of the agent's own: tags of jobs and volumes, its files, devices and units.
+"""Names used by the node agent: tags of jobs and volumes, files, devices and systemd units.
 
-Those that the controller knows, too, stand in ``contracts.names``.
+Names shared with the functions are in ``contracts.names``.
 """
 
 from __future__ import annotations
@@ -8,25 +8,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-# On a job's instances, data volumes and their snapshots.
+# Tag on a job's instances, data volumes and their snapshots.
 TAG_JOB: Final = "gpu-spot:job"
-# On data volumes and their snapshots only.
+# Tags on data volumes and their snapshots only.
 TAG_NAME: Final = "Name"
-TAG_TOKEN: Final = "gpu-spot:token"  # noqa: S105 - a fencing token, no secret
+TAG_TOKEN: Final = "gpu-spot:token"  # noqa: S105 - a fencing token, not a secret
 TAG_SOURCE: Final = "gpu-spot:source"
 TAG_STATE: Final = "gpu-spot:state"
-# On snapshots of prepared datasets: `<name>@<version>`.
+# Tag on snapshots of prepared datasets: `<name>@<version>`.
 TAG_DATASET: Final = "gpu-spot:dataset"
 
 VOLUME_NAME: Final = "DL-datasets-checkpoints"
 SNAPSHOT_NAME: Final = "DL-datasets-checkpoints-snapshot"
-# Another name: what is kept is none of a volume's own snapshots, which are swept.
+# A separate name: the cleanup of a volume's snapshots must not delete a dataset's snapshot.
 DATASET_NAME: Final = "DL-dataset"
 
 JOB_KEY: Final = "job"
 
 CONFIG_PATH: Final = Path("/etc/gpu-spot/agent.json")
-# A tmpfs: a notice or a worker of the boot before does not outlive a reboot.
+# A tmpfs: notices and workers do not survive a reboot.
 RUN_DIR: Final = Path("/run/gpu-spot")
 NOTICE_FILE: Final = "notice.json"
 HINT_FILE: Final = "rebalance.json"
@@ -37,29 +37,29 @@ LEASE_FILE: Final = "lease.json"
 DATA_DIR: Final = Path("/dltraining")
 
 JOB_USER: Final = "gpu-spot-job"
-"""Runs the commands of jobs, and of services outside containers; a system user, made before the first run."""
+"""System user that runs the commands of jobs, and of services without a container."""
 SCRATCH_DIR: Final = Path("/var/lib/gpu-spot/scratch")
-"""For what a job makes again if it is lost: on the instance store, where the type has one."""
+"""Scratch space for reproducible data; on the instance store if the type has one."""
 GIT_USER: Final = "gpu-spot-git"
-"""Fetches the jobs' code: what it is told in confidence no job can read."""
+"""User that fetches the jobs' code; jobs cannot read its credentials."""
 CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
-"""Holds the jobs' checkouts, by group."""
+"""Checkouts of the jobs' code, by group."""
 JOB_HOME: Final = Path("/var/lib/gpu-spot/home")
-"""Its home: no checkout, so what a job caches there survives a restart."""
+"""Home of `JOB_USER`, outside of the checkout: a job's caches survive a restart."""
 JOB_TMP: Final = Path("/var/lib/gpu-spot/tmp")
-"""Its ``TMPDIR``, emptied when the agent starts the work."""
+"""``TMPDIR`` of `JOB_USER`, emptied when the agent starts the job."""
 
-# On Nitro the names mean nothing but must differ (EC2 user guide, "Device names": /dev/sd[f-p] for data
-# volumes).
+# On Nitro instances the names have no meaning but must be unique.
+# Source: EC2 user guide, "Device names": /dev/sd[f-p] for data volumes.
 VOLUME_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghij")
 DatasetDevice = Literal["/dev/sdk", "/dev/sdl", "/dev/sdm", "/dev/sdn", "/dev/sdo", "/dev/sdp"]
 DATASET_DEVICES: Final[tuple[DatasetDevice, ...]] = get_args(DatasetDevice)
-"""Taken from the launch on, by volumes that the launch template makes."""
+"""Devices of the volumes that the launch template creates."""
 
 UNIT_PREPARE: Final = "gpu-spot-prepare.service"
 UNIT_RUN: Final = "gpu-spot-run.service"
 UNIT_WORK: Final = "gpu-spot-work.service"
-UNIT_LANDLORD: Final = "gpu-spot-landlord.service"
+UNIT_TENANT_SUPERVISOR: Final = "gpu-spot-landlord.service"
 UNIT_VOLUME: Final = "gpu-spot-volume.service"
 UNIT_EFS: Final = "gpu-spot-efs.service"
 UNIT_WATCH: Final = "gpu-spot-watch.service"

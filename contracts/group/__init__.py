@@ -1,1 +1,1 @@
-"""A capacity group's parameters: what the program declares, and what functions write for each other."""
+"""Parameters of a capacity group: declared by Pulumi, or exchanged between functions."""

@@ -1,4 +1,4 @@
-"""A group's ``config`` parameter: the program writes it, the controller and the rehearsal read it."""
+"""A group's ``config`` parameter, written by Pulumi and read by the controller and the rehearsal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contracts.limits import Above, AtLeast, WholeNumber
 from contracts.stored import FieldMark, Stored, stored
 
 GroupKind: TypeAlias = Literal["mixed-asg", "spot-fleet"]
-"""What the primary side is."""
+"""Type of the primary group."""
 
 Price: TypeAlias = Annotated[float, Above(0)]
 """US dollars an hour."""
@@ -21,34 +21,37 @@ Price: TypeAlias = Annotated[float, Above(0)]
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class PolicyChoice:
-    """The rule that says how much on-demand is wanted, and its numbers, as in `contracts.group.policies`."""
+    """A capacity policy and its parameters, see `contracts.group.policies`."""
 
     name: str
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Annotated[Mapping[str, Any], Stored("knobs")] = field(default_factory=dict)
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """What the controller must know of a group, beside its target and what people set by hand.
+    """Settings of a group that the controller needs, except its target and the ``control`` parameter.
 
-    The one place for its settings: what the program fills in by name, and the controller reads. Its
-    decisions depend on those that ``lambdas.core.model.Group`` has by the same name, which says what they
-    mean.
+    Fields that ``lambdas.core.model.Group`` has by the same name are copied to it and documented there.
 
-    ``primary`` is an Auto Scaling group's name or a fleet's id, ``fallback`` an Auto Scaling group's name,
-    ``None`` where none stands behind the primary. ``slots`` are worker slots by instance type.
-    ``run`` is the revision that a job is to run, empty for a service: once the group's parameter ``finished``
-    names it, the target counts as 0. ``zones`` are where it buys; ``on_demand_prices`` what on-demand in the
-    place of an instance costs (US dollars an hour) by its type, without the types of no known price.
-    ``block`` is the Capacity Block that the fallback launches into, and into nothing else; empty where it has
-    none. ``dataset`` (``<name>@<version>``) is what the group ``prepared_by`` makes before any GPU is paid:
-    while that group's parameter ``prepared`` does not name it, the target counts as 0; of that group itself,
-    whose own name stands there, once it does. Both are empty where nothing is prepared. ``on_premises`` is
-    how many ready workers on premises stand in for one slot; 0: none are counted.
-    ``by_zone`` says that the fallback takes orders for one zone, that of a job's volume. ``deadline`` (epoch
-    seconds) is when a job must be done, 0 without a date. ``budget`` (US dollars) is what a job's run may
-    cost, 0 without a bound; ``own_prices`` are then what an instance of a type itself costs on-demand.
+    Attributes:
+        primary: Name of an Auto Scaling group, or id of a Spot Fleet.
+        fallback: Name of an Auto Scaling group; ``None`` without a fallback.
+        slots: Worker slots by instance type.
+        run: Revision that a job runs, empty for a service. Once the parameter ``finished`` names it, the
+            effective target is 0.
+        block: Id of the Capacity Block that the fallback launches into; empty without one.
+        zones: Availability zones of the group.
+        on_demand_prices: Hourly On-Demand price in US dollars of the capacity that replaces an instance, by
+            the instance's type; types of unknown price are missing.
+        dataset: Dataset (``<name>@<version>``) that must be prepared before GPUs are launched; empty if none.
+        prepared_by: Group that prepares ``dataset``, possibly this one. Until that group's parameter
+            ``prepared`` names the dataset, the effective target is 0; the preparing group's is 0 afterwards.
+        by_zone: Whether the fallback accepts capacity changes for one zone, that of a job's volume.
+        deadline: Deadline of a job in epoch seconds; 0 without one.
+        on_premises: Ready on-premises workers that replace one slot; 0: on-premises workers do not count.
+        budget: Maximum cost of a job's run in US dollars; 0: unlimited.
+        own_prices: With a budget, the hourly On-Demand price of each instance type itself.
     """
 
     kind: GroupKind
@@ -60,7 +63,7 @@ class GroupConfig:
     slots: Mapping[str, WholeNumber]
     drain_seconds: Annotated[WholeNumber, FieldMark.REQUIRED] = 0
     break_before_make: bool = False
-    """A stack that was declared before jobs were handed over this way does not say so."""
+    """Absent in the configuration of stacks deployed before this option existed."""
     policy: PolicyChoice
     run: str = ""
     reserved: WholeNumber = 0
@@ -77,10 +80,10 @@ class GroupConfig:
 
 
 def dumps(config: GroupConfig) -> str:
-    """Return the parameter's text."""
+    """Serialize the parameter's value."""
     return json.dumps(codec.dump(config))
 
 
 def parse(text: str) -> GroupConfig:
-    """Return what the parameter's text says; raise `ContractError` that names what is wrong with it."""
+    """Parse the parameter's value; raise `ContractError` if it is invalid."""
     return codec.parse_text(GroupConfig, text)

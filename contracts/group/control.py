@@ -1,4 +1,4 @@
-"""A group's ``control`` parameter: people write it by hand, the controller reads it."""
+"""A group's ``control`` parameter, written by operators and read by the controller."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contracts.limits import Above, WholeNumber
 from contracts.stored import ContractError
 
 INITIAL: Final = '{"mode": "automatic"}'
-"""What the program writes where there is none yet."""
+"""Initial value of the parameter."""
 
 
 class Mode(StrEnum):
-    """What people allow the controller to do with a group."""
+    """What the controller may do with a group."""
 
     AUTOMATIC = "automatic"
     MANUAL = "manual"
@@ -25,7 +25,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What people set by hand: the mode, in ``MANUAL`` the on-demand slots, and another budget in dollars."""
+    """Manual settings: the mode, On-Demand slots for ``MANUAL``, and a budget (US dollars) that overrides."""
 
     mode: Mode = Mode.AUTOMATIC
     on_demand: WholeNumber | None = None
@@ -33,7 +33,7 @@ class Control:
 
 
 def parse(text: str) -> Control:
-    """Read the parameter's text; raise `ContractError` that names the key, the value and what is allowed."""
+    """Parse the parameter's value; raise `ContractError` with the key, the value and what is allowed."""
     control = codec.parse(Control, codec.decode_object(text))
     if control.mode is Mode.MANUAL and control.on_demand is None:
         raise ContractError("None with mode manual; allowed: 0 or more", "onDemand")

@@ -1,4 +1,4 @@
-"""A service's ``health`` parameter: the program writes it, the health checker reads it."""
+"""A service's ``health`` parameter, written by Pulumi and read by the health checker."""
 
 from __future__ import annotations
 
@@ -8,38 +8,47 @@ from typing import Annotated, Final
 
 from contracts import codec
 from contracts.limits import WholeNumber, Within
-from contracts.stored import FieldMark, stored
+from contracts.stored import FieldMark, Stored, stored
 
 GRACE_SECONDS: Final = 900
-STUCK_SECONDS: Final = 900
-MOST_AT_ONCE: Final = 20
-DIGEST_HOUR: Final = 7
-NO_DIGEST: Final = -1
+STALL_TIMEOUT_SECONDS: Final = 900
+MAX_UNAVAILABLE_PERCENT: Final = 20
+DAILY_REPORT_HOUR: Final = 7
+NO_DAILY_REPORT: Final = -1
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class HealthSettings:
-    """What people may set.
+    """Settings of the health checker for one service.
 
-    An instance may take ``grace_seconds`` after its launch until its workers report, or twice the learned
-    boot time if that is longer. A worker that finishes nothing for ``stuck_seconds`` while requests wait,
-    or the others finish ten each, is stuck: longer than the longest request. Of all instances at most
-    ``most_at_once`` percent, and one at least, are restarted or replaced at the same time, and twice as
-    many in an hour. The daily message goes out at ``digest`` o'clock UTC, `NO_DIGEST` for none.
+    Attributes:
+        grace_seconds: Time from launch until an instance's workers must report; twice the learned boot time
+            if that is longer.
+        stall_timeout_seconds: A worker that completes no request for so long is stuck, if requests wait or
+            the other workers complete ten each. Must exceed the duration of the longest request.
+        max_unavailable_percent: Maximum percentage of the instances that are restarted or replaced at once,
+            at least one instance; twice as many per hour.
+        daily_report_hour: Hour (UTC) of the daily report; `NO_DAILY_REPORT` for none.
     """
 
     grace_seconds: Annotated[WholeNumber, FieldMark.REQUIRED] = GRACE_SECONDS
-    stuck_seconds: Annotated[WholeNumber, FieldMark.REQUIRED] = STUCK_SECONDS
-    most_at_once: Annotated[int, Within(0, 100), FieldMark.REQUIRED] = MOST_AT_ONCE
-    digest: Annotated[int, Within(NO_DIGEST, 23), FieldMark.REQUIRED] = DIGEST_HOUR
+    stall_timeout_seconds: Annotated[WholeNumber, FieldMark.REQUIRED, Stored("stuckSeconds")] = (
+        STALL_TIMEOUT_SECONDS
+    )
+    max_unavailable_percent: Annotated[int, Within(0, 100), FieldMark.REQUIRED, Stored("mostAtOnce")] = (
+        MAX_UNAVAILABLE_PERCENT
+    )
+    daily_report_hour: Annotated[int, Within(NO_DAILY_REPORT, 23), FieldMark.REQUIRED, Stored("digest")] = (
+        DAILY_REPORT_HOUR
+    )
 
 
 def dumps(settings: HealthSettings) -> str:
-    """Return the parameter's text."""
+    """Serialize the parameter's value."""
     return json.dumps(codec.dump(settings))
 
 
 def parse(text: str) -> HealthSettings:
-    """Read the parameter's text; raise `ContractError` for what the program does not write."""
+    """Parse the parameter's value; raise `ContractError` if it is invalid."""
     return codec.parse_text(HealthSettings, text)

@@ -1,6 +1,6 @@
-"""The names of the capacity policies and the bounds of their knobs.
+"""Names of the capacity policies, and the parameters of each.
 
-The stack file names one, the controller builds it (``lambdas.core.capacity.policies``).
+The stack file selects a policy; the controller builds it (``lambdas.core.capacity.policies``).
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ EXPECTED_COST: Final = "expected-cost"
 READY_HANDOVER: Final = "ready-handover"
 DEFAULT: Final = EXPECTED_COST
 SHORTAGE_COST: Final = "shortageCost"
-"""What a worker-minute of shortage is worth, in on-demand minutes."""
+"""Cost of one worker-minute of shortage, in On-Demand minutes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
-    """A number of a policy: what it is unless set, and from what on it is allowed."""
+class PolicyParameter:
+    """A number that configures a policy: its default and its minimum."""
 
     default: float
-    least: float = 0.0
+    minimum: float = 0.0
 
 
-KNOBS: Final[Mapping[str, Mapping[str, Knob]]] = {
-    EXPECTED_COST: {SHORTAGE_COST: Knob(100.0)},
+PARAMETERS: Final[Mapping[str, Mapping[str, PolicyParameter]]] = {
+    EXPECTED_COST: {SHORTAGE_COST: PolicyParameter(100.0)},
     READY_HANDOVER: {},
 }
-"""The knobs of each policy, as they are spelled in the stack file."""
-NAMES: Final = tuple(KNOBS)
+"""Parameters of each policy, with their keys in the stack file."""
+NAMES: Final = tuple(PARAMETERS)
 
 
-def check(name: str, knobs: Mapping[str, float] | None = None) -> None:
-    """Raise ``ValueError`` for a policy or a knob that is not known, or a knob's value out of its bounds."""
-    if name not in KNOBS:
+def check(name: str, parameters: Mapping[str, float] | None = None) -> None:
+    """Raise ``ValueError`` for an unknown policy or parameter, or a value below its minimum."""
+    if name not in PARAMETERS:
         raise ValueError(f"policy {name!r} is unknown, allowed: {', '.join(NAMES)}")
-    allowed = KNOBS[name]
-    for knob, value in (knobs or {}).items():
-        if knob not in allowed:
-            listed = ", ".join(sorted(allowed)) or "none"
-            raise ValueError(f"policy {name!r} has no knob {knob!r}, allowed: {listed}")
-        if not (math.isfinite(value) and value >= allowed[knob].least):
-            raise ValueError(f"{knob} is {value}, a number ≥ {allowed[knob].least:g} is needed")
+    allowed = PARAMETERS[name]
+    for key, value in (parameters or {}).items():
+        if key not in allowed:
+            keys = ", ".join(sorted(allowed)) or "none"
+            raise ValueError(f"policy {name!r} has no parameter {key!r}, allowed: {keys}")
+        if not (math.isfinite(value) and value >= allowed[key].minimum):
+            raise ValueError(f"{key} is {value}, a number ≥ {allowed[key].minimum:g} is needed")
 
 
-def shortage_cost(name: str, knobs: Mapping[str, float]) -> float:
-    """Return what a worker-minute of shortage is worth; ``inf`` to a policy that knows no price."""
-    knob = KNOBS[name].get(SHORTAGE_COST)
-    return math.inf if knob is None else float(knobs.get(SHORTAGE_COST, knob.default))
+def shortage_cost(name: str, parameters: Mapping[str, float]) -> float:
+    """Return the cost of a worker-minute of shortage; ``inf`` for a policy without this parameter."""
+    parameter = PARAMETERS[name].get(SHORTAGE_COST)
+    return math.inf if parameter is None else float(parameters.get(SHORTAGE_COST, parameter.default))

@@ -1,7 +1,7 @@
-"""What a service's workers are started from, and who is to start from what: the form of the registry's row.
+"""Releases of a service's workers, and the registry item that assigns them to instances.
 
-The program writes the release that is wanted (parameter ``release``), the health checker the row, the agents
-read it before they start workers.
+Pulumi writes the desired release (parameter ``release``), the health checker the item; agents read the item
+before they start workers.
 """
 
 from __future__ import annotations
@@ -13,68 +13,75 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from contracts import codec, names
-from contracts.stored import ContractError, FieldMark, stored
+from contracts.stored import ContractError, FieldMark, Stored, stored
 
-ROW: Final = "release"
-"""Sort key of the row in the partition `names.release_partition`."""
+SORT_KEY: Final = "release"
+"""Sort key of the item in the partition `names.release_partition`."""
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class WorkerRelease:
-    """An image with its command and environment; without an image the command is a process of the AMI."""
+    """An image with its command and environment; without an image, the command of a process on the AMI."""
 
     image: Annotated[str, FieldMark.REQUIRED] = ""
     command: Annotated[tuple[str, ...], FieldMark.REQUIRED] = ()
     environment: Annotated[Mapping[str, str], FieldMark.REQUIRED] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for one that starts nothing."""
+        """Raise ``ValueError`` if neither image nor command is set."""
         if not self.image and not self.command:
             raise ValueError("image and command of a release are both empty, allowed: one of them")
 
     @property
     def version(self) -> str:
-        """What tells it from others: the image's digest and, where there is more, a hash of that."""
+        """The unique version: the image's digest, plus a hash of command and environment if set."""
         if self.image and not self.command and not self.environment:
             return self.image.rpartition("@")[2]
-        told = json.dumps([self.command, sorted(self.environment.items())])
-        more = hashlib.sha256(told.encode()).hexdigest()
-        return f"{self.image.rpartition('@')[2]}+{more[:12]}" if self.image else f"command:{more}"
+        settings = json.dumps([self.command, sorted(self.environment.items())])
+        digest = hashlib.sha256(settings.encode()).hexdigest()
+        return f"{self.image.rpartition('@')[2]}+{digest[:12]}" if self.image else f"command:{digest}"
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class WorkerReleases:
-    """From what workers start: ``stable``, but ``trial`` on the instances in ``on``.
+    """Releases by instance: ``candidate`` on ``candidate_instances``, ``stable`` on all others.
 
-    ``mostly`` says that ``trial`` has proved itself on most: whoever is new starts from it, too.
+    With ``is_candidate_default``, set once most instances have verified the candidate, all instances start
+    from it.
     """
 
     stable: WorkerRelease
-    trial: Annotated[WorkerRelease | None, FieldMark.REQUIRED] = None
-    on: frozenset[str] = frozenset()
-    mostly: bool = False
+    candidate: Annotated[WorkerRelease | None, FieldMark.REQUIRED, Stored("trial")] = None
+    candidate_instances: Annotated[frozenset[str], Stored("on")] = frozenset()
+    is_candidate_default: Annotated[bool, Stored("mostly")] = False
 
-    def of(self, instance: str) -> WorkerRelease:
-        """Return from what the workers of an instance are to start."""
-        return self.trial if self.trial is not None and (self.mostly or instance in self.on) else self.stable
+    def release_for(self, instance: str) -> WorkerRelease:
+        """Return the release that the workers of an instance start from."""
+        if self.candidate is None:
+            return self.stable
+        runs_candidate = self.is_candidate_default or instance in self.candidate_instances
+        return self.candidate if runs_candidate else self.stable
 
 
 def key(group: str) -> dict[str, Any]:
-    """Return the key of a group's row."""
-    return {names.REGISTRY_KEY: {"S": names.release_partition(group)}, names.REGISTRY_SORT_KEY: {"S": ROW}}
+    """Return the key of a group's item."""
+    return {
+        names.REGISTRY_KEY: {"S": names.release_partition(group)},
+        names.REGISTRY_SORT_KEY: {"S": SORT_KEY},
+    }
 
 
 def dump(group: str, releases: WorkerReleases) -> dict[str, Any]:
-    """Return the row; equal releases as equal rows."""
+    """Return the item; equal releases give equal items."""
     text = json.dumps(codec.dump(releases), sort_keys=True, separators=(",", ":"))
     return {**key(group), "releases": {"S": text}}
 
 
 def parse(item: Mapping[str, Any]) -> WorkerReleases:
-    """Read a row; raise `ContractError` for one that the health checker cannot have written."""
+    """Parse an item; raise `ContractError` if it is invalid."""
     try:
         return codec.parse_text(WorkerReleases, item["releases"]["S"])
     except (KeyError, TypeError) as error:
-        raise ContractError(f"the row of releases makes no sense: {error!r}") from None
+        raise ContractError(f"malformed item of releases: {error!r}") from None

@@ -1,4 +1,4 @@
-"""A service's ``release`` parameter: the program writes it, the health checker reads it."""
+"""A service's ``release`` parameter, written by Pulumi and read by the health checker."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from contracts.group.release import WorkerRelease
 from contracts.limits import AtLeast
 from contracts.stored import FieldMark, stored
 
-MOST_BYTES = 4096
-"""Of a parameter of the standard tier (Systems Manager, "Parameter tiers")."""
+MAX_BYTES = 4096
+"""Maximum size of a standard-tier parameter. Source: Systems Manager user guide, "Parameter tiers"."""
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The release that the stack file asks for; a slot of the target has ``per_slot`` workers."""
+class DesiredRelease:
+    """The release in the stack file, and the workers per slot of the target."""
 
     release: Annotated[WorkerRelease, FieldMark.INLINE]
     per_slot: Annotated[int, AtLeast(1), FieldMark.REQUIRED] = 1
 
 
-def dumps(wanted: Wanted) -> str:
-    """Return the parameter's text."""
-    return json.dumps(codec.dump(wanted), sort_keys=True, separators=(",", ":"))
+def dumps(desired: DesiredRelease) -> str:
+    """Serialize the parameter's value."""
+    return json.dumps(codec.dump(desired), sort_keys=True, separators=(",", ":"))
 
 
-def parse(text: str) -> Wanted:
-    """Read the parameter's text; raise `ContractError` for what the program does not write."""
-    return codec.parse_text(Wanted, text)
+def parse(text: str) -> DesiredRelease:
+    """Parse the parameter's value; raise `ContractError` if it is invalid."""
+    return codec.parse_text(DesiredRelease, text)

@@ -1,6 +1,6 @@
-"""Instances that the health checker wants replaced: it writes the list, the controller alone ends instances.
+"""Replacement requests. The health checker writes them; only the controller terminates instances.
 
-The list is the group's parameter ``wishes``, which the controller reads with all others of the group.
+They are stored in the group's parameter ``wishes``.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from typing import Final
 
 from contracts import codec
 
-MOST: Final = 40
-"""A parameter of the standard tier holds 4,096 bytes (Systems Manager, "Parameter tiers")."""
-MOST_REASON: Final = 40
-"""Characters of a reason: one of the checker's verdicts, not a sentence."""
+MAX_REQUESTS: Final = 40
+"""A standard-tier parameter holds 4,096 bytes. Source: Systems Manager user guide, "Parameter tiers"."""
+MAX_REASON_LENGTH: Final = 40
+"""Characters of a reason, which is one of the health checker's verdicts."""
 NOT_SERVING: Final = frozenset({"stuck", "idle-gpu"})
-"""Verdicts that say that an instance whose workers are heard does not serve: it goes before its successor is
-there. Whose workers are not heard does so under any verdict."""
+"""Verdicts on instances that report but do not serve: they are terminated before a successor is ready. An
+instance that does not report is terminated early under any verdict."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """An instance to replace, since when it is wished (epoch seconds), and the verdict that led to it."""
+class ReplacementRequest:
+    """An instance to replace, the time of the request (epoch seconds), and the verdict that caused it."""
 
     instance: str
-    at: int
+    requested_at: int
     reason: str
 
 
-def dump(wishes: Iterable[Wish]) -> str:
-    """Return the parameter's value: the oldest `MOST` wishes."""
-    oldest = sorted(wishes, key=lambda wish: (wish.at, wish.instance))[:MOST]
-    return json.dumps({w.instance: [w.at, w.reason[:MOST_REASON]] for w in oldest}, separators=(",", ":"))
+def dump(requests: Iterable[ReplacementRequest]) -> str:
+    """Serialize the oldest `MAX_REQUESTS` requests as ``{instance: [time, reason]}``."""
+    oldest = sorted(requests, key=lambda request: (request.requested_at, request.instance))[:MAX_REQUESTS]
+    by_instance = {r.instance: [r.requested_at, r.reason[:MAX_REASON_LENGTH]] for r in oldest}
+    return json.dumps(by_instance, separators=(",", ":"))
 
 
-def parse(text: str) -> tuple[Wish, ...]:
-    """Read the parameter's value; raise ``ValueError`` for one that the checker cannot have written."""
-    stored = codec.parse_text(dict[str, tuple[int, str]], text, "wishes cannot be read")
-    return tuple(Wish(instance, at, reason) for instance, (at, reason) in stored.items())
+def parse(text: str) -> tuple[ReplacementRequest, ...]:
+    """Parse the parameter's value; raise ``ValueError`` if it is invalid."""
+    by_instance = codec.parse_text(dict[str, tuple[int, str]], text, "invalid replacement requests")
+    return tuple(ReplacementRequest(instance, at, reason) for instance, (at, reason) in by_instance.items())

@@ -1,4 +1,4 @@
-"""A service's ``scaling`` parameter: the program writes it, the scaler reads it."""
+"""A service's ``scaling`` parameter, written by Pulumi and read by the scaler."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ MINIMUM: Final = 1
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """At least ``workers`` between two times of some days, in minutes after midnight UTC; Monday is 0."""
+    """Minimum workers in a time window on given days: minutes after midnight UTC; Monday is day 0."""
 
     workers: int
-    begin: int
+    start: int
     end: int
     days: frozenset[int] = frozenset(range(7))
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a time that no day has."""
-        if not 0 <= self.begin < self.end <= 1440 or self.workers < 0 or not self.days <= set(range(7)):
+        """Raise ``ValueError`` for an invalid time window, day or number."""
+        if not 0 <= self.start < self.end <= 1440 or self.workers < 0 or not self.days <= set(range(7)):
             raise ValueError(
-                f"floor of {self.workers} from minute {self.begin} to {self.end} is no time of a day"
+                f"floor of {self.workers} from minute {self.start} to {self.end} is not a time of a day"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What people allow: ``wait_seconds`` is what one request in a hundred may wait for a worker.
+    """Limits of scaling in workers; ``wait_seconds`` is the maximum p99 wait of a request for a worker.
 
-    ``minimum`` 0 allows a service that nobody asks anything to have no worker.
+    With ``minimum`` 0, a service without requests has no worker.
     """
 
     wait_seconds: float
@@ -44,25 +44,25 @@ class Bounds:
     floors: tuple[Floor, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for bounds that leave no room."""
+        """Raise ``ValueError`` for invalid bounds."""
         if not 1 <= self.wait_seconds <= 3600:
             raise ValueError(f"wait_seconds is {self.wait_seconds:g}, 1 to 3600 is allowed")
         if not 0 <= self.minimum <= self.maximum or self.maximum < 1:
             raise ValueError(f"minimum {self.minimum}, maximum {self.maximum}: 0 ≤ minimum ≤ maximum ≥ 1")
 
     def floor(self, now: float) -> int:
-        """Return the least target at this time."""
+        """Return the minimum target at this time."""
         day, minute = (int(now // 86400) + 3) % 7, int(now % 86400 // 60)  # the epoch began on a Thursday
-        due = (f.workers for f in self.floors if day in f.days and f.begin <= minute < f.end)
-        return min(self.maximum, max(self.minimum, *due, 0))
+        floors = (f.workers for f in self.floors if day in f.days and f.start <= minute < f.end)
+        return min(self.maximum, max(self.minimum, *floors, 0))
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class ScalingSettings:
-    """What people may set. ``minimum``, ``maximum`` and ``floors`` count as the group's target does: slots.
+    """Settings of the scaler for one service; ``minimum``, ``maximum`` and ``floors`` are in slots.
 
-    ``per_slot`` are the workers in a slot. With ``dry_run`` is only told what the target would be.
+    ``per_slot`` is the number of workers per slot. With ``dry_run``, the target is only reported, not set.
     """
 
     minimum: Annotated[int, Stored("min")]
@@ -73,28 +73,28 @@ class ScalingSettings:
     dry_run: Annotated[bool, FieldMark.REQUIRED] = False
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for bounds that leave no room."""
+        """Raise ``ValueError`` for invalid bounds."""
         if self.per_slot < 1:
             raise ValueError(f"{self.per_slot} workers in a slot, at least 1 is needed")
         _ = self.bounds
 
     @property
     def bounds(self) -> Bounds:
-        """What is allowed, in workers."""
-        each = self.per_slot
-        floors = tuple(Floor(f.workers * each, f.begin, f.end, f.days) for f in self.floors)
-        return Bounds(self.wait_seconds, self.minimum * each, self.maximum * each, floors)
+        """The bounds in workers."""
+        per_slot = self.per_slot
+        floors = tuple(Floor(f.workers * per_slot, f.start, f.end, f.days) for f in self.floors)
+        return Bounds(self.wait_seconds, self.minimum * per_slot, self.maximum * per_slot, floors)
 
     def slots(self, workers: int) -> int:
-        """Return in how many slots so many workers have their place."""
+        """Return the slots that hold ``workers`` workers, rounded up."""
         return -(-workers // self.per_slot)
 
 
 def dumps(settings: ScalingSettings) -> str:
-    """Return the parameter's text."""
+    """Serialize the parameter's value."""
     return json.dumps(codec.dump(settings))
 
 
 def parse(text: str) -> ScalingSettings:
-    """Read the parameter's text; raise `ContractError` for what the program does not write."""
-    return codec.parse_text(ScalingSettings, text, "settings of scaling make no sense")
+    """Parse the parameter's value; raise `ContractError` if it is invalid."""
+    return codec.parse_text(ScalingSettings, text, "invalid scaling settings")

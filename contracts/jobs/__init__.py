@@ -1,1 +1,1 @@
-"""The job table: a job's item and its attempts."""
+"""The job table: the item of a job, and its attempts."""

@@ -1,37 +1,44 @@
-"""A job's history in the job table: an item for each attempt, the time for which one instance had the job.
+"""Items of a job's attempts in the job table; an attempt is the part of a run on one instance.
 
-Its key is ``<job>#<nn>``, the lease's token modulo 100: the last hundred stay, nothing expires, and who knows
-the token finds all of them without a search. Only the attempt's own instance writes it.
+The key is ``<job>#<nn>`` with the lease's fencing token modulo 100: the last hundred attempts are retained
+and found by the token without a query. Only the instance of the attempt writes its item.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from contracts import codec
 from contracts.agent.names import JOB_KEY
-from contracts.stored import stored
+from contracts.stored import Stored, stored
 
 ATTEMPTS_RETAINED: Final = 100
 
 AttemptOutcome: TypeAlias = Literal["done", "failed", "host fault", "notice", "hand-over", "silent"]
-"""How an attempt ended by its own words. ``notice``: AWS took the instance; ``hand-over``: another cause told
-it to end; ``silent``: it has said nothing of an end, and lives or is lost."""
+"""Outcome of an attempt as recorded by its instance. ``notice``: Spot interruption; ``hand-over``: stopped
+for another reason; ``silent``: no end recorded, it runs or its instance was lost."""
 
 
 @stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True)
 class JobAttempt:
-    """One instance's part of a run, as it tells itself. Times are epoch seconds, 0: not (yet).
+    """One instance's part of a run. Times are epoch seconds; 0: not (yet) happened.
 
-    The instance was ``launched``, ``began`` to run the job when its volume was there, ``started`` the command
-    from a checkpoint of the time ``resumed`` (0: from none), was ``told`` to give it up (``cause``: the
-    notice's kind), the command ``stopped``, and the run ``ended`` (``end``: how). At ``seen`` it was alive,
-    and ``checkpoint`` was the time of the newest. The command was started ``starts`` times, the last time at
-    ``restarted``; what failed before had done ``lost`` seconds of work in vain. ``market`` is the metadata
-    service's word, such as ``spot``.
+    Attributes:
+        purchase_option: ``instance-life-cycle`` of the instance metadata, such as ``spot``.
+        launched: Launch of the instance.
+        began: Start of the attempt, once the volume was attached.
+        last_seen_at: Last update by the instance.
+        started: First start of the command.
+        restarted: Last start of the command, of ``starts`` in total.
+        resumed: Time of the checkpoint that the command resumed from; 0: none.
+        checkpoint: Time of the newest checkpoint.
+        lost: Seconds of work lost by failed starts.
+        notice_at: Time of the notice to stop, whose kind is ``cause``.
+        stopped: Exit of the command.
+        ended: End of the attempt, whose result is ``end``.
     """
 
     token: int
@@ -39,18 +46,18 @@ class JobAttempt:
     instance: str
     instance_type: str
     zone: str
-    market: str
-    side: str
+    purchase_option: Annotated[str, Stored("market")]
+    group_role: Annotated[str, Stored("side")]
     launched: float
     began: float
-    seen: float
+    last_seen_at: Annotated[float, Stored("seen")]
     started: float = 0.0
     restarted: float = 0.0
     starts: int = 0
     resumed: float = 0.0
     checkpoint: float = 0.0
     lost: float = 0.0
-    told: float = 0.0
+    notice_at: Annotated[float, Stored("told")] = 0.0
     cause: str = ""
     stopped: float = 0.0
     ended: float = 0.0
@@ -58,14 +65,14 @@ class JobAttempt:
 
     @property
     def outcome(self) -> AttemptOutcome:
-        """How it ended, by its own words."""
+        """The outcome as recorded by the instance."""
         if self.end in ("done", "failed"):
             return "done" if self.end == "done" else "failed"
         if self.end == "host":
             return "host fault"
-        if self.told and self.cause == "spot":
+        if self.notice_at and self.cause == "spot":
             return "notice"
-        return "hand-over" if self.ended or self.told else "silent"
+        return "hand-over" if self.ended or self.notice_at else "silent"
 
 
 def key(job: str, token: int) -> dict[str, Any]:
@@ -79,5 +86,5 @@ def dump(job: str, attempt: JobAttempt) -> dict[str, Any]:
 
 
 def parse(item: Mapping[str, Any]) -> JobAttempt:
-    """Return the attempt of an item; raise `ContractError` for one that no instance of ours writes."""
+    """Parse an attempt's item; raise `ContractError` if it is invalid."""
     return codec.parse_item(JobAttempt, item, "malformed attempt in the job table")

@@ -1,17 +1,17 @@
-"""A job's item in the job table: its state, its lease and its volume; instances write it, people read it.
+"""Item of a job in the job table: its state, lease and volume.
 
 Each writer updates its own attributes (``userdata.agent.aws.jobs``, ``userdata.agent.lease.store``,
-``gpu_spot.jobs.steering``): the whole is only read.
+``gpu_spot.jobs.steering``); the whole item is only read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from contracts import codec
-from contracts.stored import stored
+from contracts.stored import Stored, stored
 
 JobState: TypeAlias = Literal["running", "done", "failed"]
 
@@ -19,7 +19,7 @@ JobState: TypeAlias = Literal["running", "done", "failed"]
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often people have let a failed run of ``revision`` begin again."""
+    """Number of manual retries of a failed run of ``revision``."""
 
     revision: str = ""
     count: int = 0
@@ -28,7 +28,7 @@ class Retries:
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class HostFaults:
-    """How many hosts in a row were to blame; ``checkpoint`` is the newest one's time at the last of them."""
+    """Number of consecutive host faults, and the time of the newest checkpoint at the last one."""
 
     revision: str = ""
     count: int = 0
@@ -38,19 +38,19 @@ class HostFaults:
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class JobItem:
-    """What the item says; empty or 0: it says nothing of that. Times are epoch seconds.
+    """A job's item; an empty value or 0 means not set. Times are epoch seconds.
 
-    ``state`` (`JobState`) and ``reason``, of the time ``changed``, count for ``revision``: another one is a
-    new run. ``holder`` has the lease until ``lease_until``; ``token`` is that of the last lease, ``writer``
-    the one under which ``volume`` was last mounted. ``experiments`` are those that share the group.
+    ``state`` (`JobState`) and ``reason``, set at ``changed_at``, apply to ``revision``; another revision is a
+    new run. ``holder`` has the lease until ``lease_expires_at``; ``token`` is the fencing token of the last
+    lease, ``writer`` the token under which ``volume`` was last mounted. ``experiments`` share the group.
     """
 
     state: str = ""
     reason: str = ""
     revision: str = ""
-    changed: float = 0.0
+    changed_at: Annotated[float, Stored("changed")] = 0.0
     holder: str = ""
-    lease_until: float = 0.0
+    lease_expires_at: Annotated[float, Stored("leaseUntil")] = 0.0
     token: int = 0
     volume: str = ""
     writer: int = 0
@@ -59,18 +59,18 @@ class JobItem:
     experiments: tuple[str, ...] = ()
 
     def state_of(self, revision: str) -> str:
-        """Return the state of a run, empty where the item is about another."""
+        """Return the state of a run; empty if the item is about another run."""
         return self.state if self.revision == revision else ""
 
     def retries_of(self, revision: str) -> int:
-        """Return how often people have let a run begin again."""
+        """Return the number of manual retries of a run."""
         return self.retries.count if self.retries.revision == revision else 0
 
 
 def parse(item: Mapping[str, Any]) -> JobItem:
-    """Return what an item of the job table says; an empty one is a new job's.
+    """Parse a job's item; an empty item is that of a new job.
 
     Raises:
-        ContractError: an attribute that no writer of ours leaves.
+        ContractError: An attribute is invalid.
     """
     return codec.parse_item(JobItem, item, "malformed item in the job table")

@@ -1,1 +1,1 @@
-"""The worker registry: rows of workers, their reports, the state of queues."""
+"""The worker registry: items of workers, their reports, the state of queues."""

@@ -1,6 +1,7 @@
-"""An item of the worker registry: workers write one for each slot of their instance, the controller reads it.
+"""Items of the worker registry, one per worker slot of an instance.
 
-Items are as DynamoDB's API has them (``{"S": …}``, ``{"N": …}``); times are epoch seconds.
+Node agents write them, the functions read them. Items are DynamoDB attribute values (``{"S": …}``,
+``{"N": …}``); times are epoch seconds.
 """
 
 from __future__ import annotations
@@ -11,46 +12,48 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from contracts import codec, names
-from contracts.registry.worker_report import Pulse
-from contracts.stored import ContractError, FieldMark, stored
+from contracts.registry.worker_report import WorkerReport
+from contracts.stored import ContractError, FieldMark, Stored, stored
 
 WorkerState: TypeAlias = Literal["waiting", "ready", "draining"]
-"""``waiting``: it cannot work yet, another instance has its job, or the job's volume is on its way."""
+"""``waiting``: the worker cannot work yet; another instance holds the job, or the job's volume is moving."""
 
 EXPIRES_AFTER_SECONDS: Final = 3600
-"""From the last heartbeat on: long enough for the controller to see that they stopped."""
+"""Time to live after the last heartbeat: long enough for the controller to observe that it stopped."""
 STALE_SECONDS: Final = 90.0
-"""A worker unheard for so long counts as missing: the agent beats every ten seconds."""
-SKEW_SECONDS: Final = 30.0
-"""By so much the clock of an instance may be ahead; a heartbeat from later is not believed."""
-MOST_STEPS: Final = 2**53
-"""What a script may count up to: the integers that JSON's numbers hold exactly."""
+"""Age at which a heartbeat is stale and the worker counts as missing; the agent sends one every ten
+seconds."""
+MAX_CLOCK_SKEW_SECONDS: Final = 30.0
+"""How far an instance's clock may be ahead; a heartbeat from further in the future is ignored."""
+MAX_STEPS: Final = 2**53
+"""Maximum step count: JSON numbers hold integers exactly up to this value."""
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a training job is, as its script told at ``at``: ``step`` of ``steps`` are done.
+    """Progress of a training job, as its script reported at ``reported_at``: ``step`` of ``steps`` are done.
 
-    ``began`` is when the script first told on this instance since it started there. ``rate`` are steps a
-    second in the slower half of what was measured, ``best`` those in the faster; 0 while too little was.
+    ``first_reported_at`` is the script's first report since it started on this instance. ``rate`` and
+    ``best_rate`` are the steps per second in the slower and in the faster half of the measurements; 0 until
+    there are enough.
     """
 
     step: int
     steps: int
-    at: float
-    began: float
+    reported_at: Annotated[float, Stored("at")]
+    first_reported_at: Annotated[float, Stored("began")]
     rate: Annotated[float, FieldMark.REQUIRED] = 0.0
-    best: Annotated[float, FieldMark.REQUIRED] = 0.0
+    best_rate: Annotated[float, FieldMark.REQUIRED, Stored("best")] = 0.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for what no script can have done."""
-        if not (0 <= self.step <= self.steps and 1 <= self.steps <= MOST_STEPS):
+        """Raise ``ValueError`` for impossible values."""
+        if not (0 <= self.step <= self.steps and 1 <= self.steps <= MAX_STEPS):
             raise ValueError(f"step {self.step} of {self.steps}, 0 ≤ step ≤ steps ≤ 2^53 is needed")
-        if not all(map(math.isfinite, (self.at, self.began, self.rate, self.best))):
+        if not all(map(math.isfinite, (self.reported_at, self.first_reported_at, self.rate, self.best_rate))):
             raise ValueError("times and rates of progress must be finite")
-        if not 0 <= self.rate <= self.best:
-            raise ValueError(f"rates {self.rate:g} and {self.best:g}, 0 ≤ rate ≤ best is needed")
+        if not 0 <= self.rate <= self.best_rate:
+            raise ValueError(f"rates {self.rate:g} and {self.best_rate:g}, 0 ≤ rate ≤ best is needed")
 
 
 @stored(is_open=True, has_defaults=True)
@@ -58,8 +61,8 @@ class Progress:
 class Worker:
     """One worker: its first heartbeat (``since``), its last, and its instance's deadline if known.
 
-    ``progress`` is its job's, ``None`` where the script tells none; ``pulse`` what a service's worker tells.
-    ``restart`` is when somebody wished that it be started anew (epoch seconds); done once ``since`` is later.
+    ``progress`` is that of its job, ``None`` if the script reports none; ``report`` is the report of a
+    service's worker. A restart requested at ``restart_requested_at`` is done once ``since`` is later.
     """
 
     group: Annotated[str, FieldMark.IN_KEY]
@@ -70,12 +73,12 @@ class Worker:
     state: WorkerState = "ready"
     deadline: float | None = None
     progress: Annotated[Progress | None, FieldMark.OR_DEFAULT] = None
-    pulse: Annotated[Pulse | None, FieldMark.OR_DEFAULT] = None
-    restart: float | None = None
+    report: Annotated[WorkerReport | None, FieldMark.OR_DEFAULT, Stored("pulse")] = None
+    restart_requested_at: Annotated[float | None, Stored("restart")] = None
 
     def is_fresh(self, now: float) -> bool:
-        """Tell whether the last heartbeat is of now, by the worker's own clock."""
-        return now - STALE_SECONDS < self.heartbeat <= now + SKEW_SECONDS
+        """Return whether the last heartbeat is neither stale nor in the future."""
+        return now - STALE_SECONDS < self.heartbeat <= now + MAX_CLOCK_SKEW_SECONDS
 
 
 def key(group: str, instance: str, slot: int) -> dict[str, Any]:
@@ -94,31 +97,30 @@ def dump(worker: Worker) -> dict[str, Any]:
 
 
 def parse(item: Mapping[str, Any]) -> Worker:
-    """Return the worker of an item; one that says nothing of its state is ready.
+    """Parse a worker's item; without a state, the worker is ready.
 
-    Progress and a report that make no sense count as not told. Raise `ContractError` for an item that no
-    worker of ours writes.
+    Invalid progress and an invalid report count as missing. Raise `ContractError` for any other invalid item.
     """
     try:
         group = item[names.REGISTRY_KEY]["S"]
-        instance, _, slot = _place(item)
+        instance, _, slot = _split_sort_key(item)
         return codec.parse_item(Worker, item, group=group, instance=instance, slot=int(slot))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ContractError(f"malformed item of the worker registry: {error!s:.200}") from None
 
 
-def owner(item: Mapping[str, Any]) -> str:
-    """Return the instance that an item of the table is about: its key says so, whatever else it says.
+def instance_of(item: Mapping[str, Any]) -> str:
+    """Return the instance id in an item's key, which even a malformed item has.
 
-    DynamoDB takes no item without its whole key (API reference, ``PutItem``).
+    Source: DynamoDB API reference, ``PutItem``: the complete primary key is required.
     """
-    return _place(item)[0]
+    return _split_sort_key(item)[0]
 
 
-def _place(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return an item's instance, a slash, and the worker's slot there."""
-    place: tuple[str, str, str] = item[names.REGISTRY_SORT_KEY]["S"].rpartition("/")
-    return place
+def _split_sort_key(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the instance id, the slash and the slot in an item's sort key."""
+    parts: tuple[str, str, str] = item[names.REGISTRY_SORT_KEY]["S"].rpartition("/")
+    return parts
 
 
 def heartbeat(
@@ -127,14 +129,14 @@ def heartbeat(
     state: WorkerState,
     deadline: float | None,
     progress: Progress | None = None,
-    told: Pulse | None = None,
+    report: WorkerReport | None = None,
     *,
     is_first: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments of an ``UpdateItem`` that records a heartbeat and keeps the first one's time.
+    """Return the arguments of an ``UpdateItem`` that records a heartbeat and keeps the time of the first.
 
-    ``is_first``: the worker has started since the last one, so that its time counts from now, and a wish that
-    it be started anew is done.
+    ``is_first``: the worker has started since the last heartbeat: ``since`` is reset, and a requested restart
+    is done.
     """
     since = ":now" if is_first else "if_not_exists(since, :now)"
     update = (
@@ -147,7 +149,7 @@ def heartbeat(
         ":expires": _expiry(now),
     }
     missing = ["restart"] if is_first else []
-    for name, value in (("deadline", deadline), ("progress", progress), ("pulse", told)):
+    for name, value in (("deadline", deadline), ("progress", progress), ("pulse", report)):
         if value is None:
             missing.append(name)
         else:
@@ -162,10 +164,10 @@ def heartbeat(
     }
 
 
-def wished(item: Mapping[str, Any]) -> bool:
-    """Tell whether somebody wishes that a worker be started anew, by the item that an update returned.
+def is_restart_requested(item: Mapping[str, Any]) -> bool:
+    """Return whether a worker's restart is requested, from the item that an update returned.
 
-    A wish from before the worker's first heartbeat is done; what makes no sense is none.
+    A request from before the worker's first heartbeat is done; an invalid one is ignored.
     """
     try:
         return float(item["restart"]["N"]) > float(item["since"]["N"])
@@ -173,5 +175,5 @@ def wished(item: Mapping[str, Any]) -> bool:
         return False
 
 
-def _expiry(heard: float) -> dict[str, Any]:
-    return codec.attribute(int(heard) + EXPIRES_AFTER_SECONDS)
+def _expiry(heartbeat_at: float) -> dict[str, Any]:
+    return codec.attribute(int(heartbeat_at) + EXPIRES_AFTER_SECONDS)

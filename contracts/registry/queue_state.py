@@ -1,63 +1,63 @@
-"""How a group's queue stands: whoever can reach the queue writes it, health checker and scaler read it."""
+"""State of a group's queue, written by the queue watcher, read by the health checker and the scaler."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from contracts import codec, names
-from contracts.stored import stored
+from contracts.stored import Stored, stored
 
-KEPT_SECONDS: Final = 604_800
-"""Who has no queue any more has no row of it after a week."""
+RETENTION_SECONDS: Final = 604_800
+"""The item of a removed queue expires after a week."""
 STALE_SECONDS: Final = 180.0
-"""What was told longer ago is not believed: its watcher looks each minute."""
+"""Age at which the state is stale; the watcher polls every minute."""
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
-class Backlog:
-    """A queue as seen at ``at`` (epoch seconds).
+class QueueState:
+    """A queue at ``observed_at`` (epoch seconds).
 
-    ``ready`` requests wait and ``taken`` are with workers; the oldest waits for ``oldest`` seconds, or at
-    least so long where the queue does not tell. ``arriving`` and ``leaving`` are requests a second.
-    ``readers`` are the connections that take from it.
+    ``ready`` messages wait and ``in_flight`` are delivered but not acknowledged. ``oldest_seconds`` is the
+    age of the oldest waiting message, a lower bound if the broker does not report it. ``publish_rate`` and
+    ``ack_rate`` are messages per second; ``consumers`` are connections that consume from the queue.
     """
 
-    at: float
+    observed_at: Annotated[float, Stored("at")]
     ready: int
-    taken: int
-    oldest: float
-    arriving: float
-    leaving: float
-    readers: int
+    in_flight: Annotated[int, Stored("taken")]
+    oldest_seconds: Annotated[float, Stored("oldest")]
+    publish_rate: Annotated[float, Stored("arriving")]
+    ack_rate: Annotated[float, Stored("leaving")]
+    consumers: Annotated[int, Stored("readers")]
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for what no queue can be like."""
+        """Raise ``ValueError`` for impossible values."""
         if not all(math.isfinite(getattr(self, f.name)) and getattr(self, f.name) >= 0 for f in fields(self)):
-            raise ValueError("all that is told of a queue must be finite, 0 or more")
+            raise ValueError("the state of a queue must consist of finite numbers ≥ 0")
 
     def is_fresh(self, now: float) -> bool:
-        """Tell whether the queue is believed to stand so now."""
-        return abs(now - self.at) <= STALE_SECONDS
+        """Return whether the state is not stale."""
+        return abs(now - self.observed_at) <= STALE_SECONDS
 
 
 def key(group: str) -> dict[str, Any]:
-    """Return the key of the one item that tells of a group's queue."""
+    """Return the key of the item of a group's queue."""
     return {names.REGISTRY_KEY: {"S": names.queue_partition(group)}, names.REGISTRY_SORT_KEY: {"S": "queue"}}
 
 
-def dump(group: str, backlog: Backlog) -> dict[str, Any]:
+def dump(group: str, state: QueueState) -> dict[str, Any]:
     """Return the whole item."""
     return {
         **key(group),
-        **codec.dump_item(backlog),
-        names.REGISTRY_TTL: codec.attribute(int(backlog.at) + KEPT_SECONDS),
+        **codec.dump_item(state),
+        names.REGISTRY_TTL: codec.attribute(int(state.observed_at) + RETENTION_SECONDS),
     }
 
 
-def parse(item: Mapping[str, Any]) -> Backlog:
-    """Read an item; raise `ContractError` for one that makes no sense."""
-    return codec.parse_item(Backlog, item, "malformed item of a queue")
+def parse(item: Mapping[str, Any]) -> QueueState:
+    """Parse an item; raise `ContractError` if it is invalid."""
+    return codec.parse_item(QueueState, item, "malformed item of a queue")

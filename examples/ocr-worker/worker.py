@@ -1,7 +1,7 @@
-"""A worker of a queue: images are prepared in threads on the CPU, then a model reads a batch of them at once.
+"""A queue worker: threads preprocess images on the CPU, then a model processes a batch of them.
 
-The model is a stand-in of random weights, on the CPU. What is true of it is why batches pay on a GPU, too:
-for one image all weights are read from memory once, and for sixteen also once.
+The model is a placeholder with random weights, on the CPU. As on a GPU, batches are efficient because the
+weights are read from memory once per batch.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ PIXELS = 1024
 LAYERS = 3
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-_dice = np.random.default_rng(7)
-_weights = [_dice.standard_normal((PIXELS, PIXELS), dtype=np.float32) / 32 for _ in range(LAYERS)]
-_last = _dice.standard_normal((PIXELS, len(LETTERS)), dtype=np.float32)
-_hands = ThreadPoolExecutor(2, "prepare")
+_random = np.random.default_rng(7)
+_weights = [_random.standard_normal((PIXELS, PIXELS), dtype=np.float32) / 32 for _ in range(LAYERS)]
+_last = _random.standard_normal((PIXELS, len(LETTERS)), dtype=np.float32)
+_threads = ThreadPoolExecutor(2, "prepare")
 
 
 def prepare(image: bytes) -> np.ndarray:
-    """Return an image of bytes, one a pixel, as numbers around 0: cut or filled to ``PIXELS``."""
+    """Return an image (one byte per pixel) as values around 0, truncated or padded to ``PIXELS``."""
     pixels = np.frombuffer(image[:PIXELS].ljust(PIXELS, b"\0"), dtype=np.uint8)
     return pixels.astype(np.float32) / 128 - 1
 
 
 def read(images: Sequence[bytes]) -> list[str]:
     """Return a letter for each image."""
-    found = np.stack(list(_hands.map(prepare, images)))
+    activations = np.stack(list(_threads.map(prepare, images)))
     for weights in _weights:
-        found = np.maximum(found @ weights, 0)
-    return [LETTERS[n] for n in (found @ _last).argmax(axis=1)]
+        activations = np.maximum(activations @ weights, 0)
+    return [LETTERS[n] for n in (activations @ _last).argmax(axis=1)]
 
 
 if __name__ == "__main__":

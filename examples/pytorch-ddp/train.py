@@ -1,4 +1,4 @@
-"""DDP that survives its instance, on points that it makes: ``torchrun --nproc-per-node 2 train.py``."""
+"""Fault-tolerant training with PyTorch DDP, on generated points: ``torchrun --nproc-per-node 2 train.py``."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ POINTS = 4096
 
 
 def points() -> TensorDataset:
-    """Return points in the square, and whether each is inside of the circle."""
-    chance = torch.Generator().manual_seed(7)
-    places = 2 * torch.rand(POINTS, 2, generator=chance) - 1
-    return TensorDataset(places, ((places**2).sum(1) < 0.5).float())
+    """Return points in a square, labelled by whether they are inside a circle."""
+    generator = torch.Generator().manual_seed(7)
+    coordinates = 2 * torch.rand(POINTS, 2, generator=generator) - 1
+    return TensorDataset(coordinates, ((coordinates**2).sum(1) < 0.5).float())
 
 
 def main() -> None:
-    """Train, wherever it was interrupted, and leave the weights in ``$GPU_SPOT_ARTIFACTS``."""
+    """Train, resuming after an interruption, and write the weights to ``$GPU_SPOT_ARTIFACTS``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds a step, to watch it")
-    given = parser.parse_args()
+    parser.add_argument("--pause", type=float, default=0.0, help="extra seconds per step")
+    arguments = parser.parse_args()
     on_gpu = torch.cuda.is_available()
     distributed.init_process_group("nccl" if on_gpu else "gloo")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
@@ -45,16 +45,16 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     loader = DataLoader(points(), batch_sampler=EpochBatches(POINTS, batch_size=32, seed=1))
     loop = Loop(model=model, optimizer=optimizer)
-    for epoch in loop.epochs(given.epochs):
+    for epoch in loop.epochs(arguments.epochs):
         loss = torch.zeros(())
-        for places, inside in loop.batches(loader):
+        for coordinates, inside in loop.batches(loader):
             loss = torch.nn.functional.binary_cross_entropy_with_logits(
-                model(places.to(device))[:, 0], inside.to(device)
+                model(coordinates.to(device))[:, 0], inside.to(device)
             )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            time.sleep(given.pause)
+            time.sleep(arguments.pause)
         if distributed.get_rank() == 0:
             print(f"epoch {epoch} step {loop.step} loss {loss.item():.4f}", flush=True)
     if distributed.get_rank() == 0:

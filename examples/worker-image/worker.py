@@ -1,4 +1,4 @@
-"""A worker's skeleton: say ready when the model is loaded, finish what you have when told to stop."""
+"""A worker template: reports readiness once the model is loaded, and drains on SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ STOP = threading.Event()
 
 
 def main() -> None:
-    """Serve until SIGTERM, which comes drainSeconds before the instance is taken."""
+    """Serve until SIGTERM, which comes drainSeconds before the instance is terminated."""
     signal.signal(signal.SIGTERM, lambda number, frame: STOP.set())
     load_model()
-    Path(os.environ["GPU_SPOT_READY"]).touch()  # with "saysReady": true the slot counts from here on
+    Path(os.environ["GPU_SPOT_READY"]).touch()  # with "reportsReadiness": true the slot counts from now on
     while not STOP.is_set():
         serve_one()
 
 
 def load_model() -> None:
-    """Load yours here."""
+    """Load your model here."""
 
 
 def serve_one() -> None:
-    """Take one message from your queue and answer it; this one waits for nothing."""
+    """Process one message of your queue; this placeholder only waits."""
     STOP.wait(1.0)
 
 

@@ -1,6 +1,6 @@
-"""What this product takes from AWS's documentation only, tried one by one on AWS.
+"""Verifies on AWS the behavior that this product takes from AWS documentation only.
 
-``assumptions`` are the sentences, ``lab`` is what they are tried with, ``trial`` tries them and ``cleaning``
-leaves nothing behind. On moto (``rehearsal``) the program itself is rehearsed; what AWS does, only AWS can
-show.
+``assumptions`` are the statements, ``aws_test_bed`` creates the resources to test them, ``trial`` runs the
+tests and ``cleaning`` deletes the resources. On moto (package ``rehearsal``) only the program itself is
+tested.
 """

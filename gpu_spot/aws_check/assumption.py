@@ -1,45 +1,57 @@
-"""A sentence about AWS that this code leans on, and how it would be seen to be wrong."""
+"""A statement about AWS that this code relies on, and its test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpu_spot.aws_check.lab import Lab
+from gpu_spot.aws_check.aws_test_bed import AwsTestBed
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One sentence and its trial.
+    """A statement and its test.
 
     Attributes:
         name: short, unique, with hyphens.
-        says: the sentence.
-        source: where AWS says so.
-        leans: the module that needs it to be so.
-        falsified_by: what would be seen if it were wrong.
-        steps: tries it; returns what was seen, raises ``Falsified``.
-        instances: how many the trial has at most at a time, for the estimate of its cost.
-        unplayable: why moto cannot play it, empty where it can.
+        statement: the assumed behavior.
+        source: the AWS documentation.
+        used_by: the module that relies on it.
+        falsified_by: the observation that would falsify it.
+        run: runs the test; returns the observation, raises ``Falsified``.
+        instances: maximum concurrent instances of the test, for the cost estimate.
+        unsupported_reason: why moto cannot run the test, empty if it can.
     """
 
     name: str
-    says: str
+    statement: str
     source: str
-    leans: str
+    used_by: str
     falsified_by: str
-    steps: Callable[[Lab], str]
+    run: Callable[[AwsTestBed], str]
     instances: int = 0
-    unplayable: str = ""
+    unsupported_reason: str = ""
 
 
 def assumes(
-    source: str, leans: str, falsified_by: str, *, instances: int = 0, unplayable: str = ""
-) -> Callable[[Callable[[Lab], str]], Assumption]:
-    """Make an assumption of the function that tries it: its name, and as the sentence its docstring."""
+    source: str,
+    used_by: str,
+    falsified_by: str,
+    *,
+    name: str = "",
+    instances: int = 0,
+    unsupported_reason: str = "",
+) -> Callable[[Callable[[AwsTestBed], str]], Assumption]:
+    """Turn a test function into an assumption.
 
-    def made(steps: Callable[[Lab], str]) -> Assumption:
-        name, says = steps.__name__.replace("_", "-"), " ".join((steps.__doc__ or "").split())
-        return Assumption(name, says, source, leans, falsified_by, steps, instances, unplayable)
+    Its docstring is the statement. ``name`` is by default the function's name.
+    """
 
-    return made
+    def decorate(test: Callable[[AwsTestBed], str]) -> Assumption:
+        statement = " ".join((test.__doc__ or "").split())
+        public_name = name or test.__name__.replace("_", "-")
+        return Assumption(
+            public_name, statement, source, used_by, falsified_by, test, instances, unsupported_reason
+        )
+
+    return decorate

@@ -1,7 +1,7 @@
-"""What a run costs at most, in US dollars, from list prices of us-east-1 read in November 2026.
+"""Maximum cost of a run in US dollars, from us-east-1 list prices read in November 2026.
 
 Source: the pages "Amazon EC2 On-Demand Pricing" (t3.nano), "Amazon EBS pricing" and "Amazon VPC pricing"
-(public IPv4 addresses), as public copies have them. Messages, tables and parameters are below a cent.
+(public IPv4 addresses), from public copies. Messages, tables and parameters cost less than a cent.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gpu_spot.preflight import prices
 INSTANCE_HOUR: Final = 0.0052
 _ROOT_GIB: Final = 8
 _HOURS: Final = 1.0
-"""The longest that an instance of a trial lives: trial and cleaning, both bounded."""
+"""Maximum lifetime of a test's instance: test and cleanup are both bounded."""
 _REST: Final = 0.05
 _REGIONS: Final = 2.0
-"""The dearest region asks at most twice the price (*known*)."""
+"""The most expensive region costs at most twice as much (*known*)."""
 
 
-def at_most(assumptions: Iterable[Assumption]) -> float:
+def max_cost(assumptions: Iterable[Assumption]) -> float:
     """Return dollars: every instance of every assumption for an hour, with its disk and its address."""
     disk = _ROOT_GIB * prices.GP3_GIB_MONTH / prices.HOURS
     instance = (INSTANCE_HOUR + prices.PUBLIC_ADDRESS_HOUR + disk) * _HOURS * _REGIONS

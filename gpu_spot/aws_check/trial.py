@@ -1,4 +1,4 @@
-"""Try assumptions, one after the other, and leave nothing behind."""
+"""Runs the tests of assumptions one after the other and deletes their resources."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
 from gpu_spot.aws_check.cleaning import clean_up
-from gpu_spot.aws_check.lab import Falsified, Lab
 
 Verdict: TypeAlias = Literal["held", "falsified", "not tried", "not playable here"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an assumption. ``seen`` is what the trial saw, or why there was none."""
+    """The result of an assumption. ``observation`` is what was observed, or why the test did not run."""
 
     assumption: Assumption
     verdict: Verdict
-    seen: str
+    observation: str
 
 
-def tried(
-    lab: Lab,
+def run_assumptions(
+    test_bed: AwsTestBed,
     assumptions: Iterable[Assumption],
     *,
     on_moto: bool,
-    heard: Callable[[Outcome], None],
+    on_outcome: Callable[[Outcome], None],
 ) -> tuple[list[Outcome], list[str]]:
-    """Try assumptions and delete what they made, also where the run is broken off.
+    """Run the tests of assumptions and delete their resources, also after an interruption.
 
     Args:
-        lab: of the run.
-        assumptions: in the order in which they are tried.
-        on_moto: whether assumptions that moto cannot play are passed over.
-        heard: told each outcome as it comes.
+        test_bed: of the run.
+        assumptions: in order of execution.
+        on_moto: whether to skip assumptions that moto cannot run.
+        on_outcome: receives each outcome as it completes.
 
     Returns:
-        The outcomes, and what could not be deleted.
+        The outcomes, and the resources that could not be deleted.
     """
     outcomes: list[Outcome] = []
-    left: list[str] = []
+    leftovers: list[str] = []
     try:
         for assumption in assumptions:
-            outcome = _outcome(lab, assumption, on_moto=on_moto)
+            outcome = _run_one(test_bed, assumption, on_moto=on_moto)
             outcomes.append(outcome)
-            heard(outcome)
+            on_outcome(outcome)
     finally:
-        left = clean_up(lab.clients, lab.clock, lab.run)
-    return outcomes, left
+        leftovers = clean_up(test_bed.clients, test_bed.clock, test_bed.run)
+    return outcomes, leftovers
 
 
-def _outcome(lab: Lab, assumption: Assumption, *, on_moto: bool) -> Outcome:
-    if on_moto and assumption.unplayable:
-        return Outcome(assumption, "not playable here", assumption.unplayable)
+def _run_one(test_bed: AwsTestBed, assumption: Assumption, *, on_moto: bool) -> Outcome:
+    if on_moto and assumption.unsupported_reason:
+        return Outcome(assumption, "not playable here", assumption.unsupported_reason)
     try:
-        return Outcome(assumption, "held", assumption.steps(lab))
-    except Falsified as seen:
-        return Outcome(assumption, "falsified", str(seen))
+        return Outcome(assumption, "held", assumption.run(test_bed))
+    except Falsified as falsified:
+        return Outcome(assumption, "falsified", str(falsified))
     except Exception as error:
-        # A step that it is not about: permissions, quotas, another shape of answer. The others go on.
+        # Unrelated failure, such as permissions, quotas or an unexpected response: continue with the others.
         return Outcome(assumption, "not tried", " ".join(f"{type(error).__name__}: {error}".split()))

@@ -1,1 +1,1 @@
-"""The subcommands of `gpu-spot`, a module each."""
+"""The subcommands of `gpu-spot`, one module each."""

@@ -1,7 +1,7 @@
-"""``gpu-spot pin-images``: write the machine images that a stack would take now into its file.
+"""``gpu-spot pin-images``: write the current machine images of a stack into its stack file.
 
-A pinned image carries the parameter that it was read from as a comment, ``ami: ami-…  # of /aws/service/…``:
-so the command finds it again, and an image without such a comment is somebody's own and stays.
+A pinned image has a comment with the SSM parameter that it comes from, ``ami: ami-…  # of /aws/service/…``,
+by which the command recognizes it. An image without such a comment is user-managed and is not changed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _MARK: Final = re.compile(r"[ \t]*#[ \t]*of[ \t]+(/\S+)")
 _IMAGE: Final = re.compile(r"ami-[0-9a-f]{8,17}")
 
 Resolve: TypeAlias = Callable[[str], str]
-"""Returns the AMI id that a parameter holds."""
+"""Returns the AMI id that an SSM parameter holds."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A group's image, by the keys of its capacity that hold it, before and now.
+    """A group's image, the keys of its capacity that hold it, and the previous image.
 
-    ``before`` is None where the newest was looked up at each preview; ``parameter`` held ``image``.
+    ``before`` is None if the image was resolved at each preview. ``parameter`` is the source of ``image``.
     """
 
     group: str
@@ -46,24 +46,24 @@ class Pin:
     parameter: str
 
     @property
-    def told(self) -> str:
-        """It in a line."""
+    def summary(self) -> str:
+        """One line for the terminal."""
         if self.before is None:
-            return f"{self.group}: the newest at each preview → {self.written}"
-        what = f"{self.group}: {', '.join(self.keys)}"
+            return f"{self.group}: resolved at each preview → {self.written}"
+        subject = f"{self.group}: {', '.join(self.keys)}"
         if self.before == self.image:
-            return f"{what}: {self.image} is the newest"
-        return f"{what}: {self.before} → {self.image}"
+            return f"{subject}: {self.image} is up to date"
+        return f"{subject}: {self.before} → {self.image}"
 
     @property
     def written(self) -> str:
-        """It as the file has it."""
+        """The value and its comment as written in the stack file."""
         return f"{self.image}  # of {self.parameter}"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """In place of ``text[start:end]`` stands ``new``, which writes ``pin`` down."""
+    """Replaces ``text[start:end]`` with ``new``, which writes ``pin``."""
 
     start: int
     end: int
@@ -73,7 +73,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Pinned:
-    """The images of a stack, and whether its file is another now."""
+    """The images of a stack, and whether its stack file has changed."""
 
     stack: str
     region: str
@@ -85,13 +85,13 @@ class Pinned:
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser("pin-images", help="write the newest machine images into a stack file")
-    parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Pin the images of a stack and print each change, old → new."""
+    """Pin the images of a stack and print each change."""
     path = file_of(project.find(), args.stack)
     region = StackConfig("", args.stack, path, config_in(path)).region
     before = path.read_text("utf-8")
@@ -106,23 +106,23 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"parameter {parameter} in {region} holds {value!r}, allowed: an AMI id")
         return value
 
-    after, images = pinned(before, resolve)
+    after, images = pin_images(before, resolve)
     if after != before:
         files.write("--stack", path, after)
-    found = Pinned(args.stack, region, path.name, after != before, images)
+    result = Pinned(args.stack, region, path.name, after != before, images)
     if args.json:
-        sys.stdout.write(f"{json.dumps(asdict(found), indent=2)}\n")
+        sys.stdout.write(f"{json.dumps(asdict(result), indent=2)}\n")
         return 0
-    for line in [pin.told for pin in images] or ["every image is somebody's own: nothing to pin"]:
+    for line in [pin.summary for pin in images] or ["no images to pin: all images are user-managed"]:
         Console().print(line, highlight=False, soft_wrap=True)
     return 0
 
 
-def pinned(text: str, resolve: Resolve) -> tuple[str, list[Pin]]:
-    """Return a stack file's text with its images pinned, and them.
+def pin_images(text: str, resolve: Resolve) -> tuple[str, list[Pin]]:
+    """Return a stack file's text with its images pinned, and the pins.
 
-    All else in it stays as it is, comments and order too. Raises ``ValueError`` for a file that the stack's
-    program would refuse, and for one whose form leaves no room for the comments.
+    The rest of the text, including comments and order, is unchanged. Raises ``ValueError`` for an invalid
+    stack file, and for flow-style YAML, which leaves no room for comments.
     """
     config = yaml.safe_load(text)["config"]
     try:
@@ -131,7 +131,7 @@ def pinned(text: str, resolve: Resolve) -> tuple[str, list[Pin]]:
         raise ValueError(str(error)) from None
     document: Any = yaml.compose(text)
     nodes = _fields(_fields(document)["config"])
-    edits: dict[int, Edit] = {}  # by place: an anchor's entry stands in the file once
+    edits: dict[int, Edit] = {}  # by position: an anchored entry occurs once in the file
     kinds: dict[str, Sequence[Work | SharedHost]] = {
         "services": settings.services,
         "training": settings.training,
@@ -142,7 +142,7 @@ def pinned(text: str, resolve: Resolve) -> tuple[str, list[Pin]]:
             node = _fields(nodes[f"gpu-spot:{kind}"].value[index])["capacity"]
             for edit in _edits(text, entry.name, entry.capacity, node, resolve):
                 edits[edit.start] = edit
-    for edit in sorted(edits.values(), key=lambda one: one.start, reverse=True):
+    for edit in sorted(edits.values(), key=lambda edit: edit.start, reverse=True):
         text = text[: edit.start] + edit.new + text[edit.end :]
     return text, [edits[start].pin for start in sorted(edits)]
 
@@ -151,16 +151,16 @@ def _edits(
     text: str, group: str, capacity: Capacity, node: yaml.MappingNode, resolve: Resolve
 ) -> Iterator[Edit]:
     if node.flow_style:
-        raise ValueError(f"the capacity of {group!r} stands in braces, allowed: a line for each key")
+        raise ValueError(f"the capacity of {group!r} is a flow mapping ({{…}}), allowed: a block mapping")
     fields = _fields(node)
     amis = _fields(fields["amis"]) if "amis" in fields else {}
-    given = {"ami": fields["ami"]} if "ami" in fields else {}
-    for key, scalar in (given | {f"amis.{family}": one for family, one in amis.items()}).items():
-        if (edit := _again(text, group, key, scalar, resolve)) is not None:
+    pinned_ami = {"ami": fields["ami"]} if "ami" in fields else {}
+    for key, scalar in (pinned_ami | {f"amis.{family}": ami for family, ami in amis.items()}).items():
+        if (edit := _existing_pin(text, group, key, scalar, resolve)) is not None:
             yield edit
     families = {accelerators.lookup(name).family.name for name in capacity.types}
     missing = sorted(families - amis.keys())
-    if given or not missing:
+    if pinned_ami or not missing:
         return
     architecture = accelerators.lookup(capacity.types[0]).family.architecture
     parameter = accelerators.ami_parameter(architecture)
@@ -174,13 +174,13 @@ def _edits(
         start, indent = _line_of(text, fields["amis"])
         new = "".join(f"{indent}{family}: {pin.written}\n" for family in missing)
     else:
-        # Not `ami`, with which the requirements would match families that AWS's image does not boot.
+        # Not `ami`: the requirements would then match families that AWS's image does not boot.
         new = f"{indent}amis:\n" + "".join(f"{indent}  {family}: {pin.written}\n" for family in missing)
     yield Edit(start, start, new, pin)
 
 
-def _again(text: str, group: str, key: str, scalar: yaml.ScalarNode, resolve: Resolve) -> Edit | None:
-    """Return the edit of an image that is written there, none for somebody's own."""
+def _existing_pin(text: str, group: str, key: str, scalar: yaml.ScalarNode, resolve: Resolve) -> Edit | None:
+    """Return the edit of an image that is already in the file, None if it is user-managed."""
     old, end = str(scalar.value), scalar.end_mark.index
     mark = _MARK.match(text, end)
     if old.startswith("/"):
@@ -198,9 +198,9 @@ def _fields(node: yaml.Node) -> dict[str, Any]:
 
 
 def _line_of(text: str, node: yaml.MappingNode) -> tuple[int, str]:
-    """Return where the line of a mapping's first key begins, and its indentation."""
+    """Return the start of the line of a mapping's first key, and its indentation."""
     if node.flow_style:
-        raise ValueError("amis stand in braces, allowed: a line for each family")
+        raise ValueError("amis is a flow mapping ({…}), allowed: a block mapping")
     first: int = node.start_mark.index
     start = text.rfind("\n", 0, first) + 1
     return start, " " * (first - start)

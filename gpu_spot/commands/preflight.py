@@ -1,9 +1,8 @@
-"""``gpu-spot preflight``: what the first ``pulumi up`` of a stack would trip over in this account."""
+"""``gpu-spot preflight``: check an account for problems before the first ``pulumi up``."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from collections.abc import Iterable
@@ -15,9 +14,9 @@ from rich.text import Text
 
 from gpu_spot.commands import project
 from gpu_spot.preflight import account, stack
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.checks import CHECKS
-from gpu_spot.preflight.inspection import inspect
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.inspection import run_checks
 from pulumi_declared.errors import UserError
 
 _STYLES: Final = {"ok": "green", "warning": "yellow", "failure": "bold red", "not known": "magenta"}
@@ -26,48 +25,55 @@ _STYLES: Final = {"ok": "green", "warning": "yellow", "failure": "bold red", "no
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser(
-        "preflight", help="look up, in the real account, what a first `pulumi up` would trip over; only reads"
+        "preflight", help="check the AWS account for problems before the first `pulumi up`; read-only"
     )
-    parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
     parser.add_argument(
-        "--profile", help="the AWS profile (default: the stack's aws:profile, or AWS's own order)"
+        "--profile", help="AWS profile (default: the stack's aws:profile, or the AWS credential chain)"
     )
-    parser.add_argument("--json", action="store_true", help="print remarks as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look and print; return 1 if there is a failure, 2 if stack file or credentials are no good."""
+    """Check and print. Returns 1 if a check fails, 2 if the stack file or the credentials are invalid."""
     try:
-        wanted = stack.read(project.find(), args.stack)
-        asked = account.connect(wanted.region, args.profile or wanted.profile)
+        declared_stack = stack.read(project.find(), args.stack)
+        aws_account = account.connect(declared_stack.region, args.profile or declared_stack.profile)
     except UserError as error:
         sys.stderr.write(f"gpu-spot: {error}\n")
         return 2
-    found = list(inspect(wanted, asked, CHECKS))
+    results = list(run_checks(declared_stack, aws_account, CHECKS))
     if args.json:
-        sys.stdout.write(_json(wanted, asked, found))
+        sys.stdout.write(_json(declared_stack, aws_account, results))
     else:
-        _print(wanted, asked, found)
-    return int(any(remark.status == "failure" for _, remark in found))
+        _print(declared_stack, aws_account, results)
+    return int(any(result.status == "failure" for _, result in results))
 
 
-def _json(wanted: stack.Stack, asked: account.Account, found: Iterable[tuple[str, Remark]]) -> str:
-    remarks = [{"check": check, **dataclasses.asdict(remark)} for check, remark in found]
-    head = {"stack": wanted.name, "account": asked.id, "region": wanted.region}
-    return json.dumps({**head, "remarks": remarks}, indent=2) + "\n"
+def _json(
+    declared_stack: stack.Stack, aws_account: account.Account, results: Iterable[tuple[str, CheckResult]]
+) -> str:
+    entries = [{"check": check, **result.to_json()} for check, result in results]
+    head = {"stack": declared_stack.name, "account": aws_account.id, "region": declared_stack.region}
+    return json.dumps({**head, "remarks": entries}, indent=2) + "\n"
 
 
-def _print(wanted: stack.Stack, asked: account.Account, found: list[tuple[str, Remark]]) -> None:
-    table = Table(title=f"stack {wanted.name} in account {asked.id}, {wanted.region}", show_lines=False)
-    for column in ("check", "subject", "", "found", "what to do"):
+def _print(
+    declared_stack: stack.Stack, aws_account: account.Account, results: list[tuple[str, CheckResult]]
+) -> None:
+    table = Table(
+        title=f"stack {declared_stack.name} in account {aws_account.id}, {declared_stack.region}",
+        show_lines=False,
+    )
+    for column in ("check", "subject", "status", "finding", "action"):
         table.add_column(column, overflow="fold")
     shown = ""
-    for check, remark in found:
+    for check, result in results:
         name, shown = ("" if check == shown else check), check
-        status = Text(remark.status, style=_STYLES[remark.status])
-        table.add_row(name, Text(remark.subject), status, Text(remark.found), Text(remark.advice))
-    counts = {status: sum(one.status == status for _, one in found) for status in _STYLES}
+        status = Text(result.status, style=_STYLES[result.status])
+        table.add_row(name, Text(result.subject), status, Text(result.finding), Text(result.advice))
+    counts = {status: sum(result.status == status for _, result in results) for status in _STYLES}
     console = Console()
     console.print(table)
     console.print(", ".join(f"{status}: {count}" for status, count in counts.items()))

@@ -1,4 +1,4 @@
-"""The Pulumi project that a command works on."""
+"""Locates the Pulumi project that a command works on."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pulumi_declared.errors import UserError
 
 
 def find() -> Path:
-    """Return the nearest folder, the current one or above it, that holds ``Pulumi.yaml``."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "Pulumi.yaml").is_file():
-            return folder
-    raise UserError(f"no Pulumi.yaml in {here} or above it")
+    """Return the nearest directory that holds ``Pulumi.yaml``: the current one or an ancestor."""
+    current = Path.cwd()
+    for directory in (current, *current.parents):
+        if (directory / "Pulumi.yaml").is_file():
+            return directory
+    raise UserError(f"no Pulumi.yaml in {current} or a parent directory")

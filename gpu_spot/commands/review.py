@@ -1,4 +1,4 @@
-"""``gpu-spot review``: one comment for a pull request from the engine's previews and the forecasts."""
+"""``gpu-spot review``: render one pull request comment from engine previews and forecasts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any, Final
 from gpu_spot.commands import files
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
-from gpu_spot.review.judged import judged, to_json
+from gpu_spot.review.environments import review_environments, to_json
 
-_PREVIEW: Final = "what `pulumi preview --json --show-sames` prints"
-_EVENTS: Final = "the --event-log of `pulumi preview`"
-_FORECAST: Final = "what `gpu-spot forecast` prints"
+_PREVIEW: Final = "the output of `pulumi preview --json --show-sames`"
+_EVENTS: Final = "an event log of `pulumi preview --event-log`"
+_FORECAST: Final = "the output of `gpu-spot forecast`"
 _CHANGED: Final = 3
-"""Exit status of ``--expect-no-changes`` where there are some; 1 and 2 say that something is wrong."""
+"""Exit status of ``--expect-no-changes`` if there are changes; 1 and 2 are errors."""
 
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser(
-        "review", help="say in one comment what a pull request does to workers, costs and policies"
+        "review", help="summarize what a pull request does to workers, costs and policies"
     )
     parser.add_argument(
         "--preview",
@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="`pulumi preview --json --show-sames` of an environment, in a file ENVIRONMENT.json",
+        help="output of `pulumi preview --json --show-sames` for an environment, named ENVIRONMENT.json",
     )
     parser.add_argument(
         "--events",
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="that preview's --event-log, ENVIRONMENT.jsonl, from which policies are read",
+        help="event log of that preview, named ENVIRONMENT.jsonl; the source of policy results",
     )
     parser.add_argument(
         "--forecast",
@@ -48,44 +48,50 @@ def add_parser(commands: Any) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="what `gpu-spot forecast` printed for it, ENVIRONMENT.md",
+        help="output of `gpu-spot forecast` for the environment, named ENVIRONMENT.md",
     )
     parser.add_argument(
         "--address",
         default="",
         metavar="URL",
-        help="the address of the whole output, which the comment links",
+        help="URL of the full output, linked in the comment",
     )
     parser.add_argument(
-        "--commit", default="", metavar="SHA", help="the commit that is looked at, which the comment names"
+        "--commit", default="", metavar="SHA", help="commit under review, named in the comment"
     )
-    parser.add_argument("--out", type=Path, help="where the comment goes (default: standard output)")
+    parser.add_argument("--out", type=Path, help="file for the comment (default: standard output)")
     parser.add_argument(
-        "--json", action="store_true", help="print JSON in place of the comment, which --out still writes"
+        "--json",
+        action="store_true",
+        help="print JSON instead of the comment; --out still writes the comment",
     )
     parser.add_argument(
-        "--expect-no-changes", action="store_true", help=f"exit {_CHANGED} where a resource changes (drift)"
+        "--expect-no-changes",
+        action="store_true",
+        help=f"exit with status {_CHANGED} if a resource changes (drift detection)",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the comment; return 3 where no change was expected and there is one."""
-    files.can_write("--out", args.out)
-    policies = {file.stem: files.read("--events", file, _EVENTS, preview.complaints) for file in args.events}
+    """Write the comment. Returns 3 if there is a change and none was expected."""
+    files.check_writable("--out", args.out)
+    policies = {
+        file.stem: files.read("--events", file, _EVENTS, preview.read_policy_events) for file in args.events
+    }
     forecasts = {file.stem: files.read("--forecast", file, _FORECAST, str) for file in args.forecast}
-    found = [
+    previews = [
         files.read(
-            "--preview", file, _PREVIEW, partial(preview.read, file.stem, found=policies.get(file.stem))
+            "--preview", file, _PREVIEW, partial(preview.read, file.stem, violations=policies.get(file.stem))
         )
         for file in sorted(args.preview)
     ]
-    environments = judged(found, forecasts)
+    environments = review_environments(previews, forecasts)
     if args.out is not None:
         files.write("--out", args.out, comment(environments, args.address, args.commit))
     if args.json:
         sys.stdout.write(f"{json.dumps(to_json(environments, args.address, args.commit), indent=2)}\n")
     elif args.out is None:
         sys.stdout.write(comment(environments, args.address, args.commit))
-    changed = any(one.is_changed for one in environments)
+    changed = any(environment.is_changed for environment in environments)
     return _CHANGED if args.expect_no_changes and changed else 0

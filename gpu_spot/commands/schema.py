@@ -1,4 +1,4 @@
-"""``gpu-spot schema``: what a stack file may say, for an editor (JSON Schema), or a page of the reference."""
+"""``gpu-spot schema``: print the JSON Schema of a stack file, or a page of the reference."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from gpu_spot.reference.stack_file import stack_file
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
-    parser = commands.add_parser("schema", help="print the JSON Schema of a stack file, for an editor")
+    parser = commands.add_parser("schema", help="print the JSON Schema of stack files, for editors")
     pages = parser.add_mutually_exclusive_group()
-    pages.add_argument("--page", action="store_true", help="print it as a page instead: docs/stack-file.md")
     pages.add_argument(
-        "--options", action="store_true", help="print every command's options instead: docs/options.md"
+        "--page", action="store_true", help="print the reference page docs/stack-file.md instead"
+    )
+    pages.add_argument(
+        "--options", action="store_true", help="print the reference page docs/options.md instead"
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print one of the three."""
+    """Print the schema or a page."""
     if args.options:
         text = options.page(args.whole())
     else:

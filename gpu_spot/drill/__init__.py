@@ -1,1 +1,1 @@
-"""An interruption drill: spot instances are taken on purpose, and what comes of it is written down."""
+"""Interruption drills: Spot Instances are interrupted on purpose and the recovery is measured."""

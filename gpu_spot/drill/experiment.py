@@ -1,4 +1,4 @@
-"""The drill's experiment in AWS FIS: the template that the stack declares, started and looked at."""
+"""AWS FIS experiments of a drill: finds the declared template, starts it, reads its state."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Final
 from contracts import names
 
 ENDED: Final = ("completed", "stopped", "failed", "cancelled")
-"""States in which an experiment changes no more (FIS API reference, ``ExperimentState``)."""
+"""Final states of an experiment (FIS API reference, ``ExperimentState``)."""
 
 
 class DrillError(ValueError):
-    """A drill cannot be started, or took nobody; one line that says why."""
+    """A drill cannot be started, or interrupted no instance; one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentState:
-    """How an experiment stands, in FIS' words."""
+    """The status of an experiment, as FIS reports it."""
 
     status: str
     reason: str = ""
@@ -32,18 +32,18 @@ class DrillExperiments:
     group: str
 
     def template(self) -> str:
-        """Return the id of the group's template.
+        """Return the id of the group's experiment template.
 
-        Calls: one for each hundred templates of the region. Raises ``DrillError`` where it has none.
+        Calls: one for each hundred templates of the region. Raises ``DrillError`` if the group has none.
         """
-        wanted = {names.TAG_STACK: self.stack, names.TAG_GROUP: self.group}.items()
+        tags = {names.TAG_STACK: self.stack, names.TAG_GROUP: self.group}.items()
         pages = self.fis.get_paginator("list_experiment_templates").paginate()
-        for one in (one for page in pages for one in page["experimentTemplates"]):
-            if wanted <= one.get("tags", {}).items():
-                return str(one["id"])
+        for template in (template for page in pages for template in page["experimentTemplates"]):
+            if tags <= template.get("tags", {}).items():
+                return str(template["id"])
         raise DrillError(
-            f"group {self.group!r} of stack {self.stack!r} has no drill, allowed: after `up` with "
-            "capacity.drill: 1 in its entry of the stack file"
+            f"group {self.group!r} of stack {self.stack!r} has no drill; set capacity.drill in the stack "
+            "file and deploy"
         )
 
     def start(self, template: str) -> str:
@@ -52,6 +52,6 @@ class DrillExperiments:
         return str(self.fis.start_experiment(experimentTemplateId=template, tags=tags)["experiment"]["id"])
 
     def state(self, experiment: str) -> ExperimentState:
-        """Return how an experiment stands; one call."""
-        told = self.fis.get_experiment(id=experiment)["experiment"]["state"]
-        return ExperimentState(told["status"], told.get("reason", ""))
+        """Return the state of an experiment; one call."""
+        response = self.fis.get_experiment(id=experiment)["experiment"]["state"]
+        return ExperimentState(response["status"], response.get("reason", ""))

@@ -1,43 +1,48 @@
-"""A drill in words."""
+"""The result of a drill as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_spot.drill.course import DrillCourse
+from gpu_spot.drill.progress import DrillProgress
 from gpu_spot.drill.training import JobLoss
 from gpu_spot.text import counted, percent, span
 
 
-def lines(course: DrillCourse) -> Iterator[str]:
-    """Yield what a drill came to, a line each."""
-    if not course.losses:
-        yield f"nobody was taken from {course.group} within {span(course.seconds)}"
+def lines(progress: DrillProgress) -> Iterator[str]:
+    """Yield the result of a drill, one line each."""
+    if not progress.losses:
+        yield f"no instance of {progress.group} was interrupted within {span(progress.watched_seconds)}"
         return
-    for one in course.losses.values():
-        ended = "not gone yet" if one.gone is None else f"gone after {span(one.gone - course.started)}"
-        noticed = course.started if one.noticed is None else one.noticed
-        where = f"{one.instance} ({one.instance_type}, {one.zone})"
-        yield f"{where}: notice after {span(noticed - course.started)}, {ended}"
-    if course.made_good is None:
-        yield f"not made good within {span(course.seconds)}: look at `gpu-spot status --group {course.group}`"
+    for loss in progress.losses.values():
+        termination = (
+            "not terminated yet"
+            if loss.terminated_at is None
+            else f"terminated after {span(loss.terminated_at - progress.started_at)}"
+        )
+        noticed = progress.started_at if loss.noticed_at is None else loss.noticed_at
+        instance = f"{loss.instance} ({loss.instance_type}, {loss.zone})"
+        yield f"{instance}: notice after {span(noticed - progress.started_at)}, {termination}"
+    if progress.recovered_at is None:
+        elapsed = span(progress.watched_seconds)
+        yield f"not recovered within {elapsed}: see `gpu-spot status --group {progress.group}`"
     else:
-        yield f"made good after {span(course.made_good - course.started)}"
+        yield f"recovered after {span(progress.recovered_at - progress.started_at)}"
     yield (
-        f"at least {course.least_serving} of {counted(course.target, 'worker slot')} served, "
-        f"{percent(course.served, 2)} of the wanted time served, "
-        f"{span(course.missing_seconds)} of a slot's time lost"
+        f"minimum {progress.min_serving} of {counted(progress.target, 'worker slot')} serving, "
+        f"{percent(progress.served_share, 2)} of the desired slot time served, "
+        f"{span(progress.shortage_seconds)} of slot time lost"
     )
-    for loss in course.jobs.losses():
-        yield _of_job(loss, course.started)
+    for job_loss in progress.jobs.losses():
+        yield _job_line(job_loss, progress.started_at)
 
 
-def _of_job(loss: JobLoss, started: float) -> str:
-    again = f"{span(loss.lost_seconds)} of its work done again"
+def _job_line(loss: JobLoss, started: float) -> str:
+    lost_work = f"{span(loss.lost_seconds)} of work lost"
     if loss.lost_steps is not None:
-        again += f", {counted(loss.lost_steps, 'step')}"
-    if loss.went_on is None or loss.away_seconds is None:
-        return f"{loss.job}: has not gone on; {again}: look at `gpu-spot jobs show {loss.job}`"
-    at = "" if loss.step_after is None else f", seen at step {loss.step_after:,}"
-    went_on = f"went on after {span(loss.went_on - started)}{at}"
-    return f"{loss.job}: {went_on}; away for {span(loss.away_seconds)}, {again}"
+        lost_work += f", {counted(loss.lost_steps, 'step')}"
+    if loss.resumed_at is None or loss.away_seconds is None:
+        return f"{loss.job}: has not resumed; {lost_work}: see `gpu-spot jobs show {loss.job}`"
+    at = "" if loss.step_after is None else f" at step {loss.step_after:,}"
+    resumed = f"resumed after {span(loss.resumed_at - started)}{at}"
+    return f"{loss.job}: {resumed}; downtime {span(loss.away_seconds)}, {lost_work}"

@@ -1,72 +1,77 @@
-"""Start a drill and watch it to its end, through injected looks and clock."""
+"""Starts a drill and polls it until it ends, with injected readers and clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpu_spot.drill.course import DrillCourse
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
-from gpu_spot.jobs.timeline import Story
-from gpu_spot.status.seen import GroupSeen, StackSeen, phase_of
-from lambdas.core.model import Market
+from gpu_spot.drill.progress import DrillProgress
+from gpu_spot.jobs.timeline import JobTimeline
+from gpu_spot.status.snapshot import GroupSnapshot, StackSnapshot, phase_of
+from lambdas.core.model import PurchaseOption
 
 
 @dataclass(slots=True)
 class Drill:
-    """One drill of one group; ``look`` returns the stack with this group alone, ``story`` that of a job."""
+    """A drill of one group. ``read_stack`` returns the stack with this group only."""
 
     experiments: DrillExperiments
-    look: Callable[[], StackSeen]
-    story: Callable[[str], Story]
+    read_stack: Callable[[], StackSnapshot]
+    read_timeline: Callable[[str], JobTimeline]
     experiment: str = ""
 
-    def plan(self) -> tuple[str, StackSeen]:
-        """Return the template's id and the stack before; raise ``DrillError`` if now is no good time."""
-        template, seen = self.experiments.template(), self.look()
-        group = _only(seen)
-        if group.trouble:
-            raise DrillError(f"group {group.name!r}: {group.trouble}")
-        if seen.alarms:
-            rings = ", ".join(one.name for one in seen.alarms)
-            raise DrillError(f"stack {seen.stack!r} needs a look first, these alarms ring: {rings}")
-        if group.missing or any(phase_of(one) == "draining" for one in group.instances):
-            raise DrillError(
-                f"group {group.name!r} misses {group.missing} of {group.target}, or loses instances already: "
-                "a drill begins with a whole group"
-            )
-        if seen.jobs and not any(job.standing.phase == "running" for job in seen.jobs):
-            told = "; ".join(
-                f"{job.seen.name} is {job.standing.phase}{job.standing.why and ': '}{job.standing.why}"
-                for job in seen.jobs
-            )
-            raise DrillError(f"{told}: a drill begins with a job that runs")
-        if not any(one.market is Market.SPOT for one in group.instances):
-            raise DrillError(f"group {group.name!r} has no spot instance now, at least one is needed")
-        return template, seen
+    def plan(self) -> tuple[str, StackSnapshot]:
+        """Return the template's id and the current snapshot.
 
-    def start(self, template: str, seen: StackSeen) -> DrillCourse:
-        """Start the experiment; ``seen`` is the stack just before."""
-        course = DrillCourse(seen.groups[0].name, seen.now)
-        course.see(_only(seen), seen.now, seen.jobs)
+        Raises ``DrillError`` if the stack or the group is not ready for a drill.
+        """
+        template, snapshot = self.experiments.template(), self.read_stack()
+        group = _single_group(snapshot)
+        if group.error:
+            raise DrillError(f"group {group.name!r}: {group.error}")
+        if snapshot.alarms:
+            alarms = ", ".join(alarm.name for alarm in snapshot.alarms)
+            raise DrillError(f"stack {snapshot.stack!r} has active alarms: {alarms}")
+        if group.missing_slots or any(phase_of(instance) == "draining" for instance in group.instances):
+            raise DrillError(
+                f"group {group.name!r} misses {group.missing_slots} of {group.target} slots or has draining "
+                "instances; a drill requires a complete group"
+            )
+        if snapshot.jobs and not any(job.status.phase == "running" for job in snapshot.jobs):
+            states = "; ".join(
+                f"{job.snapshot.name} is {job.status.phase}{job.status.reason and ': '}{job.status.reason}"
+                for job in snapshot.jobs
+            )
+            raise DrillError(f"{states}; a drill requires a running job")
+        if not any(instance.purchase_option is PurchaseOption.SPOT for instance in group.instances):
+            raise DrillError(f"group {group.name!r} has no Spot Instance to interrupt")
+        return template, snapshot
+
+    def start(self, template: str, snapshot: StackSnapshot) -> DrillProgress:
+        """Start the experiment; ``snapshot`` is the stack just before."""
+        progress = DrillProgress(snapshot.groups[0].name, snapshot.now)
+        progress.update(_single_group(snapshot), snapshot.now, snapshot.jobs)
         self.experiment = self.experiments.start(template)
-        return course
+        return progress
 
-    def follow(self, course: DrillCourse) -> bool:
-        """Look once more; tell whether to go on. Raises ``DrillError`` where FIS took nobody."""
-        seen = self.look()
-        course.see(_only(seen), seen.now, seen.jobs)
+    def poll(self, progress: DrillProgress) -> bool:
+        """Poll once and return whether to continue. Raises ``DrillError`` if FIS interrupted no instance."""
+        snapshot = self.read_stack()
+        progress.update(_single_group(snapshot), snapshot.now, snapshot.jobs)
         state = self.experiments.state(self.experiment)
-        if state.status in ("failed", "stopped", "cancelled") and not course.losses:
+        if state.status in ("failed", "stopped", "cancelled") and not progress.losses:
             raise DrillError(
-                f"experiment {self.experiment} of group {course.group!r} has {state.status}: {state.reason}"
+                f"experiment {self.experiment} of group {progress.group!r} has {state.status}: {state.reason}"
             )
-        if not course.is_over:
+        if not progress.is_finished:
             return True
-        course.jobs.stories.update({name: self.story(name) for name in course.jobs.taken})
+        progress.jobs.timelines.update(
+            {name: self.read_timeline(name) for name in progress.jobs.interrupted_jobs}
+        )
         return False
 
 
-def _only(seen: StackSeen) -> GroupSeen:
-    [group] = seen.groups
+def _single_group(snapshot: StackSnapshot) -> GroupSnapshot:
+    [group] = snapshot.groups
     return group

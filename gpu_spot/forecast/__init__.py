@@ -1,1 +1,1 @@
-"""What a stack file will cost and serve before it is deployed, and which one would do better."""
+"""Forecasts of the cost and availability of a stack file, and advice on better settings."""

@@ -1,4 +1,4 @@
-"""What the account of the user's credentials says of spot now: prices by pool, and placement scores."""
+"""Spot prices and placement scores of the caller's account."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
 
 def spot_prices(ec2: EC2Client, types: Iterable[str], now: datetime) -> dict[Pool, float]:
-    """Return what spot costs now in each pool of the client's region, US dollars an hour.
+    """Return the current Spot price of each pool in the client's region, in US dollars per hour.
 
-    From a start on, the history begins with the last change before it (API reference,
-    ``DescribeSpotPriceHistory``). Raises ``ValueError`` where it cannot be read.
+    The history since ``StartTime`` begins with the last change before it (API reference,
+    ``DescribeSpotPriceHistory``). Raises ``ValueError`` if it cannot be read.
     """
-    asked: dict[str, Any] = {"InstanceTypes": sorted(set(types)), "ProductDescriptions": list(PRODUCTS)}
-    pages = ec2.get_paginator("describe_spot_price_history").paginate(StartTime=now, **asked)
+    request: dict[str, Any] = {"InstanceTypes": sorted(set(types)), "ProductDescriptions": list(PRODUCTS)}
+    pages = ec2.get_paginator("describe_spot_price_history").paginate(StartTime=now, **request)
     try:
         return newest(row for page in pages for row in page["SpotPriceHistory"])
     except (BotoCoreError, ClientError) as error:
-        raise ValueError(f"the account's spot prices cannot be read: {error}") from None
+        raise ValueError(f"cannot read the Spot prices of the account: {error}") from None
 
 
 def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:
-    """Return EC2's spot placement score, 1 to 10, of what each group wants of spot in the region.
+    """Return EC2's Spot placement score, 1 to 10, of each group's Spot capacity in a region.
 
-    It is of now, and no promise; of fewer than three types it is low (EC2 user guide, "Spot placement
-    score"). A group without spot has none. Raises ``ValueError`` where it cannot be read.
+    A score is current and no guarantee; with fewer than three types it is low (EC2 user guide, "Spot
+    placement score"). A group without Spot has none. Raises ``ValueError`` if it cannot be read.
     """
-    found: dict[str, int] = {}
+    scores_by_group: dict[str, int] = {}
     for name, capacity in capacities.items():
         base, share = capacity.on_demand_base, capacity.spot_percentage
-        wanted = capacity.target - on_demand_share(capacity.target, base, share)
-        if wanted == 0:
+        spot_target = capacity.target - on_demand_share(capacity.target, base, share)
+        if spot_target == 0:
             continue
-        asked: dict[str, Any] = {"InstanceTypes": list(capacity.types), "RegionNames": [region]}
+        request: dict[str, Any] = {"InstanceTypes": list(capacity.types), "RegionNames": [region]}
         try:
-            answer = ec2.get_spot_placement_scores(TargetCapacity=wanted, **asked)
+            response = ec2.get_spot_placement_scores(TargetCapacity=spot_target, **request)
         except (BotoCoreError, ClientError) as error:
-            raise ValueError(f"the spot placement score of {name} cannot be read: {error}") from None
-        scores = [one["Score"] for one in answer["SpotPlacementScores"]]
+            raise ValueError(f"cannot read the Spot placement score of {name}: {error}") from None
+        scores = [region_score["Score"] for region_score in response["SpotPlacementScores"]]
         if scores:
-            found[name] = max(scores)
-    return found
+            scores_by_group[name] = max(scores)
+    return scores_by_group

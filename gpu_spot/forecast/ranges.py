@@ -1,4 +1,4 @@
-"""How a range is made of what was replayed (docs/adr/0043)."""
+"""Ranges of a forecast, from replayed history (docs/adr/0043)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final
 
 PART_HOURS: Final = 12.0
 WEEK: Final = 14
-"""Parts in a week."""
-LOOK_BACK: Final = 4 * WEEK
-"""Parts of a history that are looked at."""
+"""Parts per week."""
+HISTORY_PARTS: Final = 4 * WEEK
+"""Maximum parts of a history that are used."""
 _COST_MEMORY: Final = WEEK / 4
-"""Parts until a part counts 1/e for the level of costs, half of the week that is forecast."""
+"""Decay constant in parts for the level of costs: half of the forecast week."""
 _SHORTAGE_MEMORY: Final = 2.0 * WEEK
-"""The same for shortage, of which a week has too little to learn from."""
+"""The same for shortage, which is too rare to estimate from one week."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spreads:
-    """By how much weeks differ from what was forecast for them, in four of five.
+    """Deviation of weeks from their forecast, in four of five weeks.
 
-    ``cost`` of the logarithm of the cost, ``shortage`` of the square root of shortage minutes a slot.
+    ``cost`` of the logarithm of the cost, ``shortage`` of the square root of shortage minutes per slot.
     """
 
     cost: float
@@ -37,8 +37,8 @@ FITTED: Final = Spreads(cost=0.275, shortage=1.202)
 class Part:
     """Twelve hours of one slot of a replayed group.
 
-    ``cost`` is a fraction of on-demand all the time, ``shortage`` the minutes in which it was not ready;
-    ``losses`` are interruptions, ``unannounced`` those of them without a notice.
+    ``cost`` is a fraction of On-Demand for the whole time, ``shortage`` the minutes in which the slot was not
+    ready; ``losses`` are interruptions, ``unannounced`` those without notice.
     """
 
     cost: float
@@ -48,60 +48,62 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Likely:
-    """A middle, and the ends between which four weeks in five shall be."""
+class Range:
+    """A middle value, and the bounds that contain four weeks in five."""
 
     low: float
     middle: float
     high: float
 
-    def times(self, factor: float) -> Likely:
-        """Return it in another unit."""
-        return Likely(self.low * factor, self.middle * factor, self.high * factor)
+    def times(self, factor: float) -> Range:
+        """Return the range multiplied by a factor."""
+        return Range(self.low * factor, self.middle * factor, self.high * factor)
 
-    def plus(self, other: Likely) -> Likely:
-        """Return the sum where both are high together, as groups on one market are."""
-        return Likely(self.low + other.low, self.middle + other.middle, self.high + other.high)
+    def plus(self, addend: Range) -> Range:
+        """Return the sum of fully correlated ranges, as of groups on one market."""
+        return Range(self.low + addend.low, self.middle + addend.middle, self.high + addend.high)
 
 
-NOTHING: Final = Likely(0.0, 0.0, 0.0)
+NOTHING: Final = Range(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """A week of one slot: ``cost`` (a fraction of on-demand), ``shortage`` minutes, and losses a day."""
+class SlotForecast:
+    """A week of one slot: ``cost`` (a fraction of On-Demand), ``shortage`` minutes, and losses per day."""
 
-    cost: Likely
-    shortage: Likely
+    cost: Range
+    shortage: Range
     losses: float
     unannounced: float
 
 
-def after(history: Sequence[Part], spreads: Spreads = FITTED) -> Outlook:
-    """Return the week after a recorded history. Raises ``ValueError`` for less than a week of it."""
+def after(history: Sequence[Part], spreads: Spreads = FITTED) -> SlotForecast:
+    """Return the week after a recorded history. Raises ``ValueError`` for less than a week of history."""
     if len(history) < WEEK:
         days = len(history) * PART_HOURS / 24
-        raise ValueError(f"{days:g} days of market are too short, at least 7 are needed")
-    history = history[-LOOK_BACK:]
-    level = math.exp(_fading([math.log(max(part.cost, 1e-6)) for part in history], _COST_MEMORY))
-    root = math.sqrt(WEEK * _fading([part.shortage for part in history], _SHORTAGE_MEMORY))
+        raise ValueError(f"the recorded market has {days:g} days, at least 7 are required")
+    history = history[-HISTORY_PARTS:]
+    level = math.exp(_weighted_mean([math.log(max(part.cost, 1e-6)) for part in history], _COST_MEMORY))
+    root = math.sqrt(WEEK * _weighted_mean([part.shortage for part in history], _SHORTAGE_MEMORY))
     spread, wide = math.exp(spreads.cost), spreads.shortage
-    return Outlook(
-        Likely(level / spread, level, level * spread),
-        Likely(max(0.0, root - wide) ** 2, root**2, (root + wide) ** 2),
+    return SlotForecast(
+        Range(level / spread, level, level * spread),
+        Range(max(0.0, root - wide) ** 2, root**2, (root + wide) ** 2),
         *_rates(history),
     )
 
 
-def across(worlds: Sequence[Sequence[Part]]) -> Outlook:
-    """Return a week in markets of which nobody knows which it will be: an easy, a middling and a hard one."""
-    costs = sorted(_mean([part.cost for part in world]) for world in worlds)
-    shortages = sorted(WEEK * _mean([part.shortage for part in world]) for world in worlds)
-    return Outlook(_ends(costs), _ends(shortages), *_rates([part for world in worlds for part in world]))
+def across(markets: Sequence[Sequence[Part]]) -> SlotForecast:
+    """Return a week in an unknown market, from a good, a median and a bad market."""
+    costs = sorted(_mean([part.cost for part in market]) for market in markets)
+    shortages = sorted(WEEK * _mean([part.shortage for part in market]) for market in markets)
+    return SlotForecast(
+        _ends(costs), _ends(shortages), *_rates([part for market in markets for part in market])
+    )
 
 
-def _ends(values: Sequence[float]) -> Likely:
-    return Likely(values[0], values[len(values) // 2], values[-1])
+def _ends(values: Sequence[float]) -> Range:
+    return Range(values[0], values[len(values) // 2], values[-1])
 
 
 def _rates(parts: Sequence[Part]) -> tuple[float, float]:
@@ -113,7 +115,7 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _fading(values: Sequence[float], memory: float) -> float:
-    """Return the mean in which each part counts less than the one after it."""
+def _weighted_mean(values: Sequence[float], memory: float) -> float:
+    """Return the mean with exponentially decaying weights for older parts."""
     weights = [math.exp((index + 1 - len(values)) / memory) for index in range(len(values))]
     return math.fsum(w * v for w, v in zip(weights, values, strict=True)) / math.fsum(weights)

@@ -1,4 +1,4 @@
-"""Replay what a group would do, once for all groups that are alike."""
+"""Replays groups on Spot markets, once for all groups that are equal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, TypeAlias
 
-from gpu_spot.forecast.ranges import LOOK_BACK, PART_HOURS, Outlook, Part, across, after
+from gpu_spot.forecast.ranges import HISTORY_PARTS, PART_HOURS, Part, SlotForecast, across, after
 from lambdas.core.capacity import policies
 from lambdas.core.model import Group, Pool
 from market.replay.engine import Replay
@@ -20,34 +20,34 @@ from market.supply.drawn_market import draw
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 
-MOST_SLOTS: Final = 4
-"""More slots are replayed as four, each of which stands for its part of them."""
-MOST_POOLS: Final = 6
-"""More pools are replayed as the six that a group would buy in first."""
+MAX_SLOTS: Final = 4
+"""Groups with more slots are replayed with this number."""
+MAX_POOLS: Final = 6
+"""Groups with more pools are replayed with their most preferred ones."""
 DRAWN_POOLS: Final = 12
-"""In each drawn market: a zone and a rank of types has the same pool in every question."""
+"""Pools of each drawn market; a zone and a rank of types map to the same pool in every question."""
 SEEDS: Final = (15, 18, 9)
-"""Of markets drawn with seeds 1–20 the second, the tenth and the 18th by how long their pools are empty."""
+"""The second, tenth and 18th of the markets with seeds 1–20, ordered by the time their pools are empty."""
 _DAYS: Final = 4
-_PART: Final = ticks(PART_HOURS * 3600)
+_PART_TICKS: Final = ticks(PART_HOURS * 3600)
 
 Traces: TypeAlias = tuple[PoolTrace, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """All that a group's outcome hangs on, for ``slots`` of it that are to be spot.
+    """The inputs that determine a group's forecast, for ``slots`` Spot slots.
 
-    ``shares`` are what spot costs in each pool, as fractions of the on-demand in its place, and ``zones``
-    which zone each is in, by number; left out, each is in its own. ``drawn`` are the pools of a drawn market
-    that stand for them, by default its first. ``job`` is true for work whose successor
-    waits until it has let go. Equal questions have one answer.
+    ``shares`` are the Spot prices of the pools as fractions of the On-Demand price, and ``zones`` the zone
+    numbers of the pools (default: one zone each). ``drawn`` are the pools of a drawn market that represent
+    them (default: the first). ``job`` is true if a successor waits until its predecessor has released the
+    work. Equal questions have one answer.
     """
 
     slots: int
     shares: tuple[float, ...]
     policy: str
-    knobs: tuple[tuple[str, float], ...] = ()
+    policy_parameters: tuple[tuple[str, float], ...] = ()
     fallback: bool = True
     warm: bool = False
     job: bool = False
@@ -56,27 +56,27 @@ class Question:
     drawn: tuple[int, ...] = ()
 
 
-def answer(question: Question, recorded: Traces | None = None) -> Outlook:
-    """Return the outlook for a week: after the recorded market, else across markets of the fitted model."""
+def forecast_slot(question: Question, recorded: Traces | None = None) -> SlotForecast:
+    """Return the forecast of a week: after the recorded market, else across drawn markets."""
     if recorded is not None:
         return after(parts(question, tuple(_newest(trace) for trace in recorded)))
-    taken = question.drawn or tuple(range(len(question.shares)))
-    return across([parts(question, tuple(world[index] for index in taken)) for world in worlds()])
+    pool_numbers = question.drawn or tuple(range(len(question.shares)))
+    return across([parts(question, tuple(market[index] for index in pool_numbers)) for market in markets()])
 
 
 @cache
-def worlds() -> tuple[Traces, ...]:
-    """Return an easy, a middling and a hard market of the fitted model: the same for all questions."""
+def markets() -> tuple[Traces, ...]:
+    """Return a good, a median and a bad market of the fitted model, the same for all questions."""
     return tuple(drawn(seed) for seed in SEEDS)
 
 
 def drawn(seed: int) -> Traces:
-    """Return one market of the fitted model, and an hour before it, which warms up."""
+    """Return one market of the fitted model, with an hour of warm-up."""
     return draw(DRAWN_POOLS, 24.0 * _DAYS + 1, seed)
 
 
 def parts(question: Question, traces: Traces) -> list[Part]:
-    """Replay a question on a market and return its whole parts, without the first hour."""
+    """Replay a question on a market and return its complete parts, without the first hour."""
     priced = tuple(
         replace(trace, prices=(share,) * len(trace.samples))
         for trace, share in zip(traces, question.shares, strict=True)
@@ -87,7 +87,7 @@ def parts(question: Question, traces: Traces) -> list[Part]:
         on_demand_price=1.0,
         drain_seconds=question.drain_seconds,
     )
-    market = SpotMarket(priced, rules, 2 * question.slots if _is_probed(traces) else None)
+    market = SpotMarket(priced, rules, 2 * question.slots if _is_binary(traces) else None)
     group = Group(
         "forecast",
         question.slots,
@@ -96,7 +96,7 @@ def parts(question: Question, traces: Traces) -> list[Part]:
         fallback=question.fallback,
         break_before_make=question.job,
     )
-    fleet = LightFleet(group, policies.build(question.policy, dict(question.knobs)))
+    fleet = LightFleet(group, policies.build(question.policy, dict(question.policy_parameters)))
     zones = question.zones or tuple(range(len(traces)))
     shape = GroupShape(tuple(Pool(f"type-{index}", f"zone-{zone}") for index, zone in enumerate(zones)))
     ledger = Replay(market, rules, fleet, shape, question.slots).run()
@@ -104,31 +104,31 @@ def parts(question: Question, traces: Traces) -> list[Part]:
 
 
 def _newest(trace: PoolTrace) -> PoolTrace:
-    """Return the end of a trace that is looked at, and the hour before it, which warms up."""
-    count = math.ceil((LOOK_BACK * PART_HOURS + 1) * 3600 / trace.gap_seconds)
+    """Return the end of a trace that is used, with an hour of warm-up."""
+    count = math.ceil((HISTORY_PARTS * PART_HOURS + 1) * 3600 / trace.gap_seconds)
     return replace(trace, samples=trace.samples[-count:])
 
 
-def _is_probed(traces: Sequence[PoolTrace]) -> bool:
-    """Tell whether samples only say whether a pool gives anything."""
+def _is_binary(traces: Sequence[PoolTrace]) -> bool:
+    """Return whether samples only say whether a pool has capacity."""
     return all(max(trace.samples) <= 1 for trace in traces)
 
 
 def _cut(ledger: Ledger, begin: int, end: int) -> list[Part]:
-    """Return the account by parts; what is left at the end is less than one."""
-    count = (end - begin) // _PART
+    """Split the ledger into parts; an incomplete part at the end is dropped."""
+    count = (end - begin) // _PART_TICKS
     cost, missing = [0.0] * count, [0.0] * count
     losses, unannounced = [0.0] * count, [0.0] * count
     target = ledger.target
     for span in ledger.since_warm_up():
-        tick, left = span.tick - begin, span.ticks
-        while left and tick // _PART < count:
-            length = min(left, _PART - tick % _PART)
-            cost[tick // _PART] += span.cost * length / target / _PART
-            missing[tick // _PART] += max(0, target - span.ready) * length * TICK_SECONDS / 60 / target
-            tick, left = tick + length, left - length
-    for one in ledger.happenings:
-        part = (one.tick - begin) // _PART
-        if 0 <= part < count and one.kind in ("interruption", "unannounced"):
-            (losses if one.kind == "interruption" else unannounced)[part] += one.count / target
+        tick, remaining = span.tick - begin, span.ticks
+        while remaining and tick // _PART_TICKS < count:
+            length = min(remaining, _PART_TICKS - tick % _PART_TICKS)
+            cost[tick // _PART_TICKS] += span.cost * length / target / _PART_TICKS
+            missing[tick // _PART_TICKS] += max(0, target - span.ready) * length * TICK_SECONDS / 60 / target
+            tick, remaining = tick + length, remaining - length
+    for event in ledger.happenings:
+        part = (event.tick - begin) // _PART_TICKS
+        if 0 <= part < count and event.kind in ("interruption", "unannounced"):
+            (losses if event.kind == "interruption" else unannounced)[part] += event.count / target
     return [Part(*row) for row in zip(cost, missing, losses, unannounced, strict=True)]

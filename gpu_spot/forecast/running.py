@@ -1,4 +1,4 @@
-"""Run what takes long in processes: replays, and the program, whose state is global to one."""
+"""Runs replays and the program in processes; the program's state is global to a process."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeAlias
 
-from gpu_spot.forecast import fixed_costs as standing
-from gpu_spot.forecast.ranges import Outlook
-from gpu_spot.forecast.replayed import Question, Traces, answer
+from gpu_spot.forecast import fixed_costs
+from gpu_spot.forecast.ranges import SlotForecast
+from gpu_spot.forecast.replayed import Question, Traces, forecast_slot
 from gpu_spot.preflight.stack import Stack, declare
 from infra.schema import Settings
 from pulumi_declared.stackfile import StackConfig
 
-Answered: TypeAlias = Callable[[int, int], None]
-"""Hears how many of how many questions are answered."""
+ProgressCallback: TypeAlias = Callable[[int, int], None]
+"""Receives the number of completed questions and the total."""
 
 
 @contextmanager
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield so many processes; what is not begun is dropped where the caller fails."""
-    # From a server that has imported what they need: forking a process with threads is not safe.
+    """Yield a process pool; pending work is cancelled when the body ends."""
+    # The fork server preloads the imports; forking a process with threads is not safe.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     pool = ProcessPoolExecutor(count, mp_context=context)
@@ -34,45 +34,48 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def answers(
-    asked: Sequence[Question], recorded: Traces | None, pool: ProcessPoolExecutor, told: Answered
-) -> list[Outlook]:
-    """Answer questions side by side, in their order."""
-    begun = {pool.submit(answer, one, recorded): one for one in asked}
-    found: dict[Question, Outlook] = {}
-    for future in as_completed(begun):
-        found[begun[future]] = future.result()
-        told(len(found), len(asked))
-    return [found[one] for one in asked]
+def forecast_slots(
+    questions: Sequence[Question],
+    recorded: Traces | None,
+    pool: ProcessPoolExecutor,
+    on_progress: ProgressCallback,
+) -> list[SlotForecast]:
+    """Answer questions in parallel; return the forecasts in their order."""
+    futures = {pool.submit(forecast_slot, question, recorded): question for question in questions}
+    results: dict[Question, SlotForecast] = {}
+    for future in as_completed(futures):
+        results[futures[future]] = future.result()
+        on_progress(len(results), len(questions))
+    return [results[question] for question in questions]
 
 
 def declared(
     versions: Sequence[tuple[StackConfig, Settings]], pools: Sequence[ProcessPoolExecutor]
 ) -> list[Callable[[], Stack]]:
-    """Begin to run the program with what stack files say; return how to wait for what each declares.
+    """Start the program with stack files; return functions that wait for the declared resources.
 
-    Versions that declare alike share a run. There is a pool for each version, for its run alone.
+    Versions that declare the same resources share a run. There is one pool for each version.
     """
     runs: dict[str, Future[Stack]] = {}
     waits: list[Callable[[], Stack]] = []
     for (config, settings), pool in zip(versions, pools, strict=True):
-        few, times = standing.reduced(config)
-        likeness = standing.likeness(few)
+        reduced, times = fixed_costs.reduce_entries(config)
+        likeness = fixed_costs.likeness(reduced)
         if likeness not in runs:
-            runs[likeness] = pool.submit(declared_quietly, few)
+            runs[likeness] = pool.submit(declare_silently, reduced)
         waits.append(partial(_whole, runs[likeness], times, settings))
     return waits
 
 
-def declared_quietly(config: StackConfig) -> Stack:
-    """Return what the program declares, in a process for this alone.
+def declare_silently(config: StackConfig) -> Stack:
+    """Return what the program declares, in a process of its own, without its warnings.
 
-    It remarks on one entry of each kind, by its place among those, and for each version: the caller does so
-    of the stack file.
+    The warnings would concern the reduced stack and repeat for each version; the caller logs those of the
+    stack file.
     """
     logging.disable(logging.WARNING)
     return declare(config)
 
 
 def _whole(run: Future[Stack], times: Mapping[str, int], settings: Settings) -> Stack:
-    return standing.multiplied(run.result(), times, settings)
+    return fixed_costs.multiply(run.result(), times, settings)

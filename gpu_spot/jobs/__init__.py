@@ -1,1 +1,1 @@
-"""Training jobs, watched and steered: what was seen of one, what that means, what people may do with it."""
+"""Training jobs of a deployed stack: their state, their timeline, and the actions on them."""

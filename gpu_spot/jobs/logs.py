@@ -1,4 +1,4 @@
-"""What a job's instances said: its group's log group, followed line by line."""
+"""Logs of a job's instances: reads and follows its CloudWatch log group."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from gpu_spot.jobs.reader import JobError
 
-_LATE: Final = 30.0
-"""CloudWatch Logs shows lines some seconds after their time, and those of two streams in no order."""
+_DELIVERY_DELAY_SECONDS: Final = 30.0
+"""CloudWatch Logs delivers lines some seconds late, and those of two streams unordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that an instance wrote at ``at`` (epoch seconds); ``stream`` is ``boot`` or ``units``."""
+    """A log line of an instance at ``at`` (epoch seconds); ``stream`` is ``boot`` or ``units``."""
 
     at: float
     instance: str
@@ -24,18 +24,18 @@ class LogLine:
 
 
 class JobLog:
-    """Reads the log group of one job's instances through CloudWatch Logs' client."""
+    """Reads the log group of a job's instances."""
 
     def __init__(self, logs: Any, stack: str, job: str) -> None:
         self._logs = logs
         self._group = f"/gpu-spot/{stack}/instances/{job}"
-        self._told: dict[str, float] = {}
+        self._printed_events: dict[str, float] = {}
 
     def read(self, since: float) -> Iterator[LogLine]:
-        """Yield the lines from ``since`` on (epoch seconds) that were not told yet, page by page.
+        """Yield the lines since ``since`` (epoch seconds) that were not yet yielded.
 
         Raises:
-            JobError: the log group is not there.
+            JobError: the log group does not exist.
         """
         pages = self._logs.get_paginator("filter_log_events").paginate(
             logGroupName=self._group, startTime=max(0, int(since * 1000))
@@ -43,30 +43,30 @@ class JobLog:
         try:
             for page in pages:
                 for event in page["events"]:
-                    if event["eventId"] in self._told:
+                    if event["eventId"] in self._printed_events:
                         continue
                     at = event["timestamp"] / 1000
-                    self._told[event["eventId"]] = at
+                    self._printed_events[event["eventId"]] = at
                     instance, _, stream = event["logStreamName"].partition("/")
-                    yield LogLine(at, instance, stream, said(event["message"]))
+                    yield LogLine(at, instance, stream, format_message(event["message"]))
         except self._logs.exceptions.ResourceNotFoundException:
-            raise JobError(f"log group {self._group}: there is none") from None
+            raise JobError(f"log group {self._group} does not exist") from None
 
     def follow(self, since: float, wait: Callable[[], bool]) -> Iterator[LogLine]:
-        """Yield lines as they come; ``wait`` waits until the next look and says whether there is one."""
+        """Yield lines as they arrive. ``wait`` sleeps until the next poll and returns whether to continue."""
         newest = since
         while True:
             for line in self.read(since):
                 newest = max(newest, line.at)
                 yield line
-            since = max(since, newest - _LATE)
-            self._told = {key: at for key, at in self._told.items() if at >= since}
+            since = max(since, newest - _DELIVERY_DELAY_SECONDS)
+            self._printed_events = {key: at for key, at in self._printed_events.items() if at >= since}
             if not wait():
                 return
 
 
-def said(message: str) -> str:
-    """Return a line as people read it: of the agent's own, which are JSON, the event and its fields."""
+def format_message(message: str) -> str:
+    """Return a line in readable form: of the agent's JSON lines, the event and its fields."""
     _, brace, rest = message.rstrip().partition("{")
     try:
         line = json.loads(brace + rest) if brace else None
@@ -75,8 +75,8 @@ def said(message: str) -> str:
     if not isinstance(line, dict) or "event" not in line:
         return message.rstrip()
     fields = {key: value for key, value in line.items() if key not in ("time", "level", "event", "_aws")}
-    told = " ".join(
+    details = " ".join(
         f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in fields.items()
     )
     level = "" if line.get("level") in (None, "info") else f"{line['level']}: "
-    return f"{level}{line['event']} {told}".rstrip()
+    return f"{level}{line['event']} {details}".rstrip()

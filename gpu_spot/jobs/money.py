@@ -1,7 +1,7 @@
-"""What a job's instances cost, as well as it can be known: an estimate by public prices, no bill.
+"""Estimated cost of a job's instances, from public prices.
 
-Not in it: what an instance cost that was lost before it had the job, its disks, and what a price list does
-not name. A bill rounds otherwise, and discounts of an account are its own matter.
+Not included: instances that were lost before they had the job, their volumes, and what the price list does
+not name. The bill rounds differently and may have discounts.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from contracts.jobs.attempt import JobAttempt
 
 @dataclass(frozen=True, slots=True)
 class PriceBook:
-    """US dollars an hour. ``spot`` has prices by type and zone, each from a time (epoch seconds) on.
+    """Hourly prices in US dollars. ``spot`` lists prices by type and zone, each from an epoch second on.
 
-    ``on_demand`` returns a type's price, None where nobody knows.
+    ``on_demand`` returns the price of a type, None if it is unknown.
     """
 
     on_demand: Callable[[str], float | None]
     spot: Mapping[tuple[str, str], Sequence[tuple[float, float]]] = field(default_factory=dict)
 
-    def cost(self, stint: JobAttempt, begin: float, end: float) -> float | None:
-        """Return what a stint's instance cost between two times, None where no price is known.
+    def cost(self, attempt: JobAttempt, begin: float, end: float) -> float | None:
+        """Return the cost of an attempt's instance between two times, None if no price is known.
 
-        Before the first known price of spot that one counts.
+        Before the first known Spot price, that price applies.
         """
         if end <= begin:
             return 0.0
-        if stint.market != "spot":
-            hourly = self.on_demand(stint.instance_type)
+        if attempt.purchase_option != "spot":
+            hourly = self.on_demand(attempt.instance_type)
             return None if hourly is None else hourly * (end - begin) / 3600
-        known = sorted(self.spot.get((stint.instance_type, stint.zone), ()))
-        if not known:
+        prices = sorted(self.spot.get((attempt.instance_type, attempt.zone), ()))
+        if not prices:
             return None
-        starts = [begin, *(at for at, _ in known[1:])]
-        ends = [*(at for at, _ in known[1:]), end]
-        spans = zip(starts, ends, (price for _, price in known), strict=True)
+        starts = [begin, *(at for at, _ in prices[1:])]
+        ends = [*(at for at, _ in prices[1:]), end]
+        spans = zip(starts, ends, (price for _, price in prices), strict=True)
         return sum(
-            hourly * max(0.0, min(until, end) - max(since, begin)) / 3600 for since, until, hourly in spans
+            hourly * max(0.0, min(end_at, end) - max(since, begin)) / 3600 for since, end_at, hourly in spans
         )

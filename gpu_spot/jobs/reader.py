@@ -1,4 +1,4 @@
-"""Observe a stack's jobs through boto3, with a number of calls that does not grow with a job's life."""
+"""Reads a stack's jobs from AWS with a number of calls that does not grow with a job's life."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from contracts.jobs import attempt as attempts
 from contracts.jobs import item as job_item
 from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
 from contracts.registry.item import Worker
-from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.observed import JobHost, JobObserved, experiment_of
-from gpu_spot.jobs.status import standing
-from gpu_spot.jobs.timeline import priced_types, tell
+from gpu_spot.jobs.report import JobReport
+from gpu_spot.jobs.snapshot import JobHost, JobSnapshot, experiment_of
+from gpu_spot.jobs.status import job_status
+from gpu_spot.jobs.timeline import build_timeline, priced_types
 from infra.catalogue import on_demand_prices
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
-from lambdas.core.model import Allowance
+from lambdas.core.model import RunBudget
 
-Leaves: TypeAlias = Mapping[str, Mapping[str, str]]
-"""A stack's parameters: by group, then by name."""
+GroupParameters: TypeAlias = Mapping[str, Mapping[str, str]]
+"""A stack's SSM parameters: by group, then by name."""
 
 _BATCH: Final = 100
-"""The most items of one BatchGetItem (its API reference)."""
-_MOST_TRIES: Final = 5
+"""Maximum keys of a BatchGetItem request (DynamoDB API reference)."""
+_MAX_ATTEMPTS: Final = 5
 _PRICE_PAGES: Final = 10
 _PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
 
 class JobError(ValueError):
-    """A job cannot be looked at or steered; one line that says why and what is there."""
+    """A job cannot be read or changed; one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +55,35 @@ class JobTables:
 
 
 def find_tables(dynamodb: Any, stack: str) -> JobTables:
-    """Return the tables of a deployed stack: theirs are its names with what Pulumi appends.
+    """Return the tables of a deployed stack; their names end in a suffix that Pulumi appends.
 
-    Calls: one for each 100 tables of the region. Raises ``JobError`` where they are not there.
+    Calls: one for each 100 tables of the region. Raises ``JobError`` if they do not exist.
     """
     pages = dynamodb.get_paginator("list_tables").paginate()
     listed: list[str] = [name for page in pages for name in page["TableNames"]]
 
-    def one(short: str) -> str:
+    def table_name(short: str) -> str:
         pattern = re.compile(rf"gpu-spot-{re.escape(stack)}-{short}(-[0-9a-f]{{7}})?")
-        found = [name for name in listed if pattern.fullmatch(name)]
-        if len(found) != 1:
-            told = ", ".join(found) or "none"
+        matches = [name for name in listed if pattern.fullmatch(name)]
+        if len(matches) != 1:
+            existing = ", ".join(matches) or "none"
             raise JobError(
-                f"stack {stack!r}: one table gpu-spot-{stack}-{short}-… is needed, there is {told}"
+                f"stack {stack!r}: expected one table gpu-spot-{stack}-{short}-…, found {existing}"
             )
-        return found[0]
+        return matches[0]
 
-    return JobTables(one("jobs"), one("registry"), one("memory"))
+    return JobTables(table_name("jobs"), table_name("registry"), table_name("memory"))
 
 
 class JobReader:
-    """Sees the jobs of one deployed stack.
+    """Reads the jobs of one deployed stack.
 
     Args:
-        clients: a boto3 client by the name of its service.
-        stack: the stack's name.
-        region: where it is, for the prices.
-        now: tells the time (epoch seconds); None: AWS's own, by the Date of its answers, since heartbeats of
-            a minute ago are told from old ones, and a clock here may be wrong.
+        clients: returns the boto3 client of a service.
+        stack: name of the stack.
+        region: its region, for prices.
+        now: returns the time (epoch seconds). None: the Date header of AWS's last response, because the age
+            of heartbeats matters and the local clock may be wrong.
     """
 
     def __init__(
@@ -93,72 +93,75 @@ class JobReader:
         self._stack = stack
         self._region = region
         self._now = now
-        self._told: float | None = None
-        self._known: JobTables | None = None
+        self._aws_time: float | None = None
+        self._tables: JobTables | None = None
         self._ssm = clients("ssm")
-        self._ssm.meta.events.register("after-call.ssm.GetParametersByPath", self._hear)
+        self._ssm.meta.events.register("after-call.ssm.GetParametersByPath", self._record_time)
 
     @property
     def tables(self) -> JobTables:
-        """The stack's tables; looked for once."""
-        if self._known is None:
-            self._known = find_tables(self._clients("dynamodb"), self._stack)
-        return self._known
+        """The stack's tables; looked up once."""
+        if self._tables is None:
+            self._tables = find_tables(self._clients("dynamodb"), self._stack)
+        return self._tables
 
-    def all(self) -> list[JobObserved]:
-        """Return every job of the stack, by name, without its stints; experiments follow their group.
+    def read_all(self) -> list[JobSnapshot]:
+        """Return every job of the stack by name, without attempts; experiments follow their group.
 
         Calls: one for each ten parameters, one for each hundred jobs or experiments, one for each thousand
         instances, one for each job's workers, and one for each budget.
         """
-        leaves = self._leaves()
+        leaves = self._read_parameters()
         configs = _jobs(leaves)
         rows = self._rows(configs)
         rows |= self._rows(name for item in rows.values() for name in _experiments(item))
         hosts = self._hosts() if configs else {}
-        found: list[JobObserved] = []
+        snapshots: list[JobSnapshot] = []
         for name in sorted(configs):
-            seen = self._observed(name, configs[name], leaves, rows, hosts)
-            found += [seen, *(experiment_of(seen, one) for one in seen.experiments)]
-        return found
+            snapshot = self._snapshot(name, configs[name], leaves, rows, hosts)
+            snapshots += [
+                snapshot,
+                *(experiment_of(snapshot, experiment) for experiment in snapshot.experiments),
+            ]
+        return snapshots
 
-    def one(self, name: str) -> JobObserved:
-        """Return a job with its stints; raise ``JobError`` where the stack has none of that name.
+    def read(self, name: str) -> JobSnapshot:
+        """Return a job with its attempts. Raises ``JobError`` if the stack has no such job.
 
-        Calls: as ``all`` for a stack with one job, and one or two for the stints.
+        Calls: as ``read_all`` for a stack with one job, and one or two for the attempts.
         """
-        leaves = self._leaves()
+        leaves = self._read_parameters()
         configs = _jobs(leaves)
-        group = name if name in configs else next((one for one in configs if name.startswith(f"{one}-")), "")
+        group = name if name in configs else next((job for job in configs if name.startswith(f"{job}-")), "")
         rows = self._rows([group] if group else [])
         sharing = _experiments(rows.get(group, {}))
         if group != name and name not in sharing:
-            has = ", ".join(sorted(configs)) or "no job"
-            raise JobError(f"job {name!r}: there is none; the stack has {has}")
+            has = ", ".join(sorted(configs)) or "none"
+            raise JobError(f"job {name!r} does not exist; jobs of the stack: {has}")
         rows |= self._rows(sharing)
-        found = tuple(self._stints(name, rows))
+        attempts = tuple(self._attempts(name, rows))
         if group == name:
-            return self._observed(name, configs[name], leaves, rows, self._hosts(name), found)
-        seen = self._observed(group, configs[group], leaves, rows, self._hosts(group))
-        return replace(experiment_of(seen, name), stints=found)
+            return self._snapshot(name, configs[name], leaves, rows, self._hosts(name), attempts)
+        snapshot = self._snapshot(group, configs[group], leaves, rows, self._hosts(group))
+        return replace(experiment_of(snapshot, name), attempts=attempts)
 
-    def listed(self) -> list[JobAccount]:
-        """Return the accounts of all jobs, without their stories; calls as ``all``."""
-        return [JobAccount(seen, standing(seen)) for seen in self.all()]
+    def reports(self) -> list[JobReport]:
+        """Return the reports of all jobs, without timelines. Calls: as ``read_all``."""
+        return [JobReport(snapshot, job_status(snapshot)) for snapshot in self.read_all()]
 
-    def shown(self, name: str) -> JobAccount:
-        """Return one job's account with its story; calls and errors as ``one`` and ``prices``."""
-        seen = self.one(name)
-        return JobAccount(seen, standing(seen), tell(seen, self.prices(seen)))
+    def report(self, name: str) -> JobReport:
+        """Return a job's report with its timeline. Calls and errors: as ``read`` and ``prices``."""
+        snapshot = self.read(name)
+        return JobReport(snapshot, job_status(snapshot), build_timeline(snapshot, self.prices(snapshot)))
 
-    def prices(self, seen: JobObserved) -> PriceBook:
-        """Return what instances of a job's stints cost; calls: one for each thousand prices, ten at most."""
+    def prices(self, snapshot: JobSnapshot) -> PriceBook:
+        """Return the prices of a job's instances. Calls: one for each thousand prices, at most ten."""
 
         def on_demand(instance_type: str) -> float | None:
             return on_demand_prices.price(instance_type, self._region)
 
-        own = seen.own_stints
-        types = priced_types(own)
+        attempts = snapshot.run_attempts
+        types = priced_types(attempts)
         if not types:
             return PriceBook(on_demand)
         pages = (
@@ -167,105 +170,113 @@ class JobReader:
             .paginate(
                 InstanceTypes=list(types),
                 ProductDescriptions=list(_PRODUCTS),
-                Filters=[{"Name": "availability-zone", "Values": sorted({one.zone for one in own})}],
-                StartTime=datetime.fromtimestamp(min(one.launched for one in own), UTC),
-                EndTime=datetime.fromtimestamp(seen.now, UTC),
+                Filters=[
+                    {"Name": "availability-zone", "Values": sorted({attempt.zone for attempt in attempts})}
+                ],
+                StartTime=datetime.fromtimestamp(min(attempt.launched for attempt in attempts), UTC),
+                EndTime=datetime.fromtimestamp(snapshot.now, UTC),
             )
         )
         spot: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for page in islice(pages, _PRICE_PAGES):
-            for told in page["SpotPriceHistory"]:
-                place = told["InstanceType"], told["AvailabilityZone"]
-                spot.setdefault(place, []).append((told["Timestamp"].timestamp(), float(told["SpotPrice"])))
+            for price in page["SpotPriceHistory"]:
+                pool = price["InstanceType"], price["AvailabilityZone"]
+                spot.setdefault(pool, []).append((price["Timestamp"].timestamp(), float(price["SpotPrice"])))
         return PriceBook(on_demand, spot)
 
-    def _leaves(self) -> Leaves:
-        return settings.leaves_of(self._ssm, names.parameter_root(self._stack))
+    def _read_parameters(self) -> GroupParameters:
+        return settings.read_group_parameters(self._ssm, names.parameter_root(self._stack))
 
-    def _hear(self, parsed: Mapping[str, Any], **_: Any) -> None:
+    def _record_time(self, parsed: Mapping[str, Any], **_: Any) -> None:
         date = parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
         try:
-            self._told = parsedate_to_datetime(date).timestamp()
+            self._aws_time = parsedate_to_datetime(date).timestamp()
         except (TypeError, ValueError):
-            self._told = None
+            self._aws_time = None
 
     def time(self) -> float:
-        """Return what time it is by ``now``, or by AWS's last answer."""
+        """Return the time from ``now``, or from AWS's last response."""
         if self._now is not None:
             return self._now()
-        return datetime.now(UTC).timestamp() if self._told is None else self._told
+        return datetime.now(UTC).timestamp() if self._aws_time is None else self._aws_time
 
-    def _observed(
+    def _snapshot(
         self,
         name: str,
         config: GroupConfig,
-        leaves: Leaves,
+        leaves: GroupParameters,
         rows: Mapping[str, Mapping[str, Any]],
         hosts: Mapping[str, Sequence[JobHost]],
-        found: Iterable[JobAttempt] = (),
-    ) -> JobObserved:
-        own = leaves[name]
-        prepared = {group: one.get(names.PARAMETER_PREPARED, "") for group, one in leaves.items()}
-        waits = config.prepared_by != name and settings.waits(name, config, prepared)
+        attempts: Iterable[JobAttempt] = (),
+    ) -> JobSnapshot:
+        group_parameters = leaves[name]
+        prepared = {group: values.get(names.PARAMETER_PREPARED, "") for group, values in leaves.items()}
+        waits = config.prepared_by != name and settings.is_waiting_for_dataset(name, config, prepared)
         registry = RegistryReader(self._clients("dynamodb"), self.tables.registry)
-        workers = [one for each in registry.read(name, UNLIMITED).workers.values() for one in each]
-        target = own.get(names.PARAMETER_TARGET, "")
-        now, budget = self.time(), _budget(name, own, config)
+        workers = [
+            worker for workers in registry.read(name, UNLIMITED).workers.values() for worker in workers
+        ]
+        target = group_parameters.get(names.PARAMETER_TARGET, "")
+        now, budget = self.time(), _budget(name, group_parameters, config)
         row = job_item.parse(rows.get(name, {}))
-        return JobObserved(
+        return JobSnapshot(
             name=name,
             now=now,
             run=config.run,
-            finished=own.get(names.PARAMETER_FINISHED, ""),
+            finished=group_parameters.get(names.PARAMETER_FINISHED, ""),
             target=int(target) if target.isdecimal() else 0,
             waits_for=config.dataset if waits else "",
             prepared_by=config.prepared_by if waits else "",
-            mode=_mode(own.get(names.PARAMETER_CONTROL, "{}")),
+            mode=_mode(group_parameters.get(names.PARAMETER_CONTROL, "{}")),
             row=row,
-            experiments={one: job_item.parse(rows.get(one, {})) for one in row.experiments},
+            experiments={
+                experiment: job_item.parse(rows.get(experiment, {})) for experiment in row.experiments
+            },
             workers=tuple(workers),
             hosts=tuple(hosts.get(name, ())),
-            stints=tuple(found),
+            attempts=tuple(attempts),
             steps=dict(_steps(workers)),
             budget=0.0 if budget is None else budget.dollars,
             spent=0.0 if budget is None else self._spent(name, config.run, now),
         )
 
     def _spent(self, name: str, run: str, now: float) -> float:
-        """Return what the controller has counted for a run; 0 where it has not yet, or counts another."""
+        """Return the cost that the controller counted for a run; 0 if it has not counted this run."""
         store = MemoryStore(self._clients("dynamodb"), self.tables.memory)
         bill = store.load(name).memory.bill
         return bill.spent(now) if bill.run == run else 0.0
 
-    def _rows(self, wanted: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        found = self._items([{JOB_KEY: {"S": name}} for name in sorted(wanted)])
-        return {item[JOB_KEY]["S"]: item for item in found}
+    def _rows(self, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        items = self._items([{JOB_KEY: {"S": name}} for name in sorted(names)])
+        return {item[JOB_KEY]["S"]: item for item in items}
 
-    def _stints(self, name: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[JobAttempt]:
+    def _attempts(self, name: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[JobAttempt]:
         newest = job_item.parse(rows.get(name, {})).token
-        wanted = range(max(1, newest - ATTEMPTS_RETAINED + 1), newest + 1)
-        for item in self._items([attempts.key(name, token) for token in wanted]):
+        tokens = range(max(1, newest - ATTEMPTS_RETAINED + 1), newest + 1)
+        for item in self._items([attempts.key(name, token) for token in tokens]):
             try:
-                told = attempts.parse(item)
+                attempt = attempts.parse(item)
             except ValueError:
-                continue  # what is malformed is left out, as the controller leaves out such workers
-            if told.token in wanted:
-                yield told
+                continue  # skip malformed items, as the controller skips malformed workers
+            if attempt.token in tokens:
+                yield attempt
 
     def _items(self, keys: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Yield the job table's items of these keys; DynamoDB may return a part, which is asked for again."""
+        """Yield the job table's items of these keys; unprocessed keys are requested again."""
         dynamodb, table = self._clients("dynamodb"), self.tables.jobs
         for start in range(0, len(keys), _BATCH):
-            left = list(keys[start : start + _BATCH])
-            for _ in range(_MOST_TRIES):
-                answer = dynamodb.batch_get_item(RequestItems={table: {"Keys": left, "ConsistentRead": True}})
-                yield from answer["Responses"].get(table, ())
-                left = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-                if not left:
+            remaining = list(keys[start : start + _BATCH])
+            for _ in range(_MAX_ATTEMPTS):
+                response = dynamodb.batch_get_item(
+                    RequestItems={table: {"Keys": remaining, "ConsistentRead": True}}
+                )
+                yield from response["Responses"].get(table, ())
+                remaining = response.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+                if not remaining:
                     break
             else:
                 raise JobError(
-                    f"table {table}: {len(left)} items were not read, DynamoDB throttles; again later"
+                    f"table {table}: {len(remaining)} items were not read (throttled); try again later"
                 )
 
     def _hosts(self, job: str | None = None) -> dict[str, list[JobHost]]:
@@ -274,12 +285,12 @@ class JobReader:
             {"Name": f"tag:{TAG_JOB}", "Values": [job]} if job else {"Name": "tag-key", "Values": [TAG_JOB]}
         )
         pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-        found: dict[str, list[JobHost]] = {}
+        hosts: dict[str, list[JobHost]] = {}
         for page in pages:
             for reservation in page["Reservations"]:
                 for instance in reservation["Instances"]:
                     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
-                    found.setdefault(tags[TAG_JOB], []).append(
+                    hosts.setdefault(tags[TAG_JOB], []).append(
                         JobHost(
                             instance=instance["InstanceId"],
                             instance_type=instance["InstanceType"],
@@ -289,20 +300,23 @@ class JobReader:
                             is_live=instance["State"]["Name"] in ("pending", "running"),
                         )
                     )
-        return found
+        return hosts
 
 
-def _jobs(leaves: Leaves) -> dict[str, GroupConfig]:
-    """Return the groups that are jobs; one whose parameter cannot be used is the controller's alarm."""
-    found = {}
-    for name, own in leaves.items():
+def _jobs(leaves: GroupParameters) -> dict[str, GroupConfig]:
+    """Return the groups that are jobs.
+
+    Invalid parameters are skipped; the controller raises an alarm for them.
+    """
+    configs = {}
+    for name, group_parameters in leaves.items():
         try:
-            config = group_config.parse(own.get(names.PARAMETER_CONFIG, ""))
+            config = group_config.parse(group_parameters.get(names.PARAMETER_CONFIG, ""))
         except ValueError:
             continue
         if config.run:
-            found[name] = config
-    return found
+            configs[name] = config
+    return configs
 
 
 def _mode(text: str) -> str:
@@ -312,20 +326,20 @@ def _mode(text: str) -> str:
         return "automatic"
 
 
-def _budget(name: str, own: Mapping[str, str], config: GroupConfig) -> Allowance | None:
+def _budget(name: str, parameters: Mapping[str, str], config: GroupConfig) -> RunBudget | None:
     try:
-        return settings.budget(name, own, config)
-    except ParameterError:  # the controller's alarm
+        return settings.budget(name, parameters, config)
+    except ParameterError:  # the controller raises an alarm for it
         return settings.budget(name, {}, config)
 
 
 def _experiments(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the experiments that share a group, by the group's item."""
+    """Return the names of the experiments that share a group, from the group's item."""
     return job_item.parse(item).experiments
 
 
 def _steps(workers: Iterable[Worker]) -> Iterator[tuple[str, tuple[int, int | None]]]:
-    """Yield the steps done and planned of the workers that tell them."""
-    for one in workers:
-        if one.progress is not None:
-            yield one.instance, (one.progress.step, one.progress.steps)
+    """Yield the steps done and planned of the workers that report them."""
+    for worker in workers:
+        if worker.progress is not None:
+            yield worker.instance, (worker.progress.step, worker.progress.steps)

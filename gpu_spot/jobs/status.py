@@ -1,4 +1,4 @@
-"""How a job stands, from what was observed of it: one of ten words, and why in a sentence."""
+"""The status of a job: a phase and the reason, derived from its snapshot."""
 
 from __future__ import annotations
 
@@ -6,111 +6,131 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from contracts.registry.item import Worker
-from gpu_spot.jobs.observed import JobHost, JobObserved
+from gpu_spot.jobs.snapshot import JobHost, JobSnapshot
 
 Phase: TypeAlias = Literal[
-    "pending",  # nothing of it has run yet: no host, or one that boots
-    "preparing",  # its dataset or its first volume is being made
+    "pending",  # never ran: no host yet, or it boots
+    "preparing",  # its dataset or first volume is being created
     "running",
-    "interrupted",  # its host is announced to go, or silent
-    "moving",  # the next host boots, or brings the volume
-    "waiting for a host",  # it has run, and has none now
-    "stopped",  # by people, or its budget is spent; its volume stays
+    "interrupted",  # its host has a termination notice, or does not report
+    "moving",  # the next host boots, or prepares the volume
+    "waiting for a host",  # ran before, and has no host now
+    "stopped",  # by a user, or because its budget is spent; the volume is kept
     "done",
     "failed",
 ]
 
-PAUSED: Final = ("paused", "dry-run", "manual")
-"""Modes in which the controller starts and ends nobody for a job by itself."""
+PASSIVE_MODES: Final = ("paused", "dry-run", "manual")
+"""Controller modes in which the controller launches and terminates no instances for a job."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A job's state, why, and the instance that it is about, if any; ``since`` is when its host began."""
+class JobStatus:
+    """A job's phase, the reason, and the instance concerned; ``since`` is when that instance started."""
 
     phase: Phase
-    why: str
+    reason: str
     host: JobHost | None = None
     since: float | None = None
 
 
-def standing(seen: JobObserved) -> Standing:
-    """Say how a job stands."""
-    found = _standing(seen)
-    if not seen.experiments or found.phase == "stopped":
-        return found
-    return replace(found, why="; ".join(filter(None, (seen.experiments_in_words, found.why))))
+def job_status(snapshot: JobSnapshot) -> JobStatus:
+    """Return the status of a job."""
+    status = _job_status(snapshot)
+    if not snapshot.experiments or status.phase == "stopped":
+        return status
+    return replace(status, reason="; ".join(filter(None, (snapshot.experiment_summary, status.reason))))
 
 
-def _standing(seen: JobObserved) -> Standing:
-    at_work = [one for one in _fresh(seen) if one.state != "waiting"]
-    if seen.verdict == "done":
-        return Standing("done", "", since=seen.row.changed or None)
-    if seen.verdict == "failed":
-        return Standing("failed", seen.row.reason, since=seen.row.changed or None)
-    if seen.is_stopped:
+def _job_status(snapshot: JobSnapshot) -> JobStatus:
+    at_work = [worker for worker in _fresh_workers(snapshot) if worker.state != "waiting"]
+    if snapshot.outcome == "done":
+        return JobStatus("done", "", since=snapshot.row.changed_at or None)
+    if snapshot.outcome == "failed":
+        return JobStatus("failed", snapshot.row.reason, since=snapshot.row.changed_at or None)
+    if snapshot.is_stopped:
         if at_work:
-            return Standing("stopped", f"{at_work[0].instance} saves and gives it back", _host(seen, at_work))
-        return Standing("stopped", "its volume stays; `gpu-spot jobs resume` lets it go on")
-    if seen.is_held:
-        why = f"its budget of ${seen.budget:,.2f} is spent; `gpu-spot jobs resume --budget` lets it go on"
+            return JobStatus(
+                "stopped",
+                f"{at_work[0].instance} saves a checkpoint and releases the volume",
+                _host(snapshot, at_work),
+            )
+        return JobStatus("stopped", "its volume is kept; resume it with `gpu-spot jobs resume`")
+    if snapshot.is_over_budget:
+        reason = (
+            f"its budget of ${snapshot.budget:,.2f} is spent; resume it with `gpu-spot jobs resume --budget`"
+        )
         if at_work:
-            return Standing("stopped", f"{at_work[0].instance} saves: {why}", _host(seen, at_work))
-        return Standing("stopped", why)
-    if not seen.target:
-        return Standing("stopped", "its target is 0")
-    if seen.waits_for:
-        return Standing("preparing", f"{seen.prepared_by} prepares {seen.waits_for}")
+            return JobStatus(
+                "stopped", f"{at_work[0].instance} saves a checkpoint: {reason}", _host(snapshot, at_work)
+            )
+        return JobStatus("stopped", reason)
+    if not snapshot.target:
+        return JobStatus("stopped", "its target is 0")
+    if snapshot.waits_for:
+        return JobStatus("preparing", f"group {snapshot.prepared_by} prepares dataset {snapshot.waits_for}")
     if at_work:
-        return _at_work(seen, at_work)
-    return _between_hosts(seen)
+        return _status_at_work(snapshot, at_work)
+    return _status_between_hosts(snapshot)
 
 
-def _at_work(seen: JobObserved, workers: list[Worker]) -> Standing:
-    # While it is handed over two may be heard: who holds the lease is meant.
-    worker = next((one for one in workers if one.instance == seen.row.holder), workers[0])
-    host = _host(seen, [worker])
+def _status_at_work(snapshot: JobSnapshot, workers: list[Worker]) -> JobStatus:
+    # During a hand-over two workers may report: the one that holds the lease counts.
+    worker = next((worker for worker in workers if worker.instance == snapshot.row.holder), workers[0])
+    host = _host(snapshot, [worker])
     if worker.deadline is None:
-        return Standing("running", "", host, worker.since)
-    left = max(0.0, worker.deadline - seen.now)
-    return Standing("interrupted", f"{worker.instance} goes in {left:.0f} s", host, worker.since)
+        return JobStatus("running", "", host, worker.since)
+    remaining = max(0.0, worker.deadline - snapshot.now)
+    return JobStatus("interrupted", f"{worker.instance} terminates in {remaining:.0f} s", host, worker.since)
 
 
-def _between_hosts(seen: JobObserved) -> Standing:
-    has_run = any(one.starts for one in seen.own_stints) or (
-        seen.row.revision == seen.run and seen.row.state == "running"
+def _status_between_hosts(snapshot: JobSnapshot) -> JobStatus:
+    has_run = any(attempt.starts for attempt in snapshot.run_attempts) or (
+        snapshot.row.revision == snapshot.run and snapshot.row.state == "running"
     )
-    if seen.group and not seen.workers:
+    if snapshot.group and not snapshot.workers:
         phase_now: Phase = "waiting for a host" if has_run else "pending"
-        return Standing(phase_now, f"waits for its turn in {seen.group}")
-    coming = [one for one in _fresh(seen) if one.deadline is None]
-    bringing = [one for one in coming if one.instance == seen.row.holder and seen.row.lease_until > seen.now]
-    if bringing:
-        why = f"{bringing[0].instance} brings its volume"
-        return Standing("moving" if has_run else "preparing", why, _host(seen, bringing), bringing[0].since)
-    left = {one.instance for one in seen.own_stints if one.ended}
-    silent = {one.instance: one for one in seen.own_stints if not one.ended}
-    live = [one for one in seen.hosts if one.is_live]
-    if not coming and (lost := next((one for one in live if one.instance in silent), None)):
-        seconds = seen.now - silent[lost.instance].seen
-        return Standing("interrupted", f"no sign of life from {lost.instance} for {seconds:.0f} s", lost)
+        return JobStatus(phase_now, f"waiting for an instance of {snapshot.group}")
+    standby = [worker for worker in _fresh_workers(snapshot) if worker.deadline is None]
+    preparing = [
+        w
+        for w in standby
+        if w.instance == snapshot.row.holder and snapshot.row.lease_expires_at > snapshot.now
+    ]
+    if preparing:
+        reason = f"{preparing[0].instance} prepares its volume"
+        return JobStatus(
+            "moving" if has_run else "preparing", reason, _host(snapshot, preparing), preparing[0].since
+        )
+    finished = {attempt.instance for attempt in snapshot.run_attempts if attempt.ended}
+    unfinished = {attempt.instance: attempt for attempt in snapshot.run_attempts if not attempt.ended}
+    live = [host for host in snapshot.hosts if host.is_live]
+    if not standby and (lost := next((host for host in live if host.instance in unfinished), None)):
+        seconds = snapshot.now - unfinished[lost.instance].last_seen_at
+        return JobStatus("interrupted", f"no heartbeat from {lost.instance} for {seconds:.0f} s", lost)
     phase: Phase = "moving" if has_run else "pending"
-    if coming:
-        holder = seen.row.holder if seen.row.lease_until > seen.now else ""
-        why = f"{coming[0].instance} waits for " + (f"{holder} to give it back" if holder else "the lease")
-        return Standing(phase, why, _host(seen, coming), coming[0].since)
-    taken = {one.instance for one in _fresh(seen)} | left
-    if booting := [one for one in live if one.instance not in taken]:
-        newest = max(booting, key=lambda one: one.launched)
-        return Standing(phase, f"{newest.instance} boots", newest, newest.launched)
-    why = f"the controller is {seen.mode}" if seen.mode in PAUSED else "spot and on-demand are asked for one"
-    return Standing("waiting for a host" if has_run else "pending", why)
+    if standby:
+        holder = snapshot.row.holder if snapshot.row.lease_expires_at > snapshot.now else ""
+        reason = f"{standby[0].instance} waits for " + (
+            f"{holder} to release the lease" if holder else "the lease"
+        )
+        return JobStatus(phase, reason, _host(snapshot, standby), standby[0].since)
+    starting_or_finished = {worker.instance for worker in _fresh_workers(snapshot)} | finished
+    if booting := [host for host in live if host.instance not in starting_or_finished]:
+        newest = max(booting, key=lambda host: host.launched)
+        return JobStatus(phase, f"{newest.instance} is booting", newest, newest.launched)
+    reason = (
+        f"the controller is in mode {snapshot.mode}"
+        if snapshot.mode in PASSIVE_MODES
+        else "Spot or On-Demand capacity is requested"
+    )
+    return JobStatus("waiting for a host" if has_run else "pending", reason)
 
 
-def _fresh(seen: JobObserved) -> list[Worker]:
-    """Return who was heard lately, as the controller counts it."""
-    return [one for one in seen.workers if one.is_fresh(seen.now)]
+def _fresh_workers(snapshot: JobSnapshot) -> list[Worker]:
+    """Return the workers with a recent heartbeat, by the controller's rule."""
+    return [worker for worker in snapshot.workers if worker.is_fresh(snapshot.now)]
 
 
-def _host(seen: JobObserved, workers: list[Worker]) -> JobHost | None:
-    return next((one for one in seen.hosts if one.instance == workers[0].instance), None)
+def _host(snapshot: JobSnapshot, workers: list[Worker]) -> JobHost | None:
+    return next((host for host in snapshot.hosts if host.instance == workers[0].instance), None)

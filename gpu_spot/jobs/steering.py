@@ -1,8 +1,8 @@
-"""Stop, resume and retry a job: each looks first, may be repeated, and changes only what people own.
+"""Stop, resume and retry a job. Each action is idempotent and changes only what users own.
 
-``finished`` names the run that counts as ended. The job writes it at its own end; here it is written to stop
-a run, and set back. The job table's ``state`` is the job's own; only a failed one is taken away, by who lets
-it begin again.
+The parameter ``finished`` names the run that counts as finished. The job writes it when it finishes; ``stop``
+writes it to stop a run, and ``resume`` resets it. The ``state`` in the job table belongs to the job; only
+``retry`` removes a failed state.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from contracts import codec, names
-from gpu_spot.jobs.observed import JobObserved, experiment_of
 from gpu_spot.jobs.reader import JobError, JobReader
-from gpu_spot.jobs.status import PAUSED, standing
+from gpu_spot.jobs.snapshot import JobSnapshot, experiment_of
+from gpu_spot.jobs.status import PASSIVE_MODES, job_status
 
-NOBODY: Final = "none"
-"""What ``finished`` says while no run has ended."""
+NOT_FINISHED: Final = "none"
+"""Value of ``finished`` while no run has finished."""
 
 
-class Steering:
-    """Acts on the jobs of one stack that ``reader`` sees; each method returns what was done, in a line."""
+class JobControl:
+    """Stops, resumes and retries the jobs of one stack. Each method returns a one-line message."""
 
     def __init__(self, clients: Callable[[str], Any], stack: str, reader: JobReader) -> None:
         self._clients = clients
@@ -29,131 +29,139 @@ class Steering:
         self._reader = reader
 
     def stop(self, name: str) -> str:
-        """End the run without failing it: it saves, gives its volume back, and its capacity goes.
+        """Stop a run without failing it: it saves, releases its volume and its capacity.
 
         Raises:
-            JobError: there is no such job, or its run has ended by itself.
+            JobError: the job does not exist, or its run has finished.
         """
-        seen = self._reader.one(name)
-        _check_alone(seen)
-        if seen.verdict:
-            raise JobError(f"job {name!r}: it is {seen.verdict}, there is nothing to stop")
-        if seen.is_stopped:
-            return f"{name} is stopped already"
-        self._finish(name, seen.run)
-        now = standing(seen)
-        what = f"{now.host.instance} is told to save, and goes" if now.host else "nothing of it is started"
-        return f"stopped {name}: {what}; its volume stays{_beware(seen)}"
+        snapshot = self._reader.read(name)
+        _check_not_experiment(snapshot)
+        if snapshot.outcome:
+            raise JobError(f"job {name!r} is {snapshot.outcome} and cannot be stopped")
+        if snapshot.is_stopped:
+            return f"{name} is already stopped"
+        self._set_finished(name, snapshot.run)
+        status = job_status(snapshot)
+        effect = (
+            f"{status.host.instance} saves a checkpoint and terminates"
+            if status.host
+            else "no instance runs it"
+        )
+        return f"stopped {name}: {effect}; its volume is kept{_mode_note(snapshot)}"
 
     def resume(self, name: str, budget: float | None = None) -> str:
-        """Let a stopped run go on from its last checkpoint, with another ``budget`` in US dollars if given.
+        """Resume a stopped run from its last checkpoint, with a new ``budget`` in US dollars if given.
 
         Raises:
-            JobError: there is no such job, its run has ended by itself, or the budget does not let it go on.
+            JobError: the job does not exist, its run has finished, or the budget is too low.
         """
-        seen = self._reader.one(name)
-        _check_alone(seen)
-        if seen.verdict:
-            other = "`gpu-spot jobs retry`" if seen.verdict == "failed" else "a new revision"
-            raise JobError(f"job {name!r}: it is {seen.verdict}, not stopped; {other} lets it begin again")
-        self._check_budget(name, seen, budget)
+        snapshot = self._reader.read(name)
+        _check_not_experiment(snapshot)
+        if snapshot.outcome:
+            action = "`gpu-spot jobs retry`" if snapshot.outcome == "failed" else "a new revision"
+            raise JobError(f"job {name!r} is {snapshot.outcome}, not stopped; use {action} to run it again")
+        self._check_budget(name, snapshot, budget)
         if budget is not None:
-            self._allow(name, budget)
-        if not (seen.is_stopped or seen.is_held):
-            more = "" if budget is None else f", with a budget of ${budget:,.2f} from now on"
-            return f"{name} is not stopped, it is {standing(seen).phase}{more}"
-        self._finish(name, NOBODY)
-        return f"resumed {name}: an instance is asked for{_beware(seen)}"
+            self._set_budget(name, budget)
+        if not (snapshot.is_stopped or snapshot.is_over_budget):
+            more = "" if budget is None else f", with a new budget of ${budget:,.2f}"
+            return f"{name} is not stopped but {job_status(snapshot).phase}{more}"
+        self._set_finished(name, NOT_FINISHED)
+        return f"resumed {name}: an instance is requested{_mode_note(snapshot)}"
 
-    def _check_budget(self, name: str, seen: JobObserved, budget: float | None) -> None:
+    def _check_budget(self, name: str, snapshot: JobSnapshot, budget: float | None) -> None:
         if budget is None:
-            if seen.is_held:
+            if snapshot.is_over_budget:
                 raise JobError(
-                    f"job {name!r}: its budget of ${seen.budget:,.2f} is spent, allowed: --budget above "
-                    f"{seen.spent:.2f}"
+                    f"the budget of job {name!r}, ${snapshot.budget:,.2f}, is spent; set --budget above "
+                    f"{snapshot.spent:.2f}"
                 )
-        elif not seen.budget:
-            raise JobError(f"job {name!r}: it has no budget; training[].budget gives it one")
-        elif budget <= seen.spent:
-            raise JobError(f"job {name!r}: --budget {budget:g}, allowed: above the {seen.spent:.2f} spent")
+        elif not snapshot.budget:
+            raise JobError(f"job {name!r} has no budget; set training[].budget in the stack file")
+        elif budget <= snapshot.spent:
+            raise JobError(
+                f"job {name!r}: --budget is {budget:g}, allowed: above {snapshot.spent:.2f}, which is spent"
+            )
 
-    def _allow(self, name: str, budget: float) -> None:
-        """Set the budget by hand, beside what people have set there: it comes before the stack file's."""
+    def _set_budget(self, name: str, budget: float) -> None:
+        """Set the budget in the control parameter, where it overrides the stack file's."""
         parameter = names.group_parameter(self._stack, name, names.PARAMETER_CONTROL)
         ssm = self._clients("ssm")
         try:
-            told = codec.decode_object(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
+            control = codec.decode_object(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
         except ValueError as error:
             raise JobError(f"parameter {parameter}: {error}") from None
-        value = json.dumps({**told, "budget": budget})
+        value = json.dumps({**control, "budget": budget})
         ssm.put_parameter(Name=parameter, Value=value, Type="String", Overwrite=True)
 
     def retry(self, name: str) -> str:
-        """Let a failed run begin again from its last checkpoint, with nothing counted against it.
+        """Restart a failed run from its last checkpoint and reset its failure counters.
 
-        Of a group of experiments those that have failed.
-
-        The verdict goes first: were it the other way round, a new instance could find it and end at once.
-        Broken off in between the run is stopped, and ``resume`` lets it go on.
+        For a group of experiments, restart those that failed. The failed state is removed first: in the other
+        order a new instance could still find it and exit. If interrupted in between, the run is stopped and
+        ``resume`` continues it.
 
         Raises:
-            JobError: there is no such job, or it has not failed.
+            JobError: the job does not exist, or has not failed.
         """
-        seen = self._reader.one(name)
-        if seen.verdict == "done":
-            raise JobError(f"job {name!r}: it is done; a new revision runs again")
-        if not seen.verdict:
-            if seen.is_stopped:
-                raise JobError(
-                    f"job {name!r}: it is stopped, not failed; `gpu-spot jobs resume` lets it go on"
-                )
-            return f"{name} has not failed, it is {standing(seen).phase}"
-        for one in seen.experiments:
-            again = experiment_of(seen, one)
-            if again.verdict == "failed":
-                self._take_back(one, again)
-        if seen.group:  # its group may have ended without it
-            group = self._reader.one(seen.group)
-            if group.verdict == "failed":
-                self._take_back(seen.group, group)
-        self._take_back(name, seen)
-        self._finish(seen.group or name, NOBODY)
-        times = _ordinal(seen.row.retries_of(seen.run) + 1)
-        return f"{name} begins again, for the {times} time{_beware(seen)}"
+        snapshot = self._reader.read(name)
+        if snapshot.outcome == "done":
+            raise JobError(f"job {name!r} is done; deploy a new revision to run it again")
+        if not snapshot.outcome:
+            if snapshot.is_stopped:
+                raise JobError(f"job {name!r} is stopped, not failed; use `gpu-spot jobs resume`")
+            return f"{name} has not failed but is {job_status(snapshot).phase}"
+        for experiment_name in snapshot.experiments:
+            experiment = experiment_of(snapshot, experiment_name)
+            if experiment.outcome == "failed":
+                self._clear_failure(experiment_name, experiment)
+        if snapshot.group:  # the group may have failed without it
+            group = self._reader.read(snapshot.group)
+            if group.outcome == "failed":
+                self._clear_failure(snapshot.group, group)
+        self._clear_failure(name, snapshot)
+        self._set_finished(snapshot.group or name, NOT_FINISHED)
+        times = snapshot.row.retries_of(snapshot.run) + 1
+        return f"{name} restarts, retry number {times}{_mode_note(snapshot)}"
 
-    def _take_back(self, name: str, seen: JobObserved) -> None:
+    def _clear_failure(self, name: str, snapshot: JobSnapshot) -> None:
         dynamodb = self._clients("dynamodb")
-        told = {"revision": {"S": seen.run}, "count": {"N": str(seen.row.retries_of(seen.run) + 1)}}
+        retries = {
+            "revision": {"S": snapshot.run},
+            "count": {"N": str(snapshot.row.retries_of(snapshot.run) + 1)},
+        }
         try:
             dynamodb.update_item(
                 TableName=self._reader.tables.jobs,
                 Key={"job": {"S": name}},
-                UpdateExpression="SET retries = :told REMOVE #state, #reason, hostFaults",
+                UpdateExpression="SET retries = :retries REMOVE #state, #reason, hostFaults",
                 ConditionExpression="#state = :failed AND revision = :run",
                 ExpressionAttributeNames={"#state": "state", "#reason": "reason"},
                 ExpressionAttributeValues={
-                    ":told": {"M": told},
+                    ":retries": {"M": retries},
                     ":failed": {"S": "failed"},
-                    ":run": {"S": seen.run},
+                    ":run": {"S": snapshot.run},
                 },
             )
         except dynamodb.exceptions.ConditionalCheckFailedException:
-            raise JobError(f"job {name!r}: somebody else has just changed it; look again") from None
+            raise JobError(f"job {name!r} was changed concurrently; check its state and retry") from None
 
-    def _finish(self, name: str, run: str) -> None:
+    def _set_finished(self, name: str, run: str) -> None:
         parameter = names.group_parameter(self._stack, name, names.PARAMETER_FINISHED)
         self._clients("ssm").put_parameter(Name=parameter, Value=run, Type="String", Overwrite=True)
 
 
-def _check_alone(seen: JobObserved) -> None:
-    if seen.group:
-        raise JobError(f"job {seen.name!r}: it shares the instances of {seen.group!r}, allowed: that one")
+def _check_not_experiment(snapshot: JobSnapshot) -> None:
+    if snapshot.group:
+        raise JobError(
+            f"job {snapshot.name!r} shares the instances of {snapshot.group!r}; use that group's name"
+        )
 
 
-def _beware(seen: JobObserved) -> str:
+def _mode_note(snapshot: JobSnapshot) -> str:
     return (
-        f" (the controller is {seen.mode}: nothing follows until people set it back)"
-        if (seen.mode in PAUSED)
+        f" (the controller is in mode {snapshot.mode}: no effect until it is automatic again)"
+        if snapshot.mode in PASSIVE_MODES
         else ""
     )
 

@@ -1,4 +1,4 @@
-"""Jobs in the terminal: a table of all, and the timeline of one."""
+"""Jobs on the terminal: a table of all jobs, and the timeline of one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.status import Phase
-from gpu_spot.jobs.timeline import Chapter, Ending, Story
+from gpu_spot.jobs.timeline import AttemptSummary, Ending, JobTimeline
 from gpu_spot.text import CAUSES, clock, counted, span
 
 _STYLES: Final[Mapping[Phase, str]] = {
@@ -27,103 +27,105 @@ _STYLES: Final[Mapping[Phase, str]] = {
     "failed": "bold red",
 }
 ENDINGS: Final[Mapping[Ending, str]] = {
-    "goes on": "goes on",
+    "goes on": "running",
     "notice": CAUSES["notice"],
     "hand-over": CAUSES["hand-over"],
     "loss": CAUSES["loss"],
-    "host fault": "the host was to blame",
+    "host fault": "host fault",
     "stopped": "stopped",
     "done": "done",
     "failed": "failed",
 }
-"""How a chapter ended, in words."""
+"""How an attempt ended, as displayed."""
 
 
-def jobs_table(jobs: Sequence[JobAccount], stack: str) -> RenderableType:
-    """Return all jobs of a stack, a line each."""
+def jobs_table(jobs: Sequence[JobReport], stack: str) -> RenderableType:
+    """Return a table of all jobs of a stack."""
     if not jobs:
-        return Text(f"stack {stack} has no job")
+        return Text(f"stack {stack} has no jobs")
     table = Table(box=box.SIMPLE_HEAD, title=f"jobs of {stack}", title_justify="left")
-    for column in ("job", "state", "host", "steps", "why"):
+    for column in ("job", "state", "host", "steps", "reason"):
         table.add_column(column, overflow="fold")
     for job in jobs:
-        table.add_row(job.seen.name, _phase(job), _where(job), _progress(job), Text(job.standing.why))
+        table.add_row(job.snapshot.name, _phase(job), _where(job), _progress(job), Text(job.status.reason))
     return table
 
 
-def job_card(job: JobAccount) -> RenderableType:
+def job_card(job: JobReport) -> RenderableType:
     """Return one job with its timeline."""
-    story = job.story
+    timeline = job.timeline
     head = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     head.add_column(style="dim")
     head.add_column(overflow="fold")
-    head.add_row("job", Text(job.seen.name, style="bold"))
-    head.add_row("state", Text.assemble(_phase(job), f"  {job.standing.why}".rstrip()))
+    head.add_row("job", Text(job.snapshot.name, style="bold"))
+    head.add_row("state", Text.assemble(_phase(job), f"  {job.status.reason}".rstrip()))
     head.add_row("host", _where(job))
-    head.add_row("revision", job.seen.run)
+    head.add_row("revision", job.snapshot.run)
     if job.progress:
         head.add_row("steps", _progress(job))
-    if job.seen.budget:
-        head.add_row("budget", f"${job.seen.spent:,.2f} of ${job.seen.budget:,.2f} spent on instances")
-    if story is None or not story.chapters:
+    if job.snapshot.budget:
+        head.add_row("budget", f"${job.snapshot.spent:,.2f} of ${job.snapshot.budget:,.2f} spent")
+    if timeline is None or not timeline.attempts:
         return head
-    for name, told in totals(story):
-        head.add_row(name, told)
-    return Group(head, Text(), _timeline(story))
+    for name, value in totals(timeline):
+        head.add_row(name, value)
+    return Group(head, Text(), _timeline(timeline))
 
 
-def totals(story: Story) -> list[tuple[str, str]]:
-    """Return what a story comes to: names and words."""
-    unknown = f", and {span(story.unpriced_seconds)} without a known price" if story.unpriced_seconds else ""
+def totals(timeline: JobTimeline) -> list[tuple[str, str]]:
+    """Return the totals of a timeline as names and texts."""
+    unknown = (
+        f", without {span(timeline.unpriced_seconds)} of unknown price" if timeline.unpriced_seconds else ""
+    )
     return [
-        ("worked", f"{span(story.worked_seconds)} in {counted(len(story.chapters), 'stay')}"),
-        ("interruptions", f"{story.interruptions}, {counted(story.moves, 'move')} to another zone"),
-        ("redone", f"{span(story.lost_seconds)} of it"),
-        ("away", f"{span(story.away_seconds)} between hosts"),
-        ("cost", f"about ${story.cost:,.2f} for instances, by public prices{unknown}"),
-        *([("earlier", "not kept: the last hundred stays are")] if story.is_cut else []),
+        ("worked", f"{span(timeline.worked_seconds)} in {counted(len(timeline.attempts), 'attempt')}"),
+        ("interruptions", f"{timeline.interruptions}, {counted(timeline.moves, 'move')} to another zone"),
+        ("lost work", span(timeline.lost_seconds)),
+        ("downtime", f"{span(timeline.away_seconds)} between hosts"),
+        ("cost", f"about ${timeline.cost:,.2f} for instances at public prices{unknown}"),
+        *([("earlier", "not available: only the last 100 attempts are stored")] if timeline.is_cut else []),
     ]
 
 
-def row_of(one: Chapter) -> tuple[str, ...]:
-    """Return a chapter in words: when, where, how long, how it ended, lost, away, cost."""
-    stint = one.stint
+def timeline_row(attempt: AttemptSummary) -> tuple[str, ...]:
+    """Return the cells of an attempt, in the order of ``COLUMNS``."""
+    record = attempt.attempt
     return (
-        clock(one.began if one.started is None else one.started),
-        f"{stint.zone} {stint.instance_type} {stint.market}".rstrip(),
-        "never started" if one.started is None else span(one.worked_seconds),
-        ENDINGS[one.ending],
-        span(one.lost_seconds) if one.lost_seconds >= 0.5 else "–",
-        "–" if one.away_seconds is None else span(one.away_seconds),
-        "–" if one.cost is None else f"${one.cost:,.2f}",
+        clock(attempt.began if attempt.started is None else attempt.started),
+        f"{record.zone} {record.instance_type} {record.purchase_option}".rstrip(),
+        "never started" if attempt.started is None else span(attempt.worked_seconds),
+        ENDINGS[attempt.ending],
+        span(attempt.lost_seconds) if attempt.lost_seconds >= 0.5 else "–",
+        "–" if attempt.away_seconds is None else span(attempt.away_seconds),
+        "–" if attempt.cost is None else f"${attempt.cost:,.2f}",
     )
 
 
-COLUMNS: Final = ("from (UTC)", "where", "worked", "ended", "redone", "away", "about")
-"""Of a timeline, as ``row_of`` fills them."""
+COLUMNS: Final = ("start (UTC)", "instance", "worked", "end", "lost work", "downtime", "cost")
+"""Column titles of a timeline."""
 
 
-def _timeline(story: Story) -> Table:
+def _timeline(timeline: JobTimeline) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, column in enumerate(COLUMNS):
         right = number in (2, 4, 5, 6)
         table.add_column(column, justify="right" if right else "left", no_wrap=number == 0 or right)
-    for one in story.chapters:
-        when, *cells = row_of(one)
+    for attempt in timeline.attempts:
+        when, *cells = timeline_row(attempt)
         table.add_row(when.partition("-")[2], *cells)  # without the year
     return table
 
 
-def _phase(job: JobAccount) -> Text:
-    return Text(job.standing.phase, style=_STYLES[job.standing.phase])
+def _phase(job: JobReport) -> Text:
+    return Text(job.status.phase, style=_STYLES[job.status.phase])
 
 
-def _where(job: JobAccount) -> Text:
-    host = job.standing.host
+def _where(job: JobReport) -> Text:
+    host = job.status.host
     return Text("–" if host is None else f"{host.instance}  {host.instance_type}  {host.zone}  {host.market}")
 
 
-def _progress(job: JobAccount) -> str:
+def _progress(job: JobReport) -> str:
     if job.progress is None:
         return "–"
     step, steps = job.progress

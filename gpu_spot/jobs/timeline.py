@@ -1,4 +1,4 @@
-"""A run's story: where it was, how long, how each stay ended, what was lost, what it cost."""
+"""The timeline of a run: its attempts, how each ended, lost work, downtime and cost."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from typing import Literal, TypeAlias
 
 from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.observed import JobObserved
-from userdata.agent.work.training.record import EVERY, lost
+from gpu_spot.jobs.snapshot import JobSnapshot
+from userdata.agent.work.training.record import WRITE_INTERVAL_SECONDS, lost_work_seconds
 
 Ending: TypeAlias = Literal[
     "goes on", "notice", "hand-over", "loss", "host fault", "stopped", "done", "failed"
 ]
-"""How a chapter ended; ``notice``, ``hand-over`` and ``loss`` as in `rehearsal.results.moves.Cause`."""
+"""How an attempt ended; ``notice``, ``hand-over`` and ``loss`` as in `rehearsal.results.moves.Cause`."""
 
-INTERRUPTIONS: tuple[Ending, ...] = ("notice", "loss", "host fault")
-"""What nobody here has wanted."""
+INTERRUPTION_ENDINGS: tuple[Ending, ...] = ("notice", "loss", "host fault")
+"""Endings that count as interruptions."""
 
-_SILENT: float = 2.5 * EVERY
-"""Unheard for so long, whoever has the job is lost."""
+_HEARTBEAT_TIMEOUT_SECONDS: float = 2.5 * WRITE_INTERVAL_SECONDS
+"""Without a heartbeat for longer, the instance that runs the job counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """One instance's part of a run. Times are epoch seconds, lengths seconds.
+class AttemptSummary:
+    """One instance's part of a run. Times are epoch seconds, durations seconds.
 
-    It was ``launched``, had the job's volume at ``began`` and ran the command from ``started`` (None: never)
-    to ``until``, by when it was seen last where nobody saw the end. ``lost_seconds`` of its work were done
-    again, and the job was ``away_seconds`` until its command ran elsewhere (None: it has not, or there was
-    no need). ``cost`` is in US dollars, None where no price is known.
+    The instance was ``launched``, held the job's volume from ``began``, and ran the command from ``started``
+    (None: never) to ``ended_at``; if the end was not recorded, ``ended_at`` is the last heartbeat.
+    ``lost_seconds`` of its work were repeated, and the job was down for ``away_seconds`` until its command
+    ran on another instance (None: not yet, or not necessary). ``cost`` is in US dollars, None if no price is
+    known.
     """
 
-    stint: JobAttempt
+    attempt: JobAttempt
     launched: float
     began: float
     started: float | None
-    until: float
+    ended_at: float
     ending: Ending
     lost_seconds: float
     away_seconds: float | None
@@ -46,124 +47,134 @@ class Chapter:
 
     @property
     def worked_seconds(self) -> float:
-        """How long its command ran."""
-        return 0.0 if self.started is None else max(0.0, self.until - self.started)
+        """Run time of the command."""
+        return 0.0 if self.started is None else max(0.0, self.ended_at - self.started)
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """A run's chapters in order of time, and what they come to.
+class JobTimeline:
+    """The attempts of a run in order of time, with totals.
 
-    ``is_cut``: there may have been earlier ones, of which the job table keeps no more. ``cost`` is an
-    estimate in US dollars of all chapters with a known price; ``unpriced_seconds`` of instances have none.
+    ``is_cut``: earlier attempts may be missing, because the job table retains a limited number. ``cost`` is
+    an estimate in US dollars of all attempts with a known price; ``unpriced_seconds`` of instances have none.
     """
 
-    chapters: tuple[Chapter, ...]
+    attempts: tuple[AttemptSummary, ...]
     is_cut: bool
 
     @property
     def interruptions(self) -> int:
-        """How often AWS took the instance, or it broke."""
-        return sum(one.ending in INTERRUPTIONS for one in self.chapters)
+        """Number of interruptions by AWS and host faults."""
+        return sum(attempt.ending in INTERRUPTION_ENDINGS for attempt in self.attempts)
 
     @property
     def moves(self) -> int:
-        """How often it went on in another zone."""
-        return sum(a.stint.zone != b.stint.zone for a, b in pairwise(self.chapters))
+        """Number of moves to another zone."""
+        return sum(a.attempt.zone != b.attempt.zone for a, b in pairwise(self.attempts))
 
     @property
     def worked_seconds(self) -> float:
-        """How long its command ran."""
-        return sum(one.worked_seconds for one in self.chapters)
+        """Run time of the command."""
+        return sum(attempt.worked_seconds for attempt in self.attempts)
 
     @property
     def lost_seconds(self) -> float:
-        """How much of that was done again."""
-        return sum(one.lost_seconds for one in self.chapters)
+        """Repeated work."""
+        return sum(attempt.lost_seconds for attempt in self.attempts)
 
     @property
     def away_seconds(self) -> float:
-        """How long it waited and moved between two instances."""
-        return sum(one.away_seconds or 0.0 for one in self.chapters)
+        """Downtime between instances."""
+        return sum(attempt.away_seconds or 0.0 for attempt in self.attempts)
 
     @property
     def cost(self) -> float:
-        """See above."""
-        return sum(one.cost or 0.0 for one in self.chapters)
+        """Estimated cost; see the class."""
+        return sum(attempt.cost or 0.0 for attempt in self.attempts)
 
     @property
     def unpriced_seconds(self) -> float:
-        """See above."""
-        return sum(one.until - one.launched for one in self.chapters if one.cost is None)
+        """Instance time without a known price; see the class."""
+        return sum(attempt.ended_at - attempt.launched for attempt in self.attempts if attempt.cost is None)
 
 
-def tell(seen: JobObserved, prices: PriceBook) -> Story:
-    """Return the story of the run that the stack asks for."""
-    parts = _merged(seen.own_stints)
-    chapters = []
+def build_timeline(snapshot: JobSnapshot, prices: PriceBook) -> JobTimeline:
+    """Return the timeline of the desired run."""
+    parts = _merge_attempts(snapshot.run_attempts)
+    attempts = []
     for number, part in enumerate(parts):
-        later = next((one for one in parts[number + 1 :] if one.starts), None)
-        until = part.stopped or part.seen
-        chapters.append(
-            Chapter(
-                stint=part,
+        next_started = next((part for part in parts[number + 1 :] if part.starts), None)
+        ended_at = part.stopped or part.last_seen_at
+        attempts.append(
+            AttemptSummary(
+                attempt=part,
                 launched=part.launched,
                 began=part.began,
                 started=part.started if part.starts else None,
-                until=until,
-                ending=_ending(part, seen, is_last=number == len(parts) - 1),
-                lost_seconds=part.lost + (0.0 if later is None else lost(part, later.resumed)),
-                # Until the very next one: who came in between and could not start counts for itself.
-                away_seconds=_away(parts, number),
-                cost=prices.cost(part, part.launched, part.ended or part.seen),
+                ended_at=ended_at,
+                ending=_ending(part, snapshot, is_last=number == len(parts) - 1),
+                lost_seconds=part.lost
+                + (0.0 if next_started is None else lost_work_seconds(part, next_started.resumed)),
+                # Until the next attempt that started; attempts in between have their own downtime.
+                away_seconds=_downtime(parts, number),
+                cost=prices.cost(part, part.launched, part.ended or part.last_seen_at),
             )
         )
-    oldest = max(1, seen.row.token - ATTEMPTS_RETAINED + 1)
-    return Story(tuple(chapters), is_cut=oldest > 1 and any(t.token <= oldest for t in seen.own_stints))
+    oldest = max(1, snapshot.row.token - ATTEMPTS_RETAINED + 1)
+    return JobTimeline(
+        tuple(attempts), is_cut=oldest > 1 and any(t.token <= oldest for t in snapshot.run_attempts)
+    )
 
 
-def _merged(stints: Sequence[JobAttempt]) -> list[JobAttempt]:
-    """Return the stints, those in a row of one instance as one: its agent gave up and began again."""
-    found: list[JobAttempt] = []
-    for one in stints:
-        before = found[-1] if found else None
-        if before is None or before.instance != one.instance:
-            found.append(one)
+def _merge_attempts(attempts: Sequence[JobAttempt]) -> list[JobAttempt]:
+    """Merge consecutive attempts of one instance, whose agent was restarted."""
+    merged: list[JobAttempt] = []
+    for attempt in attempts:
+        before = merged[-1] if merged else None
+        if before is None or before.instance != attempt.instance:
+            merged.append(attempt)
         elif not before.starts:
-            found[-1] = replace(one, launched=before.launched, began=before.began)
-        elif not one.starts:
-            found[-1] = replace(
-                before, seen=one.seen, told=one.told, cause=one.cause, ended=one.ended, end=one.end
+            merged[-1] = replace(attempt, launched=before.launched, began=before.began)
+        elif not attempt.starts:
+            merged[-1] = replace(
+                before,
+                last_seen_at=attempt.last_seen_at,
+                notice_at=attempt.notice_at,
+                cause=attempt.cause,
+                ended=attempt.ended,
+                end=attempt.end,
             )
         else:
-            found[-1] = replace(
-                one,
+            merged[-1] = replace(
+                attempt,
                 launched=before.launched,
                 began=before.began,
                 started=before.started,
                 resumed=before.resumed,
-                starts=before.starts + one.starts,
-                lost=before.lost + lost(before, one.resumed) + one.lost,
+                starts=before.starts + attempt.starts,
+                lost=before.lost + lost_work_seconds(before, attempt.resumed) + attempt.lost,
             )
-    return found
+    return merged
 
 
-def _ending(part: JobAttempt, seen: JobObserved, *, is_last: bool) -> Ending:
+def _ending(part: JobAttempt, snapshot: JobSnapshot, *, is_last: bool) -> Ending:
     if part.outcome == "hand-over":
-        return "stopped" if is_last and seen.is_stopped else "hand-over"
+        return "stopped" if is_last and snapshot.is_stopped else "hand-over"
     if part.outcome == "silent":
-        return "goes on" if is_last and seen.now - part.seen < _SILENT else "loss"
+        return (
+            "goes on" if is_last and snapshot.now - part.last_seen_at < _HEARTBEAT_TIMEOUT_SECONDS else "loss"
+        )
     return part.outcome
 
 
-def _away(parts: Sequence[JobAttempt], number: int) -> float | None:
+def _downtime(parts: Sequence[JobAttempt], number: int) -> float | None:
     part = parts[number]
-    later = next((one for one in parts[number + 1 :] if one.starts), None)
-    if later is None or not part.starts:
+    next_started = next((part for part in parts[number + 1 :] if part.starts), None)
+    if next_started is None or not part.starts:
         return None
-    return max(0.0, later.started - (part.stopped or part.seen))
+    return max(0.0, next_started.started - (part.stopped or part.last_seen_at))
 
 
-def priced_types(stints: Iterable[JobAttempt]) -> tuple[str, ...]:
-    """Return the instance types of which spot's price is asked for."""
-    return tuple(sorted({one.instance_type for one in stints if one.market == "spot"}))
+def priced_types(attempts: Iterable[JobAttempt]) -> tuple[str, ...]:
+    """Return the instance types whose Spot prices are needed."""
+    return tuple(sorted({attempt.instance_type for attempt in attempts if attempt.purchase_option == "spot"}))

@@ -1,5 +1,5 @@
-"""What the first ``pulumi up`` of a stack in this account and region would trip over, looked up before it.
+"""Checks an account and region for problems before the first ``pulumi up`` of a stack.
 
-Everything here reads: ``stack`` the stack file, ``checks`` the account. What is missing is told with what to
-do.
+Read-only: ``stack`` reads the stack file, ``checks`` read the account. A failed check names the action to
+take.
 """

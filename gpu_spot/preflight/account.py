@@ -1,4 +1,4 @@
-"""The account that the stack is for: who asks, and the clients that look."""
+"""The AWS account of a stack: the caller's identity and clients."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pulumi_declared.errors import UserError
 
 ClientOf: TypeAlias = Callable[[str], Any]
-"""A boto3 client by the name of its service, in the stack's region."""
+"""Returns the boto3 client of a service in the stack's region."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account in AWS.
+    """An AWS account.
 
     Attributes:
         id: twelve digits.
-        caller: ARN of who asks.
-        clients: what it asks with.
+        caller: ARN of the caller.
+        clients: returns the caller's clients.
     """
 
     id: str
@@ -31,15 +31,15 @@ class Account:
 
 
 def connect(region: str, profile: str | None) -> Account:
-    """Return the account of the caller's credentials; raise ``UserError`` where they are no good."""
+    """Return the account of the caller's credentials. Raises ``UserError`` if they are invalid."""
     try:
         session = boto3.session.Session(region_name=region, profile_name=profile)
-        return identified(lambda service: session.client(service))  # type: ignore[call-overload]
+        return identify(lambda service: session.client(service))  # type: ignore[call-overload]
     except (BotoCoreError, ClientError) as error:
         raise UserError(f"credentials for AWS: {error}") from None
 
 
-def identified(clients: ClientOf) -> Account:
-    """Return the account that these clients ask."""
+def identify(clients: ClientOf) -> Account:
+    """Return the account that these clients belong to."""
     identity = clients("sts").get_caller_identity()
     return Account(identity["Account"], identity["Arn"], clients)

@@ -1,7 +1,7 @@
-"""What whoever runs ``up`` must be allowed to do, by the type of what is made.
+"""IAM actions that a deployment needs, by resource type.
 
-Reading, changing and deleting come with making; listed is what makes a resource and what the provider reads
-to see that it did. Source: the provider's resources and the service authorisation reference.
+Listed are the actions that create a resource and those by which the provider reads it; updates and deletions
+need more. Source: the provider's resources and the service authorization reference.
 """
 
 from __future__ import annotations

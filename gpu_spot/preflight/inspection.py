@@ -1,4 +1,4 @@
-"""All checks, one after the other; what one may not see does not keep the others from looking."""
+"""Runs all checks; missing permissions for one check do not stop the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Check, Remark
+from gpu_spot.preflight.check_result import Check, CheckResult
 from gpu_spot.preflight.stack import Stack
 
 _DENIED: Final = {
@@ -22,24 +22,24 @@ _DENIED: Final = {
 _ACTION: Final = re.compile(r"to perform: ([a-z0-9-]+:\w+)")
 
 
-def inspect(stack: Stack, account: Account, checks: Iterable[Check]) -> Iterator[tuple[str, Remark]]:
-    """Yield remarks with the name of their check, in order."""
+def run_checks(stack: Stack, account: Account, checks: Iterable[Check]) -> Iterator[tuple[str, CheckResult]]:
+    """Yield results with the name of their check, in order."""
     for check in checks:
         try:
-            for remark in check.look(stack, account):
-                yield check.NAME, remark
+            for result in check.run(stack, account):
+                yield check.NAME, result
         except ClientError as error:
-            yield check.NAME, _unseen(error)
+            yield check.NAME, _unknown(error)
         except BotoCoreError as error:
-            yield check.NAME, Remark("the rest of this check", "not known", " ".join(str(error).split()))
+            yield check.NAME, CheckResult("remaining checks", "not known", " ".join(str(error).split()))
 
 
-def _unseen(error: ClientError) -> Remark:
+def _unknown(error: ClientError) -> CheckResult:
     code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
     if code not in _DENIED:
-        found = f"{error.operation_name} answered {code}: {' '.join(message.split())}"
-        return Remark("the rest of this check", "not known", found)
-    # AWS names the action in most denials; the name of the operation is nearly always the same.
+        finding = f"{error.operation_name} returned {code}: {' '.join(message.split())}"
+        return CheckResult("remaining checks", "not known", finding)
+    # Most denials name the action; otherwise use the operation, which nearly always has the same name.
     named = _ACTION.search(message)
     action = named[1] if named else error.operation_name
-    return Remark("the rest of this check", "not known", f"may not {action}", f"allow {action} to look")
+    return CheckResult("remaining checks", "not known", f"access denied for {action}", f"allow {action}")

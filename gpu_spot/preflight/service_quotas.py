@@ -1,4 +1,4 @@
-"""What Service Quotas answers for one quota."""
+"""Reads quotas from Service Quotas."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from dataclasses import dataclass
 from botocore.exceptions import ClientError
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A quota: its name and value, and the page where more of it is asked for."""
+    """A quota: its name, its value, and the console page for an increase."""
 
     name: str
     value: float
     page: str
 
     @property
-    def ask(self) -> str:
-        """What to do for more: AWS takes hours to days."""
-        return f"ask for more: {self.page}"
+    def request_advice(self) -> str:
+        """The action to take; AWS needs hours to days for an increase."""
+        return f"request an increase: {self.page}"
 
-    def remark(self, told: str, least: float, most: float) -> Remark:
-        """Return what to make of it: ``least`` is what the targets need, ``most`` what may be asked for."""
-        if self.value < least:
-            return Remark(self.name, "failure", told, self.ask)
-        if self.value < most:
-            return Remark(self.name, "warning", told, self.ask)
-        return Remark(self.name, "ok", told)
+    def check(self, finding: str, required: float, maximum: float) -> CheckResult:
+        """Compare with what the targets need (``required``) and what may be requested (``maximum``)."""
+        if self.value < required:
+            return CheckResult(self.name, "failure", finding, self.request_advice)
+        if self.value < maximum:
+            return CheckResult(self.name, "warning", finding, self.request_advice)
+        return CheckResult(self.name, "ok", finding)
 
 
 def quota(account: Account, service: str, code: str) -> Quota:
-    """Return the account's value, or AWS's default where nobody ever changed it.
+    """Return the account's applied value, or AWS's default value.
 
     Source: ``GetServiceQuota``: "For some quotas, only the default values are available."
     """
     client = account.clients("service-quotas")
     try:
-        found = client.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
+        response = client.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
     except ClientError as error:
         if error.response["Error"]["Code"] != "NoSuchResourceException":
             raise
-        found = client.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
+        response = client.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
     region = client.meta.region_name
     page = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{service}/quotas/{code}"
-    return Quota(found["QuotaName"], found["Value"], page)
+    return Quota(response["QuotaName"], response["Value"], page)

@@ -1,4 +1,4 @@
-"""A stack before it is deployed: what its file says, and what the program declares for it."""
+"""A stack before its deployment: its settings and the resources that the program declares."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pulumi_declared.stackfile import StackConfig, load
 _PROFILE_KEY: Final = "aws:profile"
 _ACCOUNT: Final = "123456789012"
 _IMAGE: Final = "ami-0123456789abcdef0"
-_CALLERS: Final = "vpc-0ca11e45"
-"""A network of those who call brokers."""
+_CALLER_VPC_ID: Final = "vpc-0ca11e45"
+"""VPC of the security groups that may call brokers."""
 _IDS: Final = {
     "aws:efs/fileSystem:FileSystem": "fs-0a1b2c3d",
     "aws:efs/accessPoint:AccessPoint": "fsap-0a1b2c3d",
 }
-"""Ids whose form the program checks."""
+"""Resource ids whose format the program checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One resource of the program: Pulumi's type token, its logical name, its inputs in camelCase."""
+    """A declared resource: Pulumi type token, logical name, inputs in camelCase."""
 
     type: str
     name: str
@@ -38,7 +38,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack's name, settings and resources. ``profile`` is the AWS profile that its file names, if any."""
+    """A stack's name, settings and resources. ``profile`` is the AWS profile of its file, if any."""
 
     name: str
     settings: Settings
@@ -52,34 +52,34 @@ class Stack:
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """The availability zones, by their names in this account."""
+        """The Availability Zones, by their names in this account."""
         return self.settings.network.zones
 
     def has(self, type_: str) -> bool:
-        """Tell whether the program declares a resource of a type."""
-        return any(one.type == type_ for one in self.declared)
+        """Return whether the program declares a resource of a type."""
+        return any(resource.type == type_ for resource in self.declared)
 
     def of_type(self, type_: str) -> Iterator[Mapping[str, Any]]:
         """Yield the inputs of the resources of a type."""
-        return (one.inputs for one in self.declared if one.type == type_)
+        return (resource.inputs for resource in self.declared if resource.type == type_)
 
 
 def read(folder: Path, name: str) -> Stack:
-    """Read a stack file, and see in a process of its own what the program declares.
+    """Read a stack file and list in a subprocess what the program declares.
 
-    The SDK's mocks stay set in the process that lists: it is not the one that asks AWS.
+    The subprocess is necessary because the SDK's mocks stay set in the process that runs the program.
 
     Raises:
-        UserError: the file is wrong, or the program refuses it.
+        UserError: the file is invalid, or the program rejects it.
     """
     config = load(folder, name)
     settings_of(config)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as own:
-        return own.submit(declare, config).result()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(declare, config).result()
 
 
 def settings_of(config: StackConfig) -> Settings:
-    """Return what a stack file says; raise ``UserError`` for what is wrong in it."""
+    """Return the settings of a stack file. Raises ``UserError`` if they are invalid."""
     try:
         return load_settings(config.values)
     except SettingsError as error:
@@ -87,18 +87,18 @@ def settings_of(config: StackConfig) -> Settings:
 
 
 def declare(config: StackConfig) -> Stack:
-    """Run the program once with what a stack file says; in a process for this alone, which asks nobody."""
+    """Run the program with a stack file's settings; in a process of its own, without calls to AWS."""
     settings = settings_of(config)
-    found = [
-        Declared(one.type, one.name, one.inputs)
-        for one in declared(config, _lookups(settings), _IDS)
-        if not one.is_component
+    resources = [
+        Declared(resource.type, resource.name, resource.inputs)
+        for resource in declared(config, _lookups(settings), _IDS)
+        if not resource.is_component
     ]
-    return Stack(config.stack, settings.on_instances, found, config.values.get(_PROFILE_KEY))
+    return Stack(config.stack, settings.on_instances, resources, config.values.get(_PROFILE_KEY))
 
 
 def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-    """Return what AWS would answer the program where all is as the stack file says."""
+    """Return the responses of AWS to the program's lookups, consistent with the stack file."""
     network = settings.network
     zones = {subnet: zone for zone, subnet in network.subnets.items()}
     in_network = set(network.security_groups)
@@ -108,17 +108,19 @@ def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapp
         "aws:index/getPartition:getPartition": lambda _: {"partition": "aws"},
         "aws:ec2/getVpcs:getVpcs": lambda _: {"ids": []},
         "aws:ec2/getVpc:getVpc": lambda _: {"enableDnsSupport": True, "enableDnsHostnames": True},
-        "aws:ec2/getSubnet:getSubnet": lambda asked: {
+        "aws:ec2/getSubnet:getSubnet": lambda arguments: {
             "vpcId": network.vpc_id,
-            "availabilityZone": zones[asked["id"]],
+            "availabilityZone": zones[arguments["id"]],
             "mapPublicIpOnLaunch": False,
         },
-        "aws:ec2/getSecurityGroup:getSecurityGroup": lambda asked: {
-            "vpcId": network.vpc_id if asked["id"] in in_network else _CALLERS
+        "aws:ec2/getSecurityGroup:getSecurityGroup": lambda arguments: {
+            "vpcId": network.vpc_id if arguments["id"] in in_network else _CALLER_VPC_ID
         },
-        "aws:ec2/getVpcEndpointService:getVpcEndpointService": lambda asked: {
+        "aws:ec2/getVpcEndpointService:getVpcEndpointService": lambda arguments: {
             "serviceName": next(
-                name for name in asked["filters"][0]["values"] if name.startswith(f"com.amazonaws.{region}.")
+                name
+                for name in arguments["filters"][0]["values"]
+                if name.startswith(f"com.amazonaws.{region}.")
             ),
             "availabilityZones": list(network.zones),
         },

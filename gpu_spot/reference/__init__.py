@@ -1,1 +1,1 @@
-"""What a stack file may say, told to people and to their editors: both follow from ``infra/schema/``."""
+"""Reference pages and the editor schema of the stack file, generated from ``infra/schema/``."""

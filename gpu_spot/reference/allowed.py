@@ -1,4 +1,4 @@
-"""What JSON Schema says of one value, in words: a pure function."""
+"""Describes the JSON Schema of a value in words."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-_LONGEST_PATTERN: Final = 60
-_OF_A_FORM: Final = "text of a fixed form"
+_MAX_PATTERN_LENGTH: Final = 60
+_LONG_PATTERN_TEXT: Final = "text of a fixed form"
 
 
 def allowed(rule: Mapping[str, Any], link: Callable[[str], str]) -> str:
-    """Return what ``rule`` allows, in Markdown; ``link`` names a model of the schema by its ``$ref``."""
+    """Return what ``rule`` allows, in Markdown; ``link`` returns the link to a model by its ``$ref``."""
     if "$ref" in rule:
         return link(rule["$ref"])
-    if several := rule.get("oneOf") or rule.get("anyOf"):
-        return _one_of(several, link)
+    if alternatives := rule.get("oneOf") or rule.get("anyOf"):
+        return _one_of(alternatives, link)
     if "const" in rule or "enum" in rule:
-        return ", ".join(f"`{_plain(one)}`" for one in rule.get("enum", [rule.get("const")]))
+        return ", ".join(f"`{_plain(value)}`" for value in rule.get("enum", [rule.get("const")]))
     kind = rule.get("type")
     if kind == "boolean":
         return "`true`, `false`"
@@ -33,34 +33,34 @@ def allowed(rule: Mapping[str, Any], link: Callable[[str], str]) -> str:
 
 
 def _one_of(rules: list[Mapping[str, Any]], link: Callable[[str], str]) -> str:
-    # A number may be written as text, too, which nobody needs to read.
-    known = [one for one in rules if one.get("type") != "null"]
-    numbers = [one for one in known if one.get("type") in ("integer", "number")]
-    is_number = numbers and all(one in numbers or one.get("type") == "string" for one in known)
-    words = [allowed(one, link) for one in (numbers if is_number else known)]
+    # A number is also accepted as text; the page does not mention it.
+    non_null = [rule for rule in rules if rule.get("type") != "null"]
+    numbers = [rule for rule in non_null if rule.get("type") in ("integer", "number")]
+    is_number = numbers and all(rule in numbers or rule.get("type") == "string" for rule in non_null)
+    words = [allowed(rule, link) for rule in (numbers if is_number else non_null)]
     return " or ".join(dict.fromkeys(words))
 
 
-def _number(rule: Mapping[str, Any], what: str) -> str:
-    least, most = rule.get("minimum"), rule.get("maximum")
-    if least is not None and most is not None:
-        return f"{_count(least)} to {_count(most)}"
-    return what if least is None else f"{what}, at least {_count(least)}"
+def _number(rule: Mapping[str, Any], type_text: str) -> str:
+    minimum, maximum = rule.get("minimum"), rule.get("maximum")
+    if minimum is not None and maximum is not None:
+        return f"{_count(minimum)} to {_count(maximum)}"
+    return type_text if minimum is None else f"{type_text}, at least {_count(minimum)}"
 
 
 def _count(number: float) -> str:
     return f"{int(number):,}" if number == int(number) else str(number)
 
 
-def _size(rule: Mapping[str, Any], least: str, most: str) -> str:
-    if most in rule:
-        return f" of {rule.get(least, 0):,} to {rule[most]:,}"
-    return " of at least one" if rule.get(least) else ""
+def _size(rule: Mapping[str, Any], min_key: str, max_key: str) -> str:
+    if max_key in rule:
+        return f" of {rule.get(min_key, 0):,} to {rule[max_key]:,}"
+    return " of at least one" if rule.get(min_key) else ""
 
 
 def _text(rule: Mapping[str, Any]) -> str:
     if pattern := rule.get("pattern"):
-        return f"`{pattern}`" if len(pattern) <= _LONGEST_PATTERN else _OF_A_FORM
+        return f"`{pattern}`" if len(pattern) <= _MAX_PATTERN_LENGTH else _LONG_PATTERN_TEXT
     if "maxLength" in rule:
         return f"text of {rule.get('minLength', 0)} to {rule['maxLength']} characters"
     return "text"

@@ -1,4 +1,4 @@
-"""The JSON Schema of a whole ``Pulumi.<env>.yaml``."""
+"""The JSON Schema of a stack file ``Pulumi.<env>.yaml``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def stack_file() -> dict[str, Any]:
-    """Return it: ``config`` with our keys, and no other of ours, and ``aws:region``; all else is free.
+    """Return the schema: ``config`` with the keys of ``gpu-spot:`` and ``aws:region``.
 
-    The checks between keys are the program's alone.
+    Unknown ``gpu-spot:`` keys are rejected; other namespaces are free. Constraints between keys are checked
+    by the program only.
     """
     settings = schema()
-    own = {f"gpu-spot:{name}": rule for name, rule in settings["properties"].items() if name != REGION}
+    properties = {f"gpu-spot:{name}": rule for name, rule in settings["properties"].items() if name != REGION}
     return {
         "$schema": _DRAFT,
         "title": "A stack file of gpu-spot",
@@ -23,8 +24,8 @@ def stack_file() -> dict[str, Any]:
         "properties": {
             "config": {
                 "type": "object",
-                "properties": {"aws:region": settings["properties"][REGION], **own},
-                "propertyNames": {"anyOf": [{"enum": [*own]}, {"not": {"pattern": "^gpu-spot:"}}]},
+                "properties": {"aws:region": settings["properties"][REGION], **properties},
+                "propertyNames": {"anyOf": [{"enum": [*properties]}, {"not": {"pattern": "^gpu-spot:"}}]},
                 "required": ["aws:region", *(f"gpu-spot:{n}" for n in settings["required"] if n != REGION)],
             }
         },

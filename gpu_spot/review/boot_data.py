@@ -1,4 +1,4 @@
-"""What another version of the boot data changes, in words: a command, a revision, an agent; never base64."""
+"""Differences of boot data in words: a command, a revision, an agent version; never base64."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gpu_spot.review.leaves import lines
 from gpu_spot.review.text import code
+from gpu_spot.review.value_diff import difference_lines
 
 _SETTINGS: Final = "/etc/gpu-spot/agent.json"
 _ENVIRONMENT: Final = "/etc/gpu-spot/boot.env"
@@ -18,8 +18,8 @@ _SCRIPT: Final = "/opt/gpu-spot/boot.sh"
 _NOT_KNOWN: Final = "boot data: known only at the update"
 
 
-def told(before: str, after: str) -> tuple[str, ...]:
-    """Return what two versions of a template's ``userData`` (base64) differ in, a line each."""
+def describe_difference(before: str, after: str) -> tuple[str, ...]:
+    """Return the differences of two ``userData`` values (base64), one line each."""
     old, new = _files(before), _files(after)
     if old is None or new is None:
         return (_NOT_KNOWN,)
@@ -28,35 +28,35 @@ def told(before: str, after: str) -> tuple[str, ...]:
 
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
     for path in sorted(old.keys() | new.keys()):
-        one, other = old.get(path, ""), new.get(path, "")
-        if one == other:
+        content, new_content = old.get(path, ""), new.get(path, "")
+        if content == new_content:
             continue
         if path == _SETTINGS:
-            yield from lines(one, other)
+            yield from difference_lines(content, new_content)
         elif path == _ENVIRONMENT:
-            yield from _environment(one, other)
+            yield from _environment(content, new_content)
         elif path == _SCRIPT:
-            yield "another boot script"
+            yield "new boot script"
         else:
-            yield f"another file {code(path)}"
+            yield f"new content of {code(path)}"
 
 
 def _environment(old: str, new: str) -> Iterator[str]:
-    one, other = _assigned(old), _assigned(new)
-    if one.get("AGENT_SHA256") != other.get("AGENT_SHA256"):
-        yield "another version of the node agent"
-    for name in sorted(one.keys() | other.keys()):
-        if not name.startswith("AGENT_") and one.get(name) != other.get(name):
-            yield f"{name}: {code(one.get(name, ''))} → {code(other.get(name, ''))}"
+    old_values, new_values = _assigned(old), _assigned(new)
+    if old_values.get("AGENT_SHA256") != new_values.get("AGENT_SHA256"):
+        yield "new version of the node agent"
+    for name in sorted(old_values.keys() | new_values.keys()):
+        if not name.startswith("AGENT_") and old_values.get(name) != new_values.get(name):
+            yield f"{name}: {code(old_values.get(name, ''))} → {code(new_values.get(name, ''))}"
 
 
 def _files(data: str) -> dict[str, str] | None:
-    """Return what the boot data writes, by path; None where it is not known yet or not ours."""
+    """Return the files that the boot data writes, by path; None if it is unknown or not ours."""
     try:
         text = base64.b64decode(data, validate=True).decode()
         head, _, body = text.partition("\n")
         files = json.loads(body)["write_files"]
-        return {one["path"]: one["content"] for one in files} if head == "#cloud-config" else None
+        return {file["path"]: file["content"] for file in files} if head == "#cloud-config" else None
     except (binascii.Error, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError):
         return None
 

@@ -1,7 +1,7 @@
-"""The comment on a pull request: whose workers end, what it costs, what is forbidden, the diff folded.
+"""The pull request comment: effects on workers, cost, policies, and the folded diff.
 
-GitHub takes 65,536 characters. Where there is more to say, diffs are cut first, then forecasts, then what
-policies and the engine say, at last the words about workers; what was left out is told.
+GitHub accepts 65,536 characters. Beyond that, diffs are truncated first, then forecasts, then policies and
+diagnostics, and last the effects on workers; the comment says what is omitted.
 """
 
 from __future__ import annotations
@@ -11,229 +11,246 @@ from typing import Final
 
 from gpu_spot.review import difference
 from gpu_spot.review.consequences import Severity
-from gpu_spot.review.judged import Judged
+from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.preview import Preview
 from gpu_spot.review.text import code, plural, short
 from gpu_spot.review.workers import Effect, Meaning
 
 MARKER: Final = "<!-- gpu-spot preview -->"
-"""The first line, by which the comment is found again and edited."""
+"""First line of the comment, by which it is found for an update."""
 
 LIMIT: Final = 65_536
-"""GitHub's limit in characters; counted here in bytes, so that no way of counting finds more."""
+"""GitHub's limit in characters; applied to bytes here, which are never fewer."""
 
 _FENCE: Final = "~~~~~~~~"
-_MOST_OF_A_FORECAST: Final = 6_000
-_MOST_LINES: Final = 20
-"""Details of one effect, complaints and diagnostics of one environment."""
+_MAX_FORECAST_LENGTH: Final = 6_000
+_MAX_LINES: Final = 20
+"""Maximum details of an effect, and maximum violations and diagnostics of an environment."""
 
 _VERDICTS: Final = {
-    Severity.NOTHING: "all stay",
-    Severity.LATER: "all stay; later ones differ",
-    Severity.WATCH: "look",
-    Severity.ENDS: "**end**",
-    Severity.LOST: "**something is lost**",
+    Severity.NOTHING: "not affected",
+    Severity.LATER: "not affected; later ones differ",
+    Severity.WATCH: "needs attention",
+    Severity.ENDS: "**terminated**",
+    Severity.LOST: "**data loss**",
 }
 
 
-def comment(judged: Sequence[Judged], run: str = "", commit: str = "") -> str:
+def comment(environments: Sequence[ReviewedEnvironment], run: str = "", commit: str = "") -> str:
     """Return the comment's Markdown, at most ``LIMIT`` bytes long.
 
     Args:
-        judged: the environments, the gravest first.
-        run: the address of what ran, for what is left out here.
-        commit: the commit that was looked at.
+        environments: most severe first.
+        run: URL of the full output.
+        commit: the commit under review.
     """
-    head = _head(judged, run, commit)
-    # What is not diff may take all but a tenth; an environment has an equal share of what is left.
-    sections = [_section(one) for one in judged]
+    head = _head(environments, run, commit)
+    # Sections take at most nine tenths; the remaining bytes are shared by the diffs.
+    sections = [_section(section) for section in environments]
     sections = _cut(sections, LIMIT * 9 // 10 - _size(head))
-    left = LIMIT - _size(head) - sum(_size(one) for one in sections)
-    diffs = _diffs(judged, left)
-    return head + "".join(one + diff for one, diff in zip(sections, diffs, strict=True))
+    remaining = LIMIT - _size(head) - sum(_size(section) for section in sections)
+    diffs = _diffs(environments, remaining)
+    return head + "".join(section + diff for section, diff in zip(sections, diffs, strict=True))
 
 
-def _head(environments: Sequence[Judged], run: str, commit: str) -> str:
-    told = f"Commit {commit[:12]}. " if commit else ""
-    told += f"[The whole output]({run})." if run else ""
+def _head(environments: Sequence[ReviewedEnvironment], run: str, commit: str) -> str:
+    links = f"Commit {commit[:12]}. " if commit else ""
+    links += f"[Full output]({run})." if run else ""
     rows = [
         "| environment | workers | cost | policies | resources |",
         "|---|---|---|---|---|",
-        *(_row(one) for one in environments),
+        *(_row(environment) for environment in environments),
     ]
     alert = _alert(environments)
-    return "\n".join([MARKER, *alert, "", *rows, "", *([told, ""] if told else [])]) + "\n"
+    return "\n".join([MARKER, *alert, "", *rows, "", *([links, ""] if links else [])]) + "\n"
 
 
-def _alert(environments: Sequence[Judged]) -> list[str]:
+def _alert(environments: Sequence[ReviewedEnvironment]) -> list[str]:
     if not environments:
-        return ["> [!CAUTION]", "> **No preview came.**"]
-    failed = [one for one in environments if one.preview.errors]
-    ending = [one for one in environments if one.meaning.worst >= Severity.ENDS]
-    forbidden = [one for one in environments if _mandatory(one.preview)]
+        return ["> [!CAUTION]", "> **No preview available.**"]
+    failed = [environment for environment in environments if environment.preview.errors]
+    ending = [environment for environment in environments if environment.meaning.worst >= Severity.ENDS]
+    forbidden = [environment for environment in environments if _mandatory(environment.preview)]
     lines = []
     if failed:
-        lines.append(
-            f"**The preview failed in {_names(failed)}.** What is below is what it had found by then."
-        )
+        lines.append(f"**The preview failed in {_names(failed)}.** The results below are incomplete.")
     if forbidden:
-        lines.append(f"**A mandatory policy forbids this in {_names(forbidden)}.**")
-    for one in ending:
-        for severity, words in ((Severity.LOST, "Something is lost"), (Severity.ENDS, "Workers end")):
-            found = [effect for effect in one.meaning.effects if effect.severity is severity]
-            if found:
-                where = ", ".join(dict.fromkeys(effect.group or "the stack" for effect in found))
-                lines.append(f"**{words} in {code(one.preview.environment)}** ({where}).")
+        lines.append(f"**A mandatory policy is violated in {_names(forbidden)}.**")
+    for environment in ending:
+        for severity, words in (
+            (Severity.LOST, "Data is lost"),
+            (Severity.ENDS, "Workers are terminated"),
+        ):
+            effects = [effect for effect in environment.meaning.effects if effect.severity is severity]
+            if effects:
+                where = ", ".join(dict.fromkeys(effect.group or "the stack" for effect in effects))
+                lines.append(f"**{words} in {code(environment.preview.environment)}** ({where}).")
                 break
     if lines:
-        return ["> [!CAUTION]", *(f"> {line}<br>" for line in lines[:_MOST_LINES])]
-    watched = [one for one in environments if one.meaning.worst is Severity.WATCH]
+        return ["> [!CAUTION]", *(f"> {line}<br>" for line in lines[:_MAX_LINES])]
+    watched = [environment for environment in environments if environment.meaning.worst is Severity.WATCH]
     if watched:
-        return ["> [!WARNING]", f"> **No worker is ended at once, but look at {_names(watched)}.**"]
-    if any(one.preview.changes for one in environments):
-        return ["> [!NOTE]", "> **All workers stay.**"]
-    return ["> [!NOTE]", "> **Nothing changes.**"]
+        return [
+            "> [!WARNING]",
+            f"> **No workers are terminated at once, but review {_names(watched)}.**",
+        ]
+    if any(environment.preview.changes for environment in environments):
+        return ["> [!NOTE]", "> **Running workers are not affected.**"]
+    return ["> [!NOTE]", "> **No changes.**"]
 
 
-def _row(one: Judged) -> str:
-    counts = ", ".join(f"{number} {op}" for op, number in one.preview.counts().items()) or "no change"
-    verdict = "**preview failed**" if one.preview.errors else _verdict(one)
-    cells = [f"**{one.preview.environment}**", verdict, _cost(one), _policies(one.preview), counts]
+def _row(environment: ReviewedEnvironment) -> str:
+    counts = ", ".join(f"{number} {op}" for op, number in environment.preview.counts().items()) or "no change"
+    verdict = "**preview failed**" if environment.preview.errors else _verdict(environment)
+    cells = [
+        f"**{environment.preview.environment}**",
+        verdict,
+        _cost(environment),
+        _policies(environment.preview),
+        counts,
+    ]
     return f"| {' | '.join(cells)} |"
 
 
-def _verdict(one: Judged) -> str:
-    worst = one.meaning.worst
-    groups = one.meaning.groups(worst)
+def _verdict(environment: ReviewedEnvironment) -> str:
+    worst = environment.meaning.worst
+    groups = environment.meaning.groups(worst)
     where = (
         f": {', '.join(groups[:5])}{' …' if len(groups) > 5 else ''}"
         if groups and worst >= Severity.WATCH
         else ""
     )
-    return _VERDICTS[worst] + where if one.preview.changes else "no change"
+    return _VERDICTS[worst] + where if environment.preview.changes else "no change"
 
 
-def _cost(one: Judged) -> str:
-    said = one.cost
-    return short(said.replace("|", "¦"), 120) if said else "not known"
+def _cost(environment: ReviewedEnvironment) -> str:
+    sentence = environment.cost
+    return short(sentence.replace("|", "¦"), 120) if sentence else "unknown"
 
 
 def _policies(preview: Preview) -> str:
-    mandatory, all_ = len(_mandatory(preview)), len(preview.complaints)
+    mandatory, all_ = len(_mandatory(preview)), len(preview.violations)
     if not all_:
-        return "kept" if preview.is_judged else "not known"
-    told = [f"**{mandatory} violated**"] if mandatory else []
-    return ", ".join(told + ([f"{all_ - mandatory} advisory"] if all_ > mandatory else []))
+        return "passed" if preview.has_policy_results else "not evaluated"
+    parts = [f"**{mandatory} violated**"] if mandatory else []
+    return ", ".join(parts + ([f"{all_ - mandatory} advisory"] if all_ > mandatory else []))
 
 
-def _section(one: Judged) -> str:
-    preview = one.preview
-    if not preview.changes and not preview.errors and not preview.complaints:
+def _section(environment: ReviewedEnvironment) -> str:
+    preview = environment.preview
+    if not preview.changes and not preview.errors and not preview.violations:
         return ""
     lines = [f"### {preview.environment}", ""]
-    lines += [f"- {line}" for line in _effects(one.meaning)]
-    if one.meaning.untouched:
-        lines.append(f"- untouched: {', '.join(one.meaning.untouched)}")
-    if preview.complaints:
-        ordered = sorted(preview.complaints, key=lambda c: (c.level != "mandatory", c.policy, c.resource))
-        told = [f"- **{one.level}** {one.policy}: {short(one.message, 400)}" for one in ordered]
-        lines += ["", "Policies:", "", *_most(list(dict.fromkeys(told)), "policies")]
+    lines += [f"- {line}" for line in _effects(environment.meaning)]
+    if environment.meaning.untouched:
+        lines.append(f"- not affected: {', '.join(environment.meaning.untouched)}")
+    if preview.violations:
+        ordered = sorted(preview.violations, key=lambda c: (c.level != "mandatory", c.policy, c.resource))
+        policies = [
+            f"- **{violation.level}** {violation.policy}: {short(violation.message, 400)}"
+            for violation in ordered
+        ]
+        lines += ["", "Policies:", "", *_limited(list(dict.fromkeys(policies)), "policies")]
     for title, messages in (("Errors", preview.errors), ("Warnings", preview.warnings)):
         if messages:
             lines += ["", f"{title}:", "", _FENCE]
-            lines += _most([f"! {short(message, 600)}" for message in messages], title.lower())
+            lines += _limited([f"! {short(message, 600)}" for message in messages], title.lower())
             lines += [_FENCE]
-    if one.forecast.strip():
-        text = one.forecast.strip()
-        if len(text) > _MOST_OF_A_FORECAST:
+    if environment.forecast.strip():
+        text = environment.forecast.strip()
+        if len(text) > _MAX_FORECAST_LENGTH:
             text = (
-                text[:_MOST_OF_A_FORECAST].rpartition("\n")[0]
-                + "\n\n(the forecast goes on in the whole output)"
+                text[:_MAX_FORECAST_LENGTH].rpartition("\n")[0]
+                + "\n\n(truncated; the forecast continues in the full output)"
             )
         lines += ["", "<details><summary>Forecast</summary>", "", text, "", "</details>"]
     return "\n".join([*lines, "", ""])
 
 
 def _effects(meaning: Meaning) -> list[str]:
-    """Return a line for each effect; what no worker notices is one line together."""
-    told = [_effect(one) for one in meaning.effects if one.severity > Severity.NOTHING]
-    return _most(told or ["no worker notices anything"], "effects")
+    """Return a line for each effect; effects of severity NOTHING are one line together."""
+    lines = [_effect(effect) for effect in meaning.effects if effect.severity > Severity.NOTHING]
+    return _limited(lines or ["no effect on workers"], "effects")
 
 
-def _effect(one: Effect) -> str:
-    subject = f"**{one.group}**: " if one.group else ""
-    return subject + one.words + "".join(f"\n  - {line}" for line in _most(list(one.details), "details"))
+def _effect(effect: Effect) -> str:
+    subject = f"**{effect.group}**: " if effect.group else ""
+    return (
+        subject
+        + effect.words
+        + "".join(f"\n  - {line}" for line in _limited(list(effect.details), "details"))
+    )
 
 
-def _most(lines: list[str], what: str) -> list[str]:
-    if len(lines) <= _MOST_LINES:
+def _limited(lines: list[str], noun: str) -> list[str]:
+    if len(lines) <= _MAX_LINES:
         return lines
-    return [*lines[:_MOST_LINES], f"… and {len(lines) - _MOST_LINES} more {what}, in the whole output"]
+    return [*lines[:_MAX_LINES], f"… and {len(lines) - _MAX_LINES} more {noun} in the full output"]
 
 
 def _cut(sections: Sequence[str], room: int) -> list[str]:
-    """Return the sections within ``room`` bytes, each with an equal share of what the shorter ones leave."""
-    kept = list(sections)
-    for place, index in enumerate(sorted(range(len(kept)), key=lambda i: _size(kept[i]))):
-        share = room // (len(kept) - place)
-        if _size(kept[index]) > share:
-            kept[index] = _shortened(kept[index], share)
-        room -= _size(kept[index])
-    return kept
+    """Return the sections within ``room`` bytes; shorter sections leave their unused share to the others."""
+    shortened = list(sections)
+    for rank, index in enumerate(sorted(range(len(shortened)), key=lambda i: _size(shortened[i]))):
+        share = room // (len(shortened) - rank)
+        if _size(shortened[index]) > share:
+            shortened[index] = _shortened(shortened[index], share)
+        room -= _size(shortened[index])
+    return shortened
 
 
-def _shortened(section: str, most: int) -> str:
-    note = "\n\n(cut here: the rest stands in the whole output)\n\n"
-    text = section.encode()[: max(0, most - 64 - _size(note))].decode(errors="ignore").rpartition("\n")[0]
+def _shortened(section: str, max_size: int) -> str:
+    note = "\n\n(truncated; see the full output)\n\n"
+    text = section.encode()[: max(0, max_size - 64 - _size(note))].decode(errors="ignore").rpartition("\n")[0]
     closing = f"\n{_FENCE}" if text.count(_FENCE) % 2 else ""
     closing += "\n</details>" if text.count("<details>") > text.count("</details>") else ""
     return text + closing + note
 
 
-def _diffs(environments: Sequence[Judged], room: int) -> list[str]:
-    """Return each environment's folded diff, whole steps only, within ``room`` bytes in all."""
-    blocks = [difference.steps(one.preview) for one in environments]
+def _diffs(environments: Sequence[ReviewedEnvironment], room: int) -> list[str]:
+    """Return each environment's folded diff within ``room`` bytes in total, whole steps only."""
+    blocks = [difference.steps(environment.preview) for environment in environments]
     folded = [""] * len(blocks)
-    for place, index in enumerate(sorted(range(len(blocks)), key=lambda i: sum(map(_size, blocks[i])))):
-        folded[index] = _fold(blocks[index], room // (len(blocks) - place))
+    for rank, index in enumerate(sorted(range(len(blocks)), key=lambda i: sum(map(_size, blocks[i])))):
+        folded[index] = _fold(blocks[index], room // (len(blocks) - rank))
         room -= _size(folded[index])
     return folded
 
 
-def _fold(blocks: Sequence[str], most: int) -> str:
+def _fold(blocks: Sequence[str], max_size: int) -> str:
     if not blocks:
         return ""
-    frame = 400  # summary, fence, and what is said of the rest
-    kept: list[str] = []
+    frame = 400  # summary, fence and closing tags
+    included: list[str] = []
     used = frame
     for block in blocks:
         used += _size(block) + 1
-        if used > most:
+        if used > max_size:
             break
-        kept.append(block)
-    if not kept:
+        included.append(block)
+    if not included:
         return (
             ""
-            if most < frame
-            else f"({plural(len(blocks), 'change')}: the diff stands in the whole output)\n\n"
+            if max_size < frame
+            else f"({plural(len(blocks), 'change')}: see the full output for the diff)\n\n"
         )
-    left = len(blocks) - len(kept)
-    rest = f", the gravest first; {left} more stand in the whole output" if left else ""
+    omitted = len(blocks) - len(included)
+    rest = f", most severe first; {omitted} more in the full output" if omitted else ""
     title = (
-        f"Diff: {len(kept)} of {plural(len(blocks), 'change')}{rest}"
-        if left
-        else f"Diff: {plural(len(kept), 'change')}"
+        f"Diff: {len(included)} of {plural(len(blocks), 'change')}{rest}"
+        if omitted
+        else f"Diff: {plural(len(included), 'change')}"
     )
-    body = "\n".join(kept)
+    body = "\n".join(included)
     return f"<details><summary>{title}</summary>\n\n{_FENCE}diff\n{body}\n{_FENCE}\n</details>\n\n"
 
 
 def _mandatory(preview: Preview) -> list[str]:
-    return [one.policy for one in preview.complaints if one.level == "mandatory"]
+    return [violation.policy for violation in preview.violations if violation.level == "mandatory"]
 
 
-def _names(environments: Sequence[Judged]) -> str:
-    return ", ".join(code(one.preview.environment) for one in environments)
+def _names(environments: Sequence[ReviewedEnvironment]) -> str:
+    return ", ".join(code(environment.preview.environment) for environment in environments)
 
 
 def _size(text: str) -> int:

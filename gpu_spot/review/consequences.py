@@ -1,6 +1,6 @@
-"""What a change means for the workers: the tables of docs/operations.md, "What is replaced", as data.
+"""Effects of resource changes on workers: the tables of docs/operations.md, "What is replaced", as data.
 
-``tests/review/test_consequences.py`` holds this table to that page.
+``tests/review/test_consequences.py`` compares this table with that page.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import Final
 
 
 class Severity(IntEnum):
-    """How much a change asks of the reader; greater is worse."""
+    """Severity of a change; greater is worse."""
 
     NOTHING = 0
-    """No worker notices."""
+    """No effect on workers."""
     LATER = 1
-    """Workers stay; what starts later is another."""
+    """Running workers are not affected; later ones differ."""
     WATCH = 2
-    """Workers stay, or go one by one; something about them needs a look."""
+    """Workers keep running or are replaced one by one; needs attention."""
     ENDS = 3
-    """Workers end."""
+    """Workers are terminated."""
     LOST = 4
-    """What people have stored is lost, or the update fails half-way."""
+    """Stored data is lost, or the update fails half-way."""
 
 
 @dataclass(frozen=True)
 class Consequence:
-    """What follows from ``op`` on a resource of ``kind`` by one of ``inputs`` (none: by any, or all of it).
+    """The effect of ``op`` on a resource of ``kind`` by one of ``inputs`` (empty: any input).
 
-    ``side`` narrows a capacity group to ``primary`` or ``fallback``. ``words`` end a sentence about the
-    resource; ``{count}`` in them is how many workers the group's target asks for.
+    ``group_role`` limits it to the ``primary`` or ``fallback`` group. ``words`` complete a sentence about the
+    resource; ``{count}`` is the group's target.
     """
 
     op: str
@@ -38,7 +38,7 @@ class Consequence:
     inputs: frozenset[str]
     severity: Severity
     words: str
-    side: str = ""
+    group_role: str = ""
 
 
 def _replaced(kind: str, inputs: str, severity: Severity, words: str) -> Consequence:
@@ -54,12 +54,12 @@ def _deleted(kind: str, severity: Severity, words: str, side: str = "") -> Conse
 
 
 _FLEET: Final = (
-    "**{count} of the fleet end**: it is replaced, and the new one starts empty. "
-    'First see "Replacing a fleet without losing workers"'
+    "**{count} of the fleet are terminated**: it is replaced, and the new fleet starts empty. "
+    'See "Replacing a fleet without losing workers" first'
 )
 _ANOTHER_NETWORK: Final = (
-    "moves to another network: new instances start there, and a file system cannot follow. "
-    "Make a second stack and move instead"
+    "moves to another network: new instances start there, but a file system cannot move. "
+    "Create a second stack and migrate instead"
 )
 
 CONSEQUENCES: Final = (
@@ -69,7 +69,7 @@ CONSEQUENCES: Final = (
             kind,
             "cidrBlock",
             Severity.LOST,
-            "**`network.cidr` cannot be changed**: an update fails half-way. Make a second stack and move",
+            "**`network.cidr` cannot be changed**: updates fail half-way. Create a second stack and migrate",
         )
         for kind in ("Vpc", "Subnet")
     ),
@@ -79,20 +79,20 @@ CONSEQUENCES: Final = (
         "FileSystem",
         "kmsKeyId",
         Severity.LOST,
-        "is made anew, empty: **its files are lost**. Copy them first",
+        "is replaced by an empty one: **its files are lost**. Copy them first",
     ),
     _replaced(
         "Repository",
         "encryptionConfigurations",
         Severity.LOST,
-        "is made anew, empty: **its images are lost**. Copy them first",
+        "is replaced by an empty one: **its images are lost**. Copy them first",
     ),
-    _replaced("FlowLog", "trafficType", Severity.NOTHING, "may not record a few minutes of traffic"),
+    _replaced("FlowLog", "trafficType", Severity.NOTHING, "may miss a few minutes of traffic"),
     _replaced(
         "Broker",
         "deploymentMode",
         Severity.LOST,
-        "is made anew: **what waits in the old broker is lost**. Drain it first",
+        "is replaced: **messages in the old broker are lost**. Drain it first",
     ),
     _replaced(
         "SpotFleetRequest",
@@ -105,45 +105,57 @@ CONSEQUENCES: Final = (
         "AccessPoint",
         "rootDirectory posixUser",
         Severity.WATCH,
-        "is made anew: mounts through the old one fail, restart the workers. No file is lost",
+        "is replaced: mounts of the old one fail; restart the workers. No files are lost",
     ),
-    _replaced("LifecyclePolicy", "policy", Severity.NOTHING, "for a moment no image expires"),
-    _replaced("TopicSubscription", "endpoint", Severity.NOTHING, "the new address must confirm"),
-    # What is taken out of the stack file.
-    _deleted("SpotFleetRequest", Severity.ENDS, "**{count} of the fleet end**: it is deleted"),
-    _deleted("Group", Severity.ENDS, "**{count} of the primary group end**: it is deleted", "primary"),
+    _replaced("LifecyclePolicy", "policy", Severity.NOTHING, "images do not expire for a moment"),
+    _replaced(
+        "TopicSubscription", "endpoint", Severity.NOTHING, "the new address must confirm the subscription"
+    ),
+    # What is removed from the stack file.
+    _deleted("SpotFleetRequest", Severity.ENDS, "**{count} of the fleet are terminated**: it is deleted"),
     _deleted(
-        "Group", Severity.ENDS, "**every on-demand worker ends at once**: its group is deleted", "fallback"
+        "Group", Severity.ENDS, "**{count} of the primary group are terminated**: it is deleted", "primary"
     ),
-    _deleted("LogGroup", Severity.WATCH, "goes, with what was logged"),
-    _deleted("Broker", Severity.LOST, "goes, **and what waits in it**"),
-    _deleted("Queue", Severity.LOST, "goes, **and what waits in it**"),
-    _deleted("Bucket", Severity.LOST, "goes; AWS refuses while something is in it"),
-    _deleted("Repository", Severity.LOST, "goes; AWS refuses while images are in it"),
-    _deleted("FileSystem", Severity.LOST, "goes, **with all files**"),
-    _deleted("AccessPoint", Severity.WATCH, "goes: mounts through it fail"),
-    _deleted("Table", Severity.LOST, "goes, **and what the controller knows**"),
-    _deleted("Subnet", Severity.ENDS, "goes, **and what runs in it ends**"),
-    _deleted("NatGateway", Severity.WATCH, "goes: connections through it break"),
+    _deleted(
+        "Group",
+        Severity.ENDS,
+        "**all On-Demand workers are terminated at once**: the group is deleted",
+        "fallback",
+    ),
+    _deleted("LogGroup", Severity.WATCH, "is deleted, with its logs"),
+    _deleted("Broker", Severity.LOST, "is deleted, **with its messages**"),
+    _deleted("Queue", Severity.LOST, "is deleted, **with its messages**"),
+    _deleted("Bucket", Severity.LOST, "is deleted; AWS rejects this while it is not empty"),
+    _deleted("Repository", Severity.LOST, "is deleted; AWS rejects this while it contains images"),
+    _deleted("FileSystem", Severity.LOST, "is deleted, **with all files**"),
+    _deleted("AccessPoint", Severity.WATCH, "is deleted: its mounts fail"),
+    _deleted("Table", Severity.LOST, "is deleted, **with the controller's state**"),
+    _deleted("Subnet", Severity.ENDS, "is deleted, **and its instances are terminated**"),
+    _deleted("NatGateway", Severity.WATCH, "is deleted: connections through it break"),
     Consequence(
-        "replace", "NatGateway", frozenset(), Severity.WATCH, "is made anew: connections through it break"
+        "replace", "NatGateway", frozenset(), Severity.WATCH, "is replaced: connections through it break"
     ),
     # What changes in place.
     _updated(
         "LaunchTemplate",
         "",
         Severity.LATER,
-        "another template: running instances stay, what starts later takes it; a warm pool keeps the old one",
+        "new launch template version for new instances; running and warm instances keep the old one",
     ),
-    _updated("Group", "mixedInstancesPolicy", Severity.LATER, "another mix: running instances stay"),
-    _updated("Group", "vpcZoneIdentifiers", Severity.LATER, "other zones: running instances stay"),
-    _updated("Group", "maxSize", Severity.LATER, "another maximum"),
-    _updated("Group", "warmPool", Severity.LATER, "another warm pool"),
+    _updated(
+        "Group",
+        "mixedInstancesPolicy",
+        Severity.LATER,
+        "new instance mix: running instances are not affected",
+    ),
+    _updated("Group", "vpcZoneIdentifiers", Severity.LATER, "new zones: running instances are not affected"),
+    _updated("Group", "maxSize", Severity.LATER, "new maximum size"),
+    _updated("Group", "warmPool", Severity.LATER, "new warm pool settings"),
     _updated(
         "Broker",
         "",
         Severity.WATCH,
-        "changes in the next maintenance window; a single broker is away meanwhile",
+        "changes in the next maintenance window; a single-instance broker is unavailable meanwhile",
     ),
-    _updated("Function", "", Severity.NOTHING, "other code or settings: running workers stay"),
+    _updated("Function", "", Severity.NOTHING, "new code or settings: running workers are not affected"),
 )

@@ -1,4 +1,4 @@
-"""The engine's diff as text for a fold: a resource with its changed inputs, the gravest operations first."""
+"""The engine's diff as text: each resource with its changed inputs, most severe operations first."""
 
 from __future__ import annotations
 
@@ -6,32 +6,37 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpu_spot.review import boot_data
-from gpu_spot.review.leaves import leaves, shown
 from gpu_spot.review.preview import EngineStep, Preview
 from gpu_spot.review.text import plural, short
+from gpu_spot.review.value_diff import shown, value_differences
 
 _SIGNS: Final = {"delete": "-", "replace": "-", "create": "+", "import": "+"}
-_TURN: Final = ("delete", "replace", "update", "create")
-_MOST: Final = 120
+_OPERATION_ORDER: Final = ("delete", "replace", "update", "create")
+_MAX_LENGTH: Final = 120
 
 
 def steps(preview: Preview) -> list[str]:
-    """Return a block of lines for each change, the gravest operations first."""
-    turn = {op: place for place, op in enumerate(_TURN)}
-    ordered = sorted(preview.changes, key=lambda one: (turn.get(one.op, len(_TURN)), one.type, one.name))
+    """Return a block of lines for each change, most severe operations first."""
+    rank = {op: index for index, op in enumerate(_OPERATION_ORDER)}
+    ordered = sorted(
+        preview.changes,
+        key=lambda change: (rank.get(change.op, len(_OPERATION_ORDER)), change.type, change.name),
+    )
     return ["\n".join(_lines(step)) for step in ordered]
 
 
 def _lines(step: EngineStep) -> Iterator[str]:
-    yield f"{_SIGNS.get(step.op, '!')} {step.op} {step.type} {short(step.name, _MOST)}"
+    yield f"{_SIGNS.get(step.op, '!')} {step.op} {step.type} {short(step.name, _MAX_LENGTH)}"
     if step.op not in ("update", "replace"):
         return
     for key in step.changed:
         forces = " (forces a replacement)" if key in step.forcing else ""
         if key == "userData":
-            told = boot_data.told(str(step.old.get(key, "")), str(step.new.get(key, "")))
-            yield f"    boot data{forces}: {plural(len(told), 'difference')}, in words above"
+            differences = boot_data.describe_difference(
+                str(step.old.get(key, "")), str(step.new.get(key, ""))
+            )
+            yield f"    boot data{forces}: {plural(len(differences), 'difference')}, described above"
             continue
-        for path, one, other in leaves(step.old.get(key), step.new.get(key), key):
-            yield f"-   {path}{forces}: {shown(one, _MOST)}"
-            yield f"+   {path}: {shown(other, _MOST)}"
+        for path, old_value, new_value in value_differences(step.old.get(key), step.new.get(key), key):
+            yield f"-   {path}{forces}: {shown(old_value, _MAX_LENGTH)}"
+            yield f"+   {path}: {shown(new_value, _MAX_LENGTH)}"

@@ -1,8 +1,8 @@
-"""What the engine says of one environment: ``pulumi preview --json``, and its event log for the policies.
+"""One environment's preview: the output of ``pulumi preview --json``, and its event log with policy results.
 
-The forms are those of the engine's own sources: ``PreviewDigest`` in ``sdk/go/auto`` and ``PolicyEvent`` in
-``sdk/go/common/apitype``. The digest leaves policies out (``pkg/backend/display/json.go``: "we don't handle
-policy events in JSON serialization"), so they are read from the file of ``--event-log``.
+Source: ``PreviewDigest`` in ``sdk/go/auto`` and ``PolicyEvent`` in ``sdk/go/common/apitype`` of the engine.
+The digest omits policies (``pkg/backend/display/json.go``: "we don't handle policy events in JSON
+serialization"), so they are read from the file of ``--event-log``.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 UNCHANGED: Final = frozenset({"same", "read", "read-replacement", "refresh"})
-"""Operations after which the resource is what it was."""
+"""Operations that do not change the resource."""
 
-_PARTS_OF_REPLACING: Final = frozenset({"create-replacement", "delete-replaced", "discard-replaced"})
-"""Shown beside ``replace`` only where ``--show-replacement-steps`` is given."""
+_REPLACEMENT_STEPS: Final = frozenset({"create-replacement", "delete-replaced", "discard-replaced"})
+"""Listed in addition to ``replace`` if ``--show-replacement-steps`` is given."""
 
 _ROOT: Final = "pulumi:pulumi:Stack"
 
 
 @dataclass(frozen=True)
 class EngineStep:
-    """What the engine does with one resource.
+    """The engine's operation on a resource.
 
     Attributes:
         op: ``create``, ``update``, ``replace``, ``delete``, ``same`` …
         type: Pulumi's type token, for example ``aws:autoscaling/group:Group``.
         name: the logical name.
-        old, new: the inputs before and after; empty where there is none.
-        changed: names of the inputs that differ, sorted; of a replacement also those that cause none.
-        forcing: of those the ones that make the engine replace it.
-        unprotected: whether the engine's protection is lifted.
+        old, new: the inputs before and after; empty if there are none.
+        changed: names of the changed inputs, sorted; for a replacement also those that do not cause it.
+        forcing: the changed inputs that cause the replacement.
+        unprotected: whether deletion protection is removed.
     """
 
     op: str
@@ -53,17 +53,17 @@ class EngineStep:
 
     @property
     def is_component(self) -> bool:
-        """Whether it only groups others and exists nowhere in AWS."""
+        """Whether it is a component, which does not exist in AWS."""
         return not self.type.startswith("aws:")
 
     @property
     def now(self) -> Mapping[str, Any]:
-        """The inputs that tell what it is: the new ones, or the old ones of what goes."""
+        """The inputs that identify the resource: the new ones, or the old ones of a deleted resource."""
         return self.new or self.old
 
 
 @dataclass(frozen=True)
-class Complaint:
+class PolicyViolation:
     """A policy that a resource violates; ``level`` is ``mandatory`` or ``advisory``."""
 
     policy: str
@@ -74,88 +74,94 @@ class Complaint:
 
 @dataclass(frozen=True)
 class Preview:
-    """One environment's preview. ``errors`` and ``warnings`` are the engine's own lines.
+    """One environment's preview. ``errors`` and ``warnings`` are the engine's diagnostics.
 
-    Without ``is_judged`` nobody has told what policies say.
+    Without ``has_policy_results`` the policies were not evaluated.
     """
 
     environment: str
     steps: tuple[EngineStep, ...]
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    complaints: tuple[Complaint, ...] = ()
-    is_judged: bool = True
+    violations: tuple[PolicyViolation, ...] = ()
+    has_policy_results: bool = True
 
     @property
     def changes(self) -> tuple[EngineStep, ...]:
-        """The steps that change something in AWS."""
+        """The steps that change a resource in AWS."""
         return tuple(step for step in self.steps if step.op not in UNCHANGED and not step.is_component)
 
     def counts(self) -> dict[str, int]:
-        """Return how many resources are created, updated, replaced, deleted."""
+        """Return the number of resources by operation."""
         return dict(sorted(Counter(step.op for step in self.changes).items()))
 
 
-def read(environment: str, text: str, found: Sequence[Complaint] | None = None) -> Preview:
-    """Read one environment's digest; ``found`` is what policies say, None where nobody has told.
+def read(environment: str, text: str, violations: Sequence[PolicyViolation] | None = None) -> Preview:
+    """Read one environment's digest. ``violations`` is None if policies were not evaluated.
 
-    Raises ``ValueError`` for what is none.
+    Raises ``ValueError`` for an invalid digest.
     """
-    with _expected("a preview"):
-        return _read(environment, json.loads(text), found)
+    with _parsing("a preview"):
+        return _read(environment, json.loads(text), violations)
 
 
-def complaints(events: str) -> tuple[Complaint, ...]:
-    """Return what policies say in an event log; raise ``ValueError`` for what is none."""
-    found = []
-    with _expected("an event log"):
+def read_policy_events(events: str) -> tuple[PolicyViolation, ...]:
+    """Return the policy violations in an event log. Raises ``ValueError`` for an invalid log."""
+    violations = []
+    with _parsing("an event log"):
         for line in events.splitlines():
-            told = json.loads(line).get("policyEvent")
-            if told is not None:
-                resource = told.get("resourceUrn", "").rpartition("::")[2]
-                level = told["enforcementLevel"]
-                # The engine puts the policy's description before what it found, on a line of its own.
-                message = told["message"].strip().rpartition("\n")[2]
-                found.append(Complaint(told["policyName"], level, resource, message))
-    return tuple(dict.fromkeys(found))
+            event = json.loads(line).get("policyEvent")
+            if event is not None:
+                resource = event.get("resourceUrn", "").rpartition("::")[2]
+                level = event["enforcementLevel"]
+                # The message starts with the policy's description on a separate line.
+                message = event["message"].strip().rpartition("\n")[2]
+                violations.append(PolicyViolation(event["policyName"], level, resource, message))
+    return tuple(dict.fromkeys(violations))
 
 
 @contextmanager
-def _expected(what: str) -> Iterator[None]:
+def _parsing(expected_form: str) -> Iterator[None]:
     try:
         yield
     except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON: {error}") from None
+        raise ValueError(f"invalid JSON: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not the JSON of {what}: {type(error).__name__}: {error}") from None
+        raise ValueError(f"not {expected_form}: {type(error).__name__}: {error}") from None
 
 
-def _read(environment: str, digest: Any, found: Sequence[Complaint] | None) -> Preview:
-    diagnostics = [one for one in digest.get("diagnostics") or () if one.get("message", "").strip()]
+def _read(environment: str, digest: Any, violations: Sequence[PolicyViolation] | None) -> Preview:
+    diagnostics = [
+        diagnostic for diagnostic in digest.get("diagnostics") or () if diagnostic.get("message", "").strip()
+    ]
     return Preview(
         environment,
         tuple(
-            _step(one)
-            for one in digest.get("steps") or ()
-            if one["op"] not in _PARTS_OF_REPLACING and f"::{_ROOT}::" not in one["urn"]
+            _step(diagnostic)
+            for diagnostic in digest.get("steps") or ()
+            if diagnostic["op"] not in _REPLACEMENT_STEPS and f"::{_ROOT}::" not in diagnostic["urn"]
         ),
-        tuple(one["message"].strip() for one in diagnostics if one["severity"] == "error"),
-        tuple(one["message"].strip() for one in diagnostics if one["severity"] == "warning"),
-        tuple(found or ()),
-        is_judged=found is not None,
+        tuple(
+            diagnostic["message"].strip() for diagnostic in diagnostics if diagnostic["severity"] == "error"
+        ),
+        tuple(
+            diagnostic["message"].strip() for diagnostic in diagnostics if diagnostic["severity"] == "warning"
+        ),
+        tuple(violations or ()),
+        has_policy_results=violations is not None,
     )
 
 
-def _step(told: Mapping[str, Any]) -> EngineStep:
-    before, after = told.get("oldState") or {}, told.get("newState") or {}
-    detailed = told.get("detailedDiff") or {}
-    forcing = {_top(one) for one in told.get("replaceReasons") or ()}
-    forcing |= {_top(path) for path, one in detailed.items() if one["kind"].endswith("-replace")}
-    changed = {_top(path) for path in detailed} or {_top(one) for one in told.get("diffReasons") or ()}
+def _step(step: Mapping[str, Any]) -> EngineStep:
+    before, after = step.get("oldState") or {}, step.get("newState") or {}
+    detailed = step.get("detailedDiff") or {}
+    forcing = {_top(reason) for reason in step.get("replaceReasons") or ()}
+    forcing |= {_top(path) for path, reason in detailed.items() if reason["kind"].endswith("-replace")}
+    changed = {_top(path) for path in detailed} or {_top(reason) for reason in step.get("diffReasons") or ()}
     # urn:pulumi:<stack>::<project>::<types>::<name>; a name may hold "::".
-    _, _, types, name = told["urn"].split("::", 3)
+    _, _, types, name = step["urn"].split("::", 3)
     return EngineStep(
-        told["op"],
+        step["op"],
         types.rpartition("$")[2],
         name,
         before.get("inputs") or {},

@@ -1,4 +1,4 @@
-"""Whose workers end: the table of consequences applied to one environment's preview."""
+"""Effects of a preview on workers: the table of consequences applied to its steps."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any, Final
 
 from gpu_spot.review import boot_data
 from gpu_spot.review.consequences import CONSEQUENCES, Consequence, Severity
-from gpu_spot.review.leaves import lines
 from gpu_spot.review.preview import UNCHANGED, EngineStep, Preview
 from gpu_spot.review.text import code, plural
+from gpu_spot.review.value_diff import difference_lines
 
 _GROUP: Final = "gpu-spot:group"
-_SIDE: Final = "gpu-spot:side"
-_OF_A_GROUP: Final = frozenset({"Group", "LaunchTemplate", "SpotFleetRequest"})
-"""Kinds that need no name of their own beside their group's."""
+_GROUP_ROLE: Final = "gpu-spot:side"
+_GROUP_KINDS: Final = frozenset({"Group", "LaunchTemplate", "SpotFleetRequest"})
+"""Kinds that are named by their group alone."""
 
-_TOLD_OTHERWISE: Final = frozenset({"description", "tagSpecifications", "tags"})
-"""Inputs of a template that repeat what its boot data and group say."""
+_REDUNDANT_INPUTS: Final = frozenset({"description", "tagSpecifications", "tags"})
+"""Inputs of a launch template that repeat its boot data and group."""
 
-_FOLLOWING: Final = ("onDemandPrices.", "slots.")
-"""Keys of the controller's settings that follow from the types."""
+_DERIVED_KEYS: Final = ("onDemandPrices.", "slots.")
+"""Keys of the controller's settings that are derived from the instance types."""
 
-_HARMLESS_REPLACED: Final = frozenset(
+_HARMLESS_REPLACEMENTS: Final = frozenset(
     {
         *("BucketObjectv2", "EventTarget", "Parameter", "Permission", "RolePolicy"),
         *("Route", "RouteTable", "RouteTableAssociation"),
     }
 )
-"""Kinds that no worker notices when they are made anew."""
+"""Kinds whose replacement does not affect workers."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What one change, or several alike, mean. ``group`` is empty where it concerns the whole stack."""
+    """The effect of one or several similar changes. ``group`` is empty if it concerns the whole stack."""
 
     severity: Severity
     group: str
@@ -45,66 +45,68 @@ class Effect:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a preview means: effects by severity, the worst first; groups that nothing touches."""
+    """The effects of a preview, most severe first, and the groups that are not affected."""
 
     effects: tuple[Effect, ...]
     untouched: tuple[str, ...]
 
     @property
     def worst(self) -> Severity:
-        """The gravest of all effects."""
-        return max((one.severity for one in self.effects), default=Severity.NOTHING)
+        """The highest severity of all effects."""
+        return max((effect.severity for effect in self.effects), default=Severity.NOTHING)
 
     def groups(self, severity: Severity) -> tuple[str, ...]:
-        """Return the groups with a effect of that severity, by name."""
-        return tuple(sorted({one.group for one in self.effects if one.severity is severity and one.group}))
+        """Return the groups with an effect of a severity, sorted by name."""
+        return tuple(
+            sorted({effect.group for effect in self.effects if effect.severity is severity and effect.group})
+        )
 
 
-def judge(preview: Preview) -> Meaning:
-    """Apply the table to every change of a preview."""
+def assess_preview(preview: Preview) -> Meaning:
+    """Apply the table of consequences to every change of a preview."""
     targets = _targets(preview)
-    effects: dict[tuple[Severity, str, str], list[str]] = defaultdict(list)
+    details_by_effect: dict[tuple[Severity, str, str], list[str]] = defaultdict(list)
     for step in preview.changes:
         for effect in _effects(step, targets):
-            effects[effect.severity, effect.group, effect.words] += effect.details
-    found = [Effect(*key, tuple(dict.fromkeys(details))) for key, details in effects.items()]
-    found.sort(key=lambda one: (-one.severity, one.group, one.words))
-    touched = {one.group for one in found if one.severity > Severity.NOTHING}
-    return Meaning(tuple(found), tuple(sorted(targets.keys() - touched)))
+            details_by_effect[effect.severity, effect.group, effect.words] += effect.details
+    effects = [Effect(*key, tuple(dict.fromkeys(details))) for key, details in details_by_effect.items()]
+    effects.sort(key=lambda effect: (-effect.severity, effect.group, effect.words))
+    touched = {effect.group for effect in effects if effect.severity > Severity.NOTHING}
+    return Meaning(tuple(effects), tuple(sorted(targets.keys() - touched)))
 
 
 def _effects(step: EngineStep, targets: Mapping[str, int | None]) -> Iterator[Effect]:
     group, inputs = group_of(step), set(step.changed)
     if step.unprotected and step.op not in ("delete", "replace"):
-        yield Effect(Severity.WATCH, "", f"{_named(step)}: the engine no longer refuses to delete it")
-    if step.op == "create" and step.kind in ("Group", "SpotFleetRequest") and _side(step) == "primary":
-        yield Effect(Severity.LATER, group, "a new group, which starts empty")
+        yield Effect(Severity.WATCH, "", f"{_named(step)}: deletion protection is removed")
+    if step.op == "create" and step.kind in ("Group", "SpotFleetRequest") and _group_role(step) == "primary":
+        yield Effect(Severity.LATER, group, "new group, which starts empty")
     if step.kind == "Parameter" and step.op == "update":
         yield from _parameter(step, group)
         return
-    matching = [one for one in CONSEQUENCES if _fits(one, step, inputs)]
-    for one in matching:
-        words = one.words.format(count=_workers(targets.get(group)))
-        subject = "" if group and one.kind in _OF_A_GROUP else f"{_named(step)} "
-        yield Effect(one.severity, group, subject + words, _details(step, one.inputs))
-    if step.op == "replace" and not matching and step.kind not in _HARMLESS_REPLACED:
-        by = ", ".join(step.forcing) or "an input that the engine does not name"
-        words = f"{_named(step)} is replaced because of {by}: what that means for workers is not known here"
+    matching = [consequence for consequence in CONSEQUENCES if _fits(consequence, step, inputs)]
+    for consequence in matching:
+        words = consequence.words.format(count=_workers(targets.get(group)))
+        subject = "" if group and consequence.kind in _GROUP_KINDS else f"{_named(step)} "
+        yield Effect(consequence.severity, group, subject + words, _details(step, consequence.inputs))
+    if step.op == "replace" and not matching and step.kind not in _HARMLESS_REPLACEMENTS:
+        by = ", ".join(step.forcing) or "an input that the engine does not report"
+        words = f"{_named(step)} is replaced because of {by}: the effect on workers is unknown"
         yield Effect(Severity.WATCH, group, words)
 
 
-def _fits(one: Consequence, step: EngineStep, inputs: set[str]) -> bool:
+def _fits(consequence: Consequence, step: EngineStep, inputs: set[str]) -> bool:
     by = set(step.forcing) if step.op == "replace" else inputs
     return (
-        one.op == step.op
-        and one.kind == step.kind
-        and (not one.inputs or bool(one.inputs & by))
-        and one.side in ("", _side(step))
+        consequence.op == step.op
+        and consequence.kind == step.kind
+        and (not consequence.inputs or bool(consequence.inputs & by))
+        and consequence.group_role in ("", _group_role(step))
     )
 
 
 def _details(step: EngineStep, inputs: frozenset[str]) -> tuple[str, ...]:
-    """Return what changes, in words, where the values say more than the name of the input."""
+    """Return the changed values if they say more than the name of the input."""
     if step.op == "replace":
         return (f"because of {', '.join(sorted(inputs & set(step.forcing)))}",) if inputs else ()
     if step.op != "update":
@@ -121,20 +123,20 @@ def _details(step: EngineStep, inputs: frozenset[str]) -> tuple[str, ...]:
 def _template(step: EngineStep) -> Iterator[str]:
     for key in step.changed:
         if key == "userData":
-            yield from boot_data.told(str(step.old.get(key, "")), str(step.new.get(key, "")))
-        elif key not in _TOLD_OTHERWISE:
-            yield from lines(step.old.get(key), step.new.get(key), key)
+            yield from boot_data.describe_difference(str(step.old.get(key, "")), str(step.new.get(key, "")))
+        elif key not in _REDUNDANT_INPUTS:
+            yield from difference_lines(step.old.get(key), step.new.get(key), key)
 
 
 def _mix(step: EngineStep) -> Iterator[str]:
-    one, other = types_of(step.old), types_of(step.new)
-    if added := [name for name in other if name not in one]:
+    old_types, new_types = types_of(step.old), types_of(step.new)
+    if added := [name for name in new_types if name not in old_types]:
         yield f"types added: {code(', '.join(added))}"
-    if gone := [name for name in one if name not in other]:
-        yield f"types taken out: {code(', '.join(gone))}"
-    if sorted(one) == sorted(other) and one != other:
-        yield f"types in another order: {code(', '.join(other))}"
-    yield from lines(_shares(step.old), _shares(step.new))
+    if removed := [name for name in old_types if name not in new_types]:
+        yield f"types removed: {code(', '.join(removed))}"
+    if sorted(old_types) == sorted(new_types) and old_types != new_types:
+        yield f"new order of types: {code(', '.join(new_types))}"
+    yield from difference_lines(_shares(step.old), _shares(step.new))
 
 
 def _shares(inputs: Mapping[str, Any]) -> Any:
@@ -143,67 +145,69 @@ def _shares(inputs: Mapping[str, Any]) -> Any:
 
 def _bounds(step: EngineStep, inputs: frozenset[str]) -> Iterator[str]:
     for key in sorted(inputs & set(step.changed)):
-        yield from lines(step.old.get(key), step.new.get(key), key)
+        yield from difference_lines(step.old.get(key), step.new.get(key), key)
     if "maxSize" in inputs and (step.new.get("maxSize") or 0) < (step.old.get("maxSize") or 0):
-        yield "what still starts above the maximum ends at once, what serves is released one by one"
+        yield "instances above the maximum are terminated: at once if they are starting, else one by one"
 
 
 def types_of(inputs: Mapping[str, Any]) -> list[str]:
-    """Return the instance types that an Auto Scaling group lists, in their order."""
+    """Return the instance types of an Auto Scaling group, in order."""
     template = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}
-    return [one["instanceType"] for one in template.get("overrides") or () if "instanceType" in one]
+    return [
+        override["instanceType"] for override in template.get("overrides") or () if "instanceType" in override
+    ]
 
 
 def _parameter(step: EngineStep, group: str) -> Iterator[Effect]:
-    old, new = (_value(one) for one in (step.old, step.new))
+    old, new = (_value(inputs) for inputs in (step.old, step.new))
     if step.name.endswith("-target"):
         yield from _target(group, old, new)
     elif step.name.endswith("-config"):
-        told = tuple(line for line in lines(old, new) if not line.startswith(_FOLLOWING))
-        if any(line.startswith("run: ") for line in told):
-            words = "another revision: who trains the old one ends it first, the successor runs the new one"
+        details = tuple(line for line in difference_lines(old, new) if not line.startswith(_DERIVED_KEYS))
+        if any(line.startswith("run: ") for line in details):
+            words = "new revision: the current run ends first, then the new revision starts"
         else:
-            words = "other settings: the controller follows within a minute"
-        yield Effect(Severity.LATER, group, words, told)
+            words = "new settings: the controller applies them within a minute"
+        yield Effect(Severity.LATER, group, words, details)
 
 
 def _target(group: str, old: str, new: str) -> Iterator[Effect]:
     if not (old.isdecimal() and new.isdecimal()):
         yield Effect(Severity.WATCH, group, f"the target changes: {code(old)} → {code(new)}")
     elif (fewer := int(old) - int(new)) > 0:
-        words = f"**{_workers(fewer)} are released** one by one: the target is {new}, it was {old}"
+        words = f"**{_workers(fewer)} removed** one by one: the target changes from {old} to {new}"
         yield Effect(Severity.WATCH, group, words)
     else:
-        words = f"{_workers(-fewer)} more: the target is {new}, it was {old}"
+        words = f"{_workers(-fewer)} added: the target changes from {old} to {new}"
         yield Effect(Severity.LATER, group, words)
 
 
 def group_of(step: EngineStep) -> str:
-    """Return the service or job that a resource belongs to by its tag, empty for the stack's own."""
+    """Return the service or job of a resource from its tag, empty for a resource of the stack."""
     return _tag(step, _GROUP)
 
 
-def _side(step: EngineStep) -> str:
-    return _tag(step, _SIDE)
+def _group_role(step: EngineStep) -> str:
+    return _tag(step, _GROUP_ROLE)
 
 
 def _tag(step: EngineStep, key: str) -> str:
     tags = step.now.get("tags") or {}
     if isinstance(tags, list):  # of an Auto Scaling group
-        tags = {one["key"]: one["value"] for one in tags}
+        tags = {tag["key"]: tag["value"] for tag in tags}
     return str(tags.get(key, ""))
 
 
 def _targets(preview: Preview) -> dict[str, int | None]:
-    """Return how many workers each group has by its target before the change; None where nobody knows."""
-    found: dict[str, int | None] = {}
+    """Return each group's target before the change; None if it is unknown."""
+    targets: dict[str, int | None] = {}
     for step in preview.steps:
         if group := group_of(step):
-            found.setdefault(group, None)
+            targets.setdefault(group, None)
             if step.kind == "Parameter" and step.name.endswith("-target") and step.op != "create":
                 value = _value(step.old or step.new) if step.op not in UNCHANGED else _value(step.now)
-                found[group] = int(value) if value.isdecimal() else None
-    return found
+                targets[group] = int(value) if value.isdecimal() else None
+    return targets
 
 
 def _workers(number: int | None) -> str:

@@ -1,1 +1,1 @@
-"""What a deployed stack does now, in one view: only reads."""
+"""The current state of a deployed stack; read-only."""

@@ -1,4 +1,4 @@
-"""What the controller did, from its log to words: in a rehearsal and of a deployed stack alike."""
+"""The controller's decisions, from its log to text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DecisionLine:
-    """One decision of the controller at ``at`` (epoch seconds); no ``actions``: all was as it should be."""
+    """A decision of the controller at ``at`` (epoch seconds). Without ``actions`` nothing was changed."""
 
     at: float
     group: str
@@ -16,14 +16,14 @@ class DecisionLine:
     reason: str
 
 
-def told(action: dict[str, Any]) -> str:
-    """Return one action, as the controller logs it, in a few words."""
+def describe_action(action: dict[str, Any]) -> str:
+    """Return a logged action of the controller in a few words."""
     match action:
         case {"action": "SetDesired", "side": side, "capacity": capacity, **more}:
             where = f", in {more['zone']}" if more.get("zone") else ""
             return f"{side}: desired capacity {capacity}{where}"
         case {"action": "Release", "side": side, "instance_ids": ids}:
-            return f"{side}: release {len(ids)}"
+            return f"{side}: terminate {len(ids)}"
         case {"action": "Alarm", "kind": kind}:
             return f"alarm: {kind}"
         case _:

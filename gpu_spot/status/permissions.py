@@ -1,4 +1,4 @@
-"""What the view needs to be allowed: only reads, of this stack where AWS lets a policy say so."""
+"""The IAM policy for ``gpu-spot status``: read-only, limited to the stack where IAM allows it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ANY: Final = (
     "logs:DescribeLogGroups",
     "sts:GetCallerIdentity",
 )
-"""Without resources to name (Service Authorization Reference), or with ids that nobody knows beforehand."""
+"""Actions without resource-level permissions (Service Authorization Reference), or with unpredictable ids."""
 
 
 def policy(stack: str, region: str) -> dict[str, Any]:
-    """Return the policy document that lets somebody call ``gpu-spot status`` on a stack."""
+    """Return the policy document that allows ``gpu-spot status`` on a stack."""
     root = f"arn:*:ssm:{region}:*:parameter{names.parameter_root(stack)}"
     return {
         "Version": "2012-10-17",

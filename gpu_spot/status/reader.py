@@ -1,4 +1,4 @@
-"""Look at a deployed stack through boto3: its groups as the controller looks at them, its alarms, its log."""
+"""Reads the state of a deployed stack: its groups as the controller sees them, its alarms, its log."""
 
 from __future__ import annotations
 
@@ -14,56 +14,58 @@ from contracts import names
 from contracts.registry.item import Worker
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.reader import JobReader
-from gpu_spot.jobs.timeline import Story, tell
-from gpu_spot.status.decisions import DecisionLine, told
-from gpu_spot.status.seen import (
-    AlarmSeen,
+from gpu_spot.jobs.timeline import JobTimeline, build_timeline
+from gpu_spot.status.decisions import DecisionLine, describe_action
+from gpu_spot.status.snapshot import (
+    ActiveAlarm,
     DeclaredEntries,
-    GroupSeen,
-    StackSeen,
+    GroupSnapshot,
+    StackSnapshot,
+    WorkerCount,
     WorkerPhase,
-    WorkersSeen,
 )
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED, Budget
-from lambdas.aws.capacity.capacity_service import GoneError
+from lambdas.aws.capacity.capacity_service import GroupNotFoundError
 from lambdas.aws.capacity.observe import Observer
 from lambdas.aws.capacity.services import capacity_services
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import Registered, RegistryReader
+from lambdas.aws.registry import RegisteredWorkers, RegistryReader
 from lambdas.aws.settings import GroupSettings
 from lambdas.core.money import costs
 
-LOOK_BACK: Final = 3 * 3600.0
-"""Seconds of the controller's log that are read for its last decisions."""
-MOST_DECISIONS: Final = 8
+DECISION_WINDOW_SECONDS: Final = 3 * 3600.0
+"""Age of the oldest controller log events that are read for recent decisions."""
+MAX_DECISIONS: Final = 8
 _LOG_PAGES: Final = 10
-"""A page of CloudWatch Logs ends after 1 MB that was searched, or 10,000 events that fit."""
+"""Maximum pages. A page of CloudWatch Logs ends after 1 MB searched or 10,000 matching events."""
 _ACTED: Final = '{ $.message = "decision" && $.actions[0].action = "*" }'
-"""CloudWatch Logs' pattern for decisions at which something was done; the minute's others are left there."""
+"""CloudWatch Logs filter pattern for decisions with actions."""
 
 
 @dataclass(frozen=True)
-class _HeardOnce(RegistryReader):
-    """A registry that is read once for each group, by whoever asks."""
+class _CachedRegistryReader(RegistryReader):
+    """A registry reader that reads each group once."""
 
-    _kept: dict[str, Registered] = field(default_factory=dict)
+    _partitions: dict[str, RegisteredWorkers] = field(default_factory=dict)
 
-    def _partition(self, partition: str, budget: Budget) -> Registered:
-        if partition not in self._kept:
-            self._kept[partition] = RegistryReader(self.dynamodb, self.table)._partition(partition, budget)
-        return self._kept[partition]
+    def _read_partition(self, partition: str, budget: Budget) -> RegisteredWorkers:
+        if partition not in self._partitions:
+            self._partitions[partition] = RegistryReader(self.dynamodb, self.table)._read_partition(
+                partition, budget
+            )
+        return self._partitions[partition]
 
 
 class StackReader:
-    """Sees one deployed stack.
+    """Reads the state of one deployed stack.
 
     Args:
-        clients: a boto3 client by the name of its service, the same each time.
-        stack: the stack's name.
-        region: where it is.
-        declared: what the stack file says beside.
+        clients: returns the boto3 client of a service, the same each time.
+        stack: name of the stack.
+        region: its region.
+        declared: entries that only the stack file knows.
         now: as in `JobReader`.
     """
 
@@ -78,144 +80,163 @@ class StackReader:
         self._clients, self._stack, self._region, self._declared = clients, stack, region, declared
         self._jobs = JobReader(clients, stack, region, now)
         self._calls = 0
-        self._log: str | None = None
+        self._log_group: str | None = None
         for service in ("autoscaling", "cloudwatch", "dynamodb", "ec2", "logs", "ssm"):
             clients(service).meta.events.register("before-call", self._count, unique_id=f"status-{id(self)}")
 
-    def look(self, only: str | None = None) -> StackSeen:
-        """Return the stack now, or one of its groups.
+    def read(self, group_name: str | None = None) -> StackSnapshot:
+        """Return the state of the stack, or of one of its groups.
 
-        Calls, all reads: one for each ten parameters, each hundred alarms and each that rings; for each
-        group as the controller's own look, and one for its memory; of its log at most ten; for jobs as
-        `JobReader.all`. Raises ``ValueError`` where the stack or the group is not there.
+        Calls, all read-only: one for each ten parameters, for each hundred alarms and for each active alarm;
+        for each group those of the controller's observation, and one for its memory; at most ten for its log;
+        for jobs as `JobReader.read_all`. Raises ``ValueError`` if the stack or the group does not exist.
         """
         self._calls = 0
         tables, root = self._jobs.tables, names.parameter_root(self._stack)
-        found, errors = settings.read(self._clients("ssm"), root)
+        group_settings, errors = settings.read(self._clients("ssm"), root)
         now = self._jobs.time()
-        if only is not None and only not in {*found, *errors}:
-            known = ", ".join(sorted({*found, *errors})) or "none"
-            raise ValueError(f"--group is {only!r}, the groups of stack {self._stack!r} are {known}")
-        registry = _HeardOnce(self._clients("dynamodb"), tables.registry)
+        if group_name is not None and group_name not in {*group_settings, *errors}:
+            names_text = ", ".join(sorted({*group_settings, *errors})) or "none"
+            raise ValueError(f"--group is {group_name!r}, allowed for stack {self._stack!r}: {names_text}")
+        registry = _CachedRegistryReader(self._clients("dynamodb"), tables.registry)
         memory = MemoryStore(self._clients("dynamodb"), tables.memory)
         groups = [
-            *(GroupSeen(name, trouble=str(error)) for name, error in errors.items() if only in (None, name)),
-            *(self._group(one, registry, memory, now) for name, one in found.items() if only in (None, name)),
+            *(
+                GroupSnapshot(name, error=str(error))
+                for name, error in errors.items()
+                if group_name in (None, name)
+            ),
+            *(
+                self._group(settings_of_group, registry, memory, now)
+                for name, settings_of_group in group_settings.items()
+                if group_name in (None, name)
+            ),
         ]
-        jobs = self._jobs.listed()
-        seen = StackSeen(
+        jobs = self._jobs.reports()
+        snapshot = StackSnapshot(
             stack=self._stack,
             region=self._region,
             now=now,
             alarms=tuple(self._alarms()),
-            groups=tuple(sorted(groups, key=lambda one: one.name)),
-            decisions=tuple(self._decisions(now, only)),
-            jobs=tuple(job for job in jobs if only in (None, job.seen.name, job.seen.group)),
+            groups=tuple(sorted(groups, key=lambda group: group.name)),
+            decisions=tuple(self._decisions(now, group_name)),
+            jobs=tuple(job for job in jobs if group_name in (None, job.snapshot.name, job.snapshot.group)),
             declared=self._declared,
             calls=0,
         )
-        return replace(seen, calls=self._calls)
+        return replace(snapshot, calls=self._calls)
 
-    def story(self, job: str) -> Story:
-        """Return where a job was and what it lost, without money; calls and errors as `JobReader.one`."""
-        return tell(self._jobs.one(job), PriceBook(lambda _: None))
+    def job_timeline(self, job: str) -> JobTimeline:
+        """Return a job's timeline without costs. Calls and errors: as `JobReader.read`."""
+        return build_timeline(self._jobs.read(job), PriceBook(lambda _: None))
 
     def _count(self, **_: Any) -> None:
         self._calls += 1
 
     def _group(
-        self, one: GroupSettings, registry: RegistryReader, memory: MemoryStore, now: float
-    ) -> GroupSeen:
+        self, group_settings: GroupSettings, registry: RegistryReader, memory: MemoryStore, now: float
+    ) -> GroupSnapshot:
         ec2 = self._clients("ec2")
         capacity = capacity_services(self._clients("autoscaling"), ec2)
-        name = one.group.name
-        seen = GroupSeen(
+        name = group_settings.group.name
+        snapshot = GroupSnapshot(
             name,
-            one.group.target,
-            one.group.control.mode.value,
-            one.group.run,
-            drain_seconds=one.group.drain_seconds,
+            group_settings.group.target,
+            group_settings.group.control.mode.value,
+            group_settings.group.run,
+            drain_seconds=group_settings.group.drain_seconds,
         )
         try:
-            observation = Observer(self._stack, capacity, ec2, registry).observe(one, now, UNLIMITED)
-        except GoneError as error:
-            return replace(seen, trouble=str(error))
-        remembered, unpriced = SpotPrices(ec2).refresh(one, memory.load(name).memory, now)
+            observation = Observer(self._stack, capacity, ec2, registry).observe(
+                group_settings, now, UNLIMITED
+            )
+        except GroupNotFoundError as error:
+            return replace(snapshot, error=str(error))
+        remembered, unpriced = SpotPrices(ec2).refresh(group_settings, memory.load(name).memory, now)
         observation = replace(observation, spot_prices=remembered.spot_prices)
-        heard = {names.ORIGIN_AWS: registry.read(name, UNLIMITED)}
-        if one.config.on_premises:
-            heard[names.ORIGIN_ON_PREMISES] = registry.elsewhere(name, UNLIMITED)
+        registered_by_origin = {names.ORIGIN_AWS: registry.read(name, UNLIMITED)}
+        if group_settings.config.on_premises:
+            registered_by_origin[names.ORIGIN_ON_PREMISES] = registry.read_on_premises(name, UNLIMITED)
         return replace(
-            seen,
+            snapshot,
             instances=observation.instances,
-            elsewhere=observation.elsewhere or 0,
-            workers=tuple(_workers(heard, {i.id for i in observation.instances}, now)),
-            cost=costs.hourly(observation, one.config.on_demand_prices),
-            unread=(*observation.troubles, *([unpriced] if unpriced else [])),
+            on_premises_slots=observation.on_premises_slots or 0,
+            workers=tuple(_workers(registered_by_origin, {i.id for i in observation.instances}, now)),
+            cost=costs.hourly_cost(observation, group_settings.config.on_demand_prices),
+            warnings=(*observation.read_errors, *([unpriced] if unpriced else [])),
         )
 
-    def _alarms(self) -> Iterator[AlarmSeen]:
+    def _alarms(self) -> Iterator[ActiveAlarm]:
         cloudwatch = self._clients("cloudwatch")
         pages = cloudwatch.get_paginator("describe_alarms").paginate(
             AlarmNamePrefix=f"gpu-spot-{self._stack}-", StateValue="ALARM"
         )
-        for one in (one for page in pages for one in page["MetricAlarms"] if one["StateValue"] == "ALARM"):
-            # The name of another stack may begin with all of this one's: only the tag tells.
-            tags = cloudwatch.list_tags_for_resource(ResourceARN=one["AlarmArn"])["Tags"]
+        for alarm in (a for page in pages for a in page["MetricAlarms"] if a["StateValue"] == "ALARM"):
+            # Another stack's name may start with this stack's name: compare the tag.
+            tags = cloudwatch.list_tags_for_resource(ResourceARN=alarm["AlarmArn"])["Tags"]
             if {"Key": names.TAG_STACK, "Value": self._stack} in tags:
-                since = one["StateUpdatedTimestamp"].timestamp()
-                yield AlarmSeen(one["AlarmName"], since, one.get("AlarmDescription", ""))
+                since = alarm["StateUpdatedTimestamp"].timestamp()
+                yield ActiveAlarm(alarm["AlarmName"], since, alarm.get("AlarmDescription", ""))
 
-    def _decisions(self, now: float, only: str | None) -> list[DecisionLine]:
+    def _decisions(self, now: float, group_name: str | None) -> list[DecisionLine]:
         logs, group = self._clients("logs"), self._controller_log()
         if group is None:
             return []
         pages = logs.get_paginator("filter_log_events").paginate(
             logGroupName=group,
-            startTime=round(1000 * (now - LOOK_BACK)),
+            startTime=round(1000 * (now - DECISION_WINDOW_SECONDS)),
             endTime=round(1000 * now) + 1,
             filterPattern=_ACTED,
         )
         events = (event for page in islice(pages, _LOG_PAGES) for event in page["events"])
-        found = [one for one in map(_decision, events) if one is not None and only in (None, one.group)]
-        return sorted(found, key=lambda one: -one.at)[:MOST_DECISIONS]
+        decisions = [
+            decision
+            for decision in map(_decision, events)
+            if decision is not None and group_name in (None, decision.group)
+        ]
+        return sorted(decisions, key=lambda decision: -decision.at)[:MAX_DECISIONS]
 
     def _controller_log(self) -> str | None:
-        """Return the controller's log group, None where there is none; looked for once."""
-        if self._log is None:
+        """Return the controller's log group, None if it does not exist; looked up once."""
+        if self._log_group is None:
             short = f"gpu-spot-{self._stack}-controller"
             ours = re.compile(rf"{re.escape(short)}(-[0-9a-f]{{7}})?")  # with what Pulumi appends
             pages = self._clients("logs").get_paginator("describe_log_groups")
-            found = pages.paginate(logGroupNamePrefix=short)
-            listed = (one["logGroupName"] for page in found for one in page["logGroups"])
-            self._log = next(filter(ours.fullmatch, listed), None)
-        return self._log
+            pages_of_groups = pages.paginate(logGroupNamePrefix=short)
+            listed = (group["logGroupName"] for page in pages_of_groups for group in page["logGroups"])
+            self._log_group = next(filter(ours.fullmatch, listed), None)
+        return self._log_group
 
 
 def _decision(event: Mapping[str, Any]) -> DecisionLine | None:
-    """Return what a line of the controller's log says, None where it tells no decision to act."""
+    """Return the decision of a log event, None if the event is no decision with actions."""
     try:
         line = json.loads(event["message"])
     except ValueError:
         return None
     if not isinstance(line, dict) or line.get("message") != "decision" or not line.get("actions"):
         return None
-    actions = tuple(told(action) for action in line["actions"])
+    actions = tuple(describe_action(action) for action in line["actions"])
     return DecisionLine(event["timestamp"] / 1000, line["group"], actions, line["reason"])
 
 
-def _workers(heard: Mapping[str, Registered], live: Collection[str], now: float) -> Iterator[WorkersSeen]:
-    """Yield the workers of a group; rows of instances that have ended stay for an hour, and are left out."""
+def _workers(
+    registered_by_origin: Mapping[str, RegisteredWorkers], live: Collection[str], now: float
+) -> Iterator[WorkerCount]:
+    """Yield the worker counts of a group.
+
+    Items of terminated instances remain in the registry for an hour and are skipped.
+    """
     counts: Counter[tuple[str, str, WorkerPhase]] = Counter()
-    for origin, registered in heard.items():
+    for origin, registered in registered_by_origin.items():
         for instance, workers in registered.workers.items():
             if origin == names.ORIGIN_AWS and instance not in live:
                 continue
             for worker in workers:
-                version = worker.pulse.version if worker.pulse else ""
+                version = worker.report.version if worker.report else ""
                 counts[(origin, version, _phase(worker, now))] += 1
     for (origin, version, phase), count in sorted(counts.items()):
-        yield WorkersSeen(origin, version, phase, count)
+        yield WorkerCount(origin, version, phase, count)
 
 
 def _phase(worker: Worker, now: float) -> WorkerPhase:

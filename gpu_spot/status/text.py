@@ -1,4 +1,4 @@
-"""A stack on the terminal: what rings, groups, workers, jobs, decisions; plain where there is no terminal."""
+"""The state of a stack on the terminal; plain text if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -11,121 +11,133 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_spot.jobs.text import jobs_table
-from gpu_spot.status.seen import PHASES, GroupSeen, InstancePhase, StackSeen, phase_of
+from gpu_spot.status.snapshot import PHASES, GroupSnapshot, InstancePhase, StackSnapshot, phase_of
 from gpu_spot.text import clock, counted, span
-from lambdas.core.model import Market
+from lambdas.core.model import PurchaseOption
 from lambdas.core.money.costs import HourlyCost
 
-RUNBOOK: Final = "docs/operations.md#alarms"
+RUNBOOK: Final = "docs/runbook.md"
 _STYLES: Final[dict[InstancePhase, str]] = {"ready": "green", "booting": "cyan", "draining": "yellow"}
 
 
-def view(seen: StackSeen) -> RenderableType:
-    """Return the whole view; what rings comes first."""
-    parts: list[RenderableType] = [_headline(seen), *_alarms(seen), _groups(seen)]
-    if any(group.instances for group in seen.groups):
-        parts.append(_pools(seen))
-    if any(group.workers for group in seen.groups):
-        parts.append(_workers(seen))
-    if seen.jobs:
-        parts.append(jobs_table(seen.jobs, seen.stack))
-    parts += [*_declared(seen), _decisions(seen)]
-    parts += [Text(f"{group.name}: {one}", style="yellow") for group in seen.groups for one in group.unread]
-    return Group(*parts, Text(f"{counted(seen.calls, 'call')} to AWS for this view", style="dim"))
+def view(snapshot: StackSnapshot) -> RenderableType:
+    """Return the whole view; active alarms come first."""
+    parts: list[RenderableType] = [_headline(snapshot), *_alarms(snapshot), _groups(snapshot)]
+    if any(group.instances for group in snapshot.groups):
+        parts.append(_pools(snapshot))
+    if any(group.workers for group in snapshot.groups):
+        parts.append(_workers(snapshot))
+    if snapshot.jobs:
+        parts.append(jobs_table(snapshot.jobs, snapshot.stack))
+    parts += [*_declared(snapshot), _decisions(snapshot)]
+    parts += [
+        Text(f"{group.name}: {warning}", style="yellow")
+        for group in snapshot.groups
+        for warning in group.warnings
+    ]
+    return Group(*parts, Text(f"{counted(snapshot.calls, 'AWS API call')}", style="dim"))
 
 
 def money(cost: HourlyCost | None) -> str:
-    """Return what something costs an hour, against all of it on-demand."""
+    """Return an hourly cost and its share of the On-Demand cost."""
     if cost is None:
-        return "not known"
-    share = f" ({100 * cost.paid / cost.on_demand:.0f} % of on-demand)" if cost.on_demand else ""
+        return "unknown"
+    share = f" ({100 * cost.paid / cost.on_demand:.0f} % of On-Demand)" if cost.on_demand else ""
     return f"${cost.paid:,.2f}/h{share}"
 
 
-def _headline(seen: StackSeen) -> Text:
-    state = ("is well", "green") if seen.is_well else ("needs a look", "bold red")
+def _headline(snapshot: StackSnapshot) -> Text:
+    state = ("is healthy", "green") if snapshot.is_healthy else ("needs attention", "bold red")
     return Text.assemble(
-        (seen.stack, "bold"), f" in {seen.region} ", state, f", {clock(seen.now)} UTC, {money(seen.cost)}"
+        (snapshot.stack, "bold"),
+        f" in {snapshot.region} ",
+        state,
+        f", {clock(snapshot.now)} UTC, {money(snapshot.cost)}",
     )
 
 
-def _alarms(seen: StackSeen) -> Iterator[RenderableType]:
-    for one in seen.alarms:
+def _alarms(snapshot: StackSnapshot) -> Iterator[RenderableType]:
+    for alarm in snapshot.alarms:
         yield Text.assemble(
-            ("ALARM ", "bold red"), (one.name, "bold"), f" for {span(seen.now - one.since)}: {one.says}"
+            ("ALARM ", "bold red"),
+            (alarm.name, "bold"),
+            f" for {span(snapshot.now - alarm.since)}: {alarm.description}",
         )
-    if seen.alarms:
-        yield Text(f"what to do: {RUNBOOK}", style="dim")
+    if snapshot.alarms:
+        yield Text(f"runbook: {RUNBOOK}", style="dim")
 
 
-def _groups(seen: StackSeen) -> Table:
-    table = _table("groups", "group", "target", *PHASES, "missing", "mode", "costs")
-    for group in seen.groups:
-        if group.trouble:
-            table.add_row(group.name, *[""] * (len(PHASES) + 2), "", Text(group.trouble, style="bold red"))
+def _groups(snapshot: StackSnapshot) -> Table:
+    table = _table("groups", "group", "target", *PHASES, "missing", "mode", "cost")
+    for group in snapshot.groups:
+        if group.error:
+            table.add_row(group.name, *[""] * (len(PHASES) + 2), "", Text(group.error, style="bold red"))
             continue
         table.add_row(
             group.name,
             str(group.target),
-            *(_split(group, phase) for phase in PHASES),
-            Text(str(group.missing), style="bold red" if group.missing else "dim"),
+            *(_slots_in_phase(group, phase) for phase in PHASES),
+            Text(str(group.missing_slots), style="bold red" if group.missing_slots else "dim"),
             group.mode,
             money(group.cost),
         )
     return table
 
 
-def _split(group: GroupSeen, phase: InstancePhase) -> Text:
-    """Return the slots in a phase, and how many of them are on-demand or elsewhere."""
+def _slots_in_phase(group: GroupSnapshot, phase: InstancePhase) -> Text:
+    """Return the slots in a phase, and how many of them are On-Demand or on premises."""
     slots = group.slots(phase)
-    own = [one for one in group.instances if phase_of(one) == phase]
-    bought = sum(one.slots for one in own if one.market is Market.ON_DEMAND)
-    more = [f"{bought} on-demand"] if bought else []
-    if phase == "ready" and group.elsewhere:
-        more.append(f"{group.elsewhere} on premises beside")
-    told = f"{slots} ({', '.join(more)})" if more else str(slots)
-    return Text(told, style=_STYLES[phase] if slots else "dim")
+    instances = [instance for instance in group.instances if phase_of(instance) == phase]
+    on_demand = sum(
+        instance.slots for instance in instances if instance.purchase_option is PurchaseOption.ON_DEMAND
+    )
+    parts = [f"{on_demand} On-Demand"] if on_demand else []
+    if phase == "ready" and group.on_premises_slots:
+        parts.append(f"{group.on_premises_slots} on premises")
+    text = f"{slots} ({', '.join(parts)})" if parts else str(slots)
+    return Text(text, style=_STYLES[phase] if slots else "dim")
 
 
-def _pools(seen: StackSeen) -> Table:
-    """Return who is where: one line for each type, zone and market of a group."""
+def _pools(snapshot: StackSnapshot) -> Table:
+    """Return the instances by phase: one line for each type, zone and market of a group."""
     table = _table("instances", "group", "type", "zone", "market", *PHASES)
-    for group in seen.groups:
-        places = sorted({(i.pool.instance_type, i.pool.zone, i.market.value) for i in group.instances})
-        for place in places:
-            own = [
+    for group in snapshot.groups:
+        pools = sorted(
+            {(i.pool.instance_type, i.pool.zone, i.purchase_option.value) for i in group.instances}
+        )
+        for pool in pools:
+            phases = [
                 phase_of(i)
                 for i in group.instances
-                if (i.pool.instance_type, i.pool.zone, i.market.value) == place
+                if (i.pool.instance_type, i.pool.zone, i.purchase_option.value) == pool
             ]
-            table.add_row(group.name, *place, *(str(own.count(phase)) for phase in PHASES))
+            table.add_row(group.name, *pool, *(str(phases.count(phase)) for phase in PHASES))
     return table
 
 
-def _workers(seen: StackSeen) -> Table:
-    table = _table("workers", "group", "where", "version", "state", "workers")
-    for group in seen.groups:
-        for one in group.workers:
-            style = "red" if one.phase == "silent" else ""
-            table.add_row(
-                group.name, one.origin, one.version or "–", Text(one.phase, style=style), str(one.count)
-            )
+def _workers(snapshot: StackSnapshot) -> Table:
+    table = _table("workers", "group", "origin", "version", "state", "workers")
+    for group in snapshot.groups:
+        for count in group.workers:
+            is_silent = count.phase == "silent"
+            phase = Text("not reporting" if is_silent else count.phase, style="red" if is_silent else "")
+            table.add_row(group.name, count.origin, count.version or "–", phase, str(count.count))
     return table
 
 
-def _declared(seen: StackSeen) -> Iterator[Text]:
-    for host, tenants in seen.declared.tenants.items():
+def _declared(snapshot: StackSnapshot) -> Iterator[Text]:
+    for host, tenants in snapshot.declared.tenants.items():
         yield Text(f"tenants of {host}: {', '.join(tenants)}")
-    if seen.declared.on_kubernetes:
-        yield Text(f"on Kubernetes, not looked at here: {', '.join(seen.declared.on_kubernetes)}")
+    if snapshot.declared.on_kubernetes:
+        yield Text(f"on Kubernetes, not included: {', '.join(snapshot.declared.on_kubernetes)}")
 
 
-def _decisions(seen: StackSeen) -> RenderableType:
-    if not seen.decisions:
-        return Text("no decision of the controller did anything within the last three hours", style="dim")
-    table = _table("last decisions", "at (UTC)", "group", "did", "because")
-    for one in seen.decisions:
-        table.add_row(clock(one.at)[11:], one.group, "; ".join(one.actions), one.reason)
+def _decisions(snapshot: StackSnapshot) -> RenderableType:
+    if not snapshot.decisions:
+        return Text("the controller took no action in the last three hours", style="dim")
+    table = _table("recent decisions", "time (UTC)", "group", "actions", "reason")
+    for decision in snapshot.decisions:
+        table.add_row(clock(decision.at)[11:], decision.group, "; ".join(decision.actions), decision.reason)
     return table
 
 

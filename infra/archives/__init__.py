@@ -1,1 +1,1 @@
-"""What is shipped: the functions' archive and the node agent's, each from explicit keys."""
+"""The archives of the Lambda functions and of the node agent, each from an explicit list of files."""

@@ -1,6 +1,6 @@
-"""The archive of all helper functions: ``lambdas/``, ``contracts/`` and, as the lock pins it, Powertools.
+"""The archive of all Lambda functions: ``lambdas/``, ``contracts/`` and Powertools, as the lock pins it.
 
-AWS offers Powertools as a layer, too, but its ARN differs by partition and region, and not every one has it.
+Powertools is not used as a layer: the layer's ARN differs by partition and Region, and some have none.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ PACKAGES: Final[Mapping[str, str]] = {
     "jmespath": "jmespath",
     "typing-extensions": "typing_extensions.py",
 }
-"""What the functions import beside Lambda's own boto3, and what that imports: distribution → its package or
-module. All are pure Python, so that the archive runs on any architecture."""
+"""Direct and transitive dependencies of the functions, without boto3, which Lambda provides: distribution to
+package or module. They are pure Python, so the archive runs on any CPU architecture."""
 
 _OURS: Final = ("contracts", "lambdas")
 _SHIPPED: Final = (".json", ".py")
 
 
 def sources(root: Path = ours.ROOT) -> dict[str, Path]:
-    """Return path in the archive → file, sorted; ``root`` is the folder in which our packages lie.
+    """Return the files by their path in the archive, sorted; ``root`` is the directory of our packages.
 
-    Raises ``pulumi.RunError`` for a dependency that is missing, or another than the lock pins.
+    Raises:
+        pulumi.RunError: a dependency is not installed in the version of the lock.
     """
-    found = {**dict(ours.files(root, _OURS, _SHIPPED)), **dict(_packages())}
-    return dict(sorted(found.items()))
+    files = {**dict(ours.files(root, _OURS, _SHIPPED)), **dict(_packages())}
+    return dict(sorted(files.items()))
 
 
 def build(root: Path = ours.ROOT) -> pulumi.AssetArchive:
-    """Return the archive. Listing its keys keeps out ``__pycache__``, which would change its hash."""
+    """Return the archive. The list of files excludes ``__pycache__``, which would change the hash."""
     return pulumi.AssetArchive({key: pulumi.FileAsset(str(file)) for key, file in sources(root).items()})
 
 
 def _packages() -> Iterator[tuple[str, Path]]:
     for name, package in PACKAGES.items():
-        found = pins.installed(name)
-        for file in found.files or ():
+        distribution = pins.installed(name)
+        for file in distribution.files or ():
             if file.parts[0] == package and file.suffix == ".py":
-                yield file.as_posix(), Path(str(found.locate_file(file)))
+                yield file.as_posix(), Path(str(distribution.locate_file(file)))

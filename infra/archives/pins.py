@@ -1,4 +1,4 @@
-"""Packages whose code is deployed, as installed here: the lock's versions and no others."""
+"""Lookup of installed packages whose code is deployed, in the versions of the lock."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ _PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.M)
 
 
 def installed(name: str, lock: Path = _LOCK) -> Distribution:
-    """Return a distribution that is installed in the version that ``lock`` pins.
+    """Return the installed distribution ``name``.
 
-    Another version would change what is deployed without a word of it in the sources. Raises
-    ``pulumi.RunError`` for one that is missing or another.
+    Raises:
+        pulumi.RunError: it is not installed in the version that ``lock`` pins. Another version would change
+            the deployed code without a change of the sources.
     """
-    wanted = _pins(lock)[name]
+    pinned = _pins(lock)[name]
     try:
-        found = distribution(name)
+        package = distribution(name)
     except PackageNotFoundError:
         raise pulumi.RunError(
-            f"package {name} is not installed, allowed: {wanted} of {lock.name} (run: make setup)"
+            f"package {name} is not installed, allowed: {pinned} of {lock.name} (run: make setup)"
         ) from None
-    if found.version != wanted:
+    if package.version != pinned:
         raise pulumi.RunError(
-            f"package {name} is {found.version} here, allowed: {wanted} of {lock.name} (run: make setup)"
+            f"package {name} has version {package.version}, allowed: {pinned} of {lock.name} (run: make "
+            "setup)"
         )
-    return found
+    return package
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Our own packages as an archive holds them."""
+"""Source files of our own packages for the archives."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""The folder in which the packages lie."""
+"""The directory of the packages."""
 
 
 def files(root: Path, packages: tuple[str, ...], suffixes: Container[str]) -> Iterator[tuple[str, Path]]:
-    """Yield path in the archive and file of all files of ``packages``, folders below ``root``.
+    """Yield the path in the archive and the file, for all files of ``packages``, directories below ``root``.
 
-    Bytecode is left out: it would change the hash.
+    Bytecode is excluded: it would change the hash.
     """
     for package in packages:
         for file in (root / package).rglob("*"):

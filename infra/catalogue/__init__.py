@@ -1,0 +1,1 @@
+"""Facts of AWS, dated: accelerators, instance sizes, prices, CPU and broker types, shared hosts."""

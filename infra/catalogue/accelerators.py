@@ -1,7 +1,7 @@
-"""The catalogue of accelerator instance types: what a type carries, and which machine image boots it.
+"""The catalogue of instance types with accelerators, and the machine images that boot them.
 
-Counts, architectures and memory are what EC2's ``DescribeInstanceTypes`` reports; P3, G3 and G4ad, which it
-lists in few regions, follow the EC2 instance type guide.
+Source: EC2's ``DescribeInstanceTypes`` for counts, architectures and memory; the EC2 instance type guide for
+P3, G3 and G4ad, which few Regions list.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ Vendor: TypeAlias = Literal["nvidia", "amd", "aws", "xilinx"]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One instance family.
+    """An instance family.
 
-    ``memory_gib`` is of one accelerator, rounded; ``counts`` are accelerators by size; ``needs_ami`` says why
-    AWS's own image does not boot it, ``None`` where it does.
+    Attributes:
+        memory_gib: memory of one accelerator, rounded.
+        counts: number of accelerators by instance size.
+        needs_ami: the reason why AWS's Deep Learning Base AMI does not work; None if it does.
     """
 
     name: str
@@ -34,7 +36,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One instance type and the number of accelerators in it (a share of one counts as one)."""
+    """An instance type and the number of its accelerators; a share of an accelerator counts as one."""
 
     name: str
     family: Family
@@ -42,9 +44,11 @@ class InstanceType:
 
 
 def ami_parameter(architecture: Architecture) -> str:
-    """Return the public parameter of AWS's newest Deep Learning Base AMI with the open NVIDIA kernel modules.
+    """Return the public SSM parameter of AWS's newest Deep Learning Base AMI.
 
-    The release notes list G4dn, G5, G6, Gr6, G6e, G7, G7e and P4 to P6 for x86_64, and G5g for arm64.
+    It has NVIDIA's open kernel modules.
+
+    Source: its release notes list G4dn, G5, G6, Gr6, G6e, G7, G7e and P4 to P6 for x86_64, and G5g for arm64.
     """
     image = "base-oss-nvidia-driver-gpu-ubuntu-24.04"
     return f"/aws/service/deeplearning/ami/{architecture}/{image}/latest/ami-id"
@@ -54,7 +58,7 @@ def _counts(text: str) -> dict[str, int]:
     return {size: int(count) for size, _, count in (pair.partition("=") for pair in text.split())}
 
 
-_LEGACY = "NVIDIA's open kernel modules start with Turing"
+_LEGACY = "NVIDIA's open kernel modules support Turing and newer"
 _SHARED = "a share of a GPU needs NVIDIA's GRID driver"
 _ROCM = "it needs AMD's driver"
 _NEURON = "it needs the Neuron driver"
@@ -97,17 +101,20 @@ _FAMILIES: Final = (
 )
 # fmt: on
 
-_REFUSED: Final = {
+_UNSUPPORTED: Final = {
     "p2": "AWS has retired P2",
     "g2": "AWS has retired G2",
     "f1": "AWS retired F1 in December 2025; use f2",
-    "p6e-gb200": "P6e is sold as Capacity Blocks, not as spot",
-    "p6e-gb300": "P6e is sold as Capacity Blocks, not as spot",
-    "trn2u": "Trn2 UltraServers are sold as Capacity Blocks, not as spot",
+    "p6e-gb200": "P6e is sold as Capacity Blocks, not as Spot",
+    "p6e-gb300": "P6e is sold as Capacity Blocks, not as Spot",
+    "trn2u": "Trn2 UltraServers are sold as Capacity Blocks, not as Spot",
 }
 
 _XEN: Final = ("p3", "g3", "g3s")
-"""Not on Nitro (EC2 guide, "Nitro-based instances"): no NVMe devices, so no serial numbers of volumes."""
+"""Families on Xen, which have no NVMe devices and so no serial numbers of volumes.
+
+Source: EC2 user guide, "Nitro-based instances".
+"""
 
 FAMILIES: Final = tuple(family.name for family in _FAMILIES)
 
@@ -119,45 +126,47 @@ CATALOGUE: Final = {
 
 
 def lookup(name: str) -> InstanceType:
-    """Return the catalogue's entry; raise ``ValueError`` naming the type and what is allowed instead."""
+    """Return an instance type of the catalogue; raise ``ValueError`` for an unknown type."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     family = name.partition(".")[0]
-    if family in _REFUSED:
-        raise ValueError(f"{name!r} cannot be used: {_REFUSED[family]}, allowed: {', '.join(FAMILIES)}")
-    sizes = [known for known in CATALOGUE if known.startswith(f"{family}.")]
+    if family in _UNSUPPORTED:
+        raise ValueError(f"{name!r} cannot be used: {_UNSUPPORTED[family]}, allowed: {', '.join(FAMILIES)}")
+    sizes = [type_name for type_name in CATALOGUE if type_name.startswith(f"{family}.")]
     near = sizes or get_close_matches(name, CATALOGUE, n=3, cutoff=0.5)
     allowed = ", ".join(near) or f"sizes of {', '.join(f.name for f in _FAMILIES)}"
     raise ValueError(f"{name!r} is not a known accelerator type, allowed: {allowed}")
 
 
 def image(name: str, ami: str | None, amis: Mapping[str, str]) -> str:
-    """Return what boots a type: its family's image in ``amis``, else ``ami``, else AWS's own.
+    """Return the machine image of a type: that of its family in ``amis``, else ``ami``, else AWS's AMI.
 
-    An image is an AMI id or the path of a parameter that holds one.
+    An image is an AMI ID or the path of an SSM parameter that holds one.
     """
     family = lookup(name).family
     return amis.get(family.name) or ami or ami_parameter(family.architecture)
 
 
 def check_mix(names: Iterable[str], ami: str | None, amis: Mapping[str, str] | None = None) -> None:
-    """Raise ``ValueError`` unless known images boot all types: one vendor, one architecture.
+    """Raise ``ValueError`` unless all types have one vendor, one architecture and a machine image.
 
-    ``ami`` is the image that the user named for all (``None``: AWS's own), ``amis`` for single families.
+    ``ami`` is the image of all types (None: AWS's AMI), ``amis`` those of families.
     """
     types = [lookup(name) for name in names]
     platforms = {(t.family.vendor, t.family.architecture): t.name for t in reversed(types)}
     if len(platforms) > 1:
         listed = ", ".join(f"{name} is {' on '.join(platform)}" for platform, name in platforms.items())
         raise ValueError(f"{listed}, allowed: one vendor and one architecture in a group")
-    for known in types:
-        if known.family.needs_ami and ami is None and known.family.name not in (amis or {}):
-            why = known.family.needs_ami
-            raise ValueError(f"{known.name!r} needs an explicit 'ami': {why}, allowed: with 'ami' or 'amis'")
+    for instance_type in types:
+        reason = instance_type.family.needs_ami
+        if reason and ami is None and instance_type.family.name not in (amis or {}):
+            raise ValueError(
+                f"{instance_type.name!r} without 'ami' ({reason}), allowed: with 'ami' or 'amis'"
+            )
 
 
 def check_volumes(names: Iterable[str]) -> None:
-    """Raise ``ValueError`` for a type on which the node agent could not tell one volume from another."""
+    """Raise ``ValueError`` for a type on which the node agent cannot identify volumes."""
     for name in names:
         if lookup(name).family.name in _XEN:
-            raise ValueError(f"{name!r} shows volumes without serial numbers, allowed: types on Nitro")
+            raise ValueError(f"{name!r} has no serial numbers of volumes, allowed: types on Nitro")

@@ -1,8 +1,8 @@
-"""Which instance types run which version of RabbitMQ in Amazon MQ, and in which deployment.
+"""Instance types of Amazon MQ by RabbitMQ version and deployment mode.
 
 Source: Amazon MQ guide, "Managing Amazon MQ for RabbitMQ engine versions" (4.2 on mq.m7g only; 3.13 on mq.t3,
-mq.m5 and mq.m7g) and the tables of "Sizing guidelines" (sizes), read on 22 November 2026. AWS adds to it:
-``gpu-spot preflight`` asks ``DescribeBrokerInstanceOptions``.
+mq.m5 and mq.m7g) and the tables of "Sizing guidelines" (sizes), read on 22 November 2026. AWS adds types:
+``gpu-spot preflight`` calls ``DescribeBrokerInstanceOptions``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ EngineVersion = Literal["3.13", "4.2"]
 BrokerMode = Literal["single", "cluster"]
 
 MODES: Final[Mapping[BrokerMode, str]] = {"single": "SINGLE_INSTANCE", "cluster": "CLUSTER_MULTI_AZ"}
-"""AWS's names of the deployments."""
+"""Deployment modes as AWS names them."""
 
 _ALONE: Final = ("mq.t3.micro",)
 _M5: Final = tuple(f"mq.m5.{size}" for size in ("large", "xlarge", "2xlarge", "4xlarge"))
@@ -32,7 +32,7 @@ TYPES: Final[Mapping[tuple[EngineVersion, BrokerMode], tuple[str, ...]]] = {
 
 
 def check(version: EngineVersion, deployment: BrokerMode, instance_type: str) -> None:
-    """Raise ``ValueError`` for an instance type that does not run this version in this deployment."""
+    """Raise ``ValueError`` for an instance type that does not support the version and deployment mode."""
     allowed = TYPES[version, deployment]
     if instance_type not in allowed:
         raise ValueError(

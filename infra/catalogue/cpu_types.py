@@ -1,8 +1,10 @@
-"""Instance types without accelerators, for what is to be paid before any GPU is: read from their names.
+"""Instance types without accelerators, recognized by their names.
 
-AWS names a type by class, generation, options and size (EC2 user guide, "Instance type naming conventions");
-an option ``g`` right after the generation is a Graviton processor. There are hundreds, so no list is kept:
-EC2 refuses a name that it does not sell, and ``gpu-spot preflight`` asks before.
+A name has class, generation, options and size; an option ``g`` right after the generation is a Graviton
+processor. There are hundreds of types, so there is no list: EC2 rejects unknown names, and
+``gpu-spot preflight`` checks them before.
+
+Source: EC2 user guide, "Instance type naming conventions".
 """
 
 from __future__ import annotations
@@ -17,18 +19,21 @@ _NAME: Final = re.compile(
     r"\.(small|medium|large|xlarge|[0-9]{1,3}xlarge)"
 )
 _ON_NITRO: Final = {"c": 5, "m": 5, "r": 5, "t": 3}
-"""The first generations there (EC2 guide, "Nitro-based instances"): volumes show their serial numbers."""
+"""First generation on Nitro by class; volumes have serial numbers there.
 
-ALLOWED: Final = "c5, m5, r5, t3 or younger, such as m7i.xlarge, not metal"
+Source: EC2 user guide, "Nitro-based instances".
+"""
+
+ALLOWED: Final = "c5, m5, r5, t3 or newer, such as m7i.xlarge, not metal"
 
 
 def architecture(name: str) -> Architecture:
     """Return the architecture of a type's processors.
 
     Raises:
-        ValueError: no type of an allowed class and generation is called so.
+        ValueError: the name is not that of a type of an allowed class and generation.
     """
-    found = _NAME.fullmatch(name)
-    if found is None or int(found["generation"]) < _ON_NITRO[found["class"]]:
-        raise ValueError(f"{name!r} is no CPU type that prepares datasets, allowed: {ALLOWED}")
-    return "arm64" if found["options"].startswith("g") else "x86_64"
+    match = _NAME.fullmatch(name)
+    if match is None or int(match["generation"]) < _ON_NITRO[match["class"]]:
+        raise ValueError(f"{name!r} is not a supported CPU type, allowed: {ALLOWED}")
+    return "arm64" if match["options"].startswith("g") else "x86_64"

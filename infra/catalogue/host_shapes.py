@@ -1,8 +1,8 @@
-"""Instance types that may be shared hosts: what of each there is to divide.
+"""Instance types of shared hosts, with their CPUs, memory, GPUs and NUMA nodes.
 
-CPUs and memory are those of ``instance_sizes.py``. NUMA nodes, and GPUs by node, are those of the sockets
-that the instance type guide names; they only say which plan a preview shows. What fits
-does not depend on them, and the host plans with what it finds.
+CPUs and memory are those of ``instance_sizes.py``. NUMA nodes, and GPUs by node, follow from the sockets that
+the instance type guide lists. They determine only the plan that a preview shows: whether tenants fit does not
+depend on them, and the host plans with its actual topology.
 """
 
 from __future__ import annotations
@@ -39,33 +39,34 @@ _NODES: Final[dict[str, int]] = {
     "g7e.24xlarge": 1,
     "g7e.48xlarge": 2,
 }
-"""NUMA nodes."""
+"""Number of NUMA nodes."""
 
 _THREADS: Final = 2
-"""Of a core: all these types have two."""
+"""Threads per core of all these types."""
 
-_SHOWN: Final = 0.96
-"""Of its memory a machine's firmware and kernel take up to so much (4 %) before ``MemTotal`` is counted."""
+_VISIBLE_MEMORY: Final = 0.96
+"""Part of the memory that ``MemTotal`` shows: firmware and kernel take up to 4 %."""
 
 TYPES: Final = tuple(_NODES)
 
 
 def shape(name: str) -> HostShape:
-    """Return what a preview takes for granted of a type.
+    """Return the resources of a type as a preview assumes them.
 
-    Raises ``ValueError``, with what is allowed, for a type that is no shared host.
+    Raises:
+        ValueError: the type cannot be a shared host.
     """
     if name not in _NODES:
         raise ValueError(f"{name!r} cannot be a shared host, allowed: {', '.join(TYPES)}")
-    size, count, known = INSTANCE_SIZES[name], _NODES[name], catalogue.lookup(name)
-    cores, gpus = size.vcpus // _THREADS, known.accelerators
+    size, count, instance_type = INSTANCE_SIZES[name], _NODES[name], catalogue.lookup(name)
+    cores, gpus = size.vcpus // _THREADS, instance_type.accelerators
     nodes = tuple(
         NumaNode(
-            # As Linux numbers them: first the first thread of each core, then the second.
+            # Linux numbers the first thread of each core, then the second.
             tuple((core, core + cores) for core in range(cores) if core * count // cores == node),
             tuple(gpu for gpu in range(gpus) if gpu * count // gpus == node),
         )
         for node in range(count)
     )
-    parts = mig.profiles(known.family.accelerator, known.family.memory_gib)
-    return HostShape(nodes, int(size.memory_gib * _SHOWN), tuple(range(gpus)), parts)
+    profiles = mig.profiles(instance_type.family.accelerator, instance_type.family.memory_gib)
+    return HostShape(nodes, int(size.memory_gib * _VISIBLE_MEMORY), tuple(range(gpus)), profiles)

@@ -1,7 +1,9 @@
-"""Processors and memory of accelerator types, as EC2's ``DescribeInstanceTypes`` reports them.
+"""vCPUs and memory of instance types with accelerators.
 
-Of those that entries on Kubernetes may ask for, which AWS's own images boot with NVIDIA's driver, and of
-those that may be shared hosts (``host_shapes.py``).
+It has the types of entries on Kubernetes, which AWS's images support with NVIDIA's driver, and those of
+shared hosts (``host_shapes.py``).
+
+Source: EC2's ``DescribeInstanceTypes``.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class InstanceSize:
-    """What a whole instance has."""
+    """vCPUs and memory of an instance."""
 
     vcpus: int
     memory_gib: int
@@ -52,7 +54,7 @@ def _read(text: str) -> InstanceSize:
 
 
 INSTANCE_SIZES: Final = {
-    f"{family}.{size}": _read(told)
+    f"{family}.{size}": _read(numbers)
     for family, text in _SIZES.items()
-    for size, _, told in (pair.partition("=") for pair in text.split())
+    for size, _, numbers in (pair.partition("=") for pair in text.split())
 }

@@ -1,7 +1,7 @@
-"""What GPU instances cost on-demand: Linux, shared tenancy, US dollars an hour.
+"""On-Demand prices of GPU instances: Linux, shared tenancy, US dollars per hour.
 
-Source: the page "Amazon EC2 On-Demand Pricing" as public copies have it, read in November 2026, where two of
-them agree. A type that is not named here has no price, and the controller reckons with a typical one.
+Source: the page "Amazon EC2 On-Demand Pricing" in public copies, read in November 2026, where two of them
+agree. For a type without a price the controller assumes a typical one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-READ: Final = "2026-11"
+READ_IN: Final = "2026-11"
 _REGIONS: Final = ("us-east-1", "us-east-2", "us-west-2")
-"""These have the same prices; others ask more."""
+"""Regions with these prices; others are more expensive."""
 
 
 def _of(family: str, text: str) -> dict[str, float]:
@@ -37,11 +37,11 @@ _PRICES: Final = {
 
 
 def price(instance_type: str, region: str) -> float | None:
-    """Return what an instance of a type costs on-demand; None where nobody knows."""
+    """Return the On-Demand price of an instance type; None if it is unknown."""
     return _PRICES.get(instance_type) if region in _REGIONS else None
 
 
-def in_place_of(
+def replacement_prices(
     types: Sequence[str],
     region: str,
     weights: Mapping[str, int],
@@ -49,16 +49,23 @@ def in_place_of(
     in_order: bool,
     listed: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Return what on-demand in the place of one instance of each type costs; nothing where nobody knows.
+    """Return the price of the On-Demand capacity that replaces one instance, by its type.
 
-    An instance stands for so many others as its type has in ``weights``, 1 where it is not named. With
-    ``in_order`` the fallback buys the first type, else the cheapest (allocation strategies ``prioritized``
-    and ``lowest-price``; EC2 Auto Scaling guide, "Allocation strategies"). ``listed`` are prices of the
-    region that were read elsewhere, in place of those here.
+    Source: EC2 Auto Scaling guide, "Allocation strategies" (``prioritized`` and ``lowest-price``).
+
+    Args:
+        types: instance types of the group.
+        region: AWS Region.
+        weights: capacity of an instance by type; 1 if a type is missing.
+        in_order: whether the fallback buys the first type; else it buys the cheapest.
+        listed: prices of the Region to use instead of those of this module.
+
+    Returns:
+        US dollars per hour by type; empty if the price is unknown.
     """
-    known = listed if listed is not None else (_PRICES if region in _REGIONS else {})
-    each = {name: known[name] / weights.get(name, 1) for name in types if name in known}
-    if not each or (in_order and types[0] not in each):
+    prices = listed if listed is not None else (_PRICES if region in _REGIONS else {})
+    unit_prices = {name: prices[name] / weights.get(name, 1) for name in types if name in prices}
+    if not unit_prices or (in_order and types[0] not in unit_prices):
         return {}
-    bought = each[types[0]] if in_order else min(each.values())
-    return {name: bought * weights.get(name, 1) for name in types}
+    unit_price = unit_prices[types[0]] if in_order else min(unit_prices.values())
+    return {name: unit_price * weights.get(name, 1) for name in types}

@@ -1,1 +1,1 @@
-"""The program's building blocks, a module each. None of them reads configuration."""
+"""Pulumi components, a module each. None reads the stack configuration."""

@@ -1,1 +1,1 @@
-"""Every permission that the stack grants."""
+"""All IAM statements of the stack."""

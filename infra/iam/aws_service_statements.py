@@ -1,4 +1,4 @@
-"""Whom of AWS's own services roles trust, and what these may do with them."""
+"""Statements of roles that AWS services assume."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.scope import Scope
 
 
 def assumed_by(service: str) -> list[Statement]:
-    """Trust one AWS service, by a name that is the same in every partition."""
+    """Trust an AWS service whose name is the same in every partition."""
     return [Statement("Assume", ["sts:AssumeRole"], principal={"Service": service})]
 
 
@@ -29,13 +29,13 @@ def assumed_by_fleets(scope: Scope) -> list[Statement]:
 
 
 def fleet(instance_role_arn: pulumi.Input[str]) -> list[Statement]:
-    """What narrows AWS's tagging policy for a Spot Fleet, which lets it hand any role to instances."""
+    """Restrict AWS's tagging policy for a Spot Fleet, which allows passing any role to instances."""
     return [
         Statement(
             "HandOutOneRole",
             ["iam:PassRole"],
             effect="Deny",
-            other_resources=[instance_role_arn],
+            not_resources=[instance_role_arn],
         )
     ]
 
@@ -56,7 +56,7 @@ def assumed_by_flow_logs(scope: Scope) -> list[Statement]:
 
 
 def flow_logs(log_group_arn: pulumi.Input[str]) -> list[Statement]:
-    """What the flow logs service may do: write into one log group."""
+    """Allow the flow logs service to write to one log group."""
     return [
         Statement(
             "WriteLog",

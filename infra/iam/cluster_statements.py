@@ -1,4 +1,4 @@
-"""What a cluster of the stack's own takes: its control plane, its nodes, Karpenter, drivers."""
+"""IAM of a cluster created by the stack: control plane, nodes, Karpenter, drivers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Final
 
 import pulumi
 
-from infra.iam.statement import ANY_RESOURCE, Statement, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, use_key
 from infra.scope import Scope
 
 CONTROL_PLANE: Final = ("AmazonEKSClusterPolicy",)
-"""AWS's own policies, by name, of the control plane."""
+"""AWS managed policies of the control plane."""
 NODE: Final = ("AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly")
-"""Of nodes: see themselves, hand pods their identities, pull images. The network plugin has a role of its own
-(EKS guide, "Amazon EKS node IAM role")."""
+"""Of nodes: describe the cluster, EKS Pod Identity, pull images. The network plugin has its own role.
+Source: EKS guide, "Amazon EKS node IAM role"."""
 NETWORK: Final = ("AmazonEKS_CNI_Policy",)
 """Of the network plugin (EKS guide, "Configure Amazon VPC CNI plugin")."""
 VOLUMES: Final = ("service-role/AmazonEBSCSIDriverPolicy",)
@@ -28,26 +28,26 @@ _CREATED: Final = (
 )
 
 
-def managed(scope: Scope, name: str) -> pulumi.Output[str]:
-    """Return the ARN of a policy of AWS's own."""
+def managed_policy_arn(scope: Scope, name: str) -> pulumi.Output[str]:
+    """Return the ARN of an AWS managed policy."""
     return pulumi.Output.concat("arn:", scope.partition, ":iam::aws:policy/", name)
 
 
 def karpenter(
     scope: Scope, cluster: str, queue_arn: pulumi.Input[str], node_role_arn: pulumi.Input[str]
 ) -> list[Statement]:
-    """What Karpenter's controller may do, for one cluster and with one role for nodes.
+    """Permissions of Karpenter's controller for one cluster and one node role.
 
-    Source: karpenter.sh, "CloudFormation" (1.14). Left out is what makes instance profiles: nodes have the
-    stack's. What it makes has the cluster's tag from the call that makes it, and it changes nothing else.
+    Source: karpenter.sh, "CloudFormation" (1.14), without those that manage instance profiles: nodes have the
+    stack's. Resources get the cluster's tag at creation, and only tagged resources may be changed.
     """
-    owned = {f"aws:ResourceTag/kubernetes.io/cluster/{cluster}": "owned"}
-    asked = {
+    owned_tags = {f"aws:ResourceTag/kubernetes.io/cluster/{cluster}": "owned"}
+    request_tags = {
         f"aws:RequestTag/kubernetes.io/cluster/{cluster}": "owned",
         "aws:RequestTag/eks:eks-cluster-name": cluster,
     }
-    of_pool = {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
-    for_pool = {"aws:RequestTag/karpenter.sh/nodepool": "*"}
+    pool_tags = {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
+    pool_request_tags = {"aws:RequestTag/karpenter.sh/nodepool": "*"}
     created = [scope.arn("ec2", f"{kind}/*") for kind in _CREATED]
     template = scope.arn("ec2", "launch-template/*")
     return [
@@ -63,19 +63,19 @@ def karpenter(
             "LaunchFromItsTemplates",
             ["ec2:CreateFleet", "ec2:RunInstances"],
             [template],
-            {"StringEquals": owned, "StringLike": of_pool},
+            {"StringEquals": owned_tags, "StringLike": pool_tags},
         ),
         Statement(
             "LaunchTagged",
             ["ec2:CreateFleet", "ec2:RunInstances"],
             created,
-            {"StringEquals": asked, "StringLike": for_pool},
+            {"StringEquals": request_tags, "StringLike": pool_request_tags},
         ),
         Statement(
             "MakeItsTemplates",
             ["ec2:CreateLaunchTemplate"],
             [template],
-            {"StringEquals": asked, "StringLike": for_pool},
+            {"StringEquals": request_tags, "StringLike": pool_request_tags},
         ),
         Statement(
             "TagWhatIsLaunched",
@@ -83,10 +83,10 @@ def karpenter(
             [*created, template],
             {
                 "StringEquals": {
-                    **asked,
+                    **request_tags,
                     "ec2:CreateAction": ["CreateFleet", "CreateLaunchTemplate", "RunInstances"],
                 },
-                "StringLike": for_pool,
+                "StringLike": pool_request_tags,
             },
         ),
         Statement(
@@ -94,8 +94,8 @@ def karpenter(
             ["ec2:CreateTags"],
             [scope.arn("ec2", "instance/*")],
             {
-                "StringEquals": owned,
-                "StringLike": of_pool,
+                "StringEquals": owned_tags,
+                "StringLike": pool_tags,
                 "StringEqualsIfExists": {"aws:RequestTag/eks:eks-cluster-name": cluster},
                 "ForAllValues:StringEquals": {
                     "aws:TagKeys": ["eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name"]
@@ -106,7 +106,7 @@ def karpenter(
             "EndItsNodes",
             ["ec2:DeleteLaunchTemplate", "ec2:TerminateInstances"],
             [scope.arn("ec2", "instance/*"), template],
-            {"StringEquals": owned, "StringLike": of_pool},
+            {"StringEquals": owned_tags, "StringLike": pool_tags},
         ),
         Statement(
             "SeeTheMarket",
@@ -144,10 +144,10 @@ def karpenter(
             {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
         ),
         Statement("SeeProfiles", ["iam:GetInstanceProfile"], [_profiles(scope)]),
-        # Since 1.7 it looks for profiles to collect, even if it made none (karpenter-provider-aws 8501). The
-        # action knows no resource.
+        # Since 1.7 it lists profiles to delete, even if it created none (karpenter-provider-aws 8501). The
+        # action has no resource type.
         Statement("ListProfiles", ["iam:ListInstanceProfiles"], ANY_RESOURCE),
-        *with_key(scope, ["sqs"]),
+        *use_key(scope, ["sqs"]),
         Statement("FindTheApi", ["eks:DescribeCluster"], [scope.arn("eks", f"cluster/{cluster}")]),
     ]
 

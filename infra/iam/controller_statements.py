@@ -1,4 +1,4 @@
-"""What the controller may do."""
+"""Permissions of the controller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pulumi
 
 from contracts import names
-from infra.iam.statement import ANY_RESOURCE, Statement, keys_unlike, read_groups, with_key, write_log
+from infra.iam.statement import ANY_RESOURCE, Statement, keys_unlike, read_groups, use_key, write_log
 from infra.scope import Scope
 
 
@@ -18,16 +18,15 @@ def controller(
     memory_arn: pulumi.Input[str],
     registry_arn: pulumi.Input[str],
     log_group_arn: pulumi.Input[str],
-    fleets: bool,
-    blocks: bool,
-    zones: bool,
+    has_fleets: bool,
+    has_capacity_blocks: bool,
+    launches_by_zone: bool,
 ) -> list[Statement]:
-    """What the controller may do: hear, remember, look, and move the capacity of this stack's groups.
+    """Return the permissions: read events and groups, keep state, change this stack's capacity.
 
-    ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block;
-    ``zones``: whether some are asked for on-demand in one zone.
+    ``launches_by_zone``: some groups launch On-Demand instances in a given zone.
     """
-    allowed = [
+    statements = [
         write_log(log_group_arn),
         Statement(
             "ReceiveWakeUps",
@@ -42,7 +41,7 @@ def controller(
         Statement("WakeItself", ["sqs:SendMessage"], [queue_arn]),
         read_groups(scope),
         Statement("Remember", ["dynamodb:GetItem"], [memory_arn]),
-        # Beside its items lie those of the health checker and the scaler, `<group>@…`.
+        # Items of the health checker and the scaler have keys `<group>@…`.
         Statement("KeepMemory", ["dynamodb:PutItem"], [memory_arn], keys_unlike("*@*")),
         Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
         Statement(
@@ -67,19 +66,20 @@ def controller(
             _tagged({names.TAG_STACK: scope.stack}),
         ),
     ]
-    allowed += with_key(scope, ["dynamodb", "lambda", "sqs"])
-    if blocks:
-        allowed.append(Statement("ReadBlocks", ["ec2:DescribeCapacityReservations"], ANY_RESOURCE))
-    if zones:
-        allowed += _launch_by_zone(scope)
-    return [*allowed, *_move_fleets(scope)] if fleets else allowed
+    statements += use_key(scope, ["dynamodb", "lambda", "sqs"])
+    if has_capacity_blocks:
+        statements.append(Statement("ReadBlocks", ["ec2:DescribeCapacityReservations"], ANY_RESOURCE))
+    if launches_by_zone:
+        statements += _launch_by_zone(scope)
+    return [*statements, *_move_fleets(scope)] if has_fleets else statements
 
 
 def _launch_by_zone(scope: Scope) -> list[Statement]:
-    """What LaunchInstances asks of its caller; of launch templates only the stack's own.
+    """Return the permissions for LaunchInstances, with the stack's own launch templates only.
 
-    Source: Auto Scaling guide, "Launching instances with synchronous provisioning", prerequisites. To launch
-    by itself the controller would need ``ec2:RunInstances`` and ``iam:PassRole``, too, which it has not.
+    The controller cannot launch instances by other means: it has neither ``ec2:RunInstances`` nor
+    ``iam:PassRole``.
+    Source: Auto Scaling guide, "Launching instances with synchronous provisioning", prerequisites.
     """
     return [
         Statement(
@@ -99,7 +99,7 @@ def _launch_by_zone(scope: Scope) -> list[Statement]:
             ["ec2:CreateFleet"],
             [scope.arn("ec2", f"{kind}/*") for kind in ("fleet", "instance", "subnet", "volume")]
             + [pulumi.Output.concat("arn:", scope.partition, ":ec2:", scope.region, "::image/*")],
-            # What has no name or tag of ours; a template, which has, is part of every such call.
+            # These have no name or tag of the stack; the launch template of each call has.
             {"StringEquals": {"ec2:Region": scope.region}},
         ),
         Statement("ReadTemplates", ["ec2:DescribeLaunchTemplateVersions"], ANY_RESOURCE),
@@ -127,13 +127,13 @@ def _move_fleets(scope: Scope) -> list[Statement]:
             "EndFleetInstances",
             ["ec2:TerminateInstances"],
             [scope.arn("ec2", "instance/*")],
-            _tagged({names.TAG_STACK: scope.stack, names.TAG_SIDE: "primary"}),
+            _tagged({names.TAG_STACK: scope.stack, names.TAG_GROUP_ROLE: "primary"}),
         ),
     ]
 
 
 def _own_groups(scope: Scope) -> pulumi.Output[str]:
-    # The middle part is a UUID that AWS draws; the name carries the stack's prefix.
+    # The middle part is a UUID; the name has the stack's prefix.
     return scope.arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{scope.prefix}*")
 
 

@@ -1,4 +1,4 @@
-"""What AWS FIS may do in an interruption drill: find the group's instances and interrupt them, no others."""
+"""Permissions of AWS FIS in an interruption drill of one group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.scope import Scope
 def assumed_by_experiments(scope: Scope) -> list[Statement]:
     """Trust FIS, on behalf of experiments of this account and region only.
 
-    FIS user guide, "IAM roles for AWS FIS experiments" (confused deputy).
+    Source: FIS user guide, "IAM roles for AWS FIS experiments" (confused deputy).
     """
     return [
         Statement(
@@ -26,7 +26,7 @@ def assumed_by_experiments(scope: Scope) -> list[Statement]:
 
 
 def drill(scope: Scope, group: str) -> list[Statement]:
-    """What the role of a group's drill may do."""
+    """Return the permissions: find and interrupt the group's instances, no others."""
     tags = {names.TAG_STACK: scope.stack, names.TAG_GROUP: group}
     return [
         Statement("FindInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),

@@ -1,11 +1,11 @@
-"""What the health checker may do: see, remember, ask for restarts, wish, tell. It may end nothing."""
+"""Permissions of the health checker. It cannot terminate instances."""
 
 from __future__ import annotations
 
 import pulumi
 
 from contracts import names
-from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, read_groups, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, read_groups, use_key
 from infra.scope import Scope
 
 
@@ -16,7 +16,7 @@ def health_checker(
     registry_arn: pulumi.Input[str],
     topic_arn: pulumi.Input[str],
 ) -> list[Statement]:
-    """What the health checker may do beside writing its log."""
+    """Return the permissions, in addition to writing its log."""
     return [
         read_groups(scope),
         Statement(
@@ -24,10 +24,10 @@ def health_checker(
             ["ssm:PutParameter"],
             [
                 scope.arn("ssm", f"parameter{names.group_parameter(scope.stack, '*', leaf)}")
-                for leaf in (names.PARAMETER_WISHES, names.PARAMETER_ROLLING)
+                for leaf in (names.PARAMETER_REPLACEMENT_REQUESTS, names.PARAMETER_ROLLOUT_REQUEST)
             ],
         ),
-        # The controller's memory is read, too: whom it has released, what boots take.
+        # Also the controller's memory: terminated instances, boot times.
         Statement("ReadMemory", ["dynamodb:GetItem"], [memory_arn]),
         Statement(
             "RememberHealth",
@@ -63,5 +63,5 @@ def health_checker(
             "Observe", ["autoscaling:DescribeAutoScalingInstances", "ec2:DescribeInstances"], ANY_RESOURCE
         ),
         Statement("Tell", ["sns:Publish"], [topic_arn]),
-        *with_key(scope, ["dynamodb", "lambda", "sns"]),
+        *use_key(scope, ["dynamodb", "lambda", "sns"]),
     ]

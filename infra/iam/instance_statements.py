@@ -1,4 +1,4 @@
-"""What GPU instances may do: what the node agent asks for, and what runs beside it."""
+"""Permissions of instances: the node agent's, and those of boot, logs and metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pulumi
 
 from contracts import names
 from infra.iam.queue_statements import QueueAccess
-from infra.iam.statement import ANY_RESOURCE, Statement, lend_key, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, grant_key, use_key
 from infra.schema import OnPremises
 from infra.scope import Scope
 from userdata.agent.aws import permissions
@@ -20,12 +20,18 @@ _REPOSITORY: Final = "{repository}"
 
 @dataclass(frozen=True)
 class InstanceAccess:
-    """What instances of a group use; ARNs but for the tables' names.
+    """Resources that instances of a group use.
 
-    ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
-    training job's, empty without, and so are ``artifacts`` (likewise), ``secret``, a secret's name,
-    ``prepared`` (``<name>@<version>``) and the group ``prepared_by``. ``queue`` is a service's. Of the file
-    system instances see what lies behind ``access_points``. ``tenants`` is the list of a shared host's.
+    Attributes:
+        needs: Selects the node agent's statements.
+        registry_table: Name of the worker registry; ``job_table`` likewise. Other resources are ARNs.
+        job: A training job's name; empty without one, as are the following texts.
+        dataset: ``s3://bucket/directory/``; ``artifacts`` likewise.
+        prepared: ``<name>@<version>`` of a prepared dataset, and ``prepared_by``, the group that prepares it.
+        secret: Name of a secret.
+        queue: A service's queue.
+        tenants: The object with a shared host's tenants.
+        access_points: The only parts of the file system that instances may mount.
     """
 
     needs: frozenset[permissions.Need]
@@ -49,7 +55,7 @@ class InstanceAccess:
 
 
 def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
-    """What an instance of ``group`` may do: boot, be looked into, report, and what its work needs."""
+    """Return the permissions of an instance of ``group``: boot, Session Manager, reports, and its work's."""
     return [
         Statement("FetchAgent", ["s3:GetObject"], [access.archives]),
         _session_manager(),
@@ -65,7 +71,7 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
             ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
             [access.log_group, pulumi.Output.concat(access.log_group, ":*")],
         ),
-        *_of_agent(scope, group, access),
+        *_agent_statements(scope, group, access),
         *_storage_access(access),
         *(access.queue.work if access.queue is not None else ()),
         *_key(scope, access),
@@ -73,22 +79,22 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
 
 
 ON_PREMISES: Final[frozenset[permissions.Need]] = frozenset({"work", "image", "queue"})
-"""What the agent may need on a host that is no instance."""
+"""Needs of the node agent that apply to an on-premises host."""
 
 
 def on_premises(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
-    """What hosts elsewhere may do: the agent's own calls, with a part of the registry to themselves."""
+    """Return the permissions of on-premises hosts: the agent's calls, with their own registry partition."""
     allowed = replace(access, needs=access.needs & ON_PREMISES)
     services = ["dynamodb", *([access.queue.service] if access.queue is not None else [])]
     return [
-        *_of_agent(scope, names.on_premises_partition(group), allowed),
+        *_agent_statements(scope, names.on_premises_partition(group), allowed),
         *(access.queue.work if access.queue is not None else ()),
-        *with_key(scope, services),
+        *use_key(scope, services),
     ]
 
 
-def reader(file_system: pulumi.Input[str], access_point: pulumi.Input[str]) -> list[Statement]:
-    """What an instance may do that only shows what lies behind an access point."""
+def file_system_reader(file_system: pulumi.Input[str], access_point: pulumi.Input[str]) -> list[Statement]:
+    """Return the permissions of an instance that only reads files behind an access point."""
     return [
         _session_manager(),
         Statement(
@@ -101,7 +107,7 @@ def reader(file_system: pulumi.Input[str], access_point: pulumi.Input[str]) -> l
 
 
 def _session_manager() -> Statement:
-    # The least that it needs (Systems Manager guide, "Create a custom IAM role for Session Manager").
+    # Source: Systems Manager guide, "Create a custom IAM role for Session Manager".
     return Statement(
         "SessionManager",
         [
@@ -115,14 +121,14 @@ def _session_manager() -> Statement:
     )
 
 
-def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Statement]:
-    """Fill in the agent's own list: the account's parts are outputs, the others text."""
+def _agent_statements(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Statement]:
+    """Yield the node agent's statements with their placeholders filled in."""
     bucket, _, prefix = access.dataset.removeprefix("s3://").partition("/")
-    words = {"stack": scope.stack, "group": group, "job": access.job, "prefix": prefix}
-    words |= {"prepared": access.prepared, "prepared_by": access.prepared_by}
-    words |= {"secret": access.secret, "artifacts": access.artifacts.removeprefix("s3://")}
-    places: dict[str, pulumi.Input[str]] = {
-        **words,
+    texts = {"stack": scope.stack, "group": group, "job": access.job, "prefix": prefix}
+    texts |= {"prepared": access.prepared, "prepared_by": access.prepared_by}
+    texts |= {"secret": access.secret, "artifacts": access.artifacts.removeprefix("s3://")}
+    values: dict[str, pulumi.Input[str]] = {
+        **texts,
         "partition": scope.partition,
         "region": scope.region,
         "account": scope.account_id,
@@ -141,11 +147,15 @@ def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Stat
             if resource == _REPOSITORY:
                 resources += access.repositories
             else:
-                resources.append(pulumi.Output.format(resource, **places) if "{" in resource else resource)
-        yield Statement(statement.sid, statement.actions, resources, _filled(statement.conditions, words))
+                resources.append(pulumi.Output.format(resource, **values) if "{" in resource else resource)
+        yield Statement(
+            statement.sid, statement.actions, resources, _filled_conditions(statement.conditions, texts)
+        )
 
 
-def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def _filled_conditions(
+    conditions: permissions.Conditions, words: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
     def fill(value: str | list[str]) -> str | list[str]:
         if isinstance(value, str):
             return value.format_map(words)
@@ -160,8 +170,8 @@ def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
     services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret else [])]
     services += [access.queue.service] if access.queue is not None else []
     if not access.needs.isdisjoint({"volume", "tenants"}):
-        return [*with_key(scope, ["ec2", *services]), *lend_key(scope)]
-    return with_key(scope, services)
+        return [*use_key(scope, ["ec2", *services]), *grant_key(scope)]
+    return use_key(scope, services)
 
 
 def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
@@ -180,18 +190,18 @@ def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
 
 
 def assumed_by_hosts(settings: OnPremises) -> list[Statement]:
-    """Trust the hosts that a stack file names; nobody where it names none.
+    """Trust the on-premises hosts that a stack file names; empty if it names none.
 
-    Roles Anywhere gives the certificate's subject as tags of the session, so the trust must let it tag
-    (IAM Roles Anywhere user guide, "The IAM Roles Anywhere trust model").
+    Roles Anywhere passes the certificate's subject as session tags, so the trust policy must allow tagging.
+    Source: IAM Roles Anywhere user guide, "The IAM Roles Anywhere trust model".
     """
-    found = []
+    statements = []
     if settings.trust_anchor:
         conditions: dict[str, dict[str, str]] = {"ArnEquals": {"aws:SourceArn": settings.trust_anchor}}
         if settings.organizational_unit:
             unit = {"aws:PrincipalTag/x509Subject/OU": settings.organizational_unit}
             conditions["StringEquals"] = unit
-        found.append(
+        statements.append(
             Statement(
                 "AssumeByCertificate",
                 ["sts:AssumeRole", "sts:SetSourceIdentity", "sts:TagSession"],
@@ -200,5 +210,7 @@ def assumed_by_hosts(settings: OnPremises) -> list[Statement]:
             )
         )
     if settings.principals:
-        found.append(Statement("Assume", ["sts:AssumeRole"], principal={"AWS": list(settings.principals)}))
-    return found
+        statements.append(
+            Statement("Assume", ["sts:AssumeRole"], principal={"AWS": list(settings.principals)})
+        )
+    return statements

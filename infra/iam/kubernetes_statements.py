@@ -1,4 +1,4 @@
-"""What pods of a cluster may do, and the cluster's own engines on their behalf."""
+"""Permissions of pods, and of cluster components that act for them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import pulumi
 
-from infra.iam.queue_statements import QueueAccess, merged, secrets_of
-from infra.iam.statement import Statement, with_key
+from infra.iam.queue_statements import QueueAccess, merge, secrets_of
+from infra.iam.statement import Statement, use_key
 from infra.scope import Scope
 
 
 def assumed_by_pods(scope: Scope, cluster: str, namespace: str, account: str) -> list[Statement]:
     """Trust EKS Pod Identity, for the pods of one service account of one cluster.
 
-    The tags are of the session that EKS asks for, and are the request's in a trust policy (EKS guide, "Create
-    IAM role with trust policy required by EKS Pod Identity"); ``disableSessionTags`` on the association would
-    take them away, and the trust with them. The source is the cluster's own account (the confused deputy's
-    way in; seen at work in awslabs/mountpoint-s3-csi-driver 781).
+    EKS requests the session with these tags, which are request tags in a trust policy; with
+    ``disableSessionTags`` on the association the trust would fail. The source account prevents a confused
+    deputy (used in awslabs/mountpoint-s3-csi-driver 781).
+    Source: EKS guide, "Create IAM role with trust policy required by EKS Pod Identity".
     """
     tags = {
         "aws:RequestTag/eks-cluster-name": cluster,
@@ -36,21 +36,21 @@ def assumed_by_pods(scope: Scope, cluster: str, namespace: str, account: str) ->
 
 
 def worker(scope: Scope, queue: QueueAccess) -> list[Statement]:
-    """What a service's pods may do: what their queue takes, as on instances."""
-    return [*_read_secrets(scope, [queue]), *queue.work, *with_key(scope, [queue.service])]
+    """Return the permissions of a service's pods: those of its queue's workers."""
+    return [*_read_secrets(scope, [queue]), *queue.work, *use_key(scope, [queue.service])]
 
 
 def keda(scope: Scope, queues: Sequence[QueueAccess]) -> list[Statement]:
-    """What KEDA's operator needs to see how many wait."""
-    counted = merged(statement for queue in queues for statement in queue.count)
+    """Return the permissions of KEDA's operator: read queue lengths."""
+    counted = merge(statement for queue in queues for statement in queue.count)
     services = sorted({queue.service for queue in queues})
-    return [*_read_secrets(scope, queues), *counted, *with_key(scope, services)]
+    return [*_read_secrets(scope, queues), *counted, *use_key(scope, services)]
 
 
 def file_system_driver(
     file_system: pulumi.Input[str], access_points: Sequence[pulumi.Input[str]]
 ) -> list[Statement]:
-    """What the EFS driver on the nodes needs to mount what lies behind ``access_points``, and no more."""
+    """Return the permissions of the EFS driver on nodes: mount these access points."""
     return [
         Statement(
             "MountCheckpoints",
@@ -68,9 +68,12 @@ def _read_secrets(scope: Scope, queues: Sequence[QueueAccess]) -> list[Statement
     return [
         Statement(
             "ReadQueueSecrets",
-            # The driver asks for both (secrets-store-csi-driver-provider-aws, "Usage").
+            # The driver needs both (secrets-store-csi-driver-provider-aws, "Usage").
             ["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"],
-            # AWS adds six letters of its own to the name.
-            [pulumi.Output.concat(scope.arn("secretsmanager", "secret:"), one, "-??????") for one in secrets],
+            # AWS appends six characters to the name.
+            [
+                pulumi.Output.concat(scope.arn("secretsmanager", "secret:"), secret, "-??????")
+                for secret in secrets
+            ],
         )
     ]

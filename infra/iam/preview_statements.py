@@ -1,4 +1,4 @@
-"""Whom of GitHub's jobs roles trust, and what pull requests may do: preview, and nothing else."""
+"""Trust in GitHub jobs, and permissions of previews and the state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import pulumi
 
-from infra.iam.queue_statements import QueueAccess, merged
+from infra.iam.queue_statements import QueueAccess, merge
 from infra.iam.statement import ANY_RESOURCE, Statement
 from infra.scope import Scope
 
@@ -19,38 +19,38 @@ _NETWORK: Final = (
     "ec2:DescribeVpcAttribute",
     "ec2:DescribeVpcs",
 )
-"""What the provider calls to look up a VPC (its main route table, too), subnets and security groups."""
+"""The provider's calls to look up a VPC, its main route table, subnets and security groups."""
 
 
 PULL_REQUESTS: Final = "pull_request"
-"""How the subject of a pull request's jobs ends; a fork's tokens name the fork."""
+"""End of the OIDC subject of a pull request's jobs; tokens of a fork name the fork."""
 
 
-def of_environment(name: str) -> str:
-    """Return how the subject of jobs ends that name an environment, on whatever branch they run."""
+def environment_subject(name: str) -> str:
+    """Return the end of the subject of jobs with this environment, on any branch."""
     return f"environment:{name}"
 
 
-def of_branch(name: str) -> str:
-    """Return how the subject of a branch's jobs ends that name no environment: pushed, or by a schedule.
+def branch_subject(name: str) -> str:
+    """Return the end of the subject of a branch's jobs without an environment.
 
-    A schedule runs on the default branch (GitHub, "Events that trigger workflows").
+    Scheduled jobs run on the default branch (GitHub, "Events that trigger workflows").
     """
     return f"ref:refs/heads/{name}"
 
 
 def assumed_by_jobs(
-    provider_arn: pulumi.Input[str], issuer: str, audience: str, repository: str, jobs: str
+    provider_arn: pulumi.Input[str], issuer: str, client_id: str, repository: str, jobs: str
 ) -> list[Statement]:
     """Trust GitHub's tokens for some jobs of one repository (GitHub, "OpenID Connect reference").
 
-    AWS checks the subject and no claim beside it, so an environment is not bound to a branch here.
-    Repositories made, renamed or moved since July 2026 carry ids in their subject, ``owner@id/name@id`` (the
-    same page, immutable subject claims). A ``repository`` that is given with ids is trusted by them alone.
+    AWS checks no claim except the subject, so an environment is not bound to a branch here. The subject of
+    repositories created, renamed or transferred since July 2026 has ids, ``owner@id/name@id`` (same page,
+    immutable subject claims). A ``repository`` with ids is trusted in that form only.
     """
     forms = [repository]
     if "@" not in repository:
-        # An id holds no colon and no name holds an at sign: the pattern fits no other repository's claim.
+        # An id has no colon and a name no at sign: the pattern matches no other repository.
         forms.append("/".join(f"{part}@*" for part in repository.split("/")))
     return [
         Statement(
@@ -58,7 +58,7 @@ def assumed_by_jobs(
             ["sts:AssumeRoleWithWebIdentity"],
             principal={"Federated": provider_arn},
             conditions={
-                "StringEquals": {f"{issuer}:aud": audience},
+                "StringEquals": {f"{issuer}:aud": client_id},
                 "StringLike": {f"{issuer}:sub": [f"repo:{form}:{jobs}" for form in forms]},
             },
         )
@@ -76,36 +76,36 @@ def previews(
     interfaces: bool,
     cluster: str | None,
 ) -> list[Statement]:
-    """What a preview needs: image parameters, what it looks up, the state if it is in a bucket.
+    """Return the permissions of a preview: image parameters, lookups, and the state in a bucket.
 
-    ``images`` are parameters of this account, ``cluster`` is one of EKS that is there. A preview takes no
-    lock of the state: Pulumi's DIY backend locks for what changes it alone.
+    ``images`` are parameters of this account, ``cluster`` is an existing EKS cluster. A preview does not lock
+    the state: Pulumi's DIY backend locks it for changes only.
     """
     public = pulumi.Output.concat("arn:", scope.partition, ":ssm:", scope.region, "::parameter/aws/service/*")
-    own = [scope.arn("ssm", f"parameter{path}") for path in images]
+    own_images = [scope.arn("ssm", f"parameter{path}") for path in images]
     network = _NETWORK if existing_network else ["ec2:DescribeVpcs"]
     allowed = [
-        Statement("ReadImages", ["ssm:GetParameter"], [public, *own]),
+        Statement("ReadImages", ["ssm:GetParameter"], [public, *own_images]),
         Statement("FindNetwork", network, ANY_RESOURCE),
     ]
     if snapshots:
         allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
-    allowed += merged(statement for queue in queues for statement in queue.preview)
+    allowed += merge(statement for queue in queues for statement in queue.preview)
     if interfaces:
         allowed.append(Statement("FindServices", ["ec2:DescribeVpcEndpointServices"], ANY_RESOURCE))
     if cluster is not None:
-        found = [scope.arn("eks", f"cluster/{cluster}")]
-        allowed.append(Statement("FindCluster", ["eks:DescribeCluster"], found))
+        arns = [scope.arn("eks", f"cluster/{cluster}")]
+        allowed.append(Statement("FindCluster", ["eks:DescribeCluster"], arns))
     return [*allowed, *read_state(scope, state_bucket)]
 
 
 def read_state(scope: Scope, bucket: str | None) -> list[Statement]:
-    """What whoever previews needs of the state; nothing where it is in no bucket."""
+    """Return the permissions to read the state; empty without a bucket."""
     return _state(scope, bucket, Statement("ReadState", ["s3:GetObject"]))
 
 
 def write_state(scope: Scope, bucket: str | None) -> list[Statement]:
-    """What whoever deploys needs of the state: with its locks, which are objects as well."""
+    """Return the permissions to write the state and its locks, which are objects as well."""
     return _state(scope, bucket, Statement("WriteState", ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]))
 
 

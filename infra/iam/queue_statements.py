@@ -1,4 +1,4 @@
-"""What a service's queue asks of IAM, whatever its kind, and what the function may do that watches it."""
+"""Permissions for a service's queue of any kind, and those of the queue watcher."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import pulumi
 
 from contracts import names
-from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, use_key
 from infra.scope import Scope
 
 _INTERFACES: Final = (
@@ -20,17 +20,21 @@ _INTERFACES: Final = (
     "ec2:DescribeSubnets",
     "ec2:UnassignPrivateIpAddresses",
 )
-"""What Lambda does with the role of a function in a VPC (Lambda guide, "Giving Lambda functions access to
-resources in an Amazon VPC", required permissions)."""
+"""Lambda's calls with the role of a function in a VPC. Source: Lambda guide, "Giving Lambda functions access
+to resources in an Amazon VPC", required permissions."""
 
 
 @dataclass(frozen=True)
 class QueueAccess:
-    """What a service's queue asks of IAM.
+    """Permissions for a service's queue, by role.
 
-    ``service`` is AWS's that decrypts for its workers. ``secret`` names the secret with its URL, if it has
-    one: workers and observers may read that. Beside it workers have ``work``, who only sees how many wait has
-    ``count``, the queue watcher ``watch``, and a preview of the stack ``preview``.
+    Attributes:
+        service: The AWS service that uses the customer's key for the workers.
+        secret: Name of the secret with the queue's URL, if any; all roles except previews may read it.
+        work: Of workers.
+        count: Of components that read the queue's length.
+        watch: Of the queue watcher.
+        preview: Of previews of the stack.
     """
 
     service: str
@@ -46,22 +50,22 @@ def secrets_of(queues: Iterable[QueueAccess]) -> list[pulumi.Input[str]]:
     return [queue.secret for queue in queues if queue.secret is not None]
 
 
-def merged(statements: Iterable[Statement]) -> list[Statement]:
-    """Return one statement of each name, on the resources of all that have it."""
-    found: dict[str, Statement] = {}
-    for one in statements:
-        before = found.setdefault(one.sid, one)
-        if before is not one and one.resources is not ANY_RESOURCE:
-            found[one.sid] = replace(before, resources=[*before.resources, *one.resources])
-    return [*found.values()]
+def merge(statements: Iterable[Statement]) -> list[Statement]:
+    """Merge statements with the same ``Sid`` into one with all of their resources."""
+    by_sid: dict[str, Statement] = {}
+    for statement in statements:
+        before = by_sid.setdefault(statement.sid, statement)
+        if before is not statement and statement.resources is not ANY_RESOURCE:
+            by_sid[statement.sid] = replace(before, resources=[*before.resources, *statement.resources])
+    return [*by_sid.values()]
 
 
 def queue_watcher(
     scope: Scope, function: str, registry_arn: pulumi.Input[str], queues: Sequence[QueueAccess]
 ) -> list[Statement]:
-    """What the queue watcher may do: see ``queues``, keep its rows.
+    """Return the permissions: read ``queues`` and write their registry items.
 
-    ``function`` is its name: its own code may not do what Lambda does with its role for the network.
+    ``function`` is its name: the function's own code is denied Lambda's calls for network interfaces.
     """
     allowed = [
         Statement(
@@ -84,12 +88,12 @@ def queue_watcher(
             Statement(
                 "ReadQueueSecrets",
                 ["secretsmanager:GetSecretValue"],
-                # AWS adds six letters of its own to the name.
+                # AWS appends six characters to the name.
                 [
-                    pulumi.Output.concat(scope.arn("secretsmanager", "secret:"), one, "-??????")
-                    for one in secrets
+                    pulumi.Output.concat(scope.arn("secretsmanager", "secret:"), secret, "-??????")
+                    for secret in secrets
                 ],
             )
         )
-    allowed += merged(statement for queue in queues for statement in queue.watch)
-    return [*allowed, *with_key(scope, ["dynamodb", "lambda", "secretsmanager"])]
+    allowed += merge(statement for queue in queues for statement in queue.watch)
+    return [*allowed, *use_key(scope, ["dynamodb", "lambda", "secretsmanager"])]

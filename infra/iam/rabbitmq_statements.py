@@ -1,4 +1,4 @@
-"""What a queue in RabbitMQ asks of IAM: its secret, for all else is the broker's own matter."""
+"""Permissions for a RabbitMQ queue: its secret. The broker handles all other access."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from infra.iam.statement import ANY_RESOURCE, Statement
 
 
 def access(secret: pulumi.Input[str], *, own_broker: bool) -> QueueAccess:
-    """Return what a queue's workers and its observers need; a broker of the stack's own draws a password."""
+    """Return the permissions by role; the preview of a created broker generates a password."""
     draw = Statement("DrawPasswords", ["secretsmanager:GetRandomPassword"], ANY_RESOURCE)
     return QueueAccess("secretsmanager", secret, preview=[draw] if own_broker else [])

@@ -1,4 +1,4 @@
-"""Policies that stand at a resource: who may use it, whatever roles allow."""
+"""Resource-based policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from infra.scope import Scope
 
 
 def queue(queue_arn: pulumi.Input[str], rule_arns: Sequence[pulumi.Input[str]]) -> list[Statement]:
-    """A queue's own policy: these EventBridge rules may send, and nobody may without TLS."""
+    """Return a queue's policy: these EventBridge rules may send; requests without TLS are denied."""
     return [
         Statement(
             "EventBridgeSends",
@@ -32,7 +32,7 @@ def queue(queue_arn: pulumi.Input[str], rule_arns: Sequence[pulumi.Input[str]]) 
 
 
 def topic(scope: Scope, topic_arn: pulumi.Input[str]) -> list[Statement]:
-    """A topic's own policy: this account's alarms and budgets may publish, and nobody may without TLS."""
+    """Return a topic's policy: the account's alarms and budgets may publish; TLS is required."""
     return [
         Statement(
             "AlarmsPublish",
@@ -53,7 +53,7 @@ def topic(scope: Scope, topic_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 def file_system(scope: Scope, file_system_arn: pulumi.Input[str]) -> list[Statement]:
-    """A file system's own policy: this account's roles may mount through a mount target, and only over TLS.
+    """Return a file system's policy: the account's roles may mount through a mount target, over TLS only.
 
     Without an explicit Allow every client in the VPC has full access; a Deny alone would not change that.
     """
@@ -83,7 +83,7 @@ def file_system(scope: Scope, file_system_arn: pulumi.Input[str]) -> list[Statem
 
 
 def bucket(bucket_arn: pulumi.Input[str]) -> list[Statement]:
-    """A bucket's own policy: nobody may do anything without TLS."""
+    """Return a bucket's policy: requests without TLS are denied."""
     return [
         Statement(
             "OnlyOverTls",

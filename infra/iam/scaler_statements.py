@@ -1,4 +1,4 @@
-"""What the scaler may do: see, remember, and write the targets of the services that scale."""
+"""Permissions of the scaler."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pulumi
 
 from contracts import names
-from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, read_groups, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, read_groups, use_key
 from infra.scope import Scope
 
 
@@ -18,7 +18,7 @@ def scaler(
     memory_arn: pulumi.Input[str],
     registry_arn: pulumi.Input[str],
 ) -> list[Statement]:
-    """What the scaler may do beside writing its log; ``services`` are those whose target it writes."""
+    """Return the permissions, in addition to writing its log; it writes the targets of ``services``."""
     targets = [names.group_parameter(scope.stack, service, names.PARAMETER_TARGET) for service in services]
     return [
         read_groups(scope),
@@ -27,7 +27,7 @@ def scaler(
             ["ssm:PutParameter"],
             [scope.arn("ssm", f"parameter{target}") for target in targets],
         ),
-        # The controller's memory is read, too: what boots take, and whom it has released.
+        # Also the controller's memory: boot times, terminated instances.
         Statement("ReadMemory", ["dynamodb:GetItem"], [memory_arn]),
         Statement(
             "RememberScaling", ["dynamodb:PutItem"], [memory_arn], keys_like(names.scaling_memory("*"))
@@ -35,5 +35,5 @@ def scaler(
         Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
         Statement("ReadQueues", ["dynamodb:GetItem"], [registry_arn], keys_like(names.queue_partition("*"))),
         Statement("SeeInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),
-        *with_key(scope, ["dynamodb", "lambda"]),
+        *use_key(scope, ["dynamodb", "lambda"]),
     ]

@@ -1,4 +1,4 @@
-"""What workers and callers of a queue in SQS may do, and who only sees how many wait."""
+"""Permissions of workers, callers and readers of an SQS queue."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.iam.queue_statements import QueueAccess
-from infra.iam.statement import ANY_RESOURCE, Statement, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, use_key
 from infra.scope import Scope
 
 
 @dataclass(frozen=True)
 class SqsArns:
-    """A service's queue, that of its dead letters, and the pattern of its clients' queues of answers."""
+    """A service's queue, its dead-letter queue, and the pattern of its clients' reply queues."""
 
     queue: pulumi.Input[str]
-    dead: pulumi.Input[str]
-    answers: pulumi.Input[str]
+    dead_letters: pulumi.Input[str]
+    reply_queues: pulumi.Input[str]
 
 
 def access(arns: SqsArns) -> QueueAccess:
-    """Return what a queue's workers and its observers need."""
-    see = Statement("SeeQueues", ["sqs:GetQueueAttributes", "sqs:GetQueueUrl"], [arns.queue])
+    """Return the permissions by role."""
+    read = Statement("SeeQueues", ["sqs:GetQueueAttributes", "sqs:GetQueueUrl"], [arns.queue])
     metrics = Statement("SeeTheirMetrics", ["cloudwatch:GetMetricData"], ANY_RESOURCE)
-    return QueueAccess("sqs", work=worker(arns), count=[see], watch=[see, metrics])
+    return QueueAccess("sqs", work=worker(arns), count=[read], watch=[read, metrics])
 
 
 def worker(arns: SqsArns) -> list[Statement]:
-    """What a worker of a queue in SQS may do: take requests, hold them, answer, bury."""
+    """Return the permissions of a worker: consume requests, reply, dead-letter."""
     return [
         Statement(
             "WorkOnQueue",
@@ -41,13 +41,13 @@ def worker(arns: SqsArns) -> list[Statement]:
             ],
             [arns.queue],
         ),
-        Statement("BuryRequests", ["sqs:GetQueueUrl", "sqs:SendMessage"], [arns.dead]),
-        Statement("SendAnswers", ["sqs:SendMessage"], [arns.answers]),
+        Statement("BuryRequests", ["sqs:GetQueueUrl", "sqs:SendMessage"], [arns.dead_letters]),
+        Statement("SendAnswers", ["sqs:SendMessage"], [arns.reply_queues]),
     ]
 
 
 def caller(scope: Scope, arns: SqsArns) -> list[Statement]:
-    """What a client of such a queue may do: send requests, have a queue of answers, tidy up after others."""
+    """Return the permissions of a client: send requests, use a reply queue, delete abandoned ones."""
     return [
         Statement("SendRequests", ["sqs:GetQueueUrl", "sqs:SendMessage"], [arns.queue]),
         Statement(
@@ -60,15 +60,15 @@ def caller(scope: Scope, arns: SqsArns) -> list[Statement]:
                 "sqs:ReceiveMessage",
                 "sqs:TagQueue",
             ],
-            [arns.answers],
+            [arns.reply_queues],
         ),
         Statement("FindAnswers", ["sqs:ListQueues"], ANY_RESOURCE),
-        *with_key(scope, ["sqs"]),
+        *use_key(scope, ["sqs"]),
     ]
 
 
 def only_over_tls(queue_arn: pulumi.Input[str]) -> list[Statement]:
-    """Return a queue's own policy: nobody may do anything without TLS. Who may stands with the roles."""
+    """Return a queue's policy: requests without TLS are denied. Roles grant access."""
     return [
         Statement(
             "OnlyOverTls",

@@ -1,7 +1,4 @@
-"""A statement of an IAM policy, and those that several roles share.
-
-``ANY_RESOURCE`` marks actions for which the service authorisation reference offers no narrower resource.
-"""
+"""A statement of an IAM policy, and statements that several roles share."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ from contracts import names
 from infra.scope import Scope
 
 ANY_RESOURCE: Final = ("*",)
-"""For actions without resource-level permissions."""
-
+"""For actions without resource-level permissions. Source: Service Authorization Reference."""
 
 _KEY_USE: Final = (
     "kms:Decrypt",
@@ -29,9 +25,9 @@ _KEY_USE: Final = (
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of an IAM policy. ``principal`` only in resource policies.
+    """A statement of an IAM policy.
 
-    ``other_resources`` stand for all but these (``NotResource``), in place of ``resources``.
+    ``principal`` is for resource-based policies. ``not_resources`` (``NotResource``) replaces ``resources``.
     """
 
     sid: str
@@ -40,17 +36,17 @@ class Statement:
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     principal: Mapping[str, Any] | str | None = None
     effect: str = "Allow"
-    other_resources: Sequence[pulumi.Input[str]] = ()
+    not_resources: Sequence[pulumi.Input[str]] = ()
 
     def rendered(self) -> dict[str, Any]:
-        """Return the statement as IAM's JSON wants it; outputs stay outputs."""
+        """Return the statement in IAM's JSON form; Pulumi outputs are kept."""
         parts: dict[str, Any] = {"Sid": self.sid, "Effect": self.effect, "Action": list(self.actions)}
         if self.principal is not None:
             parts["Principal"] = self.principal
         if self.resources:
             parts["Resource"] = list(self.resources)
-        if self.other_resources:
-            parts["NotResource"] = list(self.other_resources)
+        if self.not_resources:
+            parts["NotResource"] = list(self.not_resources)
         if self.conditions:
             parts["Condition"] = self.conditions
         return parts
@@ -64,7 +60,7 @@ def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
 
 
 def write_log(log_group_arn: pulumi.Input[str]) -> Statement:
-    """What every function may do: write into its own log group."""
+    """Allow a function to write to its log group."""
     return Statement(
         "WriteLog",
         ["logs:CreateLogStream", "logs:PutLogEvents"],
@@ -73,50 +69,50 @@ def write_log(log_group_arn: pulumi.Input[str]) -> Statement:
 
 
 def read_groups(scope: Scope) -> Statement:
-    """What each function that looks after groups may read: all parameters of the stack's groups."""
+    """Allow a function to read all parameters of the stack's groups."""
     root = names.parameter_root(scope.stack)
-    places = [scope.arn("ssm", f"parameter{root}"), scope.arn("ssm", f"parameter{root}/*")]
-    return Statement("ReadGroups", ["ssm:GetParametersByPath"], places)
+    resources = [scope.arn("ssm", f"parameter{root}"), scope.arn("ssm", f"parameter{root}/*")]
+    return Statement("ReadGroups", ["ssm:GetParametersByPath"], resources)
 
 
 def keys_like(pattern: str) -> dict[str, dict[str, Any]]:
-    """Return the conditions of a statement on items whose partition key is like that."""
+    """Return conditions for items whose partition key matches the pattern."""
     return {
         "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]},
-        # A request without a key would fit all values of none.
+        # ForAllValues is true for a request without a key.
         "Null": {"dynamodb:LeadingKeys": "false"},
     }
 
 
 def keys_unlike(pattern: str) -> dict[str, dict[str, Any]]:
-    """Return the conditions of a statement on items whose partition key is not like that."""
+    """Return conditions for items whose partition key does not match the pattern."""
     return {
         "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [pattern]},
         "Null": {"dynamodb:LeadingKeys": "false"},
     }
 
 
-def with_key(scope: Scope, services: Sequence[str]) -> list[Statement]:
-    """What a role may do with the customer's key: use it, through ``services`` alone. Nothing without a key.
+def use_key(scope: Scope, services: Sequence[str]) -> list[Statement]:
+    """Allow using the customer's key through ``services`` only; empty without a key.
 
-    The actions are those of a key's users (KMS guide, "Default key policy").
+    Source: KMS guide, "Default key policy", key users.
     """
     if scope.kms_key_arn is None:
         return []
-    return [Statement("UseKey", _KEY_USE, [scope.kms_key_arn], _through(scope, services))]
+    return [Statement("UseKey", _KEY_USE, [scope.kms_key_arn], _via_services(scope, services))]
 
 
-def lend_key(scope: Scope) -> list[Statement]:
-    """What a role needs to make and attach volumes under the customer's key. Nothing without a key.
+def grant_key(scope: Scope) -> list[Statement]:
+    """Allow creating and attaching volumes encrypted with the customer's key; empty without a key.
 
-    EBS decrypts for the instance by a grant (EBS user guide, "Requirements for Amazon EBS encryption").
+    EBS decrypts for the instance with a grant (EBS user guide, "Requirements for Amazon EBS encryption").
     """
     if scope.kms_key_arn is None:
         return []
-    conditions = {**_through(scope, ["ec2"]), "Bool": {"kms:GrantIsForAWSResource": "true"}}
+    conditions = {**_via_services(scope, ["ec2"]), "Bool": {"kms:GrantIsForAWSResource": "true"}}
     return [Statement("LendKeyToVolumes", ["kms:CreateGrant"], [scope.kms_key_arn], conditions)]
 
 
-def _through(scope: Scope, services: Sequence[str]) -> dict[str, Any]:
-    # In China the names go on with .cn.
+def _via_services(scope: Scope, services: Sequence[str]) -> dict[str, Any]:
+    # In China the names end in .cn.
     return {"StringLike": {"kms:ViaService": [f"{name}.{scope.region}.amazonaws.com*" for name in services]}}

@@ -1,4 +1,4 @@
-"""What people who use one tenant of a shared host may do: reach its port, and nothing else of the host."""
+"""Permissions of a tenant's users: connect to its port on the shared host."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from infra.iam.statement import Statement
 from infra.scope import Scope
 
 _CHECKED: Final = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
-"""Without it a session with no document named would be a shell, whatever documents are allowed (Systems
-Manager guide, "Enforce a session document permission check")."""
+"""Without it a session without a document would be a shell. Source: Systems Manager guide, "Enforce a session
+document permission check"."""
 
 
 def forwarding(scope: Scope, *, host: str, document: pulumi.Input[str]) -> list[Statement]:
-    """Open the port that ``document`` (an ARN) fixes, on whatever instance is the host now.
+    """Allow forwarding to the port in ``document`` (an ARN), on the current instance of the host.
 
-    IAM knows no condition on a document's parameters, so the port is none: it stands in the document.
+    The port is fixed in the document because IAM has no condition on a document's parameters.
     """
     tags = {
         f"ssm:resourceTag/{names.TAG_STACK}": scope.stack,
@@ -33,8 +33,8 @@ def forwarding(scope: Scope, *, host: str, document: pulumi.Input[str]) -> list[
         ),
         Statement("ForwardPort", ["ssm:StartSession"], [document], _CHECKED),
         Statement(
-            # Of one's own: a session's name begins with the caller's (Systems Manager guide, "Sample IAM
-            # policies for Session Manager").
+            # A session's name begins with the caller's (Systems Manager guide, "Sample IAM policies for
+            # Session Manager").
             "EndOwnSession",
             ["ssm:ResumeSession", "ssm:TerminateSession"],
             [scope.arn("ssm", "session/${aws:userid}-*")],

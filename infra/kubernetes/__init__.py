@@ -1,1 +1,1 @@
-"""Kubernetes objects of the entries that run there: pure, plain dictionaries as YAML has them."""
+"""Kubernetes manifests of entries, as plain dictionaries; pure functions."""

@@ -1,4 +1,4 @@
-"""A training job: a Job, an Indexed Job for the experiments of a ``matrix``, a TrainJob for several nodes."""
+"""Manifests of training jobs: a Job, an Indexed Job for a ``matrix``, a TrainJob for several nodes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final
 from contracts.agent import experiments
 from contracts.agent.names import CODE_DIR, DATA_DIR, JOB_HOME, JOB_TMP, RUN_DIR
 from infra.kubernetes import pod_resources, pods
-from infra.kubernetes.place import ClusterPlace, Object
+from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Training
 from userdata.agent.work.training import variables
 
-SAVED_CODE: Final = 75
-"""How ``supervise.sh`` says that the command was told to stop: it goes on elsewhere."""
-FATAL_CODES: Final = (126, 127)
-"""The command cannot be run, or is not there. Image and revision are pinned: another start finds the same. On
-instances 127 is tried again, because the Python that was built there may be what is missing."""
+STOPPED_EXIT_CODE: Final = 75
+"""Exit code of ``supervise.sh`` after SIGTERM: the job continues in another pod."""
+FATAL_EXIT_CODES: Final = (126, 127)
+"""The command cannot be executed or is not found. Image and revision are pinned, so a retry cannot help. On
+instances 127 is retried: the Python environment that is built there may be missing."""
 SUPERVISE: Final = Path(__file__).with_name("supervise.sh").read_text("utf-8")
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-_TABLE: Final = "/etc/gpu-spot/experiments"
-_LOCAL: Final = CODE_DIR.parent
+_EXPERIMENTS_DIR: Final = "/etc/gpu-spot/experiments"
+_LOCAL_DIR: Final = CODE_DIR.parent
 _CHECKOUT: Final = """set -eu
 mkdir -p "$HOME" "$TMPDIR" "$GPU_SPOT_CODE"
 cd "$GPU_SPOT_CODE"
@@ -33,47 +33,49 @@ git -c advice.detachedHead=false checkout --quiet --force FETCH_HEAD
 _SUBMODULES: Final = "git submodule --quiet update --init --recursive --depth 1\n"
 
 
-def objects(job: Training, place: ClusterPlace) -> list[Object]:
-    """Return an entry's own objects; those that it shares with others stand in ``storage`` and ``nodes``."""
-    account: Object = {
+def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
+    """Return a job's own manifests; shared ones are in ``storage`` and ``nodes``."""
+    account: Manifest = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": place.metadata(job.name, job.name),
-        # No credentials of AWS and none of the cluster: as on instances.
+        "metadata": context.metadata(job.name, job.name),
+        # No AWS or cluster credentials, as on instances.
         "automountServiceAccountToken": False,
     }
     if job.nodes > 1:
-        return [account, _runtime(job, place), _train_job(job, place)]
+        return [account, _runtime(job, context), _train_job(job, context)]
     if job.matrix is not None:
-        return [account, _experiments(job, place), _job(job, place)]
-    return [account, _job(job, place)]
+        return [account, _experiments(job, context), _job(job, context)]
+    return [account, _job(job, context)]
 
 
 def run_name(job: Training) -> str:
-    """Return the name of a job's run: another revision, or other experiments, are another run."""
+    """Return the name of a job's run; another revision or matrix is another run."""
     run = experiments.run_of(job.revision, job.matrix) if job.matrix is not None else job.revision
     return f"{job.name}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
 
 
 def environment(job: Training, name: str = "") -> dict[str, str]:
-    """Return the variables of a job's command; ``name`` is that of an experiment."""
+    """Return the variables of a job's command, or of the experiment ``name``."""
     name = name or job.name
     checkpoints = DATA_DIR / "checkpoints" / name
     done = variables.done_file(checkpoints, job.revision)
-    own = {**job.environment, **experiments.by_name(job.name, job.matrix or {}).get(name, {})}
-    told = variables.of_job(name, own, DATA_DIR, RUN_DIR, checkpoints, checkpoints / ".artifacts", done)
-    return {**told, "GPU_SPOT_GRACE_SECONDS": str(pods.GRACE_SECONDS)}
+    job_environment = {**job.environment, **experiments.by_name(job.name, job.matrix or {}).get(name, {})}
+    job_variables = variables.fixed_variables(
+        name, job_environment, DATA_DIR, RUN_DIR, checkpoints, checkpoints / ".artifacts", done
+    )
+    return {**job_variables, "GPU_SPOT_GRACE_SECONDS": str(pods.GRACE_SECONDS)}
 
 
 def command(job: Training) -> list[str]:
-    """Return what the container runs: the job's command below ``supervise.sh``."""
+    """Return the container's command: ``supervise.sh`` running the job's command."""
     return ["/bin/sh", "-c", SUPERVISE, "gpu-spot", *job.command]
 
 
-def _job(job: Training, place: ClusterPlace) -> Object:
-    labels = {**place.labels(job.name), QUEUE_LABEL: place.namespace}
-    metadata = {**place.metadata(run_name(job), job.name), "labels": labels}
-    spec = {**_spec(job, place), "backoffLimit": job.max_restarts, "podFailurePolicy": _policy("FailJob")}
+def _job(job: Training, context: ClusterContext) -> Manifest:
+    labels = {**context.labels(job.name), QUEUE_LABEL: context.namespace}
+    metadata = {**context.metadata(run_name(job), job.name), "labels": labels}
+    spec = {**_spec(job, context), "backoffLimit": job.max_restarts, "podFailurePolicy": _policy("FailJob")}
     if job.matrix is not None:
         count = len(list(experiments.combinations(job.matrix)))
         at_once = job.capacity.target if job.shares_group else count
@@ -81,7 +83,7 @@ def _job(job: Training, place: ClusterPlace) -> Object:
             "completionMode": "Indexed",
             "completions": count,
             "parallelism": at_once,
-            # Each experiment fails by itself, as a job of its own would.
+            # Each experiment fails independently, like a separate job.
             "backoffLimitPerIndex": job.max_restarts,
             "maxFailedIndexes": count,
             "podFailurePolicy": _policy("FailIndex"),
@@ -90,35 +92,34 @@ def _job(job: Training, place: ClusterPlace) -> Object:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def _policy(fatal: str) -> Object:
-    """Return what counts as a failure. The first rule that fits counts, so a disruption never does."""
+def _policy(fatal: str) -> Manifest:
+    """Return which failures count. The first matching rule applies: disruptions never count."""
     codes = {"containerName": pods.CONTAINER, "operator": "In"}
     return {
         "rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-            {"action": "Ignore", "onExitCodes": {**codes, "values": [SAVED_CODE]}},
-            {"action": fatal, "onExitCodes": {**codes, "values": [*FATAL_CODES]}},
+            {"action": "Ignore", "onExitCodes": {**codes, "values": [STOPPED_EXIT_CODE]}},
+            {"action": fatal, "onExitCodes": {**codes, "values": [*FATAL_EXIT_CODES]}},
         ]
     }
 
 
-def _spec(job: Training, place: ClusterPlace) -> Object:
-    # Break before make: the old pod has ended before its successor is there. A finished job stays: it is how
-    # the cluster knows that this run has ended.
-    return {"podReplacementPolicy": "Failed", "template": _pod(job, place)}
+def _spec(job: Training, context: ClusterContext) -> Manifest:
+    # A pod is replaced only after it has terminated. A finished Job is kept: it records the finished run.
+    return {"podReplacementPolicy": "Failed", "template": _pod(job, context)}
 
 
-def _pod(job: Training, place: ClusterPlace) -> Object:
-    code, wanted = str(CODE_DIR / job.name), pod_resources.of_job(job.capacity.types)
-    user, group = place.users[job.checkpoints]
-    volumes, mounts = pods.dataset_volumes(job, place)
+def _pod(job: Training, context: ClusterContext) -> Manifest:
+    code, requests = str(CODE_DIR / job.name), pod_resources.job_requests(job.capacity.types)
+    user, group = context.users[job.checkpoints]
+    volumes, mounts = pods.dataset_volumes(job, context)
     volumes += [
         {"name": "local", "emptyDir": {}},
-        {"name": "run", **pods.memory(16)},
-        {"name": "shm", **pods.memory(wanted.memory_mib // 2)},
+        {"name": "run", **pods.memory_volume(16)},
+        {"name": "shm", **pods.memory_volume(requests.memory_mib // 2)},
         {"name": "checkpoints", "persistentVolumeClaim": {"claimName": job.checkpoints}},
     ]
-    local = [{"name": "local", "mountPath": str(_LOCAL)}]
+    local = [{"name": "local", "mountPath": str(_LOCAL_DIR)}]
     mounts += [
         *local,
         {"name": "run", "mountPath": str(RUN_DIR)},
@@ -127,77 +128,83 @@ def _pod(job: Training, place: ClusterPlace) -> Object:
     ]
     if job.matrix is not None:
         volumes.append({"name": "experiments", "configMap": {"name": run_name(job)}})
-        mounts.append({"name": "experiments", "mountPath": _TABLE, "readOnly": True})
-    fetched = {
+        mounts.append({"name": "experiments", "mountPath": _EXPERIMENTS_DIR, "readOnly": True})
+    checkout_environment = {
         "HOME": str(JOB_HOME),
         "TMPDIR": str(JOB_TMP),
         "GPU_SPOT_CODE": code,
         "GPU_SPOT_REPOSITORY": job.repository,
         "GPU_SPOT_REVISION": job.revision,
     }
-    checkout: Object = {
+    checkout: Manifest = {
         "name": "checkout",
-        "image": place.cluster.checkout_image or job.image,
+        "image": context.cluster.checkout_image or job.image,
         "command": pods.arguments(
             ["/bin/sh", "-c", _CHECKOUT + (_SUBMODULES if job.submodules else ""), "gpu-spot"]
         ),
-        "env": pods.environment(fetched),
-        "securityContext": pods.CONFINED,
+        "env": pods.environment(checkout_environment),
+        "securityContext": pods.CONTAINER_SECURITY_CONTEXT,
         "volumeMounts": local,
     }
-    work: Object = {
+    work: Manifest = {
         "name": pods.CONTAINER,
         "image": job.image,
         "command": pods.arguments(command(job)),
         "workingDir": code,
         "env": pods.environment(environment(job)),
-        "resources": wanted.resources,
-        "securityContext": pods.CONFINED,
+        "resources": requests.resources,
+        "securityContext": pods.CONTAINER_SECURITY_CONTEXT,
         "volumeMounts": mounts,
     }
-    spec: Object = {
-        "restartPolicy": "Never",  # a podFailurePolicy asks for it
+    spec: Manifest = {
+        "restartPolicy": "Never",  # required by a podFailurePolicy
         "terminationGracePeriodSeconds": pods.GRACE_SECONDS,
         "serviceAccountName": job.name,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # No fsGroup: the kubelet would change the group of every file of a dataset, at each start.
+        # No fsGroup: the kubelet would change the group of every file of a dataset at each start.
         "securityContext": {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": group},
         **pods.placement(job),
         "initContainers": [checkout],
         "containers": [work],
         "volumes": volumes,
     }
-    return pods.template(place.labels(job.name), spec, annotations={"karpenter.sh/do-not-disrupt": "true"})
+    return pods.pod_template(
+        context.labels(job.name), spec, annotations={"karpenter.sh/do-not-disrupt": "true"}
+    )
 
 
-def _experiments(job: Training, place: ClusterPlace) -> Object:
-    """Return the variables of each experiment, by its index, as ``supervise.sh`` reads them."""
+def _experiments(job: Training, context: ClusterContext) -> Manifest:
+    """Return a ConfigMap with the variables of each experiment by index, which ``supervise.sh`` reads."""
     assert job.matrix is not None
     table, shared = {}, environment(job)
     for index, chosen in enumerate(experiments.combinations(job.matrix)):
-        told = environment(job, experiments.name_of(job.name, chosen))
-        own = {name: value for name, value in told.items() if shared.get(name) != value}
-        table[str(index)] = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items())
+        experiment_environment = environment(job, experiments.name_of(job.name, chosen))
+        differences = {
+            name: value for name, value in experiment_environment.items() if shared.get(name) != value
+        }
+        table[str(index)] = "".join(
+            f"export {name}={shlex.quote(value)}\n" for name, value in differences.items()
+        )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": place.metadata(run_name(job), job.name),
+        "metadata": context.metadata(run_name(job), job.name),
         "immutable": True,
         "data": table,
     }
 
 
-def _runtime(job: Training, place: ClusterPlace) -> Object:
-    """Return how a run on several nodes is put together.
+def _runtime(job: Training, context: ClusterContext) -> Manifest:
+    """Return the TrainingRuntime of a run on several nodes.
 
-    Losing one node is the end of all ranks, so all start again: for a disruption for nothing, else counted.
+    The loss of one node ends all ranks, so all restart; a restart after a disruption does not count.
     """
     disrupted = [{"type": "DisruptionTarget", "status": "True"}]
-    saved = {"containerName": "node", "operator": "In", "values": [SAVED_CODE]}
-    pod = _pod(job, place)
-    pod["spec"]["containers"][0]["name"] = "node"  # Trainer's name for it
-    template: Object = {
+    saved = {"containerName": "node", "operator": "In", "values": [STOPPED_EXIT_CODE]}
+    pod = _pod(job, context)
+    pod["spec"]["containers"][0]["name"] = "node"  # the name that Trainer expects
+    template: Manifest = {
         "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
         "spec": {
             "backoffLimit": 0,
@@ -214,7 +221,7 @@ def _runtime(job: Training, place: ClusterPlace) -> Object:
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainingRuntime",
-        "metadata": place.metadata(run_name(job), job.name),
+        "metadata": context.metadata(run_name(job), job.name),
         "spec": {
             "mlPolicy": {"numNodes": job.nodes, "torch": {}},
             "template": {
@@ -236,13 +243,13 @@ def _runtime(job: Training, place: ClusterPlace) -> Object:
     }
 
 
-def _train_job(job: Training, place: ClusterPlace) -> Object:
-    labels = {**place.labels(job.name), QUEUE_LABEL: place.namespace}
-    gpus = pod_resources.of_job(job.capacity.types).gpus
+def _train_job(job: Training, context: ClusterContext) -> Manifest:
+    labels = {**context.labels(job.name), QUEUE_LABEL: context.namespace}
+    gpus = pod_resources.job_requests(job.capacity.types).gpus
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {**place.metadata(run_name(job), job.name), "labels": labels},
+        "metadata": {**context.metadata(run_name(job), job.name), "labels": labels},
         "spec": {
             "runtimeRef": {
                 "apiGroup": "trainer.kubeflow.org",

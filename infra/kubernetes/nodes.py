@@ -1,26 +1,26 @@
-"""Nodes: what Karpenter buys for an entry, and how many GPUs all jobs may hold (Kueue)."""
+"""Nodes of entries (Karpenter) and the GPU quota of all jobs (Kueue)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from infra.kubernetes import pod_resources, pods
-from infra.kubernetes.place import GPU, ClusterPlace, Object
+from infra.kubernetes.context import GPU, ClusterContext, Manifest
 from infra.schema import Service, Training
 from infra.schema.jobs.matrix import count
 from infra.schema.work import Work
 
 
-def pool(entry: Service | Training, place: ClusterPlace) -> list[Object]:
+def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manifest]:
     """Return an entry's NodePool and EC2NodeClass.
 
-    Spot comes first where both are allowed: Karpenter prefers it, and leaves out what AWS refused.
-    Nodes of jobs go when they are empty and for no other reason; a service's may be packed, one at a time.
+    If both purchase options are allowed, Karpenter prefers Spot and skips offerings without capacity. Nodes
+    of jobs are removed only when empty; nodes of a service may be consolidated, one at a time.
     """
-    name = place.cluster_name(entry.name)
+    name = context.cluster_name(entry.name)
     is_job = isinstance(entry, Training)
-    template: Object = {
-        "metadata": {"labels": place.node_labels(entry.name)},
+    template: Manifest = {
+        "metadata": {"labels": context.node_labels(entry.name)},
         "spec": {
             "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name},
             "requirements": _requirements(entry),
@@ -29,10 +29,10 @@ def pool(entry: Service | Training, place: ClusterPlace) -> list[Object]:
             "terminationGracePeriod": f"{pods.NODE_GRACE_SECONDS}s",
         },
     }
-    disruption: Object = {
+    disruption: Manifest = {
         "consolidationPolicy": "WhenEmpty" if is_job else "WhenEmptyOrUnderutilized",
         "consolidateAfter": "60s",
-        # With a grace period a node may drift though its pods say do-not-disrupt.
+        # With a grace period Karpenter replaces drifted nodes despite do-not-disrupt.
         "budgets": [
             {"nodes": "0", "reasons": ["Drifted", "Underutilized"]},
             {"nodes": "100%", "reasons": ["Empty"]},
@@ -44,32 +44,32 @@ def pool(entry: Service | Training, place: ClusterPlace) -> list[Object]:
         {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
-            "metadata": place.metadata(name, entry.name, in_cluster=True),
+            "metadata": context.metadata(name, entry.name, in_cluster=True),
             "spec": {
                 "template": template,
                 "disruption": disruption,
-                "limits": {GPU: str(_most_gpus(entry))},
+                "limits": {GPU: str(_max_gpus(entry))},
             },
         },
-        _node_class(name, entry, place),
+        _node_class(name, entry, context),
     ]
 
 
-def queues(jobs: Sequence[Training], place: ClusterPlace) -> list[Object]:
-    """Return Kueue's objects: one queue for all jobs, which wait in it until their GPUs fit the quota.
+def queues(jobs: Sequence[Training], context: ClusterContext) -> list[Manifest]:
+    """Return Kueue's objects: one queue in which all jobs wait until their GPUs fit the quota.
 
-    A job that asks for what a queue does not cover is never let in, so processors and memory are covered,
-    too, with as much as the GPUs can need.
+    Kueue never admits a job that requests a resource the queue does not cover, so CPU and memory are covered
+    with as much as the GPUs can need.
     """
     if not jobs:
         return []
-    version, name = "kueue.x-k8s.io/v1beta2", place.cluster_name("jobs")
-    gpus = place.cluster.quota_gpus
-    asked = [pod_resources.of_job(job.capacity.types) for job in jobs]
-    millicpu = max(-(-one.millicpu // one.gpus) for one in asked) * gpus
-    memory = max(-(-one.memory_mib // one.gpus) for one in asked) * gpus
+    version, name = "kueue.x-k8s.io/v1beta2", context.cluster_name("jobs")
+    gpus = context.cluster.quota_gpus
+    requests = [pod_resources.job_requests(job.capacity.types) for job in jobs]
+    millicpu = max(-(-request.millicpu // request.gpus) for request in requests) * gpus
+    memory = max(-(-request.memory_mib // request.gpus) for request in requests) * gpus
     quotas = {GPU: gpus, "cpu": f"{millicpu}m", "memory": f"{memory}Mi"}
-    group: Object = {
+    group: Manifest = {
         "coveredResources": [*quotas],
         "flavors": [
             {
@@ -78,64 +78,64 @@ def queues(jobs: Sequence[Training], place: ClusterPlace) -> list[Object]:
             }
         ],
     }
-    ours = {"matchLabels": {"kubernetes.io/metadata.name": place.namespace}}
+    namespace_selector = {"matchLabels": {"kubernetes.io/metadata.name": context.namespace}}
     return [
         {
             "apiVersion": version,
             "kind": "ResourceFlavor",
-            "metadata": place.metadata(name, in_cluster=True),
+            "metadata": context.metadata(name, in_cluster=True),
             "spec": {},
         },
         {
             "apiVersion": version,
             "kind": "ClusterQueue",
-            "metadata": place.metadata(name, in_cluster=True),
-            "spec": {"namespaceSelector": ours, "resourceGroups": [group]},
+            "metadata": context.metadata(name, in_cluster=True),
+            "spec": {"namespaceSelector": namespace_selector, "resourceGroups": [group]},
         },
         {
             "apiVersion": version,
             "kind": "LocalQueue",
-            "metadata": place.metadata(place.namespace),
+            "metadata": context.metadata(context.namespace),
             "spec": {"clusterQueue": name},
         },
     ]
 
 
 def capacity_types(entry: Work) -> list[str]:
-    """Return how an entry's nodes may be bought: spot, and on-demand where a fallback may."""
+    """Return the capacity types of an entry's nodes: Spot, and On-Demand with a fallback."""
     if entry.capacity.spot_percentage == 0:
         return ["on-demand"]
     return ["spot", "on-demand"] if entry.capacity.fallback.enabled else ["spot"]
 
 
-def _requirements(entry: Work) -> list[Object]:
+def _requirements(entry: Work) -> list[Manifest]:
     capacity = entry.capacity
     architecture = "arm64" if capacity.architecture == "arm64" else "amd64"
-    wanted = {
+    values_by_key = {
         "node.kubernetes.io/instance-type": list(capacity.types),
         "karpenter.sh/capacity-type": capacity_types(entry),
         "kubernetes.io/arch": [architecture],
         "kubernetes.io/os": ["linux"],
     }
-    return [{"key": key, "operator": "In", "values": values} for key, values in wanted.items()]
+    return [{"key": key, "operator": "In", "values": values} for key, values in values_by_key.items()]
 
 
-def _most_gpus(entry: Service | Training) -> int:
-    """Return the most GPUs of an entry: as the bound of its group would allow, each node of a run."""
-    gpus = pod_resources.of_job(entry.capacity.types).gpus
-    most = entry.capacity.maximum
+def _max_gpus(entry: Service | Training) -> int:
+    """Return the maximum GPUs of an entry: those of its group's maximum, times the nodes of a run."""
+    gpus = pod_resources.job_requests(entry.capacity.types).gpus
+    max_slots = entry.capacity.maximum
     if isinstance(entry, Training):
         alone = entry.matrix is None or entry.shares_group
-        return most * gpus * entry.nodes * (1 if alone else count(entry.matrix or {}))
-    return most if entry.capacity.unit == "gpus" else most * gpus
+        return max_slots * gpus * entry.nodes * (1 if alone else count(entry.matrix or {}))
+    return max_slots if entry.capacity.unit == "gpus" else max_slots * gpus
 
 
-def _node_class(name: str, entry: Work, place: ClusterPlace) -> Object:
-    cluster = place.cluster
-    # EKS itself tags the cluster's own security group so.
-    groups: list[Object] = [{"tags": {"aws:eks:cluster-name": cluster.cluster}}]
-    groups += [{"id": group} for group in place.security_groups]
-    root: Object = {
+def _node_class(name: str, entry: Work, context: ClusterContext) -> Manifest:
+    cluster = context.cluster
+    # EKS's tag of the cluster's security group.
+    groups: list[Manifest] = [{"tags": {"aws:eks:cluster-name": cluster.cluster}}]
+    groups += [{"id": group} for group in context.security_groups]
+    root: Manifest = {
         "volumeSize": f"{entry.capacity.root_volume_gib}Gi",
         "volumeType": "gp3",
         "encrypted": True,
@@ -144,21 +144,23 @@ def _node_class(name: str, entry: Work, place: ClusterPlace) -> Object:
     return {
         "apiVersion": "karpenter.k8s.aws/v1",
         "kind": "EC2NodeClass",
-        "metadata": place.metadata(name, entry.name, in_cluster=True),
+        "metadata": context.metadata(name, entry.name, in_cluster=True),
         "spec": {
             "amiSelectorTerms": [{"alias": cluster.node_image}],
             **(
-                {"instanceProfile": place.node_profile} if place.node_profile else {"role": cluster.node_role}
+                {"instanceProfile": context.node_profile}
+                if context.node_profile
+                else {"role": cluster.node_role}
             ),
-            "subnetSelectorTerms": [{"id": subnet} for subnet in place.subnets],
+            "subnetSelectorTerms": [{"id": subnet} for subnet in context.subnets],
             "securityGroupSelectorTerms": groups,
             "blockDeviceMappings": [{"deviceName": "/dev/xvda", "rootVolume": True, "ebs": root}],
-            # One hop ends on the node: no pod reaches the role of its node.
+            # One hop ends on the node: pods cannot get the credentials of its role.
             "metadataOptions": {
                 "httpEndpoint": "enabled",
                 "httpTokens": "required",
                 "httpPutResponseHopLimit": 1,
             },
-            "tags": {"gpu-spot:stack": place.stack, "gpu-spot:group": entry.name},
+            "tags": {"gpu-spot:stack": context.stack, "gpu-spot:group": entry.name},
         },
     }

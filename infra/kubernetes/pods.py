@@ -1,66 +1,66 @@
-"""Parts of pods that several kinds of them share."""
+"""Parts of pod specs common to jobs and services."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from infra.kubernetes.place import GPU, LABEL_GROUP, ClusterPlace, Object
+from infra.kubernetes.context import GPU, LABEL_GROUP, ClusterContext, Manifest
 from infra.schema import Dataset
 from infra.schema.work import Work
 
 GRACE_SECONDS: Final = 110
-"""From SIGTERM to SIGKILL: of AWS's 120 s of notice, 10 s are left to unmount (docs/contract.md)."""
+"""From SIGTERM to SIGKILL: 10 s of AWS's 120 s of notice remain to unmount (docs/contract.md)."""
 NODE_GRACE_SECONDS: Final = 120
-"""From the notice to a node's end. What may not be evicted (``do-not-disrupt``, a disruption budget) would
-hear nothing of the notice: Karpenter ends such pods only so long before the end of a node's
-``terminationGracePeriod`` as their own takes (kubernetes-sigs/karpenter 916)."""
+"""From the notice to the node's termination. Karpenter deletes pods that must not be evicted
+(``do-not-disrupt``, a disruption budget) only their own grace period before the end of the node's
+``terminationGracePeriod`` (kubernetes-sigs/karpenter 916)."""
 
 CONTAINER: Final = "work"
 
-CONFINED: Final[Object] = {
+CONTAINER_SECURITY_CONTEXT: Final[Manifest] = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""No rights, and no way to them: as containers on instances have it."""
+"""No privileges and no escalation, as for containers on instances."""
 
 
-def environment(variables: Mapping[str, str]) -> list[Object]:
-    """Return variables as a container has them. ``$`` is doubled: ``$(NAME)`` would be another variable's."""
+def environment(variables: Mapping[str, str]) -> list[Manifest]:
+    """Return a container's ``env``. ``$`` is doubled because Kubernetes expands ``$(NAME)``."""
     return [{"name": name, "value": value.replace("$", "$$")} for name, value in variables.items()]
 
 
 def arguments(command: Sequence[str]) -> list[str]:
-    """Return arguments that the kubelet expands no variables in."""
-    return [one.replace("$", "$$") for one in command]
+    """Return arguments in which the kubelet expands no variables."""
+    return [argument.replace("$", "$$") for argument in command]
 
 
-def memory(size_mib: int | None = None) -> Object:
-    """Return a volume in memory, which counts as the pod's."""
-    bounded: Object = {"medium": "Memory"}
-    return {"emptyDir": bounded if size_mib is None else {**bounded, "sizeLimit": f"{size_mib}Mi"}}
+def memory_volume(size_mib: int | None = None) -> Manifest:
+    """Return a volume in memory, which counts towards the pod's memory."""
+    source: Manifest = {"medium": "Memory"}
+    return {"emptyDir": source if size_mib is None else {**source, "sizeLimit": f"{size_mib}Mi"}}
 
 
-def placement(entry: Work) -> Object:
-    """Return what puts a pod on the nodes of its entry, and nothing else there."""
+def placement(entry: Work) -> Manifest:
+    """Return the node selector and tolerations for the nodes of an entry."""
     return {
         "nodeSelector": {LABEL_GROUP: entry.name},
         "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],
     }
 
 
-def dataset_volumes(entry: Work, place: ClusterPlace) -> tuple[list[Object], list[Object]]:
+def dataset_volumes(entry: Work, context: ClusterContext) -> tuple[list[Manifest], list[Manifest]]:
     """Return the volumes and mounts of an entry's ``datasets``.
 
-    Each pod has a volume of its own, made from the snapshot in the pod's zone, and gone with it.
+    Each pod gets an ephemeral volume, created from the snapshot in the pod's zone and deleted with it.
     """
     volumes, mounts = [], []
     for number, dataset in enumerate(entry.datasets):
-        claim: Object = {
+        claim: Manifest = {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": storage_class(entry, number, place),
-            "resources": {"requests": {"storage": f"{place.snapshot_gib[dataset.snapshot]}Gi"}},
+            "storageClassName": storage_class(entry, number, context),
+            "resources": {"requests": {"storage": f"{context.snapshot_gib[dataset.snapshot]}Gi"}},
             "dataSource": {
                 "apiGroup": "snapshot.storage.k8s.io",
                 "kind": "VolumeSnapshot",
@@ -72,7 +72,7 @@ def dataset_volumes(entry: Work, place: ClusterPlace) -> tuple[list[Object], lis
                 "name": f"dataset-{number}",
                 "ephemeral": {
                     "volumeClaimTemplate": {
-                        "metadata": {"labels": place.labels(entry.name)},
+                        "metadata": {"labels": context.labels(entry.name)},
                         "spec": claim,
                     }
                 },
@@ -83,18 +83,18 @@ def dataset_volumes(entry: Work, place: ClusterPlace) -> tuple[list[Object], lis
 
 
 def snapshot_name(dataset: Dataset) -> str:
-    """Return the name of the object that stands for a snapshot."""
+    """Return the name of a snapshot's object."""
     return dataset.snapshot
 
 
-def storage_class(entry: Work, number: int, place: ClusterPlace) -> str:
+def storage_class(entry: Work, number: int, context: ClusterContext) -> str:
     """Return the name of the storage class of an entry's dataset."""
-    return place.cluster_name(entry.name, f"dataset-{number}")
+    return context.cluster_name(entry.name, f"dataset-{number}")
 
 
-def template(labels: Mapping[str, str], spec: Object, **annotations: Any) -> Object:
+def pod_template(labels: Mapping[str, str], spec: Manifest, **annotations: Any) -> Manifest:
     """Return a pod template."""
-    metadata: Object = {"labels": dict(labels)}
+    metadata: Manifest = {"labels": dict(labels)}
     if annotations:
         metadata["annotations"] = annotations["annotations"]
     return {"metadata": metadata, "spec": spec}

@@ -1,4 +1,4 @@
-"""A service: a Deployment of workers, its disruption budget, what KEDA scales it by, its queue's URL."""
+"""Manifests of services: Deployment, disruption budget, KEDA scaling, the queue's secret."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR
 from infra.kubernetes import pod_resources, pods
-from infra.kubernetes.place import ClusterPlace, Object
+from infra.kubernetes.context import ClusterContext, Manifest
 from infra.kubernetes.triggers import TRIGGERS
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
@@ -15,117 +15,117 @@ from userdata.agent.work import worker_report_file as tell
 from userdata.agent.work.service import queue as told_queue
 from userdata.agent.work.service import workers
 
-_URL: Final = "SPOT_WORK_URL"
-_ANY_URL: Final = "amqps://broker"
+_URL_VARIABLE: Final = "SPOT_WORK_URL"
+_URL_PLACEHOLDER: Final = "amqps://broker"
 _SCALE_IN_SECONDS: Final = 600
-"""As long as no more were wanted before there are fewer: as the scaler on instances has it (ADR 0036)."""
+"""Delay before scaling in, as for the scaler on instances (ADR 0036)."""
 _POLL_SECONDS: Final = 15
 
 
-def objects(service: Service, place: ClusterPlace) -> list[Object]:
-    """Return an entry's own objects; those that it shares with others stand in ``storage`` and ``nodes``."""
-    queue = place.queues.get(service.name)
-    account: Object = {
+def service_manifests(service: Service, context: ClusterContext) -> list[Manifest]:
+    """Return a service's own manifests; shared ones are in ``storage`` and ``nodes``."""
+    queue = context.queues.get(service.name)
+    account: Manifest = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": place.metadata(service.name, service.name),
+        "metadata": context.metadata(service.name, service.name),
         "automountServiceAccountToken": False,
     }
-    found = [account, _deployment(service, queue, place), _budget(service, place)]
+    manifests = [account, _deployment(service, queue, context), _budget(service, context)]
     if queue is not None and queue.secret is not None:
-        found.append(_secret(service, queue.secret, place))
-    if queue is not None and scales(service):
-        found += [_authentication(service, queue, place), _scaled(service, queue, place)]
-    return found
+        manifests.append(_secret(service, queue.secret, context))
+    if queue is not None and is_scaled_by_keda(service):
+        manifests += [_authentication(service, queue, context), _scaled_object(service, queue, context)]
+    return manifests
 
 
-def scales(service: Service) -> bool:
-    """Whether KEDA moves the number of workers, and nobody else does."""
+def is_scaled_by_keda(service: Service) -> bool:
+    """Return whether KEDA sets the number of workers."""
     return service.scaling is not None and not service.scaling.dry_run
 
 
 def environment(service: Service, queue: agent.Queue | None) -> dict[str, str]:
-    """Return the variables of a worker but those that are secret."""
+    """Return the variables of a worker except secret ones."""
     variables = {**workers.environment(workers.Slot(0, 0), RUN_DIR), **service.environment}
     if queue is None:
         return variables
-    told = told_queue.environment(queue, _ANY_URL)
+    queue_variables = told_queue.environment(queue, _URL_PLACEHOLDER)
     if queue.secret is not None:
-        del told[_URL]
-    return {**variables, **told}
+        del queue_variables[_URL_VARIABLE]
+    return {**variables, **queue_variables}
 
 
-def _deployment(service: Service, queue: agent.Queue | None, place: ClusterPlace) -> Object:
+def _deployment(service: Service, queue: agent.Queue | None, context: ClusterContext) -> Manifest:
     selector = {"matchLabels": {"app.kubernetes.io/name": service.name}}
-    spec: Object = {
+    spec: Manifest = {
         "selector": selector,
-        # A GPU more for each worker that is replaced would be a node more.
+        # Each surge worker needs another GPU, and so a node.
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "template": _pod(service, queue, place),
+        "template": _pod(service, queue, context),
     }
-    if not scales(service):
+    if not is_scaled_by_keda(service):
         spec["replicas"] = service.capacity.target * service.workers_per_slot
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": place.metadata(service.name, service.name),
+        "metadata": context.metadata(service.name, service.name),
         "spec": spec,
     }
 
 
-def _pod(service: Service, queue: agent.Queue | None, place: ClusterPlace) -> Object:
-    volumes, mounts = pods.dataset_volumes(service, place)
-    volumes += [{"name": "run", **pods.memory(16)}, {"name": "tmp", **pods.memory()}]
+def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -> Manifest:
+    volumes, mounts = pods.dataset_volumes(service, context)
+    volumes += [{"name": "run", **pods.memory_volume(16)}, {"name": "tmp", **pods.memory_volume()}]
     mounts += [
-        {"name": "run", "mountPath": str(tell.place(RUN_DIR, 0))},
+        {"name": "run", "mountPath": str(tell.worker_directory(RUN_DIR, 0))},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - in there
     ]
     variables = pods.environment(environment(service, queue))
     if queue is not None and queue.secret is not None:
         reference = {"name": _secret_name(service), "key": "url"}
-        variables.append({"name": _URL, "valueFrom": {"secretKeyRef": reference}})
-        # The driver makes the Secret once a pod mounts it, and follows it while one does.
+        variables.append({"name": _URL_VARIABLE, "valueFrom": {"secretKeyRef": reference}})
+        # The driver creates the Secret when a pod mounts it, and updates it while one does.
         reads = {"secretProviderClass": _secret_name(service)}
         driver = {"driver": "secrets-store.csi.k8s.io", "readOnly": True, "volumeAttributes": reads}
         volumes.append({"name": "queue", "csi": driver})
         mounts.append({"name": "queue", "mountPath": "/run/secrets/gpu-spot", "readOnly": True})
-    container: Object = {
+    container: Manifest = {
         "name": pods.CONTAINER,
         "image": service.image,
         "env": variables,
-        "resources": pod_resources.of_worker(service.capacity.types).resources,
-        "securityContext": {**pods.CONFINED, "readOnlyRootFilesystem": True},
+        "resources": pod_resources.worker_requests(service.capacity.types).resources,
+        "securityContext": {**pods.CONTAINER_SECURITY_CONTEXT, "readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
     }
     if service.command:
         container["args"] = pods.arguments(service.command)
-    if service.says_ready:
+    if service.reports_readiness:
         ready = str(workers.ready_file(workers.Slot(0, 0), RUN_DIR))
         container["readinessProbe"] = {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 5}
-    spec: Object = {
+    spec: Manifest = {
         "terminationGracePeriodSeconds": pods.GRACE_SECONDS,
         "serviceAccountName": service.name,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # The kernel drops a SIGTERM for a first process that has no handler yet (pid_namespaces(7)): a worker
-        # that still loads would take work until it is killed. So the first one is the pod's.
+        # The kernel drops a SIGTERM for PID 1 without a handler (pid_namespaces(7)): a worker that is still
+        # loading would consume work until it is killed. With a shared namespace PID 1 is the pause process.
         "shareProcessNamespace": True,
         **pods.placement(service),
         "containers": [container],
         "volumes": volumes,
     }
-    return pods.template(place.labels(service.name), spec)
+    return pods.pod_template(context.labels(service.name), spec)
 
 
-def _budget(service: Service, place: ClusterPlace) -> Object:
+def _budget(service: Service, context: ClusterContext) -> Manifest:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": place.metadata(service.name, service.name),
+        "metadata": context.metadata(service.name, service.name),
         "spec": {
             "maxUnavailable": 1,
             "selector": {"matchLabels": {"app.kubernetes.io/name": service.name}},
-            # One that never became ready holds nothing up.
+            # A pod that never became ready does not block evictions.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
@@ -135,16 +135,16 @@ def _secret_name(service: Service) -> str:
     return f"{service.name}-queue"
 
 
-def _secret(service: Service, secret: str, place: ClusterPlace) -> Object:
+def _secret(service: Service, secret: str, context: ClusterContext) -> Manifest:
     name = _secret_name(service)
-    wanted = f'- objectName: "{secret}"\n  objectType: "secretsmanager"\n  objectAlias: "url"\n'
+    secret_objects = f'- objectName: "{secret}"\n  objectType: "secretsmanager"\n  objectAlias: "url"\n'
     return {
         "apiVersion": "secrets-store.csi.x-k8s.io/v1",
         "kind": "SecretProviderClass",
-        "metadata": place.metadata(name, service.name),
+        "metadata": context.metadata(name, service.name),
         "spec": {
             "provider": "aws",
-            "parameters": {"region": place.region, "usePodIdentity": "true", "objects": wanted},
+            "parameters": {"region": context.region, "usePodIdentity": "true", "objects": secret_objects},
             "secretObjects": [
                 {"secretName": name, "type": "Opaque", "data": [{"objectName": "url", "key": "url"}]}
             ],
@@ -152,33 +152,33 @@ def _secret(service: Service, secret: str, place: ClusterPlace) -> Object:
     }
 
 
-def _authentication(service: Service, queue: agent.Queue, place: ClusterPlace) -> Object:
+def _authentication(service: Service, queue: agent.Queue, context: ClusterContext) -> Manifest:
     by_pod = {"provider": "aws"}
-    spec: Object = {"podIdentity": by_pod}
+    spec: Manifest = {"podIdentity": by_pod}
     if queue.secret is not None:
         secrets = [{"parameter": "host", "name": queue.secret}]
-        spec = {"awsSecretManager": {"podIdentity": by_pod, "region": place.region, "secrets": secrets}}
+        spec = {"awsSecretManager": {"podIdentity": by_pod, "region": context.region, "secrets": secrets}}
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "TriggerAuthentication",
-        "metadata": place.metadata(service.name, service.name),
+        "metadata": context.metadata(service.name, service.name),
         "spec": spec,
     }
 
 
-def _scaled(service: Service, queue: agent.Queue, place: ClusterPlace) -> Object:
+def _scaled_object(service: Service, queue: agent.Queue, context: ClusterContext) -> Manifest:
     scaling = service.scaling
     assert scaling is not None
     per = service.workers_per_slot
-    triggers = [_queue_trigger(service, queue, place), *_floors(scaling, per)]
+    triggers = [_queue_trigger(service, queue, context), *_floors(scaling, per)]
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
-        "metadata": place.metadata(service.name, service.name),
+        "metadata": context.metadata(service.name, service.name),
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": service.name},
             "minReplicaCount": scaling.min * per,
-            "maxReplicaCount": service.capacity.most_target * per,
+            "maxReplicaCount": service.capacity.max_target * per,
             "pollingInterval": _POLL_SECONDS,
             "cooldownPeriod": _SCALE_IN_SECONDS,
             "advanced": {
@@ -191,22 +191,22 @@ def _scaled(service: Service, queue: agent.Queue, place: ClusterPlace) -> Object
     }
 
 
-def _queue_trigger(service: Service, queue: agent.Queue, place: ClusterPlace) -> Object:
-    """Return what tells how many wait: with what is being worked on, or it would take the workers away."""
+def _queue_trigger(service: Service, queue: agent.Queue, context: ClusterContext) -> Manifest:
+    """Return the trigger on the queue's length, which includes messages in flight."""
     assert service.queue is not None
-    trigger = TRIGGERS[service.queue.kind](queue, str(place.cluster.queued_per_worker), place.region)
+    trigger = TRIGGERS[service.queue.kind](queue, str(context.cluster.queued_per_worker), context.region)
     return {**trigger, "authenticationRef": {"name": service.name}}
 
 
-def _floors(scaling: Scaling, per: int) -> list[Object]:
+def _floors(scaling: Scaling, per: int) -> list[Manifest]:
     return [_floor(floor, per) for floor in scaling.floors]
 
 
-def _floor(floor: ScalingFloor, per: int) -> Object:
-    # cron counts from Sunday; it has no 24:00.
+def _floor(floor: ScalingFloor, per: int) -> Manifest:
+    # cron counts days from Sunday and has no 24:00.
     days = ",".join(str((DAYS.index(day) + 1) % 7) for day in floor.days)
     begin, end = (_cron(time, days) for time in (floor.begin, floor.end))
-    metadata = {"timezone": "UTC", "start": begin, "end": end, "desiredReplicas": str(floor.least * per)}
+    metadata = {"timezone": "UTC", "start": begin, "end": end, "desiredReplicas": str(floor.min * per)}
     return {"type": "cron", "metadata": metadata}
 
 

@@ -1,105 +1,104 @@
-"""What pods read and write: checkpoints on EFS, datasets from snapshots."""
+"""Storage of pods: checkpoints on EFS, datasets from snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from infra.kubernetes import pods
-from infra.kubernetes.place import ClusterPlace, Object
+from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Training
 from infra.schema.work import Work
 
 
-def checkpoints(jobs: Iterable[Training], place: ClusterPlace) -> list[Object]:
-    """Return a volume, and the claim of it, for each access point that jobs save to; both are static.
+def checkpoints(jobs: Iterable[Training], context: ClusterContext) -> list[Manifest]:
+    """Return a static volume and claim for each access point that jobs save to.
 
-    The sizes are what Kubernetes asks for: a file system has none.
+    Kubernetes requires a size, which EFS ignores.
     """
-    found: list[Object] = []
+    manifests: list[Manifest] = []
     for point in sorted({job.checkpoints for job in jobs}):
-        volume = place.cluster_name(point)
+        volume = context.cluster_name(point)
         size = {"storage": "1Gi"}
-        spec: Object = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-        found.append(
+        spec: Manifest = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+        manifests.append(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
-                "metadata": place.metadata(volume, in_cluster=True),
+                "metadata": context.metadata(volume, in_cluster=True),
                 "spec": {
                     **spec,
                     "capacity": size,
                     "persistentVolumeReclaimPolicy": "Retain",
-                    # The file system lets in this account's roles alone, and over TLS alone. The driver hands
-                    # both on to mount.efs (aws-efs-csi-driver, pkg/driver/node.go); with an access point it
-                    # would add "tls" itself, never "iam".
+                    # The file system requires TLS and a role of this account. The driver passes both to
+                    # mount.efs (aws-efs-csi-driver, pkg/driver/node.go); by itself it adds only "tls".
                     "mountOptions": ["tls", "iam"],
                     "csi": {
                         "driver": "efs.csi.aws.com",
-                        "volumeHandle": f"{place.file_system}::{place.access_points[point]}",
+                        "volumeHandle": f"{context.file_system}::{context.access_points[point]}",
                     },
                 },
             }
         )
-        found.append(
+        manifests.append(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
-                "metadata": place.metadata(point),
+                "metadata": context.metadata(point),
                 "spec": {**spec, "resources": {"requests": size}, "volumeName": volume},
             }
         )
-    return found
+    return manifests
 
 
-def datasets(entries: Iterable[Work], place: ClusterPlace) -> list[Object]:
-    """Return the snapshots that ``datasets`` name as objects, and a storage class for each volume of them.
+def datasets(entries: Iterable[Work], context: ClusterContext) -> list[Manifest]:
+    """Return objects for the snapshots of ``datasets`` and a storage class for each volume.
 
-    The snapshots are there already and stay: an object that goes takes none with it.
+    The snapshots exist and are retained when their objects are deleted.
     """
-    snapshots: dict[str, Object] = {}
-    classes: list[Object] = []
+    snapshots: dict[str, Manifest] = {}
+    classes: list[Manifest] = []
     for entry in entries:
         for number, dataset in enumerate(entry.datasets):
-            for one in _snapshot(pods.snapshot_name(dataset), dataset.snapshot, place):
-                snapshots[f"{one['kind']} {one['metadata']['name']}"] = one
+            for manifest in _snapshot(pods.snapshot_name(dataset), dataset.snapshot, context):
+                snapshots[f"{manifest['kind']} {manifest['metadata']['name']}"] = manifest
             parameters = {"type": "gp3", "throughput": str(dataset.throughput_mib), "encrypted": "true"}
             if dataset.initialization_rate_mib is not None:
                 # In MiB/s, and only with a snapshot (aws-ebs-csi-driver 2463, 2691).
                 parameters["volumeInitializationRate"] = str(dataset.initialization_rate_mib)
-            name = pods.storage_class(entry, number, place)
+            name = pods.storage_class(entry, number, context)
             classes.append(
                 {
                     "apiVersion": "storage.k8s.io/v1",
                     "kind": "StorageClass",
-                    "metadata": place.metadata(name, entry.name, in_cluster=True),
+                    "metadata": context.metadata(name, entry.name, in_cluster=True),
                     "provisioner": "ebs.csi.aws.com",
                     "parameters": parameters,
                     "reclaimPolicy": "Delete",
-                    # Else the volume is made before the pod has a zone.
+                    # By default the volume is created before the pod has a zone.
                     "volumeBindingMode": "WaitForFirstConsumer",
                 }
             )
     return [*snapshots.values(), *classes]
 
 
-def _snapshot(name: str, snapshot: str, place: ClusterPlace) -> list[Object]:
-    group, content = "snapshot.storage.k8s.io/v1", place.cluster_name(name)
+def _snapshot(name: str, snapshot: str, context: ClusterContext) -> list[Manifest]:
+    group, content = "snapshot.storage.k8s.io/v1", context.cluster_name(name)
     return [
         {
             "apiVersion": group,
             "kind": "VolumeSnapshotContent",
-            "metadata": place.metadata(content, in_cluster=True),
+            "metadata": context.metadata(content, in_cluster=True),
             "spec": {
                 "deletionPolicy": "Retain",
                 "driver": "ebs.csi.aws.com",
                 "source": {"snapshotHandle": snapshot},
-                "volumeSnapshotRef": {"name": name, "namespace": place.namespace},
+                "volumeSnapshotRef": {"name": name, "namespace": context.namespace},
             },
         },
         {
             "apiVersion": group,
             "kind": "VolumeSnapshot",
-            "metadata": place.metadata(name),
+            "metadata": context.metadata(name),
             "spec": {"source": {"volumeSnapshotContentName": content}},
         },
     ]

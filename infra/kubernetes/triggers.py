@@ -1,4 +1,4 @@
-"""By what KEDA counts the requests of a service: a trigger for each kind of queue."""
+"""KEDA triggers on a service's queue, by kind of queue."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from contracts.agent import config as agent
-from infra.kubernetes.place import Object
+from infra.kubernetes.context import Manifest
 
 
-def rabbitmq(queue: agent.Queue, most: str, region: str) -> Object:
-    """Return the trigger of a queue in RabbitMQ; its length has what is with workers in it."""
-    metadata = {"protocol": "amqp", "queueName": queue.name, "mode": "QueueLength", "value": most}
+def rabbitmq(queue: agent.Queue, messages_per_worker: str, region: str) -> Manifest:
+    """Return the trigger of a RabbitMQ queue; its length includes unacknowledged messages."""
+    metadata = {
+        "protocol": "amqp",
+        "queueName": queue.name,
+        "mode": "QueueLength",
+        "value": messages_per_worker,
+    }
     return {"type": "rabbitmq", "metadata": metadata}
 
 
-def sqs(queue: agent.Queue, most: str, region: str) -> Object:
-    """Return the trigger of a queue in SQS."""
-    metadata = {"queueURL": queue.name, "queueLength": most, "awsRegion": region, "scaleOnInFlight": "true"}
+def sqs(queue: agent.Queue, messages_per_worker: str, region: str) -> Manifest:
+    """Return the trigger of an SQS queue."""
+    metadata = {
+        "queueURL": queue.name,
+        "queueLength": messages_per_worker,
+        "awsRegion": region,
+        "scaleOnInFlight": "true",
+    }
     return {"type": "aws-sqs-queue", "metadata": metadata}
 
 
-TRIGGERS: Final[Mapping[str, Callable[[agent.Queue, str, str], Object]]] = {
+TRIGGERS: Final[Mapping[str, Callable[[agent.Queue, str, str], Manifest]]] = {
     "rabbitmq": rabbitmq,
     "sqs": sqs,
 }
-"""By ``services[].queue.kind``; each is given the queue, how many may wait for a worker, and the region."""
+"""By ``services[].queue.kind``; called with the queue, the messages per worker, and the region."""

@@ -1,1 +1,1 @@
-"""The stack's parts as components for other Pulumi programs, of any language (docs/components.md)."""
+"""Pulumi components for programs in any language (docs/components.md)."""

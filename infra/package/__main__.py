@@ -1,11 +1,11 @@
-"""Entry point for the Pulumi engine, which starts this folder as a plugin."""
+"""Entry point for the Pulumi engine, which starts this directory as a plugin."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-# This checkout's code first: an environment that was copied with it has the other one installed.
+# Import from this checkout first: a copied environment has another checkout installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pulumi.provider import main

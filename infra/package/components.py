@@ -1,6 +1,6 @@
-"""The components. Each declares what a stack file with the same keys does, below itself."""
+"""The components. Each declares the resources of a stack file with the same keys, as its children."""
 
-# Without postponed annotations: the SDK makes the package's schema of them, and reads no text.
+# No postponed annotations: the SDK derives the package's schema from them and cannot read strings.
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,83 +11,87 @@ import pulumi_aws as aws
 from infra import schema
 from infra.package import inputs
 from infra.program import stack
-from infra.scope import scope_of
+from infra.scope import build_scope
 from infra.settings import SettingsError
 
 PACKAGE: Final = "gpu-spot"
 
 
-class WholeStack(pulumi.ComponentResource):
-    """What all of them tell once they stand."""
+class StackComponent(pulumi.ComponentResource):
+    """Base of all components, with their common outputs."""
 
     stack_name: pulumi.Output[str]
-    """What stands for a stack's name in names, tags and parameters."""
+    """The name that replaces a stack's name in names, tags and parameters."""
     vpc_id: pulumi.Output[str]
-    """The VPC."""
+    """ID of the VPC."""
     private_subnet_ids: pulumi.Output[list[str]]
-    """Where instances are."""
+    """IDs of the subnets of the instances."""
     alarm_topic: pulumi.Output[str]
-    """The topic that alarms are sent to."""
+    """ARN of the SNS topic of the alarms."""
     dashboard: pulumi.Output[str]
-    """The dashboard's name."""
+    """Name of the CloudWatch dashboard."""
     controller_function: pulumi.Output[str]
-    """The function that keeps the capacity."""
+    """Name of the controller's Lambda function."""
     follow_decisions: pulumi.Output[str]
-    """A command that shows what the controller does and why."""
+    """A command that follows the controller's decisions and their reasons."""
+    outputs: pulumi.Output[dict[str, Any]]
+    """All outputs of a gpu-spot stack, under the same names."""
     told: pulumi.Output[dict[str, Any]]
-    """All that a stack of gpu-spot exports, by the same names."""
+    """Deprecated: use ``outputs``. Removed in the next major version."""
 
     def __init__(
         self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None, entries: str = ""
     ) -> None:
-        """Declare what ``args`` ask for, as an entry of the list ``entries`` or as all of a stack file."""
+        """Declare the resources of an entry of the list ``entries``, or of a whole stack file."""
         super().__init__(f"{PACKAGE}:index:{type(self).__name__}", name, None, opts)
-        told: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
         try:
-            given = inputs.plain(args)
-            if entries and given.setdefault("name", name) != name:
-                raise SettingsError(f"name: {given['name']!r}, allowed: none (a group has its component's)")
-            stack_name = given.pop(inputs.STACK_NAME, f"{pulumi.get_project()}-{pulumi.get_stack()}-{name}")
+            values = inputs.to_plain(args)
+            if entries and values.setdefault("name", name) != name:
+                raise SettingsError(
+                    f"name: {values['name']!r}, allowed: none (the component names its group)"
+                )
+            stack_name = values.pop(inputs.STACK_NAME, f"{pulumi.get_project()}-{pulumi.get_stack()}-{name}")
             region = aws.get_region(opts=pulumi.InvokeOptions(parent=self)).region
-            settings = inputs.settings(region, given, entries)
+            settings = inputs.load_component_settings(region, values, entries)
             if entries and name not in settings.capacities:
-                raise SettingsError("matrix: makes jobs of other names, allowed: in GpuSpot")
-        except SettingsError as wrong:
-            raise SettingsError("\n".join(f"{name}.{line}" for line in str(wrong).splitlines())) from None
-        stack.within(scope_of(settings, stack_name, self, told.__setitem__), settings)
+                raise SettingsError("matrix: creates jobs with other names, allowed: in GpuSpot")
+        except SettingsError as error:
+            raise SettingsError("\n".join(f"{name}.{line}" for line in str(error).splitlines())) from None
+        stack.declare_in(build_scope(settings, stack_name, self, outputs.__setitem__), settings)
         self.stack_name = pulumi.Output.from_input(stack_name)
-        self.vpc_id = told["vpcId"]
-        self.private_subnet_ids = pulumi.Output.from_input(told["privateSubnetIds"])
-        self.alarm_topic = told["alarmTopic"]
-        self.dashboard = told["dashboard"]
-        self.controller_function = told["controllerFunction"]
-        self.follow_decisions = told["followDecisions"]
-        self.told = pulumi.Output.from_input(told)
-        self._group = told["groups"].get(name, {})
-        self.register_outputs({"stackName": self.stack_name, "told": self.told})
+        self.vpc_id = outputs["vpcId"]
+        self.private_subnet_ids = pulumi.Output.from_input(outputs["privateSubnetIds"])
+        self.alarm_topic = outputs["alarmTopic"]
+        self.dashboard = outputs["dashboard"]
+        self.controller_function = outputs["controllerFunction"]
+        self.follow_decisions = outputs["followDecisions"]
+        self.outputs = self.told = pulumi.Output.from_input(outputs)
+        self._group = outputs["groups"].get(name, {})
+        self.register_outputs({"stackName": self.stack_name, "outputs": self.outputs, "told": self.told})
 
 
-class GpuSpot(WholeStack):
-    """All that one stack file can ask for, with one controller for everything in it."""
+class GpuSpot(StackComponent):
+    """All entries of a stack file, with one controller."""
 
     def __init__(
         self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare it; ``args`` are the keys of a stack file without their namespace, and ``stackName``."""
+        """Declare the resources; ``args`` are a stack file's keys without namespace, and ``stackName``."""
         super().__init__(name, args, opts)
 
-    __init__.__annotations__["args"] = inputs.of_stack_file()
+    __init__.__annotations__["args"] = inputs.stack_file_type()
 
 
-class OneGroup(WholeStack):
-    """What the components of one group tell beside it."""
+class GroupComponent(StackComponent):
+    """Base of the components with one group, with the outputs of the group."""
 
     primary: pulumi.Output[str]
-    """The Auto Scaling group, or the Spot Fleet request, that is mostly spot."""
+    """Name of the primary Auto Scaling group, or ID of the Spot Fleet request."""
     fallback: pulumi.Output[str] | None
-    """The Auto Scaling group on-demand, where there is one."""
+    """Name of the On-Demand Auto Scaling group, if there is one."""
     control: pulumi.Output[str] | None
-    """The parameter by which a person takes over (docs/operations.md)."""
+    """Name of the SSM parameter for manual control (docs/operations.md)."""
 
     def __init__(
         self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None, entries: str
@@ -99,39 +103,39 @@ class OneGroup(WholeStack):
         self.control = pulumi.Output.from_input(control) if control else None
 
 
-class CapacityGroup(OneGroup):
-    """GPU instances that are kept at a target, with no work of gpu-spot's on them."""
+class CapacityGroup(GroupComponent):
+    """GPU instances that are kept at a target, without a workload of gpu-spot."""
 
     def __init__(
         self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare the group, which has the component's name."""
+        """Declare the group; it has the component's name."""
         super().__init__(name, args, opts, "services")
 
-    __init__.__annotations__["args"] = inputs.of_entry(
+    __init__.__annotations__["args"] = inputs.entry_type(
         "CapacityGroupArgs", schema.Service, ("capacity", "datasets")
     )
 
 
-class Service(OneGroup):
-    """GPU workers that serve requests: an entry of ``services`` with a controller of its own."""
+class Service(GroupComponent):
+    """GPU workers that serve requests: an entry of ``services`` with its own controller."""
 
     def __init__(
         self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare the service, which has the component's name."""
+        """Declare the service; it has the component's name."""
         super().__init__(name, args, opts, "services")
 
-    __init__.__annotations__["args"] = inputs.of_entry("ServiceArgs", schema.Service)
+    __init__.__annotations__["args"] = inputs.entry_type("ServiceArgs", schema.Service)
 
 
-class TrainingJob(OneGroup):
-    """A training job that survives its instances: an entry of ``training`` with a controller of its own."""
+class TrainingJob(GroupComponent):
+    """A training job that survives interruptions: an entry of ``training`` with its own controller."""
 
     def __init__(
         self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare the job, which has the component's name. Several of a ``matrix`` need a ``GpuSpot``."""
+        """Declare the job; it has the component's name. A ``matrix`` of separate jobs needs ``GpuSpot``."""
         super().__init__(name, args, opts, "training")
 
-    __init__.__annotations__["args"] = inputs.of_entry("TrainingJobArgs", schema.Training)
+    __init__.__annotations__["args"] = inputs.entry_type("TrainingJobArgs", schema.Training)

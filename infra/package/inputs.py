@@ -1,6 +1,6 @@
-"""What the components take: the keys of a stack file, as types from which Pulumi's SDK makes a schema.
+"""Input types of the components: the keys of a stack file, from which Pulumi's SDK derives a schema.
 
-Nothing is said twice: the types follow from the models in ``infra/schema/``, and these judge what is given.
+The types are derived from the models in ``infra/schema/``, which also validate the inputs.
 """
 
 from __future__ import annotations
@@ -17,38 +17,43 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from infra.schema import Settings
+from infra.schema.base import Model
 from infra.settings import PROJECT, SettingsError, load_settings
 
 STACK_NAME: Final = "stackName"
-"""The one key that no stack file has."""
-_TEXT: Final = Optional[str]  # noqa: UP045 - an object here, as all others are
+"""The only input that is no key of a stack file."""
+_OPTIONAL_TEXT: Final = Optional[str]  # noqa: UP045 - the SDK reads typing.Optional
 SHARED: Final = (
     *("network", "storage", "monitoring", "identity", "protect", "kmsKeyArn", "tags", "logRetentionDays"),
 )
-"""The keys of a stack file that stand beside an entry of it."""
-_NOT_OF_ONE: Final = ("name", "runsOn", "nodes")
-"""An entry's name is its component's; what runs on Kubernetes needs the cluster beside it."""
-_RENAMED: Final = {"Service": "ServiceEntry", "Training": "TrainingEntry"}
-"""A component and a type of one name would be one class in some languages."""
+"""Keys of a stack file that a component of one entry takes in addition to the entry's own keys."""
+_EXCLUDED_KEYS: Final = ("name", "runsOn", "nodes")
+"""Keys of an entry that components do not take: the name is the component's, Kubernetes needs ``GpuSpot``."""
+_TYPE_NAMES: Final = {"Service": "ServiceEntry", "Training": "TrainingEntry", "CreatedCluster": "OwnCluster"}
+"""Published type names that differ from the name of the model: a type must not have a component's name, and a
+published name does not change."""
 
 
-def of_stack_file() -> type:
-    """Return the type of all that a stack file says."""
-    return _made("GpuSpotArgs", {**_keys(Settings, without=("region",)), STACK_NAME: _TEXT})
+def stack_file_type() -> type:
+    """Return the type of a whole stack file."""
+    return _build_type("GpuSpotArgs", {**_keys(Settings, without=("region",)), STACK_NAME: _OPTIONAL_TEXT})
 
 
-def of_entry(name: str, model: type[BaseModel], only: Collection[str] = ()) -> type:
-    """Return the type of one entry, or of ``only`` some of its keys, with what stands beside it."""
-    own = _keys(model, without=_NOT_OF_ONE)
-    shared = {key: given for key, given in _keys(Settings).items() if key in SHARED}
-    return _made(name, {**{key: own[key] for key in only or own}, **shared, STACK_NAME: _TEXT})
+def entry_type(name: str, model: type[BaseModel], only: Collection[str] = ()) -> type:
+    """Return the type of an entry, or of ``only`` some of its keys, with the shared keys."""
+    keys = _keys(model, without=_EXCLUDED_KEYS)
+    shared = {key: kind for key, kind in _keys(Settings).items() if key in SHARED}
+    selected = {key: keys[key] for key in only or keys}
+    return _build_type(name, {**selected, **shared, STACK_NAME: _OPTIONAL_TEXT})
 
 
 def description(models: tuple[type[BaseModel], ...], key: str) -> str:
-    """Return what the schema says of a key, in one line: its meaning, choices and default."""
+    """Return the description of a key in one line: its meaning, choices and default."""
+    if (current := deprecated_keys(models).get(key)) is not None:
+        return f"Deprecated: use {current}."
     fields = _fields(models)[key]
     text = " ".join((fields[0].description or "").split())
-    if choices := [one for field in fields for one in _choices(field.annotation)]:
+    if choices := [choice for field in fields for choice in _choices(field.annotation)]:
         text += f" One of: {', '.join(map(str, choices))}."
     default = None if fields[0].is_required() else fields[0].default
     if isinstance(default, bool | int | float | str):
@@ -57,117 +62,139 @@ def description(models: tuple[type[BaseModel], ...], key: str) -> str:
 
 
 def models() -> dict[str, tuple[type[BaseModel], ...]]:
-    """Return the models by the name of their type in the package's schema; a choice of models has all."""
-    found: dict[str, tuple[type[BaseModel], ...]] = {}
-    waiting = [*_inside((Settings,))]
-    while waiting:
-        choice = waiting.pop()
-        if _type_name(choice) not in found:
-            found[_type_name(choice)] = choice
-            waiting += _inside(choice)
-    return found
+    """Return the models by their type name in the package's schema; a choice of models is one type."""
+    by_name: dict[str, tuple[type[BaseModel], ...]] = {}
+    pending = [*_inside((Settings,))]
+    while pending:
+        choice = pending.pop()
+        if _type_name(choice) not in by_name:
+            by_name[_type_name(choice)] = choice
+            pending += _inside(choice)
+    return by_name
 
 
-def settings(region: str, given: Mapping[str, Any], entries: str = "") -> Settings:
-    """Return the settings that a component's arguments mean; raise ``SettingsError``.
+def deprecated_keys(models: tuple[type[BaseModel], ...]) -> dict[str, str]:
+    """Return the deprecated keys of any of the models: old key to current key."""
+    return {
+        old: current
+        for model in models
+        if issubclass(model, Model)
+        for old, current in model.deprecated_keys.items()
+    }
 
-    ``entries`` is the list of a stack file whose one entry they are, with what stands beside it.
+
+def load_component_settings(region: str, values: Mapping[str, Any], entries: str = "") -> Settings:
+    """Return the settings of a component and warn of deprecated keys; raise ``SettingsError``.
+
+    Args:
+        region: AWS Region of the component.
+        values: inputs of the component, as a stack file has them.
+        entries: key of the list whose entry the component is; empty for a whole stack file.
     """
-    entry = {key: value for key, value in given.items() if key not in SHARED} if entries else {}
-    given = {key: value for key, value in given.items() if key not in entry}
-    raw = {f"{PROJECT}:{key}": value for key, value in given.items()}
+    entry = {key: value for key, value in values.items() if key not in SHARED} if entries else {}
+    raw = {f"{PROJECT}:{key}": value for key, value in values.items() if key not in entry}
     raw |= {"aws:region": region, f"{PROJECT}:services": raw.get(f"{PROJECT}:services", [])}
     if entries:
         raw[f"{PROJECT}:{entries}"] = [entry]
     try:
-        return load_settings(raw)
-    except SettingsError as wrong:
-        lines = str(wrong).removeprefix(f"{PROJECT}:").replace(f"\n{PROJECT}:", "\n").splitlines()
-        lines = [line.removeprefix(f"{entries}[0].") for line in lines]
+        return load_settings(raw, lambda line: pulumi.log.warn(_in_component(line, entries)))
+    except SettingsError as error:
+        lines = [_in_component(line, entries) for line in str(error).splitlines()]
         raise SettingsError("\n".join(lines)) from None
 
 
-def plain(value: Any, path: str = "") -> Any:
-    """Return arguments as a stack file holds them: whole numbers whole, nothing that is absent.
+def _in_component(line: str, entries: str) -> str:
+    """Return an error or warning with the path of its key in the component."""
+    return line.removeprefix(f"{PROJECT}:").removeprefix(f"{entries}[0].")
 
-    Raises ``SettingsError`` for what only an update knows: a preview that knew less would show less.
+
+def to_plain(value: Any, path: str = "") -> Any:
+    """Return inputs in the form of a stack file: whole numbers as integers, without nulls.
+
+    Raises:
+        SettingsError: a value is unknown in a preview, which would then not show all resources.
     """
     if isinstance(value, pulumi.Output | Unknown):
-        raise SettingsError(f"{path}: an output of another resource, allowed: values that a preview knows")
+        raise SettingsError(
+            f"{path}: an output of another resource, allowed: values that are known in a preview"
+        )
     if isinstance(value, Mapping):
-        inside = {str(key): plain(one, f"{path}.{key}" if path else str(key)) for key, one in value.items()}
-        return {key: one for key, one in inside.items() if one is not None}
+        items = ((str(key), to_plain(v, f"{path}.{key}" if path else str(key))) for key, v in value.items())
+        return {key: item for key, item in items if item is not None}
     if isinstance(value, list | tuple):
-        return [plain(one, f"{path}[{index}]") for index, one in enumerate(value)]
-    # The engine's protocol has no whole numbers.
+        return [to_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    # The engine's protocol has no integers.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _made(name: str, annotations: Mapping[str, Any]) -> type:
-    # The SDK reads annotations, and takes a name without an underscore as it is. In a module with a source it
-    # would look for docstrings, anew for each key: seconds at every start.
+def _build_type(name: str, annotations: Mapping[str, Any]) -> type:
+    # The SDK reads annotations, and keeps names without underscores. In a module with a source file it would
+    # parse docstrings again for each key, which takes seconds at every start.
     return type(name, (), {"__annotations__": {**annotations}, "__module__": PROJECT})
 
 
 def _fields(choice: tuple[type[BaseModel], ...]) -> dict[str, list[FieldInfo]]:
-    """Return what the models say of each key of any of them."""
-    found: dict[str, list[FieldInfo]] = {}
+    """Return the fields of the models by key; a key may be in several of them."""
+    fields: dict[str, list[FieldInfo]] = {}
     for model in choice:
         for name, field in model.model_fields.items():
-            found.setdefault(field.alias or name, []).append(field)
-    return found
+            fields.setdefault(field.alias or name, []).append(field)
+    return fields
 
 
 def _keys(*choice: type[BaseModel], without: Collection[str] = ()) -> dict[str, Any]:
-    """Return the types of all keys of a model, or of several that a ``kind`` chooses from.
+    """Return the types of all keys of a model, or of several models that ``kind`` chooses from.
 
-    The SDK knows no choice between types; which keys go with which ``kind`` the models say.
+    The SDK does not support a choice of types: the type has the keys of all models, which check ``kind``. A
+    deprecated key has the type of its current key, and neither of the two is required.
     """
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
+    deprecated = deprecated_keys(choice)
     for key, fields in _fields(choice).items():
         if key not in without:
             kind = _translated(Union[tuple(field.annotation for field in fields)])  # noqa: UP007
-            needed = len(fields) == len(choice) and all(field.is_required() for field in fields)
-            found[key] = kind if needed else Optional[kind]  # noqa: UP045 - `|` takes no Any
-    return found
+            required = len(fields) == len(choice) and all(field.is_required() for field in fields)
+            is_required = required and key not in deprecated.values()
+            keys[key] = kind if is_required else Optional[kind]  # noqa: UP045 - `|` takes no Any
+    return keys | {old: keys[key] for old, key in deprecated.items() if key in keys}
 
 
 def _inside(choice: tuple[type[BaseModel], ...]) -> list[tuple[type[BaseModel], ...]]:
-    """Return the models below one, each choice of them once."""
+    """Return the models directly below a model; a choice of models is one item."""
     annotations = [Union[tuple(f.annotation for f in fields)] for fields in _fields(choice).values()]  # noqa: UP007
-    found = []
+    below = []
     while annotations:
         annotation = annotations.pop()
         if inside := _models_of(annotation):
-            found.append(inside)
+            below.append(inside)
         else:
-            annotations += [one for one in get_args(annotation) if one is not ...]
-    return found
+            annotations += [argument for argument in get_args(annotation) if argument is not ...]
+    return below
 
 
 @cache
 def _type(choice: tuple[type[BaseModel], ...]) -> type:
-    made = _made(_type_name(choice), _keys(*choice))
-    made.__doc__ = " ".join((choice[0].__doc__ or "").split())
-    return made
+    built = _build_type(_type_name(choice), _keys(*choice))
+    built.__doc__ = " ".join((choice[0].__doc__ or "").split())
+    return built
 
 
 def _type_name(choice: tuple[type[BaseModel], ...]) -> str:
-    return _RENAMED.get(choice[0].__name__, choice[0].__name__)
+    return _TYPE_NAMES.get(choice[0].__name__, choice[0].__name__)
 
 
 def _translated(annotation: Any) -> Any:
-    """Return an annotation of a model as one that the SDK knows."""
+    """Return a model's annotation as one that the SDK supports."""
     if inside := _models_of(annotation):
         return _type(inside)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _translated(arguments[0])
     if origin in (Union, types.UnionType):
-        kinds = list({_translated(one) for one in arguments if one is not types.NoneType})
+        kinds = list({_translated(member) for member in arguments if member is not types.NoneType})
         return kinds[0] if len(kinds) == 1 else Any
     if origin is Literal:
-        kinds = list({type(one) for one in arguments})
+        kinds = list({type(value) for value in arguments})
         return kinds[0] if len(kinds) == 1 else Any
     if origin is tuple:
         return list[_translated(arguments[0])]  # type: ignore[misc]
@@ -177,18 +204,18 @@ def _translated(annotation: Any) -> Any:
 
 
 def _models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
-    """Return the model that an annotation is, or those that it lets choose from."""
+    """Return the model that an annotation is, or the models of a choice; empty if it is neither."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _models_of(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
-        kinds = [_models_of(one) for one in get_args(annotation) if one is not types.NoneType]
-        return tuple(one for kind in kinds for one in kind) if all(kinds) else ()
+        kinds = [_models_of(member) for member in get_args(annotation) if member is not types.NoneType]
+        return tuple(model for kind in kinds for model in kind) if all(kinds) else ()
     return (annotation,) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else ()
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
-    inside = (one for one in get_args(annotation) if one is not types.NoneType)
-    return next((found for one in inside if (found := _choices(one))), ())
+    members = (member for member in get_args(annotation) if member is not types.NoneType)
+    return next((choices for member in members if (choices := _choices(member))), ())

@@ -1,4 +1,4 @@
-"""The package: its components, its schema, and what the engine is told of a wrong argument."""
+"""The component provider: its components, their schema, and errors of inputs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from infra.package.components import (
     PACKAGE,
     CapacityGroup,
     GpuSpot,
-    OneGroup,
+    GroupComponent,
     Service,
+    StackComponent,
     TrainingJob,
-    WholeStack,
 )
 from infra.settings import SettingsError
 
@@ -36,21 +36,21 @@ _MODELS: Final[Mapping[str, tuple[type[BaseModel], ...]]] = {
     "TrainingJob": (schema.Training, schema.Settings),
 }
 _STACK_NAME: Final = (
-    "What stands for a stack's name in names, tags and parameters: one for each component of an account and "
-    "region. Left out: project, stack and component."
+    "Name that replaces a stack's name in names, tags and parameters; unique in an account and Region. "
+    "Default: project, stack and component, with hyphens between them."
 )
 
 
 class Package(ComponentProvider):
-    """What ``component_provider_host`` hosts, with descriptions, and with the models as judges of inputs."""
+    """A component provider whose schema has descriptions, and whose inputs the models validate."""
 
     def __init__(self) -> None:
-        """Infer the schema from the components."""
+        """Derive the schema from the components."""
         super().__init__([CapacityGroup, GpuSpot, Service, TrainingJob], PACKAGE, version=VERSION)
-        self.schema = json.dumps(_described(json.loads(self.schema or "{}")))
+        self.schema = json.dumps(_add_descriptions(json.loads(self.schema or "{}")))
 
     def map_inputs(self, inputs: Any, component_def: ComponentDefinition) -> Any:
-        """Return the inputs as they are: names are the same on both sides, and none may be dropped unseen."""
+        """Return the inputs unchanged: names are the same on both sides, and no unknown key may be lost."""
         return inputs
 
     def construct(
@@ -60,52 +60,57 @@ class Package(ComponentProvider):
         inputs: Any,
         options: pulumi.ResourceOptions | None = None,
     ) -> ConstructResult:
-        """Declare a component; a wrong argument is told by its path."""
+        """Declare a component; an error of an input names its path."""
         try:
             return super().construct(name, resource_type, inputs, options)
-        except ComponentInitError as failed:
-            if isinstance(failed.inner, SettingsError):
-                raise _told(name, failed.inner) from None
+        except ComponentInitError as error:
+            if isinstance(error.inner, SettingsError):
+                raise _input_errors(name, error.inner) from None
             raise
 
 
-def _told(name: str, wrong: SettingsError) -> InputPropertiesError:
-    """Return the error that the engine shows at each argument."""
+def _input_errors(name: str, error: SettingsError) -> InputPropertiesError:
+    """Return the error with one entry for each input, as the engine shows them."""
     details: list[InputPropertyErrorDetails] = []
-    for line in str(wrong).splitlines():
+    for line in str(error).splitlines():
         path, _, reason = line.removeprefix(f"{name}.").partition(": ")
         details.append({"property_path": path, "reason": reason})
-    return InputPropertiesError(str(wrong), details)
+    return InputPropertiesError(str(error), details)
 
 
-def _described(package: dict[str, Any]) -> dict[str, Any]:
-    """Add to a schema what each key means; the SDK finds no docstrings of what was made from models."""
-    package["description"] = "Deep learning on AWS spot GPUs that keeps its own capacity full."
+def _add_descriptions(package: dict[str, Any]) -> dict[str, Any]:
+    """Add descriptions to a schema: the SDK finds no docstrings of types that are derived from models."""
+    package["description"] = "Deep learning on AWS Spot GPUs, with capacity that is kept at its target."
     package["license"] = "Apache-2.0"
     models = inputs.models()
     for token, kind in package.get("types", {}).items():
-        of = models[token.rpartition(":")[2]]
-        kind["description"] = " ".join((of[0].__doc__ or "").split())
-        _describe(kind["properties"], of)
+        choice = models[token.rpartition(":")[2]]
+        kind["description"] = " ".join((choice[0].__doc__ or "").split())
+        _describe(kind["properties"], choice)
     for token, resource in package["resources"].items():
         _describe(resource["inputProperties"], _MODELS[token.rpartition(":")[2]])
-        for key, given in resource["properties"].items():
-            given["description"] = _OUTPUTS[key]
+        for key, output in resource["properties"].items():
+            output["description"] = _OUTPUTS[key]
+        resource["properties"]["told"]["deprecationMessage"] = "use outputs"
     return package
 
 
 def _describe(properties: dict[str, Any], models: tuple[type[BaseModel], ...]) -> None:
-    for key, given in properties.items():
-        given["description"] = _STACK_NAME if key == inputs.STACK_NAME else inputs.description(models, key)
+    deprecated = inputs.deprecated_keys(models)
+    for key, schema_property in properties.items():
+        is_stack_name = key == inputs.STACK_NAME
+        schema_property["description"] = _STACK_NAME if is_stack_name else inputs.description(models, key)
+        if key in deprecated:
+            schema_property["deprecationMessage"] = f"use {deprecated[key]}"
 
 
 def _outputs() -> dict[str, str]:
     analyzer = Analyzer(PACKAGE)
-    found: dict[str, str] = {}
-    for kind in (WholeStack, OneGroup):
-        properties, _ = analyzer.analyze_type(kind, is_component_output=True)
-        found |= {key: one.description for key, one in properties.items() if one.description}
-    return found
+    descriptions: dict[str, str] = {}
+    for component in (StackComponent, GroupComponent):
+        properties, _ = analyzer.analyze_type(component, is_component_output=True)
+        descriptions |= {key: output.description for key, output in properties.items() if output.description}
+    return descriptions
 
 
 _OUTPUTS: Final = _outputs()

@@ -1,0 +1,1 @@
+"""One stack: foundation, entries, operations, outputs."""

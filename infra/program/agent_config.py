@@ -1,4 +1,4 @@
-"""The node agent's configuration: what all entries have in it; the rest is filled by an entry's kind."""
+"""The node agent's configuration: the part that all entries have in common."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from infra.schema.work import GroupEntry
 
 
 @dataclass(frozen=True)
-class InstancePlace:
-    """Where an instance stands: its stack, its side, what that side's groups and logs are called."""
+class InstanceContext:
+    """The stack and the group role of an instance, with the names of hooks and logs."""
 
     region: str
     stack: str
-    side: agent.GroupSide
+    group_role: agent.GroupRoleName
     hooks: agent.Hooks | None
     log_group: str
 
 
 def build(
-    entry: GroupEntry, place: InstancePlace, registry_table: str, work: Mapping[str, Any]
+    entry: GroupEntry, context: InstanceContext, registry_table: str, work: Mapping[str, Any]
 ) -> agent.Config:
-    """Return the configuration of an entry's instances; ``work`` are the fields that its kind fills."""
+    """Return the configuration of an entry's instances; ``work`` has the fields of the entry's kind."""
     return agent.Config(
-        region=place.region,
-        stack=place.stack,
+        region=context.region,
+        stack=context.stack,
         group=entry.name,
-        side=place.side,
+        group_role=context.group_role,
         registry_table=registry_table,
-        hooks=place.hooks,
+        hooks=context.hooks,
         datasets=tuple(
-            agent.Dataset(**same_names(agent.Dataset, dataset), device=device)
+            agent.Dataset(**shared_settings(agent.Dataset, dataset), device=device)
             for dataset, device in zip(entry.datasets, DATASET_DEVICES, strict=False)
         ),
-        metrics=agent.Metrics(log_group=place.log_group),
+        metrics=agent.Metrics(log_group=context.log_group),
         nvidia=entry.capacity.is_nvidia,
         **work,
     )
 
 
-def same_names(part: type[Any], model: Model) -> dict[str, Any]:
-    """Return the settings of ``model`` that a contract's dataclass has by the same name."""
+def shared_settings(part: type[Any], model: Model) -> dict[str, Any]:
+    """Return the settings of ``model`` that the dataclass ``part`` has under the same field name."""
     shared = {field.name for field in dataclasses.fields(part)} & type(model).model_fields.keys()
     return {name: getattr(model, name) for name in shared}

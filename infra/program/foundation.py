@@ -1,4 +1,4 @@
-"""What all entries of a stack stand on: network, tables, storage, the agent's archive, queues."""
+"""The resources that all entries of a stack use: network, tables, storage, agent archive, queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from userdata.agent.aws.permissions import Need
 
 @dataclass(frozen=True)
 class Foundation:
-    """What the stack has whatever its entries are."""
+    """The resources that a stack has in any case, and its queues."""
 
     scope: Scope
     log_retention_days: int
@@ -28,10 +28,10 @@ class Foundation:
     storage: Storage
     store: AgentStore
     queues: Mapping[str, DeclaredQueue]
-    """By service: they are there wherever its workers are, on instances, as pods or on premises."""
+    """Queues by service, whether its workers run on instances, as pods or on premises."""
 
     def access(self, needs: frozenset[Need]) -> InstanceAccess:
-        """Return what instances with these needs use of it; the group adds where its logs go."""
+        """Return the access of instances with these needs; the group adds its log group."""
         return InstanceAccess(
             needs=needs,
             registry_table=self.state.registry.name,
@@ -44,17 +44,17 @@ class Foundation:
 
 
 def declare(settings: Settings, scope: Scope, needs: Set[Need]) -> Foundation:
-    """Declare it; ``needs`` are all that instances are there for, whose endpoints the network has."""
+    """Declare the resources; ``needs`` are those of all instances, which determine the VPC endpoints."""
     network = Network(
         scope.name("network"),
         NetworkArgs(scope, settings.network, needs, settings.log_retention_days),
-        scope.below,
+        scope.child_options,
     )
     return Foundation(
         scope,
         settings.log_retention_days,
         network,
-        State(scope.name("state"), StateArgs(scope), scope.below),
+        State(scope.name("state"), StateArgs(scope), scope.child_options),
         Storage(
             scope.name("storage"),
             StorageArgs(
@@ -64,8 +64,8 @@ def declare(settings: Settings, scope: Scope, needs: Set[Need]) -> Foundation:
                 network.subnet_ids,
                 network.worker_security_group_id,
             ),
-            scope.below,
+            scope.child_options,
         ),
-        AgentStore(scope.name("agent"), AgentStoreArgs(scope), scope.below),
+        AgentStore(scope.name("agent"), AgentStoreArgs(scope), scope.child_options),
         queue_kinds.declare(settings, scope, network),
     )

@@ -1,4 +1,4 @@
-"""What looks after all entries of a stack, and who may change it."""
+"""The resources that operate a stack: functions, monitoring, drills, TensorBoard, roles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.components.control.controller import Controller, ControllerArgs
 from infra.components.control.drills import Drills, DrillsArgs
 from infra.components.control.health import HealthChecker
 from infra.components.control.scaler import Scaler
-from infra.components.control.scheduled_function import KeeperArgs
+from infra.components.control.scheduled_function import ServiceFunctionArgs
 from infra.components.identity.previews import Deploys, DeploysArgs, Previews, PreviewsArgs
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
@@ -22,20 +22,20 @@ from infra.schema.operations import Previews as PreviewSettings
 
 @dataclass(frozen=True)
 class Operations:
-    """What every stack has of it."""
+    """The operational resources that every stack has."""
 
     controller: Controller
     monitoring: Monitoring
 
 
 def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Workload]) -> Operations:
-    """Declare it, and export what not every stack has."""
-    controlled = [workload for workload in workloads if workload.capacity.is_kept]
+    """Declare the resources and export the optional ones."""
+    controlled = [workload for workload in workloads if workload.capacity.is_managed]
     controller = _controller(foundation, workloads, controlled)
     monitoring = _monitoring(settings, foundation, controlled, controller)
     _queue_watcher(foundation)
     _drills(foundation, controlled, monitoring)
-    _keepers(settings, foundation, workloads, monitoring)
+    _service_functions(settings, foundation, workloads, monitoring)
     _tensorboard(settings, foundation)
     if settings.identity.previews is not None:
         _roles(settings, settings.identity.previews, foundation)
@@ -50,12 +50,12 @@ def _controller(
         scope,
         foundation.state,
         foundation.log_retention_days,
-        fleets=any(workload.capacity.is_fleet for workload in controlled),
-        blocks=any(workload.has_block for workload in workloads),
-        zones=any(workload.group.by_zone for workload in workloads),
-        ready_after=[workload.group for workload in workloads],
+        has_fleets=any(workload.capacity.is_fleet for workload in controlled),
+        has_capacity_blocks=any(workload.has_block for workload in workloads),
+        launches_by_zone=any(workload.group.by_zone for workload in workloads),
+        depends_on=[workload.group for workload in workloads],
     )
-    return Controller(scope.name("controller"), args, scope.below)
+    return Controller(scope.name("controller"), args, scope.child_options)
 
 
 def _monitoring(
@@ -69,7 +69,7 @@ def _monitoring(
         controller,
         [alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)],
     )
-    return Monitoring(scope.name("monitoring"), args, scope.below)
+    return Monitoring(scope.name("monitoring"), args, scope.child_options)
 
 
 def _queue_watcher(foundation: Foundation) -> None:
@@ -78,23 +78,23 @@ def _queue_watcher(foundation: Foundation) -> None:
         args = QueueWatcherArgs(
             scope, queues, foundation.network, foundation.state, foundation.log_retention_days
         )
-        QueueWatcher(scope.name("queues"), args, scope.below)
+        QueueWatcher(scope.name("queues"), args, scope.child_options)
 
 
 def _drills(foundation: Foundation, controlled: Sequence[Workload], monitoring: Monitoring) -> None:
     scope = foundation.scope
-    if drilled := {one.name: one.capacity.drill for one in controlled if one.capacity.drill}:
-        Drills(scope.name("drills"), DrillsArgs(scope, drilled, monitoring.shortage_arns))
+    if drills := {entry.name: entry.capacity.drill for entry in controlled if entry.capacity.drill}:
+        Drills(scope.name("drills"), DrillsArgs(scope, drills, monitoring.shortage_arns))
 
 
-def _keepers(
+def _service_functions(
     settings: Settings, foundation: Foundation, workloads: Sequence[Workload], monitoring: Monitoring
 ) -> None:
     """Declare the health checker and the scaler of services on instances."""
     scope = foundation.scope
 
-    def args(services: Sequence[Service]) -> KeeperArgs:
-        return KeeperArgs(
+    def args(services: Sequence[Service]) -> ServiceFunctionArgs:
+        return ServiceFunctionArgs(
             scope,
             services,
             foundation.state,
@@ -103,12 +103,12 @@ def _keepers(
             [workload.group for workload in workloads],
         )
 
-    here = settings.on_instances.services
-    if checked := [service for service in here if service.capacity.is_kept]:
-        checker = HealthChecker(scope.name("health-checker"), args(checked), scope.below)
+    services = settings.on_instances.services
+    if checked := [service for service in services if service.capacity.is_managed]:
+        checker = HealthChecker(scope.name("health-checker"), args(checked), scope.child_options)
         scope.export("healthLogGroup", checker.log_group_name)
-    if scaled := [service for service in here if service.scaling is not None]:
-        scaler = Scaler(scope.name("scaler"), args(scaled), scope.below)
+    if scaled := [service for service in services if service.scaling is not None]:
+        scaler = Scaler(scope.name("scaler"), args(scaled), scope.child_options)
         scope.export("scalerLogGroup", scaler.log_group_name)
 
 
@@ -117,25 +117,25 @@ def _tensorboard(settings: Settings, foundation: Foundation) -> None:
     if settings.tensorboard is not None and files is not None:
         subnet = next(iter(network.subnet_ids.values()))
         args = TensorBoardArgs(scope, settings.tensorboard, files, subnet, network.security_group_ids)
-        TensorBoard(scope.name("tensorboard"), args, scope.below)
+        TensorBoard(scope.name("tensorboard"), args, scope.child_options)
 
 
-def _roles(settings: Settings, of_previews: PreviewSettings, foundation: Foundation) -> None:
-    """Declare the roles of previews and deployments."""
-    scope, there = foundation.scope, settings.kubernetes
+def _roles(settings: Settings, preview_settings: PreviewSettings, foundation: Foundation) -> None:
+    """Declare the roles for previews and deployments."""
+    scope, kubernetes = foundation.scope, settings.kubernetes
     args = PreviewsArgs(
         scope,
-        of_previews,
+        preview_settings,
         settings.on_instances.own_image_parameters,
         snapshots=any(work.datasets for work in (*settings.services, *settings.training)),
         queues=[queue.access for queue in foundation.queues.values()],
         network=settings.network,
-        cluster=there.cluster if there is not None and there.own is None else None,
+        cluster=kubernetes.cluster if kubernetes is not None and kubernetes.create is None else None,
     )
-    previews = Previews(scope.name("previews"), args, scope.below)
+    previews = Previews(scope.name("previews"), args, scope.child_options)
     scope.export("previewRoleArn", previews.role_arn)
     if settings.identity.deploys is not None:
-        of_deploys = DeploysArgs(scope, settings.identity.deploys, of_previews, previews.provider_arn)
-        deploys = Deploys(scope.name("deploys"), of_deploys, scope.below)
+        deploys_args = DeploysArgs(scope, settings.identity.deploys, preview_settings, previews.provider_arn)
+        deploys = Deploys(scope.name("deploys"), deploys_args, scope.child_options)
         scope.export("deployRoleArn", deploys.role_arn)
         scope.export("driftRoleArn", deploys.drift_role_arn)

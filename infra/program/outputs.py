@@ -1,4 +1,4 @@
-"""What a stack tells who deploys it: the outputs of ``pulumi stack output`` that hang on no kind of entry."""
+"""The stack outputs that do not depend on the kinds of entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.program.operations import Operations
 
 
 def export(foundation: Foundation, workloads: Sequence[Workload], operations: Operations) -> None:
-    """Export what every stack has, and of storage and queues what this one has."""
+    """Export the outputs of every stack, and those of its storage and queues."""
     scope, network, state = foundation.scope, foundation.network, foundation.state
     controller, monitoring = operations.controller, operations.monitoring
     scope.export("vpcId", network.vpc_id)
@@ -35,9 +35,9 @@ def export(foundation: Foundation, workloads: Sequence[Workload], operations: Op
         ),
     )
     scope.export("groups", {workload.name: _group(scope.stack, workload) for workload in workloads})
-    _of_storage(foundation)
-    if reached := {name: queue.outputs for name, queue in foundation.queues.items() if queue.outputs}:
-        scope.export("queues", reached)
+    _export_storage(foundation)
+    if queues := {name: queue.outputs for name, queue in foundation.queues.items() if queue.outputs}:
+        scope.export("queues", queues)
 
 
 def _group(stack: str, workload: Workload) -> dict[str, Any]:
@@ -46,12 +46,12 @@ def _group(stack: str, workload: Workload) -> dict[str, Any]:
     return {
         "primary": group.primary_name,
         "fallback": group.fallback_name,
-        "control": control if group.is_kept else None,
+        "control": control if group.is_managed else None,
     }
 
 
-def _of_storage(foundation: Foundation) -> None:
-    """Export what outlives instances, as far as there is any."""
+def _export_storage(foundation: Foundation) -> None:
+    """Export the storage that the stack has."""
     scope, storage = foundation.scope, foundation.storage
     if storage.file_system is not None:
         scope.export("fileSystemId", storage.file_system.id)
@@ -59,4 +59,6 @@ def _of_storage(foundation: Foundation) -> None:
     if storage.buckets:
         scope.export("buckets", {name: bucket.name for name, bucket in storage.buckets.items()})
     if storage.repositories:
-        scope.export("repositories", {name: one.url for name, one in storage.repositories.items()})
+        scope.export(
+            "repositories", {name: repository.url for name, repository in storage.repositories.items()}
+        )

@@ -1,4 +1,4 @@
-"""One stack: settings in, resources and outputs out."""
+"""The program of a stack: it reads the settings, declares the resources and exports the outputs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pulumi
 from infra.program import foundation, operations, outputs
 from infra.program.entries import kinds
 from infra.schema import Settings
-from infra.scope import Scope, scope_of
+from infra.scope import Scope, build_scope
 from infra.settings import read_settings
 
 
 def declare() -> None:
-    """Declare everything that the running stack's settings ask for, and export what its user needs next."""
+    """Declare all resources of the running stack and export its outputs."""
     settings = read_settings()
-    within(scope_of(settings, pulumi.get_stack()), settings)
+    declare_in(build_scope(settings, pulumi.get_stack()), settings)
 
 
-def within(scope: Scope, settings: Settings) -> None:
-    """Declare everything that a stack file asks for; ``scope`` exports what its user needs next."""
-    for remark in settings.remarks(datetime.now(UTC)):
-        pulumi.log.warn(remark)
+def declare_in(scope: Scope, settings: Settings) -> None:
+    """Declare all resources of ``settings`` in ``scope``, which receives the outputs."""
+    for line in settings.preview_warnings(datetime.now(UTC)):
+        pulumi.log.warn(line)
     base = foundation.declare(settings, scope, kinds.needs(settings))
     workloads = kinds.declare(settings, base)
     ops = operations.declare(settings, base, workloads)

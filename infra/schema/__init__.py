@@ -1,4 +1,4 @@
-"""The shape of a stack's settings: frozen models that refuse unknown keys and values out of range."""
+"""Settings of a stack: frozen models that reject unknown keys and values out of range."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""What all settings share: a strict, frozen model and the small types that several of them use.
+"""The base model of all settings and the small types that several of them use.
 
-Types of what the node agent is told, too, stand in ``contracts.limits``.
+Types of values that the node agent reads as well are in ``contracts.limits``.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -15,11 +16,11 @@ def _number(value: object) -> object:
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
-        return value  # pydantic says what is wrong with it
+        return value  # pydantic reports the error
 
 
 Number: TypeAlias = Annotated[float, BeforeValidator(_number, json_schema_input_type=float | str)]
-"""Also as text: `pulumi config set --path` writes a number with a fraction so."""
+"""A number, also as text: `pulumi config set --path` writes a number with a fraction as a string."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0, le=5000)]
 
@@ -27,10 +28,13 @@ REGION: Final = r"^[a-z]{2}(-[a-z]+)+-\d$"
 Region: TypeAlias = Annotated[str, Field(pattern=REGION)]
 
 Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+)$")]
-"""An AMI id, or the path of a parameter that holds one."""
+"""An AMI ID, or the path of a parameter that holds one."""
 
 TagKey: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+\-=.,_:@]{1,128}$")]
-"""What instance metadata can show: no spaces, no slashes (EC2 user guide, "Access tags using IMDS")."""
+"""Characters that instance metadata allows in a tag key: no spaces, no slashes.
+
+Source: EC2 user guide, "Access tags using IMDS".
+"""
 
 TagValue: TypeAlias = Annotated[str, Field(max_length=256)]
 
@@ -39,14 +43,18 @@ Email: TypeAlias = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", m
 Retention: TypeAlias = Literal[
     1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 3653
 ]
-"""Days that CloudWatch Logs accepts (``PutRetentionPolicy``), the commonly used ones."""
+"""Days of retention in CloudWatch Logs: the common ones of those that ``PutRetentionPolicy`` accepts."""
 
 
 class Model(BaseModel):
-    """Frozen, strict, camelCase in YAML, no unknown keys; what stands below a field describes its key.
+    """A part of a stack file: frozen, strict, without unknown keys. Keys are in camelCase.
 
-    The order of a model's fields matters where a validator looks at an earlier one.
+    The docstring of a field is the published reference of its key. The order of fields matters if a validator
+    reads an earlier one.
     """
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {}
+    """Old names of keys that are still accepted: old key to current key (`infra.schema.deprecated_keys`)."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -59,15 +67,15 @@ class Model(BaseModel):
 
 
 class WrongKeyError(ValueError):
-    """Something is wrong with one ``key`` below a model, though only the whole model shows it."""
+    """An error in the value at ``key`` below a model that only a check of the whole model can find."""
 
     def __init__(self, key: tuple[str, ...], message: str) -> None:
         super().__init__(message)
         self.key = key
 
 
-def unique(names: list[str], what: str) -> None:
-    """Raise ``ValueError`` for a name that stands twice; ``what`` says of what they are the names."""
+def check_unique(names: list[str], plural: str) -> None:
+    """Raise ``ValueError`` for a name that occurs twice; ``plural`` is what the names belong to."""
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"two {what} are named {name!r}, allowed: each name once")
+            raise ValueError(f"two {plural} are named {name!r}, allowed: each name once")

@@ -1,11 +1,11 @@
-"""The shape of ``capacity``: one shape wherever it stands."""
+"""Settings of ``capacity``, the same for services, jobs and shared hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from math import ceil
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -20,41 +20,51 @@ AllocationStrategy: TypeAlias = Literal[
     "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
 ]
 Unit: TypeAlias = Literal["instances", "gpus"]
-"""What capacities count."""
+"""The unit of capacities."""
 
-MOST_DRILLED: Final = 5
-"""Spot instances that one experiment takes where tags choose them: the default of the FIS quota "Target
-SpotInstances for aws:ec2:send-spot-instance-interruptions" (L-F3F4B54A), which an account may have raised."""
+MAX_DRILLED_INSTANCES: Final = 5
+"""Spot Instances that one FIS experiment interrupts if tags select them.
+
+Source: default of the FIS quota "Target SpotInstances for aws:ec2:send-spot-instance-interruptions"
+(L-F3F4B54A); an account may have a higher one.
+"""
 
 
 class Fallback(Model):
-    """The on-demand group behind the primary one."""
+    """The On-Demand Auto Scaling group behind the primary group."""
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {"knobs": "policyParameters"}
 
     enabled: bool = True
-    """Whether there is an on-demand group at all."""
+    """Whether there is an On-Demand group."""
     reservation: Reservation | None = None
-    """What somebody pays for anyway: it is held in place of spot."""
+    """On-Demand Capacity Reservations, which are paid for in any case. The fallback group keeps instances in
+    them, in place of Spot."""
     warm_instances: Count | None = None
-    """How many stand by, stopped, less those that serve; left out, as many as spot can lose where
-    ``shortageCost`` makes it worth it."""
+    """Size of the warm pool of stopped instances. Instances of the fallback that are in service count as part
+    of it. Default: as many as a Spot interruption can take, if ``shortageCost`` justifies the cost."""
     policy: str = policies.DEFAULT
-    """The rule that says how much on-demand is wanted; `gpu-spot replay --policy all` compares them."""
-    knobs: dict[str, Number] = Field(default_factory=dict)
-    """The rule's numbers, such as ``shortageCost``."""
+    """The capacity policy, which computes how much On-Demand capacity to run. `gpu-spot replay --policy all`
+    compares the policies."""
+    policy_parameters: dict[str, Number] = Field(default_factory=dict)
+    """Parameters of the policy, such as ``shortageCost``: the price of one worker-minute of shortage, in
+    On-Demand minutes."""
 
     @field_validator("warm_instances")
     @classmethod
     def _warm_only_if_enabled(cls, count: int | None, info: ValidationInfo) -> int | None:
         if count and info.data.get("enabled") is False:
-            raise ValueError(f"{count} without a fallback, allowed: 0 where enabled is false")
+            raise ValueError(f"{count} without a fallback, allowed: 0 if enabled is false")
         return count
 
     @field_validator("reservation")
     @classmethod
-    def _reserved_only_if_enabled(cls, given: Reservation | None, info: ValidationInfo) -> Reservation | None:
-        if given is not None and info.data.get("enabled") is False:
-            raise ValueError(f"{given.source} without a fallback, allowed: none where enabled is false")
-        return given
+    def _reserved_only_if_enabled(
+        cls, reservation: Reservation | None, info: ValidationInfo
+    ) -> Reservation | None:
+        if reservation is not None and info.data.get("enabled") is False:
+            raise ValueError(f"{reservation.source} without a fallback, allowed: none if enabled is false")
+        return reservation
 
     @field_validator("policy")
     @classmethod
@@ -62,121 +72,125 @@ class Fallback(Model):
         policies.check(name)
         return name
 
-    @field_validator("knobs")
+    @field_validator("policy_parameters")
     @classmethod
-    def _known_knobs(cls, knobs: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+    def _known_parameters(cls, parameters: dict[str, float], info: ValidationInfo) -> dict[str, float]:
         if "policy" in info.data:
-            policies.check(info.data["policy"], knobs)
-        return knobs
+            policies.check(info.data["policy"], parameters)
+        return parameters
 
 
 def _weights(unit: Unit | None, types: Iterable[str]) -> dict[str, int]:
     return {name: catalogue.lookup(name).accelerators if unit == "gpus" else 1 for name in types}
 
 
-def _default_fallback(given: dict[str, Any]) -> Fallback:
-    return Fallback(enabled=given.get("fleet_type") != "request")
+def _default_fallback(values: dict[str, Any]) -> Fallback:
+    return Fallback(enabled=values.get("fleet_type") != "request")
 
 
 class Capacity(Model):
-    """How much of what, and how it is paid for. Counts are in ``unit``: instances, or the GPUs in them.
+    """Capacity of a group: how many instances of which types, and how they are bought.
 
-    With GPUs a group may mix types of several sizes: one with four stands for four with one, and AWS, which
-    launches whole instances, may hold up to the largest type's less one more than was asked for.
+    ``target``, ``max`` and ``onDemandBase`` are in ``unit``: instances or GPUs. With GPUs a group may mix
+    types of different sizes: an instance with four GPUs counts as four. AWS launches whole instances, so the
+    group may exceed its target by the GPUs of the largest type less one.
     """
 
     kind: GroupKind
-    """An Auto Scaling group with several types, or a Spot Fleet."""
+    """Kind of the primary group: an Auto Scaling group with mixed instances, or a Spot Fleet."""
     fleet_type: Literal["maintain", "request"] = "maintain"
-    """With ``request`` a fleet asks once: nothing replaces what it loses, nothing moves its capacity."""
+    """Request type of a Spot Fleet. With ``request`` the fleet launches its capacity once; neither AWS nor
+    the controller replaces lost instances."""
     target: Count
-    """What is kept up."""
+    """Capacity that the controller keeps ready."""
     fallback: Fallback = Field(default_factory=_default_fallback)
-    """The on-demand group behind the primary one."""
+    """The On-Demand group behind the primary group."""
     on_demand_base: Count = 0
-    """What of the target is always on-demand."""
+    """Part of the target that is always On-Demand."""
     spot_percentage: Annotated[int, Field(ge=0, le=100)] = 100
-    """Of what is above the base; the rest is on-demand."""
+    """Percentage of Spot above ``onDemandBase``; the rest is On-Demand."""
     on_demand_ceiling: Count | None = None
-    """For the alarm: how much on-demand is too much for long. Left out, what the mix itself asks for and half
-    of what should be spot."""
+    """On-Demand capacity above which the On-Demand alarm counts time (``monitoring.onDemandMinutes``).
+    Default: the On-Demand part of the target plus half of its Spot part."""
     ami: Image | None = None
-    """The image of every type: an AMI id, or the path of a parameter that holds one."""
+    """Machine image of all types: an AMI ID, or the path of an SSM parameter that holds one. Default: AWS's
+    Deep Learning Base AMI."""
     amis: dict[str, Image] = Field(default_factory=dict)
-    """Images by instance family, where they differ."""
+    """Machine images by instance family, such as ``g5g``; they take precedence over ``ami``."""
     instance_types: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] | None = None
-    """The types that may be started, the first choice first."""
+    """Instance types that may be launched, in order of preference."""
     instance_requirements: InstanceRequirements | None = None
-    """What types must have, in place of their names."""
+    """Requirements that select the instance types; used instead of ``instanceTypes``."""
     unit: Unit = "instances"
-    """What ``target``, ``max`` and ``onDemandBase`` count."""
+    """Unit of ``target``, ``max`` and ``onDemandBase``."""
     max: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """The most of primary and fallback together; left out, twice the target."""
+    """Maximum capacity of primary and fallback group together. Default: twice the target."""
     allocation_strategy: AllocationStrategy = "price-capacity-optimized"
-    """How AWS chooses among pools, in the group's words for the fleet, too."""
+    """How AWS chooses capacity pools. The values are those of Auto Scaling, for a Spot Fleet as well."""
     max_price: Annotated[Decimal, Field(ge=Decimal("0.001"), le=1000)] | None = None
-    """The most for an hour of one spot instance, in US dollars; left out, the on-demand price."""
+    """Maximum price of a Spot Instance in US dollars per hour. Default: the On-Demand price."""
     root_volume_gib: Annotated[int, Field(alias="rootVolumeGiB", ge=75, le=16_384)] = 125
-    """GiB of each instance's root volume."""
-    drill: Annotated[int, Field(ge=0, le=MOST_DRILLED)] = 0
-    """How many of its spot instances `gpu-spot drill` takes at once, by AWS FIS; 0: it cannot be drilled."""
+    """Size of each instance's root volume in GiB."""
+    drill: Annotated[int, Field(ge=0, le=MAX_DRILLED_INSTANCES)] = 0
+    """Number of Spot Instances that `gpu-spot drill` interrupts at once through AWS FIS. 0 disables drills
+    for the group."""
 
     @property
     def maximum(self) -> int:
-        """The most of primary and fallback together."""
+        """Maximum capacity of primary and fallback group together."""
         return self.max if self.max is not None else max(1, 2 * self.target)
 
     @property
-    def most_target(self) -> int:
-        """The highest target: with a fallback, a swap of spot for on-demand holds one more for a while."""
+    def max_target(self) -> int:
+        """Maximum target. With a fallback, one more instance runs while Spot and On-Demand are exchanged."""
         return self.maximum - (max(self.weights.values()) if self.fallback.enabled else 0)
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the controller keeps it at its target."""
+    def is_managed(self) -> bool:
+        """Whether the controller keeps the group at its target."""
         return self.fleet_type == "maintain"
 
     @property
     def is_fleet(self) -> bool:
-        """Whether a Spot Fleet is the primary group, which has no lifecycle hooks; else Auto Scaling is."""
+        """Whether the primary group is a Spot Fleet, which has no lifecycle hooks."""
         return self.kind == "spot-fleet"
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The instance types that may be started, the first choice first."""
+        """Instance types that may be launched, in order of preference."""
         if self.instance_requirements is not None:
-            return self.instance_requirements.matching(self.ami, self.amis)
+            return self.instance_requirements.matching_types(self.ami, self.amis)
         return self.instance_types or ()
 
     @property
     def weights(self) -> Mapping[str, int]:
-        """For how much an instance of a type counts."""
+        """Capacity of one instance, by its type."""
         return _weights(self.unit, self.types)
 
     @property
     def warm_instances(self) -> int:
-        """How many instances stand by, stopped, or serve in the fallback."""
+        """Size of the warm pool, with the fallback's instances that are in service."""
         fallback = self.fallback
         if not fallback.enabled or self.unit != "instances":
             return 0
         if fallback.warm_instances is not None:
             return fallback.warm_instances
-        worth = policies.shortage_cost(fallback.policy, fallback.knobs)
-        return warm_pool.size(self.target, self.on_demand_base, self.spot_percentage, worth)
+        shortage_cost = policies.shortage_cost(fallback.policy, fallback.policy_parameters)
+        return warm_pool.size(self.target, self.on_demand_base, self.spot_percentage, shortage_cost)
 
     @property
     def is_nvidia(self) -> bool:
-        """Whether its accelerators are NVIDIA's; a group never mixes makers."""
+        """Whether the accelerators are NVIDIA GPUs; a group never mixes vendors."""
         return is_nvidia(catalogue.lookup(self.types[0]))
 
     @property
     def architecture(self) -> catalogue.Architecture:
-        """Of its processors; a group never mixes two."""
+        """CPU architecture; a group never mixes two."""
         return catalogue.lookup(self.types[0]).family.architecture
 
     @property
     def images(self) -> Mapping[str, tuple[str, ...]]:
-        """Instance types by the image that boots them (AMI id or parameter path), the first choice first."""
+        """Instance types by machine image (AMI ID or parameter path), in order of preference."""
         images: dict[str, tuple[str, ...]] = {}
         for name in self.types:
             image = catalogue.image(name, self.ami, self.amis)
@@ -185,7 +199,7 @@ class Capacity(Model):
 
     @property
     def ceiling(self) -> int:
-        """The alarm's ceiling: by default what the mix itself asks for, and half of what should be spot."""
+        """On-Demand capacity above which the On-Demand alarm counts time."""
         if self.on_demand_ceiling is not None:
             return self.on_demand_ceiling
         above_base = max(0, self.target - self.on_demand_base)
@@ -196,12 +210,12 @@ class Capacity(Model):
     @classmethod
     def _only_of_a_fleet(cls, value: str, info: ValidationInfo) -> str:
         if value == "request" and info.data.get("kind") == "mixed-asg":
-            raise ValueError("'request' is for a fleet, allowed with kind 'mixed-asg': 'maintain'")
+            raise ValueError("'request' with kind 'mixed-asg', allowed: 'maintain'")
         return value
 
     @field_validator("target")
     @classmethod
-    def _asks_for_something(cls, value: int, info: ValidationInfo) -> int:
+    def _not_zero_for_a_request(cls, value: int, info: ValidationInfo) -> int:
         if value == 0 and info.data.get("fleet_type") == "request":
             raise ValueError("0 with fleetType 'request', allowed: at least 1")
         return value
@@ -210,25 +224,25 @@ class Capacity(Model):
     @classmethod
     def _no_fallback_of_a_request(cls, fallback: Fallback, info: ValidationInfo) -> Fallback:
         if fallback.enabled and info.data.get("fleet_type") == "request":
-            raise ValueError("a fleet of type 'request' is never replenished, allowed: enabled: false")
+            raise ValueError("a fallback with fleetType 'request', allowed: enabled: false")
         return fallback
 
     @field_validator("max")
     @classmethod
     def _max_leaves_headroom(cls, value: int | None, info: ValidationInfo) -> int | None:
-        given = info.data
-        if "target" not in given or "fallback" not in given:
+        data = info.data
+        if "target" not in data or "fallback" not in data:
             return value
-        most = value if value is not None else max(1, 2 * given["target"])
-        # With a fallback, a swap between spot and on-demand holds one instance more for a while.
-        least = given["target"]
-        if given["fallback"].enabled:
-            least += max(_weights(given.get("unit"), given.get("instance_types") or ()).values(), default=1)
-        if most < least:
-            raise ValueError(f"{most} is too little for the target, allowed: at least {least}")
-        warm = given["fallback"].warm_instances or 0
-        if warm > most:
-            raise ValueError(f"{most} is less than fallback.warmInstances, allowed: at least {warm}")
+        maximum = value if value is not None else max(1, 2 * data["target"])
+        # With a fallback, one more instance runs while Spot and On-Demand are exchanged.
+        minimum = data["target"]
+        if data["fallback"].enabled:
+            minimum += max(_weights(data.get("unit"), data.get("instance_types") or ()).values(), default=1)
+        if maximum < minimum:
+            raise ValueError(f"{maximum} is too low for the target, allowed: at least {minimum}")
+        warm = data["fallback"].warm_instances or 0
+        if warm > maximum:
+            raise ValueError(f"{maximum} is less than fallback.warmInstances, allowed: at least {warm}")
         return value
 
     @field_validator("on_demand_base")
@@ -240,16 +254,18 @@ class Capacity(Model):
 
     @field_validator("spot_percentage")
     @classmethod
-    def _fleets_share_is_its_base(cls, value: int, info: ValidationInfo) -> int:
+    def _fleet_has_no_percentage(cls, value: int, info: ValidationInfo) -> int:
         if value != 100 and info.data.get("kind") == "spot-fleet":
             raise ValueError(f"{value} with kind 'spot-fleet', allowed: 100 (use onDemandBase)")
         return value
 
     @field_validator("drill")
     @classmethod
-    def _only_what_is_kept(cls, count: int, info: ValidationInfo) -> int:
+    def _only_managed_groups(cls, count: int, info: ValidationInfo) -> int:
         if count and info.data.get("fleet_type") == "request":
-            raise ValueError(f"{count} with fleetType 'request', which replaces nobody, allowed: 0")
+            raise ValueError(
+                f"{count} with fleetType 'request', whose instances are not replaced, allowed: 0"
+            )
         return count
 
     @field_validator("amis")
@@ -257,8 +273,8 @@ class Capacity(Model):
     def _images_of_families(cls, amis: dict[str, str]) -> dict[str, str]:
         for family in amis:
             if family not in catalogue.FAMILIES:
-                known = ", ".join(catalogue.FAMILIES)
-                raise ValueError(f"{family!r} is not a known family, allowed: {known}")
+                families = ", ".join(catalogue.FAMILIES)
+                raise ValueError(f"{family!r} is not a known family, allowed: {families}")
         return amis
 
     @field_validator("instance_types")
@@ -273,17 +289,19 @@ class Capacity(Model):
 
     @field_validator("instance_requirements")
     @classmethod
-    def _types_one_way(
-        cls, wanted: InstanceRequirements | None, info: ValidationInfo
+    def _types_or_requirements(
+        cls, requirements: InstanceRequirements | None, info: ValidationInfo
     ) -> InstanceRequirements | None:
         if not {"instance_types", "ami", "amis"} <= info.data.keys():
-            return wanted
-        if (wanted is None) == (info.data["instance_types"] is None):
-            given = "neither" if wanted is None else "both"
-            raise ValueError(f"{given} of instanceTypes and instanceRequirements, allowed: one of the two")
-        if wanted is not None and not wanted.matching(info.data["ami"], info.data["amis"]):
-            raise ValueError("no known accelerator type matches, allowed: what leaves at least one")
-        return wanted
+            return requirements
+        if (requirements is None) == (info.data["instance_types"] is None):
+            both = "neither" if requirements is None else "both"
+            raise ValueError(f"{both} of instanceTypes and instanceRequirements, allowed: one of the two")
+        if requirements is not None and not requirements.matching_types(info.data["ami"], info.data["amis"]):
+            raise ValueError(
+                "no known accelerator type matches, allowed: requirements that match at least one"
+            )
+        return requirements
 
     @field_validator("unit")
     @classmethod
@@ -291,17 +309,17 @@ class Capacity(Model):
         if unit == "instances":
             return unit
         if info.data.get("instance_requirements") is not None:
-            # An override has one weight, for whatever type meets its requirements.
+            # An override has one weight for all types that meet its requirements.
             raise ValueError(f"{unit!r} with instanceRequirements, allowed: with instanceTypes")
         fallback = info.data.get("fallback")
         if fallback is not None and fallback.warm_instances:
-            # Auto Scaling's reference counts pools in instances, and says nothing of weights ("PutWarmPool").
-            raise ValueError(f"{unit!r} with fallback.warmInstances, allowed: with 0 of them")
+            # Warm pools count instances, without weights. Source: Auto Scaling API reference, "PutWarmPool".
+            raise ValueError(f"{unit!r} with fallback.warmInstances, allowed: 0 warm instances")
         return unit
 
     @field_validator("allocation_strategy")
     @classmethod
     def _order_needs_types(cls, value: str, info: ValidationInfo) -> str:
         if value == "capacity-optimized-prioritized" and info.data.get("instance_requirements"):
-            raise ValueError(f"{value!r} needs an order, allowed with instanceRequirements: the others")
+            raise ValueError(f"{value!r} with instanceRequirements, allowed: a strategy that needs no order")
         return value

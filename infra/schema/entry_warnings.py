@@ -1,4 +1,4 @@
-"""What a preview says of a stack file that it takes: what is allowed and rarely meant, one line each."""
+"""Warnings about settings that are allowed but rarely intended, one line each."""
 
 from __future__ import annotations
 
@@ -13,59 +13,63 @@ from infra.schema.tensorboard import TensorBoard
 from infra.schema.work import Work
 
 
-def of_pools(key: str, entries: Sequence[Work | SharedHost], network: Network) -> Iterator[str]:
-    """Yield the entries of the list ``key`` that have one capacity pool."""
+def single_pool_warnings(key: str, entries: Sequence[Work | SharedHost], network: Network) -> Iterator[str]:
+    """Yield a warning for each entry of the list ``key`` that has a single capacity pool."""
     for index, entry in enumerate(entries):
         if len(entry.capacity.types) * len(network.zones) == 1:
             yield (
                 f"gpu-spot:{key}[{index}].capacity.instanceTypes: one type in one zone is a single "
-                "capacity pool: when AWS takes it back, all spot instances go at once"
+                "capacity pool: one interruption can terminate all Spot Instances at once"
             )
 
 
-def of_images(training: Sequence[Training]) -> Iterator[str]:
-    """Yield jobs whose image may not mount their file system."""
-    for index, one in enumerate(training):
-        aws_own = any(path.startswith("/aws/") for path in one.capacity.images)
-        if one.checkpoints != ON_THE_VOLUME and aws_own and one.runs_on == "instances":
+def image_warnings(training: Sequence[Training]) -> Iterator[str]:
+    """Yield a warning for each job whose image may not be able to mount the file system."""
+    for index, job in enumerate(training):
+        is_public = any(path.startswith("/aws/") for path in job.capacity.images)
+        if job.checkpoints != ON_THE_VOLUME and is_public and job.runs_on == "instances":
             yield (
-                f"gpu-spot:training[{index}].checkpoints: a file system needs amazon-efs-utils in the "
-                "image, and AWS's own is not known to have it: name one that does in capacity.ami"
+                f"gpu-spot:training[{index}].checkpoints: the file system needs amazon-efs-utils in the "
+                "machine "
+                "image, which AWS's image may lack: set capacity.ami to an image that has it"
             )
 
 
-def of_tenants(hosts: Sequence[SharedHost]) -> Iterator[str]:
-    """Yield what each shared host says of its tenants."""
+def tenant_warnings(hosts: Sequence[SharedHost]) -> Iterator[str]:
+    """Yield the warnings about the tenants of each shared host."""
     for index, host in enumerate(hosts):
-        for key, says in host.warnings():
-            yield f"gpu-spot:sharedHosts[{index}].{key}: {says}"
+        for key, text in host.warnings():
+            yield f"gpu-spot:sharedHosts[{index}].{key}: {text}"
 
 
-def of_data(training: Sequence[Training]) -> Iterator[str]:
-    """Yield jobs that seem to read their data from the shared file system."""
-    for index, one in enumerate(training):
-        for option, says in data_on_file_system(one):
-            yield f"gpu-spot:training[{index}].{option}: {says}: {SLOW}"
+def data_warnings(training: Sequence[Training]) -> Iterator[str]:
+    """Yield a warning for each job that seems to read its data from the shared file system."""
+    for index, job in enumerate(training):
+        for option, text in data_on_file_system(job):
+            yield f"gpu-spot:training[{index}].{option}: {text}: {SLOW}"
 
 
-def of_egress(network: Network, board: TensorBoard | None, training: Sequence[Training]) -> Iterator[str]:
-    """Yield what must be reachable inside the VPC, where nothing leaves it."""
+def egress_warnings(
+    network: Network, board: TensorBoard | None, training: Sequence[Training]
+) -> Iterator[str]:
+    """Yield a warning for each address that must be reachable inside a VPC without egress."""
     if network.cidr is None or network.egress != "none":
         return
     if board is not None:
-        yield "gpu-spot:tensorboard: with network.egress 'none' it cannot be installed from PyPI"
+        yield "gpu-spot:tensorboard: with network.egress 'none' TensorBoard cannot be installed from PyPI"
     for index in range(len(training)):
         yield (
-            f"gpu-spot:training[{index}].repository: with network.egress 'none' it must be reachable "
-            "inside the VPC"
+            f"gpu-spot:training[{index}].repository: with network.egress 'none' the repository must be "
+            "reachable inside the VPC"
         )
 
 
-def of_deadlines(training: Sequence[Training], now: datetime) -> Iterator[str]:
-    """Yield each deadline that has passed; a finished job's may, so it is no error."""
-    for index, one in enumerate(training):
-        if one.deadline is not None and one.deadline_at <= now.timestamp():
+def deadline_warnings(training: Sequence[Training], now: datetime) -> Iterator[str]:
+    """Yield a warning for each deadline in the past. It is no error: the job may have finished."""
+    for index, job in enumerate(training):
+        if job.deadline is not None and job.deadline_at <= now.timestamp():
             yield (
-                f"gpu-spot:training[{index}].deadline: {one.deadline} has passed; unless the job is done "
-                "it goes on as fast as it can"
+                f"gpu-spot:training[{index}].deadline: {job.deadline} has passed; unless the job is "
+                "finished, it "
+                "continues as fast as possible"
             )

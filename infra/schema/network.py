@@ -1,83 +1,89 @@
-"""The shape of ``network``."""
+"""Settings of ``network``."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra.schema.base import REGION, Model
 
 _DOCKER_BRIDGE: Final = "172.17.0.0/16"
-"""Docker's default bridge: on an instance in such a network, answers to its neighbours go to containers."""
+"""Docker's default bridge. In a VPC that overlaps it, replies to other instances would go to containers."""
 
 
 VpcId: TypeAlias = Annotated[str, Field(pattern=r"^vpc-[0-9a-f]{8,17}$")]
 SubnetId: TypeAlias = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$")]
 SecurityGroupId: TypeAlias = Annotated[str, Field(pattern=r"^sg-[0-9a-f]{8,17}$")]
 EndpointService: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{1,29}$")]
-"""As AWS names it after the region, such as ``sts`` in ``com.amazonaws.us-west-2.sts``."""
+"""The part of an endpoint service's name after the region, such as ``sts``."""
 
 
 class Network(Model):
-    """The VPC: the stack's own, or one that is there, whose ways out are its owner's."""
+    """The VPC of the stack: created by it, or existing. An existing VPC keeps its routes."""
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {"apartFrom": "nonOverlappingCidrs"}
 
     vpc_id: VpcId | None = None
-    """A VPC that is there; without it the stack has one of its own."""
+    """ID of an existing VPC. Default: the stack creates one."""
     subnets: dict[str, SubnetId] = Field(default_factory=dict)
-    """Private subnets of an existing VPC, one for each zone."""
+    """Private subnets of an existing VPC, one for each Availability Zone."""
     security_groups: Annotated[tuple[SecurityGroupId, ...], Field(max_length=4)] = ()
-    """What instances get in an existing VPC beside the stack's own group."""
-    apart_from: tuple[str, ...] = ()
-    """Networks that will be connected to it (offices, peered VPCs) and that ``cidr`` must not overlap."""
+    """Additional security groups of instances in an existing VPC."""
+    non_overlapping_cidrs: tuple[str, ...] = ()
+    """IPv4 CIDR blocks of networks that will be connected to the VPC (offices, peered VPCs). ``cidr`` must
+    not overlap them."""
     cidr: str | None = None
-    """Of the stack's own VPC, in which each zone's letter has a fixed place. It cannot be changed."""
+    """IPv4 CIDR block of the VPC that the stack creates, /16 to /20. Each zone letter has a fixed part of
+    it. It cannot be changed."""
     zones: Annotated[tuple[str, ...], Field(min_length=1, max_length=6)] = Field(
-        default_factory=lambda given: tuple(given.get("subnets", ()))
+        default_factory=lambda values: tuple(values.get("subnets", ()))
     )
-    """Where instances may be; needed but in an existing VPC, where they are those of ``subnets``."""
+    """Availability Zones of the instances. Required unless the VPC exists; default there: the zones of
+    ``subnets``."""
     egress: Literal["nat-gateway", "nat-gateway-per-zone", "none"] = Field(
-        default_factory=lambda given: "none" if given.get("vpc_id") else "nat-gateway"
+        default_factory=lambda values: "none" if values.get("vpc_id") else "nat-gateway"
     )
-    """How instances of an own VPC reach the internet; left out, through one NAT gateway."""
+    """How instances in a created VPC reach the internet. Default: through one NAT gateway."""
     endpoints: Literal["gateway", "interface", "none"] = Field(
-        default_factory=lambda given: "none" if given.get("vpc_id") else "gateway"
+        default_factory=lambda values: "none" if values.get("vpc_id") else "gateway"
     )
-    """Which AWS services are reached inside the VPC: by ``gateway`` S3 and DynamoDB, which is free, by
-    ``interface`` all that workers need. Left out, ``gateway``, and in an existing VPC what it has."""
+    """VPC endpoints. ``gateway``: S3 and DynamoDB, free of charge. ``interface``: all services that the
+    workers need. Default: ``gateway``; in an existing VPC ``none``."""
     extra_endpoints: Annotated[tuple[EndpointService, ...], Field(max_length=20)] = ()
-    """Services that the work itself calls, as AWS names them after the region."""
+    """Additional interface endpoints, for services that the workload calls: the part of the service name
+    after the region, such as ``sts``."""
     flow_logs: Literal["none", "rejected", "all"] = "none"
-    """Which connections of an own VPC are logged."""
+    """Connections of a created VPC that are recorded in flow logs."""
 
     @field_validator("subnets", "security_groups")
     @classmethod
-    def _of_an_existing_network(cls, given: Collection[str], info: ValidationInfo) -> Collection[str]:
-        if given and info.data.get("vpc_id", "") is None:
-            raise ValueError("without vpcId, allowed: in an existing network, which vpcId names")
-        return given
+    def _only_in_an_existing_vpc(cls, ids: Collection[str], info: ValidationInfo) -> Collection[str]:
+        if ids and info.data.get("vpc_id", "") is None:
+            raise ValueError("without vpcId, allowed: with vpcId")
+        return ids
 
     @field_validator("subnets")
     @classmethod
     def _in_each_zone(cls, subnets: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         if info.data.get("vpc_id") and not subnets:
-            raise ValueError("missing, allowed: a private subnet of the network for each zone, by zone")
+            raise ValueError("missing, allowed: one private subnet of the VPC for each zone, by zone")
         for zone, subnet in subnets.items():
             if list(subnets.values()).count(subnet) > 1:
-                raise ValueError(f"{subnet} stands for {zone} and another zone, allowed: each subnet once")
+                raise ValueError(f"{subnet} is used for {zone} and another zone, allowed: each subnet once")
         return subnets
 
-    @field_validator("apart_from", "cidr", "egress", "flow_logs")
+    @field_validator("non_overlapping_cidrs", "cidr", "egress", "flow_logs")
     @classmethod
-    def _of_an_own_network(cls, given: Any, info: ValidationInfo) -> Any:
-        if info.data.get("vpc_id") and given not in ((), None, "none"):
-            raise ValueError(f"{given!r} in an existing network, allowed: without vpcId")
-        return given
+    def _only_in_a_created_vpc(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.data.get("vpc_id") and value not in ((), None, "none"):
+            raise ValueError(f"{value!r} in an existing VPC, allowed: without vpcId")
+        return value
 
-    @field_validator("apart_from")
+    @field_validator("non_overlapping_cidrs")
     @classmethod
     def _networks(cls, cidrs: tuple[str, ...]) -> tuple[str, ...]:
         for cidr in cidrs:
@@ -89,17 +95,23 @@ class Network(Model):
     def _network_address(cls, cidr: str | None, info: ValidationInfo) -> str | None:
         if cidr is None:
             if info.data.get("vpc_id", "") is None:
-                raise ValueError("missing, allowed: such as 10.20.0.0/16, or vpcId for an existing network")
+                raise ValueError(
+                    "missing, allowed: a block such as 10.20.0.0/16, or vpcId of an existing VPC"
+                )
             return None
         network = _network(cidr)
         if not 16 <= network.prefixlen <= 20:
             raise ValueError(f"a /{network.prefixlen} network, allowed: /16 to /20")
         if not network.is_private or network.is_loopback or network.is_link_local:
-            raise ValueError(f"{cidr} is not for private use, allowed: parts of 10/8, 172.16/12, 192.168/16")
-        for other in (*info.data.get("apart_from", ()), _DOCKER_BRIDGE):
-            if network.overlaps(_network(other)):
-                who = "Docker's bridge network" if other == _DOCKER_BRIDGE else "a network in 'apartFrom'"
-                raise ValueError(f"{cidr} overlaps {other}, {who}, allowed: one that overlaps neither")
+            raise ValueError(
+                f"{cidr} is not a private network, allowed: parts of 10/8, 172.16/12, 192.168/16"
+            )
+        for reserved in (*info.data.get("non_overlapping_cidrs", ()), _DOCKER_BRIDGE):
+            if network.overlaps(_network(reserved)):
+                owner = "Docker's bridge network" if reserved == _DOCKER_BRIDGE else "of nonOverlappingCidrs"
+                raise ValueError(
+                    f"{cidr} overlaps {reserved} ({owner}), allowed: a block that overlaps neither"
+                )
         return cidr
 
     @field_validator("zones")
@@ -113,26 +125,26 @@ class Network(Model):
                 raise ValueError(f"{zone!r} is listed twice, allowed: each zone once")
         subnets = info.data.get("subnets")
         if subnets and set(zones) != set(subnets):
-            raise ValueError(f"{', '.join(zones)}, allowed: those of subnets: {', '.join(subnets)}")
+            raise ValueError(f"{', '.join(zones)}, allowed: the zones of subnets: {', '.join(subnets)}")
         return zones
 
     @field_validator("endpoints")
     @classmethod
-    def _way_to_aws(cls, endpoints: str, info: ValidationInfo) -> str:
+    def _reaches_aws(cls, endpoints: str, info: ValidationInfo) -> str:
         vpc_id = info.data.get("vpc_id", "")
         if endpoints == "gateway" and vpc_id:
-            raise ValueError("'gateway' in an existing network, allowed there: 'interface', 'none'")
+            raise ValueError("'gateway' in an existing VPC, allowed: 'interface', 'none'")
         if endpoints == "none" and vpc_id is None:
             raise ValueError("'none' without vpcId, allowed: 'gateway', 'interface'")
         if endpoints == "gateway" and info.data.get("egress") == "none":
-            raise ValueError("'gateway' with egress 'none' cuts workers off from AWS, allowed: 'interface'")
+            raise ValueError("'gateway' with egress 'none', allowed: 'interface' (workers need AWS's APIs)")
         return endpoints
 
     @field_validator("extra_endpoints")
     @classmethod
     def _interfaces(cls, extra: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if extra and info.data.get("endpoints", "interface") != "interface":
-            raise ValueError("without interface endpoints, allowed: with endpoints 'interface'")
+            raise ValueError("without endpoints 'interface', allowed: with it")
         return extra
 
 
@@ -140,4 +152,4 @@ def _network(cidr: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(cidr)
     except ValueError as error:
-        raise ValueError(f"not an IPv4 network ({error}), allowed: such as 10.20.0.0/16") from None
+        raise ValueError(f"not an IPv4 CIDR block ({error}), allowed: such as 10.20.0.0/16") from None

@@ -1,14 +1,15 @@
-"""The shape of ``storage``, ``monitoring`` and ``identity``."""
+"""Settings of ``storage``, ``monitoring`` and ``identity``."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from contracts.limits import Name
-from infra.schema.base import Email, Model, unique
+from infra.schema.base import Email, Model, check_unique
 
 UserId: TypeAlias = Annotated[int, Field(ge=1, le=4_294_967_295)]
 PolicyArn: TypeAlias = Annotated[
@@ -18,89 +19,92 @@ Days: TypeAlias = Annotated[int, Field(ge=1, le=3650)]
 
 
 class AccessPoint(Model):
-    """A folder of the file system that its clients see as the root, as one user."""
+    """An EFS access point: a directory that clients see as the root, with one POSIX user."""
 
     name: Name
-    """Unique in the stack."""
+    """Name; unique in the stack."""
     path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+){1,4}$", max_length=100)]
-    """The folder."""
+    """Path of the directory."""
     user_id: UserId = 1000
-    """As whom clients write."""
+    """POSIX user ID of all clients."""
     group_id: UserId = 1000
-    """Its group."""
+    """POSIX group ID of all clients."""
 
 
 class FileSystem(Model):
-    """A shared file system (EFS)."""
+    """A shared file system in Amazon EFS."""
 
     infrequent_after_days: Literal[1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
-    """Files unread for so long move to cheaper storage."""
+    """Days without access after which a file moves to the Infrequent Access storage class."""
     access_points: tuple[AccessPoint, ...] = ()
-    """Its folders for clients."""
+    """Access points of the file system."""
 
     @field_validator("access_points")
     @classmethod
     def _each_once(cls, points: tuple[AccessPoint, ...]) -> tuple[AccessPoint, ...]:
-        unique([point.name for point in points], "access points")
+        check_unique([point.name for point in points], "access points")
         return points
 
 
 class Bucket(Model):
-    """A bucket in S3."""
+    """An S3 bucket."""
 
     name: Name
-    """Unique in the stack; AWS's has more in it."""
+    """Name in the stack; the name in S3 has a prefix and a suffix."""
     expire_days: Days | None = None
-    """After so long objects are deleted; left out, never."""
+    """Days after which objects expire. Default: never."""
     old_version_days: Days = 30
-    """So long stays what was overwritten or deleted."""
+    """Days that overwritten and deleted versions are retained."""
 
 
 class Repository(Model):
-    """A repository of worker images in ECR."""
+    """An ECR repository of worker images."""
 
     name: Name
-    """Unique in the stack; AWS's has more in it."""
+    """Name in the stack; the name in ECR has a prefix and a suffix."""
     keep_images: Annotated[int, Field(ge=1, le=1000)] = 20
-    """So many of the newest stay."""
+    """Number of images that are retained, newest first."""
 
 
 class Storage(Model):
-    """What outlives instances. Nothing is made unless it stands here."""
+    """Storage that outlives instances. Nothing is created by default."""
 
     file_system: FileSystem | None = None
-    """A shared file system."""
+    """The shared EFS file system."""
     buckets: tuple[Bucket, ...] = ()
-    """In S3."""
+    """S3 buckets."""
     repositories: tuple[Repository, ...] = ()
-    """Of worker images, in ECR."""
+    """ECR repositories of worker images."""
 
     @field_validator("buckets")
     @classmethod
     def _buckets_once(cls, buckets: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
-        unique([bucket.name for bucket in buckets], "buckets")
+        check_unique([bucket.name for bucket in buckets], "buckets")
         return buckets
 
     @field_validator("repositories")
     @classmethod
     def _repositories_once(cls, repositories: tuple[Repository, ...]) -> tuple[Repository, ...]:
-        unique([repository.name for repository in repositories], "repositories")
+        check_unique([repository.name for repository in repositories], "repositories")
         return repositories
 
 
 class Monitoring(Model):
-    """Alarms are always declared; somebody hears them where there is an address."""
+    """Alarms and the budget. Alarms are always created; ``email`` subscribes an address to them."""
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {"standstillMinutes": "stallMinutes"}
 
     email: Email | None = None
-    """Who hears alarms; AWS asks them first."""
+    """Address that receives alarms, after it has confirmed the subscription."""
     shortage_minutes: Annotated[int, Field(ge=1, le=60)] = 10
-    """For so long a service may lack ready instances before the alarm."""
-    standstill_minutes: Annotated[int, Field(ge=1, le=1440)] = 60
-    """For so long a job may stand still before the alarm: its volume moves, spot is awaited."""
+    """Minutes that a service may be short of ready instances before the alarm."""
+    stall_minutes: Annotated[int, Field(ge=1, le=1440)] = 60
+    """Minutes that a job may wait for capacity or for its volume before the alarm."""
     on_demand_minutes: Annotated[int, Field(ge=5, le=1440)] = 60
-    """For so long a group may pay on-demand above its ceiling before the alarm."""
+    """Minutes that a group may run more On-Demand capacity than ``capacity.onDemandCeiling`` before the
+    alarm. A multiple of 5."""
     monthly_budget_usd: Annotated[Decimal, Field(ge=1, le=100_000_000)] | None = None
-    """Of all that carries the stack's tag; left out, no budget is declared."""
+    """Monthly AWS budget in US dollars for all resources with the stack's tag. Default: no budget."""
 
     @field_validator("on_demand_minutes")
     @classmethod
@@ -115,56 +119,59 @@ class Monitoring(Model):
         region = str((info.context or {}).get("region", ""))
         if amount is not None and region.startswith("us-gov-"):
             # botocore has no endpoint there: a GovCloud account is billed through a commercial one.
-            raise ValueError(f"{amount} in {region}, which has no AWS Budgets, allowed: in other regions")
+            raise ValueError(f"{amount} in {region}, which has no AWS Budgets, allowed: none")
         return amount
 
 
 class Previews(Model):
-    """The role that GitHub Actions assume on pull requests to preview this stack."""
+    """The IAM role that GitHub Actions assumes on pull requests to preview the stack."""
 
     repository: Annotated[
         str,
         Field(pattern=r"^([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+|[A-Za-z0-9_.-]+@\d+/[A-Za-z0-9_.-]+@\d+)$"),
     ]
-    """``owner/name``, or with GitHub's ids ``owner@id/name@id``, which no other repository can ever get."""
+    """GitHub repository, ``owner/name``; or with GitHub's IDs ``owner@id/name@id``, which are never
+    reused."""
     create_provider: bool = False
-    """Whether this stack declares GitHub's identity provider, of which an account has one."""
+    """Whether the stack creates GitHub's OIDC identity provider, of which an account can have one."""
     state_bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
-    """Holds Pulumi's state; left out with Pulumi Cloud."""
+    """S3 bucket with Pulumi's state. Leave out with Pulumi Cloud."""
 
 
 class Deploys(Model):
-    """The roles that GitHub Actions assume to bring this stack up, and at night to look for drift."""
+    """The IAM roles that GitHub Actions assumes to deploy the stack and to detect drift every night."""
 
     policies: Annotated[tuple[PolicyArn, ...], Field(min_length=1, max_length=10, strict=False)]
-    """ARNs of policies: what whoever deploys may do, which is yours to bound."""
+    """ARNs of the IAM policies of the deployment role."""
     environment: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] | None = None
-    """The environment on GitHub whose jobs may deploy; left out, jobs of the branch that name none."""
+    """GitHub environment whose jobs may deploy. Default: jobs of the branch without an environment."""
     branch: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,100}$")] = "main"
-    """Whose jobs may look for drift."""
+    """Branch whose jobs may detect drift, and deploy if ``environment`` is not set."""
     drift_policies: Annotated[tuple[PolicyArn, ...], Field(max_length=10, strict=False)] = ()
-    """ARNs of policies: what whoever looks for drift may read; without any AWS's `ReadOnlyAccess`."""
+    """ARNs of the IAM policies of the drift role. Default: AWS's ``ReadOnlyAccess``."""
 
     @field_validator("policies", "drift_policies")
     @classmethod
     def _policies_once(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
-        unique(list(policies), "policies")
+        check_unique(list(policies), "policies")
         return policies
 
 
 class Identity(Model):
-    """What bounds the roles, who previews, and who deploys."""
+    """The permissions boundary, and the roles for previews and deployments."""
 
     permissions_boundary: PolicyArn | None = None
-    """The ARN of a policy that bounds every role of the stack."""
+    """ARN of the IAM policy that is the permissions boundary of every role of the stack."""
     previews: Previews | None = None
-    """The role for previews of pull requests."""
+    """The role for previews on pull requests."""
     deploys: Deploys | None = None
-    """The roles for updates and for drift, for the repository of `previews`."""
+    """The roles for deployments and drift detection, for the repository of ``previews``."""
 
     @field_validator("deploys")
     @classmethod
     def _has_a_repository(cls, deploys: Deploys | None, info: ValidationInfo) -> Deploys | None:
         if deploys is not None and "previews" in info.data and info.data["previews"] is None:
-            raise ValueError("without previews, allowed: beside it (its repository is trusted)")
+            raise ValueError(
+                "without previews, allowed: together with previews (it names the trusted repository)"
+            )
         return deploys

@@ -1,4 +1,4 @@
-"""Instance types by what they have, in place of their names."""
+"""Settings of ``capacity.instanceRequirements``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from infra.schema.base import Model
 
 
 class Range(Model):
-    """Bounds, both included; no ``max`` means no upper bound."""
+    """Bounds, both inclusive."""
 
     min: Annotated[int, Field(ge=1, le=100_000)] = 1
-    """The least, included."""
+    """Lower bound, inclusive."""
     max: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """The most, included; left out, there is no upper bound."""
+    """Upper bound, inclusive. Default: no bound."""
 
     @field_validator("max")
     @classmethod
@@ -27,54 +27,56 @@ class Range(Model):
             raise ValueError(f"{value} is below min, allowed: at least {info.data['min']}")
         return value
 
-    def holds(self, value: int) -> bool:
+    def contains(self, value: int) -> bool:
         """Return whether ``value`` lies within the bounds."""
         return self.min <= value and (self.max is None or value <= self.max)
 
 
 class InstanceRequirements(Model):
-    """Instance types by what they have. Accelerators: how many, of which kind, GiB of memory on each.
+    """Requirements that select instance types from the catalogue.
 
-    What an image cannot boot is never taken: AWS chooses among the catalogue's types that match.
+    Types that no known image boots are excluded.
     """
 
     architecture: Architecture = "x86_64"
-    """Of the processors."""
+    """CPU architecture."""
     accelerators: Range = Field(default_factory=Range)
-    """How many GPUs a type has."""
+    """Number of GPUs."""
     accelerator_names: tuple[str, ...] = ()
-    """Which kinds, such as ``l4``; left out, all of the catalogue."""
+    """Accelerator names, such as ``L4``. Default: all in the catalogue."""
     accelerator_memory_gib: Range = Field(default_factory=Range, alias="acceleratorMemoryGiB")
-    """GiB of memory on each GPU."""
+    """Memory of each GPU in GiB."""
     vcpus: Range = Field(default_factory=Range)
-    """How many vCPUs a type has."""
+    """Number of vCPUs."""
     memory_gib: Range = Field(default_factory=Range, alias="memoryGiB")
-    """GiB of main memory."""
+    """Main memory in GiB."""
 
     @field_validator("accelerator_names")
     @classmethod
     def _known_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        known = sorted({t.family.accelerator for t in catalogue.CATALOGUE.values() if is_nvidia(t)})
+        accelerators = sorted({t.family.accelerator for t in catalogue.CATALOGUE.values() if is_nvidia(t)})
         for name in names:
-            if name not in known:
-                raise ValueError(f"{name!r} is not a known accelerator, allowed: {', '.join(known)}")
+            if name not in accelerators:
+                raise ValueError(f"{name!r} is not a known accelerator, allowed: {', '.join(accelerators)}")
         return names
 
-    def matching(self, ami: str | None, amis: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the catalogue's NVIDIA types that match and that a known image boots; no bare metal."""
+    def matching_types(self, ami: str | None, amis: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the NVIDIA types that match and that a known image boots, without bare metal."""
         return tuple(
-            known.name
-            for known in catalogue.CATALOGUE.values()
-            if is_nvidia(known)
-            and known.family.architecture == self.architecture
-            and (known.family.needs_ami is None or ami is not None or known.family.name in amis)
-            and (not self.accelerator_names or known.family.accelerator in self.accelerator_names)
-            and self.accelerators.holds(known.accelerators)
-            and self.accelerator_memory_gib.holds(known.family.memory_gib)
-            and not known.name.endswith(".metal")
+            instance_type.name
+            for instance_type in catalogue.CATALOGUE.values()
+            if is_nvidia(instance_type)
+            and instance_type.family.architecture == self.architecture
+            and (
+                instance_type.family.needs_ami is None or ami is not None or instance_type.family.name in amis
+            )
+            and (not self.accelerator_names or instance_type.family.accelerator in self.accelerator_names)
+            and self.accelerators.contains(instance_type.accelerators)
+            and self.accelerator_memory_gib.contains(instance_type.family.memory_gib)
+            and not instance_type.name.endswith(".metal")
         )
 
 
-def is_nvidia(known: catalogue.InstanceType) -> bool:
-    """Return whether a type's accelerators are NVIDIA's."""
-    return known.family.vendor == "nvidia"
+def is_nvidia(instance_type: catalogue.InstanceType) -> bool:
+    """Return whether a type's accelerators are NVIDIA GPUs."""
+    return instance_type.family.vendor == "nvidia"

@@ -1,4 +1,4 @@
-"""On-demand capacity that somebody has reserved, and pays for whether it is used or not."""
+"""Settings of reserved On-Demand capacity, which is paid for whether it is used or not."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class Reservation(Model):
             )
         ),
     ]
-    """The id of a reservation, or the ARN of a resource group of them."""
+    """ID of a capacity reservation, or ARN of a resource group of reservations."""
     count: Annotated[int, Field(ge=1, le=5000)]
-    """What of them this group may hold, in the units of its target."""
+    """Reserved capacity that this group may use, in the unit of its target."""
 
     @property
-    def is_one(self) -> bool:
-        """Whether it is a single reservation, and no resource group."""
+    def is_single(self) -> bool:
+        """Whether the source is a single reservation, not a resource group."""
         return self.source.startswith("cr-")
 
 
 class CapacityBlock(Model):
-    """A Capacity Block that has been bought: its reservation, and what and where that is.
+    """A purchased Capacity Block for ML.
 
-    When it begins and ends EC2 tells the controller.
+    The controller reads its start and end from EC2.
     """
 
     reservation: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
-    """The block's id."""
+    """ID of the block's capacity reservation."""
     instance_type: str
-    """What has been bought."""
+    """Instance type of the block."""
     zone: str
-    """Where it is."""
+    """Availability Zone of the block."""

@@ -1,4 +1,4 @@
-"""The shape of a stack file: its keys, and what of it concerns several of them."""
+"""The settings of a stack: all keys of a stack file, and the checks that involve several of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts import limits, names
 from contracts.agent.names import TAG_JOB
 from infra.schema import entry_warnings
-from infra.schema.base import Model, Region, Retention, TagKey, TagValue, unique
-from infra.schema.between_entries import (
+from infra.schema.base import Model, Region, Retention, TagKey, TagValue, check_unique
+from infra.schema.capacity import Capacity
+from infra.schema.cluster.kubernetes import Kubernetes
+from infra.schema.cross_entry_checks import (
     access_points,
     check_blocks,
     check_checkpoints,
@@ -20,8 +22,6 @@ from infra.schema.between_entries import (
     check_names_of_jobs,
     check_requirements,
 )
-from infra.schema.capacity import Capacity
-from infra.schema.cluster.kubernetes import Kubernetes
 from infra.schema.jobs.builder import Builder, builders
 from infra.schema.jobs.experiments import experiments
 from infra.schema.jobs.training import Training
@@ -32,53 +32,57 @@ from infra.schema.shared_host import SharedHost
 from infra.schema.tensorboard import TensorBoard
 from infra.schema.work import RunsOn, Work
 
-_TAGS: Final = 50 - len((names.TAG_STACK, names.TAG_GROUP, names.TAG_SIDE, TAG_JOB, "Name"))
-"""A resource takes 50 (EC2 user guide, "Tag restrictions"), and a job's instances have these of ours."""
+_TAGS: Final = 50 - len((names.TAG_STACK, names.TAG_GROUP, names.TAG_GROUP_ROLE, TAG_JOB, "Name"))
+"""Tags that a stack file may set: AWS allows 50, and a job's instances have these of the stack.
+
+Source: EC2 user guide, "Tag restrictions".
+"""
 
 
 class Settings(Model):
-    """Everything that a stack file says under ``gpu-spot:``, and the region."""
+    """All keys of a stack file below ``gpu-spot:``, and the region."""
 
     region: Region
-    """AWS's."""
+    """AWS Region."""
     network: Network
-    """Where instances are."""
+    """The VPC."""
     services: tuple[Service, ...]
     """GPU workers that serve requests."""
     storage: Storage = Field(default_factory=Storage)
-    """What outlives instances."""
+    """Storage that outlives instances."""
     monitoring: Monitoring = Field(default_factory=Monitoring)
-    """Who hears alarms, and when."""
+    """Alarms and the budget."""
     identity: Identity = Field(default_factory=Identity)
-    """What bounds the roles, who previews, and who deploys."""
+    """The permissions boundary, and the roles for previews and deployments."""
     training: tuple[Training, ...] = ()
-    """Training jobs, as written; what runs are ``jobs``."""
+    """Training jobs."""
     shared_hosts: tuple[SharedHost, ...] = ()
-    """Machines divided between tenants."""
+    """Instances that are divided between tenants."""
     tensorboard: TensorBoard | None = None
-    """Who shows the curves of all jobs."""
+    """TensorBoard for all jobs."""
     kubernetes: Kubernetes | None = None
-    """The EKS cluster that entries with ``runsOn: kubernetes`` run on."""
+    """The EKS cluster of entries with ``runsOn: kubernetes``."""
     protect: bool = False
-    """Whether the engine refuses to delete what holds data, until a person lifts the protection."""
+    """Whether Pulumi protects resources that hold data from deletion."""
     kms_key_arn: limits.KmsKeyArn | None = None
-    """A key of one's own that encrypts all that the stack stores; its policy is its owner's."""
+    """ARN of a customer managed KMS key that encrypts everything that the stack stores. Its key policy is not
+    changed. Default: AWS's own keys."""
     tags: dict[TagKey, TagValue] = Field(default_factory=dict)
-    """For every resource, instance and volume, beside gpu-spot's own."""
+    """Additional tags of all resources, instances and volumes."""
     log_retention_days: Retention = 30
-    """So long the functions' log groups keep their events."""
+    """Days that the log groups of the Lambda functions retain their events."""
 
     @field_validator("kms_key_arn", mode="before")
     @classmethod
     def _none_is_empty(cls, arn: object) -> object:
-        return None if arn == "" else arn  # the project file must have a default, and knows no null
+        return None if arn == "" else arn  # the project file needs a default, which cannot be null
 
     @field_validator("kms_key_arn")
     @classmethod
     def _key_of_region(cls, arn: str | None, info: ValidationInfo) -> str | None:
         region = info.data.get("region")
         if arn is not None and region is not None and arn.split(":")[3] != region:
-            raise ValueError(f"{arn} is a key of another region, allowed: keys of {region}")
+            raise ValueError(f"{arn} is a key of another Region, allowed: keys of {region}")
         return arn
 
     @field_validator("tags")
@@ -86,21 +90,25 @@ class Settings(Model):
     def _tags_not_reserved(cls, tags: dict[str, str]) -> dict[str, str]:
         for key in tags:
             if key == "Name" or key.startswith(("aws:", "gpu-spot:")):
-                raise ValueError(f"tag {key!r} is reserved, allowed: keys but Name, aws:* and gpu-spot:*")
+                raise ValueError(f"tag {key!r} is reserved, allowed: keys except Name, aws:* and gpu-spot:*")
         if len(tags) > _TAGS:
-            raise ValueError(f"{len(tags)} tags, allowed: at most {_TAGS} (AWS takes 50, some are ours)")
+            raise ValueError(
+                f"{len(tags)} tags, allowed: at most {_TAGS} (of AWS's 50, the stack uses the rest)"
+            )
         return tags
 
     @field_validator("services")
     @classmethod
     def _unique_names(cls, services: tuple[Service, ...], info: ValidationInfo) -> tuple[Service, ...]:
-        unique([service.name for service in services], "services")
+        check_unique([service.name for service in services], "services")
         check_requirements(services, info.data.get("network"))
         return services
 
     @field_validator("training")
     @classmethod
-    def _names_and_places(cls, training: tuple[Training, ...], info: ValidationInfo) -> tuple[Training, ...]:
+    def _valid_across_entries(
+        cls, training: tuple[Training, ...], info: ValidationInfo
+    ) -> tuple[Training, ...]:
         network: Network | None = info.data.get("network")
         check_names_of_jobs(_jobs(training), info.data.get("services", ()))
         check_requirements(training, network)
@@ -111,28 +119,30 @@ class Settings(Model):
 
     @field_validator("shared_hosts")
     @classmethod
-    def _names_of_volumes(cls, hosts: tuple[SharedHost, ...], info: ValidationInfo) -> tuple[SharedHost, ...]:
+    def _unique_host_names(
+        cls, hosts: tuple[SharedHost, ...], info: ValidationInfo
+    ) -> tuple[SharedHost, ...]:
         check_names_of_hosts(hosts, _jobs(info.data.get("training", ())), info.data.get("services", ()))
         return hosts
 
     @field_validator("tensorboard", "kubernetes", mode="before")
     @classmethod
-    def _none_is_no_key(cls, given: object) -> object:
-        return None if given == {} else given  # as with kms_key_arn
+    def _none_is_an_empty_mapping(cls, value: object) -> object:
+        return None if value == {} else value  # as with kms_key_arn
 
     @field_validator("kubernetes")
     @classmethod
-    def _has_what_runs_there(cls, given: Kubernetes | None, info: ValidationInfo) -> Kubernetes | None:
+    def _required_by_entries(cls, kubernetes: Kubernetes | None, info: ValidationInfo) -> Kubernetes | None:
         entries = (*info.data.get("services", ()), *info.data.get("training", ()))
-        there = [one.name for one in entries if one.runs_on == "kubernetes"]
-        if given is None and there:
+        on_kubernetes = [entry.name for entry in entries if entry.runs_on == "kubernetes"]
+        if kubernetes is None and on_kubernetes:
             raise ValueError(
-                f"missing, {there[0]!r} runs there, allowed: with cluster, nodeRole and nodeImage"
+                f"missing, {on_kubernetes[0]!r} runs on it, allowed: cluster, nodeRole and nodeImage"
             )
         zones = list(info.data["network"].zones) if "network" in info.data else []
-        if given is not None and given.own is not None and len(zones) == 1:
-            raise ValueError(f"own with one zone ({zones[0]}), allowed: at least two in network (EKS asks)")
-        return given
+        if kubernetes is not None and kubernetes.create is not None and len(zones) == 1:
+            raise ValueError(f"create with one zone ({zones[0]}), allowed: at least two (EKS requires them)")
+        return kubernetes
 
     @field_validator("tensorboard")
     @classmethod
@@ -149,74 +159,74 @@ class Settings(Model):
 
     @property
     def on_instances(self) -> Settings:
-        """The same without the entries that run on Kubernetes."""
-        return self._of("instances")
+        """The settings without the entries that run on Kubernetes."""
+        return self._with_entries_on("instances")
 
     @property
     def on_kubernetes(self) -> Settings:
-        """The same without the entries that run on instances."""
-        return self._of("kubernetes")
+        """The settings without the entries that run on instances."""
+        return self._with_entries_on("kubernetes")
 
-    def _of(self, half: RunsOn) -> Settings:
+    def _with_entries_on(self, platform: RunsOn) -> Settings:
         return self.model_copy(
             update={
-                "services": tuple(one for one in self.services if one.runs_on == half),
-                "training": tuple(one for one in self.training if one.runs_on == half),
+                "services": tuple(service for service in self.services if service.runs_on == platform),
+                "training": tuple(job for job in self.training if job.runs_on == platform),
             }
         )
 
     @property
     def jobs(self) -> tuple[Training, ...]:
-        """What ``training`` asks for, each experiment of a matrix as an entry of its own."""
+        """The training jobs, with each experiment of a matrix as a separate entry."""
         return _jobs(self.training)
 
     @property
     def capacities(self) -> dict[str, Capacity]:
-        """The capacity of each group: services, jobs, who prepares datasets, shared hosts."""
+        """Capacity by group: of services, jobs, dataset builders and shared hosts."""
         entries: tuple[Work | SharedHost, ...] = (
             *self.services,
             *self.jobs,
-            *(one.entry for one in self.builders),
+            *(builder.entry for builder in self.builders),
             *self.shared_hosts,
         )
         return {entry.name: entry.capacity for entry in entries}
 
     @property
     def builders(self) -> tuple[Builder, ...]:
-        """Who prepares the jobs' datasets."""
+        """The builders of the jobs' datasets."""
         return builders(self.jobs)
 
     @property
     def own_image_parameters(self) -> list[str]:
-        """The account's own parameters that name images, sorted."""
+        """SSM parameters of the account that hold AMI IDs, sorted."""
         images = {image for capacity in self.capacities.values() for image in capacity.images}
         return sorted(image for image in images if image.startswith("/") and not image.startswith("/aws/"))
 
-    def remarks(self, now: datetime) -> Iterator[str]:
-        """Yield what a preview says of a stack file that it takes, one line each."""
+    def preview_warnings(self, now: datetime) -> Iterator[str]:
+        """Yield all warnings of a preview, one line each."""
         yield from self.warnings()
         yield from self.past_deadlines(now)
 
     def past_deadlines(self, now: datetime) -> Iterator[str]:
-        """Yield a warning for each deadline that has passed."""
-        yield from entry_warnings.of_deadlines(self.training, now)
+        """Yield a warning for each deadline in the past."""
+        yield from entry_warnings.deadline_warnings(self.training, now)
 
     @property
-    def caller_groups(self) -> list[str]:
-        """Security groups of others that may reach queues, sorted; without the network's own."""
+    def queue_source_security_groups(self) -> list[str]:
+        """Security groups of ``allowedSources`` of queues, sorted, without those of the network."""
         queues = [service.queue for service in self.services if service.queue is not None]
-        named = {one for queue in queues for one in queue.caller_groups}
-        return sorted(named - {*self.network.security_groups})
+        groups = {group for queue in queues for group in queue.source_security_groups}
+        return sorted(groups - {*self.network.security_groups})
 
     def warnings(self) -> Iterator[str]:
-        """Yield what is allowed and rarely meant, one line each."""
-        yield from entry_warnings.of_pools("services", self.services, self.network)
-        yield from entry_warnings.of_pools("training", self.training, self.network)
-        yield from entry_warnings.of_pools("sharedHosts", self.shared_hosts, self.network)
-        yield from entry_warnings.of_images(self.training)
-        yield from entry_warnings.of_tenants(self.shared_hosts)
-        yield from entry_warnings.of_data(self.training)
-        yield from entry_warnings.of_egress(self.network, self.tensorboard, self.training)
+        """Yield a warning for each setting that is rarely intended, one line each."""
+        yield from entry_warnings.single_pool_warnings("services", self.services, self.network)
+        yield from entry_warnings.single_pool_warnings("training", self.training, self.network)
+        yield from entry_warnings.single_pool_warnings("sharedHosts", self.shared_hosts, self.network)
+        yield from entry_warnings.image_warnings(self.training)
+        yield from entry_warnings.tenant_warnings(self.shared_hosts)
+        yield from entry_warnings.data_warnings(self.training)
+        yield from entry_warnings.egress_warnings(self.network, self.tensorboard, self.training)
 
 
 def _jobs(training: Iterable[Training]) -> tuple[Training, ...]:

@@ -1,10 +1,10 @@
-"""The shape of ``sharedHosts[]``: one machine divided between tenants."""
+"""Settings of ``sharedHosts[]``: instances that are divided between tenants."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
-from typing import Annotated, Final, TypeAlias, get_args
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Final, TypeAlias, get_args
 
 from pydantic import (
     Field,
@@ -19,33 +19,34 @@ from pydantic.json_schema import JsonSchemaValue
 from contracts import limits
 from contracts.limits import Matches
 from infra.catalogue import host_shapes
-from infra.schema.base import Model, unique
+from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 from infra.schema.work import Dataset, check_names, check_text
 from userdata.agent.machine.errors import RefusedError
 from userdata.agent.tenants import model as agent
 from userdata.agent.tenants.plan import plan
 
-_TIMES_DATASET: Final = 10
-_CALLERS: Final = 3
-"""Each opens a port of each tenant, and a security group takes 60 rules (VPC user guide, "Quotas")."""
-_PART: Final[Matches] = get_args(agent.MigName)[1]
+_MEMORY_PER_DATASET: Final = 10
+_MAX_SOURCES: Final = 3
+"""Each is a rule for each tenant's port. Source: VPC user guide, "Quotas": 60 rules in a security group."""
+_MIG_PROFILE: Final[Matches] = get_args(agent.MigName)[1]
 
 
-def _gpus(given: object) -> int | tuple[int, ...] | str:
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= agent.MOST_GPUS:
-        return given
+def _gpus(value: object) -> int | tuple[int, ...] | str:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= agent.MAX_GPUS:
+        return value
     if (
-        isinstance(given, list | tuple)
-        and 0 < len(given) <= agent.MOST_GPUS
-        and all(type(gpu) is int and 0 <= gpu < agent.MOST_GPUS for gpu in given)
+        isinstance(value, list | tuple)
+        and 0 < len(value) <= agent.MAX_GPUS
+        and all(type(gpu) is int and 0 <= gpu < agent.MAX_GPUS for gpu in value)
     ):
-        return tuple(given)
-    if isinstance(given, str) and _PART.allows(given):
-        return given
+        return tuple(value)
+    if isinstance(value, str) and _MIG_PROFILE.allows(value):
+        return value
     raise ValueError(
-        f"{given!r}, allowed: 0 to {agent.MOST_GPUS} of them, a list of ids from 0 on, or a MIG profile such "
-        "as '1g.5gb'"
+        f"{value!r}, allowed: a number from 0 to {agent.MAX_GPUS}, a list of GPU IDs, or a MIG profile such "
+        "as "
+        "'1g.5gb'"
     )
 
 
@@ -55,38 +56,41 @@ TenantGpus: TypeAlias = Annotated[int | tuple[int, ...] | str, PlainValidator(_g
 
 
 class Tenant(Model):
-    """What one tenant runs, and what of the host is theirs."""
+    """A tenant: its container and its part of the host."""
 
     name: agent.TenantName
-    """Of the tenant; unique on its host."""
+    """Name of the tenant; unique on its host."""
     uid: agent.Uid
-    """As whom its container runs; unique on its host."""
+    """User ID that the container runs as; unique on its host."""
     cpus: agent.Cpus
-    """How many are its own, whatever others do."""
+    """Number of CPUs that are guaranteed to the tenant."""
     cpu_mode: agent.CpuMode = "shared"
-    """``shared``: it may use what others leave idle, too. ``pinned``: whole cores that nobody else uses."""
+    """``shared``: the tenant may also use idle CPUs of other tenants. ``pinned``: it has whole cores of its
+    own."""
     memory_gib: Annotated[agent.MemoryGib, Field(alias="memoryGiB")]
-    """GiB of memory."""
+    """Memory in GiB."""
     gpus: TenantGpus = 0
-    """A number of whole ones, a list of their ids, or one MIG profile such as ``1g.5gb``."""
+    """GPUs: a number of whole GPUs, a list of GPU IDs, or one MIG profile such as ``1g.5gb``."""
     container_port: agent.ContainerPort | None = None
-    """Where it listens inside; with ``hostPort``, or neither."""
+    """Port that the container listens on. Requires ``hostPort``."""
     host_port: agent.HostPort | None = None
-    """Where the host listens for it, on its private address."""
+    """Port of the host's private address that is forwarded to ``containerPort``."""
     image: limits.ContainerImage
-    """Its container, by its digest."""
+    """Container image, with its digest."""
     data_gib: Annotated[limits.VolumeGib, Field(alias="dataGiB")] = 20
-    """GiB of its volume, which outlives the host."""
+    """Size in GiB of the tenant's volume, which outlives the host."""
     dataset_gib: Annotated[limits.VolumeGib | None, Field(alias="datasetGiB")] = None
-    """GiB that are read again and again: less than ten times as much memory is warned of."""
+    """Size in GiB of the data that the tenant reads repeatedly. A preview warns if ``memoryGiB`` is less than
+    ten times as much."""
     environment: limits.Environment = Field(default_factory=dict)
-    """Of its container. No place for secrets: it stands in the list of tenants."""
+    """Environment variables of the container. Not for secrets: the values are readable in the list of
+    tenants."""
     command: limits.Arguments = ()
-    """The container's arguments."""
+    """Arguments of the container."""
 
     @property
     def declared(self) -> agent.Tenant:
-        """The tenant as the host reads it."""
+        """The tenant in the format of the node agent."""
         return agent.Tenant(
             name=self.name,
             uid=self.uid,
@@ -107,11 +111,11 @@ class Tenant(Model):
     @field_validator("host_port")
     @classmethod
     def _both_ports(cls, port: int | None, info: ValidationInfo) -> int | None:
-        inside = info.data.get("container_port", port)
-        if (port is None) != (inside is None):
-            raise ValueError(f"{port} beside containerPort {inside}, allowed: both or none")
+        container_port = info.data.get("container_port", port)
+        if (port is None) != (container_port is None):
+            raise ValueError(f"{port} with containerPort {container_port}, allowed: both or neither")
         if port in agent.AGENT_PORTS:
-            raise ValueError(f"{port} is the agent's own, allowed: another")
+            raise ValueError(f"{port} is used by the node agent, allowed: another port")
         return port
 
     @field_validator("gpus")
@@ -123,7 +127,7 @@ class Tenant(Model):
 
     @field_validator("environment")
     @classmethod
-    def _names_of_others(cls, environment: dict[str, str]) -> dict[str, str]:
+    def _no_reserved_names(cls, environment: dict[str, str]) -> dict[str, str]:
         check_names(environment)
         return environment
 
@@ -134,39 +138,40 @@ class Tenant(Model):
         return command
 
 
-CallerNetwork: TypeAlias = Annotated[str, Field(pattern=r"^[0-9.]{7,15}/[0-9]{1,2}$")]
+SourceNetwork: TypeAlias = Annotated[str, Field(pattern=r"^[0-9.]{7,15}/[0-9]{1,2}$")]
 
 
 class HostCapacity(Capacity):
-    """One machine: said at the key itself, before what follows from another value of it."""
+    """Capacity of a shared host: one managed instance. Errors name the key itself."""
 
     @field_validator("target")
     @classmethod
-    def _one(cls, target: int) -> int:
+    def _single_instance(cls, target: int) -> int:
         if target != 1:
             raise ValueError(
-                f"{target}, allowed: 1 (the tenants' volumes are on one machine at a time; another machine "
-                "is another entry)"
+                f"{target}, allowed: 1 (the tenants' volumes are on one host at a time; add an entry for "
+                "another "
+                "host)"
             )
         return target
 
     @field_validator("fleet_type")
     @classmethod
-    def _kept(cls, kind: str) -> str:
-        if kind != "maintain":
-            raise ValueError(f"{kind!r}, allowed: 'maintain' (a fleet that asks once replaces no host)")
-        return kind
+    def _is_managed(cls, fleet_type: str) -> str:
+        if fleet_type != "maintain":
+            raise ValueError(f"{fleet_type!r}, allowed: 'maintain' ('request' does not replace instances)")
+        return fleet_type
 
     @field_validator("unit")
     @classmethod
-    def _machines(cls, unit: str) -> str:
+    def _counts_instances(cls, unit: str) -> str:
         if unit != "instances":
-            raise ValueError(f"{unit!r}, allowed: 'instances' (it is one, whatever GPUs are in it)")
+            raise ValueError(f"{unit!r}, allowed: 'instances'")
         return unit
 
 
 class _ShownAsCapacity:
-    """Lets the reference have one table for every capacity."""
+    """Makes the JSON Schema of a host's capacity the same as of every other capacity."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: object, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -174,67 +179,75 @@ class _ShownAsCapacity:
 
 
 class SharedHost(Model):
-    """One machine of several GPUs, divided between tenants, which come and go while it runs."""
+    """An instance with several GPUs that is divided between tenants.
+
+    The list of tenants may change while the instance runs.
+    """
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {"callers": "allowedSources"}
 
     name: limits.Name
-    """Of the group; unique in the stack."""
+    """Name of the host and its group; unique in the stack."""
     capacity: Annotated[HostCapacity, _ShownAsCapacity]
-    """What it may be: one instance of any of these types, each of which the tenants must fit."""
-    callers: Annotated[tuple[CallerNetwork, ...], Field(max_length=_CALLERS)] = ()
-    """Private networks that reach the tenants' ports; without any only Session Manager does."""
+    """Capacity of the group: one instance. The tenants must fit on every one of its types."""
+    allowed_sources: Annotated[tuple[SourceNetwork, ...], Field(max_length=_MAX_SOURCES)] = ()
+    """CIDR blocks of private networks that may connect to the tenants' ports. Default: none, which leaves
+    Session Manager."""
     drain_seconds: limits.DrainSeconds = 60
-    """So long before an announced end the tenants are told to stop."""
-    tenants: Annotated[tuple[Tenant, ...], Field(min_length=1, max_length=agent.MOST_TENANTS)]
-    """Who has which part of it. A changed list replaces no instance."""
+    """Seconds before the instance's termination at which the tenants' containers receive SIGTERM."""
+    tenants: Annotated[tuple[Tenant, ...], Field(min_length=1, max_length=agent.MAX_TENANTS)]
+    """Tenants. A change of the list does not replace the instance."""
 
     @property
     def fallback_capacity(self) -> Capacity:
-        """What the fallback starts: what the primary side does."""
+        """Capacity of the fallback group: the same as that of the primary group."""
         return self.capacity
 
     @property
     def declared(self) -> tuple[agent.Tenant, ...]:
-        """The list of tenants as the host reads it."""
+        """The tenants in the format of the node agent."""
         return tuple(tenant.declared for tenant in self.tenants)
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The tenants' container images, each once."""
+        """The tenants' container images, without duplicates."""
         return tuple(dict.fromkeys(tenant.image for tenant in self.tenants))
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """None: what tenants read lies on their own volumes."""
+        """None: tenants have their data on their own volumes."""
         return ()
 
     @field_validator("capacity")
     @classmethod
-    def _of_no_warm_pool(cls, capacity: HostCapacity) -> HostCapacity:
-        """A warm pool that nobody has asked for is left out: its group takes no order for a zone."""
+    def _no_warm_pool(cls, capacity: HostCapacity) -> HostCapacity:
+        """Turn the default warm pool off: a group with one cannot launch in a given zone."""
         if capacity.fallback.warm_instances is None:
-            none_warm = capacity.fallback.model_copy(update={"warm_instances": 0})
-            capacity = capacity.model_copy(update={"fallback": none_warm})
+            fallback = capacity.fallback.model_copy(update={"warm_instances": 0})
+            capacity = capacity.model_copy(update={"fallback": fallback})
         if capacity.warm_instances:
             raise ValueError(
-                f"{capacity.warm_instances} warm instances, allowed: fallback.warmInstances 0, or left out "
-                "(with a warm pool a group takes no order for the zone of the tenants' volumes)"
+                f"{capacity.warm_instances} warm instances, allowed: fallback.warmInstances 0 or left out "
+                "(a group "
+                "with a warm pool cannot launch in the zone of the tenants' volumes)"
             )
         for name in capacity.types:
             host_shapes.shape(name)
         return capacity
 
-    @field_validator("callers")
+    @field_validator("allowed_sources")
     @classmethod
-    def _private(cls, callers: tuple[str, ...]) -> tuple[str, ...]:
-        for caller in callers:
+    def _private_networks(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
+        for source in sources:
             try:
-                network = ipaddress.IPv4Network(caller)
+                network = ipaddress.IPv4Network(source)
             except ValueError as error:
-                raise ValueError(f"{caller!r} ({error}), allowed: networks such as 10.0.0.0/8") from None
+                raise ValueError(f"{source!r} ({error}), allowed: networks such as 10.0.0.0/8") from None
             if not network.is_private or network.prefixlen < 8:
-                raise ValueError(f"{caller}, allowed: private networks (10/8, 172.16/12, 192.168/16)")
-        unique([*callers], "callers")
-        return callers
+                raise ValueError(f"{source}, allowed: private networks (10/8, 172.16/12, 192.168/16)")
+            if sources.count(source) > 1:
+                raise ValueError(f"{source} is listed twice, allowed: each network once")
+        return sources
 
     @field_validator("tenants")
     @classmethod
@@ -243,17 +256,18 @@ class SharedHost(Model):
         for name in capacity.types if capacity is not None else ():
             try:
                 plan(host_shapes.shape(name), [tenant.declared for tenant in tenants])
-            except RefusedError as refused:
-                raise ValueError(f"on {name}: {refused}") from None
+            except RefusedError as error:
+                raise ValueError(f"on {name}: {error}") from None
         return tenants
 
     def warnings(self) -> Iterator[tuple[str, str]]:
-        """Yield what is rarely meant: the key below the host, and what to think of."""
+        """Yield the key and the text of each warning."""
         for index, tenant in enumerate(self.tenants):
-            least = _TIMES_DATASET * (tenant.dataset_gib or 0)
-            if tenant.memory_gib < least:
+            recommended_gib = _MEMORY_PER_DATASET * (tenant.dataset_gib or 0)
+            if tenant.memory_gib < recommended_gib:
                 yield (
                     f"tenants[{index}].memoryGiB",
-                    f"{tenant.memory_gib} for a dataset of {tenant.dataset_gib} GiB: under {least} GiB "
-                    "loaders and the page cache compete, and what is read again comes from the disk",
+                    f"{tenant.memory_gib} for a dataset of {tenant.dataset_gib} GiB: below "
+                    f"{recommended_gib} GiB "
+                    "data loaders displace the page cache, and repeated reads go to the disk",
                 )

@@ -1,4 +1,4 @@
-"""The shape of ``tensorboard``: who shows the curves of all jobs, while somebody looks."""
+"""Settings of ``tensorboard``."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from infra.schema.base import Model
 
 
 class TensorBoard(Model):
-    """A launch template for a CPU instance that sees the jobs' folder of the file system, and only reads it.
+    """A launch template of a CPU instance that runs TensorBoard, with read-only access to checkpoints on EFS.
 
-    Nothing runs, and nothing is paid, until ``gpu-spot tensorboard`` starts it.
+    The instance runs only while ``gpu-spot tensorboard`` does.
     """
 
     access_point: limits.Name
-    """Of ``storage.fileSystem``, where the jobs' checkpoints lie."""
+    """Access point of ``storage.fileSystem`` that holds the jobs' checkpoints."""
     instance_type: str = "t4g.small"
-    """Without accelerators."""
+    """Instance type without accelerators."""
 
     @property
     def architecture(self) -> Architecture:
-        """Of its processors."""
+        """CPU architecture of the instance."""
         return cpu_types.architecture(self.instance_type)
 
     @field_validator("instance_type")

@@ -1,4 +1,4 @@
-"""What an entry of ``services[]`` and one of ``training[]`` have in common."""
+"""Settings that entries of ``services[]`` and ``training[]`` have in common."""
 
 from __future__ import annotations
 
@@ -9,86 +9,88 @@ from typing import Annotated, Final, Literal, Protocol, TypeAlias
 from pydantic import Field, ValidationInfo, field_validator
 
 from contracts import limits
-from contracts.agent.config import check_places
+from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATASET_DEVICES
 from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 
 RunsOn: TypeAlias = Literal["instances", "kubernetes"]
-"""Which half an entry runs on."""
+"""Platform that an entry runs on."""
 
-_OURS: Final = ("GPU_SPOT_", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_RESERVED_PREFIXES: Final = ("GPU_SPOT_", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _TEXT_BYTES: Final = 4096
 
 
 class Dataset(Model):
-    """A snapshot that each instance gets a volume of, mounted read-only."""
+    """An EBS snapshot. Each instance mounts a volume that is created from it, read-only."""
 
     snapshot: limits.SnapshotId
-    """Its id."""
+    """ID of the snapshot."""
     path: limits.DatasetPath
-    """Where it is mounted."""
+    """Mount point."""
     initialization_rate_mib: limits.InitializationRateMib | None = None
-    """MiB/s at which AWS fills the volume ahead of reads, which is paid; left out, at the reads."""
+    """Volume initialization rate in MiB/s, which is charged. Default: blocks are loaded when they are
+    read."""
     throughput_mib: limits.ThroughputMib = 125
-    """The volume's, MiB/s."""
+    """Throughput of the volume in MiB/s."""
 
 
 class GroupEntry(Protocol):
-    """What every entry has that runs on a capacity group."""
+    """An entry that runs on a capacity group."""
 
     @property
     def name(self) -> str:
-        """Of the entry and its group."""
+        """Name of the entry and its group."""
 
     @property
     def capacity(self) -> Capacity:
-        """How much of what."""
+        """Capacity of the group."""
 
     @property
     def fallback_capacity(self) -> Capacity:
-        """What the fallback starts."""
+        """Capacity of the fallback group."""
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """Snapshots that each instance gets a volume of."""
+        """Datasets that each instance mounts."""
 
 
 class Work(Model):
-    """Work on a group of instances, or on Kubernetes as pods of the cluster in ``kubernetes``."""
+    """A workload on a group of instances, or on Kubernetes."""
 
     name: limits.Name
-    """Of the group; unique in the stack."""
+    """Name of the entry and its group; unique in the stack."""
     runs_on: RunsOn = "instances"
-    """On a group of instances, or as pods of the cluster in ``kubernetes``."""
+    """``instances``: a group of instances. ``kubernetes``: pods in the cluster of ``kubernetes``."""
     capacity: Capacity
-    """How much of what, and how it is paid for."""
+    """Capacity of the group: how many instances of which types, and how they are bought."""
     datasets: Annotated[tuple[Dataset, ...], Field(max_length=len(DATASET_DEVICES))] = ()
-    """Snapshots that each instance gets a volume of."""
+    """Snapshots that each instance mounts as read-only volumes."""
     environment: limits.Environment = Field(default_factory=dict)
-    """Of the command. No place for secrets: it stands in the boot data."""
+    """Environment variables of the command. Not for secrets: the values are readable in the instance's user
+    data."""
 
     @property
     def fallback_capacity(self) -> Capacity:
-        """What the fallback starts: what the primary side does."""
+        """Capacity of the fallback group: the same as that of the primary group."""
         return self.capacity
 
     @field_validator("datasets")
     @classmethod
-    def _places(cls, datasets: tuple[Dataset, ...], info: ValidationInfo) -> tuple[Dataset, ...]:
-        check_places([dataset.path for dataset in datasets], ())
+    def _valid_mount_points(cls, datasets: tuple[Dataset, ...], info: ValidationInfo) -> tuple[Dataset, ...]:
+        check_mount_paths([dataset.path for dataset in datasets], ())
         if datasets and "capacity" in info.data:
             catalogue.check_volumes(info.data["capacity"].types)
         return datasets
 
     @field_validator("environment")
     @classmethod
-    def _names_of_others(cls, environment: dict[str, str]) -> dict[str, str]:
+    def _no_reserved_names(cls, environment: dict[str, str]) -> dict[str, str]:
         check_names(environment)
         return environment
 
-    # The subclasses have it, each with its own bounds.
+    # The subclasses declare the field, each with its own bounds.
     @field_validator("command", check_fields=False)
     @classmethod
     def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
@@ -97,22 +99,22 @@ class Work(Model):
 
 
 def check_names(variables: Iterable[str]) -> None:
-    """Raise ``ValueError`` for an environment variable that is not the stack file's to set."""
+    """Raise ``ValueError`` for a reserved environment variable."""
     for name in variables:
-        if name.startswith(_OURS):
+        if name.startswith(_RESERVED_PREFIXES):
             raise ValueError(
-                f"{name} is the agent's or the role's to set, allowed: names but GPU_SPOT_* and AWS keys"
+                f"{name} is reserved, allowed: names except GPU_SPOT_* and those of AWS credentials"
             )
 
 
 def check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for what cannot be started, and for more than the boot data holds."""
+    """Raise ``ValueError`` for an invalid command, and if it does not fit the user data."""
     for argument in command:
         if "\0" in argument or not command[0]:
-            raise ValueError(f"argument {argument!r}, allowed: a program, arguments without NUL")
-    # As it stands there: JSON in a file that is itself a string of JSON.
+            raise ValueError(f"argument {argument!r}, allowed: a program and arguments without NUL")
+    # The user data holds it as JSON within a JSON string.
     size = len(json.dumps(json.dumps([command, environment], indent=1)))
     if size > _TEXT_BYTES:
         raise ValueError(
-            f"command and environment take {size} bytes of the boot data, allowed: at most {_TEXT_BYTES}"
+            f"command and environment have {size} bytes in the user data, allowed: at most {_TEXT_BYTES}"
         )

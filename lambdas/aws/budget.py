@@ -1,4 +1,4 @@
-"""The share of a pass that one group may take, so that no group starves the others."""
+"""The share of a pass's time and pages that a group may use, so that no group starves the others."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-MOST_PAGES: Final = 64
-"""Pages that a group may have of one kind: a page holds 1,000 instances, or 1 MB of the worker registry."""
+MAX_PAGES: Final = 64
+"""Maximum pages per kind of records: a page holds 1,000 instances, or 1 MB of the worker registry."""
 
 _Page = TypeVar("_Page")
 
 
 class BudgetError(RuntimeError):
-    """A group would take more of the pass than its share; the message says of what."""
+    """A group has used up its share of the pass; the message names the records that were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One group's share of the pass: it ends at ``ends_at`` of ``clock`` (epoch seconds)."""
+    """A group's share of the pass, which ends at ``ends_at`` by ``clock`` (epoch seconds)."""
 
     ends_at: float
     clock: Callable[[], float]
 
-    def check(self, what: str) -> None:
-        """Raise ``BudgetError`` where the time is over; ``what`` says on what it was spent."""
+    def check(self, records: str) -> None:
+        """Raise ``BudgetError`` if the time is over; ``records`` names what was read."""
         if self.clock() >= self.ends_at:
-            raise BudgetError(f"the group's share of the pass is over while its {what} are read")
+            raise BudgetError(f"the group's share of the pass ended while reading its {records}")
 
-    def pages(self, what: str, pages: Iterable[_Page]) -> Iterator[_Page]:
-        """Yield the pages of one kind; raise ``BudgetError`` where they are too many, or time is over."""
+    def pages(self, records: str, pages: Iterable[_Page]) -> Iterator[_Page]:
+        """Yield pages of records; raise ``BudgetError`` if there are too many, or the time is over."""
         for number, page in enumerate(pages, start=1):
-            if number > MOST_PAGES:
-                raise BudgetError(f"the group has more than {MOST_PAGES} pages of {what}")
-            self.check(what)
+            if number > MAX_PAGES:
+                raise BudgetError(f"more than {MAX_PAGES} pages of {records}")
+            self.check(records)
             yield page
 
 
 UNLIMITED: Final = Budget(math.inf, lambda: 0.0)
-"""For who waits for nobody."""
+"""No limit."""

@@ -1,4 +1,4 @@
-"""What the health checker sees: instances, their workers' rows, workers on premises, the queue's row."""
+"""Reads the hosts of a service: instances and on-premises machines, their workers, and the queue."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from contracts import names
-from contracts.registry import queue_state as backlog
+from contracts.registry import queue_state
 from contracts.registry.item import EXPIRES_AFTER_SECONDS, Worker
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from lambdas.aws.budget import Budget
-from lambdas.aws.registry import Registered, RegistryReader, deadline
+from lambdas.aws.registry import RegisteredWorkers, RegistryReader, deadline
 from lambdas.aws.settings import SPOT_FLEET, GroupSettings
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.health.model import WorkerHost
-from lambdas.core.model import Side
+from lambdas.core.model import GroupRole
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 _LIVE: Final = ("pending", "running")
-_BATCH: Final = 50
-"""Instances that one ``DescribeAutoScalingInstances`` takes."""
+_MAX_BATCH: Final = 50
+"""Maximum instances in a ``DescribeAutoScalingInstances`` call."""
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}")
 _IN_SERVICE: Final = "InService"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """What the registry says of one group, and of its workers on premises; and of its queue."""
+class RegistrySnapshot:
+    """The registry's items of a group: workers on instances and on premises, and the state of its queue."""
 
-    instances: Registered
-    elsewhere: Registered
-    backlog: Backlog | None
-    trouble: str = ""
+    instances: RegisteredWorkers
+    on_premises: RegisteredWorkers
+    queue: QueueState | None
+    queue_error: str = ""
 
-    def is_heard(self, now: float) -> bool:
-        """Tell whether one worker at least is heard."""
-        rows = (self.instances.workers, self.elsewhere.workers)
-        return any(w.is_fresh(now) for known in rows for workers in known.values() for w in workers)
+    def has_fresh_worker(self, now: float) -> bool:
+        """Return whether any worker reports."""
+        by_origin = (self.instances.workers, self.on_premises.workers)
+        return any(w.is_fresh(now) for hosts in by_origin for workers in hosts.values() for w in workers)
 
 
 @dataclass(frozen=True, slots=True)
 class HostReader:
-    """Sees the hosts of one stack through injected clients."""
+    """Reads the hosts of a stack."""
 
     stack: str
     ec2: EC2Client
@@ -57,7 +57,7 @@ class HostReader:
     registry: RegistryReader
 
     def instances(self, budget: Budget) -> dict[str, list[InstanceTypeDef]]:
-        """Return the stack's instances that live, by group: one call for each 1,000 of all groups."""
+        """Return the stack's pending and running instances by group: a call per 1,000 instances."""
         pages = self.ec2.get_paginator("describe_instances").paginate(
             Filters=[
                 {"Name": f"tag:{names.TAG_STACK}", "Values": [self.stack]},
@@ -65,80 +65,95 @@ class HostReader:
             ],
             PaginationConfig={"PageSize": 1000},
         )
-        found: dict[str, list[InstanceTypeDef]] = {}
+        instances: dict[str, list[InstanceTypeDef]] = {}
         for page in budget.pages("instances", pages):
-            for instance in (one for reservation in page["Reservations"] for one in reservation["Instances"]):
-                found.setdefault(_tag(instance, names.TAG_GROUP), []).append(instance)
-        return found
+            for reservation in page["Reservations"]:
+                for instance in reservation["Instances"]:
+                    instances.setdefault(_tag(instance, names.TAG_GROUP), []).append(instance)
+        return instances
 
-    def rows(self, group: str, budget: Budget) -> Rows:
-        """Return what is registered of a group; a queue that makes no sense is told as a trouble."""
-        item = self.dynamodb.get_item(TableName=self.registry.table, Key=backlog.key(group)).get("Item")
-        told, trouble = None, ""
+    def read_registry(self, group: str, budget: Budget) -> RegistrySnapshot:
+        """Return the items of a group; a malformed queue item is returned as ``queue_error``."""
+        item = self.dynamodb.get_item(TableName=self.registry.table, Key=queue_state.key(group)).get("Item")
+        queue, queue_error = None, ""
         try:
-            told = None if item is None else backlog.parse(item)
+            queue = None if item is None else queue_state.parse(item)
         except ValueError as error:
-            trouble = str(error)
-        return Rows(
+            queue_error = str(error)
+        return RegistrySnapshot(
             self.registry.read(group, budget),
-            self.registry.elsewhere(group, budget),
-            told,
-            trouble,
+            self.registry.read_on_premises(group, budget),
+            queue,
+            queue_error,
         )
 
-    def unfit(self, instance_ids: Sequence[str], fleet: frozenset[str]) -> dict[str, str]:
-        """Return whom nobody may wish replaced, and why: who is not in service, in a group's own words.
+    def not_in_service(self, instance_ids: Sequence[str], fleet: frozenset[str]) -> dict[str, str]:
+        """Return the instances that must not be replaced, with their lifecycle state or ``Unhealthy``.
 
-        Whoever waits for a hook, stands by in a warm pool, or ends already is looked after by its group.
-        ``fleet`` are members of a Spot Fleet, of whom no group knows.
+        The Auto Scaling group handles instances that wait for a hook, are in its warm pool or terminate.
+        ``fleet``: members of a Spot Fleet, which belong to no Auto Scaling group.
         """
-        asked = [one for one in instance_ids if one not in fleet]
+        members = [instance_id for instance_id in instance_ids if instance_id not in fleet]
         states: dict[str, str] = {}
-        for start in range(0, len(asked), _BATCH):
-            answer = self.autoscaling.describe_auto_scaling_instances(
-                InstanceIds=asked[start : start + _BATCH]
+        for start in range(0, len(members), _MAX_BATCH):
+            response = self.autoscaling.describe_auto_scaling_instances(
+                InstanceIds=members[start : start + _MAX_BATCH]
             )
-            for member in answer["AutoScalingInstances"]:
-                healthy = member["HealthStatus"].upper() == "HEALTHY"
-                states[member["InstanceId"]] = member["LifecycleState"] if healthy else "Unhealthy"
-        found = {one: states.get(one, "in no group") for one in asked}
-        return {one: state for one, state in found.items() if state != _IN_SERVICE}
+            for detail in response["AutoScalingInstances"]:
+                is_healthy = detail["HealthStatus"].upper() == "HEALTHY"
+                states[detail["InstanceId"]] = detail["LifecycleState"] if is_healthy else "Unhealthy"
+        by_member = {member: states.get(member, "in no group") for member in members}
+        return {member: state for member, state in by_member.items() if state != _IN_SERVICE}
 
 
 def hosts(
     settings: GroupSettings,
     instances: Iterable[InstanceTypeDef],
-    rows: Rows,
+    registry: RegistrySnapshot,
     memory: Memory,
     now: float,
-    unfit: Mapping[str, str],
+    exemptions: Mapping[str, str],
 ) -> tuple[WorkerHost, ...]:
-    """Return a group's hosts; ``memory`` is the controller's, ``unfit`` who is known to be let alone."""
-    found = [_instance(settings, one, rows.instances, memory, now, unfit) for one in instances]
-    for name, workers in rows.elsewhere.workers.items():
-        known = tuple(w for w in workers if now - w.heartbeat < EXPIRES_AFTER_SECONDS)
-        # A machine that calls itself as an instance would stand for it.
-        if known and not _INSTANCE.fullmatch(name):
-            found.append(
-                WorkerHost(name, known, spared=_drains(known), unclear=name in rows.elsewhere.unclear)
+    """Return a group's hosts.
+
+    ``memory`` is the controller's. ``exemptions``: instances that must not be replaced, with the reason.
+    """
+    result = [
+        _instance(settings, instance, registry.instances, memory, now, exemptions) for instance in instances
+    ]
+    for name, workers in registry.on_premises.workers.items():
+        registered = tuple(w for w in workers if now - w.heartbeat < EXPIRES_AFTER_SECONDS)
+        # A host with the name of an instance would be taken for that instance.
+        if registered and not _INSTANCE.fullmatch(name):
+            result.append(
+                WorkerHost(
+                    name,
+                    registered,
+                    exemption_reason=_drain_reason(registered),
+                    has_malformed_records=name in registry.on_premises.malformed_hosts,
+                )
             )
-    return tuple(found)
+    return tuple(result)
 
 
-def in_fleet(settings: GroupSettings, instances: Iterable[InstanceTypeDef]) -> frozenset[str]:
+def fleet_members(settings: GroupSettings, instances: Iterable[InstanceTypeDef]) -> frozenset[str]:
     """Return the members of the group's Spot Fleet."""
-    if settings.sides[Side.PRIMARY].kind != SPOT_FLEET:
+    if settings.resources[GroupRole.PRIMARY].kind != SPOT_FLEET:
         return frozenset()
-    return frozenset(one["InstanceId"] for one in instances if _tag(one, names.TAG_SIDE) == Side.PRIMARY)
+    return frozenset(
+        instance["InstanceId"]
+        for instance in instances
+        if _tag(instance, names.TAG_GROUP_ROLE) == GroupRole.PRIMARY
+    )
 
 
 def _instance(
     settings: GroupSettings,
     instance: InstanceTypeDef,
-    registry: Registered,
+    registry: RegisteredWorkers,
     memory: Memory,
     now: float,
-    unfit: Mapping[str, str],
+    exemptions: Mapping[str, str],
 ) -> WorkerHost:
     name = instance["InstanceId"]
     workers = tuple(registry.workers.get(name, ()))
@@ -147,29 +162,32 @@ def _instance(
         workers,
         settings.config.slots.get(instance["InstanceType"], 1),
         instance["LaunchTime"].timestamp(),
-        spared=unfit.get(name, "") or _leaves(name, memory) or _drains(workers) or _doomed(workers, now),
-        unclear=name in registry.unclear,
-        spot=instance.get("InstanceLifecycle") == "spot",
+        exemption_reason=exemptions.get(name, "")
+        or _marked_reason(name, memory)
+        or _drain_reason(workers)
+        or _interruption_reason(workers, now),
+        has_malformed_records=name in registry.malformed_hosts,
+        is_spot=instance.get("InstanceLifecycle") == "spot",
     )
 
 
-def _leaves(name: str, memory: Memory) -> str:
-    for what, marked in (
-        ("doomed", memory.doomed),
-        ("released", memory.released),
+def _marked_reason(name: str, memory: Memory) -> str:
+    for reason, marked in (
+        ("interrupted", memory.termination_deadlines),
+        ("terminating", memory.termination_requests),
         ("retiring", memory.retiring),
     ):
         if name in marked:
-            return what
+            return reason
     return ""
 
 
-def _drains(workers: tuple[Worker, ...]) -> str:
+def _drain_reason(workers: tuple[Worker, ...]) -> str:
     return "draining" if any(worker.state == "draining" for worker in workers) else ""
 
 
-def _doomed(workers: tuple[Worker, ...], now: float) -> str:
-    return "" if deadline(list(workers), now) is None else "doomed"
+def _interruption_reason(workers: tuple[Worker, ...], now: float) -> str:
+    return "" if deadline(list(workers), now) is None else "interrupted"
 
 
 def _tag(instance: InstanceTypeDef, key: str) -> str:

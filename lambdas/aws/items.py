@@ -1,4 +1,4 @@
-"""One text to an item of the memory table, written only by whoever read its newest version."""
+"""Items of the memory table, written with optimistic locking."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class ConflictError(RuntimeError):
-    """Another copy of the function has decided about the group meanwhile: look again."""
+    """Another execution of the function has written the item since it was read: observe again."""
 
 
-NO_NUMBER: Final = -1
-"""The version of an item that has none; whoever saves over that takes any."""
+INVALID_VERSION: Final = -1
+"""The version of an item without a valid one; saving over it always succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class VersionedItems:
     table: str
 
     def load(self, key: str) -> tuple[dict[str, Any] | None, int]:
-        """Return an item and its version; None and 0 where there is none."""
+        """Return an item and its version; None and 0 if it does not exist."""
         item: dict[str, Any] | None = self.dynamodb.get_item(
             TableName=self.table, Key={names.MEMORY_KEY: {"S": key}}, ConsistentRead=True
         ).get("Item")
@@ -38,10 +38,10 @@ class VersionedItems:
         try:
             return item, int(item["version"]["N"])
         except (ValueError, KeyError, TypeError):
-            return item, NO_NUMBER
+            return item, INVALID_VERSION
 
     def save(self, key: str, attributes: dict[str, Any], version: int) -> int:
-        """Store an item over ``version`` and return its own; raise ``ConflictError`` if it is old."""
+        """Store an item, return its version; raise ``ConflictError`` unless ``version`` is the newest."""
         newest = "attribute_not_exists(#k) OR #v = :v"
         unusable = "attribute_not_exists(#v) OR NOT attribute_type(#v, :n)"
         try:

@@ -1,31 +1,31 @@
-"""Keep a group's memory in one DynamoDB item, written only by whoever read its newest version."""
+"""The controller's memory of a group: a DynamoDB item, written with optimistic locking."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lambdas.aws.items import NO_NUMBER, ConflictError, VersionedItems
+from lambdas.aws.items import INVALID_VERSION, ConflictError, VersionedItems
 from lambdas.core.capacity import memory as memory_text
 from lambdas.core.capacity.memory import Memory
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-__all__ = ("ConflictError", "MemoryStore", "Remembered")
+__all__ = ("ConflictError", "MemoryStore", "StoredMemory")
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """A memory as stored; ``version`` 0: nothing was. ``unreadable`` says why what was stored is lost.
+class StoredMemory:
+    """A memory with the version of its item; 0: no item, -1: an invalid version, which any save overwrites.
 
-    An item whose version is no number has ``version`` -1, and whoever saves over that takes any.
+    ``parse_error``: why the stored memory cannot be used; ``memory`` is empty then.
     """
 
     memory: Memory
     version: int = 0
     wake_at: float | None = None
-    unreadable: str | None = None
+    parse_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,23 @@ class MemoryStore:
     dynamodb: DynamoDBClient
     table: str
 
-    def load(self, group: str) -> Remembered:
-        """Return the group's memory; an empty one where there is none or it cannot be read."""
+    def load(self, group: str) -> StoredMemory:
+        """Return the group's memory; empty if there is none or it cannot be parsed."""
         item, version = self._items().load(group)
         if item is None:
-            return Remembered(Memory())
-        if version == NO_NUMBER:
-            return Remembered(Memory(), version, unreadable="its version is no number")
+            return StoredMemory(Memory())
+        if version == INVALID_VERSION:
+            return StoredMemory(Memory(), version, parse_error="its version is not a number")
         try:
             wake_at = float(item["wakeAt"]["N"]) if "wakeAt" in item else None
-            return Remembered(memory_text.parse(item["memory"]["S"]), version, wake_at)
+            return StoredMemory(memory_text.parse(item["memory"]["S"]), version, wake_at)
         except (ValueError, KeyError, TypeError) as error:
-            return Remembered(Memory(), version, unreadable=str(error))
+            return StoredMemory(Memory(), version, parse_error=str(error))
 
     def save(self, group: str, memory: Memory, wake_at: float | None, version: int) -> int:
-        """Store the memory over ``version`` and return its own; raise ``ConflictError`` if it is old.
+        """Store the memory and return its new version; raise ``ConflictError`` unless ``version`` is newest.
 
-        ``wake_at`` stands beside it for people and tools: when this group's next look may matter.
+        ``wake_at``, the time of the next wake-up, is an attribute of its own, for people and tools.
         """
         attributes: dict[str, Any] = {"memory": {"S": memory_text.dump(memory)}}
         if wake_at is not None:

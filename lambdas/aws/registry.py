@@ -1,4 +1,4 @@
-"""The worker registry (DynamoDB): which workers of which instances have sent heartbeats."""
+"""The worker registry: a DynamoDB table of the workers' heartbeats."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Final
 
 from contracts import names
 from contracts.registry import item as registry_item
-from contracts.registry.item import SKEW_SECONDS, STALE_SECONDS, Progress, Worker
+from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, STALE_SECONDS, Progress, Worker
 from lambdas.aws.budget import Budget
-from lambdas.core.capacity.memory import FORGET_SECONDS
+from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS
 from lambdas.core.events import NOTICE_SECONDS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_LONGEST_NOTICE: Final = NOTICE_SECONDS + STALE_SECONDS
+_MAX_NOTICE_SECONDS: Final = NOTICE_SECONDS + STALE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """The workers of a group by instance, how many rows made no sense, and whose these are."""
+class RegisteredWorkers:
+    """A group's workers by host, the number of malformed items, and the hosts that they belong to."""
 
     workers: Mapping[str, list[Worker]]
-    malformed: int
-    unclear: frozenset[str]
+    malformed_items: int
+    malformed_hosts: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,47 +35,47 @@ class RegistryReader:
     dynamodb: DynamoDBClient
     table: str
 
-    def read(self, group: str, budget: Budget) -> Registered:
-        """Return every registered worker of a group on instances, paged.
+    def read(self, group: str, budget: Budget) -> RegisteredWorkers:
+        """Return the registered workers of a group on instances.
 
-        Any worker may write rows of its group: what makes no sense is skipped and counted.
+        Malformed items are skipped and counted: each worker may write items of its group.
         """
-        return self._partition(group, budget)
+        return self._read_partition(group, budget)
 
-    def elsewhere(self, group: str, budget: Budget) -> Registered:
-        """Return every registered worker of a group on premises, by host, paged."""
-        return self._partition(names.on_premises_partition(group), budget)
+    def read_on_premises(self, group: str, budget: Budget) -> RegisteredWorkers:
+        """Return the registered workers of a group on premises."""
+        return self._read_partition(names.on_premises_partition(group), budget)
 
-    def _partition(self, partition: str, budget: Budget) -> Registered:
-        found: dict[str, list[Worker]] = {}
-        malformed = 0
-        unclear: set[str] = set()
+    def _read_partition(self, partition: str, budget: Budget) -> RegisteredWorkers:
+        workers: dict[str, list[Worker]] = {}
+        malformed_items = 0
+        malformed_hosts: set[str] = set()
         pages = self.dynamodb.get_paginator("query").paginate(
             TableName=self.table,
             KeyConditionExpression="#g = :g",
             ExpressionAttributeNames={"#g": names.REGISTRY_KEY},
             ExpressionAttributeValues={":g": {"S": partition}},
         )
-        for page in budget.pages("rows in the worker registry", pages):
+        for page in budget.pages("items of the worker registry", pages):
             for item in page["Items"]:
                 try:
                     worker = registry_item.parse(item)
                 except ValueError:
-                    malformed += 1
-                    unclear.add(registry_item.owner(item))
+                    malformed_items += 1
+                    malformed_hosts.add(registry_item.instance_of(item))
                 else:
-                    found.setdefault(worker.instance, []).append(worker)
-        return Registered(found, malformed, frozenset(unclear))
+                    workers.setdefault(worker.instance, []).append(worker)
+        return RegisteredWorkers(workers, malformed_items, frozenset(malformed_hosts))
 
 
 def ready_since(workers: list[Worker], expected: int, now: float) -> float | None:
-    """Return since when all ``expected`` workers have been heard, ``None`` while one is missing or stale."""
-    heard = sorted(min(worker.since, now) for worker in _fresh(workers, now) if worker.state != "waiting")
-    return heard[expected - 1] if len(heard) >= expected else None
+    """Return the time since which all ``expected`` workers report; None while any is missing or stale."""
+    starts = sorted(min(worker.since, now) for worker in _fresh(workers, now) if worker.state != "waiting")
+    return starts[expected - 1] if len(starts) >= expected else None
 
 
-def serving(registered: Registered, now: float) -> int:
-    """Return how many of the workers serve now and go on to."""
+def count_serving(registered: RegisteredWorkers, now: float) -> int:
+    """Return the number of ready workers without a termination deadline."""
     return sum(
         worker.state == "ready" and worker.deadline is None
         for workers in registered.workers.values()
@@ -83,8 +83,8 @@ def serving(registered: Registered, now: float) -> int:
     )
 
 
-def standing_by(workers: list[Worker], now: float) -> bool:
-    """Say whether a worker waits there for its job."""
+def has_standby_worker(workers: list[Worker], now: float) -> bool:
+    """Return whether a worker waits for its job."""
     return any(worker.state == "waiting" for worker in _fresh(workers, now))
 
 
@@ -93,18 +93,24 @@ def _fresh(workers: list[Worker], now: float) -> list[Worker]:
 
 
 def deadline(workers: list[Worker], now: float) -> float | None:
-    """Return the deadline that the instance itself has read from its metadata, if any.
+    """Return the termination deadline that the instance reports from its metadata, if any.
 
-    Believed only as long as it is repeated, and within what a notice reaches: a row may be another's work.
+    Used only while the reports are fresh, and within the span of a notice: other workers may write them.
     """
-    told = (worker.deadline for worker in _fresh(workers, now) if worker.deadline is not None)
-    return min((d for d in told if now - FORGET_SECONDS < d < now + _LONGEST_NOTICE), default=None)
+    deadlines = (worker.deadline for worker in _fresh(workers, now) if worker.deadline is not None)
+    return min(
+        (d for d in deadlines if now - MARK_RETENTION_SECONDS < d < now + _MAX_NOTICE_SECONDS), default=None
+    )
 
 
 def progress(workers: list[Worker], now: float) -> Progress | None:
-    """Return what the newest of the workers that are heard tells of its job, ``None`` where none tells.
+    """Return the newest progress report of the fresh workers; None if there is none.
 
-    What was told later than now is not believed: its clock is wrong.
+    Reports from the future are ignored: the worker's clock is wrong.
     """
-    told = [worker.progress for worker in _fresh(workers, now) if worker.progress is not None]
-    return max((one for one in told if one.at <= now + SKEW_SECONDS), key=lambda one: one.at, default=None)
+    reports = [worker.progress for worker in _fresh(workers, now) if worker.progress is not None]
+    return max(
+        (report for report in reports if report.reported_at <= now + MAX_CLOCK_SKEW_SECONDS),
+        key=lambda report: report.reported_at,
+        default=None,
+    )

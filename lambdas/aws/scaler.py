@@ -1,4 +1,4 @@
-"""One pass of the scaler over a stack's services: see, decide, remember, write each group's target."""
+"""A pass of the scaler over a stack's services: observe, decide, save the memory, write the target."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from contracts.group.on_demand_share import on_demand_share
 from contracts.group.scaling_settings import ScalingSettings
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
-from lambdas.aws.hosts import HostReader, Rows, hosts
+from lambdas.aws.hosts import HostReader, RegistrySnapshot, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
-from lambdas.core.capacity.memory import UNKNOWN_BOOT
+from lambdas.core.capacity.memory import DEFAULT_BOOT_SECONDS
 from lambdas.core.scaling import memory as memory_text
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.memory import ScalingMemory
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ScalerPlace:
-    """Where a stack's scaler finds what is its own: names of deployed resources."""
+class ScalerConfig:
+    """The deployed resources of a stack's scaler."""
 
     stack: str
     root: str
@@ -40,143 +40,145 @@ class ScalerPlace:
 
 @dataclass(frozen=True, slots=True)
 class ScalerOutcome:
-    """What became of one group in a pass: a decision, or the error that kept it from one.
+    """The result of a pass for a group: a decision, or the error that prevented it.
 
-    Neither is there where another copy of the function has decided.
-    ``before`` is the target that stood there, ``target`` what it should be, in slots of the group; ``wanted``
-    what the load alone asks, None where nobody knows. ``written`` says that it was changed. ``troubles`` made
-    no sense and did not keep it from going on.
+    Neither is set if another execution of the function has decided. ``previous_target`` and ``target`` are in
+    slots of the group; ``desired`` is the target for the load alone, None if unknown. ``is_written``: the
+    target was changed. ``read_errors`` did not prevent the decision.
     """
 
     group: str
     decision: ScalingDecision | None = None
-    before: int = 0
+    previous_target: int = 0
     target: int = 0
-    wanted: int | None = None
-    written: bool = False
+    desired: int | None = None
+    is_written: bool = False
     dry_run: bool = False
-    troubles: tuple[str, ...] = ()
+    read_errors: tuple[str, ...] = ()
     error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scaler:
-    """Scales the services below ``root`` that have the parameter ``scaling``; ``clock``: epoch seconds."""
+    """Scales the services below ``root`` with a parameter ``scaling``; ``clock`` returns epoch seconds."""
 
     stack: str
     root: str
     ssm: SSMClient
     reader: HostReader
-    controller: MemoryStore
+    controller_memory: MemoryStore
     items: VersionedItems
     clock: Callable[[], float]
 
     def run(self, seconds: float) -> list[ScalerOutcome]:
-        """Look after every service within ``seconds``; an error in one does not touch the others."""
+        """Scale each service within ``seconds``; an error in one does not affect the others."""
         now = self.clock()
         budget = Budget(now + seconds, self.clock)
-        leaves = parameters.leaves_of(self.ssm, self.root)
-        services = {g: one for g, one in sorted(leaves.items()) if names.PARAMETER_SCALING in one}
+        by_group = parameters.read_group_parameters(self.ssm, self.root)
+        services = {g: texts for g, texts in sorted(by_group.items()) if names.PARAMETER_SCALING in texts}
         if not services:
             return []
         instances = self.reader.instances(budget)
         outcomes: list[ScalerOutcome] = []
-        for group, own in services.items():
+        for group, texts in services.items():
             try:
-                outcomes.append(self._scale(group, own, instances.get(group, []), budget, now))
+                outcomes.append(self._scale(group, texts, instances.get(group, []), budget, now))
             except ConflictError:
                 outcomes.append(ScalerOutcome(group))
-            except Exception as error:  # whatever it is: told with the others
+            except Exception as error:  # reported with the other groups
                 outcomes.append(ScalerOutcome(group, error=error))
         return outcomes
 
     def _scale(
         self,
         group: str,
-        leaves: Mapping[str, str],
+        texts: Mapping[str, str],
         instances: list[InstanceTypeDef],
         budget: Budget,
         now: float,
     ) -> ScalerOutcome:
-        own = _settings(group, leaves)
-        before = _target(group, leaves, own)
-        # The controller refuses a target above a maximum that was lowered; here it is made to fit.
-        known = parameters.parse(group, {**leaves, names.PARAMETER_TARGET: str(before)})
-        rows = self.reader.rows(group, budget)
-        controllers = self.controller.load(group).memory
-        memory, version = self._remembered(group)
+        scaling = _settings(group, texts)
+        target_before = _target(group, texts, scaling)
+        # Parsing refuses a target above a maximum that was lowered since.
+        group_settings = parameters.parse(group, {**texts, names.PARAMETER_TARGET: str(target_before)})
+        registry = self.reader.read_registry(group, budget)
+        controller_memory = self.controller_memory.load(group).memory
+        memory, version = self._load_memory(group)
         observation = observe(
             now,
-            before * own.per_slot,
-            rows.backlog,
-            hosts(known, instances, rows, controllers, now, {}),
-            {one["InstanceId"]: one["InstanceType"] for one in instances},
-            controllers.slowest_boot(UNKNOWN_BOOT),
+            target_before * scaling.per_slot,
+            registry.queue,
+            hosts(group_settings, instances, registry, controller_memory, now, {}),
+            {instance["InstanceId"]: instance["InstanceType"] for instance in instances},
+            controller_memory.slowest_boot(DEFAULT_BOOT_SECONDS),
             memory.throughput,
-            own.per_slot * on_demand_share(before, known.group.base, known.group.spot_percentage),
+            scaling.per_slot
+            * on_demand_share(target_before, group_settings.group.base, group_settings.group.spot_percentage),
         )
-        decision = decide(observation, own.bounds, memory)
-        # Claim first, write after: of two copies that saw the same, one writes.
-        text = {"memory": {"S": memory_text.dump(decision.memory)}}
-        self.items.save(names.scaling_memory(group), text, version)
-        target = own.slots(decision.target)
+        decision = decide(observation, scaling.bounds, memory)
+        # Save first: of two executions with the same observation only one writes the target.
+        attributes = {"memory": {"S": memory_text.dump(decision.memory)}}
+        self.items.save(names.scaling_memory(group), attributes, version)
+        target = scaling.slots(decision.target)
         return ScalerOutcome(
             group,
             decision,
-            before,
+            target_before,
             target,
-            None if decision.wanted is None else own.slots(decision.wanted),
-            self._write(group, leaves, target, dry_run=own.dry_run),
-            own.dry_run,
-            tuple(_troubles(rows)),
+            None if decision.desired is None else scaling.slots(decision.desired),
+            self._write(group, texts, target, dry_run=scaling.dry_run),
+            scaling.dry_run,
+            tuple(_read_errors(registry)),
         )
 
-    def _remembered(self, group: str) -> tuple[ScalingMemory, int]:
+    def _load_memory(self, group: str) -> tuple[ScalingMemory, int]:
         item, version = self.items.load(names.scaling_memory(group))
         return memory_text.parse((item or {}).get("memory", {}).get("S", "")), version
 
-    def _write(self, group: str, leaves: Mapping[str, str], target: int, *, dry_run: bool) -> bool:
-        """Write a target that is another, and say whether."""
-        if dry_run or leaves[names.PARAMETER_TARGET] == str(target):
+    def _write(self, group: str, texts: Mapping[str, str], target: int, *, dry_run: bool) -> bool:
+        """Write the target if it differs from the parameter; return whether it was written."""
+        if dry_run or texts[names.PARAMETER_TARGET] == str(target):
             return False
         name = names.group_parameter(self.stack, group, names.PARAMETER_TARGET)
         self.ssm.put_parameter(Name=name, Value=str(target), Type="String", Overwrite=True)
         return True
 
 
-def _settings(group: str, leaves: Mapping[str, str]) -> ScalingSettings:
+def _settings(group: str, texts: Mapping[str, str]) -> ScalingSettings:
     try:
-        return settings.parse(leaves[names.PARAMETER_SCALING])
+        return settings.parse(texts[names.PARAMETER_SCALING])
     except ValueError as error:
         raise ParameterError(f"parameter {group}/{names.PARAMETER_SCALING}: {error}") from None
 
 
-def _target(group: str, leaves: Mapping[str, str], own: ScalingSettings) -> int:
-    """Return the target that stands there, at most the maximum, which may have been lowered since."""
-    text = leaves.get(names.PARAMETER_TARGET, "")
+def _target(group: str, texts: Mapping[str, str], scaling: ScalingSettings) -> int:
+    """Return the target in the parameter, limited to the maximum, which may have been lowered since."""
+    text = texts.get(names.PARAMETER_TARGET, "")
     if not text.isdecimal():
-        told = f"is {text[:80]!r}, a whole number is needed"
-        raise ParameterError(f"parameter {group}/{names.PARAMETER_TARGET} {told}")
-    # Python refuses to read numbers of thousands of digits.
-    return own.maximum if len(text.lstrip("0")) > len(str(own.maximum)) else min(int(text), own.maximum)
+        raise ParameterError(
+            f"parameter {group}/{names.PARAMETER_TARGET} is {text[:80]!r}, allowed: a whole number"
+        )
+    # Python refuses to parse numbers with thousands of digits.
+    maximum = scaling.maximum
+    return maximum if len(text.lstrip("0")) > len(str(maximum)) else min(int(text), maximum)
 
 
-def _troubles(rows: Rows) -> list[str]:
-    malformed = rows.instances.malformed + rows.elsewhere.malformed
-    told = [f"{malformed} malformed rows in the worker registry"] if malformed else []
-    return told + ([rows.trouble] if rows.trouble else [])
+def _read_errors(registry: RegistrySnapshot) -> list[str]:
+    malformed = registry.instances.malformed_items + registry.on_premises.malformed_items
+    errors = [f"{malformed} malformed items in the worker registry"] if malformed else []
+    return errors + ([registry.queue_error] if registry.queue_error else [])
 
 
-def build(client: Callable[[str], Any], place: ScalerPlace, clock: Callable[[], float]) -> Scaler:
-    """Return the scaler of one stack; ``client`` gives the boto3 client of a service by its name."""
+def build(client: Callable[[str], Any], config: ScalerConfig, clock: Callable[[], float]) -> Scaler:
+    """Return the scaler of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb = client("dynamodb")
-    registry = RegistryReader(dynamodb, place.registry_table)
+    registry = RegistryReader(dynamodb, config.registry_table)
     return Scaler(
-        stack=place.stack,
-        root=place.root,
+        stack=config.stack,
+        root=config.root,
         ssm=client("ssm"),
-        reader=HostReader(place.stack, client("ec2"), client("autoscaling"), dynamodb, registry),
-        controller=MemoryStore(dynamodb, place.memory_table),
-        items=VersionedItems(dynamodb, place.memory_table),
+        reader=HostReader(config.stack, client("ec2"), client("autoscaling"), dynamodb, registry),
+        controller_memory=MemoryStore(dynamodb, config.memory_table),
+        items=VersionedItems(dynamodb, config.memory_table),
         clock=clock,
     )

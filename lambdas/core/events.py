@@ -1,6 +1,6 @@
-"""Parse the EventBridge events that wake the controller: one parser for each detail-type.
+"""Parsers of the EventBridge events that trigger the controller, one for each detail-type.
 
-An event is a hint. It marks an instance as doomed ahead of what the next observation says, or merely wakes.
+An event sets a termination deadline or a mark before the next observation does, or only triggers a run.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeAlias
 
 NOTICE_SECONDS: Final = 120.0
-"""From an interruption warning to the end (EC2 user guide, "Spot Instance interruption notices")."""
+"""Time from an interruption notice to termination.
+
+Source: EC2 user guide, "Spot Instance interruption notices".
+"""
 
 
 class MalformedEventError(ValueError):
-    """A payload that is not what its detail-type promises: retrying cannot mend it."""
+    """A payload that does not match its detail-type; a retry cannot succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptionNotice:
-    """AWS takes the spot instance at ``deadline``."""
+    """AWS interrupts the Spot Instance at ``deadline``."""
 
     instance_id: str
     deadline: float
@@ -29,31 +32,31 @@ class InterruptionNotice:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRecommendation:
-    """The spot instance is at elevated risk; nothing is certain."""
+    """The Spot Instance is at elevated risk of interruption."""
 
     instance_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """AWS stops, restarts or retires these instances at ``deadline`` or soon after; known days ahead."""
+    """AWS stops, reboots or retires these instances at or soon after ``deadline``; announced days ahead."""
 
     instance_ids: tuple[str, ...]
     deadline: float
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
-    """Something changed; look again. ``what`` is the detail-type."""
+class WakeUp:
+    """An event that only triggers a run of the controller."""
 
-    what: str
+    detail_type: str
 
 
-Event: TypeAlias = InterruptionNotice | RebalanceRecommendation | ScheduledChange | Wake
+Event: TypeAlias = InterruptionNotice | RebalanceRecommendation | ScheduledChange | WakeUp
 
 
 def parse(payload: Mapping[str, Any]) -> Event:
-    """Return the event in one EventBridge payload; raise ``MalformedEventError`` naming the missing field."""
+    """Parse an EventBridge payload; raise ``MalformedEventError`` with the invalid field."""
     detail_type = _text(payload, "detail-type")
     return _PARSERS.get(detail_type, _wake)(payload)
 
@@ -74,7 +77,7 @@ def _health(payload: Mapping[str, Any]) -> Event:
     #  "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED", "eventTypeCategory": "scheduledChange",
     #  "startTime": "Sat, 24 Jan 1970 03:33:20 GMT", "statusCode": "upcoming",
     #  "affectedEntities": [{"entityValue": "i-…"}]}}
-    # AWS Health guide, "Reference: AWS Health events Amazon EventBridge schema".
+    # Source: AWS Health user guide, "Reference: AWS Health events Amazon EventBridge schema".
     detail = _detail(payload)
     if detail.get("eventTypeCategory") != "scheduledChange" or detail.get("statusCode") == "closed":
         return _wake(payload)
@@ -86,7 +89,7 @@ def _health(payload: Mapping[str, Any]) -> Event:
 
 
 def _wake(payload: Mapping[str, Any]) -> Event:
-    return Wake(_text(payload, "detail-type"))
+    return WakeUp(_text(payload, "detail-type"))
 
 
 _PARSERS: Final[dict[str, Callable[[Mapping[str, Any]], Event]]] = {

@@ -1,24 +1,24 @@
-"""Tell refused launches apart by AWS's words: lack of capacity, or something that buying cannot mend.
+"""Classification of launch failures by their message: missing capacity, or a problem for operators.
 
-Auto Scaling gives only text (``StatusMessage`` of a failed activity), which mostly names an EC2 error code;
-a spot request gives a status code, a fleet a sub-type and a text. Sources: EC2 API reference, "Error codes";
-EC2 user guide, "Spot request status", "Spot Fleet event types"; recorded texts in the tests.
+Auto Scaling reports only text (``StatusMessage`` of a failed activity), usually with an EC2 error code; a
+Spot request has a status code, a Spot Fleet a sub-type and a text. Sources: EC2 API reference, "Error codes";
+EC2 user guide, "Spot request status", "Spot Fleet event types"; recorded messages in the tests.
 
-What is about one pool, or passes by itself, counts like lack of capacity: on-demand mends it.
+Failures of a single pool and transient errors count as missing capacity: On-Demand capacity solves them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from lambdas.core.model import RefusalKind
+from lambdas.core.model import LaunchFailureKind
 
-REFUSAL_SECONDS: Final = 1800.0
-"""How long a refused launch says that the next would be refused. A group that lacks instances tries again
-about every ten minutes (from others' logs); one that lacks none keeps its last refusal for weeks."""
+LAUNCH_FAILURE_SECONDS: Final = 1800.0
+"""Age up to which a launch failure predicts the next one. A group below its desired capacity retries about
+every ten minutes (from published logs); a group at its desired capacity shows its last failure for weeks."""
 
-_WORDS: Final[dict[RefusalKind, tuple[str, ...]]] = {
-    RefusalKind.LIMIT: (
+_PHRASES: Final[dict[LaunchFailureKind, tuple[str, ...]]] = {
+    LaunchFailureKind.LIMIT: (
         "VcpuLimitExceeded",
         "InstanceLimitExceeded",
         "MaxSpotInstanceCountExceeded",
@@ -28,16 +28,16 @@ _WORDS: Final[dict[RefusalKind, tuple[str, ...]]] = {
         "InsufficientFreeAddressesInSubnet",
         "AddressLimitExceeded",
     ),
-    RefusalKind.PERMISSION: (
+    LaunchFailureKind.PERMISSION: (
         "UnauthorizedOperation",
         "iamFleetRoleInvalid",
         "AuthFailure",
         "AccessDenied",
         "OptInRequired",
-        "Client.InternalError",  # the service-linked role may not use the key of an encrypted volume
+        "Client.InternalError",  # the service-linked role has no access to the key of an encrypted volume
         "KMSKeyNotAccessible",
     ),
-    RefusalKind.CAPACITY: (
+    LaunchFailureKind.CAPACITY: (
         "InsufficientInstanceCapacity",
         "InsufficientHostCapacity",
         "InsufficientReservedInstanceCapacity",
@@ -49,9 +49,9 @@ _WORDS: Final[dict[RefusalKind, tuple[str, ...]]] = {
         "price-too-low",
         "no Spot capacity",
         "do not have sufficient",
-        # One type that one zone does not sell: the group tries the other pools.
+        # A type that is not offered in one zone: the group tries its other pools.
         "not supported in your requested Availability Zone",
-        # AWS's own trouble, and calls of its own that were throttled.
+        # Internal errors of AWS, and throttling of its internal calls.
         "Server.InternalError",
         "Server.SpotInstanceTermination",
         "RequestLimitExceeded",
@@ -60,15 +60,16 @@ _WORDS: Final[dict[RefusalKind, tuple[str, ...]]] = {
 }
 
 
-def known(message: str) -> RefusalKind | None:
-    """Return why a launch was refused, ``None`` for words that AWS has not been heard to use for it."""
+def find_kind(message: str) -> LaunchFailureKind | None:
+    """Return the kind of a launch failure, ``None`` for an unknown message."""
     text = message.casefold()
-    return next((kind for kind, words in _WORDS.items() if any(w.casefold() in text for w in words)), None)
+    matches = (kind for kind, phrases in _PHRASES.items() if any(p.casefold() in text for p in phrases))
+    return next(matches, None)
 
 
-def classify(message: str) -> RefusalKind:
-    """Return why a launch was refused; unknown words are ``CONFIGURATION``.
+def classify(message: str) -> LaunchFailureKind:
+    """Return the kind of a launch failure; ``CONFIGURATION`` for an unknown message.
 
-    An unknown refusal goes to people, it does not spend money.
+    An unknown failure raises an alarm and buys no On-Demand capacity.
     """
-    return known(message) or RefusalKind.CONFIGURATION
+    return find_kind(message) or LaunchFailureKind.CONFIGURATION

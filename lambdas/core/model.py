@@ -1,7 +1,7 @@
-"""What the controller knows and what it can want: frozen values, no behaviour beyond counting.
+"""Domain model of the controller: observed state and actions, as immutable values.
 
-Times are epoch seconds (UTC), durations seconds. Capacities and targets are in *slots*, the unit in which AWS
-counts a group's capacity: an instance without a weight is one.
+Times are epoch seconds (UTC), durations seconds. Capacities and targets are in *slots*, the units in which
+AWS counts a group's capacity: an instance counts as its weight, 1 without a weight.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from contracts.group.control import Control
-from contracts.group.replacement_requests import Wish
-from contracts.group.rolling import Rolling
+from contracts.group.replacement_requests import ReplacementRequest
+from contracts.group.rollout_request import RolloutRequest
 from contracts.registry.item import Progress
 
 
-class Market(StrEnum):
-    """How an instance is paid for."""
+class PurchaseOption(StrEnum):
+    """The EC2 purchase option of an instance."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
 
 
-class Side(StrEnum):
-    """Which of a capacity group's two Auto Scaling groups an instance belongs to."""
+class GroupRole(StrEnum):
+    """The role of one of the two groups of a capacity group."""
 
     PRIMARY = "primary"
     FALLBACK = "fallback"
@@ -34,7 +34,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pool:
-    """A capacity pool: one instance type in one availability zone."""
+    """A capacity pool: one instance type in one Availability Zone."""
 
     instance_type: str
     zone: str
@@ -45,49 +45,53 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One live instance of a group as AWS and the worker registry describe it now.
+    """A live instance of a group, as described by AWS and the worker registry.
 
-    ``ready_since`` is when the last of its expected worker slots sent its first heartbeat, ``None`` while a
-    slot is missing or stale. ``deadline`` is when AWS takes the instance, ``None`` without a notice.
-    ``standing_by`` says that it has booted, and works as soon as the instance before it lets go of the job.
-    ``described`` is false while the group lists it and EC2 does not yet: market and age are guesses then.
-    ``unclear`` says that a row of its workers makes no sense: it is not known to serve, and may all the same.
-    ``given_up`` says that the group ends it of its own accord and launches its successor already: it works
-    until its deadline, and no longer counts towards the desired capacity. ``slots`` is for how many it counts
-    there: its weight. ``progress`` is what the training job on it tells, ``None`` where it tells nothing.
+    Attributes:
+        ready_since: Time of the first heartbeat of the last of its worker slots to report; ``None`` while the
+            heartbeat of a slot is missing or stale.
+        deadline: Time at which AWS terminates the instance; ``None`` without a notice.
+        is_standby: Whether it has booted and waits for its predecessor to release the job.
+        is_described: Whether EC2 describes the instance, not only its group. If not, purchase option and age
+            are guesses.
+        is_terminating: Whether its group is terminating it and has launched its successor. It works until its
+            deadline and no longer counts towards the desired capacity.
+        slots: Its weight.
+        has_malformed_records: Whether an item of its workers is invalid: it may serve or not.
+        progress: Progress that its training job reports; ``None`` if it reports none.
     """
 
     id: str
     pool: Pool
-    market: Market
-    side: Side
+    purchase_option: PurchaseOption
+    group_role: GroupRole
     launched_at: float
     ready_since: float | None = None
     deadline: float | None = None
-    standing_by: bool = False
-    described: bool = True
-    given_up: bool = False
+    is_standby: bool = False
+    is_described: bool = True
+    is_terminating: bool = False
     slots: int = 1
-    unclear: bool = False
+    has_malformed_records: bool = False
     progress: Progress | None = None
 
     @property
-    def is_heard(self) -> bool:
-        """Whether its workers report: they work, or wait for their job."""
-        return self.ready_since is not None or self.standing_by
+    def is_reporting(self) -> bool:
+        """Whether its workers report that they work or wait for their job."""
+        return self.ready_since is not None or self.is_standby
 
 
-FEWEST_OF_ONE_CAUSE: Final = 2
-"""Instances or hosts that must show the same: one alone is no common cause."""
+MIN_HOSTS_FOR_SHARED_CAUSE: Final = 2
+"""Minimum unhealthy instances or hosts for a shared cause."""
 
 
-def is_one_cause(ill: int, population: int) -> bool:
-    """Say whether it is one cause, and not each of them, that so many of a population are ill: most are."""
-    return ill >= FEWEST_OF_ONE_CAUSE and 2 * ill > population
+def is_shared_cause(unhealthy: int, population: int) -> bool:
+    """Return whether so many are unhealthy that the cause is likely shared: a majority, at least two."""
+    return unhealthy >= MIN_HOSTS_FOR_SHARED_CAUSE and 2 * unhealthy > population
 
 
-class RefusalKind(StrEnum):
-    """Why AWS refused a launch; only ``CAPACITY`` is a reason to buy on-demand instead."""
+class LaunchFailureKind(StrEnum):
+    """Reason of a launch failure; only ``CAPACITY`` justifies On-Demand instances instead."""
 
     CAPACITY = "capacity"
     LIMIT = "limit"
@@ -96,21 +100,21 @@ class RefusalKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """The newest refused launch of one side, with AWS's own words."""
+class LaunchFailure:
+    """The newest failed launch of a group, with the message from AWS."""
 
-    side: Side
-    kind: RefusalKind
-    at: float
+    group_role: GroupRole
+    kind: LaunchFailureKind
+    failed_at: float
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """What a job's run may cost, in US dollars.
+class RunBudget:
+    """Maximum cost of a job's run in US dollars.
 
-    ``on_demand`` are hourly prices by instance type, ``spot_unit`` what the group's spot prices are fractions
-    of, by type.
+    ``on_demand`` is the hourly On-Demand price by instance type; ``spot_unit`` the hourly price, by instance
+    type, to which the group's relative Spot prices refer.
     """
 
     dollars: float
@@ -120,15 +124,21 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The settings of a capacity group that decisions depend on.
+    """Settings of a capacity group that affect decisions.
 
-    ``base`` and ``spot_percentage`` describe the primary group's own on-demand share, ``maximum`` is the
-    ceiling of primary and fallback together, ``drain_seconds`` the time an instance needs to finish its
-    requests before its deadline. ``fallback`` is false where no on-demand group stands behind the primary.
-    ``reserved`` is how much on-demand in it is paid for anyway, by a reservation. ``break_before_make`` is
-    true where a successor can work only once its predecessor has let go, ``by_zone`` where the fallback takes
-    orders for one zone. ``deadline`` is when its job must be done, ``None`` without a date; ``run`` is the
-    revision that the job runs, ``budget`` what that run may cost, ``None``: whatever it takes.
+    Attributes:
+        target: Slots that must be ready.
+        maximum: Maximum slots of primary and fallback together.
+        base: On-Demand base capacity of the primary group.
+        spot_percentage: Percentage of Spot in the primary group above ``base``.
+        drain_seconds: Time that an instance needs before its deadline to complete its requests.
+        fallback: Whether the primary group has an On-Demand fallback group.
+        reserved: Slots of the fallback that are already paid for by a reservation.
+        break_before_make: Whether a successor can work only after its predecessor has stopped.
+        by_zone: Whether the fallback accepts capacity changes for one zone.
+        deadline: Deadline of its job; ``None`` without one.
+        run: Revision that its job runs.
+        budget: Budget of that run; ``None``: unlimited.
     """
 
     name: str
@@ -144,104 +154,110 @@ class Group:
     control: Control = field(default_factory=Control)
     deadline: float | None = None
     run: str = ""
-    budget: Allowance | None = None
+    budget: RunBudget | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything true about one group at one moment: desired capacities as set, and the live instances.
+    """The observed state of a group: desired capacities, live instances, and requests of the health checker.
 
-    With weights a side may hold more than it desires, by less than its largest instance: AWS launches until
-    the desired capacity is reached (Auto Scaling guide, "Configure an Auto Scaling group to use instance
-    weights"; EC2 API reference, ``LaunchTemplateOverrides``).
+    With weights, a group may exceed its desired capacity by less than its largest instance: AWS launches
+    until the desired capacity is reached. Sources: Auto Scaling user guide, "Configure an Auto Scaling group
+    to use instance weights"; EC2 API reference, ``LaunchTemplateOverrides``.
 
-    ``frozen`` are the sides that take no order now, ``late`` those whose desired capacity may be read as it
-    was before the last order, and no longer counts members that are released and still show.
-    ``listed`` is how many slots each side counts against its desired capacity by its own list, which may hold
-    members that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
-    known says nothing there. ``suspended`` are a side's processes that somebody has suspended, or AWS after a
-    day of launches in vain. ``spot_prices`` are what spot costs now by pool (its text), as a fraction of the
-    on-demand that stands in for it; empty where nobody knows. ``wishes`` are whom of the live instances the
-    health checker wants replaced, the oldest wish first, and ``rolling`` what it asks while it rolls a
-    release out; ``elsewhere`` for how many slots workers on premises serve now, ``None`` where they could not
-    be read. ``troubles`` are what could not be read or made no sense, a line each; ``is_partial`` says that a
-    read failed, which the next one may not.
+    Attributes:
+        launch_failures: The newest launch failures, by group role.
+        modifying: Groups that accept no capacity change now (a Spot Fleet in state ``modifying``).
+        eventually_consistent: Groups whose desired capacity may be stale, and no longer counts instances
+            whose termination is requested but not yet visible.
+        listed_slots: Slots that each group counts against its desired capacity by its own list, which may
+            include terminated instances.
+        activities_unknown: Groups whose launch failures could not be read.
+        suspended: Suspended processes by group, by an operator or by AWS after a day of failed launches.
+        spot_prices: Current Spot price by pool (as text), relative to the price of the On-Demand capacity
+            that replaces it; empty if unknown.
+        replacement_requests: Requests of the health checker for live instances, the oldest first.
+        rollout_request: Request of the health checker during a rollout.
+        on_premises_slots: Slots that on-premises workers serve now; ``None`` if they could not be read.
+        read_errors: Reads that failed or returned invalid data, one line each.
+        is_partial: Whether a read failed and may succeed when retried.
     """
 
     group: Group
     primary_desired: int
     fallback_desired: int
     instances: tuple[Instance, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    frozen: frozenset[Side] = frozenset()
-    late: frozenset[Side] = frozenset()
-    listed: Mapping[Side, int] = field(default_factory=dict)
-    unread: frozenset[Side] = frozenset()
-    suspended: Mapping[Side, frozenset[str]] = field(default_factory=dict)
+    launch_failures: tuple[LaunchFailure, ...] = ()
+    modifying: frozenset[GroupRole] = frozenset()
+    eventually_consistent: frozenset[GroupRole] = frozenset()
+    listed_slots: Mapping[GroupRole, int] = field(default_factory=dict)
+    activities_unknown: frozenset[GroupRole] = frozenset()
+    suspended: Mapping[GroupRole, frozenset[str]] = field(default_factory=dict)
     spot_prices: Mapping[str, float] = field(default_factory=dict)
-    wishes: tuple[Wish, ...] = ()
-    rolling: Rolling | None = None
-    elsewhere: int | None = 0
-    troubles: tuple[str, ...] = ()
+    replacement_requests: tuple[ReplacementRequest, ...] = ()
+    rollout_request: RolloutRequest | None = None
+    on_premises_slots: int | None = 0
+    read_errors: tuple[str, ...] = ()
     is_partial: bool = False
 
-    def on(self, side: Side) -> tuple[Instance, ...]:
-        """Return the live instances of one side."""
-        return tuple(i for i in self.instances if i.side is side)
+    def instances_of(self, role: GroupRole) -> tuple[Instance, ...]:
+        """Return the live instances of one group."""
+        return tuple(i for i in self.instances if i.group_role is role)
 
-    def desired(self, side: Side) -> int:
-        """Return the desired capacity of one side."""
-        return self.primary_desired if side is Side.PRIMARY else self.fallback_desired
+    def desired_capacity(self, role: GroupRole) -> int:
+        """Return the desired capacity of one group."""
+        return self.primary_desired if role is GroupRole.PRIMARY else self.fallback_desired
 
-    def counted(self, side: Side) -> int:
-        """Return how many slots AWS counts against the desired capacity of a side, at the least."""
-        return max(self.listed.get(side, 0), slots(self.staying(side)))
+    def counted_slots(self, role: GroupRole) -> int:
+        """Return the minimum slots that AWS counts against the desired capacity of one group."""
+        return max(self.listed_slots.get(role, 0), slots(self.active_instances(role)))
 
-    def staying(self, side: Side) -> list[Instance]:
-        """Return the live instances of one side that its group has not given up."""
-        return [i for i in self.instances if i.side is side and not i.given_up]
+    def active_instances(self, role: GroupRole) -> list[Instance]:
+        """Return the live instances of one group that the group is not terminating."""
+        return [i for i in self.instances if i.group_role is role and not i.is_terminating]
 
-    def refusal(self, side: Side) -> Refusal | None:
-        """Return the newest refusal of one side, ``None`` where its newest launch succeeded."""
-        return max((r for r in self.refusals if r.side is side), key=lambda r: r.at, default=None)
+    def launch_failure(self, role: GroupRole) -> LaunchFailure | None:
+        """Return the newest launch failure of one group; ``None`` if its newest launch succeeded."""
+        failures = (failure for failure in self.launch_failures if failure.group_role is role)
+        return max(failures, key=lambda failure: failure.failed_at, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class SetDesired:
-    """Set the desired capacity of one side. Never chosen so low that AWS would have to pick a victim.
+    """Set the desired capacity of one group; never so low that AWS would select instances to terminate.
 
-    What it adds is launched in ``zone`` where that has capacity now; empty: wherever the side launches.
+    Additional capacity is launched in ``zone`` if that has capacity; empty: in any zone of the group.
     """
 
-    side: Side
+    group_role: GroupRole
     capacity: int
     reason: str
     zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """Terminate these instances of one side and lower its desired capacity by their ``slots``.
+class TerminateInstances:
+    """Terminate instances of one group and lower its desired capacity by their ``slots``.
 
-    ``for_good``: something is wrong with one of them, so that no warm pool is to take them back.
+    ``skip_warm_pool``: an instance is defective, so none of them may return to the warm pool.
     """
 
-    side: Side
+    group_role: GroupRole
     instance_ids: tuple[str, ...]
     reason: str
     slots: int
-    for_good: bool = False
+    skip_warm_pool: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Tell people: something that more capacity cannot mend."""
+    """An alarm for operators: a problem that more capacity cannot solve."""
 
     kind: str
     reason: str
 
 
-Action: TypeAlias = SetDesired | Release | Alarm
+Action: TypeAlias = SetDesired | TerminateInstances | Alarm
 
 
 def ids(instances: Iterable[Instance]) -> tuple[str, ...]:
@@ -253,5 +269,5 @@ _SLOTS: Final[Any] = attrgetter("slots")
 
 
 def slots(instances: Iterable[Instance]) -> int:
-    """Return for how many slots the instances count."""
+    """Return the total slots of the instances."""
     return sum(map(_SLOTS, instances))

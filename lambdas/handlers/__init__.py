@@ -1,1 +1,1 @@
-"""Entry points of the functions."""
+"""Entry points of the Lambda functions."""

@@ -1,4 +1,4 @@
-"""The clients of AWS that a function makes once and keeps."""
+"""The boto3 clients of the functions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 import boto3
 from botocore.config import Config
 
-PATIENT: Final = Config(
+DEFAULT_CONFIG: Final = Config(
     retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10
 )
-"""For functions with nearly a minute each: seconds, of one try."""
+"""For functions with nearly a minute: the timeouts, in seconds, are per attempt."""
 
 
-def client(service: str, config: Config = PATIENT) -> Any:
-    """Return a client of a service of AWS, such as ``ssm``."""
-    make: Callable[..., Any] = boto3.client
-    return make(service, config=config)
+def client(service: str, config: Config = DEFAULT_CONFIG) -> Any:
+    """Return the boto3 client of a service, such as ``ssm``."""
+    create: Callable[..., Any] = boto3.client
+    return create(service, config=config)

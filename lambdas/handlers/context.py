@@ -1,4 +1,4 @@
-"""Lambda's context, as far as handlers read it."""
+"""The part of Lambda's context object that the handlers use."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Protocol
 
 
 class LambdaContext(Protocol):
-    """What a handler is told of its invocation."""
+    """The context object of an invocation."""
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return how long this invocation may still take."""
+        """Return the milliseconds until the invocation times out."""
         ...

@@ -1,4 +1,4 @@
-"""Lambda entry point of the availability checker: a batch of wake-ups from SQS, one pass over the stack."""
+"""Lambda entry point of the controller: a batch of messages from SQS starts a pass over the stack."""
 
 from __future__ import annotations
 
@@ -14,116 +14,130 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
-from lambdas.aws.capacity.controller import Controller, GroupOutcome, StackPlace, build
+from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
 from lambdas.core.capacity.policies import by_deadline
-from lambdas.core.events import Event, Wake, parse
-from lambdas.core.model import Action, Alarm, Market, SetDesired, Side
+from lambdas.core.events import Event, WakeUp, parse
+from lambdas.core.model import Action, Alarm, GroupRole, PurchaseOption, SetDesired
 from lambdas.core.money import bill
-from lambdas.handlers.clients import PATIENT, client
+from lambdas.handlers.clients import DEFAULT_CONFIG, client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
-_QUEUE = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
-"""The wake-up is sent before capacity is moved: a queue that hangs must not hold that up."""
-_MINUTE: Final = Wake("Scheduled Event")
+_SQS_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
+"""Wake-ups are scheduled before capacity changes: a slow call must not delay these."""
+_SCHEDULED: Final = WakeUp("Scheduled Event")
 _SPARE_SECONDS: Final = 10.0
-"""Of the function's time, for metrics and for messages that go back."""
+"""Reserved of the function's time for metrics and for returning messages."""
+
+_FACT_METRICS: Final = {
+    "target": "Target",
+    "ready": "Ready",
+    "spot": "Spot",
+    "on_demand": "OnDemand",
+    "interrupted": names.METRIC_INTERRUPTED_INSTANCES,
+    "above_maximum": "AboveMaximum",
+}
+"""The fields of a ``decision`` log line that are also metrics."""
 
 logger = Logger(service="gpu-spot-controller")
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
-    """Handle one SQS batch; return the messages that SQS shall deliver again.
+    """Handle an SQS batch; return the messages that SQS must redeliver (partial batch response).
 
-    A malformed message alone goes back, and after its retries to the dead-letter queue. Where something
-    failed that may pass by itself, the messages that say something of an instance go back, and are received
-    again within a minute; those that merely wake do not, but the schedule's is followed by two of our own.
+    A malformed message is redelivered, and dead-lettered after its retries. After a retryable error the
+    messages about instances are redelivered within a minute. Wake-ups are not, but after a scheduled one two
+    more are sent.
     """
     controller = _controller()
-    marking: dict[str, str] = {}
+    instance_events: dict[str, str] = {}
     events: list[Event] = []
     malformed: list[str] = []
     for record in event["Records"]:
         try:
             parsed = parse(json.loads(record["body"]))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            told = str(error)[:80]
-            logger.error("malformed event", extra={"message_id": record["messageId"], "error": told})
+            fields = {"message_id": record["messageId"], "error": str(error)[:80]}
+            logger.error("malformed event", extra=fields)
             malformed.append(record["messageId"])
             continue
         events.append(parsed)
-        if not isinstance(parsed, Wake):
-            marking[record["messageId"]] = record["receiptHandle"]
+        if not isinstance(parsed, WakeUp):
+            instance_events[record["messageId"]] = record["receiptHandle"]
     try:
         outcomes = controller.run(events, context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS)
     except Exception:
-        _again(controller, events, marking)
+        _retry_soon(controller, events, instance_events)
         raise
     for outcome in outcomes:
         _report(outcome)
     failed: Mapping[str, str] = {}
-    if any(outcome.is_worth_another_try for outcome in outcomes):
-        failed = marking
-        _again(controller, events, failed)
+    if any(outcome.is_retryable for outcome in outcomes):
+        failed = instance_events
+        _retry_soon(controller, events, failed)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in (*malformed, *failed)]}
 
 
-def _again(controller: Controller, events: Sequence[Event], marking: Mapping[str, str]) -> None:
-    """Look again soon: what marks an instance comes back, and the minute's own wake-up is repeated."""
+def _retry_soon(controller: Controller, events: Sequence[Event], instance_events: Mapping[str, str]) -> None:
+    """Return messages about instances to the queue, and schedule wake-ups within the minute."""
     try:
-        controller.alarm_clock.again(list(marking.values()))
-        if _MINUTE in events:
+        controller.wake_ups.retry_soon(list(instance_events.values()))
+        if _SCHEDULED in events:
             for seconds in range(RETRY_SECONDS, 60, RETRY_SECONDS):
-                controller.alarm_clock.set(seconds)
+                controller.wake_ups.schedule(seconds)
     except (BotoCoreError, ClientError) as error:
-        # Messages come back all the same, after the queue's own timeout, and the next minute comes.
-        logger.warning("not looked at again soon", extra={"messages": list(marking), "error": str(error)})
+        # The messages are still redelivered after the queue's visibility timeout.
+        logger.warning("retry not scheduled", extra={"messages": list(instance_events), "error": str(error)})
 
 
 @cache
 def _controller() -> Controller:
-    place = StackPlace(
+    config = ControllerConfig(
         stack=os.environ[names.ENV_STACK],
         root=os.environ[names.ENV_PARAMETER_ROOT],
         memory_table=os.environ[names.ENV_MEMORY_TABLE],
         registry_table=os.environ[names.ENV_REGISTRY_TABLE],
         queue_url=os.environ[names.ENV_QUEUE_URL],
     )
-    return build(lambda service: client(service, _QUEUE if service == "sqs" else PATIENT), place, time.time)
+    return build(_client, config, time.time)
+
+
+def _client(service: str) -> Any:
+    return client(service, _SQS_CONFIG if service == "sqs" else DEFAULT_CONFIG)
 
 
 def _report(outcome: GroupOutcome) -> None:
-    """Write one structured line for each decision, and the group's metrics."""
+    """Log the decision and the errors, and write the group's metrics."""
     for error in outcome.errors:
-        said = "group not looked after" if outcome.decision is None else "action failed"
-        logger.error(said, extra={"group": outcome.group, "looks": outcome.looks}, exc_info=error)
+        text = "group not reconciled" if outcome.decision is None else "action failed"
+        logger.error(text, extra={"group": outcome.group, "attempts": outcome.attempts}, exc_info=error)
     if outcome.errors:
         emit(outcome.group, {"ControllerErrors": 1})
     if outcome.decision is None:
         return
     decision = outcome.decision
-    situation = decision.situation
+    state = decision.state
     facts = {
-        "target": situation.group.target,
-        "ready": situation.ready,
-        "spot": situation.count(Market.SPOT),
-        "on_demand": situation.count(Market.ON_DEMAND),
-        "doomed": sum(situation.is_doomed(i) for i in situation.primary),
-        "primary_desired": situation.primary_desired,
-        "fallback_desired": situation.fallback_desired,
-        "above_maximum": situation.above_maximum,
+        "target": state.group.target,
+        "ready": state.ready,
+        "spot": state.count_slots(PurchaseOption.SPOT),
+        "on_demand": state.count_slots(PurchaseOption.ON_DEMAND),
+        "interrupted": sum(state.is_interrupted(i) for i in state.primary),
+        "primary_desired": state.primary_desired,
+        "fallback_desired": state.fallback_desired,
+        "above_maximum": state.above_maximum,
     }
     logger.info(
         "decision",
         extra={
             "group": outcome.group,
-            "mode": situation.group.control.mode.value,
+            "mode": state.group.control.mode.value,
             "actions": [describe(action) for action in decision.actions],
-            "carried_out": outcome.carried_out,
+            "carried_out": outcome.is_applied,
             "reason": decision.reason,
-            "wake_at": decision.wake_at,
-            "looks": outcome.looks,
+            "wake_at": decision.next_run_at,
+            "attempts": outcome.attempts,
             **facts,
         },
     )
@@ -132,46 +146,50 @@ def _report(outcome: GroupOutcome) -> None:
             logger.error(
                 "alarm", extra={"group": outcome.group, "kind": action.kind, "reason": action.reason}
             )
-    for trouble in outcome.troubles:
-        logger.warning("not all was read", extra={"group": outcome.group, "trouble": trouble})
+    for read_error in outcome.read_errors:
+        logger.warning("observation incomplete", extra={"group": outcome.group, "read_error": read_error})
     emit(outcome.group, gauges(outcome, facts))
 
 
 def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
-    """Return a pass's metrics of a group that was looked after: counts, and what it costs."""
-    told = ("target", "ready", "spot", "on_demand", "doomed", "above_maximum")
+    """Return a group's metrics: counts, and hourly cost."""
     return {
-        **{name.title().replace("_", ""): facts[name] for name in told},
-        "Shortage": 0 if _waits(outcome) else max(0, facts["target"] - facts["ready"]),
-        "AlarmCauses": outcome.causes,
-        "Troubles": len(outcome.troubles),
-        **_of_deadline(outcome),
-        **_money(outcome),
-        **_of_budget(outcome),
+        **{metric: facts[field] for field, metric in _FACT_METRICS.items()},
+        "Shortage": 0 if _is_waiting_for_spot(outcome) else max(0, facts["target"] - facts["ready"]),
+        "AlarmCauses": outcome.alarm_causes,
+        names.METRIC_READ_ERRORS: len(outcome.read_errors),
+        **_deadline_metrics(outcome),
+        **_cost_metrics(outcome),
+        **_budget_metrics(outcome),
     }
 
 
-def _waits(outcome: GroupOutcome) -> bool:
-    """Tell whether a job waits for spot by choice: there is time, and on-demand was not even asked for."""
+def _is_waiting_for_spot(outcome: GroupOutcome) -> bool:
+    """Return whether a job with time until its deadline waits for Spot, without requesting On-Demand."""
     decision = outcome.decision
-    if decision is None or decision.situation.group.deadline is None:
+    if decision is None or decision.state.group.deadline is None:
         return False
-    situation = decision.situation
-    asks = any(isinstance(a, SetDesired) and a.side is Side.FALLBACK for a in decision.actions)
-    is_calm = decision.memory.alarmed.isdisjoint(by_deadline.ALARMS)
-    return is_calm and not (asks or situation.primary or situation.committed_fallback)
+    state = decision.state
+    has_fallback_change = any(
+        isinstance(action, SetDesired) and action.group_role is GroupRole.FALLBACK
+        for action in decision.actions
+    )
+    has_time = decision.memory.active_alarms.isdisjoint(by_deadline.ALARMS)
+    return has_time and not (has_fallback_change or state.primary or state.committed_fallback)
 
 
-def _of_deadline(outcome: GroupOutcome) -> dict[str, int]:
-    """Return what is wrong with a job's deadline, 0 or 1; nothing for who has none."""
+def _deadline_metrics(outcome: GroupOutcome) -> dict[str, int]:
+    """Return 1 if a job's deadline is at risk, else 0; empty without a deadline."""
     decision = outcome.decision
-    if decision is None or decision.situation.group.deadline is None:
+    if decision is None or decision.state.group.deadline is None:
         return {}
-    return {names.METRIC_DEADLINE: len(decision.memory.alarmed.intersection(by_deadline.ALARMS))}
+    return {
+        names.METRIC_DEADLINE_AT_RISK: len(decision.memory.active_alarms.intersection(by_deadline.ALARMS))
+    }
 
 
-def _money(outcome: GroupOutcome) -> dict[str, float]:
-    """Return what a group costs; nothing where nobody knows."""
+def _cost_metrics(outcome: GroupOutcome) -> dict[str, float]:
+    """Return a group's hourly cost; empty if unknown."""
     if outcome.cost is None:
         return {}
     return {
@@ -180,15 +198,21 @@ def _money(outcome: GroupOutcome) -> dict[str, float]:
     }
 
 
-def _of_budget(outcome: GroupOutcome) -> dict[str, int]:
-    """Return how much is wrong with a job's budget; nothing for who has none."""
+def _budget_metrics(outcome: GroupOutcome) -> dict[str, int]:
+    """Return the number of active budget alarms of a job; empty without a budget."""
     decision = outcome.decision
-    if decision is None or decision.situation.group.budget is None:
+    if decision is None or decision.state.group.budget is None:
         return {}
-    return {names.METRIC_BUDGET: len(decision.memory.alarmed.intersection(bill.ALARMS))}
+    return {names.METRIC_BUDGET_AT_RISK: len(decision.memory.active_alarms.intersection(bill.ALARMS))}
+
+
+# The dashboard, `gpu-spot status` and the rehearsal read these names from the log.
+_LOGGED_ACTIONS: Final = {"TerminateInstances": "Release"}
+_LOGGED_FIELDS: Final = {"group_role": "side", "skip_warm_pool": "for_good"}
 
 
 def describe(action: Action) -> dict[str, Any]:
     """Return an action as a flat record for the log."""
-    fields = {name: getattr(action, name) for name in action.__slots__}
-    return {"action": type(action).__name__, **fields}
+    fields = {_LOGGED_FIELDS.get(name, name): getattr(action, name) for name in action.__slots__}
+    name = type(action).__name__
+    return {"action": _LOGGED_ACTIONS.get(name, name), **fields}

@@ -1,4 +1,4 @@
-"""Lambda entry point of the health checker: each minute one look at the workers of every service."""
+"""Lambda entry point of the health checker, which checks the workers of each service every minute."""
 
 from __future__ import annotations
 
@@ -10,85 +10,89 @@ from typing import Final
 from aws_lambda_powertools import Logger
 
 from contracts import names
-from lambdas.aws.health.checker import HealthChecker, HealthOutcome, HealthPlace, build
+from lambdas.aws.health.checker import HealthChecker, HealthCheckerConfig, HealthOutcome, build
 from lambdas.core.health.decision import HealthDecision
-from lambdas.core.health.model import ORIGINS, Facts
+from lambdas.core.health.model import ORIGINS, HealthSummary
 from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
 _SPARE_SECONDS: Final = 10.0
-"""Of the function's time, for what is done once all is read."""
-_MOST_LOGGED: Final = 50
+"""Reserved of the function's time for the work after the reads."""
+_MAX_LOGGED_FINDINGS: Final = 50
 
 logger = Logger(service="gpu-spot-health")
 
 
 def handler(event: object, context: LambdaContext) -> None:
-    """Look after every service; what fails for one is told in the log and in a metric, and is no error."""
+    """Check each service; errors are logged and counted in a metric, the function succeeds."""
     for outcome in _checker().run(context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS):
         _report(outcome)
 
 
 @cache
 def _checker() -> HealthChecker:
-    place = HealthPlace(
+    config = HealthCheckerConfig(
         stack=os.environ[names.ENV_STACK],
         root=os.environ[names.ENV_PARAMETER_ROOT],
         memory_table=os.environ[names.ENV_MEMORY_TABLE],
         registry_table=os.environ[names.ENV_REGISTRY_TABLE],
         topic=os.environ[names.ENV_TOPIC],
     )
-    return build(client, place, time.time)
+    return build(client, config, time.time)
 
 
 def _report(outcome: HealthOutcome) -> None:
-    """Write a line for whatever happened, none for a group that is well; and the group's metrics."""
+    """Log findings, incidents and errors, and write the group's metrics."""
     for error in outcome.errors:
-        said = "health not looked after" if outcome.decision is None else "treatment failed"
-        logger.error(said, extra={"group": outcome.group}, exc_info=error)
-    for trouble in outcome.troubles:
-        logger.warning("not all was read", extra={"group": outcome.group, "trouble": trouble})
+        text = "health check failed" if outcome.decision is None else "remediation failed"
+        logger.error(text, extra={"group": outcome.group}, exc_info=error)
+    for read_error in outcome.read_errors:
+        logger.warning("observation incomplete", extra={"group": outcome.group, "read_error": read_error})
     if outcome.decision is None and not outcome.errors:
-        return  # another copy has looked
+        return  # another execution has checked the group
     gauges = {names.METRIC_HEALTH_ERRORS: float(bool(outcome.errors))}
     if outcome.decision is not None:
         _log(outcome.group, outcome.decision)
         gauges |= {
             names.METRIC_HEALTH_FINDINGS: len({finding.host for finding in outcome.decision.findings}),
-            names.METRIC_HEALTH_INCIDENTS: len(outcome.decision.standing),
+            names.METRIC_HEALTH_INCIDENTS: len(outcome.decision.open_incidents),
         }
-        for origin, counted in workers_of(outcome.decision.facts).items():
-            emit(outcome.group, counted, **{names.ORIGIN: origin})
+        for origin, counts in workers_of(outcome.decision.summary).items():
+            emit(outcome.group, counts, **{names.ORIGIN: origin})
     emit(outcome.group, gauges)
 
 
-def workers_of(facts: Facts) -> dict[str, dict[str, int]]:
-    """Return the metrics of a group's workers by where they run."""
-    counted = {
-        names.METRIC_WORKERS_READY: facts.ready,
-        names.METRIC_WORKERS_DRAINING: facts.draining,
-        names.METRIC_WORKERS_SILENT: facts.silent,
+def workers_of(summary: HealthSummary) -> dict[str, dict[str, int]]:
+    """Return the worker counts of a group by origin, as metrics."""
+    by_metric = {
+        names.METRIC_WORKERS_READY: summary.ready,
+        names.METRIC_WORKERS_DRAINING: summary.draining,
+        names.METRIC_WORKERS_NOT_REPORTING: summary.not_reporting,
     }
-    return {origin: {name: known.get(origin, 0) for name, known in counted.items()} for origin in ORIGINS}
+    return {origin: {name: counts.get(origin, 0) for name, counts in by_metric.items()} for origin in ORIGINS}
 
 
 def _log(group: str, decision: HealthDecision) -> None:
-    for what, incidents in (("incident", decision.begun), ("incident over", decision.over)):
-        for one in incidents:
-            logger.error(what, extra={"group": group, "incident": one.key, "reason": one.what})
+    for text, incidents in (
+        ("incident", decision.new_incidents),
+        ("incident resolved", decision.resolved_incidents),
+    ):
+        for incident in incidents:
+            fields = {"group": group, "incident": incident.key, "reason": incident.description}
+            logger.error(text, extra=fields)
     if decision.findings:
-        found = [
+        findings = [
             {"host": f.host, "verdict": f.kind.value, "since": f.since, "slots": f.slots}
-            for f in decision.findings[:_MOST_LOGGED]
+            for f in decision.findings[:_MAX_LOGGED_FINDINGS]
         ]
         logger.info(
             "health",
             extra={
                 "group": group,
-                "findings": found,
-                "wishes": [wish.instance for wish in decision.wishes],
-                "restarts": [f"{one.instance}/{one.slot}" for one in decision.restarts],
-                "standing": [one.key for one in decision.standing],
+                "findings": findings,
+                "replacement_requests": [request.instance for request in decision.replacement_requests],
+                "restarts": [f"{restart.instance}/{restart.slot}" for restart in decision.restarts],
+                "open_incidents": [incident.key for incident in decision.open_incidents],
             },
         )

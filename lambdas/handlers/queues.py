@@ -1,4 +1,4 @@
-"""Lambda entry point of the queue watcher: each minute one look at every queue of the stack."""
+"""Lambda entry point of the queue watcher, which reads each queue of the stack every minute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger
 from botocore.config import Config
 
 from contracts import names, watched_queue
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
 from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext
@@ -19,13 +19,13 @@ from lambdas.handlers.metrics import emit
 
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=2, read_timeout=3)
 _SPARE_SECONDS: Final = 8.0
-"""Of the function's time, for calls of AWS that hang at the end."""
+"""Reserved of the function's time for AWS calls that hang at the end."""
 
 logger = Logger(service="gpu-spot-queues")
 
 
 def handler(event: object, context: LambdaContext) -> None:
-    """Look at every queue; a queue that cannot be seen is told in the log and in a metric, and no error."""
+    """Read each queue; unreachable queues are logged and counted in a metric, the function succeeds."""
     for outcome in _watcher().run(context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS):
         _report(outcome)
 
@@ -42,20 +42,20 @@ def _watcher() -> QueueWatcher:
 
 def _report(outcome: QueueOutcome) -> None:
     queue = outcome.queue
-    if outcome.trouble:
-        told = {"group": queue.group, "queue": queue.name, "reason": outcome.trouble}
-        logger.error("queue not seen", extra=told)
-    gauges = {} if outcome.backlog is None else gauges_of(outcome.backlog)
-    emit(queue.group, {names.METRIC_QUEUE_UNSEEN: int(bool(outcome.trouble)), **gauges})
+    if outcome.error:
+        fields = {"group": queue.group, "queue": queue.name, "reason": outcome.error}
+        logger.error("queue unreachable", extra=fields)
+    gauges = {} if outcome.state is None else gauges_of(outcome.state)
+    emit(queue.group, {names.METRIC_QUEUE_UNREACHABLE: int(bool(outcome.error)), **gauges})
 
 
-def gauges_of(backlog: Backlog) -> dict[str, float]:
-    """Return a backlog as metrics."""
+def gauges_of(state: QueueState) -> dict[str, float]:
+    """Return the metrics of a queue's state."""
     return {
-        names.METRIC_QUEUE_READY: backlog.ready,
-        names.METRIC_QUEUE_TAKEN: backlog.taken,
-        names.METRIC_QUEUE_OLDEST: backlog.oldest,
-        names.METRIC_QUEUE_ARRIVING: backlog.arriving,
-        names.METRIC_QUEUE_LEAVING: backlog.leaving,
-        names.METRIC_QUEUE_READERS: backlog.readers,
+        names.METRIC_QUEUE_READY: state.ready,
+        names.METRIC_QUEUE_IN_FLIGHT: state.in_flight,
+        names.METRIC_QUEUE_OLDEST_MESSAGE_AGE: state.oldest_seconds,
+        names.METRIC_QUEUE_PUBLISH_RATE: state.publish_rate,
+        names.METRIC_QUEUE_ACK_RATE: state.ack_rate,
+        names.METRIC_QUEUE_CONSUMERS: state.consumers,
     }

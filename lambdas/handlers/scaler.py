@@ -1,4 +1,4 @@
-"""Lambda entry point of the scaler: each minute one look at every service that scales, and its target."""
+"""Lambda entry point of the scaler, which sets the targets of scaled services every minute."""
 
 from __future__ import annotations
 
@@ -10,70 +10,70 @@ from typing import Final
 from aws_lambda_powertools import Logger
 
 from contracts import names
-from lambdas.aws.scaler import Scaler, ScalerOutcome, ScalerPlace, build
+from lambdas.aws.scaler import Scaler, ScalerConfig, ScalerOutcome, build
 from lambdas.core.scaling.model import Reason
 from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
 _SPARE_SECONDS: Final = 10.0
-"""Of the function's time, for what is done once all is read."""
-_BLIND: Final = frozenset({Reason.QUEUE_UNKNOWN})
-_STALE: Final = frozenset({Reason.THROUGHPUT_UNKNOWN, Reason.THROUGHPUT_STALE})
+"""Reserved of the function's time for the work after the reads."""
+_LOAD_UNKNOWN: Final = frozenset({Reason.QUEUE_UNKNOWN})
+_THROUGHPUT_UNKNOWN: Final = frozenset({Reason.THROUGHPUT_UNKNOWN, Reason.THROUGHPUT_STALE})
 
 logger = Logger(service="gpu-spot-scaler")
 
 
 def handler(event: object, context: LambdaContext) -> None:
-    """Scale each service that does; what fails for one is told in the log and in a metric."""
+    """Scale each service; errors are logged and counted in a metric, the function succeeds."""
     for outcome in _scaler().run(context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS):
         _report(outcome)
 
 
 @cache
 def _scaler() -> Scaler:
-    place = ScalerPlace(
+    config = ScalerConfig(
         stack=os.environ[names.ENV_STACK],
         root=os.environ[names.ENV_PARAMETER_ROOT],
         memory_table=os.environ[names.ENV_MEMORY_TABLE],
         registry_table=os.environ[names.ENV_REGISTRY_TABLE],
     )
-    return build(client, place, time.time)
+    return build(client, config, time.time)
 
 
 def _report(outcome: ScalerOutcome) -> None:
-    """Write a line for each decision and for what went wrong, and the group's metrics."""
+    """Log the decision and the errors, and write the group's metrics."""
     if outcome.error is not None:
-        logger.error("not scaled", extra={"group": outcome.group}, exc_info=outcome.error)
+        logger.error("scaling failed", extra={"group": outcome.group}, exc_info=outcome.error)
         emit(outcome.group, {names.METRIC_SCALING_ERRORS: 1})
         return
-    for trouble in outcome.troubles:
-        logger.warning("not all was read", extra={"group": outcome.group, "trouble": trouble})
+    for read_error in outcome.read_errors:
+        logger.warning("observation incomplete", extra={"group": outcome.group, "read_error": read_error})
     if outcome.decision is None:
-        return  # another copy has decided
-    told = {
+        return  # another execution has decided
+    fields = {
         "group": outcome.group,
-        "before": outcome.before,
+        "previous_target": outcome.previous_target,
         "target": outcome.target,
-        "wanted": outcome.wanted,
+        "desired": outcome.desired,
         "reasons": [reason.value for reason in outcome.decision.reasons],
-        "requests_per_second": round(outcome.decision.rate, 3),
-        "worker_per_second": round(outcome.decision.each, 4),
-        "written": outcome.written,
+        "requests_per_second": round(outcome.decision.expected_rate, 3),
+        "worker_per_second": round(outcome.decision.worker_rate, 4),
+        "written": outcome.is_written,
         "dry_run": outcome.dry_run,
     }
-    (logger.warning if outcome.decision.rings else logger.info)("scaling", extra=told)
+    (logger.warning if outcome.decision.is_alarm else logger.info)("scaling", extra=fields)
     emit(outcome.group, gauges(outcome, frozenset(outcome.decision.reasons)))
 
 
 def gauges(outcome: ScalerOutcome, reasons: frozenset[Reason]) -> dict[str, float]:
-    """Return a decision's metrics."""
-    wanted = {} if outcome.wanted is None else {names.METRIC_SCALING_WANTED: float(outcome.wanted)}
+    """Return the metrics of a decision."""
+    desired = {} if outcome.desired is None else {names.METRIC_SCALING_DESIRED: float(outcome.desired)}
     return {
         names.METRIC_SCALING_TARGET: outcome.target,
-        names.METRIC_SCALING_BLIND: float(bool(reasons & _BLIND)),
-        names.METRIC_SCALING_STALE: float(bool(reasons & _STALE)),
-        names.METRIC_SCALING_CEILING: float(Reason.CEILING in reasons),
+        names.METRIC_SCALING_LOAD_UNKNOWN: float(bool(reasons & _LOAD_UNKNOWN)),
+        names.METRIC_SCALING_THROUGHPUT_UNKNOWN: float(bool(reasons & _THROUGHPUT_UNKNOWN)),
+        names.METRIC_SCALING_AT_MAXIMUM: float(Reason.CEILING in reasons),
         names.METRIC_SCALING_ERRORS: 0.0,
-        **wanted,
+        **desired,
     }

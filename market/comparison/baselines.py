@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lambdas.core.capacity.group_state import Situation
+from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.plan import Plan
 from market.replay.groups import Offer
 
@@ -16,7 +16,7 @@ class OnDemand:
 
     name: ClassVar[str] = "on-demand"
 
-    def plan(self, situation: Situation) -> Plan:
+    def plan(self, situation: GroupState) -> Plan:
         """Return the target, on-demand."""
         return Plan(on_demand=situation.group.target, primary=0, reason="on-demand only")
 
@@ -27,7 +27,7 @@ class SpotOnly:
 
     name: ClassVar[str] = "spot-only"
 
-    def plan(self, situation: Situation) -> Plan:
+    def plan(self, situation: GroupState) -> Plan:
         """Return the target, in the primary group."""
         return Plan(on_demand=0, primary=situation.group.target, reason="spot only")
 
@@ -39,7 +39,7 @@ class StaticMix:
     name: ClassVar[str] = "static-mix"
     on_demand_percentage: ClassVar[int] = 50
 
-    def plan(self, situation: Situation) -> Plan:
+    def plan(self, situation: GroupState) -> Plan:
         """Return the target, in the primary group."""
         return Plan(on_demand=0, primary=situation.group.target, reason="the group's own mix")
 
@@ -53,7 +53,7 @@ class Checker2018:
 
     name: ClassVar[str] = "checker-2018"
 
-    def plan(self, situation: Situation) -> Plan:
+    def plan(self, situation: GroupState) -> Plan:
         """Return target − live spot instances."""
         missing = max(0, situation.group.target - len(situation.primary))
         return Plan(on_demand=missing, reason=f"{missing} spot instances not there", handover=False)
@@ -70,11 +70,11 @@ class SpotHedge:
     spares: int = 1
     name: ClassVar[str] = "spothedge"
 
-    def plan(self, situation: Situation) -> Plan:
+    def plan(self, situation: GroupState) -> Plan:
         """Return target + spares spot, and on-demand for what is not ready of them."""
         return self._behind(situation, sum(situation.is_ready(i) for i in situation.primary), "ready")
 
-    def _behind(self, situation: Situation, ready: int, what: str) -> Plan:
+    def _behind(self, situation: GroupState, ready: int, what: str) -> Plan:
         wanted = situation.group.target + self.spares
         on_demand = min(situation.group.target, max(0, wanted - ready))
         return Plan(on_demand, f"{ready} of {wanted} spot replicas {what}", primary=wanted)
@@ -86,9 +86,9 @@ class SpotHedgeIdeal(SpotHedge):
 
     name: ClassVar[str] = "spothedge-ideal"
 
-    def plan(self, situation: Situation) -> Plan:
+    def plan(self, situation: GroupState) -> Plan:
         """Return target + spares spot, and on-demand for what is not ready and staying of them."""
-        return self._behind(situation, situation.lasting_primary, "ready and staying")
+        return self._behind(situation, situation.stable_primary, "ready and staying")
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ def feasible(draws: Draws, start: int, job: Job) -> bool:
             running[mode] = max(work, running[mode] or 0.0)
         for mode in running:
             if run.up if mode is JobMode.SPOT else not draws.refused(now):
-                ready = now + draws.changeover(job.changeover, mode, now)
+                ready = now + draws.changeover(job.restart_overhead, mode, now)
                 if mode is JobMode.ON_DEMAND or ready < run.end:
                     if ready == now:
                         running[mode] = max(done, running[mode] or 0.0)

@@ -81,14 +81,14 @@ def measure(
     The jobs share change-over and spot price. Without experience: a pool in which all has long gone as told
     leaves nothing else to reckon with.
     """
-    delays = {(job.changeover, job.spot_price) for job in jobs}
+    delays = {(job.restart_overhead, job.spot_price) for job in jobs}
     if len(delays) != 1:
         raise ValueError(f"{len(delays)} pairs of change-over and spot price among the jobs, one is needed")
     sums = {(job, name): Sum() for job in jobs for name in policies}
     shapes = {job: (ticks(job.compute), ticks(job.deadline)) for job in jobs}
     friendly = Draws(Doubts(), pool)
     for start in starts:
-        bounds = clairvoyant(pool, start, ticks(jobs[0].changeover), shapes.values(), jobs[0].spot_price)
+        bounds = clairvoyant(pool, start, ticks(jobs[0].restart_overhead), shapes.values(), jobs[0].spot_price)
         for job, shape in shapes.items():
             for name, policy in policies.items():
                 sums[job, name].add(simulate(pool, start, job, policy, friendly))

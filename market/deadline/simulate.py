@@ -12,15 +12,15 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from lambdas.core.deadline.experience import Experience, Reckoning
+from lambdas.core.deadline.experience import Experience, JobEstimates
 from lambdas.core.deadline.model import (
     EPSILON,
     DeadlinePolicy,
     Job,
     JobMode,
-    JobSituation,
+    DeadlineState,
 )
-from lambdas.core.deadline.safety import Prudence, decide
+from lambdas.core.deadline.safety import DeadlineConstraints, decide
 from market.deadline.doubts import HOUR, Doubts, Draws
 from market.deadline.pool import PoolRuns
 from market.rules import TICK_SECONDS, ticks
@@ -91,7 +91,7 @@ class _Run:
         self.progress = _Progress()
         self.spot: Counter[float] = Counter()
         self.on_demand = self.starts = self.interruptions = self.said = 0
-        self.state = JobSituation(self.left, job.deadline, self.mode, 0.0, self.offered, 0.0)
+        self.state = DeadlineState(self.left, job.deadline, self.mode, 0.0, self.offered, 0.0)
         self.prudence = self._prudence()
 
     def play(self) -> JobOutcome:
@@ -147,38 +147,38 @@ class _Run:
     def _look(self) -> int:
         """Let the policy choose and start what it chose; return for how many ticks that holds."""
         state = self.state
-        state.left, state.remaining = self.left, (self.end - self.now) * TICK_SECONDS
-        state.mode, state.boot_left = self.mode, self._boot_left()
-        state.up = self.offered or self.mode is JobMode.SPOT
+        state.remaining_compute, state.remaining_seconds = self.left, (self.end - self.now) * TICK_SECONDS
+        state.mode, state.remaining_boot = self.mode, self._boot_left()
+        state.is_spot_available = self.offered or self.mode is JobMode.SPOT
         state.age = (self.now - self.offered_since) * TICK_SECONDS
-        state.price, state.refused = self.price.value, False
+        state.price, state.is_on_demand_unavailable = self.price.value, False
         choice = decide(self.prudence, state, self.policy)
         if choice.mode is JobMode.ON_DEMAND and self.mode is not JobMode.ON_DEMAND:
             if self.draws.refused(self.now):
-                state.refused = True
+                state.is_on_demand_unavailable = True
                 self.refused_since = self.now if self.refused_since is None else self.refused_since
                 choice = decide(self.prudence, state, self.policy)
             else:
                 self._answered(granted=True)
         elif self.refused_since is not None:
             self._answered()
-        if choice.late and not self.said:
+        if choice.is_late and not self.said:
             self.said = self.end - self.now
         if choice.mode is not self.mode:
             self._begin(choice.mode)
             return 1
-        return 1 if state.refused else max(1, ticks(min(choice.hold, self.job.deadline)))
+        return 1 if state.is_on_demand_unavailable else max(1, ticks(min(choice.valid_seconds, self.job.deadline)))
 
     def _boot_left(self) -> float:
         """Return the seconds of boot that are expected to be left: an instance only says when it works."""
         if self.mode is JobMode.IDLE or self.booted == self.boot:
             return 0.0
-        return max(TICK_SECONDS, self.prudence.reckoning.changeover - self.booted * TICK_SECONDS)
+        return max(TICK_SECONDS, self.prudence.estimates.restart_overhead - self.booted * TICK_SECONDS)
 
     def _begin(self, mode: JobMode) -> None:
         self.mode, self.boot, self.booted, self.worked = mode, 0, 0, 0
         if mode is not JobMode.IDLE:
-            self.boot = self.draws.changeover(self.job.changeover, mode, self.now)
+            self.boot = self.draws.changeover(self.job.restart_overhead, mode, self.now)
             self.starts += 1
 
     def _answered(self, *, granted: bool = False) -> None:
@@ -186,7 +186,7 @@ class _Run:
         if self.experience is not None and (granted or self.refused_since is not None):
             since = self.now if self.refused_since is None else self.refused_since
             waited = (self.now - since) * TICK_SECONDS
-            self.experience.refusals = self.experience.refusals.adding(waited)
+            self.experience.launch_delays = self.experience.launch_delays.with_sample(waited)
             self.prudence = self._prudence()
         self.refused_since = None
 
@@ -206,7 +206,7 @@ class _Run:
         self.booted += span
         if self.booted == self.boot and self.experience is not None:
             took = self.boot * TICK_SECONDS
-            self.experience.changeovers = self.experience.changeovers.adding(took)
+            self.experience.restart_overheads = self.experience.restart_overheads.with_sample(took)
             self.prudence = self._prudence()
         return span
 
@@ -217,14 +217,14 @@ class _Run:
         self.worked += span
         sample = self.progress.add(span, self.pace.value)
         if sample is not None and self.experience is not None:
-            self.experience.paces = self.experience.paces.adding(sample)
+            self.experience.throughputs = self.experience.throughputs.with_sample(sample)
             self.prudence = self._prudence()
         return span
 
-    def _prudence(self) -> Prudence:
+    def _prudence(self) -> DeadlineConstraints:
         if self.experience is None:
-            return Prudence(self.job, Reckoning.told(self.job))
-        return Prudence(self.job, self.experience.reckoning(self.job, self.progress.likely))
+            return DeadlineConstraints(self.job, JobEstimates.as_planned(self.job))
+        return DeadlineConstraints(self.job, self.experience.estimate(self.job, self.progress.likely))
 
 
 class _Progress:

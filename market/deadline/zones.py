@@ -61,14 +61,14 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _outcome(trace: str, name: str, job: Job, total: Sum) -> ZoneOutcome:
-    on_demand = (job.compute + job.changeover) / 3600
+    on_demand = (job.compute + job.restart_overhead) / 3600
     return ZoneOutcome(
         trace=trace,
         policy=name,
         default=name == DEFAULT,
         compute_hours=job.compute / 3600,
         deadline_hours=job.deadline / 3600,
-        delay_minutes=job.changeover / 60,
+        delay_minutes=job.restart_overhead / 60,
         jobs=total.jobs,
         misses=total.misses,
         cost=total.cost / total.jobs / on_demand,

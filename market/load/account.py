@@ -129,7 +129,7 @@ class LoadedService:
             most=float(np.percentile(waits, 99)),
             longest=float(waits.max()),
             late=float((waits > allowed).mean()),
-            paid=sum(one.paid for one in self.minutes[begin:]),
+            paid=sum(minute.paid for minute in self.minutes[begin:]),
             peak=peak,
             on_demand=peak.count * peak.hourly * (end - begin) / 60,
         )

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from contracts.group.health_settings import HealthSettings
 from contracts.registry.item import Worker
-from contracts.registry.queue_state import Backlog
-from contracts.registry.worker_report import Pulse
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health import decision as judge
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.memory import HealthMemory
-from lambdas.core.health.model import Sight, WorkerHost
-from lambdas.core.model import Instance, Market
+from lambdas.core.health.model import ServiceSnapshot, WorkerHost
+from lambdas.core.model import Instance, PurchaseOption
 from market.load.replay import ScaledFleet
 from market.load.rules import View
 from market.rules import TICK_SECONDS
@@ -44,32 +44,32 @@ class CheckedFleet(ScaledFleet):
     def tick(self, now: float) -> None:
         """See ``Fleet``: scaler first, then the checker, each by what it sees itself."""
         ScaledFleet.tick(self, now)
-        for one in self._instances.values():
-            if one.ready_since is not None and one.id not in self._judged:
-                self._judged.add(one.id)
+        for instance in self._instances.values():
+            if instance.ready_since is not None and instance.id not in self._judged:
+                self._judged.add(instance.id)
                 if self.chance.random() < self.ill:
-                    self._ill[one.id] = self.chance.choice((0, _XID))
+                    self._ill[instance.id] = self.chance.choice((0, _XID))
         if self.seen is not None:
             working = [o.id for o in self._instances.values() if o.ready_since is not None and self.works(o)]
             self._each.append(self.seen.leaving / max(1, len(working)))
             for name in working:
                 self._done[name] = self._done.get(name, 0.0) + self._each[-1] * TICK_SECONDS
-            decision = self._check(self._sight(now, self.seen), HealthSettings())
-            self.health, self.wishes = judge.told(decision.memory), decision.wishes
-            self.wished |= {wish.instance for wish in decision.wishes}
+            decision = self._check(self._snapshot(now, self.seen), HealthSettings())
+            self.health, self.wishes = judge.mark_notified(decision.memory), decision.replacement_requests
+            self.wished |= {wish.instance for wish in decision.replacement_requests}
             self._stirred = self._stirred or bool(self.wishes)
 
     def works(self, instance: Instance) -> bool:
         """See ``ScaledFleet``."""
         return instance.id not in self._ill
 
-    def _check(self, sight: Sight, settings: HealthSettings) -> HealthDecision:
+    def _check(self, sight: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
         """Return what the health checker decides."""
         return judge.decide(sight, settings, self.health)
 
-    def _sight(self, now: float, view: View) -> Sight:
-        queue = Backlog(now, view.waiting, view.taken, view.oldest, view.arriving, view.leaving, 1)
-        return Sight(now, tuple(self._host(one, now) for one in self._instances.values()), queue, 180.0)
+    def _snapshot(self, now: float, view: View) -> ServiceSnapshot:
+        queue = QueueState(now, view.waiting, view.taken, view.oldest, view.arriving, view.leaving, 1)
+        return ServiceSnapshot(now, tuple(self._host(instance, now) for instance in self._instances.values()), queue, 180.0)
 
     def _host(self, one: Instance, now: float) -> WorkerHost:
         spared = "a notice" if one.deadline is not None else ""
@@ -78,6 +78,6 @@ class CheckedFleet(ScaledFleet):
             works = self.works(one) and self._each
             done = int(self._done.get(one.id, 0.0))
             rate = sum(self._each) / len(self._each) if works else 0.0
-            pulse = Pulse("v1", gpu=one.id, at=now, done=done, rate=rate, xid=self._ill.get(one.id, 0))
-            workers = (Worker("replay", one.id, 0, one.ready_since, now, "ready", pulse=pulse),)
-        return WorkerHost(one.id, workers, 1, one.launched_at, spared, spot=one.market is Market.SPOT)
+            pulse = WorkerReport("v1", gpu=one.id, reported_at=now, done=done, rate=rate, xid=self._ill.get(one.id, 0))
+            workers = (Worker("replay", one.id, 0, one.ready_since, now, "ready", report=pulse),)
+        return WorkerHost(one.id, workers, 1, one.launched_at, spared, is_spot=one.purchase_option is PurchaseOption.SPOT)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lambdas.core.capacity import policies
-from lambdas.core.model import Group, Instance, Market, Pool, Side
+from lambdas.core.model import Group, Instance, PurchaseOption, Pool, GroupRole
 from market.load.queue import RequestQueue
 from market.load.rules import Rule, View
 from market.replay.engine import Replay
@@ -63,7 +63,7 @@ class ScaledFleet(LightFleet):
             return replace(decided, wake_at=self._now + TICK_SECONDS)
         return Orders(dict(self._desired), wake_at=self._now + TICK_SECONDS)
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
         self._stirred = True
         return LightFleet.launched(self, pool, market, side, warm=warm)
@@ -78,14 +78,14 @@ class ScaledFleet(LightFleet):
         self._stirred = True
         LightFleet.died(self, instance_ids)
 
-    def refused(self, side: Side, message: str | None) -> None:
+    def refused(self, side: GroupRole, message: str | None) -> None:
         """See ``Fleet``."""
         self._stirred = True
         LightFleet.refused(self, side, message)
 
     def passed(self, now: float) -> View:
         """Play the minute that has passed with whom is ready, and return what a rule sees of it."""
-        heard = [one for one in self._instances.values() if one.ready_since is not None]
+        heard = [instance for instance in self._instances.values() if instance.ready_since is not None]
         ready = Counter(one.pool.instance_type for one in heard)
         working = Counter(one.pool.instance_type for one in heard if self.works(one))
         workers: Counter[float] = Counter()
@@ -110,7 +110,7 @@ class ScaledFleet(LightFleet):
             oldest=minute.oldest,
             busy=minute.busy_seconds / TICK_SECONDS / total if total else 0.0,
             served=served,
-            scarce=any(one.market is Market.ON_DEMAND for one in self._instances.values()),
+            scarce=any(instance.purchase_option is PurchaseOption.ON_DEMAND for instance in self._instances.values()),
         )
 
     def works(self, instance: Instance) -> bool:

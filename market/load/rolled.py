@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 from contracts.group.health_settings import HealthSettings
 from contracts.group.release import WorkerRelease, WorkerReleases
-from contracts.group.release_settings import Wanted
-from contracts.registry.worker_report import Pulse
+from contracts.group.release_settings import DesiredRelease
+from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health import decision as judge
 from lambdas.core.health.decision import HealthDecision
-from lambdas.core.health.model import Sight, WorkerHost
+from lambdas.core.health.model import ServiceSnapshot, WorkerHost
 from lambdas.core.model import Instance
 from lambdas.core.rollout.state import RolloutDemand
 from market.load.checked import CheckedFleet
@@ -92,39 +92,39 @@ class RolledFleet(CheckedFleet):
 
     def _agents(self, now: float) -> None:
         """Do what agents do: start workers from what the row says, once they were asked and are ready."""
-        for one in list(self._instances.values()):
-            runs = self._runs.get(one.id)
-            if runs is None and one.ready_since is not None:
-                runs = self._runs[one.id] = _Runs(self.row.of(one.id), one.ready_since)
+        for instance in list(self._instances.values()):
+            runs = self._runs.get(instance.id)
+            if runs is None and instance.ready_since is not None:
+                runs = self._runs[instance.id] = _Runs(self.row.release_for(instance.id), instance.ready_since)
             if runs is None:
                 continue
             if runs.asked is not None and now - runs.asked >= ANEW_SECONDS:
-                runs.release, runs.since, runs.asked = self.row.of(one.id), now, None
+                runs.release, runs.since, runs.asked = self.row.release_for(instance.id), now, None
                 runs.starts += 1
-                self._done.pop(one.id, None)
-            fault = self._fault(one.id)
+                self._done.pop(instance.id, None)
+            fault = self._fault(instance.id)
             if fault == "crashes":
                 runs.starts += 2
-            if fault == "never ready" and runs.asked is None and self.row.of(one.id) != runs.release:
+            if fault == "never ready" and runs.asked is None and self.row.release_for(instance.id) != runs.release:
                 runs.asked = now  # no wish is heard without a beat: the agent looks itself
             away = runs.asked is not None or fault == "never ready"
-            if away != (one.ready_since is None):
+            if away != (instance.ready_since is None):
                 self._stirred = True
-                self._instances[one.id] = replace(one, ready_since=None if away else runs.since)
+                self._instances[instance.id] = replace(instance, ready_since=None if away else runs.since)
         self._runs = {name: runs for name, runs in self._runs.items() if name in self._instances}
 
-    def _check(self, sight: Sight, settings: HealthSettings) -> HealthDecision:
+    def _check(self, sight: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
         """See ``CheckedFleet``: with the release that is wanted, and the steps carried out."""
-        due = [one.release for one in self.upgrades if one.at <= sight.now]
+        due = [upgrade.release for upgrade in self.upgrades if upgrade.at <= sight.now]
         demand = RolloutDemand(self.group.target, self.group.maximum)
-        wanted = Wanted(due[-1] if due else _FIRST)
+        wanted = DesiredRelease(due[-1] if due else _FIRST)
         decision = judge.decide(sight, settings, self.health, wanted, demand)
         step = decision.rollout
         self.row = step.releases or self.row
-        self._stirred = self._stirred or step.rolling != self.rolling
-        self.rolling = step.rolling
-        if step.memory.refused:
-            self.toll.taken_back.add(step.memory.refused)
+        self._stirred = self._stirred or step.request != self.rolling
+        self.rolling = step.request
+        if step.memory.rejected:
+            self.toll.taken_back.add(step.memory.rejected)
         if step.memory.stable is not None:
             self.toll.promoted.add(step.memory.stable.version)
         self._ask({restart.instance for restart in step.restarts}, demand, sight.now)
@@ -134,18 +134,18 @@ class RolledFleet(CheckedFleet):
     def _ask(self, names: set[str], demand: RolloutDemand | None, now: float) -> None:
         """Have workers start anew; with a ``demand`` it is a roll-out's own doing."""
         # Who hangs and is not found out yet counts: nobody knows better.
-        heard = {one.id for one in self._instances.values() if self._is_heard(one)}
-        if demand is not None and len(heard - names) < demand.least and names & heard - set(self._ill):
+        heard = {instance.id for instance in self._instances.values() if self._is_heard(instance)}
+        if demand is not None and len(heard - names) < demand.min_serving_workers and names & heard - set(self._ill):
             self.toll.robbed += 1
         for name in names & set(self._runs):
             runs = self._runs[name]
             # What cannot be fetched is not started: the workers go on.
-            if runs.asked is None and self._fault_of(self.row.of(name)) != "cannot be pulled":
+            if runs.asked is None and self._fault_of(self.row.release_for(name)) != "cannot be pulled":
                 runs.asked = now
 
     def _count(self) -> None:
         """Add this minute to the toll."""
-        live = [one for one in self._instances.values() if one.id in self._runs]
+        live = [instance for instance in self._instances.values() if instance.id in self._runs]
         well = [one for one in live if one.id not in self._ill and one.deadline is None]
         served = sum(self._is_heard(one) and self._fault(one.id) == "well" for one in well)
         self.toll.served += min(served, self.group.target)
@@ -163,7 +163,7 @@ class RolledFleet(CheckedFleet):
         return "well" if runs is None else self._fault_of(runs.release)
 
     def _fault_of(self, release: WorkerRelease) -> ReleaseFault:
-        faults: Mapping[str, ReleaseFault] = {one.release.version: one.fault for one in self.upgrades}
+        faults: Mapping[str, ReleaseFault] = {upgrade.release.version: upgrade.fault for upgrade in self.upgrades}
         return faults.get(release.version, "well")
 
     def _host(self, one: Instance, now: float) -> WorkerHost:
@@ -175,11 +175,11 @@ class RolledFleet(CheckedFleet):
         if fault == "crashes" and runs.starts % 4 < 2:
             return replace(host, workers=())
         return replace(
-            host, workers=tuple(replace(w, pulse=_told(w.pulse, runs, fault)) for w in host.workers)
+            host, workers=tuple(replace(w, report=_told(w.report, runs, fault)) for w in host.workers)
         )
 
 
-def _told(pulse: Pulse | None, runs: _Runs, fault: ReleaseFault) -> Pulse | None:
+def _told(pulse: WorkerReport | None, runs: _Runs, fault: ReleaseFault) -> WorkerReport | None:
     """Return what a worker tells that runs this, of what it told without a release."""
     if pulse is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from contracts.group.scaling_settings import Bounds
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.memory import ScalingMemory
 from lambdas.core.scaling.model import LoadObservation, WorkDone
@@ -23,14 +23,14 @@ class Ours:
 
     def target(self, view: View) -> int:
         """See ``Rule``."""
-        queue = Backlog(
-            at=view.now,
+        queue = QueueState(
+            observed_at=view.now,
             ready=view.waiting,
-            taken=view.taken,
-            oldest=float(view.oldest),
-            arriving=view.arriving,
-            leaving=view.leaving,
-            readers=sum(view.ready.values()),
+            in_flight=view.taken,
+            oldest_seconds=float(view.oldest),
+            publish_rate=view.arriving,
+            ack_rate=view.leaving,
+            consumers=sum(view.ready.values()),
         )
         observation = LoadObservation(
             now=view.now,
@@ -38,9 +38,9 @@ class Ours:
             queue=queue,
             ready=view.ready,
             booting=view.booting,
-            served={name: WorkDone(*one) for name, one in view.served.items()},
+            work_done={name: WorkDone(*one) for name, one in view.served.items()},
             boot_seconds=self.boot_seconds,
-            scarce=view.scarce,
+            is_spot_scarce=view.scarce,
         )
         self.decision = decide(observation, self.bounds, self.memory)
         self.memory = self.decision.memory

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from contracts.group.release import WorkerRelease
 from contracts.group.scaling_settings import Bounds
-from lambdas.core.scaling.memory import COOLDOWN
+from lambdas.core.scaling.memory import COOLDOWN_SECONDS
 from market.load.replay import MONDAY, play, reversals
 from market.load.rolled import FAULTS, ReleaseFault, RolledFleet, RolloutToll, Upgrade
 from market.load.scaler_rule import Ours
@@ -63,7 +63,7 @@ def shaken(seed: int, hours: float = 2.0) -> Shaken:
         return made[-1]
 
     played = play(SpotMarket(traces, rules, 2 * MOST), rules, rule, arrivals, SPEEDS, MOST, build)
-    return Shaken(reversals(played.targets.tolist(), int(COOLDOWN // 60)), made[0].toll)
+    return Shaken(reversals(played.targets.tolist(), int(COOLDOWN_SECONDS // 60)), made[0].toll)
 
 
 def rolled_out(played: Sequence[Shaken]) -> dict[str, Any]:

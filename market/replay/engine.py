@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 
 from lambdas.core.capacity.memory import PRICE_SECONDS
-from lambdas.core.model import Market, Pool, Side
+from lambdas.core.model import PurchaseOption, Pool, GroupRole
 from market.replay.fleet import ByZone, Fleet, Orders, Rebalanced, SelfReporting
 from market.replay.groups import (
     HEALTH_SECONDS,
@@ -55,8 +55,8 @@ class Replay:
         self.ledger = Ledger(target, rules.warm_up_ticks, keep_spans)
         self.start = start
         self.held: list[HeldInstance] = []
-        self._orders = Orders(dict.fromkeys(Side, 0))
-        self._refused: dict[Side, bool] = dict.fromkeys(Side, False)
+        self._orders = Orders(dict.fromkeys(GroupRole, 0))
+        self._refused: dict[GroupRole, bool] = dict.fromkeys(GroupRole, False)
         self._agenda: list[int] = []
         self._primary = PrimaryGroup(shape, market, rules)
         self._warm = WarmPool(rules)
@@ -194,7 +194,7 @@ class Replay:
 
     def _rebalance(self, tick: int, now: float) -> bool:
         """End, by the termination hook, whose successors are healthy, ready or not."""
-        ending = self._primary.ending(self.held, self._orders.desired[Side.PRIMARY], tick)
+        ending = self._primary.ending(self.held, self._orders.desired[GroupRole.PRIMARY], tick)
         for instance in ending:
             instance.rebalanced, instance.deadline = True, now + HOOK_SECONDS
         if ending and isinstance(self.fleet, Rebalanced):
@@ -236,14 +236,14 @@ class Replay:
         if self._orders.released:
             gone = set(self._orders.released)
             booting = sum(
-                h.id in gone and h.side is Side.PRIMARY and not (h.ready or h.at_risk) for h in self.held
+                h.id in gone and h.side is GroupRole.PRIMARY and not (h.ready or h.at_risk) for h in self.held
             )
             self.held = [h for h in self.held if h.id not in gone]
             self._note(tick, "release", len(gone), "")
             if booting:
                 self._note(tick, "release-booting", booting, "")
         for instance_id, pool in self._orders.placed:
-            self._hold(tick, instance_id, self.shape.pools.index(pool), Market.ON_DEMAND, Side.FALLBACK)
+            self._hold(tick, instance_id, self.shape.pools.index(pool), PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
         changed = bool(self._orders.released or self._orders.placed)
         return changed or self._orders.desired != before.desired
 
@@ -251,17 +251,17 @@ class Replay:
 
     def _launch_primary(self, tick: int) -> bool:
         launched = False
-        for pool, market in self._primary.buys(self.held, self._orders.desired[Side.PRIMARY], tick):
-            self._launch(tick, pool, market, Side.PRIMARY)
+        for pool, market in self._primary.buys(self.held, self._orders.desired[GroupRole.PRIMARY], tick):
+            self._launch(tick, pool, market, GroupRole.PRIMARY)
             launched = True
-        if self._primary.tried_again(tick) and self._refused[Side.PRIMARY]:
-            self.fleet.refused(Side.PRIMARY, SPOT_REFUSAL)
-        return self._refuse(Side.PRIMARY, SPOT_REFUSAL, self._primary.short, tick) or launched
+        if self._primary.tried_again(tick) and self._refused[GroupRole.PRIMARY]:
+            self.fleet.refused(GroupRole.PRIMARY, SPOT_REFUSAL)
+        return self._refuse(GroupRole.PRIMARY, SPOT_REFUSAL, self._primary.short, tick) or launched
 
     def _launch_fallback(self, tick: int) -> bool:
-        live = sum(h.slots for h in self.held if h.side is Side.FALLBACK)
+        live = sum(h.slots for h in self.held if h.side is GroupRole.FALLBACK)
         heapq.heappush(self._agenda, self._warm.follow(live, tick))
-        missing = self._orders.desired[Side.FALLBACK] - live
+        missing = self._orders.desired[GroupRole.FALLBACK] - live
         refused = False
         for attempt, pool in enumerate(on_demand_pools(self.shape, self.held, missing)):
             if self._has_no_on_demand(f"on-demand {attempt}", tick):
@@ -273,18 +273,18 @@ class Replay:
                 self._note(tick, "warm-refusal", 1, "")
                 self.fleet.warm_lost()
                 warm = False
-            self._launch(tick, pool, Market.ON_DEMAND, Side.FALLBACK, warm=warm)
-        if refused and self._refused[Side.FALLBACK]:
-            self.fleet.refused(Side.FALLBACK, ON_DEMAND_REFUSAL)
-        self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
+            self._launch(tick, pool, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK, warm=warm)
+        if refused and self._refused[GroupRole.FALLBACK]:
+            self.fleet.refused(GroupRole.FALLBACK, ON_DEMAND_REFUSAL)
+        self._refuse(GroupRole.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
 
-    def _launch(self, tick: int, pool: int, market: Market, side: Side, *, warm: bool = False) -> None:
+    def _launch(self, tick: int, pool: int, market: PurchaseOption, side: GroupRole, *, warm: bool = False) -> None:
         instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)
         self._hold(tick, instance_id, pool, market, side, warm=warm)
 
     def _hold(
-        self, tick: int, instance_id: str, pool: int, market: Market, side: Side, *, warm: bool = False
+        self, tick: int, instance_id: str, pool: int, market: PurchaseOption, side: GroupRole, *, warm: bool = False
     ) -> None:
         """Take an instance in that was launched."""
         ready_tick = tick + ticks(self._boot(warm, tick))
@@ -292,7 +292,7 @@ class Replay:
             id=instance_id,
             side=side,
             market=market,
-            pool=pool if market is Market.SPOT else None,
+            pool=pool if market is PurchaseOption.SPOT else None,
             healthy_tick=tick + ticks(HEALTH_SECONDS),
             ready_tick=ready_tick,
             slots=self.shape.slots_of(pool),
@@ -319,7 +319,7 @@ class Replay:
         chance = draw(self.rules.seed, f"boot {len(self.held)}", 0, tick)
         return boot * chance.lognormvariate(0.0, self.rules.boot_spread)
 
-    def _refuse(self, side: Side, message: str, refused: bool, tick: int) -> bool:
+    def _refuse(self, side: GroupRole, message: str, refused: bool, tick: int) -> bool:
         if self._refused[side] == refused:
             return False
         self._refused[side] = refused
@@ -347,7 +347,7 @@ class Replay:
             spot=spot,
             on_demand=on_demand,
             cost=paid + on_demand,
-            refused=self._refused[Side.PRIMARY],
+            refused=self._refused[GroupRole.PRIMARY],
             standby=self._warm.cost(tick),
         )
 

@@ -7,23 +7,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
-from contracts.group.replacement_requests import Wish
-from contracts.group.rolling import Rolling
+from contracts.group.replacement_requests import ReplacementRequest
+from contracts.group.rollout_request import RolloutRequest
 from lambdas.core.capacity.availability import Decision, decide
-from lambdas.core.capacity.memory import PRICE_SECONDS, Memory, note
+from lambdas.core.capacity.memory import PRICE_SECONDS, Memory, apply_events
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation
-from lambdas.core.launch_failures import REFUSAL_SECONDS, classify
+from lambdas.core.launch_failures import LAUNCH_FAILURE_SECONDS, classify
 from lambdas.core.model import (
     Group,
     Instance,
-    Market,
+    PurchaseOption,
     Observation,
     Pool,
-    Refusal,
-    Release,
+    LaunchFailure,
+    TerminateInstances,
     SetDesired,
-    Side,
+    GroupRole,
 )
 
 
@@ -35,7 +35,7 @@ class Orders:
     ``target`` is what the group is to hold from now on, None where that never changes.
     """
 
-    desired: Mapping[Side, int]
+    desired: Mapping[GroupRole, int]
     released: tuple[str, ...] = ()
     wake_at: float | None = None
     placed: tuple[tuple[str, Pool], ...] = ()
@@ -52,7 +52,7 @@ class Fleet(Protocol):
         """It is ``now``; whatever the other methods tell happens at this moment."""
         ...
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """Take a new instance in, out of the warm pool if ``warm``, and return its id."""
         ...
 
@@ -76,7 +76,7 @@ class Fleet(Protocol):
         """An instance of the warm pool could not be started, and is gone."""
         ...
 
-    def refused(self, side: Side, message: str | None) -> None:
+    def refused(self, side: GroupRole, message: str | None) -> None:
         """The newest launch of a side failed with ``message``; ``None``: nothing is refused any more."""
         ...
 
@@ -131,16 +131,16 @@ class LightFleet:
     policy: Policy
     memory: Memory = field(default_factory=Memory)
     weights: Mapping[str, int] = field(default_factory=dict)
-    wishes: tuple[Wish, ...] = ()
-    rolling: Rolling | None = None
+    wishes: tuple[ReplacementRequest, ...] = ()
+    rolling: RolloutRequest | None = None
     _now: float = 0.0
     _instances: dict[str, Instance] = field(default_factory=dict)
-    _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
-    _refusals: dict[Side, Refusal] = field(default_factory=dict)
+    _desired: dict[GroupRole, int] = field(default_factory=lambda: dict.fromkeys(GroupRole, 0))
+    _refusals: dict[GroupRole, LaunchFailure] = field(default_factory=dict)
     _spot_prices: dict[str, float] = field(default_factory=dict)
     _events: list[Event] = field(default_factory=list)
-    _refusing: set[Side] = field(default_factory=set)
-    _launched: set[Side] = field(default_factory=set)
+    _refusing: set[GroupRole] = field(default_factory=set)
+    _launched: set[GroupRole] = field(default_factory=set)
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def tick(self, now: float) -> None:
@@ -148,7 +148,7 @@ class LightFleet:
         self._now = now
         self._launched.clear()
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``; in memory a warm instance is like any other."""
         self._launched.add(side)
         if side not in self._refusing:
@@ -193,11 +193,11 @@ class LightFleet:
         """See ``Fleet``."""
         self._spot_prices = {str(pool): price for pool, price in prices.items()}
 
-    def refused(self, side: Side, message: str | None) -> None:
+    def refused(self, side: GroupRole, message: str | None) -> None:
         """See ``Fleet``: a refusal is the newest that a side says until it launches again."""
         if message is not None:
             self._refusing.add(side)
-            self._refusals[side] = Refusal(side, classify(message), self._now, message)
+            self._refusals[side] = LaunchFailure(side, classify(message), self._now, message)
             return
         self._refusing.discard(side)
         if side in self._launched:
@@ -206,14 +206,14 @@ class LightFleet:
     def look(self) -> Orders:
         """See ``Fleet``: the end of whom it releases is an event, and wakes the controller once more."""
         released: list[str] = []
-        self.memory = note(self.memory, self._events, self._now)
+        self.memory = apply_events(self.memory, self._events, self._now)
         self._events.clear()
         while True:
             decision = self.decide()
             gone = self._carry_out(decision)
             released.extend(gone)
             if not gone:
-                return Orders(dict(self._desired), tuple(released), decision.wake_at)
+                return Orders(dict(self._desired), tuple(released), decision.next_run_at)
 
     def _carry_out(self, decision: Decision) -> list[str]:
         """Do what was decided, and return who was released."""
@@ -222,7 +222,7 @@ class LightFleet:
             match action:
                 case SetDesired(side, capacity):
                     self._desired[side] = capacity
-                case Release(side, instance_ids, _, slots):
+                case TerminateInstances(side, instance_ids, _, slots):
                     self._desired[side] -= slots
                     released.extend(instance_ids)
                     for instance_id in instance_ids:
@@ -241,13 +241,13 @@ class LightFleet:
             self.memory = replace(self.memory, spot_prices=self._spot_prices, priced_at=self._now)
         observation = Observation(
             group=self.group,
-            primary_desired=self._desired[Side.PRIMARY],
-            fallback_desired=self._desired[Side.FALLBACK],
+            primary_desired=self._desired[GroupRole.PRIMARY],
+            fallback_desired=self._desired[GroupRole.FALLBACK],
             instances=tuple(self._instances.values()),
-            refusals=tuple(r for r in self._refusals.values() if r.at > self._now - REFUSAL_SECONDS),
+            launch_failures=tuple(r for r in self._refusals.values() if r.failed_at > self._now - LAUNCH_FAILURE_SECONDS),
             spot_prices=self.memory.spot_prices,
-            wishes=tuple(wish for wish in self.wishes if wish.instance in self._instances),
-            rolling=self.rolling,
+            replacement_requests=tuple(wish for wish in self.wishes if wish.instance in self._instances),
+            rollout_request=self.rolling,
         )
         decision = decide(observation, self.policy, self.memory, self._now)
         self.memory = decision.memory

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from contracts.group.on_demand_share import on_demand_share
-from lambdas.core.model import Market, Pool, Side
+from lambdas.core.model import PurchaseOption, Pool, GroupRole
 from market.supply.spot import SpotMarket
 
 SPOT_REFUSAL: Final = (
@@ -36,8 +36,8 @@ class HeldInstance:
     """
 
     id: str
-    side: Side
-    market: Market
+    side: GroupRole
+    market: PurchaseOption
     pool: int | None
     healthy_tick: int
     ready_tick: int
@@ -174,5 +174,5 @@ def _quietest(pools: Iterable[Pool], held: Iterable[HeldInstance]) -> int:
     zones: dict[str, int] = {}
     for index, pool in enumerate(pools):
         zones.setdefault(pool.zone, index)
-    counted = sum(h.market is Market.ON_DEMAND for h in held)
+    counted = sum(h.market is PurchaseOption.ON_DEMAND for h in held)
     return tuple(zones.values())[counted % len(zones)]

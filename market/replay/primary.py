@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from market.replay.groups import GroupShape, HeldInstance, offers, on_demand_pools
 from market.rules import Rules, ticks
 from market.supply.spot import SpotMarket
@@ -41,19 +41,19 @@ class PrimaryGroup:
         """Return whom it ends now: who is at risk and whose successor has passed EC2's health check."""
         if not self.shape.capacity_rebalance:
             return []
-        staying = [h for h in held if h.side is Side.PRIMARY and h.deadline is None]
+        staying = [h for h in held if h.side is GroupRole.PRIMARY and h.deadline is None]
         surplus = sum(h.healthy_tick <= tick for h in staying) - desired
         return [h for h in staying if h.at_risk][: max(0, surplus)]
 
-    def buys(self, held: Sequence[HeldInstance], desired: int, tick: int) -> Iterator[tuple[int, Market]]:
+    def buys(self, held: Sequence[HeldInstance], desired: int, tick: int) -> Iterator[tuple[int, PurchaseOption]]:
         """Yield pool and market of one launch after the other; each stands in ``held`` before the next."""
-        kept = [h for h in held if h.side is Side.PRIMARY and not self._is_replaced(h)]
+        kept = [h for h in held if h.side is GroupRole.PRIMARY and not self._is_replaced(h)]
         self._unnoticed = [lost for lost in self._unnoticed if lost[0] > tick]
         missing = desired - sum(h.slots for h in kept) - sum(slots for _, slots in self._unnoticed)
-        owned = sum(h.slots for h in kept if h.market is Market.ON_DEMAND)
+        owned = sum(h.slots for h in kept if h.market is PurchaseOption.ON_DEMAND)
         on_demand = self.shape.on_demand_of(desired) - owned
         for pool in on_demand_pools(self.shape, held, min(missing, on_demand)):
-            yield pool, Market.ON_DEMAND
+            yield pool, PurchaseOption.ON_DEMAND
             missing -= self.shape.slots_of(pool)
         if missing > 0 and tick < self.retry_tick and desired == self._tried:
             return
@@ -65,7 +65,7 @@ class PrimaryGroup:
             if offered[picked].room < 1:
                 self._allocation.refused(picked)
                 continue
-            yield picked, Market.SPOT
+            yield picked, PurchaseOption.SPOT
             missing -= self.shape.slots_of(picked)
         self._tried = desired
         self.short = missing > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from contracts.group.warm_pool import RETURN
+from contracts.group.warm_pool import RETURN_SECONDS
 from market.rules import Rules, ticks
 
 
@@ -42,7 +42,7 @@ class WarmPool:
         released, self._serving = self._serving - serving, serving
         if released <= 0:
             return tick
-        takes = self.rules.drain_seconds + RETURN if self.rules.warm_reuse else self.rules.spot_cold_start
+        takes = self.rules.drain_seconds + RETURN_SECONDS if self.rules.warm_reuse else self.rules.spot_cold_start
         room = (self.rules.warm_instances or 0) - serving - len(self._prepared_at)
         self._prepared_at += [tick + ticks(takes)] * min(released, room)
         return tick + ticks(takes)

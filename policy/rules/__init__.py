@@ -1,4 +1,4 @@
-"""The rules, each in the module of what it is about."""
+"""The rules, by subject."""
 
 from __future__ import annotations
 

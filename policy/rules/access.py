@@ -1,4 +1,4 @@
-"""Who may reach what: ingress and IAM."""
+"""Rules for network ingress and IAM policies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from policy.rules.model import UNKNOWN, Outside, PolicyRule, RuleSettings, Subject
+from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject
 
 _POLICIES: Final = {
     "BucketPolicy": "policy",
@@ -18,7 +18,7 @@ _POLICIES: Final = {
     "RolePolicy": "policy",
     "TopicPolicy": "policy",
 }
-"""Kinds whose input holds an IAM policy."""
+"""Resource kinds with an IAM policy, and the input that holds it."""
 
 WITHOUT_RESOURCES: Final = frozenset(
     {
@@ -35,13 +35,13 @@ WITHOUT_RESOURCES: Final = frozenset(
         *("xray:PutTelemetryRecords", "xray:PutTraceSegments"),
     }
 )
-"""Actions that AWS narrows to no resource (Service Authorization Reference): ``*`` is all that there is."""
+"""Actions without resource-level permissions. Source: AWS Service Authorization Reference."""
 
 _ALLOWED_ON_ALL: Final = frozenset(
     {
-        # The Systems Manager guide's own least role for Session Manager grants it on ``*``.
+        # As in the minimal role for Session Manager. Source: Systems Manager user guide.
         "ssm:UpdateInstanceInformation",
-        # They only read; the reference knows them by fleet, nobody has tried that on AWS.
+        # Read-only. The reference lists fleets as resources; untested on AWS.
         *("ec2:DescribeSpotFleetInstances", "ec2:DescribeSpotFleetRequestHistory"),
     }
 )
@@ -52,15 +52,15 @@ LAMBDA_IN_A_NETWORK: Final = frozenset(
         *("DescribeNetworkInterfaces", "DescribeSubnets", "UnassignPrivateIpAddresses"),
     )
 )
-"""What a function in a network needs on ``*``: AWS's own policy AWSLambdaVPCAccessExecutionRole."""
+"""Actions of a function in a VPC, as in AWS's managed policy AWSLambdaVPCAccessExecutionRole."""
 
 
-def _open_to_all(subject: Subject, _settings: RuleSettings, _facts: Outside) -> Iterator[str]:
+def _open_to_all(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     for cidr in _sources(subject):
         try:
             network = ipaddress.ip_network(cidr, strict=False)
         except ValueError:
-            continue  # not known yet
+            continue  # unknown in a preview
         if network.prefixlen == 0:
             yield f"ingress from {cidr}, allowed: a network of your own or a security group"
 
@@ -69,8 +69,8 @@ def _sources(subject: Subject) -> Iterator[str]:
     inputs = subject.inputs
     rules: list[Mapping[str, Any]] = []
     if subject.kind in ("SecurityGroup", "DefaultSecurityGroup"):
-        given = inputs.get("ingress") or ()
-        rules = [] if isinstance(given, str) else list(given)
+        ingress = inputs.get("ingress") or ()
+        rules = [] if isinstance(ingress, str) else list(ingress)
     elif subject.kind == "SecurityGroupIngressRule" or (
         subject.kind == "SecurityGroupRule" and inputs.get("type") == "ingress"
     ):
@@ -79,37 +79,37 @@ def _sources(subject: Subject) -> Iterator[str]:
         if isinstance(rule, Mapping):
             yield from (str(rule[key]) for key in ("cidrIpv4", "cidrIpv6") if rule.get(key))
             for key in ("cidrBlocks", "ipv6CidrBlocks"):
-                yield from (str(one) for one in _list(rule.get(key)))
+                yield from (str(cidr) for cidr in _list(rule.get(key)))
 
 
-def _wildcards(subject: Subject, _settings: RuleSettings, _facts: Outside) -> Iterator[str]:
+def _wildcards(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     text = subject.inputs.get(_POLICIES.get(subject.kind, ""), UNKNOWN)
     if text == UNKNOWN:
         return
     document = json.loads(text) if isinstance(text, str) else text
     for statement in _list(document.get("Statement")):
         if statement.get("Effect") == "Allow":
-            where = statement.get("Sid") or "a statement without Sid"
-            yield from (f"{where}: {what}" for what in _too_wide(subject.kind, statement))
+            statement_id = statement.get("Sid") or "statement without Sid"
+            yield from (f"{statement_id}: {message}" for message in _too_wide(subject.kind, statement))
 
 
 def _too_wide(kind: str, statement: Mapping[str, Any]) -> Iterator[str]:
     for key in ("NotAction", "NotResource", "NotPrincipal"):
         if key in statement:
-            yield f"Allow with {key}, allowed: what is meant, by name"
+            yield f"Allow with {key}, allowed: Action, Resource, Principal"
     actions = _list(statement.get("Action"))
     for action in actions:
         if "*" in action:
             yield f"action {action}, allowed: actions by name"
     principals = statement.get("Principal")
-    everybody = principals == "*" or (isinstance(principals, Mapping) and "*" in _list(principals.get("AWS")))
-    if everybody and not statement.get("Condition"):
-        yield "principal *, allowed: one by name, or a condition"
-    # The resource of a policy that hangs on a resource is that one.
+    is_public = principals == "*" or (isinstance(principals, Mapping) and "*" in _list(principals.get("AWS")))
+    if is_public and not statement.get("Condition"):
+        yield "principal *, allowed: named principals, or a condition"
+    # A resource-based policy applies to its own resource.
     if kind in ("Policy", "RolePolicy") and "*" in _list(statement.get("Resource")):
-        narrower = sorted(set(actions) - WITHOUT_RESOURCES - _ALLOWED_ON_ALL)
-        if narrower and not LAMBDA_IN_A_NETWORK.issuperset(actions):
-            yield f"resource * for {', '.join(narrower)}, allowed: ARNs"
+        with_resources = sorted(set(actions) - WITHOUT_RESOURCES - _ALLOWED_ON_ALL)
+        if with_resources and not LAMBDA_IN_A_NETWORK.issuperset(actions):
+            yield f"resource * for {', '.join(with_resources)}, allowed: ARNs"
 
 
 def _list(value: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a rule is and what it looks at. A rule is pure: what it must know of AWS or the time is handed in."""
+"""Rules and the resources that they check. Rules are pure: facts about AWS and the time are arguments."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Final, Literal, TypeAlias
 Enforcement = Literal["mandatory", "advisory", "disabled"]
 
 UNKNOWN: Final = "<unknown>"
-"""Stands for a value that a preview cannot know yet. No rule complains of it; the update asks again."""
+"""A value that is unknown in a preview. Rules accept it; the update checks the actual value."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A resource as the program declares it.
+    """A resource declared by the program.
 
     Attributes:
         type: Pulumi's type token, for example ``aws:ec2/launchTemplate:LaunchTemplate``.
         name: the logical name.
-        urn: Pulumi's name for it.
-        inputs: in camelCase; ``UNKNOWN`` at any depth for what is not known yet.
+        urn: Pulumi's URN.
+        inputs: in camelCase, with ``UNKNOWN`` for unknown values at any depth.
         protected: whether the engine refuses to delete it.
-        region: the provider's, empty where it is not known.
+        region: the provider's; empty if unknown.
     """
 
     type: str
@@ -35,51 +35,53 @@ class Subject:
 
     @property
     def kind(self) -> str:
-        """The last part of AWS's types, for example ``LaunchTemplate``; empty for a component."""
+        """Last part of the type token of an AWS resource, for example ``LaunchTemplate``; else empty."""
         return self.type.rpartition(":")[2] if self.type.startswith("aws:") else ""
 
     @property
     def stack(self) -> str:
-        """The stack's name."""
+        """Name of the stack."""
         return self.urn.split(":")[2]
 
     @property
     def tags(self) -> Mapping[str, Any]:
-        """Its tags, for an Auto Scaling group too."""
+        """Tags of the resource, also of an Auto Scaling group, whose tags are a list."""
         tags = self.inputs.get("tags") or {}
         if isinstance(tags, str):
-            return {}  # not known yet
-        return tags if isinstance(tags, Mapping) else {one["key"]: one["value"] for one in tags}
+            return {}  # unknown in a preview
+        return tags if isinstance(tags, Mapping) else {tag["key"]: tag["value"] for tag in tags}
 
 
 @dataclass(frozen=True)
-class Outside:
-    """What is true outside of the program.
+class ExternalFacts:
+    """Facts that the program does not declare.
 
     Attributes:
-        now: the time.
-        image_made: when an AMI was made, by its id and region; None where nobody can tell.
-        price: dollars an hour of an instance type on-demand in a region; None where nobody knows.
+        now: the current time.
+        image_created_at: creation time of an AMI, by id and region; None if unknown.
+        price: On-Demand price in USD per hour, by instance type and region; None if unknown.
     """
 
     now: datetime
-    image_made: Callable[[str, str], datetime | None]
+    image_created_at: Callable[[str, str], datetime | None]
     price: Callable[[str, str], float | None]
 
 
 RuleSettings: TypeAlias = Mapping[str, Any]
-RuleCheck: TypeAlias = Callable[[Subject, RuleSettings, Outside], Iterable[str]]
-"""Yields what is wrong with a resource, a sentence each."""
+RuleCheck: TypeAlias = Callable[[Subject, RuleSettings, ExternalFacts], Iterable[str]]
+"""Yields a message for each violation of a resource."""
 
-StackRuleCheck: TypeAlias = Callable[[Sequence[Subject], RuleSettings, Outside], Iterable[tuple[str, str]]]
-"""Yields what is wrong with the stack: the URN of a resource, empty for none, and a sentence."""
+StackRuleCheck: TypeAlias = Callable[
+    [Sequence[Subject], RuleSettings, ExternalFacts], Iterable[tuple[str, str]]
+]
+"""Yields the URN of a resource (empty: the stack) and a message for each violation."""
 
 
 @dataclass(frozen=True)
 class PolicyRule:
-    """A rule over each resource (``check``) or over the whole stack (``check_stack``): one of the two.
+    """A rule for each resource (``check``) or for the whole stack (``check_stack``).
 
-    ``settings`` are what an environment may set, each a JSON schema with its default.
+    ``settings``: JSON schemas, with defaults, of the settings that an environment may change.
     """
 
     name: str
@@ -90,5 +92,5 @@ class PolicyRule:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def defaults(self) -> dict[str, Any]:
-        """Return the settings of an environment that sets none."""
+        """Return the default settings."""
         return {key: schema["default"] for key, schema in self.settings.items()}

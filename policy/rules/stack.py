@@ -1,4 +1,4 @@
-"""The stack as a whole: names, tags, budget and alarms."""
+"""Rules for the stack: names, tags, budget and alarms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from contracts import names
-from policy.rules.model import UNKNOWN, Outside, PolicyRule, RuleSettings, Subject
+from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject
 
 TAGGED: Final = frozenset(
     {
@@ -15,26 +15,26 @@ TAGGED: Final = frozenset(
         *("SpotFleetRequest", "Subnet", "Table", "Topic", "Vpc", "VpcEndpoint"),
     }
 )
-"""Kinds that cost money, or that permissions find by their tags."""
+"""Resource kinds that cost money, or that IAM conditions select by tag."""
 
 
-def _named(subject: Subject, _settings: RuleSettings, _facts: Outside) -> Iterator[str]:
+def _named(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     project = subject.urn.split("::")[1]
     prefix = f"{project}-{subject.stack}-"
     if subject.kind and not subject.name.startswith(prefix):
-        yield f"logical name {subject.name}, allowed: {prefix}…, by which permissions are narrowed"
+        yield f"logical name {subject.name}, allowed: {prefix}…, because IAM statements use the prefix"
 
 
-def _tagged(subject: Subject, settings: RuleSettings, _facts: Outside) -> Iterator[str]:
+def _tagged(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     if subject.kind not in TAGGED or subject.inputs.get("tags") == UNKNOWN:
         return
     missing = [key for key in (names.TAG_STACK, *settings["required"]) if not subject.tags.get(key)]
     if missing:
-        yield f"without the tags {', '.join(missing)}, allowed: with them, so that what it costs has an owner"
+        yield f"missing tags {', '.join(missing)}, which cost allocation needs"
 
 
 def _watched(
-    subjects: Sequence[Subject], _settings: RuleSettings, _facts: Outside
+    subjects: Sequence[Subject], _settings: RuleSettings, _facts: ExternalFacts
 ) -> Iterator[tuple[str, str]]:
     groups = {
         subject.tags[names.TAG_GROUP]: subject.urn
@@ -42,23 +42,23 @@ def _watched(
         if subject.kind in ("Group", "SpotFleetRequest") and subject.tags.get(names.TAG_GROUP)
     }
     if groups and not any(subject.kind == "Budget" for subject in subjects):
-        yield "", "GPUs without a budget, allowed: monitoring.monthlyBudgetUsd in the stack file"
+        yield "", "no budget for GPU instances, allowed: monitoring.monthlyBudgetUsd in the stack file"
     alarms = [
         subject
         for subject in subjects
         if subject.kind == "MetricAlarm" and subject.inputs.get("alarmActions")
     ]
     for group, urn in sorted(groups.items()):
-        # An alarm's name is <project>-<stack>-<group>-<what rings>.
-        if not any(f"-{group}-" in one.name for one in alarms):
-            yield urn, f"no alarm of {group} tells anybody, allowed: one with an action"
+        # An alarm's name is <project>-<stack>-<group>-<condition>.
+        if not any(f"-{group}-" in alarm.name for alarm in alarms):
+            yield urn, f"no alarm of {group} has an action, allowed: at least one"
 
 
 RULES: Final = (
-    PolicyRule("names", "Logical names begin with project and stack.", "mandatory", _named),
+    PolicyRule("names", "Logical names start with project and stack.", "mandatory", _named),
     PolicyRule(
         "tags",
-        "What costs money says whose it is.",
+        "Resources that cost money have tags for cost allocation.",
         "mandatory",
         _tagged,
         settings={
@@ -66,9 +66,14 @@ RULES: Final = (
                 "type": "array",
                 "items": {"type": "string"},
                 "default": [],
-                "description": "Tags beside the stack's own.",
+                "description": "Required tags, in addition to the stack's own.",
             }
         },
     ),
-    PolicyRule("budget-and-alarm", "No GPU without a budget and an alarm.", "advisory", check_stack=_watched),
+    PolicyRule(
+        "budget-and-alarm",
+        "Stacks with GPU instances have a budget and alarms.",
+        "advisory",
+        check_stack=_watched,
+    ),
 )

@@ -97,7 +97,7 @@ def test_an_outline_counts_what_stands_below_each_component(deployment: Deployme
     with console.capture() as shown:
         console.print(outline(deployment))
     component = deployment.resource("sample:index:Network", "sample")
-    below = [one for one in deployment.resources if one.parent == component.urn and not one.is_component]
+    below = [resource for resource in deployment.resources if resource.parent == component.urn and not resource.is_component]
     assert f"sample:index:Network  sample  {len(below)} resources" in shown.get()
     assert "aws:ec2:Vpc  sample" not in shown.get()
 

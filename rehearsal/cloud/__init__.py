@@ -1,0 +1,1 @@
+"""The rehearsed cloud: its instances, their heartbeats, and injected faults."""

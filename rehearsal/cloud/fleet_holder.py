@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lambdas.core.launch_failures import classify
-from lambdas.core.model import RefusalKind
+from lambdas.core.model import LaunchFailureKind
 from pulumi_on_moto.fixes.fleets import request as moto_fleets
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.running.events import BusEvent, EventBus
 from rehearsal.cloud.holders import Holder, LaunchOption, version_of
 
 _ERRORS: Final = {
-    RefusalKind.LIMIT: "spotInstanceCountLimitExceeded",
-    RefusalKind.PERMISSION: "iamFleetRoleInvalid",
-    RefusalKind.CONFIGURATION: "allLaunchSpecsTemporarilyBlacklisted",
+    LaunchFailureKind.LIMIT: "spotInstanceCountLimitExceeded",
+    LaunchFailureKind.PERMISSION: "iamFleetRoleInvalid",
+    LaunchFailureKind.CONFIGURATION: "allLaunchSpecsTemporarilyBlacklisted",
 }
 """The error sub-types of a fleet (botocore, ``EventInformation``)."""
 _SHORTAGE: Final = (
@@ -101,7 +101,7 @@ class SpotFleetHolder(Holder):
     def _error(self, message: str) -> dict[str, str] | None:
         """Return the detail of the error event for a refusal, None where the fleet says nothing."""
         kind = classify(message)
-        if kind is not RefusalKind.CAPACITY:
+        if kind is not LaunchFailureKind.CAPACITY:
             return {"description": message, "sub-type": _ERRORS[kind]}
         if not self.says_shortage:
             return None

@@ -9,7 +9,7 @@ from typing import Any, Final
 from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker, WorkerState
-from contracts.registry.worker_report import Pulse
+from contracts.registry.worker_report import WorkerReport
 from pulumi_on_moto.sandbox import AwsClients
 
 _BATCH: Final = 25
@@ -48,7 +48,7 @@ class Heartbeats:
         self._table = table
         self._since: dict[str, float] = {}
         self._workers: dict[str, tuple[str, int]] = {}
-        self.told: dict[str, Callable[[Pulse], Pulse]] = {}
+        self.told: dict[str, Callable[[WorkerReport], WorkerReport]] = {}
 
     def write(self, beats: Iterable[Beat], now: float) -> None:
         """Write a heartbeat of every worker of every instance."""
@@ -81,12 +81,12 @@ class Heartbeats:
         self._workers[beat.instance] = (beat.group, beat.slots)
         draining = beat.deadline is not None and now >= beat.deadline - beat.drain_seconds
         state: WorkerState = "draining" if draining else "ready"
-        well = Pulse(_VERSION, f"GPU-{beat.instance}", now, int(now - since), rate=1.0, gpu_use=70.0)
+        well = WorkerReport(_VERSION, f"GPU-{beat.instance}", now, int(now - since), rate=1.0, gpu_use=70.0)
         told = self.told.get(beat.instance)
         pulse = well if told is None else told(well)
         return [
             registry_item.dump(
-                Worker(beat.group, beat.instance, slot, since, now, state, beat.deadline, pulse=pulse)
+                Worker(beat.group, beat.instance, slot, since, now, state, beat.deadline, report=pulse)
             )
             for slot in range(beat.slots)
         ]

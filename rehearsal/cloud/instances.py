@@ -12,7 +12,7 @@ from moto.core.utils import utcnow
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import StateReason
 
-from lambdas.core.model import Market
+from lambdas.core.model import PurchaseOption
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, TAKEN, GroupSpotRequest, request_of
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
@@ -101,7 +101,7 @@ class Instances:
         encoded = str(self._template(holder.options[0].template).get("UserData", ""))
         return base64.b64decode(encoded).decode()
 
-    def launch(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
+    def launch(self, holder: Holder, instance_type: str, zone: str, market: PurchaseOption) -> Any:
         """Run one instance from the holder's template and put it into service; return moto's instance."""
         instance = self._run(holder, instance_type, zone, market)
         holder.join(instance)
@@ -114,7 +114,7 @@ class Instances:
         holder = ScalingGroupHolder(group)
         for index in range(len(warm), moto_groups.warm_size(group)):
             first = self.instance_types(holder)[0]
-            instance = self._run(holder, first, zones[index % len(zones)], Market.ON_DEMAND)
+            instance = self._run(holder, first, zones[index % len(zones)], PurchaseOption.ON_DEMAND)
             instance.stop()
             changed()
             warm.append(instance)
@@ -182,12 +182,12 @@ class Instances:
             changed()
         return gone
 
-    def _run(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
+    def _run(self, holder: Holder, instance_type: str, zone: str, market: PurchaseOption) -> Any:
         option, subnet = self._option(holder, instance_type, zone)
         data = self._template(option.template)
         arguments: dict[str, Any] = {name: data[name] for name in _TEMPLATE_ARGUMENTS if name in data}
         arguments["ImageId"] = self._image(str(data.get("ImageId", "")), holder)
-        if market is Market.SPOT:
+        if market is PurchaseOption.SPOT:
             arguments["InstanceMarketOptions"] = {"MarketType": "spot"}
         reply = self._clients("ec2").run_instances(
             LaunchTemplate={"LaunchTemplateId": option.template[0], "Version": option.template[1]},
@@ -202,7 +202,7 @@ class Instances:
             device.delete_on_termination = True  # EC2's default for volumes of a launch
         self.ec2.create_tags([instance.id], dict(holder.tags()))
         changed()
-        if market is Market.SPOT:
+        if market is PurchaseOption.SPOT:
             GroupSpotRequest(self.ec2, instance)
         self._reservations[instance.id] = reply["ReservationId"]
         self._instances[instance.id] = instance

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from contracts.registry.worker_report import Pulse
-from lambdas.core.model import Market, Pool, Side
+from contracts.registry.worker_report import WorkerReport
+from lambdas.core.model import PurchaseOption, Pool, GroupRole
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2 import spot_prices, terminations
 from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, MARKED, request_of
@@ -102,7 +102,7 @@ class LocalCloud:
         fallback = 0 if view.fallback is None else self._instances.holder(view.fallback).desired
         return self._instances.holder(view.primary).desired, fallback
 
-    def alive(self, group: str, side: Side | None = None) -> set[str]:
+    def alive(self, group: str, side: GroupRole | None = None) -> set[str]:
         """Return the ids of the instances that run, of one side or of both; not those that we let go."""
         view = self.group(group)
         holders = view.holders if side is None else (view.side(side),)
@@ -111,13 +111,13 @@ class LocalCloud:
             found |= {instance.id for instance in holder.instances()} - self._let_go(holder)
         return found
 
-    def counted(self, group: str, side: Side) -> int:
+    def counted(self, group: str, side: GroupRole) -> int:
         """Return for how much the instances count that run on a side."""
         weights = self.group(group).weights
         running = (self._instances.instance(one) for one in self.alive(group, side))
         return sum(weights.get(instance.instance_type, 1) for instance in running)
 
-    def launch(self, group: str, side: Side, instance_type: str, zone: str, market: Market) -> str:
+    def launch(self, group: str, side: GroupRole, instance_type: str, zone: str, market: PurchaseOption) -> str:
         """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
         holder = self._instances.holder(self.group(group).side(side))
         instance = self._instances.launch(holder, instance_type, zone, market)
@@ -143,7 +143,7 @@ class LocalCloud:
             self._selling = False
         return [] if bought is None else [self._instances.instance(bought)]
 
-    def refuse(self, group: str, side: Side, message: str) -> None:
+    def refuse(self, group: str, side: GroupRole, message: str) -> None:
         """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
         holder = self._instances.holder(self.group(group).side(side))
         cancelled = self.hostility.happens(self.hostility.cancelled, "cancelled", self.clock.now)
@@ -162,7 +162,7 @@ class LocalCloud:
             {(p.instance_type, p.zone): price * on_demand[p.instance_type] for p, price in known.items()},
         )
 
-    def suspended(self, group: str, side: Side) -> bool:
+    def suspended(self, group: str, side: GroupRole) -> bool:
         """Say whether a side launches nothing, because its process is suspended."""
         return self._instances.holder(self.group(group).side(side)).suspended
 
@@ -177,7 +177,7 @@ class LocalCloud:
         name = self.group(group).fallback
         if name is None:
             return ()
-        return tuple(one.id for one in moto_groups.warm_instances(self._instances.group(name)))
+        return tuple(instance.id for instance in moto_groups.warm_instances(self._instances.group(name)))
 
     def takes_back(self, group: str) -> bool:
         """Say whether who leaves the fallback by a scale-in returns to its warm pool."""
@@ -186,14 +186,14 @@ class LocalCloud:
 
     def start_warm(self, group: str, instance_id: str) -> str:
         """Start an instance of the warm pool in the fallback; return its id."""
-        fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
+        fallback = self._instances.group(self.group(group).side(GroupRole.FALLBACK))
         instance = self._instances.start_warm(fallback, instance_id)
         self._launched(self._instances.holder_of(instance), instance)
         return str(instance.id)
 
     def lose_warm(self, group: str, instance_id: str) -> None:
         """End an instance of the warm pool that EC2 had no capacity to start."""
-        fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
+        fallback = self._instances.group(self.group(group).side(GroupRole.FALLBACK))
         self._instances.lose_warm(fallback, instance_id, self.clock.now)
 
     def rebalance(self, instance_id: str) -> None:
@@ -259,7 +259,7 @@ class LocalCloud:
             beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
         self._heartbeats.write(beats, self.clock.now)
 
-    def tell(self, instance_id: str, told: Callable[[Pulse], Pulse] | None) -> None:
+    def tell(self, instance_id: str, told: Callable[[WorkerReport], WorkerReport] | None) -> None:
         """Have the workers of an instance tell this from now on; None: that they are well."""
         self._heartbeats.told.pop(instance_id, None)
         if told is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from contracts import names
 from contracts.group import config as group_config
 from contracts.group.config import GroupConfig
-from lambdas.core.model import Side
+from lambdas.core.model import GroupRole
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.record import Deployment
 from rehearsal.cloud.instances import Instances
@@ -47,9 +47,9 @@ class GroupView:
         """Whether it is there to prepare a dataset for others."""
         return self.prepared_by == self.name
 
-    def side(self, side: Side) -> str:
+    def side(self, side: GroupRole) -> str:
         """Return the group or fleet of a side."""
-        name = self.primary if side is Side.PRIMARY else self.fallback
+        name = self.primary if side is GroupRole.PRIMARY else self.fallback
         if name is None:
             raise LocalCloudError(f"group {self.name!r} has no {side}")
         return name

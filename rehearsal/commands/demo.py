@@ -20,13 +20,13 @@ from gpu_spot.commands.market import traces
 from gpu_spot.commands.rehearsed.defaults import (
     HOURS,
     LOAD_HOURS,
-    NOTICE,
+    NOTICE_SHARE,
     SERVICE_HOURS,
-    SERVICE_NOTICE,
+    SERVICE_NOTICE_SHARE,
     SHARED_HOURS,
 )
-from gpu_spot.jobs import account
-from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs import report
+from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.text import job_card
 from pulumi_declared.errors import UserError
 from pulumi_declared.stackfile import StackConfig, load
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     Raises ``UserError``, ``TraceError`` or ``ValueError``, one line each.
     """
     console = Console(stderr=args.json)
-    files.can_hold("--out", args.out)
+    files.check_directory_writable("--out", args.out)
     config = _config(args)
     wishes = _wishes(args)
     if wishes.workers is not None:
@@ -108,14 +108,14 @@ def _alone(option: str, args: argparse.Namespace, more: Mapping[str, object]) ->
 
 
 def _wishes(args: argparse.Namespace) -> Wishes:
-    hours, notice = (HOURS, NOTICE) if args.service is None else (SERVICE_HOURS, SERVICE_NOTICE)
+    hours, notice = (HOURS, NOTICE_SHARE) if args.service is None else (SERVICE_HOURS, SERVICE_NOTICE_SHARE)
     return Wishes(
         group=args.group,
         hours=args.hours or (LOAD_HOURS if args.load else hours),
         files=tuple(args.trace or ()),
         traces=traces.load(args.trace) if args.trace else None,
         pool_size=args.pool_size,
-        notice=notice if args.notice is None else args.notice,
+        notice=notice if args.notice_share is None else args.notice_share,
         seed=args.seed,
         script=Script(project.find(), args.python) if args.job else None,
         workers=args.workers,
@@ -171,7 +171,7 @@ def _report(out: Path, finished: Run, console: Console) -> str:
         write_plot(finished, out / "plot.svg")
         written.append("plot.svg")
     if finished.job is not None:
-        text = json.dumps(account.to_json(finished.job), indent=2)
+        text = json.dumps(report.to_json(finished.job), indent=2)
         (out / "job.json").write_text(text + "\n", encoding="utf-8")
         console.print(job_card(finished.job))
         written.append("job.json")
@@ -188,7 +188,7 @@ def _jobs_line(endpoint: str, stack: str) -> str:
     )
 
 
-def _keep(console: Console, region: str, stack: str, job: JobAccount | None) -> None:
+def _keep(console: Console, region: str, stack: str, job: JobReport | None) -> None:
     """Serve the local cloud until the user ends it; a rehearsed ``job`` can be watched there."""
     with server.serve() as endpoint:
         console.print("\nThe local cloud stays open; look around in it with the AWS CLI, Ctrl-C ends it:")

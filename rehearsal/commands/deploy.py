@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -15,8 +14,8 @@ from rich.markup import escape
 
 from gpu_spot.commands import project
 from infra.catalogue import on_demand_prices
-from policy.judge import Violation, settings_of, violations
-from policy.rules.model import Outside, Subject
+from policy.evaluation import Violation, settings_of, violations
+from policy.rules.model import ExternalFacts, Subject
 from pulumi_declared.stackfile import load
 from pulumi_on_moto import Deployment, sandbox, tree
 from rehearsal.commands.deployed import deployed
@@ -46,21 +45,31 @@ def run(args: argparse.Namespace) -> int:
         subject = one.resource or "the stack"
         style = "bold red" if one.level == "mandatory" else "yellow"
         console.print(
-            f"[{style}]{one.level}[/] {one.rule}: {escape(subject)}: {escape(one.words)}", soft_wrap=True
+            f"[{style}]{one.level}[/] {one.rule}: {escape(subject)}: {escape(one.message)}", soft_wrap=True
         )
     return _code(found)
 
 
 def as_json(deployment: Deployment, found: Sequence[Violation]) -> str:
     """Return a deployment and what policies say of it, for machines."""
-    made = [{"type": one.type, "name": one.name} for one in deployment.resources if not one.is_component]
+    made = [{"type": resource.type, "name": resource.name} for resource in deployment.resources if not resource.is_component]
     told = {
         "stack": deployment.stack,
         "resources": made,
         "outputs": dict(deployment.outputs),
-        "violations": [dataclasses.asdict(one) for one in found],
+        "violations": [_violation(one) for one in found],
     }
     return json.dumps(told, indent=2, default=str)
+
+
+def _violation(violation: Violation) -> dict[str, str]:
+    """Return a violation with the keys of the ``--json`` output."""
+    return {
+        "rule": violation.rule,
+        "level": violation.level,
+        "resource": violation.resource,
+        "words": violation.message,
+    }
 
 
 def _code(found: Sequence[Violation]) -> int:
@@ -73,8 +82,8 @@ def violated(deployment: Deployment) -> Sequence[Violation]:
     How old an image is nobody asks: here every parameter has one, made up.
     """
     subjects = [
-        Subject(one.type, one.name, one.urn, one.inputs, one.protect, deployment.region)
-        for one in deployment.resources
+        Subject(resource.type, resource.name, resource.urn, resource.inputs, resource.protect, deployment.region)
+        for resource in deployment.resources
     ]
-    facts = Outside(datetime.now(UTC), lambda _image, _region: None, on_demand_prices.price)
+    facts = ExternalFacts(datetime.now(UTC), lambda _image, _region: None, on_demand_prices.price)
     return list(violations(subjects, settings_of(deployment.stack), facts))

@@ -29,7 +29,7 @@ def make_given(settings: Settings, clients: AwsClients) -> None:
     network = settings.network
     if network.vpc_id is not None:
         given_network(clients, network.vpc_id, network.subnets, network.security_groups)
-    if settings.caller_groups:
-        given_network(clients, _CALLERS, {}, settings.caller_groups)
+    if settings.queue_source_security_groups:
+        given_network(clients, _CALLERS, {}, settings.queue_source_security_groups)
     if (deploys := settings.identity.deploys) is not None:
         given_policies(clients, (*deploys.policies, *deploys.drift_policies))

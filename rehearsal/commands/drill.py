@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpu_spot.drill.course import DrillCourse
+from gpu_spot.drill.progress import DrillProgress
 from gpu_spot.drill.experiment import DrillError
 from gpu_spot.drill.watching import Drill
 from gpu_spot.preflight.stack import settings_of
@@ -21,7 +21,7 @@ from rehearsal.commands.deployed import START, deployed
 from rehearsal.drilling import rehearse_drill
 
 
-def course(group: str, project: Path, config: StackConfig, drill_of: Callable[..., Drill]) -> DrillCourse:
+def course(group: str, project: Path, config: StackConfig, drill_of: Callable[..., Drill]) -> DrillProgress:
     """Deploy into the local cloud and drill there; a group that declares none is drilled of one instance.
 
     ``drill_of`` makes the drill from clients, a configuration and a clock.

@@ -40,10 +40,10 @@ def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
     root = project.find()
     code = root / "examples" / f"{name}-worker"
     if not code.is_dir():
-        there = ", ".join(sorted(one.name.removesuffix("-worker") for one in root.glob("examples/*-worker")))
+        there = ", ".join(sorted(path.name.removesuffix("-worker") for path in root.glob("examples/*-worker")))
         raise UserError(f"--service is {name}, allowed: {there or f'none, there is no {code}'}")
     for config in (load(root, one) for one in _stacks(root, stack)):
-        if any(one.get("name") == name for one in _on_instances(config, "services")):
+        if any(instance.get("name") == name for instance in _on_instances(config, "services")):
             return config, code
     raise UserError(f"no service on instances is {name} in {', '.join(_stacks(root, stack))}")
 

@@ -27,14 +27,14 @@ from userdata.agent.aws.imds import (
     GROUP_TAG,
     IDENTITY,
     LIFECYCLE_STATE,
-    MARKET,
+    PURCHASE_OPTION,
     PRIVATE_ADDRESS,
     SPOT_ACTION,
-    Answer,
+    MetadataDocument,
     Metadata,
 )
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Running
+from userdata.agent.machine.host import ProcessInfo
 
 RUN_PID: Final = 1000
 """Of the agent's ``run``; its training processes come after."""
@@ -56,10 +56,10 @@ class InstanceMetadata(Metadata):
         self.is_released = False
         """Whether its group is ending it."""
 
-    def get(self, path: str) -> Answer | None:
+    def get(self, path: str) -> MetadataDocument | None:
         """See ``Metadata``."""
         text = self._document(path)
-        return None if text is None else Answer(text, self._time.wall())
+        return None if text is None else MetadataDocument(text, self._time.wall())
 
     def _document(self, path: str) -> str | None:
         tags = {tag["Key"]: tag["Value"] for tag in self._instance.get("Tags", [])}
@@ -80,7 +80,7 @@ class InstanceMetadata(Metadata):
         if path == LIFECYCLE_STATE and group:
             # The target state: also while a launch hook waits it is to be in service.
             return "Terminated" if self.is_released else "InService"
-        if path == MARKET:
+        if path == PURCHASE_OPTION:
             return str(self._instance.get("InstanceLifecycle", "on-demand"))
         if path == GROUP_TAG:
             return group
@@ -244,7 +244,7 @@ class SimulatedHost:
                 raise LocalCloudError(f"a simulated instance cannot run {' '.join(argv)}")
         return ""
 
-    def attending(self, attend: Callable[[], None]) -> AbstractContextManager[None]:
+    def polling(self, on_poll: Callable[[], None]) -> AbstractContextManager[None]:
         """See ``Host``: what runs here takes no time."""
         return nullcontext()
 
@@ -271,12 +271,12 @@ class SimulatedHost:
         elif self.process is not None and pid == self.process.pid:
             self.process.signal(number)
 
-    def processes(self) -> list[Running]:
+    def processes(self) -> list[ProcessInfo]:
         """See ``Host``: the training, while it runs."""
         process = self.process
         if process is None or process.has_ended:
             return []
-        return [Running(process.pid, 0, "train", RUN_PID, process.pid, process.pid, 0, hears=True)]
+        return [ProcessInfo(process.pid, 0, "train", RUN_PID, process.pid, process.pid, 0, handles_sigterm=True)]
 
     def _mount_file_system(self, options: str, path: Path) -> None:
         told = dict(option.partition("=")[::2] for option in options.split(","))

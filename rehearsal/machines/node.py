@@ -28,7 +28,7 @@ from rehearsal.machines.trainee import Trainee
 from userdata.agent import tasks
 from userdata.agent.aws.imds import DEFAULT_URL
 from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
-from userdata.agent.storage.datasets import attached
+from userdata.agent.storage.datasets import describe_attached
 
 RESTART_SECONDS: Final = 10.0
 """``RestartSec`` of the units."""
@@ -147,8 +147,8 @@ class SimulatedNode:
         agent.clock, agent.host, agent.metadata = self._clock, self._host, self._metadata
         agent.clients = SandboxClients(self._clients)
         agent.on_sigterm = self._listen
-        agent.spawn = partial(self._spawn, config.prepares is not None)
-        agent.aside = lambda work: work()
+        agent.spawn = partial(self._spawn, config.dataset_to_prepare is not None)
+        agent.run_in_background = lambda work: work()
         agent.fenced = lambda dead_at: nullcontext()  # nothing hangs here
         self._host.restart_volume = partial(tasks.volume, agent, "up")
         self._host.power_off = lambda seconds: self._tasks.append(
@@ -177,10 +177,10 @@ class SimulatedNode:
         assert self._metadata is not None
         self._host.zone = self._metadata.identity().zone
         if config.datasets:
-            found = attached(self._clients("ec2"), self.id)
-            self._host.launched = frozenset(found[one.device].volume for one in config.datasets)
+            found = describe_attached(self._clients("ec2"), self.id)
+            self._host.launched = frozenset(found[dataset.device].volume for dataset in config.datasets)
         efs = tuple(replace(one, path=self._here(one.path)) for one in config.efs)
-        datasets = tuple(replace(one, path=self._here(one.path)) for one in config.datasets)
+        datasets = tuple(replace(dataset, path=self._here(dataset.path)) for dataset in config.datasets)
         return replace(config, efs=efs, datasets=datasets, nvidia=False)
 
     def _here(self, path: str) -> str:

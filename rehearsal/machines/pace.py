@@ -45,7 +45,7 @@ class Speed:
     def work(self, begin: float, end: float) -> float:
         """Return the seconds of work at full speed that fit between two times."""
         lost = (
-            (1 - one.speed) * max(0.0, min(end, one.end) - max(begin, one.begin)) for one in self.hindrances
+            (1 - hindrance.speed) * max(0.0, min(end, hindrance.end) - max(begin, hindrance.begin)) for hindrance in self.hindrances
         )
         return end - begin - sum(lost)
 
@@ -63,26 +63,26 @@ class Speed:
 
     def still_until(self, now: float) -> float:
         """Return when work goes on, ``now`` where it does now."""
-        for one in self.hindrances:
-            if one.begin <= now < one.end and one.speed == 0:
-                now = one.end
+        for hindrance in self.hindrances:
+            if hindrance.begin <= now < hindrance.end and hindrance.speed == 0:
+                now = hindrance.end
         return now
 
     def next_stop(self, now: float) -> float:
         """Return when work next stops, infinity for never."""
         return min(
-            (one.begin for one in self.hindrances if one.begin > now and one.speed == 0), default=math.inf
+            (hindrance.begin for hindrance in self.hindrances if hindrance.begin > now and hindrance.speed == 0), default=math.inf
         )
 
     def _spans(self, begin: float) -> Iterator[tuple[float, float]]:
         """Yield from ``begin`` on until when there is which speed."""
         at = begin
-        for one in self.hindrances:
-            if one.end <= at:
+        for hindrance in self.hindrances:
+            if hindrance.end <= at:
                 continue
-            if one.begin > at:
-                yield one.begin, 1.0
-            yield one.end, one.speed
-            at = one.end
+            if hindrance.begin > at:
+                yield hindrance.begin, 1.0
+            yield hindrance.end, hindrance.speed
+            at = hindrance.end
         if math.isfinite(at):
             yield math.inf, 1.0

@@ -51,15 +51,15 @@ def rows(service: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
 
 def waiting(run: Run, served: Served) -> Figure:
     """Draw the requests that wait, and the workers that are ready, on an axis each."""
-    times = [ms(run, one.tick) for one in served.samples]
-    most = max((one.waiting for one in served.samples), default=0)
+    times = [ms(run, sample.tick) for sample in served.samples]
+    most = max((sample.waiting for sample in served.samples), default=0)
     told = (
         f"{counted(served.requests, 'request')}, {number(served.lost)} lost; "
         f"at most {number(most)} waited at once, the longest for {served.longest_wait:.1f} s of real time."
     )
     layout = time_layout(run, 260, "requests waiting", left=WIDE_LEFT)
     layout["margin"] |= {"r": 52}
-    workers = max((one.workers for one in served.samples), default=0)
+    workers = max((sample.workers for sample in served.samples), default=0)
     layout["yaxis2"] = layout["yaxis"] | {
         "title": {"text": "workers", "standoff": 8},
         "tickmode": "linear",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs.report import JobReport
 from gpu_spot.status.decisions import DecisionLine
 from market.load.account import LoadAccount
 from market.replay.ledger import Ledger
@@ -52,7 +52,7 @@ class Run:
     wall_seconds: float
     travels: Travels | None = None
     outcome: JobEnding | None = None
-    job: JobAccount | None = None
+    job: JobReport | None = None
     served: Served | None = None
     load: LoadAccount | None = None
     tenancy: TenancyAccount | None = None

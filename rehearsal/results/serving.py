@@ -64,5 +64,5 @@ def to_json(served: Served) -> dict[str, Any]:
         "drained": served.drained,
         "overdue": served.overdue,
         "killed": served.killed,
-        "over_time": [[one.tick, one.workers, one.waiting] for one in served.samples],
+        "over_time": [[sample.tick, sample.workers, sample.waiting] for sample in served.samples],
     }

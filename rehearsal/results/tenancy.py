@@ -86,30 +86,30 @@ class TenancyAccount:
     def outage(self, tenant: str) -> float:
         """Return for how many seconds a tenant did not serve after it once had, in all."""
         absences: list[Return | Away] = [*self.returns, *self.away]
-        return sum((one.seconds for one in absences if one.tenant == tenant), 0.0)
+        return sum((absence.seconds for absence in absences if absence.tenant == tenant), 0.0)
 
     def money(self) -> Mapping[str, float]:
         """Return each tenant's part of the bill (US dollars) by its CPUs; nothing where there is no price."""
         if self.hour_price is None:
             return {}
-        paid = self.hour_price * self.machine_hours / sum(one.cpus for one in self.tenants)
-        return {one.name: paid * one.cpus for one in self.tenants}
+        paid = self.hour_price * self.machine_hours / sum(tenant.cpus for tenant in self.tenants)
+        return {tenant.name: paid * tenant.cpus for tenant in self.tenants}
 
 
 def to_json(tenancy: TenancyAccount) -> dict[str, Any]:
     """Return it as JSON values: US dollars, epoch seconds."""
     money = tenancy.money()
     tenants = {
-        one.name: {
-            "cpus": one.cpus,
-            "cpu_mode": "pinned" if one.pinned else "shared",
-            "memory_gib": one.memory_gib,
-            "gpus": one.gpus,
-            "data_gib": one.data_gib,
-            "seconds_without": tenancy.outage(one.name),
-            **({"usd_by_declared": money[one.name]} if money else {}),
+        tenant.name: {
+            "cpus": tenant.cpus,
+            "cpu_mode": "pinned" if tenant.pinned else "shared",
+            "memory_gib": tenant.memory_gib,
+            "gpus": tenant.gpus,
+            "data_gib": tenant.data_gib,
+            "seconds_without": tenancy.outage(tenant.name),
+            **({"usd_by_declared": money[tenant.name]} if money else {}),
         }
-        for one in tenancy.tenants
+        for tenant in tenancy.tenants
     }
     return {
         "tenants": tenants,

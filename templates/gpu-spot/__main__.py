@@ -1,4 +1,4 @@
-"""GPU workers on spot instances. All that a service can be told: docs/stack-file.md of gpu-spot."""
+"""GPU workers on Spot Instances. All keys of a service: docs/stack-file.md of gpu-spot."""
 
 import pulumi
 
@@ -15,7 +15,7 @@ workers = Service(
             "target": config.require_int("target"),
             "instanceTypes": config.require("instanceTypes").split(","),
         },
-        # From here on it is yours: an image by its digest, or a command of the machine's own; a queue.
+        # Add your workload: a container image with its digest, or a command of the machine image; a queue.
         # "image": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mine@sha256:…",
         # "queue": {"kind": "sqs"},
     },

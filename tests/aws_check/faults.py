@@ -1,4 +1,4 @@
-"""For each assumption an AWS that does otherwise: one operation that answers or refuses differently."""
+"""For each assumption a fault of AWS: one operation that behaves differently."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Change = Callable[[Call, dict[str, Any]], dict[str, Any]]
 
 @dataclass
 class Faulty:
-    """A client in front of another: one operation is changed."""
+    """A proxy of a client with one changed operation."""
 
     client: Any
     operation: str
     change: Change
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.client, name)
+        operation = getattr(self.client, name)
         if name != self.operation:
-            return found
-        return lambda **given: self.change(found, given)
+            return operation
+        return lambda **arguments: self.change(operation, arguments)
 
 
 def faulty(clients: ClientOf, fault: tuple[str, str, Change]) -> ClientOf:
     service, operation, change = fault
-    front = Faulty(clients(service), operation, change)
-    return lambda asked: front if asked == service else clients(asked)
+    client = Faulty(clients(service), operation, change)
+    return lambda requested: client if requested == service else clients(requested)
 
 
 def skipped(answer: Mapping[str, Any] | None = None) -> Change:
-    """The operation answers and does nothing."""
+    """The operation returns a response without effect."""
     return lambda call, given: dict(answer or {})
 
 
@@ -51,7 +51,7 @@ def refused(code: str, message: str = "") -> Change:
 
 
 def edited(edit: Callable[[dict[str, Any]], None]) -> Change:
-    """The answer is changed on its way."""
+    """The response is changed."""
 
     def change(call: Call, given: dict[str, Any]) -> dict[str, Any]:
         answer = copy.deepcopy(call(**given))
@@ -62,18 +62,18 @@ def edited(edit: Callable[[dict[str, Any]], None]) -> Change:
 
 
 def asked(**other: Any) -> Change:
-    """The operation does something else than it was asked for."""
+    """The operation is called with other arguments."""
     return lambda call, given: call(**given | other)
 
 
 def members(edit: Callable[[dict[str, Any]], None]) -> Change:
-    """Every member of a group shows otherwise."""
+    """Every member of a group is changed in the response."""
 
-    def each(answer: dict[str, Any]) -> None:
+    def edit_members(answer: dict[str, Any]) -> None:
         for member in answer["AutoScalingGroups"][0]["Instances"]:
             edit(member)
 
-    return edited(each)
+    return edited(edit_members)
 
 
 def group(**shown: Any) -> Change:
@@ -84,7 +84,7 @@ def fleet(edit: Callable[[dict[str, Any]], None]) -> Change:
     return edited(lambda answer: edit(answer["SpotFleetRequestConfigs"][0]))
 
 
-def _lost(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+def _terminate_one_more(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     """Lowering the capacity ends a member."""
     answer = call(**given)
     if given["DesiredCapacity"] == 1:
@@ -99,16 +99,16 @@ def _lost(call: Call, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _second_accepted() -> Change:
-    turns = count()
-    return lambda call, given: call(**given) if next(turns) == 0 else {}
+    calls = count()
+    return lambda call, given: call(**given) if next(calls) == 0 else {}
 
 
-def _always_another() -> Change:
-    turns = count()
-    return edited(lambda answer: answer.update(ActiveInstances=[{"InstanceId": f"i-{next(turns)}"}]))
+def _always_another_member() -> Change:
+    calls = count()
+    return edited(lambda answer: answer.update(ActiveInstances=[{"InstanceId": f"i-{next(calls)}"}]))
 
 
-def _patient(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+def _with_more_receives(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     """A queue that has a message received more often than it says."""
     attributes = dict(given.get("Attributes", {}))
     if "RedrivePolicy" in attributes:
@@ -117,12 +117,12 @@ def _patient(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     return call(**given | {"Attributes": attributes})
 
 
-def _priority_nought(shown: dict[str, Any]) -> None:
+def _priority_zero(shown: dict[str, Any]) -> None:
     for override in shown["SpotFleetRequestConfig"]["LaunchTemplateConfigs"][0]["Overrides"]:
         override["Priority"] = 0.0
 
 
-def _shrunk(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+def _scale_in(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     """What was to end one is a scale-in."""
     client: Any = call.__self__  # type: ignore[attr-defined]
     instances = [given["InstanceId"]]
@@ -163,7 +163,7 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
     "release-by-weight": (ASG, TERMINATE, asked(ShouldDecrementDesiredCapacity=False)),
     "release-of-a-gone": (ASG, TERMINATE, refused("ValidationError", "no such thing")),
     "protection-is-inherited": (ASG, GROUPS, members(lambda one: one.update(ProtectedFromScaleIn=False))),
-    "protected-are-spared": (ASG, "set_desired_capacity", _lost),
+    "protected-are-spared": (ASG, "set_desired_capacity", _terminate_one_more),
     "tags-of-members": (
         EC2,
         "describe_instances",
@@ -204,14 +204,14 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
     ),
     "pool-and-group-together": (ASG, "put_warm_pool", asked(MinSize=1)),
     "scale-in-returns": (ASG, "set_instance_protection", skipped()),
-    "termination-does-not-return": (ASG, "terminate_instance_in_auto_scaling_group", _shrunk),
+    "termination-does-not-return": (ASG, "terminate_instance_in_auto_scaling_group", _scale_in),
     "hooks-fire-twice": (ASG, POOL, skipped({"Instances": []})),
     "fleet-targets-together": (EC2, "modify_spot_fleet_request", asked(OnDemandTargetCapacity=0)),
     "fleet-not-twice": (EC2, "modify_spot_fleet_request", skipped()),
-    "fleet-keeps-its-members": (EC2, "describe_spot_fleet_instances", _always_another()),
+    "fleet-keeps-its-members": (EC2, "describe_spot_fleet_instances", _always_another_member()),
     "fleet-of-a-request": (EC2, "modify_spot_fleet_request", skipped()),
     "fleet-tags": (EC2, "describe_spot_fleet_requests", fleet(lambda one: one.update(Tags=[]))),
-    "fleet-priorities": (EC2, "describe_spot_fleet_requests", fleet(_priority_nought)),
+    "fleet-priorities": (EC2, "describe_spot_fleet_requests", fleet(_priority_zero)),
     "fleet-tells-of-a-shortage": (
         EC2,
         "describe_spot_fleet_request_history",
@@ -220,7 +220,7 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
     "delayed-message": (SQS, "send_message", asked(DelaySeconds=0)),
     "longest-delay": (SQS, "send_message", skipped()),
     "visibility": (SQS, "change_message_visibility", skipped()),
-    "dead-letters": (SQS, "create_queue", _patient),
+    "dead-letters": (SQS, "create_queue", _with_more_receives),
     "event-into-an-encrypted-queue": ("events", "put_events", skipped()),
     "conditional-write": ("dynamodb", "put_item", skipped()),
     "update-makes-the-item": ("dynamodb", "update_item", skipped()),

@@ -1,4 +1,4 @@
-"""The program rehearsed: what moto plays is held, each can be falsified, nothing is left."""
+"""The program on moto: supported assumptions hold, each can be falsified, and nothing is left over."""
 
 from __future__ import annotations
 
@@ -14,100 +14,102 @@ from gpu_spot import cli
 from gpu_spot.aws_check import cleaning
 from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.assumptions import ASSUMPTIONS
-from gpu_spot.aws_check.lab import Falsified, Lab
-from gpu_spot.aws_check.trial import tried
+from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
+from gpu_spot.aws_check.trial import run_assumptions
 from gpu_spot.commands import aws_check, project
 from gpu_spot.preflight import account
 from rehearsal.aws_check import rehearsed
 from tests.aws_check.faults import FAULTS, faulty
 from tests.docs.keys import documented
 
-PLAYABLE = [assumption for assumption in ASSUMPTIONS if not assumption.unplayable]
+SUPPORTED = [assumption for assumption in ASSUMPTIONS if not assumption.unsupported_reason]
 BY_NAME = {assumption.name: assumption for assumption in ASSUMPTIONS}
 
 
 @pytest.fixture(scope="module")
-def cloud() -> Iterator[Lab]:
+def cloud() -> Iterator[AwsTestBed]:
     """One local cloud for all: every trial is a run of its own in it."""
-    with rehearsed("us-east-1") as lab:
-        yield lab
+    with rehearsed("us-east-1") as test_bed:
+        yield test_bed
 
 
-def verdict(lab: Lab, assumption: Assumption) -> tuple[str, str]:
-    outcomes, left = tried(lab, [assumption], on_moto=False, heard=lambda outcome: None)
+def verdict(test_bed: AwsTestBed, assumption: Assumption) -> tuple[str, str]:
+    outcomes, left = run_assumptions(test_bed, [assumption], on_moto=False, on_outcome=lambda outcome: None)
     assert left == []
-    return outcomes[0].verdict, outcomes[0].seen
+    return outcomes[0].verdict, outcomes[0].observation
 
 
-@pytest.mark.parametrize("assumption", PLAYABLE, ids=lambda assumption: assumption.name)
-def test_what_moto_plays_is_held(cloud: Lab, assumption: Assumption) -> None:
+@pytest.mark.parametrize("assumption", SUPPORTED, ids=lambda assumption: assumption.name)
+def test_supported_assumptions_hold_on_moto(cloud: AwsTestBed, assumption: Assumption) -> None:
     held, seen = verdict(replace(cloud, run=f"held-{assumption.name}"), assumption)
     assert held == "held", seen
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_every_assumption_can_be_falsified(cloud: Lab, name: str) -> None:
+def test_every_assumption_can_be_falsified(cloud: AwsTestBed, name: str) -> None:
     # What is set up and cleaned goes past the fault: it is in the assumption's own steps.
-    lab = replace(cloud, run=f"fault-{name}"[:30], clients=faulty(cloud.clients, FAULTS[name]))
+    test_bed = replace(cloud, run=f"fault-{name}"[:30], clients=faulty(cloud.clients, FAULTS[name]))
     assumption = BY_NAME[name]
     outcomes: list[tuple[str, str]] = []
     try:
-        tried_steps = assumption.steps(lab)
+        tried_steps = assumption.run(test_bed)
         outcomes.append(("held", tried_steps))
     except Exception as error:
         outcomes.append((type(error).__name__, str(error)))
     finally:
-        assert cleaning.clean_up(cloud.clients, cloud.clock, lab.run) == []
+        assert cleaning.clean_up(cloud.clients, cloud.clock, test_bed.run) == []
     assert [kind for kind, _ in outcomes] == ["Falsified"], outcomes
 
 
-def test_a_refusal_for_permissions_falsifies_nothing(cloud: Lab) -> None:
-    def denied(call: object, given: object) -> dict[str, object]:
+def test_a_refusal_for_permissions_falsifies_nothing(cloud: AwsTestBed) -> None:
+    def denied(call: object, options: object) -> dict[str, object]:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "SetDesiredCapacity")
 
     front = faulty(cloud.clients, ("autoscaling", "set_desired_capacity", denied))
-    lab = replace(cloud, run="denied", clients=front)
-    assert verdict(lab, BY_NAME["desired-above-max"])[0] == "not tried"
-    assert verdict(replace(lab, run="denied2"), BY_NAME["release"])[0] == "not tried"
+    test_bed = replace(cloud, run="denied", clients=front)
+    assert verdict(test_bed, BY_NAME["desired-above-max"])[0] == "not tried"
+    assert verdict(replace(test_bed, run="denied2"), BY_NAME["release"])[0] == "not tried"
 
 
-def test_what_moto_cannot_play_is_passed_over_and_never_held(cloud: Lab) -> None:
-    unplayable = [assumption for assumption in ASSUMPTIONS if assumption.unplayable]
-    outcomes, _ = tried(replace(cloud, run="none"), unplayable, on_moto=True, heard=lambda outcome: None)
+def test_unsupported_assumptions_are_skipped(cloud: AwsTestBed) -> None:
+    unsupported = [assumption for assumption in ASSUMPTIONS if assumption.unsupported_reason]
+    outcomes, _ = run_assumptions(
+        replace(cloud, run="none"), unsupported, on_moto=True, on_outcome=lambda outcome: None
+    )
     assert {outcome.verdict for outcome in outcomes} == {"not playable here"}
-    assert all(outcome.seen for outcome in outcomes)
+    assert all(outcome.observation for outcome in outcomes)
 
 
-def test_a_run_that_is_broken_off_leaves_nothing(cloud: Lab) -> None:
-    lab = replace(cloud, run="broken")
+def test_an_interrupted_run_leaves_nothing(cloud: AwsTestBed) -> None:
+    test_bed = replace(cloud, run="broken")
 
-    def broken_off(lab: Lab) -> str:
-        lab.serving(lab.group("one"), 1)
-        lab.queue("one")
+    def broken_off(test_bed: AwsTestBed) -> str:
+        test_bed.scale_to(test_bed.group("one"), 1)
+        test_bed.queue("one")
         raise KeyboardInterrupt
 
-    assumption = replace(BY_NAME["release"], steps=broken_off)
+    assumption = replace(BY_NAME["release"], run=broken_off)
     with pytest.raises(KeyboardInterrupt):
-        tried(lab, [assumption], on_moto=False, heard=lambda outcome: None)
+        run_assumptions(test_bed, [assumption], on_moto=False, on_outcome=lambda outcome: None)
     assert list(cleaning.leftovers(cloud.clients, "broken")) == []
 
 
-def test_cleaning_takes_one_run_or_all(cloud: Lab) -> None:
+def test_clean_up_of_one_run_or_all_runs(cloud: AwsTestBed) -> None:
     for run in ("one", "other"):
-        lab = replace(cloud, run=run)
-        lab.queue("queue")
-        lab.template("template")
+        test_bed = replace(cloud, run=run)
+        test_bed.queue("queue")
+        test_bed.template("template")
     assert cleaning.clean_up(cloud.clients, cloud.clock, "one") == []
     assert len(list(cleaning.leftovers(cloud.clients, "other"))) == 2
     assert cleaning.clean_up(cloud.clients, cloud.clock) == []
     assert list(cleaning.leftovers(cloud.clients, None)) == []
 
 
-def test_what_cannot_be_deleted_is_told_in_the_end(cloud: Lab) -> None:
-    lab = replace(cloud, run="stuck")
-    template = lab.template("template")
+def test_leftovers_are_reported(cloud: AwsTestBed) -> None:
+    test_bed = replace(cloud, run="stuck")
+    template = test_bed.template("template")
 
-    def stuck(call: object, given: object) -> dict[str, object]:
+    def stuck(call: object, options: object) -> dict[str, object]:
         raise ClientError({"Error": {"Code": "DependencyViolation", "Message": ""}}, "DeleteLaunchTemplate")
 
     front = faulty(cloud.clients, ("ec2", "delete_launch_template", stuck))
@@ -118,10 +120,10 @@ def test_what_cannot_be_deleted_is_told_in_the_end(cloud: Lab) -> None:
 
 
 @pytest.fixture
-def on_aws(cloud: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def on_aws(cloud: AwsTestBed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The command with this cloud for AWS, and a folder for its page."""
-    who = account.Account("123456789012", "arn:aws:iam::123456789012:user/me", cloud.clients)
-    monkeypatch.setattr(account, "connect", lambda region, profile: who)
+    caller_account = account.Account("123456789012", "arn:aws:iam::123456789012:user/me", cloud.clients)
+    monkeypatch.setattr(account, "connect", lambda region, profile: caller_account)
     monkeypatch.setattr(aws_check, "WallClock", lambda: cloud.clock)
     monkeypatch.setattr(project, "find", lambda: tmp_path)
     (tmp_path / "docs").mkdir()
@@ -145,46 +147,44 @@ def test_a_part_of_the_assumptions_writes_no_page(on_aws: Path) -> None:
     assert not on_aws.exists()
 
 
-def test_a_run_is_one_document_where_that_is_asked_for(
+def test_json_output_is_one_document(
     on_aws: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(aws_check, "ASSUMPTIONS", (BY_NAME["template-versions"],))
     assert cli.main(["aws-check", "--yes-spend-money", "--json"]) == 0
     shown = capsys.readouterr()
-    told = json.loads(shown.out)
-    assert told.keys() == documented("aws-check")
-    [outcome] = told["outcomes"]
+    document = json.loads(shown.out)
+    assert document.keys() == documented("aws-check")
+    [outcome] = document["outcomes"]
     assert (outcome["name"], outcome["verdict"]) == ("template-versions", "held")
-    assert (told["is_well"], told["counts"]["held"], told["left"]) == (True, 1, [])
-    assert (told["account"], told["page"]) == ("123456789012", "docs/aws-check.md")
+    assert (document["is_well"], document["counts"]["held"], document["left"]) == (True, 1, [])
+    assert (document["account"], document["page"]) == ("123456789012", "docs/aws-check.md")
     assert "latest 2, default 1" in shown.err
 
 
-def test_what_is_falsified_or_left_is_not_well(
+def test_falsified_assumptions_and_leftovers_fail(
     on_aws: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def falsified(lab: Lab) -> str:
+    def falsified(test_bed: AwsTestBed) -> str:
         raise Falsified("another")
 
-    wrong = replace(BY_NAME["template-versions"], steps=falsified)
+    wrong = replace(BY_NAME["template-versions"], run=falsified)
     monkeypatch.setattr(aws_check, "ASSUMPTIONS", (wrong,))
     assert cli.main(["aws-check", "--yes-spend-money", "--json"]) == 1
     assert not json.loads(capsys.readouterr().out)["is_well"]
     monkeypatch.setattr(aws_check, "clean_up", lambda clients, clock: ["template lt-1"])
     assert cli.main(["aws-check", "--clean-up-only", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["left"], told["outcomes"]) == (["template lt-1"], [])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["left"], document["outcomes"]) == (["template lt-1"], [])
 
 
-def test_what_costs_more_than_the_cap_does_not_start(
-    on_aws: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_above_the_cost_cap_does_not_start(on_aws: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["aws-check", "--yes-spend-money", "--cap", "0.10"]) == 2
-    assert "this run may cost $" in capsys.readouterr().err
+    assert "estimated cost is up to $" in capsys.readouterr().err
     assert not on_aws.exists()
 
 
-def test_cleaning_alone_takes_what_is_left(cloud: Lab, on_aws: Path) -> None:
+def test_clean_up_only_deletes_leftovers(cloud: AwsTestBed, on_aws: Path) -> None:
     replace(cloud, run="crashed").queue("queue")
     assert cli.main(["aws-check", "--clean-up-only"]) == 0
     assert list(cleaning.leftovers(cloud.clients, None)) == []

@@ -1,7 +1,7 @@
-"""A deployed stack behind a moto server.
+"""A deployed stack on a moto server.
 
-``python -m tests.commands.served FOLDER STACK IMAGE`` prints its address, and serves until its
-standard input ends.
+``python -m tests.commands.served FOLDER STACK IMAGE`` prints its address, and serves until its standard input
+is closed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class DeniedError(ServiceException):
     code = "AccessDenied"
 
 
-def answering(response: BaseResponse) -> Any:
-    """Deny what moto lacks: the caller may not do that."""
+def deny_unsupported(response: BaseResponse) -> Any:
+    """Deny operations that moto does not implement, as missing permissions."""
     try:
         return CALL_ACTION(response)
     except (NotImplementedError, ModuleNotFoundError) as error:
@@ -37,7 +37,7 @@ CALL_ACTION: Final = BaseResponse.call_action
 
 def serve(folder: Path, stack: str, image: str) -> None:
     config = load(folder, stack)
-    with mock.patch.object(BaseResponse, "call_action", answering), sandbox(config.region) as clients:
+    with mock.patch.object(BaseResponse, "call_action", deny_unsupported), sandbox(config.region) as clients:
         clients("ssm").put_parameter(Name="/images/mine", Value=image, Type="String")
         deployed(clients, config)
         with server.serve() as endpoint:

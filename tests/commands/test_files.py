@@ -1,4 +1,4 @@
-"""Every option of every command that takes a file or folder: what is wrong with one is told in one line."""
+"""Every option for a file or directory: errors name the option, in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from gpu_spot.cli import main, parser
 from tests.infra.declared import ROOT
 
-LINE: Final = "replay-deadline --compute 1 --deadline 2 --delay 1 --starts 2"
+LINE: Final = "replay-deadline --compute 1 --deadline 2 --restart-minutes 1 --starts 2"
 READ: Final = {
     ("advise", "--head"): "advise --budget 9 --head {}",
     ("advise", "--spot-prices"): "advise --budget 9 --head Pulumi.dev.yaml --spot-prices {}",
@@ -31,7 +31,7 @@ READ: Final = {
     ("review", "--events"): "review --out {out} --preview {empty} --events {}",
     ("review", "--forecast"): "review --out {out} --preview {empty} --forecast {}",
 }
-"""A command line for each option from which something is read; ``{}`` is what is wrong."""
+"""A command line for each option from which a file is read; ``{}`` is the invalid path."""
 WRITTEN: Final = {
     ("demo", "--out"): "demo --out {}",
     ("drill", "--out"): "drill --group inference --rehearse --out {}",
@@ -43,23 +43,23 @@ WRITTEN: Final = {
 BAD: Final = ("missing", "folder", "bytes", "garbled")
 UNWRITABLE: Final = ("folder", "garbled", "garbled/below", "garbled/far/below")
 ALLOWED: Final = {("review", "--forecast", "garbled")}
-"""A forecast is any text."""
+"""A forecast can be any text."""
 WRITABLE: Final = {
     *((command, "--out", "folder") for command in ("demo", "drill")),
     *((*key, "garbled") for key in WRITTEN if key not in (("demo", "--out"), ("drill", "--out"))),
 }
-ELSEWHERE: Final = {("advise", "--trace")}
-"""Refused whatever it names."""
+REJECTED_ALWAYS: Final = {("advise", "--trace")}
+"""Rejected with any value."""
 
 
 def _cases(
     lines: Mapping[tuple[str, str], str], allowed: Set[tuple[str, str, str]], wrong: Sequence[str]
 ) -> list[tuple[str, str, str]]:
-    return [(*key, one) for key in lines for one in wrong if (*key, one) not in allowed]
+    return [(*key, problem) for key in lines for problem in wrong if (*key, problem) not in allowed]
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(ROOT)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder.svg").mkdir()
@@ -70,48 +70,49 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(line: str, there: Path, named: str, capsys: pytest.CaptureFixture[str]) -> str:
-    places = {"out": there / "out", "good": there / "good.json", "empty": there / "empty.json"}
-    before = sorted(there.iterdir())
-    words = line.replace("{}", "{named}").format(named=there / named, **places)
+def error_of(line: str, directory: Path, name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    paths = {"out": directory / "out", "good": directory / "good.json", "empty": directory / "empty.json"}
+    before = sorted(directory.iterdir())
+    words = line.replace("{}", "{named}").format(named=directory / name, **paths)
     assert main(shlex.split(words)) in (1, 2)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("gpu-spot")
-    assert told.err.count("\n") == 1
-    assert "Errno" not in told.err
-    assert sorted(there.iterdir()) == before
-    return told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("gpu-spot")
+    assert output.err.count("\n") == 1
+    assert "Errno" not in output.err
+    assert sorted(directory.iterdir()) == before
+    return output.err
 
 
 @pytest.mark.parametrize(("command", "option", "wrong"), _cases(READ, ALLOWED, BAD))
-def test_what_cannot_be_read_is_told_with_its_option(
-    command: str, option: str, wrong: str, there: Path, capsys: pytest.CaptureFixture[str]
+def test_an_unreadable_file_is_reported_with_its_option(
+    command: str, option: str, wrong: str, directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = said(READ[command, option], there, wrong, capsys)
-    assert f"{option} is {there / wrong}" in told or f"--trace: trace {there / wrong}" in told.replace(
-        "trace folder", "trace"
+    error = error_of(READ[command, option], directory, wrong, capsys)
+    assert (
+        f"{option} is {directory / wrong}" in error
+        or f"--trace: trace {directory / wrong}" in error.replace("trace folder", "trace")
     )
-    assert "allowed: " in told or "is needed" in told
+    assert "allowed: " in error or "is needed" in error
 
 
 @pytest.mark.parametrize(("command", "option", "wrong"), _cases(WRITTEN, WRITABLE, UNWRITABLE))
-def test_where_nothing_can_be_written_is_told_before_anything_is_done(
-    command: str, option: str, wrong: str, there: Path, capsys: pytest.CaptureFixture[str]
+def test_an_unwritable_file_is_reported_before_any_work(
+    command: str, option: str, wrong: str, directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = said(WRITTEN[command, option], there, wrong, capsys)
-    assert f"{option} is {there / wrong}" in told
-    assert ", allowed: a file that can be" in told or ", allowed: a folder that can be" in told
+    error = error_of(WRITTEN[command, option], directory, wrong, capsys)
+    assert f"{option} is {directory / wrong}" in error
+    assert ", allowed: a writable " in error
 
 
 def test_each_option_that_takes_a_path_is_tried() -> None:
-    assert set(_paths(parser(), "")) == READ.keys() | WRITTEN.keys() | ELSEWHERE
+    assert set(_paths(parser(), "")) == READ.keys() | WRITTEN.keys() | REJECTED_ALWAYS
 
 
-def _paths(of: argparse.ArgumentParser, command: str) -> Iterator[tuple[str, str]]:
-    for action in of._actions:
+def _paths(parser: argparse.ArgumentParser, command: str) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for name, each in action.choices.items():
-                yield from _paths(each, name)
+            for name, subparser in action.choices.items():
+                yield from _paths(subparser, name)
         elif action.type is Path:
             yield command, action.option_strings[0]

@@ -1,7 +1,7 @@
-"""Operators' commands run where neither moto nor what rehearses can be imported, against a stubbed AWS.
+"""Operators' commands run without moto and rehearsal, against a stubbed AWS.
 
-AWS is a moto server in another process. The commands' own processes, and those that they start, refuse the
-imports (`sitecustomize`).
+AWS is a moto server in another process. The commands' processes and their subprocesses reject the imports
+(`sitecustomize`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ REHEARSING = {
 
 @dataclass(frozen=True)
 class Operator:
-    """Runs commands in a project's folder, with credentials of the stubbed account."""
+    """Runs commands in a project directory, with credentials of the stubbed account."""
 
     folder: Path
     environment: dict[str, str]
@@ -134,15 +134,15 @@ def test_every_command_prints_its_help(operator: Operator, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REHEARSING)
-def test_what_rehearses_says_what_is_missing(operator: Operator, name: str) -> None:
+def test_a_rehearsal_names_the_missing_package(operator: Operator, name: str) -> None:
     done = operator.run(name, *REHEARSING[name], code=2 if name == "aws-check" else 1)
     assert done.stderr.startswith("gpu-spot: rehearsal is missing")
     assert done.stderr.count("\n") == 1
 
 
 def test_status_of_the_stubbed_account(operator: Operator) -> None:
-    seen = operator.json("status", "--stack", "research", "--json")
-    assert [one["group"] for one in seen["groups"]] == ["resnet"]
+    snapshot = operator.json("status", "--stack", "research", "--json")
+    assert [one["group"] for one in snapshot["groups"]] == ["resnet"]
 
 
 def test_jobs_are_listed_and_shown_and_their_log_is_read(operator: Operator) -> None:
@@ -152,16 +152,16 @@ def test_jobs_are_listed_and_shown_and_their_log_is_read(operator: Operator) -> 
     assert operator.json("jobs", "logs", "resnet", "--stack", "research", "--json")["lines"] == []
 
 
-def test_preflight_lists_what_the_program_declares_and_asks_the_account(operator: Operator) -> None:
-    found = operator.json("preflight", "--stack", "research", "--json", code=1)
-    assert found["account"] == "123456789012"
+def test_preflight_checks_the_declared_resources_in_the_account(operator: Operator) -> None:
+    document = operator.json("preflight", "--stack", "research", "--json", code=1)
+    assert document["account"] == "123456789012"
     by_check: dict[str, list[dict[str, str]]] = {}
-    for remark in found["remarks"]:
-        by_check.setdefault(remark["check"], []).append(remark)
-    assert by_check["permissions"][0]["found"] == "may not SimulatePrincipalPolicy"
-    # The stack is up there, so that names are taken by its own tag.
+    for result in document["remarks"]:
+        by_check.setdefault(result["check"], []).append(result)
+    assert by_check["permissions"][0]["found"] == "access denied for SimulatePrincipalPolicy"
+    # The stack is deployed, so its fixed names exist with its tag.
     assert "with this stack's tag" in by_check["names"][0]["found"]
-    assert any(one["subject"] == "alarms" for one in by_check["money a month"])
+    assert any(one["subject"] == "alarms" for one in by_check["monthly cost"])
 
 
 def test_a_drill_is_refused_where_the_group_has_nothing_to_take(operator: Operator) -> None:
@@ -174,13 +174,13 @@ def test_a_preview_is_reviewed(operator: Operator, tmp_path: Path) -> None:
     state = {"urn": urn, "type": "aws:cloudwatch/logGroup:LogGroup", "inputs": {"retentionInDays": 30}}
     preview = {"steps": [{"op": "create", "urn": urn, "newState": state}]}
     (tmp_path / "prod.json").write_text(json.dumps(preview))
-    told = operator.json("review", "--preview", str(tmp_path / "prod.json"), "--json")
-    assert [one["environment"] for one in told["environments"]] == ["prod"]
+    document = operator.json("review", "--preview", str(tmp_path / "prod.json"), "--json")
+    assert [one["environment"] for one in document["environments"]] == ["prod"]
 
 
 def test_a_stack_file_is_forecast(operator: Operator) -> None:
-    found = operator.json("forecast", "--head", "Pulumi.research.yaml", "--json", "--processes", "1")
-    assert [group["name"] for group in found["head"]["groups"]] == ["resnet"]
+    document = operator.json("forecast", "--head", "Pulumi.research.yaml", "--json", "--processes", "1")
+    assert [group["name"] for group in document["head"]["groups"]] == ["resnet"]
 
 
 def test_a_stack_file_is_advised_on(operator: Operator) -> None:
@@ -209,17 +209,20 @@ def test_aws_check_cleans_up(operator: Operator) -> None:
 
 
 def test_tensorboard_is_stopped(operator: Operator) -> None:
-    assert operator.run("tensorboard", "--stack", "research", "--stop").stdout == "nothing runs\n"
+    assert (
+        operator.run("tensorboard", "--stack", "research", "--stop").stdout
+        == "no TensorBoard instance is running\n"
+    )
 
 
 def test_a_trace_is_replayed(operator: Operator, tmp_path: Path) -> None:
     trace = tmp_path / "us-west-2a.json"
     trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 40 + [0] * 4 + [1] * 40}))
     assert "expected-cost" in operator.run("replay", "--trace", str(trace), "--target", "2").stdout
-    deadline = ("--compute", "1", "--deadline", "3", "--delay", "5", "--starts", "2")
+    deadline = ("--compute", "1", "--deadline", "3", "--restart-minutes", "5", "--starts", "2")
     assert "us-west-2a" in operator.run("replay-deadline", "--trace", str(trace), *deadline).stdout
 
 
-def test_an_editor_and_a_shell_get_theirs(operator: Operator) -> None:
+def test_schema_and_completion_are_printed(operator: Operator) -> None:
     assert "properties" in operator.json("schema")
     assert "gpu-spot" in operator.run("completion", "bash").stdout

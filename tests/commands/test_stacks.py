@@ -1,4 +1,4 @@
-"""A stack that is not there is told by every command in one line, with those that are."""
+"""Every command reports a missing or garbled stack file in one line."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ LINES: Final = {
 
 
 @pytest.mark.parametrize("command", LINES)
-def test_a_stack_that_is_not_there_is_told_with_those_that_are(
+def test_a_missing_stack_is_reported_with_the_existing_ones(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert main([*shlex.split(LINES[command]), "--stack", "nope"]) in (1, 2)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("gpu-spot: stack 'nope': no file Pulumi.nope.yaml; stacks here: dev, eks, ")
-    assert told.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("gpu-spot: stack 'nope': no file Pulumi.nope.yaml; stacks here: dev, eks, ")
+    assert output.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("content", ["config: [", "- 1", "config: 3", "config: {}", "\x80"])
 @pytest.mark.parametrize("command", LINES)
-def test_a_garbled_stack_file_is_told_in_one_line(
+def test_a_garbled_stack_file_is_reported_in_one_line(
     command: str,
     content: str,
     tmp_path: Path,
@@ -51,10 +51,10 @@ def test_a_garbled_stack_file_is_told_in_one_line(
     file.write_bytes(content.encode("latin-1"))
     monkeypatch.chdir(tmp_path)
     assert main([*shlex.split(LINES[command]), "--stack", "mine"]) in (1, 2)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "Pulumi.mine.yaml" in told.err
-    assert told.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "Pulumi.mine.yaml" in output.err
+    assert output.err.count("\n") == 1
     assert file.read_bytes() == content.encode("latin-1")
 
 

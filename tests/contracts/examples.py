@@ -5,27 +5,33 @@ from __future__ import annotations
 from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.group.health_settings import HealthSettings
 from contracts.group.release import WorkerRelease, WorkerReleases
-from contracts.group.release_settings import Wanted
-from contracts.group.replacement_requests import Wish
-from contracts.group.rolling import Rolling
+from contracts.group.release_settings import DesiredRelease
+from contracts.group.replacement_requests import ReplacementRequest
+from contracts.group.rollout_request import RolloutRequest
 from contracts.group.scaling_settings import Floor, ScalingSettings
 from contracts.jobs.attempt import JobAttempt
 from contracts.jobs.item import HostFaults, JobItem, Retries
 from contracts.registry.item import Progress, Worker
-from contracts.registry.queue_state import Backlog
-from contracts.registry.worker_report import Pulse
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
 from contracts.watched_queue import WatchedQueue
 from lambdas.core.capacity.history import History, PoolRecord
 from lambdas.core.capacity.memory import Memory
-from lambdas.core.capacity.on_premises import StandIns
-from lambdas.core.deadline.experience import Seen
+from lambdas.core.capacity.on_premises import OnPremisesOffset
+from lambdas.core.deadline.experience import SampleStatistics
 from lambdas.core.deadline.record import JobRecord
-from lambdas.core.health.memory import HealthMemory, Logged, Open, Treated, Watch
+from lambdas.core.health.memory import (
+    HealthMemory,
+    OpenIncident,
+    PendingSymptom,
+    RemediationLogEntry,
+    RemediationRecord,
+)
 from lambdas.core.health.model import Remedy
-from lambdas.core.model import Market, Side
+from lambdas.core.model import GroupRole, PurchaseOption
 from lambdas.core.money.bill import Bill
 from lambdas.core.queues.history import QueueHistory
-from lambdas.core.rollout.memory import Rollout, StartAsked, TrialRun
+from lambdas.core.rollout.memory import CandidateRun, RestartRequest, Rollout
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.memory import ScalingMemory
 from lambdas.core.scaling.profile import Profile
@@ -79,16 +85,16 @@ SCALING_TEXT = (
     '"floors": [[3, 60, 120, [0, 6]]], "dryRun": true}'
 )
 
-WANTED = Wanted(RELEASE, 4)
+WANTED = DesiredRelease(RELEASE, 4)
 WANTED_TEXT = (
     '{"command":["serve","--fast"],"environment":{"BATCH":"8"},'
     f'"image":"registry.example/ocr@{DIGEST}","perSlot":4}}'
 )
 
-ROLLING = Rolling(1800000000, 2, ("i-1", "i-2"))
+ROLLING = RolloutRequest(1800000000, 2, ("i-1", "i-2"))
 ROLLING_TEXT = '{"at":1800000000,"surge":2,"anew":["i-1","i-2"]}'
 
-WISHES = (Wish("i-1", 1800000000, "xid"), Wish("i-2", 1800000060, "stuck"))
+WISHES = (ReplacementRequest("i-1", 1800000000, "xid"), ReplacementRequest("i-2", 1800000060, "stuck"))
 WISHES_TEXT = '{"i-1":[1800000000,"xid"],"i-2":[1800000060,"stuck"]}'
 
 WATCHED = (
@@ -98,24 +104,24 @@ WATCHED = (
 WATCHED_TEXT = '[["ocr","rabbitmq","ocr","secret","https://broker"],["a","sqs","b","1",""]]'
 
 HEALTH_MEMORY = HealthMemory(
-    watches={"stuck i-1/0": Watch(7.0, 1800000000.5)},
-    treated={"i-1": Treated(Remedy.REPLACE, 1800000000.0, "xid")},
-    log=(Logged(1800000000.0, Remedy.RESTART, young=True),),
+    pending_symptoms={"stuck i-1/0": PendingSymptom(7.0, 1800000000.5)},
+    remediations={"i-1": RemediationRecord(Remedy.REPLACE, 1800000000.0, "xid")},
+    log=(RemediationLogEntry(1800000000.0, Remedy.RESTART, is_new_instance=True),),
     versions={"aws v1": 1800000000.0},
-    incidents={"xid": Open(1800000000.0, 1800000060.0, "many", told=True)},
-    over={"old": Open(1.5, 2.5, "gone")},
-    digest_day=20833,
+    incidents={"xid": OpenIncident(1800000000.0, 1800000060.0, "many", is_notified=True)},
+    resolved_incidents={"old": OpenIncident(1.5, 2.5, "gone")},
+    daily_report_day=20833,
     rollout=Rollout(
         stable=RELEASE,
-        trial=WorkerRelease("", ("serve",)),
-        moved=1800000000.0,
-        asked={"i-1": StartAsked("v2", 1800000000.0)},
-        runs={"i-2": TrialRun(1800000000.5, 3, 2)},
-        proven={"i-3": "v2"},
-        refused="v3",
-        why="workers fail",
-        left=("v3",),
-        written="abc",
+        candidate=WorkerRelease("", ("serve",)),
+        last_step_at=1800000000.0,
+        requested_restarts={"i-1": RestartRequest("v2", 1800000000.0)},
+        runs={"i-2": CandidateRun(1800000000.5, 3, 2)},
+        verified={"i-3": "v2"},
+        rejected="v3",
+        rejection_reason="workers fail",
+        abandoned_versions=("v3",),
+        written_hash="abc",
     ),
 )
 HEALTH_MEMORY_TEXT = (
@@ -148,16 +154,16 @@ QUEUE_HISTORY = QueueHistory(1800000000.0, 70, 60, 12.5, ((1799999940.0, 60), (1
 QUEUE_HISTORY_TEXT = "[1800000000.0,70,60,12.5,[[1799999940.0,60],[1800000000.0,70]]]"
 
 MEMORY = Memory(
-    doomed={"i-1": 1800000120.0},
+    termination_deadlines={"i-1": 1800000120.0},
     at_risk={"i-2": 1800000000.0},
     retiring={"i-3": 1800003600.0},
-    released={"i-4": 1800000000.0},
-    replaced={"i-4": 1800000000.0},
-    boots={Market.SPOT: (180.0, 200.5), Market.ON_DEMAND: (60.0,)},
+    termination_requests={"i-4": 1800000000.0},
+    replacement_times={"i-4": 1800000000.0},
+    boots={PurchaseOption.SPOT: (180.0, 200.5), PurchaseOption.ON_DEMAND: (60.0,)},
     booted=frozenset({"i-2", "i-1"}),
-    silent={"i-5": 1800000000.0},
-    asked={Side.FALLBACK: (2, 1800000000.0)},
-    alarmed=frozenset({"limit"}),
+    not_reporting={"i-5": 1800000000.0},
+    requested_capacity={GroupRole.FALLBACK: (2, 1800000000.0)},
+    active_alarms=frozenset({"limit"}),
     history=History(
         {"g5.xlarge@us-west-2a": PoolRecord(1800000000.0, 6000.0, 1.5, 0.25, 1799990000.0)},
         {"i-1": "g5.xlarge@us-west-2a"},
@@ -170,23 +176,23 @@ MEMORY = Memory(
     ),
     spot_prices={"g5.xlarge@us-west-2a": 0.35},
     priced_at=1800000000.0,
-    home="us-west-2a",
+    volume_zone="us-west-2a",
     job=JobRecord(
         run="r1",
         step=7,
         steps=100,
-        told_at=1800000000.0,
+        reported_at=1800000000.0,
         worker="i-1",
         rate=0.5,
-        best=0.75,
-        rates=Seen(2, 0.5, 0.75, 1.25),
-        paced_at=1799990000.0,
-        lost=30.5,
-        changeovers=Seen(1, 0.0, 0.0, 0.0),
-        asked_at=1800000000.0,
-        on_demand="i-6",
+        best_rate=0.75,
+        rates=SampleStatistics(2, 0.5, 0.75, 1.25),
+        rate_sampled_at=1799990000.0,
+        max_lost_seconds=30.5,
+        restart_overheads=SampleStatistics(1, 0.0, 0.0, 0.0),
+        on_demand_requested_at=1800000000.0,
+        on_demand_instance="i-6",
     ),
-    stand_ins=StandIns(2, 3, 1800000000.0),
+    on_premises_offset=OnPremisesOffset(2, 3, 1800000000.0),
     bill=Bill("r1", 12.5, 1799990000.0, {"i-1": (1800000000.0, 0.45)}),
 )
 MEMORY_TEXT = (
@@ -245,8 +251,8 @@ WORKER = Worker(
     "draining",
     deadline=1800000120.5,
     progress=Progress(7, 100, 1800000005.5, 1800000001.0, 0.5, 0.75),
-    pulse=Pulse("v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2),
-    restart=1800000003.0,
+    report=WorkerReport("v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2),
+    restart_requested_at=1800000003.0,
 )
 WORKER_ITEM = {
     "group": {"S": "ocr"},
@@ -283,7 +289,7 @@ WORKER_ITEM = {
     },
     "restart": {"N": "1800000003"},
 }
-BACKLOG = Backlog(1800000000.5, 12, 3, 45.5, 1.5, 0.5, 4)
+BACKLOG = QueueState(1800000000.5, 12, 3, 45.5, 1.5, 0.5, 4)
 BACKLOG_ITEM = {
     "group": {"S": "ocr@queue"},
     "worker": {"S": "queue"},
@@ -296,7 +302,7 @@ BACKLOG_ITEM = {
     "readers": {"N": "4"},
     "expires": {"N": "1800604800"},
 }
-RELEASES = WorkerReleases(RELEASE, WorkerRelease("", ("serve",)), frozenset({"i-2", "i-1"}), mostly=True)
+RELEASES = WorkerReleases(RELEASE, WorkerRelease("", ("serve",)), frozenset({"i-2", "i-1"}), is_candidate_default=True)
 RELEASES_ITEM = {
     "group": {"S": "ocr@release"},
     "worker": {"S": "release"},
@@ -312,18 +318,18 @@ ATTEMPT = JobAttempt(
     instance="i-1",
     instance_type="g5.xlarge",
     zone="us-west-2a",
-    market="spot",
-    side="primary",
+    purchase_option="spot",
+    group_role="primary",
     launched=1800000000.0,
     began=1800000060.5,
-    seen=1800003600.0,
+    last_seen_at=1800003600.0,
     started=1800000070.0,
     restarted=1800000080.0,
     starts=2,
     resumed=1799990000.0,
     checkpoint=1800003500.0,
     lost=12.5,
-    told=1800003480.0,
+    notice_at=1800003480.0,
     cause="spot",
     stopped=1800003590.0,
     ended=1800003595.0,
@@ -357,9 +363,9 @@ JOB = JobItem(
     state="running",
     reason="a reason",
     revision="a" * 40,
-    changed=1800000000.0,
+    changed_at=1800000000.0,
     holder="i-1",
-    lease_until=1800000120.0,
+    lease_expires_at=1800000120.0,
     token=107,
     volume="vol-1",
     writer=106,

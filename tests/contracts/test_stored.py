@@ -19,7 +19,7 @@ from contracts.group import (
     release,
     release_settings,
     replacement_requests,
-    rolling,
+    rollout_request,
     scaling_settings,
 )
 from contracts.jobs import attempt as attempts
@@ -32,7 +32,7 @@ from lambdas.core.capacity.history import History, PoolRecord
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.health import memory as health_memory
 from lambdas.core.health.memory import HealthMemory
-from lambdas.core.model import Market
+from lambdas.core.model import PurchaseOption
 from lambdas.core.queues import history as queue_history
 from lambdas.core.scaling import memory as scaling_memory
 from lambdas.core.scaling.memory import ScalingMemory
@@ -82,8 +82,8 @@ TEXTS: list[tuple[str, Callable[[Any], str], Callable[[str], Any], Any, str]] = 
     ("health", health_settings.dumps, health_settings.parse, HEALTH, HEALTH_TEXT),
     ("scaling", scaling_settings.dumps, scaling_settings.parse, SCALING, SCALING_TEXT),
     ("release", release_settings.dumps, release_settings.parse, WANTED, WANTED_TEXT),
-    ("rolling", rolling.dump, rolling.parse, ROLLING, ROLLING_TEXT),
-    ("nothing rolls", rolling.dump, rolling.parse, None, "{}"),
+    ("rolling", rollout_request.dump, rollout_request.parse, ROLLING, ROLLING_TEXT),
+    ("no rollout", rollout_request.dump, rollout_request.parse, None, "{}"),
     ("wishes", replacement_requests.dump, replacement_requests.parse, WISHES, WISHES_TEXT),
     ("watched queues", watched_queue.dumps, watched_queue.parse, WATCHED, WATCHED_TEXT),
     ("health checker's memory", health_memory.dump, health_memory.parse, HEALTH_MEMORY, HEALTH_MEMORY_TEXT),
@@ -134,7 +134,7 @@ OLD: list[tuple[str, Callable[[str], Any], str, Any]] = [
         capacity_memory.parse,
         '{"format":1,"doomed":{"i-1":5},"at_risk":{},"released":{},"boots":{"spot":[60]},"booted":["i-1"],'
         '"alarmed":[]}',
-        lambda m: (m, Memory(doomed={"i-1": 5.0}, boots={Market.SPOT: (60.0,)}, booted=frozenset({"i-1"}))),
+        lambda m: (m, Memory(termination_deadlines={"i-1": 5.0}, boots={PurchaseOption.SPOT: (60.0,)}, booted=frozenset({"i-1"}))),
     ),
     (
         "controller's memory of a later version",
@@ -154,7 +154,7 @@ OLD: list[tuple[str, Callable[[str], Any], str, Any]] = [
         "health checker's memory",
         health_memory.parse,
         '{"format":1,"watches":{},"treated":{},"log":[],"versions":{},"incidents":{},"over":{},"digestDay":3}',
-        lambda m: (m, HealthMemory(digest_day=3)),
+        lambda m: (m, HealthMemory(daily_report_day=3)),
     ),
     (
         "scaler's memory",
@@ -181,7 +181,7 @@ def test_a_worker_is_a_row_of_the_registry() -> None:
 
 def test_a_heartbeat_updates_a_row() -> None:
     told = registry_item.heartbeat(
-        "i-1", 1800000010.0, "draining", 1800000120.5, WORKER.progress, WORKER.pulse, is_first=True
+        "i-1", 1800000010.0, "draining", 1800000120.5, WORKER.progress, WORKER.report, is_first=True
     )
     assert told == {
         "UpdateExpression": "SET instance = :instance, since = :now, heartbeat = :now, #state = :state, "
@@ -215,7 +215,7 @@ def test_an_attempt_is_an_item_of_the_job_table() -> None:
 
 
 def test_the_examples_leave_no_field_at_its_default() -> None:
-    for value in (CONFIG, HEALTH, SCALING, ROLLING, ATTEMPT, WORKER, WORKER.pulse, MEMORY.history, BACKLOG):
+    for value in (CONFIG, HEALTH, SCALING, ROLLING, ATTEMPT, WORKER, WORKER.report, MEMORY.history, BACKLOG):
         assert None not in astuple(value)  # type: ignore[arg-type]
     assert json.loads(CONFIG_TEXT).keys() == json.loads(group_config.dumps(CONFIG)).keys()
 

@@ -10,14 +10,14 @@ from lambdas.core.launch_failures import classify
 from lambdas.core.model import (
     Action,
     Group,
+    GroupRole,
     Instance,
-    Market,
+    LaunchFailure,
     Observation,
     Pool,
-    Refusal,
-    Release,
+    PurchaseOption,
     SetDesired,
-    Side,
+    TerminateInstances,
     slots,
 )
 
@@ -33,17 +33,17 @@ def group(**changes: Any) -> Group:
 def spot(name: str, *, ready: bool = True, deadline: float | None = None, age: float = 3600.0) -> Instance:
     """Return a spot instance of the primary group, launched ``age`` seconds ago."""
     ready_since = NOW - age + 180 if ready else None
-    return Instance(name, POOL, Market.SPOT, Side.PRIMARY, NOW - age, ready_since, deadline)
+    return Instance(name, POOL, PurchaseOption.SPOT, GroupRole.PRIMARY, NOW - age, ready_since, deadline)
 
 
-def on_demand(name: str, *, ready: bool = True, age: float = 600.0, side: Side = Side.FALLBACK) -> Instance:
+def on_demand(name: str, *, ready: bool = True, age: float = 600.0, side: GroupRole = GroupRole.FALLBACK) -> Instance:
     """Return an on-demand instance, of the fallback group unless told otherwise."""
-    return Instance(name, POOL, Market.ON_DEMAND, side, NOW - age, NOW - age + 60 if ready else None)
+    return Instance(name, POOL, PurchaseOption.ON_DEMAND, side, NOW - age, NOW - age + 60 if ready else None)
 
 
-def refusal(message: str, side: Side = Side.PRIMARY) -> Refusal:
+def refusal(message: str, side: GroupRole = GroupRole.PRIMARY) -> LaunchFailure:
     """Return a refusal with AWS's words."""
-    return Refusal(side, classify(message), NOW - 10, message)
+    return LaunchFailure(side, classify(message), NOW - 10, message)
 
 
 def observe(
@@ -51,45 +51,45 @@ def observe(
     group: Group = group(),  # noqa: B008 - frozen
     primary_desired: int | None = None,
     fallback_desired: int | None = None,
-    refusals: tuple[Refusal, ...] = (),
+    refusals: tuple[LaunchFailure, ...] = (),
 ) -> Observation:
     """Return an observation; desired capacities are the target and the live fallback unless given."""
-    live = slots(i for i in instances if i.side is Side.FALLBACK)
+    live = slots(i for i in instances if i.group_role is GroupRole.FALLBACK)
     return Observation(
         group,
         primary_desired=group.target if primary_desired is None else primary_desired,
         fallback_desired=live if fallback_desired is None else fallback_desired,
         instances=instances,
-        refusals=refusals,
+        launch_failures=refusals,
     )
 
 
 def carried_out(observation: Observation, decision: Decision) -> Observation:
     """Return what an observer sees once AWS has taken the decision's requests and launched nothing."""
-    desired = {Side.PRIMARY: observation.primary_desired, Side.FALLBACK: observation.fallback_desired}
+    desired = {GroupRole.PRIMARY: observation.primary_desired, GroupRole.FALLBACK: observation.fallback_desired}
     gone: set[str] = set()
     for action in decision.actions:
         match action:
             case SetDesired(side, capacity):
                 desired[side] = capacity
-            case Release(side, instance_ids, _, freed):
+            case TerminateInstances(side, instance_ids, _, freed):
                 desired[side] -= freed
                 gone.update(instance_ids)
             case _:
                 pass
     return replace(
         observation,
-        primary_desired=desired[Side.PRIMARY],
-        fallback_desired=desired[Side.FALLBACK],
+        primary_desired=desired[GroupRole.PRIMARY],
+        fallback_desired=desired[GroupRole.FALLBACK],
         instances=tuple(i for i in observation.instances if i.id not in gone),
     )
 
 
-def desired(actions: tuple[Action, ...], side: Side) -> int | None:
+def desired(actions: tuple[Action, ...], side: GroupRole) -> int | None:
     """Return the capacity that the actions set for a side, ``None`` if they leave it."""
-    return next((a.capacity for a in actions if isinstance(a, SetDesired) and a.side is side), None)
+    return next((a.capacity for a in actions if isinstance(a, SetDesired) and a.group_role is side), None)
 
 
 def released(actions: tuple[Action, ...]) -> tuple[str, ...]:
     """Return the ids that the actions let go."""
-    return tuple(i for a in actions if isinstance(a, Release) for i in a.instance_ids)
+    return tuple(i for a in actions if isinstance(a, TerminateInstances) for i in a.instance_ids)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from contracts.group.replacement_requests import Wish
+from contracts.group.replacement_requests import ReplacementRequest
 from lambdas.core.capacity.memory import Memory
-from lambdas.core.capacity.on_premises import StandIns
+from lambdas.core.capacity.on_premises import OnPremisesOffset
 from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.capacity.policies.by_deadline import ByDeadline
-from lambdas.core.capacity.replacements import sift
+from lambdas.core.capacity.replacements import filter_requests
 from lambdas.core.deadline.record import JobRecord
-from lambdas.core.model import Group, Instance, Market, Observation, Pool, Side, slots
+from lambdas.core.model import Group, GroupRole, Instance, Observation, Pool, PurchaseOption, slots
 from tests.core.build import NOW, refusal
 
 REFUSALS = (
@@ -41,23 +41,23 @@ weights = st.sampled_from([(1,), (1, 4), (2, 4), (1, 2, 4, 8)])
 
 
 @st.composite
-def instances(draw: st.DrawFn, side: Side, wanted: int, sizes: tuple[int, ...]) -> list[Instance]:
+def instances(draw: st.DrawFn, side: GroupRole, wanted: int, sizes: tuple[int, ...]) -> list[Instance]:
     """Return members as AWS launches them: until ``wanted`` slots are reached."""
     made: list[Instance] = []
     while slots(made) < wanted:
         number = len(made)
-        spot = side is Side.PRIMARY and draw(st.integers(0, 3)) > 0
+        spot = side is GroupRole.PRIMARY and draw(st.integers(0, 3)) > 0
         age = draw(st.integers(0, 7200))
         made.append(
             Instance(
                 id=f"{side}-{number}",
                 pool=Pool("g5.xlarge", draw(st.sampled_from("abc"))),
-                market=Market.SPOT if spot else Market.ON_DEMAND,
-                side=side,
+                purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
+                group_role=side,
                 launched_at=NOW - age,
                 ready_since=NOW - age // 2 if draw(st.booleans()) else None,
                 deadline=NOW + draw(st.integers(-5, 120)) if spot and draw(st.booleans()) else None,
-                standing_by=draw(st.booleans()),
+                is_standby=draw(st.booleans()),
                 slots=draw(st.sampled_from(sizes)),
             )
         )
@@ -67,16 +67,16 @@ def instances(draw: st.DrawFn, side: Side, wanted: int, sizes: tuple[int, ...]) 
 @st.composite
 def observations(draw: st.DrawFn) -> Observation:
     group, sizes = draw(groups()), draw(weights)
-    members = draw(instances(Side.PRIMARY, draw(st.integers(0, group.maximum)), sizes))
+    members = draw(instances(GroupRole.PRIMARY, draw(st.integers(0, group.maximum)), sizes))
     room = max(0, group.maximum - slots(members)) if group.fallback else 0
     fallback = draw(st.integers(0, room))
     unfilled = draw(st.integers(0, 3)) if group.fallback else 0
     # AWS ends what stands above the desired capacity, except that successors of the doomed come early, and
     # that the last launch may have brought more than was missing.
-    everybody = (*members, *draw(instances(Side.FALLBACK, fallback, sizes)))
+    everybody = (*members, *draw(instances(GroupRole.FALLBACK, fallback, sizes)))
     verdicts = st.sampled_from(["", "", "xid", "stuck"])
     told = {i.id: draw(verdicts) for i in everybody}
-    wishes = [Wish(i, int(NOW) - n, why) for n, (i, why) in enumerate(told.items()) if why]
+    wishes = [ReplacementRequest(i, int(NOW) - n, why) for n, (i, why) in enumerate(told.items()) if why]
     staying = slots(member for member in members if member.deadline is None)
     beyond = draw(st.integers(0, min(staying, max(sizes) - 1)))
     return Observation(
@@ -84,10 +84,10 @@ def observations(draw: st.DrawFn) -> Observation:
         primary_desired=max(staying - beyond, draw(st.integers(0, max(group.target, group.base)))),
         fallback_desired=fallback + min(unfilled, room - fallback),
         instances=everybody,
-        wishes=sift(wishes, group, everybody, NOW)[0],
-        elsewhere=draw(st.sampled_from([None, 0, 0, 1, 3])),
-        refusals=tuple(
-            refusal(draw(st.sampled_from(REFUSALS)), side) for side in Side if draw(st.integers(0, 3)) == 0
+        replacement_requests=filter_requests(wishes, group, everybody, NOW)[0],
+        on_premises_slots=draw(st.sampled_from([None, 0, 0, 1, 3])),
+        launch_failures=tuple(
+            refusal(draw(st.sampled_from(REFUSALS)), side) for side in GroupRole if draw(st.integers(0, 3)) == 0
         ),
     )
 
@@ -104,9 +104,9 @@ measured = st.builds(
 memories = st.builds(
     Memory,
     job=measured,
-    stand_ins=st.just(StandIns()) | st.just(StandIns(2)) | st.just(StandIns(1, 3, NOW - 3600)),
-    boots=st.just({Market.ON_DEMAND: (60.0, 75.0)}) | st.just({Market.SPOT: (180.0,)}) | st.just({}),
+    stand_ins=st.just(OnPremisesOffset()) | st.just(OnPremisesOffset(2)) | st.just(OnPremisesOffset(1, 3, NOW - 3600)),
+    boots=st.just({PurchaseOption.ON_DEMAND: (60.0, 75.0)}) | st.just({PurchaseOption.SPOT: (180.0,)}) | st.just({}),
     at_risk=st.dictionaries(
-        st.sampled_from([f"{side}-{number}" for side in Side for number in range(4)]), st.just(NOW)
+        st.sampled_from([f"{side}-{number}" for side in GroupRole for number in range(4)]), st.just(NOW)
     ),
 )

@@ -6,10 +6,10 @@ import pytest
 
 from contracts.group.control import Control, Mode
 from lambdas.core.capacity.availability import Decision, decide
-from lambdas.core.capacity.memory import Memory, note
+from lambdas.core.capacity.memory import Memory, apply_events
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import InterruptionNotice, RebalanceRecommendation
-from lambdas.core.model import Alarm, Observation, SetDesired, Side
+from lambdas.core.model import Alarm, GroupRole, Observation, SetDesired
 from tests.core.build import (
     NOW,
     carried_out,
@@ -32,21 +32,21 @@ def run(observation: Observation, memory: Memory | None = None, now: float = NOW
 
 def test_a_refused_spot_request_starts_on_demand_for_what_is_missing() -> None:
     decision = run(observe(spot("a"), spot("b"), spot("c"), refusals=(refusal(CAPACITY),)))
-    assert decision.actions == (SetDesired(Side.FALLBACK, 1, decision.reason),)
+    assert decision.actions == (SetDesired(GroupRole.FALLBACK, 1, decision.reason),)
     assert "target 4, 3 primary ready" in decision.reason
 
 
 def test_a_notice_starts_on_demand_while_the_doomed_instance_still_works() -> None:
     doomed = spot("a", deadline=NOW + 120)
     decision = run(observe(doomed, spot("b"), spot("c"), spot("d")))
-    assert desired(decision.actions, Side.FALLBACK) == 1
-    assert decision.situation.ready == 4
+    assert desired(decision.actions, GroupRole.FALLBACK) == 1
+    assert decision.state.ready == 4
 
 
 def test_a_notice_known_only_from_its_event_counts_the_same() -> None:
-    memory = note(Memory(), [InterruptionNotice("a", NOW + 120)], NOW)
+    memory = apply_events(Memory(), [InterruptionNotice("a", NOW + 120)], NOW)
     decision = run(observe(spot("a"), spot("b"), spot("c"), spot("d")), memory)
-    assert desired(decision.actions, Side.FALLBACK) == 1
+    assert desired(decision.actions, GroupRole.FALLBACK) == 1
 
 
 def test_on_demand_stays_until_the_spot_successor_is_ready_not_merely_launched() -> None:
@@ -66,14 +66,14 @@ def test_instances_that_do_not_serve_yet_are_let_go_first() -> None:
 def test_a_capacity_is_set_for_those_too_whose_release_still_shows() -> None:
     """Another copy may be about to let them go, or has failed to: below what lives AWS would pick."""
     state = observe(*[spot(f"s{n}") for n in range(3)], *[on_demand(f"o{n}") for n in range(3)])
-    memory = Memory(released={f"o{n}": NOW for n in range(3)})
-    assert desired(run(state, memory).actions, Side.FALLBACK) == 1 + 3
+    memory = Memory(termination_requests={f"o{n}": NOW for n in range(3)})
+    assert desired(run(state, memory).actions, GroupRole.FALLBACK) == 1 + 3
 
 
 def test_a_released_instance_is_not_counted_and_its_notice_starts_nothing() -> None:
     state = observe(spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"))
     first = run(state)
-    memory = note(first.memory, [InterruptionNotice("o", NOW + 120)], NOW)
+    memory = apply_events(first.memory, [InterruptionNotice("o", NOW + 120)], NOW)
     assert run(state, memory).actions == ()
     assert run(carried_out(state, first), memory).actions == ()
 
@@ -99,7 +99,7 @@ def test_a_limit_does_not_keep_a_doomed_instance_from_being_replaced() -> None:
     state = observe(
         spot("a", deadline=NOW + 120), spot("b"), spot("c"), spot("d"), refusals=(refusal(LIMIT),)
     )
-    assert desired(run(state).actions, Side.FALLBACK) == 1
+    assert desired(run(state).actions, GroupRole.FALLBACK) == 1
 
 
 def test_a_limit_does_not_take_back_on_demand_that_serves() -> None:
@@ -109,7 +109,7 @@ def test_a_limit_does_not_take_back_on_demand_that_serves() -> None:
 
 def test_refused_on_demand_is_an_alarm_even_for_lack_of_capacity() -> None:
     message = "We currently do not have sufficient g5.xlarge capacity. InsufficientInstanceCapacity"
-    state = observe(spot("a"), fallback_desired=3, refusals=(refusal(message, Side.FALLBACK),))
+    state = observe(spot("a"), fallback_desired=3, refusals=(refusal(message, GroupRole.FALLBACK),))
     assert run(state).actions == (Alarm("fallback-capacity", message),)
 
 
@@ -120,16 +120,16 @@ def test_the_ceiling_holds_for_both_sides_together() -> None:
             spot("a", deadline=NOW + 120), spot("b", deadline=NOW + 90), spot("c"), spot("d"), group=tight
         )
     )
-    assert desired(decision.actions, Side.FALLBACK) == 1
+    assert desired(decision.actions, GroupRole.FALLBACK) == 1
     empty = run(observe(group=tight, primary_desired=0))
-    assert desired(empty.actions, Side.FALLBACK) == 4
-    assert desired(empty.actions, Side.PRIMARY) == 1
+    assert desired(empty.actions, GroupRole.FALLBACK) == 4
+    assert desired(empty.actions, GroupRole.PRIMARY) == 1
 
 
 def test_a_cold_start_leaves_room_for_the_base_under_the_ceiling() -> None:
     empty = run(observe(group=group(target=4, base=3, maximum=5), primary_desired=0))
-    assert desired(empty.actions, Side.PRIMARY) == 3
-    assert desired(empty.actions, Side.FALLBACK) == 2
+    assert desired(empty.actions, GroupRole.PRIMARY) == 3
+    assert desired(empty.actions, GroupRole.FALLBACK) == 2
 
 
 def test_from_drain_at_a_doomed_instance_no_longer_serves_and_the_decision_says_when() -> None:
@@ -137,21 +137,21 @@ def test_from_drain_at_a_doomed_instance_no_longer_serves_and_the_decision_says_
         spot("a", deadline=NOW + 120), spot("b"), spot("c"), spot("d"), group=group(drain_seconds=30)
     )
     before, after = run(state), run(state, now=NOW + 90)
-    assert before.wake_at == NOW + 90
-    assert (before.situation.ready, after.situation.ready) == (4, 3)
+    assert before.next_run_at == NOW + 90
+    assert (before.state.ready, after.state.ready) == (4, 3)
 
 
 def test_scaling_in_releases_chosen_instances_and_keeps_the_base() -> None:
-    base = [on_demand(f"base{n}", side=Side.PRIMARY, ready=n > 0) for n in range(2)]
+    base = [on_demand(f"base{n}", side=GroupRole.PRIMARY, ready=n > 0) for n in range(2)]
     state = observe(*base, spot("a"), spot("b"), group=group(target=2, base=2), primary_desired=4)
     decision = run(state)
     # Only as many serving instances go as the target can spare, and not the base though one boots.
     assert released(decision.actions) == ("a",)
-    assert desired(decision.actions, Side.PRIMARY) is None
+    assert desired(decision.actions, GroupRole.PRIMARY) is None
 
 
 def test_the_successor_of_an_instance_at_risk_boots_in_peace_and_then_the_one_at_risk_goes() -> None:
-    memory = note(Memory(), [RebalanceRecommendation("a")], NOW)
+    memory = apply_events(Memory(), [RebalanceRecommendation("a")], NOW)
     others = (spot("a"), spot("b"), spot("c"), spot("d"))
     booting = observe(*others, spot("new", ready=False, age=60))
     assert run(booting, memory).actions == ()
@@ -165,7 +165,7 @@ def test_unfulfilled_desire_is_lowered_before_anybody_is_let_go() -> None:
         spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"), on_demand("p"), fallback_desired=5
     )
     actions = run(state).actions
-    assert actions[0] == SetDesired(Side.FALLBACK, 2, actions[0].reason)
+    assert actions[0] == SetDesired(GroupRole.FALLBACK, 2, actions[0].reason)
     assert released(actions) == ("o", "p") or released(actions) == ("p", "o")
 
 
@@ -176,15 +176,15 @@ def test_pause_does_nothing_and_dry_run_says_what_it_would_do_without_rememberin
     state = observe(spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"), group=rehearsed)
     decision = run(state)
     assert released(decision.actions) == ("o",)
-    assert decision.memory.released == {}
+    assert decision.memory.termination_requests == {}
 
 
 def test_manual_override_sets_the_number_of_on_demand_within_the_ceiling() -> None:
     manual = group(control=Control(Mode.MANUAL, on_demand=2))
     state = observe(spot("a"), spot("b"), spot("c"), spot("d"), group=manual)
-    assert desired(run(state).actions, Side.FALLBACK) == 2
+    assert desired(run(state).actions, GroupRole.FALLBACK) == 2
     greedy = group(control=Control(Mode.MANUAL, on_demand=99))
-    assert desired(run(observe(spot("a"), spot("b"), group=greedy)).actions, Side.FALLBACK) == 6
+    assert desired(run(observe(spot("a"), spot("b"), group=greedy)).actions, GroupRole.FALLBACK) == 6
 
 
 def test_a_group_without_fallback_never_asks_for_one() -> None:

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from contracts.group.control import Control, Mode
 from lambdas.core.capacity.availability import decide
-from lambdas.core.capacity.memory import Memory, dump, note, parse
-from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, Wake
+from lambdas.core.capacity.memory import Memory, apply_events, dump, parse
+from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, WakeUp
 from lambdas.core.model import (
     Group,
+    GroupRole,
     Instance,
-    Market,
+    LaunchFailureKind,
     Observation,
     Pool,
-    RefusalKind,
-    Release,
+    PurchaseOption,
     SetDesired,
-    Side,
+    TerminateInstances,
     slots,
 )
 from tests.core.build import NOW, carried_out, desired, refusal, released
@@ -32,10 +32,10 @@ from tests.core.states import REFUSALS, memories, observations, policies
 def test_the_base_is_always_kept(state: Observation, policy, memory) -> None:
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
-    asked = desired(decision.actions, Side.PRIMARY)
+    asked = desired(decision.actions, GroupRole.PRIMARY)
     assert asked is None or asked >= state.group.base
-    before = slots(i for i in state.on(Side.PRIMARY) if i.market is Market.ON_DEMAND)
-    left = slots(i for i in after.on(Side.PRIMARY) if i.market is Market.ON_DEMAND)
+    before = slots(i for i in state.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND)
+    left = slots(i for i in after.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND)
     assert left >= min(before, state.group.base)
 
 
@@ -43,19 +43,19 @@ def test_the_base_is_always_kept(state: Observation, policy, memory) -> None:
 def test_nothing_is_requested_above_the_ceiling(state: Observation, policy, memory) -> None:
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
-    live = slots(after.on(Side.PRIMARY))
-    booked = max(after.fallback_desired, slots(after.on(Side.FALLBACK)))
+    live = slots(after.instances_of(GroupRole.PRIMARY))
+    booked = max(after.fallback_desired, slots(after.instances_of(GroupRole.FALLBACK)))
     assert live + booked <= max(state.group.maximum, slots(state.instances))
     if after.primary_desired > max(live, state.primary_desired):  # then AWS launches
         # On-demand that runs already is not sent home for the base before it may go.
-        running = slots(after.on(Side.FALLBACK))
+        running = slots(after.instances_of(GroupRole.FALLBACK))
         assert after.primary_desired + booked <= max(state.group.maximum, state.group.base + running)
     for action in decision.actions:
         # Ahead of a release it may be raised to what stands already, and that launches nothing.
         if isinstance(action, SetDesired):
-            held = slots(state.on(action.side))
-            before = state.desired(action.side)
-            base = state.group.base + held - slots(after.on(action.side))  # asked for in any case
+            held = slots(state.instances_of(action.group_role))
+            before = state.desired_capacity(action.group_role)
+            base = state.group.base + held - slots(after.instances_of(action.group_role))  # asked for in any case
             assert action.capacity <= max(state.group.maximum, held, before, base)
 
 
@@ -64,8 +64,8 @@ def test_no_serving_instance_is_let_go_before_its_successor_serves_or_stands_by(
     state: Observation, policy, memory
 ) -> None:
     decision = decide(state, policy, memory, NOW)
-    situation = decision.situation
-    lasting = situation.lasting(state.instances)
+    situation = decision.state
+    lasting = situation.stable(state.instances)
     if not state.group.break_before_make:
         assert all(i.ready_since is not None for i in lasting)
     gone = released(decision.actions)
@@ -78,31 +78,31 @@ def test_what_is_let_go_is_not_launched_again(state: Observation, policy, memory
     """A bigger instance than the surplus stays: without it the side would lack slots."""
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
-    releases = [action for action in decision.actions if isinstance(action, Release)]
+    releases = [action for action in decision.actions if isinstance(action, TerminateInstances)]
     # Who is replaced at a wish is to be launched again.
-    wished = decision.situation.wished.keys()
-    for side in {release.side for release in releases if wished.isdisjoint(release.instance_ids)}:
-        assert slots(after.on(side)) >= after.desired(side)
+    wished = decision.state.replacements.keys()
+    for side in {release.group_role for release in releases if wished.isdisjoint(release.instance_ids)}:
+        assert slots(after.instances_of(side)) >= after.desired_capacity(side)
 
 
 @given(observations(), policies, memories)
 def test_aws_never_picks_the_victim(state: Observation, policy, memory) -> None:
-    live = {side: slots(state.on(side)) for side in Side}
-    before = {Side.PRIMARY: state.primary_desired, Side.FALLBACK: state.fallback_desired}
+    live = {side: slots(state.instances_of(side)) for side in GroupRole}
+    before = {GroupRole.PRIMARY: state.primary_desired, GroupRole.FALLBACK: state.fallback_desired}
     for action in decide(state, policy, memory, NOW).actions:
         if isinstance(action, SetDesired):
-            assert action.capacity >= min(live[action.side], before[action.side])
+            assert action.capacity >= min(live[action.group_role], before[action.group_role])
 
 
 @given(observations(), policies, memories)
 def test_a_second_run_on_the_same_state_does_nothing(state: Observation, policy, memory) -> None:
     first = decide(state, policy, memory, NOW)
     remembered = parse(dump(first.memory))
-    asked = {a.side: a.capacity for a in first.actions if isinstance(a, SetDesired)}
+    asked = {a.group_role: a.capacity for a in first.actions if isinstance(a, SetDesired)}
     unchanged = replace(
         state,
-        primary_desired=asked.get(Side.PRIMARY, state.primary_desired),
-        fallback_desired=asked.get(Side.FALLBACK, state.fallback_desired),
+        primary_desired=asked.get(GroupRole.PRIMARY, state.primary_desired),
+        fallback_desired=asked.get(GroupRole.FALLBACK, state.fallback_desired),
     )
     # AWS has taken the requests; the released instances still show, with the capacity that goes with them.
     assert decide(unchanged, policy, remembered, NOW).actions == ()
@@ -121,11 +121,11 @@ def replaced(state: Observation, memory: Memory, round_: int) -> Observation:
 
     Each is as large as the largest that the group has.
     """
-    marked = memory.at_risk.keys() | memory.doomed.keys()
-    missing = state.primary_desired - slots(i for i in state.on(Side.PRIMARY) if i.id not in marked)
+    marked = memory.at_risk.keys() | memory.termination_deadlines.keys()
+    missing = state.primary_desired - slots(i for i in state.instances_of(GroupRole.PRIMARY) if i.id not in marked)
     size = max((i.slots for i in state.instances), default=1)
     launched = (
-        Instance(f"new-{round_}-{n}", Pool("g5.xlarge", "a"), Market.SPOT, Side.PRIMARY, NOW, slots=size)
+        Instance(f"new-{round_}-{n}", Pool("g5.xlarge", "a"), PurchaseOption.SPOT, GroupRole.PRIMARY, NOW, slots=size)
         for n in range(-(-missing // size))
     )
     return replace(state, instances=(*state.instances, *launched))
@@ -149,23 +149,23 @@ def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
     state: Observation, policy, memory
 ) -> None:
     group = state.group
-    blocked = any(r.side is Side.PRIMARY and r.kind is not RefusalKind.CAPACITY for r in state.refusals)
+    blocked = any(r.group_role is GroupRole.PRIMARY and r.kind is not LaunchFailureKind.CAPACITY for r in state.launch_failures)
     dateless = policy.name == "deadline" and group.deadline is None  # no stack has that
     if not group.fallback or blocked or dateless:
         return
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
-    situation = decision.situation
-    standing_by = situation.lasting(situation.primary)  # where one works at a time
+    situation = decision.state
+    standing_by = situation.stable(situation.primary)  # where one works at a time
     serving = slots(i for i in situation.primary if situation.is_ready(i) or i in standing_by)
-    primary, going = slots(state.on(Side.PRIMARY)), 0
-    if situation.wished:
+    primary, going = slots(state.instances_of(GroupRole.PRIMARY)), 0
+    if situation.replacements:
         # Who is replaced has its room until it is gone.
-        primary = slots(after.on(Side.PRIMARY))
+        primary = slots(after.instances_of(GroupRole.PRIMARY))
         going = slots(i for i in state.instances if i.id in released(decision.actions))
     room = max(0, group.maximum - max(group.base, primary) - going)
-    later = decision.wake_at is not None  # a policy may start later, and says when
-    booked = max(after.fallback_desired, slots(after.on(Side.FALLBACK)))
+    later = decision.next_run_at is not None  # a policy may start later, and says when
+    booked = max(after.fallback_desired, slots(after.instances_of(GroupRole.FALLBACK)))
     assert later or serving + booked >= min(situation.group.target, serving + room)
 
 
@@ -173,14 +173,14 @@ def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
 def test_limits_and_errors_never_buy_on_demand(state: Observation, policy, memory, message: str) -> None:
     """What they withhold has no successor; what serves has the cover of a group that wants no more."""
     staying = tuple(i for i in state.instances if i.deadline is None and i.ready_since is not None)
-    group, serving = state.group, slots(i for i in staying if i.side is Side.PRIMARY)
+    group, serving = state.group, slots(i for i in staying if i.group_role is GroupRole.PRIMARY)
     refused = Observation(group, group.target, state.fallback_desired, staying, (refusal(message),))
     content = replace(
-        refused, group=replace(group, target=min(group.target, max(serving, group.base))), refusals=()
+        refused, group=replace(group, target=min(group.target, max(serving, group.base))), launch_failures=()
     )
     after, calm = (carried_out(seen, decide(seen, policy, memory, NOW)) for seen in (refused, content))
     # Ahead of a release it may be raised to what stands already, and that launches nothing.
-    held = max(state.fallback_desired, slots(refused.on(Side.FALLBACK)))
+    held = max(state.fallback_desired, slots(refused.instances_of(GroupRole.FALLBACK)))
     assert after.fallback_desired <= max(held, calm.fallback_desired)
 
 
@@ -191,7 +191,7 @@ def test_pause_means_pause(state: Observation, policy, memory) -> None:
         state.primary_desired,
         state.fallback_desired,
         state.instances,
-        state.refusals,
+        state.launch_failures,
     )
     assert decide(paused, policy, memory, NOW).actions == ()
 
@@ -200,7 +200,7 @@ events = st.lists(
     st.one_of(
         st.builds(InterruptionNotice, st.sampled_from("abcd"), st.sampled_from([NOW + 60, NOW + 120])),
         st.builds(RebalanceRecommendation, st.sampled_from("abcd")),
-        st.builds(Wake, st.just("Scheduled Event")),
+        st.builds(WakeUp, st.just("Scheduled Event")),
     ),
     max_size=8,
 )
@@ -210,4 +210,4 @@ events = st.lists(
 def test_repeated_and_reordered_events_leave_the_same_memory(heard: list[Event], rng: random.Random) -> None:
     again = [*heard, *heard[: len(heard) // 2]]
     rng.shuffle(again)
-    assert dump(note(Memory(), again, NOW)) == dump(note(Memory(), heard, NOW))
+    assert dump(apply_events(Memory(), again, NOW)) == dump(apply_events(Memory(), heard, NOW))

@@ -14,17 +14,17 @@ from lambdas.core.capacity import memory
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.policies import DEFAULT, build
-from lambdas.core.model import Alarm, Allowance, Group, Instance, Observation, Release, SetDesired
+from lambdas.core.model import Alarm, Group, Instance, Observation, RunBudget, SetDesired, TerminateInstances
 from lambdas.core.money import bill
 from lambdas.core.money.bill import Bill
 from tests.core.build import NOW, POOL, group, observe, on_demand, spot
 
 HOUR = 3600.0
-BUDGET = Allowance(10.0, {"g5.xlarge": 1.0}, {"g5.xlarge": 1.0})
+BUDGET = RunBudget(10.0, {"g5.xlarge": 1.0}, {"g5.xlarge": 1.0})
 POLICY = build(DEFAULT, {"shortageCost": 4})
 
 
-def job(budget: Allowance | None = BUDGET, run: str = "r1") -> Group:
+def job(budget: RunBudget | None = BUDGET, run: str = "r1") -> Group:
     return group(target=1, maximum=2, break_before_make=True, run=run, budget=budget)
 
 
@@ -33,43 +33,43 @@ def seen(*instances: Instance, price: float = 0.25, **more: Any) -> Observation:
 
 
 def test_an_instance_costs_from_its_launch_on_and_no_more_once_it_is_gone() -> None:
-    at = bill.follow(Bill(), seen(spot("i-1", age=HOUR)), NOW)
+    at = bill.update_bill(Bill(), seen(spot("i-1", age=HOUR)), NOW)
     assert at.spent(NOW) == pytest.approx(0.25)
     assert at.spent(NOW + 2 * HOUR) == pytest.approx(0.75)
-    gone = bill.follow(at, seen(), NOW + 2 * HOUR)
+    gone = bill.update_bill(at, seen(), NOW + 2 * HOUR)
     assert gone.spent(NOW + 9 * HOUR) == pytest.approx(0.75)
 
 
 def test_on_demand_costs_its_own_price_and_spot_what_was_read_last() -> None:
-    at = bill.follow(Bill(), seen(on_demand("i-1", age=0.0), spot("i-2", age=0.0)), NOW)
-    dear = bill.follow(at, seen(on_demand("i-1", age=0.0), spot("i-2", age=0.0), price=0.5), NOW + HOUR)
+    at = bill.update_bill(Bill(), seen(on_demand("i-1", age=0.0), spot("i-2", age=0.0)), NOW)
+    dear = bill.update_bill(at, seen(on_demand("i-1", age=0.0), spot("i-2", age=0.0), price=0.5), NOW + HOUR)
     assert dear.spent(NOW + HOUR) == pytest.approx(1.25)
     assert dear.spent(NOW + 2 * HOUR) == pytest.approx(2.75)
 
 
 def test_where_no_price_is_known_the_dearest_counts() -> None:
-    budget = Allowance(10.0, {"g6.xlarge": 2.0, "g6e.xlarge": 3.0}, {"g6.xlarge": 2.0})
+    budget = RunBudget(10.0, {"g6.xlarge": 2.0, "g6e.xlarge": 3.0}, {"g6.xlarge": 2.0})
     assert bill.hourly_price(spot("i-1"), budget, {}) == 3.0
 
 
 def test_a_look_in_which_nothing_changed_changes_nothing() -> None:
-    at = bill.follow(Bill(), seen(spot("i-1")), NOW)
-    assert bill.follow(at, seen(spot("i-1")), NOW + HOUR) == at
+    at = bill.update_bill(Bill(), seen(spot("i-1")), NOW)
+    assert bill.update_bill(at, seen(spot("i-1")), NOW + HOUR) == at
 
 
 def test_an_instance_that_was_out_of_sight_for_a_look_is_not_paid_twice() -> None:
-    at = bill.follow(Bill(), seen(spot("i-1", age=HOUR)), NOW)
-    at = bill.follow(at, seen(), NOW + 60)
-    at = bill.follow(at, seen(spot("i-1", age=HOUR)), NOW + 120)
+    at = bill.update_bill(Bill(), seen(spot("i-1", age=HOUR)), NOW)
+    at = bill.update_bill(at, seen(), NOW + 60)
+    at = bill.update_bill(at, seen(spot("i-1", age=HOUR)), NOW + 120)
     assert at.spent(NOW + 120) == pytest.approx(0.25 * (HOUR + 120) / HOUR)
 
 
 def test_another_run_begins_at_nothing_and_without_a_budget_nothing_is_counted() -> None:
-    at = bill.follow(Bill(), seen(spot("i-1", age=HOUR)), NOW)
-    other = bill.follow(at, seen(spot("i-1", age=HOUR), run="r2"), NOW + 60)
+    at = bill.update_bill(Bill(), seen(spot("i-1", age=HOUR)), NOW)
+    other = bill.update_bill(at, seen(spot("i-1", age=HOUR), run="r2"), NOW + 60)
     assert other.spent(NOW + 60) == 0
     assert other.spent(NOW + 60 + HOUR) == pytest.approx(0.25)
-    assert bill.follow(at, seen(spot("i-1"), budget=None), NOW) == Bill()
+    assert bill.update_bill(at, seen(spot("i-1"), budget=None), NOW) == Bill()
 
 
 @given(
@@ -83,7 +83,7 @@ def test_it_never_falls_and_is_never_more_than_all_that_was_seen_at_the_dearest(
     for seconds, names, price in looks:
         now += seconds
         instances = [replace(spot(name), launched_at=NOW) for name in sorted(names)]
-        at = bill.follow(at, seen(*instances, price=price), now)
+        at = bill.update_bill(at, seen(*instances, price=price), now)
         assert at.spent(now) >= before - 1e-9
         assert at.spent(now) <= 3 * 0.9 * (now - NOW) / HOUR + 1e-9
         before = at.spent(now)
@@ -102,20 +102,20 @@ def test_four_fifths_of_a_budget_are_said_once_and_the_job_goes_on() -> None:
     looked = seen(spot("i-1", age=0.0))
     decision = decide(looked, POLICY, remembered(7.99), NOW)
     assert kinds(decision.actions) == []
-    assert decision.wake_at is not None
-    assert decision.wake_at <= NOW + 0.01 / 0.25 * HOUR + 1
+    assert decision.next_run_at is not None
+    assert decision.next_run_at <= NOW + 0.01 / 0.25 * HOUR + 1
     decision = decide(looked, POLICY, remembered(8.0), NOW)
     assert kinds(decision.actions) == [bill.LOW]
-    assert not any(isinstance(action, Release) for action in decision.actions)
+    assert not any(isinstance(action, TerminateInstances) for action in decision.actions)
     again = decide(looked, POLICY, decision.memory, NOW + 60)
     assert kinds(again.actions) == []
-    assert bill.LOW in again.memory.alarmed
+    assert bill.LOW in again.memory.active_alarms
 
 
 def test_a_job_whose_budget_is_spent_is_let_go_and_nothing_is_started_until_it_is_raised() -> None:
     decision = decide(seen(spot("i-1", age=0.0)), POLICY, remembered(10.0), NOW)
     assert kinds(decision.actions) == [bill.SPENT]
-    [release] = [action for action in decision.actions if isinstance(action, Release)]
+    [release] = [action for action in decision.actions if isinstance(action, TerminateInstances)]
     assert release.instance_ids == ("i-1",)
     empty = replace(seen(), primary_desired=0)
     held = decide(empty, POLICY, decision.memory, NOW + 600)
@@ -123,12 +123,12 @@ def test_a_job_whose_budget_is_spent_is_let_go_and_nothing_is_started_until_it_i
     more = replace(empty, group=job(replace(BUDGET, dollars=20.0)))
     raised = decide(more, POLICY, held.memory, NOW + 1200)
     assert [action for action in raised.actions if isinstance(action, SetDesired)]
-    assert bill.SPENT not in raised.memory.alarmed
+    assert bill.SPENT not in raised.memory.active_alarms
 
 
 def test_work_that_the_budget_cannot_pay_rings_at_once_by_the_best_that_may_come() -> None:
     def told(steps: int) -> Observation:
-        progress = Progress(step=0, steps=steps, at=NOW, began=NOW - HOUR, rate=0.5, best=1.0)
+        progress = Progress(step=0, steps=steps, reported_at=NOW, first_reported_at=NOW - HOUR, rate=0.5, best_rate=1.0)
         return seen(replace(on_demand("i-1", age=0.0), progress=progress))
 
     assert kinds(decide(told(39 * 3600), POLICY, remembered(0.0), NOW).actions) == []  # on spot it will do
@@ -139,5 +139,5 @@ def test_a_memory_from_before_budgets_is_read() -> None:
     text = memory.dump(Memory()).replace('"bill":', '"was":')
     assert memory.parse(text).bill == Bill()
     broken = memory.dump(Memory(bill=Bill("r1", 1.0, NOW, {}))).replace('"closed":1.0', '"closed":-1.0')
-    with pytest.raises(ValueError, match="makes no sense"):
+    with pytest.raises(ValueError, match="invalid stored state"):
         memory.parse(broken)

@@ -9,16 +9,16 @@ import pytest
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.policies import NAMES, build
-from lambdas.core.model import Group, Instance, Market, Observation, Side
+from lambdas.core.model import Group, GroupRole, Instance, Observation, PurchaseOption
 from tests.core.build import NOW, carried_out, desired, observe, on_demand, refusal, released, spot
 
 JOB = Group("resnet", target=1, maximum=2, break_before_make=True)
 NO_SPOT = refusal("Could not launch Spot Instances. UnfulfillableCapacity - no capacity")
-LEARNED = Memory(boots={Market.SPOT: (180.0,), Market.ON_DEMAND: (180.0,)})
+LEARNED = Memory(boots={PurchaseOption.SPOT: (180.0,), PurchaseOption.ON_DEMAND: (180.0,)})
 
 
 def standing_by(instance: Instance) -> Instance:
-    return replace(instance, ready_since=None, standing_by=True)
+    return replace(instance, ready_since=None, is_standby=True)
 
 
 def decided(state: Observation, policy: str = "expected-cost", shortage_cost: float = 2.0) -> Decision:
@@ -66,7 +66,7 @@ def test_who_stands_by_with_a_notice_is_not_counted_on() -> None:
 
 def test_a_job_goes_on_demand_where_spot_is_refused_and_not_for_a_spot_boot() -> None:
     booting = observe(spot("s", ready=False, age=10), group=JOB, fallback_desired=0)
-    assert desired(decided(booting).actions, Side.FALLBACK) is None
+    assert desired(decided(booting).actions, GroupRole.FALLBACK) is None
     short = observe(group=JOB, fallback_desired=0, refusals=(NO_SPOT,))
-    assert desired(decided(short).actions, Side.FALLBACK) == 1
-    assert desired(decided(short, shortage_cost=0.5).actions, Side.FALLBACK) is None
+    assert desired(decided(short).actions, GroupRole.FALLBACK) == 1
+    assert desired(decided(short, shortage_cost=0.5).actions, GroupRole.FALLBACK) is None

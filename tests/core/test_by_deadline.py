@@ -10,20 +10,20 @@ import pytest
 from contracts.registry.item import Progress
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory, dump, parse
-from lambdas.core.capacity.policies.by_deadline import LOST, UNKNOWN, ByDeadline
+from lambdas.core.capacity.policies.by_deadline import DEADLINE_LOST, PROGRESS_UNKNOWN, ByDeadline
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.model import (
     Alarm,
     Group,
+    GroupRole,
     Instance,
-    Market,
+    LaunchFailure,
+    LaunchFailureKind,
     Observation,
     Pool,
-    Refusal,
-    RefusalKind,
-    Release,
+    PurchaseOption,
     SetDesired,
-    Side,
+    TerminateInstances,
 )
 
 START = 1_000_000.0
@@ -60,13 +60,13 @@ class World:
     step: float = 0.0
     memory: Memory = field(default_factory=Memory)
     live: list[Instance] = field(default_factory=list)
-    desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
+    desired: dict[GroupRole, int] = field(default_factory=lambda: dict.fromkeys(GroupRole, 0))
     worker: str = ""
     works_at: float = 0.0
     began: float = 0.0
     number: int = 0
     told: tuple[float, int] = (0.0, 0)
-    bought: dict[Side, float] = field(default_factory=lambda: dict.fromkeys(Side, 0.0))
+    bought: dict[GroupRole, float] = field(default_factory=lambda: dict.fromkeys(GroupRole, 0.0))
     alarms: list[tuple[float, Alarm]] = field(default_factory=list)
     releases: list[tuple[float, str]] = field(default_factory=list)
     run: str = "r1"
@@ -91,7 +91,7 @@ class World:
 
     def _minute(self) -> None:
         if not self.spot(self.at):
-            self.live = [i for i in self.live if i.side is Side.FALLBACK]
+            self.live = [i for i in self.live if i.group_role is GroupRole.FALLBACK]
         self._launch()
         self._work()
         group = Group(
@@ -107,21 +107,21 @@ class World:
                     self.alarms.append((self.at, action))
                 case SetDesired(side, capacity):
                     self.desired[side] = capacity
-                case Release(side, gone, _, slots):
+                case TerminateInstances(side, gone, _, slots):
                     self.desired[side] -= slots
                     self.live = [i for i in self.live if i.id not in gone]
                     self.releases += [(self.at, one) for one in gone]
-        for side in Side:
-            self.bought[side] += sum(i.side is side for i in self.live) / 60
+        for side in GroupRole:
+            self.bought[side] += sum(i.group_role is side for i in self.live) / 60
         assert sum(self.desired.values()) <= 2
         self.now += 60
 
     def _launch(self) -> None:
-        for side, there in ((Side.PRIMARY, self.spot), (Side.FALLBACK, self.sold)):
-            held = [i for i in self.live if i.side is side]
+        for side, there in ((GroupRole.PRIMARY, self.spot), (GroupRole.FALLBACK, self.sold)):
+            held = [i for i in self.live if i.group_role is side]
             if len(held) < self.desired[side] and there(self.at):
                 self.number += 1
-                market = Market.SPOT if side is Side.PRIMARY else Market.ON_DEMAND
+                market = PurchaseOption.SPOT if side is GroupRole.PRIMARY else PurchaseOption.ON_DEMAND
                 self.live.append(Instance(f"i-{self.number}", POOL, market, side, self.now))
 
     def _work(self) -> None:
@@ -150,19 +150,19 @@ class World:
                 replace(
                     one,
                     ready_since=one.launched_at + BOOT if at_work else None,
-                    standing_by=up and not at_work,
+                    is_standby=up and not at_work,
                     progress=told,
                 )
             )
         refusals = [
-            Refusal(side, RefusalKind.CAPACITY, self.now, "InsufficientInstanceCapacity")
-            for side in Side
-            if self.desired[side] > sum(i.side is side for i in self.live)
+            LaunchFailure(side, LaunchFailureKind.CAPACITY, self.now, "InsufficientInstanceCapacity")
+            for side in GroupRole
+            if self.desired[side] > sum(i.group_role is side for i in self.live)
         ]
         return Observation(
             group,
-            self.desired[Side.PRIMARY],
-            self.desired[Side.FALLBACK],
+            self.desired[GroupRole.PRIMARY],
+            self.desired[GroupRole.FALLBACK],
             tuple(seen),
             tuple(refusals),
             spot_prices={str(POOL): self.price},
@@ -172,39 +172,39 @@ class World:
 def test_where_spot_stays_it_is_all_that_is_bought() -> None:
     world = World(4, 10).play(11)
     assert world.step == world.steps
-    assert world.bought[Side.FALLBACK] == 0
+    assert world.bought[GroupRole.FALLBACK] == 0
     assert world.alarms == []
 
 
 def test_where_spot_never_comes_on_demand_makes_it_and_no_more() -> None:
     world = World(4, 10, spot=never).play(10)
     assert world.step == world.steps
-    assert 4 <= world.bought[Side.FALLBACK] < 4.5
+    assert 4 <= world.bought[GroupRole.FALLBACK] < 4.5
     assert world.alarms == []
 
 
 def test_spot_that_costs_more_than_on_demand_is_not_bought_but_waited_for_while_there_is_time() -> None:
     world = World(4, 12, price=1.1)
     world.play(0.5)
-    assert (world.bought[Side.PRIMARY], world.desired[Side.FALLBACK]) == (0, 1)
+    assert (world.bought[GroupRole.PRIMARY], world.desired[GroupRole.FALLBACK]) == (0, 1)
     world.price = 0.3
     world.play(12)
     assert world.step == world.steps
-    assert world.bought[Side.FALLBACK] < 1
+    assert world.bought[GroupRole.FALLBACK] < 1
 
 
 def test_on_demand_goes_back_to_spot_once_where_there_is_slack() -> None:
     world = World(6, 14, spot=lambda at: at >= 2 * HOUR).play(14)
     assert world.step == world.steps
     assert len(world.releases) == 1
-    assert world.bought[Side.FALLBACK] < 2.5
+    assert world.bought[GroupRole.FALLBACK] < 2.5
 
 
 def test_what_has_no_slack_for_a_move_stays_on_demand_and_asks_for_no_spot() -> None:
     world = World(6, 8, spot=lambda at: at >= 2 * HOUR).play(8)
     assert world.step == world.steps
     assert world.releases == []
-    assert world.bought[Side.PRIMARY] < 0.2
+    assert world.bought[GroupRole.PRIMARY] < 0.2
     assert world.alarms == []
 
 
@@ -216,63 +216,63 @@ def test_spot_that_comes_and_goes_never_makes_it_late(minutes: int) -> None:
     for deadline in (8, 14):
         world = World(6, deadline, spot=flicker).play(deadline)
         assert world.step == world.steps, (minutes, deadline)
-        assert LOST not in world.said()
+        assert DEADLINE_LOST not in world.said()
 
 
 def test_a_refusal_of_on_demand_is_waited_out_on_what_spot_there_is() -> None:
     world = World(4, 9, spot=lambda at: at > HOUR, sold=lambda at: at > 2 * HOUR).play(9)
     assert world.step == world.steps
-    assert world.memory.job.refusals.count >= 0
-    assert LOST not in world.said()
+    assert world.memory.job.launch_delays.count >= 0
+    assert DEADLINE_LOST not in world.said()
 
 
 def test_a_job_that_stalls_on_spot_is_bought_on_demand_in_time() -> None:
     """It hangs for ever where it first ran, and goes on wherever it is started anew."""
     world = World(4, 12, speed=lambda at, number: 0.0 if number == 1 and at > HOUR else 1.0).play(12)
     assert world.step == world.steps
-    assert world.bought[Side.FALLBACK] > 2
-    assert LOST not in world.said()
+    assert world.bought[GroupRole.FALLBACK] > 2
+    assert DEADLINE_LOST not in world.said()
 
 
 def test_a_job_that_stalls_wherever_it_runs_is_declared_lost_as_soon_as_it_is() -> None:
     world = World(4, 8, speed=lambda at, number: 0.0 if at > HOUR else 1.0).play(9)
-    assert world.said() == [LOST]
+    assert world.said() == [DEADLINE_LOST]
     [(at, alarm)] = world.alarms
     left = (world.steps - int(world.step)) / RATE
     assert 8 * HOUR - left <= at <= 8 * HOUR - left + 120
     assert "h of time are left" in alarm.reason
     # As fast as it can: with on-demand, which nothing hands back.
-    assert world.desired[Side.FALLBACK] == 1
+    assert world.desired[GroupRole.FALLBACK] == 1
 
 
 def test_a_deadline_that_cannot_be_met_from_the_start_is_said_once_it_is_measured() -> None:
     world = World(8, 6).play(7)
-    assert world.said() == [LOST]
+    assert world.said() == [DEADLINE_LOST]
     assert world.alarms[0][0] < 1200
 
 
 def test_a_deadline_in_the_past_is_said_at_the_first_look() -> None:
     world = World(8, -1).play(1)
-    assert world.said()[0] == LOST
+    assert world.said()[0] == DEADLINE_LOST
     assert world.alarms[0][0] == 0
 
 
 def test_what_is_met_after_all_is_no_alarm_any_more() -> None:
     world = World(4, 6, speed=lambda at, number: 0.0 if HOUR < at < 4 * HOUR else 2.0).play(6)
-    assert world.said() == [LOST]
+    assert world.said() == [DEADLINE_LOST]
     assert world.step == world.steps
-    assert LOST not in world.memory.alarmed
+    assert DEADLINE_LOST not in world.memory.active_alarms
 
 
 def test_who_tells_nothing_has_no_time_to_spare_and_people_hear_of_it() -> None:
     world = World(4, 20, tells=False).play(2)
-    assert world.said() == [UNKNOWN]
+    assert world.said() == [PROGRESS_UNKNOWN]
     assert world.alarms[0][0] >= 1800
-    assert world.desired == {Side.PRIMARY: 0, Side.FALLBACK: 1}
+    assert world.desired == {GroupRole.PRIMARY: 0, GroupRole.FALLBACK: 1}
     world.tells = True
     world.play(1)
-    assert world.memory.alarmed == frozenset()
-    assert world.desired[Side.PRIMARY] == 1
+    assert world.memory.active_alarms == frozenset()
+    assert world.desired[GroupRole.PRIMARY] == 1
 
 
 def test_a_script_that_resumes_from_an_older_checkpoint_is_as_far_as_that() -> None:
@@ -281,27 +281,27 @@ def test_a_script_that_resumes_from_an_older_checkpoint_is_as_far_as_that() -> N
     world.step -= 240
     world.play(0.7)
     assert world.memory.job.step < before + 60
-    assert world.memory.job.lost > 0
+    assert world.memory.job.max_lost_seconds > 0
 
 
 def test_another_revision_begins_at_step_0_and_keeps_what_was_met() -> None:
     world = World(4, 20, spot=lambda at: at % (2 * HOUR) > 600).play(3.5)
     met = world.memory.job
     assert met.step > 0
-    assert met.changeovers.count >= 1
+    assert met.restart_overheads.count >= 1
     world.run, world.told, world.step, world.tells = "r2", (0.0, 0), 0.0, False
     world.play(1 / 60)
     now = world.memory.job
     assert (now.step, now.steps, now.rate) == (0, 0, 0.0)
-    assert now.changeovers == met.changeovers
+    assert now.restart_overheads == met.restart_overheads
 
 
 def test_the_change_over_is_learned_from_the_order_to_the_first_step() -> None:
     world = World(6, 14, spot=lambda at: at >= 2 * HOUR).play(14)
-    seen = world.memory.job.changeovers
+    seen = world.memory.job.restart_overheads
     assert seen.count == 2
-    assert seen.least == BOOT
-    assert BOOT + MOVE <= seen.most <= BOOT + MOVE + 60
+    assert seen.minimum == BOOT
+    assert BOOT + MOVE <= seen.maximum <= BOOT + MOVE + 60
 
 
 def test_without_a_deadline_nothing_is_remembered_of_a_job() -> None:
@@ -318,4 +318,4 @@ def kinds(actions: Sequence[object]) -> list[type]:
 def test_a_finished_job_is_let_go() -> None:
     world = World(4, 10).play(1)
     group = Group("job", 0, 2, break_before_make=True, deadline=START + HOUR, run="r1")
-    assert Release in kinds(decide(world._seen(group), ByDeadline(), world.memory, world.now).actions)
+    assert TerminateInstances in kinds(decide(world._seen(group), ByDeadline(), world.memory, world.now).actions)

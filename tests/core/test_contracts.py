@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.group import replacement_requests as wishes
-from contracts.group.replacement_requests import Wish
+from contracts.group.replacement_requests import ReplacementRequest
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state as backlog
 from contracts.registry import worker_report
 from contracts.registry.item import Worker
-from contracts.registry.queue_state import Backlog
-from contracts.registry.worker_report import Pulse
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
 
 _AMOUNTS = st.floats(0, 2e9)
 _COUNTS = st.integers(0, 2**40)
 _PULSES = st.builds(
-    lambda more, **told: Pulse(done=told["failed"] + more, **told),
+    lambda more, **told: WorkerReport(done=told["failed"] + more, **told),
     more=_COUNTS,
-    version=st.text(max_size=worker_report.MOST_VERSION),
+    version=st.text(max_size=worker_report.MAX_VERSION_LENGTH),
     gpu=st.text(max_size=40),
     at=_AMOUNTS,
     failed=_COUNTS,
@@ -32,34 +32,34 @@ _PULSES = st.builds(
 
 
 @given(_PULSES, st.none() | _AMOUNTS)
-def test_a_pulse_stands_in_the_registry(told: Pulse, restart: float | None) -> None:
-    worker = Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", pulse=told, restart=restart)
+def test_a_pulse_stands_in_the_registry(told: WorkerReport, restart: float | None) -> None:
+    worker = Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", report=told, restart_requested_at=restart)
     assert registry_item.parse(registry_item.dump(worker)) == worker
-    update = registry_item.heartbeat("i-1", 2.0, "ready", None, told=told)
+    update = registry_item.heartbeat("i-1", 2.0, "ready", None, report=told)
     item = {**registry_item.dump(worker), "pulse": update["ExpressionAttributeValues"][":pulse"]}
-    assert registry_item.parse(item).pulse == told
+    assert registry_item.parse(item).report == told
 
 
 @pytest.mark.parametrize("wrong", [{"failed": 2, "done": 1}, {"rate": float("nan")}, {"version": "x" * 101}])
 def test_what_no_worker_can_tell_is_refused_and_counts_as_not_told(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        Pulse(**{"version": "1", **wrong})  # type: ignore[arg-type]
+        WorkerReport(**{"version": "1", **wrong})  # type: ignore[arg-type]
     item = registry_item.dump(Worker("ocr", "i-1", 0, 1.0, 2.0, "ready"))
     item["pulse"] = {"M": {"version": {"S": "1"}, "done": {"N": "many"}}}
-    assert registry_item.parse(item).pulse is None
+    assert registry_item.parse(item).report is None
 
 
-@given(st.builds(Backlog, *[_AMOUNTS, _COUNTS, _COUNTS, _AMOUNTS, _AMOUNTS, _AMOUNTS, _COUNTS]))
-def test_a_backlog_comes_back(seen: Backlog) -> None:
+@given(st.builds(QueueState, *[_AMOUNTS, _COUNTS, _COUNTS, _AMOUNTS, _AMOUNTS, _AMOUNTS, _COUNTS]))
+def test_a_backlog_comes_back(seen: QueueState) -> None:
     assert backlog.parse(backlog.dump("ocr", seen)) == seen
 
 
 def test_wishes_fit_into_a_parameter_whatever_they_say() -> None:
-    many = [Wish(f"i-{number:017x}", 1_900_000_000 - number, "x" * 100) for number in range(100)]
+    many = [ReplacementRequest(f"i-{number:017x}", 1_900_000_000 - number, "x" * 100) for number in range(100)]
     told = wishes.dump(many)
     assert len(told.encode()) <= 4096
     kept = wishes.parse(told)
-    assert {wish.instance for wish in kept} == {wish.instance for wish in many[-wishes.MOST :]}
+    assert {wish.instance for wish in kept} == {wish.instance for wish in many[-wishes.MAX_REQUESTS :]}
     assert wishes.parse(wishes.dump(kept)) == kept
-    with pytest.raises(ValueError, match="wishes cannot be read"):
+    with pytest.raises(ValueError, match="invalid replacement requests"):
         wishes.parse('{"i-1": 5}')

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from lambdas.core.model import Group, Instance, Market, Observation, Pool, Side
-from lambdas.core.money.costs import HourlyCost, hourly
+from lambdas.core.model import Group, GroupRole, Instance, Observation, Pool, PurchaseOption
+from lambdas.core.money.costs import HourlyCost, hourly_cost
 
 PRICES = {"g5.xlarge": 1.0, "g5.2xlarge": 1.5}
 HERE = Pool("g5.xlarge", "us-west-2a")
 LARGE = Pool("g5.2xlarge", "us-west-2b")
 
 
-def seen(*instances: tuple[Pool, Market], **spot_prices: float) -> Observation:
+def seen(*instances: tuple[Pool, PurchaseOption], **spot_prices: float) -> Observation:
     return Observation(
         Group("ocr", target=2, maximum=4),
         2,
         0,
         tuple(
-            Instance(f"i-{number}", pool, market, Side.PRIMARY, 0.0)
+            Instance(f"i-{number}", pool, market, GroupRole.PRIMARY, 0.0)
             for number, (pool, market) in enumerate(instances)
         ),
         spot_prices={str(HERE): 0.25, str(LARGE): 0.4, **spot_prices},
@@ -26,20 +26,20 @@ def seen(*instances: tuple[Pool, Market], **spot_prices: float) -> Observation:
 
 
 def test_spot_is_paid_at_its_price_and_on_demand_in_full() -> None:
-    found = hourly(seen((HERE, Market.SPOT), (LARGE, Market.SPOT), (HERE, Market.ON_DEMAND)), PRICES)
+    found = hourly_cost(seen((HERE, PurchaseOption.SPOT), (LARGE, PurchaseOption.SPOT), (HERE, PurchaseOption.ON_DEMAND)), PRICES)
     assert found == HourlyCost(paid=pytest.approx(0.25 + 0.6 + 1.0), on_demand=pytest.approx(3.5))
 
 
 def test_nothing_costs_nothing() -> None:
-    assert hourly(seen(), {}) == HourlyCost(0.0, 0.0)
+    assert hourly_cost(seen(), {}) == HourlyCost(0.0, 0.0)
 
 
 @pytest.mark.parametrize(
     "instance",
     [
-        (Pool("p5.48xlarge", "us-west-2a"), Market.ON_DEMAND),
-        (Pool("g5.xlarge", "us-west-2c"), Market.SPOT),
+        (Pool("p5.48xlarge", "us-west-2a"), PurchaseOption.ON_DEMAND),
+        (Pool("g5.xlarge", "us-west-2c"), PurchaseOption.SPOT),
     ],
 )
-def test_one_price_that_nobody_knows_leaves_the_sum_unsaid(instance: tuple[Pool, Market]) -> None:
-    assert hourly(seen((HERE, Market.SPOT), instance), PRICES) is None
+def test_one_price_that_nobody_knows_leaves_the_sum_unsaid(instance: tuple[Pool, PurchaseOption]) -> None:
+    assert hourly_cost(seen((HERE, PurchaseOption.SPOT), instance), PRICES) is None

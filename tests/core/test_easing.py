@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from contracts.group.control import Control, Mode
-from contracts.group.rolling import Rolling
+from contracts.group.rollout_request import RolloutRequest
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.policies import build
-from lambdas.core.model import Observation, Release, SetDesired, Side
-from lambdas.core.rollout.surge import FRESH_SECONDS, eased
+from lambdas.core.model import GroupRole, Observation, SetDesired, TerminateInstances
+from lambdas.core.rollout.surge import MAX_AGE_SECONDS, with_surge
 from tests.core.build import NOW, group, observe, spot
 
 POLICY = build("ready-handover", {})
@@ -20,41 +20,41 @@ FOUR = ("a", "b", "c", "d")
 
 
 def rolls(seen: Observation, surge: int = 1, *anew: str, at: float = NOW - 60) -> Observation:
-    return replace(seen, rolling=Rolling(int(at), surge, anew))
+    return replace(seen, rollout_request=RolloutRequest(int(at), surge, anew))
 
 
-def desired(seen: Observation) -> dict[Side, int]:
+def desired(seen: Observation) -> dict[GroupRole, int]:
     decision = decide(seen, POLICY, Memory(), NOW)
-    assert not [action for action in decision.actions if isinstance(action, Release)]
-    return {a.side: a.capacity for a in decision.actions if isinstance(a, SetDesired)}
+    assert not [action for action in decision.actions if isinstance(action, TerminateInstances)]
+    return {a.group_role: a.capacity for a in decision.actions if isinstance(a, SetDesired)}
 
 
 def test_a_surge_is_launched_as_spot_and_on_demand_as_the_policy_says() -> None:
     seen = observe(*map(spot, FOUR))
     assert desired(seen) == {}
-    assert desired(rolls(seen, 1)) == {Side.PRIMARY: 5, Side.FALLBACK: 1}
+    assert desired(rolls(seen, 1)) == {GroupRole.PRIMARY: 5, GroupRole.FALLBACK: 1}
 
 
 def test_a_surge_stays_below_the_maximum() -> None:
     seen = observe(*map(spot, FOUR), group=group(maximum=5))
-    assert desired(rolls(seen, 3)) == {Side.FALLBACK: 1}
+    assert desired(rolls(seen, 3)) == {GroupRole.FALLBACK: 1}
 
 
 def test_nobody_stands_in_for_who_starts_anew() -> None:
     five = [*map(spot, FOUR), spot("e", ready=False)]
     seen = observe(*five, primary_desired=5)
     assert desired(rolls(seen, 1, "e")) == {}
-    assert desired(rolls(seen, 1)) == {Side.FALLBACK: 1}
+    assert desired(rolls(seen, 1)) == {GroupRole.FALLBACK: 1}
 
 
 def test_its_word_is_taken_for_a_fifth_and_no_more() -> None:
     away = [spot(name, ready=False) for name in FOUR]
     seen = observe(*away, spot("e"), primary_desired=5)
-    eased_ = eased(rolls(seen, 0, *FOUR), NOW)
-    assert [i.id for i in eased_.instances if i.is_heard] == ["a", "e"]
+    eased_ = with_surge(rolls(seen, 0, *FOUR), NOW)
+    assert [i.id for i in eased_.instances if i.is_reporting] == ["a", "e"]
 
 
-@pytest.mark.parametrize("at", [NOW - FRESH_SECONDS - 1, NOW + 120])
+@pytest.mark.parametrize("at", [NOW - MAX_AGE_SECONDS - 1, NOW + 120])
 def test_what_is_old_or_of_another_clock_is_not_followed(at: float) -> None:
     seen = observe(*map(spot, FOUR))
     assert desired(rolls(seen, 1, at=at)) == {}
@@ -68,4 +68,4 @@ def test_a_group_that_people_steer_is_theirs() -> None:
 def test_once_it_is_over_one_that_is_too_many_goes() -> None:
     five = [*map(spot, FOUR), spot("e", age=900.0)]
     decision = decide(observe(*five, primary_desired=5), POLICY, Memory(), NOW)
-    assert [a.instance_ids for a in decision.actions if isinstance(a, Release)] == [("e",)]
+    assert [a.instance_ids for a in decision.actions if isinstance(a, TerminateInstances)] == [("e",)]

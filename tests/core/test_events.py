@@ -14,7 +14,7 @@ from lambdas.core.events import (
     MalformedEventError,
     RebalanceRecommendation,
     ScheduledChange,
-    Wake,
+    WakeUp,
     parse,
 )
 
@@ -32,9 +32,9 @@ def recorded(name: str) -> dict[str, Any]:
     [
         ("spot-interruption-warning", InterruptionNotice(INSTANCE, 1_000_120.0)),
         ("rebalance-recommendation", RebalanceRecommendation(INSTANCE)),
-        ("launch-unsuccessful", Wake("EC2 Instance Launch Unsuccessful")),
-        ("launch-successful", Wake("EC2 Instance Launch Successful")),
-        ("scheduled", Wake("Scheduled Event")),
+        ("launch-unsuccessful", WakeUp("EC2 Instance Launch Unsuccessful")),
+        ("launch-successful", WakeUp("EC2 Instance Launch Successful")),
+        ("scheduled", WakeUp("Scheduled Event")),
         ("instance-retirement", ScheduledChange((INSTANCE,), 2_000_000.0)),
     ],
 )

@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lambdas.core.capacity.availability import Decision, decide
-from lambdas.core.capacity.memory import Memory, dump, learn, parse
+from lambdas.core.capacity.memory import Memory, dump, parse, update_memory
 from lambdas.core.capacity.policies import build
-from lambdas.core.model import Group, Instance, Pool, SetDesired, Side
+from lambdas.core.model import Group, GroupRole, Instance, Pool, SetDesired
 from tests.core.build import NOW, observe, refusal, spot
 
 JOB = Group("resnet", target=1, maximum=2, break_before_make=True, by_zone=True)
 NO_SPOT = refusal("Could not launch Spot Instances. UnfulfillableCapacity - no capacity")
 SHORT = observe(group=JOB, fallback_desired=0, refusals=(NO_SPOT,))
-AT_HOME = Memory(home="us-west-2a")
+AT_HOME = Memory(volume_zone="us-west-2a")
 
 
 def in_b(ready_since: float | None) -> Instance:
     """Return an instance of the job in the other zone; it waits for the job where it is not ready."""
     pool, waits = Pool("g6.xlarge", "us-west-2b"), ready_since is None
-    return replace(spot("b"), pool=pool, ready_since=ready_since, standing_by=waits)
+    return replace(spot("b"), pool=pool, ready_since=ready_since, is_standby=waits)
 
 
 def asked(decision: Decision) -> list[tuple[int, str]]:
     """Return what a decision sets on the fallback, and where."""
-    sets = [a for a in decision.actions if isinstance(a, SetDesired) and a.side is Side.FALLBACK]
+    sets = [a for a in decision.actions if isinstance(a, SetDesired) and a.group_role is GroupRole.FALLBACK]
     return [(a.capacity, a.zone) for a in sets]
 
 
@@ -33,18 +33,18 @@ def decided(memory: Memory, state: object = SHORT) -> list[tuple[int, str]]:
 
 
 def test_home_is_the_zone_of_who_was_at_work_last() -> None:
-    first = learn(Memory(), observe(spot("a"), in_b(None), group=JOB), NOW)
-    assert first.home == "us-west-2a"  # who waits has no volume
-    assert learn(first, SHORT, NOW).home == "us-west-2a"
-    taken_over = learn(first, observe(spot("a"), in_b(NOW - 10), group=JOB), NOW)
-    assert taken_over.home == "us-west-2b"
-    assert parse(dump(taken_over)).home == "us-west-2b"
+    first = update_memory(Memory(), observe(spot("a"), in_b(None), group=JOB), NOW)
+    assert first.volume_zone == "us-west-2a"  # who waits has no volume
+    assert update_memory(first, SHORT, NOW).volume_zone == "us-west-2a"
+    taken_over = update_memory(first, observe(spot("a"), in_b(NOW - 10), group=JOB), NOW)
+    assert taken_over.volume_zone == "us-west-2b"
+    assert parse(dump(taken_over)).volume_zone == "us-west-2b"
     unplaced = replace(spot("c"), pool=Pool("g5.xlarge", ""))  # a fleet's list names no zone
-    assert learn(first, observe(unplaced, group=JOB), NOW).home == "us-west-2a"
+    assert update_memory(first, observe(unplaced, group=JOB), NOW).volume_zone == "us-west-2a"
 
 
 def test_a_service_has_no_home() -> None:
-    assert learn(AT_HOME, observe(spot("a")), NOW).home == ""
+    assert update_memory(AT_HOME, observe(spot("a")), NOW).volume_zone == ""
 
 
 def test_on_demand_is_asked_for_at_home() -> None:

@@ -12,18 +12,18 @@ import pytest
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import (
     BOOT_SAMPLES,
-    FORGET_SECONDS,
-    RELEASE_SECONDS,
-    UNKNOWN_BOOT,
+    DEFAULT_BOOT_SECONDS,
+    MARK_RETENTION_SECONDS,
+    TERMINATION_SECONDS,
     Memory,
+    apply_events,
     dump,
-    learn,
-    note,
     parse,
+    update_memory,
 )
 from lambdas.core.capacity.policies import build as build_policy
 from lambdas.core.events import InterruptionNotice
-from lambdas.core.model import Market
+from lambdas.core.model import PurchaseOption
 from tests.core.build import NOW, observe, on_demand, spot
 
 
@@ -31,49 +31,49 @@ def test_boot_times_are_learned_once_for_each_instance_and_bounded() -> None:
     memory = Memory()
     fleet = [on_demand(f"o{n}", age=600) for n in range(BOOT_SAMPLES + 5)]
     for _ in range(3):
-        memory = learn(memory, observe(*fleet, spot("s"), spot("boots", ready=False)), NOW)
-    assert memory.boots == {Market.ON_DEMAND: (60.0,) * BOOT_SAMPLES, Market.SPOT: (180.0,)}
-    assert memory.boot_seconds(Market.ON_DEMAND) == 60.0
-    assert Memory().boot_seconds(Market.ON_DEMAND) == UNKNOWN_BOOT
-    assert Memory(boots={Market.SPOT: (100.0, 200.0)}).boot_seconds(Market.SPOT) == 150.0
+        memory = update_memory(memory, observe(*fleet, spot("s"), spot("boots", ready=False)), NOW)
+    assert memory.boots == {PurchaseOption.ON_DEMAND: (60.0,) * BOOT_SAMPLES, PurchaseOption.SPOT: (180.0,)}
+    assert memory.boot_seconds(PurchaseOption.ON_DEMAND) == 60.0
+    assert Memory().boot_seconds(PurchaseOption.ON_DEMAND) == DEFAULT_BOOT_SECONDS
+    assert Memory(boots={PurchaseOption.SPOT: (100.0, 200.0)}).boot_seconds(PurchaseOption.SPOT) == 150.0
 
 
 def test_a_worker_started_again_on_an_old_instance_is_no_boot() -> None:
     restarted = replace(on_demand("o", age=7200), ready_since=NOW - 10)
-    assert learn(Memory(), observe(restarted), NOW).boots == {}
+    assert update_memory(Memory(), observe(restarted), NOW).boots == {}
 
 
 def test_marks_outlive_a_stale_answer_and_are_then_forgotten() -> None:
-    memory = note(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
-    assert "i-1" in learn(memory, observe(), NOW + 120 + FORGET_SECONDS - 1).doomed
-    assert "i-1" not in learn(memory, observe(), NOW + 120 + FORGET_SECONDS + 1).doomed
+    memory = apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
+    assert "i-1" in update_memory(memory, observe(), NOW + 120 + MARK_RETENTION_SECONDS - 1).termination_deadlines
+    assert "i-1" not in update_memory(memory, observe(), NOW + 120 + MARK_RETENTION_SECONDS + 1).termination_deadlines
     # Whom AWS has not taken by then it does not take.
-    assert "i-1" in learn(memory, observe(spot("i-1")), NOW + 120 + FORGET_SECONDS - 1).doomed
-    assert "i-1" not in learn(memory, observe(spot("i-1")), NOW + 120 + FORGET_SECONDS + 1).doomed
+    assert "i-1" in update_memory(memory, observe(spot("i-1")), NOW + 120 + MARK_RETENTION_SECONDS - 1).termination_deadlines
+    assert "i-1" not in update_memory(memory, observe(spot("i-1")), NOW + 120 + MARK_RETENTION_SECONDS + 1).termination_deadlines
 
 
 def test_a_release_that_did_not_happen_is_noticed() -> None:
-    memory = Memory(released={"o": NOW})
-    assert learn(memory, observe(on_demand("o")), NOW + RELEASE_SECONDS - 1).released == {"o": NOW}
-    assert learn(memory, observe(on_demand("o")), NOW + RELEASE_SECONDS).released == {}
+    memory = Memory(termination_requests={"o": NOW})
+    assert update_memory(memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS - 1).termination_requests == {"o": NOW}
+    assert update_memory(memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS).termination_requests == {}
 
 
 def test_who_comes_out_of_the_warm_pool_again_is_not_leaving() -> None:
-    memory = Memory(released={"o": NOW})
+    memory = Memory(termination_requests={"o": NOW})
     again = replace(on_demand("o"), launched_at=NOW + 200)
-    assert learn(memory, observe(again), NOW + 200).released == {}
+    assert update_memory(memory, observe(again), NOW + 200).termination_requests == {}
     # What is not described yet has no launch time of its own.
-    assert learn(memory, observe(replace(again, described=False)), NOW + 200).released == {"o": NOW}
+    assert update_memory(memory, observe(replace(again, is_described=False)), NOW + 200).termination_requests == {"o": NOW}
 
 
 def test_the_earlier_of_two_deadlines_counts() -> None:
-    memory = note(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
-    assert learn(memory, observe(spot("i-1", deadline=NOW + 100)), NOW).doomed == {"i-1": NOW + 100}
+    memory = apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
+    assert update_memory(memory, observe(spot("i-1", deadline=NOW + 100)), NOW).termination_deadlines == {"i-1": NOW + 100}
 
 
 def test_memory_survives_storage() -> None:
-    memory = learn(
-        note(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW), observe(spot("i-1"), on_demand("o")), NOW
+    memory = update_memory(
+        apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW), observe(spot("i-1"), on_demand("o")), NOW
     )
     assert parse(dump(memory)) == memory
 
@@ -81,7 +81,7 @@ def test_memory_survives_storage() -> None:
 def test_the_memory_of_the_largest_group_fits_into_an_item() -> None:
     draw = random.Random(1)
     fleet = [spot(f"i-{draw.getrandbits(68):017x}") for _ in range(10_000)]
-    memory = learn(Memory(), observe(*fleet), NOW)
+    memory = update_memory(Memory(), observe(*fleet), NOW)
     text = dump(memory)
     assert len(text) < 400_000
     assert parse(text) == memory
@@ -91,7 +91,7 @@ def test_the_memory_of_the_largest_group_fits_into_an_item() -> None:
 
 def broken(key: str, value: object) -> str:
     """A memory with one value that nobody wrote."""
-    raw = json.loads(dump(Memory(doomed={"i-1": NOW})))
+    raw = json.loads(dump(Memory(termination_deadlines={"i-1": NOW})))
     *path, last = key.split(".")
     place = raw
     for step in path:
@@ -119,16 +119,16 @@ def test_a_memory_with_a_wrong_value_is_refused_or_harmless(key: str, value: obj
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format":' + "9" * 5_000 + "}"])
 def test_a_memory_that_python_will_not_read_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"memory makes no sense|digits"):
+    with pytest.raises(ValueError, match=r"invalid stored state|digits"):
         parse(text)
 
 
 def test_a_release_from_the_future_is_not_believed_for_ever() -> None:
-    memory = Memory(released={"o": NOW + 10 * RELEASE_SECONDS})
-    assert learn(memory, observe(on_demand("o")), NOW).released == {}
+    memory = Memory(termination_requests={"o": NOW + 10 * TERMINATION_SECONDS})
+    assert update_memory(memory, observe(on_demand("o")), NOW).termination_requests == {}
 
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"format":0}', "{}"])
 def test_memory_of_another_format_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="memory has format"):
+    with pytest.raises(ValueError, match="stored state has format"):
         parse(text)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory, dump, parse
-from lambdas.core.capacity.on_premises import COOLDOWN_SECONDS, StandIns, follow, relieved
+from lambdas.core.capacity.on_premises import COOLDOWN_SECONDS, OnPremisesOffset, update, with_offset
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
-from lambdas.core.model import Observation, Side
+from lambdas.core.model import GroupRole, Observation
 from tests.core.build import NOW, desired, group, observe, released, spot
 
 
@@ -21,23 +21,23 @@ def run(state: Observation, memory: Memory, now: float = NOW) -> Decision:
 
 
 def test_they_count_after_the_cooldown_and_with_the_least_that_was_seen() -> None:
-    known = follow(StandIns(), 3, NOW)
+    known = update(OnPremisesOffset(), 3, NOW)
     assert known.slots == 0
-    known = follow(known, 2, NOW + 60)
-    known = follow(known, 4, NOW + 120)
-    assert follow(known, 4, NOW + COOLDOWN_SECONDS - 1).slots == 0
-    assert follow(known, 4, NOW + COOLDOWN_SECONDS) == StandIns(2, 4, NOW + COOLDOWN_SECONDS)
+    known = update(known, 2, NOW + 60)
+    known = update(known, 4, NOW + 120)
+    assert update(known, 4, NOW + COOLDOWN_SECONDS - 1).slots == 0
+    assert update(known, 4, NOW + COOLDOWN_SECONDS) == OnPremisesOffset(2, 4, NOW + COOLDOWN_SECONDS)
 
 
 def test_who_is_missing_is_missed_at_once_and_who_cannot_be_read_stays() -> None:
-    assert follow(StandIns(3), 1, NOW) == StandIns(1)
-    assert follow(StandIns(3, 5, NOW), None, NOW + 60) == StandIns(3, 5, NOW)
+    assert update(OnPremisesOffset(3), 1, NOW) == OnPremisesOffset(1)
+    assert update(OnPremisesOffset(3, 5, NOW), None, NOW + 60) == OnPremisesOffset(3, 5, NOW)
 
 
 def test_coming_and_going_within_the_cooldown_moves_nothing() -> None:
-    known = StandIns(1)
+    known = OnPremisesOffset(1)
     for minute in range(60):
-        known = follow(known, 4 if minute % 5 else 1, NOW + 60 * minute)
+        known = update(known, 4 if minute % 5 else 1, NOW + 60 * minute)
         assert known.slots == 1
 
 
@@ -45,40 +45,40 @@ def test_coming_and_going_within_the_cooldown_moves_nothing() -> None:
     st.lists(st.tuples(st.none() | st.integers(0, 9), st.sampled_from([1.0, 60.0, 700.0])), max_size=30),
 )
 def test_nobody_is_relied_on_who_is_not_there(looks: list[tuple[int | None, float]]) -> None:
-    known, now = StandIns(), NOW
+    known, now = OnPremisesOffset(), NOW
     seen = 0
     for found, seconds in looks:
         now += seconds
-        known = follow(known, found, now)
+        known = update(known, found, now)
         seen = seen if found is None else found
         assert known.slots <= seen
-        assert known == follow(known, found, now)  # looking twice changes nothing
+        assert known == update(known, found, now)  # looking twice changes nothing
 
 
 @pytest.mark.parametrize(("base", "slots", "left"), [(0, 3, 1), (0, 9, 0), (2, 3, 2), (0, 0, 4)])
 def test_aws_has_the_rest_and_always_the_base(base: int, slots: int, left: int) -> None:
     state = observe(group=group(base=base, reserved=3))
-    relief = relieved(state, slots).group
+    relief = with_offset(state, slots).group
     assert (relief.target, relief.reserved) == (left, min(3, left))
-    assert relieved(observe(group=group(target=0)), 0).group.target == 0
+    assert with_offset(observe(group=group(target=0)), 0).group.target == 0
 
 
 def test_instances_are_let_go_for_them_and_launched_where_they_vanish() -> None:
-    state = replace(observe(*(spot(name) for name in "abcd")), elsewhere=2)
+    state = replace(observe(*(spot(name) for name in "abcd")), on_premises_slots=2)
     first = run(state, Memory())
     assert first.actions == ()
     later = run(state, parse(dump(first.memory)), NOW + COOLDOWN_SECONDS)
     assert len(released(later.actions)) == 2
     assert "2 on premises" in later.reason
     left = tuple(i for i in state.instances if i.id not in released(later.actions))
-    less = replace(state, instances=left, primary_desired=2, elsewhere=0)
+    less = replace(state, instances=left, primary_desired=2, on_premises_slots=0)
     vanished = run(less, later.memory, NOW + COOLDOWN_SECONDS + 60)
-    assert desired(vanished.actions, Side.PRIMARY) == 4
-    assert desired(vanished.actions, Side.FALLBACK) == 2
+    assert desired(vanished.actions, GroupRole.PRIMARY) == 4
+    assert desired(vanished.actions, GroupRole.FALLBACK) == 2
 
 
 def test_what_is_remembered_of_them_is_kept_and_checked() -> None:
-    for known in (StandIns(), StandIns(2), StandIns(1, 3, NOW)):
-        assert parse(dump(Memory(stand_ins=known))).stand_ins == known
-    with pytest.raises(ValueError, match="makes no sense"):
+    for known in (OnPremisesOffset(), OnPremisesOffset(2), OnPremisesOffset(1, 3, NOW)):
+        assert parse(dump(Memory(on_premises_offset=known))).on_premises_offset == known
+    with pytest.raises(ValueError, match="invalid stored state"):
         parse(dump(Memory()).replace('"stand_ins":[0,0,null]', '"stand_ins":[0,"x",null]'))

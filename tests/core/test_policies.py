@@ -14,24 +14,24 @@ from contracts import codec
 from contracts.group import policies
 from contracts.stored import camel_case
 from lambdas.core.capacity.availability import decide
-from lambdas.core.capacity.group_state import Situation
+from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.history import (
-    PATIENCE,
-    STORM_SECONDS,
-    UNKNOWN_AGE,
+    CORRELATION_SECONDS,
+    DEFAULT_AGE_SECONDS,
+    LAUNCH_TIMEOUT_SECONDS,
     History,
     PoolRecord,
     expected_losses,
 )
-from lambdas.core.capacity.memory import RELEASE_SECONDS, Memory, dump, learn, parse
+from lambdas.core.capacity.memory import TERMINATION_SECONDS, Memory, dump, parse, update_memory
 from lambdas.core.capacity.policies import DEFAULT, NAMES, build, shortage_cost
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
-from lambdas.core.model import Market, Observation, SetDesired, Side
+from lambdas.core.model import GroupRole, Observation, PurchaseOption, SetDesired
 from tests.core.build import NOW, desired, observe, on_demand, refusal, released, spot
 from tests.core.build import group as make_group
 from tests.core.test_availability_properties import observations
 
-BOOTS = {Market.ON_DEMAND: (60.0,), Market.SPOT: (180.0,)}
+BOOTS = {PurchaseOption.ON_DEMAND: (60.0,), PurchaseOption.SPOT: (180.0,)}
 LEARNED = Memory(boots=BOOTS)
 ROOMY = make_group(maximum=12)
 NO_ROOM_TO_GROW = "UnfulfillableCapacity - Unable to fulfill capacity"
@@ -48,15 +48,15 @@ def test_on_demand_starts_at_the_notice(ahead: list[float | None], drain: float)
     doomed = fleet(*(None if a is None else NOW + a for a in ahead))
     state = observe(*doomed, group=replace(ROOMY, drain_seconds=drain))
     decision = decide(state, ExpectedCost(5.0), LEARNED, NOW)
-    assert (desired(decision.actions, Side.FALLBACK) or 0) == sum(a is not None for a in ahead)
+    assert (desired(decision.actions, GroupRole.FALLBACK) or 0) == sum(a is not None for a in ahead)
 
 
 def unchanged(state: Observation, actions: tuple) -> Observation:
-    asked = {a.side: a.capacity for a in actions if isinstance(a, SetDesired)}
+    asked = {a.group_role: a.capacity for a in actions if isinstance(a, SetDesired)}
     return replace(
         state,
-        primary_desired=asked.get(Side.PRIMARY, state.primary_desired),
-        fallback_desired=asked.get(Side.FALLBACK, state.fallback_desired),
+        primary_desired=asked.get(GroupRole.PRIMARY, state.primary_desired),
+        fallback_desired=asked.get(GroupRole.FALLBACK, state.fallback_desired),
     )
 
 
@@ -66,7 +66,7 @@ def test_until_it_wakes_nothing_new_is_wanted(
 ) -> None:
     policy = ExpectedCost(cost) if name == ExpectedCost.name else build(name)
     first = decide(state, policy, LEARNED if learned else Memory(), NOW)
-    until = min(first.wake_at or NOW + 600, NOW + RELEASE_SECONDS)  # a release is believed for so long
+    until = min(first.next_run_at or NOW + 600, NOW + TERMINATION_SECONDS)  # a release is believed for so long
     later = NOW + share * (until - NOW)
     assume(later < until - 1e-6)
     again = decide(unchanged(state, first.actions), policy, parse(dump(first.memory)), later)
@@ -76,7 +76,7 @@ def test_until_it_wakes_nothing_new_is_wanted(
 def young(since: float, **boots: tuple[float, ...]) -> Memory:
     record = PoolRecord(since=since, start_age=0.0)
     history = History(
-        pools={str(spot("x").pool): record}, living={f"s{n}": str(spot("x").pool) for n in range(4)}
+        pools={str(spot("x").pool): record}, pool_by_instance={f"s{n}": str(spot("x").pool) for n in range(4)}
     )
     return Memory(boots=BOOTS, history=history)
 
@@ -87,12 +87,12 @@ def test_cover_stays_beside_spot_in_a_young_pool_until_the_pool_is_old_enough() 
     first = decide(state, policy, young(NOW - 300), NOW)
     assert released(first.actions) == ()
     # 0.85 × 6 s × 500 ÷ 1.5 = 1,700 s after its birth, less 20 minutes, a loss costs less than cover.
-    assert first.wake_at == pytest.approx(NOW - 300 + 1700 - 1200)
-    assert decide(state, policy, first.memory, first.wake_at - 0.01).actions == ()
-    assert len(released(decide(state, policy, first.memory, first.wake_at + 0.01).actions)) == 4
+    assert first.next_run_at == pytest.approx(NOW - 300 + 1700 - 1200)
+    assert decide(state, policy, first.memory, first.next_run_at - 0.01).actions == ()
+    assert len(released(decide(state, policy, first.memory, first.next_run_at + 0.01).actions)) == 4
     # It is bought as well as kept; a low shortage cost has none.
     bare = observe(*fleet(None, None, None, None), group=ROOMY)
-    assert desired(decide(bare, policy, young(NOW - 300), NOW).actions, Side.FALLBACK) == 4
+    assert desired(decide(bare, policy, young(NOW - 300), NOW).actions, GroupRole.FALLBACK) == 4
     assert len(released(decide(state, ExpectedCost(10.0), young(NOW - 300), NOW).actions)) == 4
 
 
@@ -100,7 +100,7 @@ def storm(losses: float, seconds: float, lost_at: float = NOW - 60) -> Memory:
     pool = str(spot("x").pool)
     record = PoolRecord(since=lost_at, start_age=50_000.0, lost_at=lost_at)
     living = {f"s{n}": pool for n in range(3)}
-    history = History({pool: record}, living, storm_losses=losses, storm_seconds=seconds)
+    history = History({pool: record}, living, correlated_losses=losses, correlated_seconds=seconds)
     return Memory(boots=BOOTS, history=history)
 
 
@@ -109,23 +109,23 @@ def test_what_a_failing_pool_has_left_is_covered_as_far_as_it_may_be_missing() -
     policy = build(DEFAULT)
     # A tenth comes unannounced and is missing for a minute: three × one in 75 s × 6 s is 0.24 in the mean.
     first = decide(state, policy, storm(23.0, 1200.0), NOW)
-    assert desired(first.actions, Side.FALLBACK) == 2
-    assert first.wake_at == pytest.approx(NOW - 60 + STORM_SECONDS)
-    calm = decide(unchanged(state, first.actions), policy, first.memory, first.wake_at)
-    assert desired(calm.actions, Side.FALLBACK) == 0
+    assert desired(first.actions, GroupRole.FALLBACK) == 2
+    assert first.next_run_at == pytest.approx(NOW - 60 + CORRELATION_SECONDS)
+    calm = decide(unchanged(state, first.actions), policy, first.memory, first.next_run_at)
+    assert desired(calm.actions, GroupRole.FALLBACK) == 0
     # Where drops take all at once, what is left after one is in no danger.
     assert decide(state, policy, storm(0.0, 6000.0), NOW).actions == ()
     # Without notices each loss is missing for a minute, and more of them at once.
     silent = storm(23.0, 1200.0)
     silent = replace(silent, history=replace(silent.history, losses=200.0, unannounced=200.0))
-    assert desired(decide(state, policy, silent, NOW).actions, Side.FALLBACK) == 3
+    assert desired(decide(state, policy, silent, NOW).actions, GroupRole.FALLBACK) == 3
 
 
 def apart(pools: int) -> tuple[Observation, Memory]:
     """One worker in each of so many old pools, of which none was ever announced."""
     there = [replace(s, pool=replace(s.pool, zone=f"z{n}")) for n, s in enumerate(fleet(*[None] * pools))]
     history = History(
-        {str(i.pool): PoolRecord(since=NOW, start_age=UNKNOWN_AGE) for i in there},
+        {str(i.pool): PoolRecord(since=NOW, start_age=DEFAULT_AGE_SECONDS) for i in there},
         {i.id: str(i.pool) for i in there},
         losses=200.0,
         unannounced=200.0,
@@ -137,7 +137,7 @@ def apart(pools: int) -> tuple[Observation, Memory]:
 def test_many_pools_that_fail_apart_have_a_spare_in_spot_and_two_have_none() -> None:
     policy = ExpectedCost(30.0)
     state, memory = apart(16)
-    assert desired(decide(state, policy, memory, NOW).actions, Side.PRIMARY) == 17
+    assert desired(decide(state, policy, memory, NOW).actions, GroupRole.PRIMARY) == 17
     state, memory = apart(2)
     assert decide(state, policy, memory, NOW).actions == ()
 
@@ -145,7 +145,7 @@ def test_many_pools_that_fail_apart_have_a_spare_in_spot_and_two_have_none() -> 
 def test_a_spare_leaves_room_for_the_successors_of_a_pool() -> None:
     state, memory = apart(16)
     state = replace(state, group=replace(state.group, maximum=17))
-    assert desired(decide(state, ExpectedCost(30.0), memory, NOW).actions, Side.PRIMARY) is None
+    assert desired(decide(state, ExpectedCost(30.0), memory, NOW).actions, GroupRole.PRIMARY) is None
 
 
 @pytest.mark.parametrize(("price", "wanted"), [(0.7, None), (0.98, 0), (1.0, 0)])
@@ -155,57 +155,57 @@ def test_what_saves_nothing_is_not_bought_as_spot(price: float, wanted: int | No
     assert decide(state, build(DEFAULT), LEARNED, NOW).actions == ()  # what serves may stay
     state = observe(group=ROOMY, primary_desired=4)
     state = replace(state, spot_prices={"dear@a": 3.0, "cheap@a": price})
-    assert desired(decide(state, build(DEFAULT), LEARNED, NOW).actions, Side.PRIMARY) == wanted
+    assert desired(decide(state, build(DEFAULT), LEARNED, NOW).actions, GroupRole.PRIMARY) == wanted
     # Whom no shortage hurts buys no on-demand in its place.
-    assert desired(decide(state, ExpectedCost(0.0), LEARNED, NOW).actions, Side.PRIMARY) is None
+    assert desired(decide(state, ExpectedCost(0.0), LEARNED, NOW).actions, GroupRole.PRIMARY) is None
 
 
 def test_a_pool_that_loses_piece_by_piece_has_had_one_loss() -> None:
     pool, memory = str(spot("x").pool), LEARNED
     lost = 0
     for n in range(4):
-        memory = learn(memory, observe(*fleet(*[None] * (4 - n))), NOW + 60 * n)
+        memory = update_memory(memory, observe(*fleet(*[None] * (4 - n))), NOW + 60 * n)
         assert memory.history.record(pool).losses == (lost := min(n, 1)), lost
-    assert memory.history.storm_losses == pytest.approx(1.95)  # the second and the third, the older faded
-    memory = learn(memory, observe(spot("s0")), NOW + 3600)
-    memory = learn(memory, observe(), NOW + 3660)
+    assert memory.history.correlated_losses == pytest.approx(1.95)  # the second and the third, the older faded
+    memory = update_memory(memory, observe(spot("s0")), NOW + 3600)
+    memory = update_memory(memory, observe(), NOW + 3660)
     assert memory.history.record(pool).losses == pytest.approx(1.95)
 
 
 def test_one_scout_tries_a_pool_where_shortage_is_dear() -> None:
     short = observe(primary_desired=4, refusals=(refusal(NO_ROOM_TO_GROW),), group=ROOMY)
-    assert desired(decide(short, ExpectedCost(1000.0), LEARNED, NOW).actions, Side.PRIMARY) == 1
-    assert desired(decide(short, ExpectedCost(50.0), LEARNED, NOW).actions, Side.PRIMARY) is None
+    assert desired(decide(short, ExpectedCost(1000.0), LEARNED, NOW).actions, GroupRole.PRIMARY) == 1
+    assert desired(decide(short, ExpectedCost(50.0), LEARNED, NOW).actions, GroupRole.PRIMARY) is None
 
 
 def test_the_scouts_friends_follow_when_the_pool_has_lasted() -> None:
     scout = spot("s0", age=200)
     memory = replace(
-        young(NOW - 200), history=replace(young(NOW - 200).history, living={"s0": str(scout.pool)})
+        young(NOW - 200), history=replace(young(NOW - 200).history, pool_by_instance={"s0": str(scout.pool)})
     )
     state = observe(scout, primary_desired=1, group=ROOMY)
     first = decide(state, ExpectedCost(1000.0), memory, NOW)
-    assert desired(first.actions, Side.PRIMARY) is None
-    assert first.wake_at is not None
+    assert desired(first.actions, GroupRole.PRIMARY) is None
+    assert first.next_run_at is not None
     assert (
-        desired(decide(state, ExpectedCost(1000.0), first.memory, first.wake_at).actions, Side.PRIMARY) == 4
+        desired(decide(state, ExpectedCost(1000.0), first.memory, first.next_run_at).actions, GroupRole.PRIMARY) == 4
     )
 
 
 def test_no_scout_tries_where_what_it_finds_saves_too_little() -> None:
     short = observe(primary_desired=4, refusals=(refusal(NO_ROOM_TO_GROW),), group=ROOMY)
     dear = replace(short, spot_prices={"a": 0.8})
-    assert desired(decide(dear, ExpectedCost(1000.0), LEARNED, NOW).actions, Side.PRIMARY) == 0
+    assert desired(decide(dear, ExpectedCost(1000.0), LEARNED, NOW).actions, GroupRole.PRIMARY) == 0
     many = replace(dear, group=make_group(target=40, maximum=80))
-    assert desired(decide(many, ExpectedCost(1000.0), LEARNED, NOW).actions, Side.PRIMARY) == 1
+    assert desired(decide(many, ExpectedCost(1000.0), LEARNED, NOW).actions, GroupRole.PRIMARY) == 1
 
 
 def test_a_cheap_shortage_buys_no_cover_for_spot_that_boots() -> None:
     state = observe(*fleet(None, None, None), spot("new", ready=False, age=10), group=ROOMY)
     assert decide(state, ExpectedCost(1.2), LEARNED, NOW).actions == ()
-    assert desired(decide(state, ExpectedCost(100.0), LEARNED, NOW).actions, Side.FALLBACK) == 1
+    assert desired(decide(state, ExpectedCost(100.0), LEARNED, NOW).actions, GroupRole.FALLBACK) == 1
     overdue = decide(state, ExpectedCost(1.2), LEARNED, NOW + 170)
-    assert desired(overdue.actions, Side.FALLBACK) == 1
+    assert desired(overdue.actions, GroupRole.FALLBACK) == 1
     assert decide(observe(group=ROOMY), ExpectedCost(0.0), LEARNED, NOW).actions == ()
 
 
@@ -214,15 +214,15 @@ def test_a_cheap_shortage_waits_for_spot_to_be_launched_until_it_counts_as_refus
     state = observe(*fleet(NOW + 120, None, None, None), group=ROOMY)
     first = decide(state, policy, LEARNED, NOW)
     assert first.actions == ()
-    assert desired(decide(state, ExpectedCost(5.0), LEARNED, NOW).actions, Side.FALLBACK) == 1
-    short = replace(state, refusals=(refusal(NO_ROOM_TO_GROW),))
-    assert desired(decide(short, policy, LEARNED, NOW).actions, Side.FALLBACK) == 1
+    assert desired(decide(state, ExpectedCost(5.0), LEARNED, NOW).actions, GroupRole.FALLBACK) == 1
+    short = replace(state, launch_failures=(refusal(NO_ROOM_TO_GROW),))
+    assert desired(decide(short, policy, LEARNED, NOW).actions, GroupRole.FALLBACK) == 1
     state = observe(*fleet(None, None, None), primary_desired=4, group=ROOMY)
     first = decide(state, policy, LEARNED, NOW)
     assert first.actions == ()
-    assert first.wake_at == NOW + PATIENCE
-    late = decide(state, policy, first.memory, first.wake_at)
-    assert desired(late.actions, Side.FALLBACK) == 1
+    assert first.next_run_at == NOW + LAUNCH_TIMEOUT_SECONDS
+    late = decide(state, policy, first.memory, first.next_run_at)
+    assert desired(late.actions, GroupRole.FALLBACK) == 1
 
 
 def test_losses_teach_how_long_pools_last() -> None:
@@ -231,19 +231,19 @@ def test_losses_teach_how_long_pools_last() -> None:
     for round_ in range(10):
         start = NOW + 10_000 * round_
         instance = replace(spot("x"), id=f"i{round_}", launched_at=start, ready_since=None)
-        memory = learn(memory, observe(refusals=(refusal(NO_ROOM_TO_GROW),), group=lost), start)
-        memory = learn(memory, observe(instance, group=lost), start + 60)
-        memory = learn(memory, observe(group=lost), start + 300)
-    assert memory.history.factor_of(pool, 1.0) > 1.5  # lost ten times within five minutes
+        memory = update_memory(memory, observe(refusals=(refusal(NO_ROOM_TO_GROW),), group=lost), start)
+        memory = update_memory(memory, observe(instance, group=lost), start + 60)
+        memory = update_memory(memory, observe(group=lost), start + 300)
+    assert memory.history.pool_hazard_factor(pool, 1.0) > 1.5  # lost ten times within five minutes
     assert memory.history.unannounced_share > 0.3  # without a word
-    calm = learn(LEARNED, observe(spot("s")), NOW)
-    calm = learn(calm, observe(), NOW + 500_000)
-    assert calm.history.factor_of(pool, 1.0) < 1.0
+    calm = update_memory(LEARNED, observe(spot("s")), NOW)
+    calm = update_memory(calm, observe(), NOW + 500_000)
+    assert calm.history.pool_hazard_factor(pool, 1.0) < 1.0
 
 
 def test_what_we_released_is_no_loss() -> None:
-    memory = learn(LEARNED, observe(spot("s")), NOW)
-    memory = learn(replace(memory, released={"s": NOW}), observe(), NOW + 60)
+    memory = update_memory(LEARNED, observe(spot("s")), NOW)
+    memory = update_memory(replace(memory, termination_requests={"s": NOW}), observe(), NOW + 60)
     assert memory.history.losses == 0.0
     assert memory.history.record(spot("s").pool).since is None
 
@@ -258,7 +258,7 @@ def test_history_is_bounded_and_survives_storage() -> None:
     memory = Memory()
     for n in range(200):
         there = replace(spot(f"s{n}"), pool=replace(spot("x").pool, zone=f"zone-{n}"))
-        memory = learn(memory, observe(there), NOW + 60 * n)
+        memory = update_memory(memory, observe(there), NOW + 60 * n)
     assert len(memory.history.pools) <= 64
     assert codec.parse(History, json.loads(json.dumps(codec.dump(memory.history)))) == memory.history
     assert parse(dump(memory)) == memory
@@ -273,7 +273,7 @@ def test_expected_losses_add_up(a: float, b: float, c: float) -> None:
 
 def test_knobs_are_spelled_as_in_the_config() -> None:
     assert build("expected-cost", {"shortageCost": 30}) == ExpectedCost(30)
-    with pytest.raises(ValueError, match="has no knob 'shortage_cost', allowed: shortageCost"):
+    with pytest.raises(ValueError, match="has no parameter 'shortage_cost', allowed: shortageCost"):
         build("expected-cost", {"shortage_cost": 30})
     with pytest.raises(ValueError, match="shortageCost is -1, a number ≥ 0 is needed"):
         build("expected-cost", {"shortageCost": -1})
@@ -285,12 +285,12 @@ def test_knobs_are_spelled_as_in_the_config() -> None:
 
 def test_the_plan_says_why() -> None:
     state = observe(*fleet(NOW + 120, None, None, None), group=ROOMY)
-    plan = build(DEFAULT).plan(Situation.of(state, learn(LEARNED, state, NOW), NOW))
+    plan = build(DEFAULT).plan(GroupState.from_observation(state, update_memory(LEARNED, state, NOW), NOW))
     assert plan.reason == "target 4, 3 primary ready and staying, 1 doomed, 1 as cover"
 
 
 def test_the_knobs_of_the_contract_are_the_fields_of_the_policies() -> None:
-    for name, knobs in policies.KNOBS.items():
+    for name, knobs in policies.PARAMETERS.items():
         default: Any = build(name)
         known = {camel_case(each.name): each.name for each in fields(default)}
         assert {knob: getattr(default, known[knob]) for knob in known} == {k: knobs[k].default for k in knobs}

@@ -12,7 +12,7 @@ from contracts.registry.item import Progress, Worker, WorkerState
 TIMES = st.floats(0, 4e9) | st.integers(0, 4_000_000_000)
 NAMES = st.text(min_size=1)
 PROGRESS = st.builds(
-    lambda done, left, rate, more, **times: Progress(done, done + left, rate=rate, best=rate + more, **times),
+    lambda done, left, rate, more, **times: Progress(done, done + left, rate=rate, best_rate=rate + more, **times),
     done=st.integers(0, 2**52),
     left=st.integers(1, 2**52),
     rate=st.floats(0, 1e6),

@@ -7,11 +7,17 @@ from dataclasses import replace
 import pytest
 
 from lambdas.core.capacity.availability import Decision, decide
-from lambdas.core.capacity.memory import FORGET_SECONDS, LONGEST_BOOT, RETIRE_SECONDS, Memory, note
+from lambdas.core.capacity.memory import (
+    MARK_RETENTION_SECONDS,
+    MAX_BOOT_SECONDS,
+    RETIREMENT_LEAD_SECONDS,
+    Memory,
+    apply_events,
+)
 from lambdas.core.capacity.policies import build
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import ScheduledChange
-from lambdas.core.model import Alarm, Instance, Observation, SetDesired, Side
+from lambdas.core.model import Alarm, GroupRole, Instance, Observation, SetDesired
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
 
 RETIRES = NOW + 14 * 86_400
@@ -22,7 +28,7 @@ def run(observation: Observation, memory: Memory, now: float = NOW) -> Decision:
 
 
 def heard(name: str, deadline: float = RETIRES) -> Memory:
-    return note(Memory(), [ScheduledChange((name, "i-foreign"), deadline)], NOW)
+    return apply_events(Memory(), [ScheduledChange((name, "i-foreign"), deadline)], NOW)
 
 
 def fleet(*others: Instance) -> tuple[Instance, ...]:
@@ -36,10 +42,10 @@ def test_a_retirement_far_ahead_buys_nothing_and_is_remembered() -> None:
 
 
 def test_before_it_retires_its_successor_is_bought_and_then_it_is_let_go() -> None:
-    now = RETIRES - RETIRE_SECONDS
+    now = RETIRES - RETIREMENT_LEAD_SECONDS
     state = observe(*fleet())
     first = run(state, heard("a"), now)
-    assert desired(first.actions, Side.FALLBACK) == 1
+    assert desired(first.actions, GroupRole.FALLBACK) == 1
     served = observe(*fleet(on_demand("o")), fallback_desired=1)
     second = run(served, first.memory, now + 120)
     assert released(second.actions) == ("a",)
@@ -51,9 +57,9 @@ def test_before_it_retires_its_successor_is_bought_and_then_it_is_let_go() -> No
 
 
 def test_the_default_policy_has_a_successor_before_aws_retires_anybody() -> None:
-    policy, at = build("expected-cost"), RETIRES - RETIRE_SECONDS
+    policy, at = build("expected-cost"), RETIRES - RETIREMENT_LEAD_SECONDS
     first = decide(observe(*fleet()), policy, heard("a"), at)
-    assert desired(first.actions, Side.FALLBACK) == 1
+    assert desired(first.actions, GroupRole.FALLBACK) == 1
     serves = observe(*fleet(on_demand("o")), fallback_desired=1)
     assert released(decide(serves, policy, first.memory, at + 120).actions) == ("a",)
 
@@ -67,12 +73,12 @@ def test_a_retirement_that_did_not_come_is_forgotten_and_is_no_loss_of_a_pool() 
     memory = run(observe(*fleet()), heard("a"), RETIRES - 60).memory
     gone = run(observe(*fleet()[1:]), memory, RETIRES).memory
     assert gone.history.losses == 0
-    stayed = run(observe(*fleet()), memory, RETIRES + FORGET_SECONDS + 1).memory
-    assert (stayed.retiring, stayed.doomed) == ({}, {})
+    stayed = run(observe(*fleet()), memory, RETIRES + MARK_RETENTION_SECONDS + 1).memory
+    assert (stayed.retiring, stayed.termination_deadlines) == ({}, {})
 
 
-def silent(name: str, age: float = LONGEST_BOOT) -> tuple[Instance, Memory]:
-    return spot(name, ready=False, age=age), Memory(silent={name: NOW - age})
+def silent(name: str, age: float = MAX_BOOT_SECONDS) -> tuple[Instance, Memory]:
+    return spot(name, ready=False, age=age), Memory(not_reporting={name: NOW - age})
 
 
 def test_who_never_reports_is_replaced_and_people_hear_of_it_once() -> None:
@@ -81,7 +87,7 @@ def test_who_never_reports_is_replaced_and_people_hear_of_it_once() -> None:
     decision = run(state, memory)
     alarm, raised, _ = decision.actions
     assert alarm == Alarm("silent", "no worker reports for 30 minutes: m")
-    assert raised == SetDesired(Side.PRIMARY, 5, decision.reason)  # the release takes one off
+    assert raised == SetDesired(GroupRole.PRIMARY, 5, decision.reason)  # the release takes one off
     assert released(decision.actions) == ("m",)
     assert carried_out(state, decision).primary_desired == 4
     again = run(replace(state, instances=(*state.instances[:3], state.instances[4])), decision.memory)
@@ -89,24 +95,25 @@ def test_who_never_reports_is_replaced_and_people_hear_of_it_once() -> None:
 
 
 def test_a_boot_has_the_time_that_a_boot_may_take() -> None:
-    mute, memory = silent("m", LONGEST_BOOT - 1)
+    mute, memory = silent("m", MAX_BOOT_SECONDS - 1)
     decision = run(observe(spot("a"), spot("b"), spot("c"), mute, on_demand("o")), memory)
     assert decision.actions == ()
-    assert decision.memory.silent == memory.silent
+    assert decision.memory.not_reporting == memory.not_reporting
 
 
 def test_where_all_are_silent_nobody_is_let_go() -> None:
     state = observe(*(spot(name, ready=False) for name in "abcd"), fallback_desired=4)
-    decision = run(state, Memory(silent=dict.fromkeys("abcd", NOW - 2 * LONGEST_BOOT)))
-    told = "no worker reports for 30 minutes: a, b, c, d, most of the group or all of it"
-    assert decision.actions == (Alarm("silent", f"{told}: nobody is replaced for it"),)
+    decision = run(state, Memory(not_reporting=dict.fromkeys("abcd", NOW - 2 * MAX_BOOT_SECONDS)))
+    reason = "no worker reports for 30 minutes: a, b, c, d"
+    withheld = "most or all of the group: no instance is replaced"
+    assert decision.actions == (Alarm("silent", f"{reason}; {withheld}"),)
 
 
 @pytest.mark.parametrize(("mutes", "going"), [(1, 1), (2, 2), (3, 0), (4, 0)])
 def test_while_most_are_silent_it_is_one_cause_and_nobody_is_let_go(mutes: int, going: int) -> None:
     names = "abcd"
     state = observe(*(spot(name, ready=name not in names[:mutes]) for name in names), fallback_desired=4)
-    decision = run(state, Memory(silent=dict.fromkeys(names[:mutes], NOW - LONGEST_BOOT)))
+    decision = run(state, Memory(not_reporting=dict.fromkeys(names[:mutes], NOW - MAX_BOOT_SECONDS)))
     assert len(released(decision.actions)) == going
     assert [action.kind for action in decision.actions if isinstance(action, Alarm)] == ["silent"]
 
@@ -118,7 +125,7 @@ def test_who_fell_silent_a_moment_ago_counts_for_the_cause_and_who_boots_does_no
     """One of four is overdue; two more are silent for a minute, or were never heard yet."""
     mute, more = spot("m", ready=False), [spot(name, ready=others == "serve") for name in "ab"]
     memory = Memory(
-        silent={"m": NOW - LONGEST_BOOT} | ({} if others == "serve" else dict.fromkeys("ab", NOW - 60)),
+        not_reporting={"m": NOW - MAX_BOOT_SECONDS} | ({} if others == "serve" else dict.fromkeys("ab", NOW - 60)),
         booted=frozenset("ab") if others == "fell silent" else frozenset(),
     )
     decision = run(observe(mute, *more, spot("c"), fallback_desired=4), memory)
@@ -130,18 +137,18 @@ def test_the_time_counts_from_when_it_fell_silent(falls: bool) -> None:
     before = run(observe(*fleet()), Memory()).memory
     mute = replace(spot("a"), ready_since=None) if falls else spot("a")
     after = run(observe(mute, *fleet()[1:]), before, NOW + 30).memory
-    assert after.silent == ({"a": NOW + 30} if falls else {})
+    assert after.not_reporting == ({"a": NOW + 30} if falls else {})
 
 
 def test_a_silent_instance_of_the_base_stays_and_people_hear_of_it() -> None:
-    base = on_demand("base", side=Side.PRIMARY, ready=False, age=LONGEST_BOOT)
+    base = on_demand("base", side=GroupRole.PRIMARY, ready=False, age=MAX_BOOT_SECONDS)
     state = observe(base, spot("a"), spot("b"), spot("c"), on_demand("o"), group=group(base=1))
-    decision = run(state, Memory(silent={"base": NOW - LONGEST_BOOT}))
+    decision = run(state, Memory(not_reporting={"base": NOW - MAX_BOOT_SECONDS}))
     assert [type(action) for action in decision.actions] == [Alarm]
 
 
 def test_the_base_leaves_less_room_for_on_demand_on_a_cold_start() -> None:
     tight = group(target=4, maximum=5, base=2)
     decision = run(observe(group=tight, primary_desired=0), Memory())
-    asked = [desired(decision.actions, side) for side in (Side.PRIMARY, Side.FALLBACK)]
+    asked = [desired(decision.actions, side) for side in (GroupRole.PRIMARY, GroupRole.FALLBACK)]
     assert asked == [2, 3]

@@ -10,7 +10,7 @@ from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies import NAMES, build
-from lambdas.core.model import Action, Group, Instance, Observation, Release, Side
+from lambdas.core.model import Action, Group, GroupRole, Instance, Observation, TerminateInstances
 from market.replay.engine import Replay
 from market.replay.fleet import LightFleet
 from market.replay.groups import SPOT_REFUSAL, GroupShape
@@ -28,21 +28,21 @@ def policy(request: pytest.FixtureRequest) -> Policy:
     return build(request.param)
 
 
-def moves(policy: Policy, seen: Observation) -> dict[Side, int]:
+def moves(policy: Policy, seen: Observation) -> dict[GroupRole, int]:
     """Return the desired capacities once AWS has done what is decided."""
     after = carried_out(seen, decide(seen, policy, Memory(), NOW))
-    return {side: after.desired(side) for side in Side}
+    return {side: after.desired_capacity(side) for side in GroupRole}
 
 
 def released(policy: Policy, seen: Observation) -> set[str]:
     decided: tuple[Action, ...] = decide(seen, policy, Memory(), NOW).actions
-    return {i for action in decided if isinstance(action, Release) for i in action.instance_ids}
+    return {i for action in decided if isinstance(action, TerminateInstances) for i in action.instance_ids}
 
 
 def test_at_the_start_spot_stands_in_until_it_is_there(policy: Policy) -> None:
     found = moves(policy, observe(group=RESERVED, primary_desired=0))
-    assert found[Side.PRIMARY] == 4
-    assert found[Side.FALLBACK] >= 2
+    assert found[GroupRole.PRIMARY] == 4
+    assert found[GroupRole.FALLBACK] >= 2
 
 
 def test_spot_goes_when_what_is_paid_for_serves_and_not_before(policy: Policy) -> None:
@@ -50,13 +50,13 @@ def test_spot_goes_when_what_is_paid_for_serves_and_not_before(policy: Policy) -
     assert released(policy, observe(*SPOT, *boots, group=RESERVED)) == set()
     seen = observe(*SPOT, *PAID, group=RESERVED)
     assert len(released(policy, seen) & {one.id for one in SPOT}) == 2
-    assert moves(policy, seen) == {Side.PRIMARY: 2, Side.FALLBACK: 2}
+    assert moves(policy, seen) == {GroupRole.PRIMARY: 2, GroupRole.FALLBACK: 2}
 
 
 def test_what_is_beyond_is_the_policys_as_ever(policy: Policy) -> None:
     seen = observe(SPOT[0], *PAID, group=RESERVED, primary_desired=2, refusals=(refusal(SPOT_REFUSAL),))
     found = moves(policy, seen)
-    assert found == {Side.PRIMARY: 2, Side.FALLBACK: 3}
+    assert found == {GroupRole.PRIMARY: 2, GroupRole.FALLBACK: 3}
 
 
 def test_nothing_more_is_wanted_of_a_full_group(policy: Policy) -> None:
@@ -68,8 +68,8 @@ def test_what_aws_takes_back_is_covered_like_any_other(policy: Policy) -> None:
     doomed: Instance = replace(PAID[0], deadline=NOW + 60)
     seen = observe(*SPOT[:2], doomed, PAID[1], group=RESERVED, primary_desired=2)
     found = moves(policy, seen)
-    assert found[Side.PRIMARY] == 3
-    assert found[Side.FALLBACK] >= 2
+    assert found[GroupRole.PRIMARY] == 3
+    assert found[GroupRole.FALLBACK] >= 2
 
 
 def test_an_instance_of_several_slots_takes_as_many_of_it(policy: Policy) -> None:
@@ -83,7 +83,7 @@ def test_an_instance_of_several_slots_takes_as_many_of_it(policy: Policy) -> Non
 def test_limits_withhold_no_reservation(policy: Policy) -> None:
     limit = refusal("VcpuLimitExceeded: You have requested more vCPU capacity than your current limit")
     seen = observe(*SPOT[:2], group=RESERVED, refusals=(limit,))
-    assert moves(policy, seen)[Side.FALLBACK] == 2
+    assert moves(policy, seen)[GroupRole.FALLBACK] == 2
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_no_more_is_held_than_is_wanted_and_nowhere_else(
     policy: Policy, changes: dict[str, int | bool], held: int
 ) -> None:
     seen = observe(group=group(reserved=2, **changes), primary_desired=0)
-    assert moves(policy, seen)[Side.FALLBACK] == held
+    assert moves(policy, seen)[GroupRole.FALLBACK] == held
 
 
 def test_a_day_of_the_market_is_bridged_with_it(policy: Policy) -> None:

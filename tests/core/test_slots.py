@@ -10,7 +10,14 @@ from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.history import History
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.policies import NAMES, build
-from lambdas.core.model import Instance, Market, Observation, Release, SetDesired, Side
+from lambdas.core.model import (
+    GroupRole,
+    Instance,
+    Observation,
+    PurchaseOption,
+    SetDesired,
+    TerminateInstances,
+)
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
 
 DEADLINE = NOW + 120
@@ -29,8 +36,8 @@ def test_a_lost_instance_of_four_slots_is_replaced_by_four_on_demand(policy: str
     group_ = group(target=8, maximum=16)
     doomed = sized(spot("i-doomed", deadline=DEADLINE), 4)
     state = observe(sized(spot("i-stays"), 4), doomed, group=group_)
-    memory = Memory(boots={Market.ON_DEMAND: (60.0,)}, history=History(storm_seconds=1e6))
-    assert desired(decide(state, build(policy), memory, NOW).actions, Side.FALLBACK) == 4
+    memory = Memory(boots={PurchaseOption.ON_DEMAND: (60.0,)}, history=History(correlated_seconds=1e6))
+    assert desired(decide(state, build(policy), memory, NOW).actions, GroupRole.FALLBACK) == 4
 
 
 @pytest.mark.parametrize("policy", NAMES)
@@ -78,8 +85,8 @@ def test_what_is_beyond_the_target_goes_where_it_can_go_alone() -> None:
     # Nine stand for six. AWS takes a slot off with each: from nine it comes to six, and launches nothing.
     reason = decision.reason
     assert decision.actions == (
-        SetDesired(Side.PRIMARY, 9, reason),
-        Release(Side.PRIMARY, ("i-0", "i-1", "i-2"), reason, 3),
+        SetDesired(GroupRole.PRIMARY, 9, reason),
+        TerminateInstances(GroupRole.PRIMARY, ("i-0", "i-1", "i-2"), reason, 3),
     )
     after = carried_out(state, decision)
     assert (after.primary_desired, look(after).actions) == (6, ())
@@ -91,8 +98,8 @@ def test_a_release_takes_its_slots_off_also_where_fewer_were_asked_for() -> None
     decision = look(state)
     reason = decision.reason
     assert decision.actions == (
-        SetDesired(Side.FALLBACK, 4, reason),
-        Release(Side.FALLBACK, ("i-od",), reason, 4),
+        SetDesired(GroupRole.FALLBACK, 4, reason),
+        TerminateInstances(GroupRole.FALLBACK, ("i-od",), reason, 4),
     )
     assert carried_out(state, decision).fallback_desired == 0
 
@@ -100,7 +107,7 @@ def test_a_release_takes_its_slots_off_also_where_fewer_were_asked_for() -> None
 def test_a_group_that_is_to_be_empty_is_emptied_whatever_was_asked_for() -> None:
     state = observe(sized(spot("i-big"), 4), group=group(target=0), primary_desired=1)
     decision = look(state)
-    assert desired(decision.actions, Side.PRIMARY) == 4
+    assert desired(decision.actions, GroupRole.PRIMARY) == 4
     assert carried_out(state, decision).primary_desired == 0
 
 
@@ -111,13 +118,13 @@ def test_beside_a_side_that_takes_no_order_a_release_still_ends_at_what_is_wante
         primary_desired=8,
         fallback_desired=1,
     )
-    decision = look(replace(state, frozen=frozenset({Side.PRIMARY})))
+    decision = look(replace(state, modifying=frozenset({GroupRole.PRIMARY})))
     assert released(decision.actions) == ("i-od",)
     assert carried_out(state, decision).fallback_desired == 0
 
 
 def test_the_base_is_kept_in_slots() -> None:
-    members = [sized(on_demand(f"i-{n}", side=Side.PRIMARY), 4) for n in range(2)]
+    members = [sized(on_demand(f"i-{n}", side=GroupRole.PRIMARY), 4) for n in range(2)]
     state = observe(*members, sized(spot("i-spot"), 4), group=group(target=6, maximum=12, base=5))
     # One of the two would leave four slots of the five.
     assert released(look(replace(state, primary_desired=12)).actions) == ("i-spot",)
@@ -126,13 +133,13 @@ def test_the_base_is_kept_in_slots() -> None:
 def test_the_ceiling_is_in_slots() -> None:
     members = [sized(spot(f"i-{n}", deadline=DEADLINE), 4) for n in range(2)]
     state = observe(*members, group=group(target=8, maximum=10))
-    assert desired(look(state).actions, Side.FALLBACK) == 2
+    assert desired(look(state).actions, GroupRole.FALLBACK) == 2
 
 
 def test_what_a_launch_brings_beyond_the_ceiling_is_allowed_for() -> None:
     members = [sized(spot(f"i-{n}"), 4) for n in range(3)]
     above = {
-        maximum: look(observe(*members, group=group(target=9, maximum=maximum))).situation.above_maximum
+        maximum: look(observe(*members, group=group(target=9, maximum=maximum))).state.above_maximum
         for maximum in (9, 8)
     }
     assert above == {9: 0, 8: 1}

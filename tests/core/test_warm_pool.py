@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.group.on_demand_share import on_demand_share
-from contracts.group.warm_pool import PAYS_FROM, size
+from contracts.group.warm_pool import MIN_SHORTAGE_COST, size
 from lambdas.core.capacity import policies
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
@@ -21,7 +21,7 @@ costs = st.floats(0, 1e4) | st.just(math.inf)
 def test_it_is_the_spot_share_or_nothing(target: int, cost: float, base: int, percentage: int) -> None:
     base = min(base, target)
     spot = target - on_demand_share(target, base, percentage)
-    assert size(target, base, percentage, cost) == (spot if cost >= PAYS_FROM else 0)
+    assert size(target, base, percentage, cost) == (spot if cost >= MIN_SHORTAGE_COST else 0)
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0, 0), (1, 0), (2, 12), (100, 12), (math.inf, 12)])

@@ -7,20 +7,26 @@ from dataclasses import replace
 import pytest
 
 from contracts.group.control import Control, Mode
-from contracts.group.replacement_requests import Wish
+from contracts.group.replacement_requests import ReplacementRequest
 from lambdas.core.capacity.availability import Decision, decide
-from lambdas.core.capacity.memory import PACE_SECONDS, Memory, dump, parse, untaken
+from lambdas.core.capacity.memory import (
+    REPLACEMENT_WINDOW_SECONDS,
+    Memory,
+    dump,
+    parse,
+    without_failed_request,
+)
 from lambdas.core.capacity.policies import build
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
-from lambdas.core.capacity.replacements import WISH_SECONDS, sift
-from lambdas.core.model import Group, Instance, Observation, Side
+from lambdas.core.capacity.replacements import REQUEST_SECONDS, filter_requests
+from lambdas.core.model import Group, GroupRole, Instance, Observation
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
 
 ALONE = group(fallback=False, maximum=6)
 
 
 def wishing(state: Observation, *wished: str, why: str = "xid") -> Observation:
-    return replace(state, wishes=tuple(Wish(name, int(NOW) - 60, why) for name in wished))
+    return replace(state, replacement_requests=tuple(ReplacementRequest(name, int(NOW) - 60, why) for name in wished))
 
 
 def run(state: Observation, memory: Memory | None = None, now: float = NOW) -> Decision:
@@ -29,8 +35,8 @@ def run(state: Observation, memory: Memory | None = None, now: float = NOW) -> D
 
 def taken(state: Observation, decision: Decision) -> Observation:
     """Return what shows before AWS has ended those who were released."""
-    asked = {side: desired(decision.actions, side) for side in Side}
-    primary, fallback = asked[Side.PRIMARY], asked[Side.FALLBACK]
+    asked = {side: desired(decision.actions, side) for side in GroupRole}
+    primary, fallback = asked[GroupRole.PRIMARY], asked[GroupRole.FALLBACK]
     return replace(
         state,
         primary_desired=state.primary_desired if primary is None else primary,
@@ -44,7 +50,7 @@ def four(*others: Instance, **changes: object) -> Observation:
 
 def test_who_serves_goes_once_its_successor_serves() -> None:
     first = run(wishing(four(), "a"))
-    assert (desired(first.actions, Side.FALLBACK), released(first.actions)) == (1, ())
+    assert (desired(first.actions, GroupRole.FALLBACK), released(first.actions)) == (1, ())
     booting = wishing(four(on_demand("o", ready=False)), "a")
     assert run(booting, first.memory).actions == ()
     served = wishing(four(on_demand("o")), "a")
@@ -60,13 +66,13 @@ def test_who_does_not_serve_goes_at_once_and_both_its_successors_are_asked_for(w
     decision = run(wishing(four(), "a", why=why))
     assert released(decision.actions) == ("a",)
     assert carried_out(four(), decision).primary_desired == 4
-    assert desired(decision.actions, Side.FALLBACK) == 1
+    assert desired(decision.actions, GroupRole.FALLBACK) == 1
 
 
 def test_who_is_not_heard_serves_nobody_whatever_the_verdict() -> None:
     state = observe(spot("a", ready=False), spot("b"), spot("c"), spot("d"))
     assert released(run(wishing(state, "a")).actions) == ("a",)
-    unclear = replace(state, instances=(replace(state.instances[0], unclear=True), *state.instances[1:]))
+    unclear = replace(state, instances=(replace(state.instances[0], has_malformed_records=True), *state.instances[1:]))
     assert released(run(wishing(unclear, "a")).actions) == ()
     assert released(run(wishing(unclear, "a", why="stuck")).actions) == ("a",)
 
@@ -74,7 +80,7 @@ def test_who_is_not_heard_serves_nobody_whatever_the_verdict() -> None:
 def test_without_a_fallback_the_group_itself_launches_the_successor() -> None:
     state = replace(four(), group=ALONE)
     first = run(wishing(state, "a"))
-    assert (desired(first.actions, Side.PRIMARY), released(first.actions)) == (5, ())
+    assert (desired(first.actions, GroupRole.PRIMARY), released(first.actions)) == (5, ())
     more = replace(state, primary_desired=5, instances=(*state.instances, spot("e")))
     second = run(wishing(more, "a"), first.memory)
     assert released(second.actions) == ("a",)
@@ -87,13 +93,13 @@ def test_the_ceiling_holds_and_who_serves_stays_below_it() -> None:
     failed = run(wishing(full, "a", why="stuck"))
     assert [type(a).__name__ for a in failed.actions] == ["Release"]  # its successor when it is gone
     gone = carried_out(full, failed)
-    assert desired(run(gone, failed.memory).actions, Side.PRIMARY) == 4
+    assert desired(run(gone, failed.memory).actions, GroupRole.PRIMARY) == 4
 
 
 def test_on_demand_of_the_fallback_is_replaced_by_its_like() -> None:
     state = replace(observe(spot("a"), spot("b"), spot("c"), on_demand("o")), primary_desired=4)
     first = run(wishing(state, "o"))
-    assert (desired(first.actions, Side.FALLBACK), released(first.actions)) == (2, ())
+    assert (desired(first.actions, GroupRole.FALLBACK), released(first.actions)) == (2, ())
     both = replace(state, fallback_desired=2, instances=(*state.instances, on_demand("p")))
     second = run(wishing(both, "o"), first.memory)
     assert released(second.actions) == ("o",)
@@ -110,16 +116,16 @@ def test_a_fifth_of_the_group_goes_at_once_and_the_rest_later() -> None:
     assert released(first.actions) == ("i0", "i1")
     assert run(taken(wished, first), first.memory).actions == ()
     left = wishing(carried_out(state, first), *(f"i{n}" for n in range(2, 10)), why="stuck")
-    soon = run(left, first.memory, NOW + PACE_SECONDS - 1)
+    soon = run(left, first.memory, NOW + REPLACEMENT_WINDOW_SECONDS - 1)
     assert released(soon.actions) == ()
-    assert len(released(run(left, first.memory, NOW + PACE_SECONDS + 1).actions)) == 1  # of eight
+    assert len(released(run(left, first.memory, NOW + REPLACEMENT_WINDOW_SECONDS + 1).actions)) == 1  # of eight
 
 
 def test_a_release_that_failed_counts_against_nobody() -> None:
     memory = run(wishing(four(), "a", why="stuck")).memory
-    assert memory.replaced == {"a": NOW}
-    assert parse(dump(memory)).replaced == {"a": NOW}
-    assert untaken(memory, Side.PRIMARY, ["a"]).replaced == {}
+    assert memory.replacement_times == {"a": NOW}
+    assert parse(dump(memory)).replacement_times == {"a": NOW}
+    assert without_failed_request(memory, GroupRole.PRIMARY, ["a"]).replacement_times == {}
 
 
 def test_the_doomed_are_taken_by_aws_and_count_against_nobody() -> None:
@@ -132,41 +138,41 @@ def test_a_wish_says_nothing_of_the_pool_and_buys_no_cover() -> None:
     state = observe(*(spot(name) for name in "abcd"))
     memory = decide(state, policy, Memory(), NOW).memory
     decision = decide(wishing(state, "a"), policy, memory, NOW)
-    assert desired(decision.actions, Side.FALLBACK) == 1
-    assert decision.memory.doomed == {}
-    assert decision.wake_at == decide(state, policy, memory, NOW).wake_at
+    assert desired(decision.actions, GroupRole.FALLBACK) == 1
+    assert decision.memory.termination_deadlines == {}
+    assert decision.next_run_at == decide(state, policy, memory, NOW).next_run_at
 
 
-def kept(wish: Wish, group: Group = group(), *instances: Instance) -> tuple[tuple[Wish, ...], str]:  # noqa: B008
-    found, told = sift([wish], group, instances or (spot("a"),), NOW)
+def kept(wish: ReplacementRequest, group: Group = group(), *instances: Instance) -> tuple[tuple[ReplacementRequest, ...], str]:  # noqa: B008
+    found, told = filter_requests([wish], group, instances or (spot("a"),), NOW)
     return found, " ".join(told)
 
 
 @pytest.mark.parametrize(
     ("wish", "changes", "told"),
     [
-        (Wish("z", int(NOW), "xid"), {}, "wishes ignored: z not in the group"),
-        (Wish("a", int(NOW - WISH_SECONDS), "xid"), {}, "wishes ignored: a not of the last 6 hours"),
-        (Wish("a", int(NOW + 3600), "xid"), {}, "wishes ignored: a not of the last 6 hours"),
-        (Wish("a", int(NOW), "xid"), {"break_before_make": True}, "wishes ignored: a of a job"),
+        (ReplacementRequest("z", int(NOW), "xid"), {}, "replacement requests ignored: z (not in the group)"),
+        (ReplacementRequest("a", int(NOW - REQUEST_SECONDS), "xid"), {}, "replacement requests ignored: a (not from the last 6 hours)"),
+        (ReplacementRequest("a", int(NOW + 3600), "xid"), {}, "replacement requests ignored: a (not from the last 6 hours)"),
+        (ReplacementRequest("a", int(NOW), "xid"), {"break_before_make": True}, "replacement requests ignored: a (training job)"),
         (
-            Wish("a", int(NOW), "xid"),
+            ReplacementRequest("a", int(NOW), "xid"),
             {"control": Control(Mode.MANUAL, 1)},
-            "wishes ignored: a in mode manual",
+            "replacement requests ignored: a (mode manual)",
         ),
     ],
 )
-def test_what_is_not_followed_is_told_in_one_line(wish: Wish, changes: dict[str, object], told: str) -> None:
+def test_what_is_not_followed_is_told_in_one_line(wish: ReplacementRequest, changes: dict[str, object], told: str) -> None:
     assert kept(wish, group(**changes)) == ((), told)
 
 
 def test_the_base_stays_and_on_demand_above_it_does_not() -> None:
-    base = [on_demand(name, side=Side.PRIMARY) for name in "ab"]
-    wishes = [Wish("a", int(NOW), "xid"), Wish("b", int(NOW), "xid")]
-    assert sift(wishes, group(base=2), base, NOW) == ((), ("wishes ignored: a, b of the on-demand base",))
-    found, _ = sift(wishes, group(base=1), base, NOW)
+    base = [on_demand(name, side=GroupRole.PRIMARY) for name in "ab"]
+    wishes = [ReplacementRequest("a", int(NOW), "xid"), ReplacementRequest("b", int(NOW), "xid")]
+    assert filter_requests(wishes, group(base=2), base, NOW) == ((), ("replacement requests ignored: a, b (on-demand base)",))
+    found, _ = filter_requests(wishes, group(base=1), base, NOW)
     assert [wish.instance for wish in found] == ["a"]
 
 
 def test_who_is_given_up_already_is_not_in_the_group_any_more() -> None:
-    assert kept(Wish("a", int(NOW), "xid"), group(), replace(spot("a"), given_up=True))[0] == ()
+    assert kept(ReplacementRequest("a", int(NOW), "xid"), group(), replace(spot("a"), is_terminating=True))[0] == ()

@@ -6,7 +6,7 @@ from hypothesis import given
 
 from contracts.group.replacement_requests import NOT_SERVING
 from lambdas.core.capacity.availability import decide
-from lambdas.core.capacity.replacements import SHARE
+from lambdas.core.capacity.replacements import REPLACEMENT_DIVISOR
 from lambdas.core.model import Observation, slots
 from tests.core.build import NOW, carried_out, released
 from tests.core.states import memories, observations, policies
@@ -17,13 +17,13 @@ def test_who_serves_goes_for_a_wish_only_where_others_serve_in_its_place(
     state: Observation, policy, memory
 ) -> None:
     decision = decide(state, policy, memory, NOW)
-    verdicts = {wish.instance: wish.reason for wish in state.wishes}
+    verdicts = {wish.instance: wish.reason for wish in state.replacement_requests}
     gone = released(decision.actions)
     went = [i for i in state.instances if i.id in gone and i.id in verdicts]
     served = [i for i in went if i.ready_since is not None and verdicts[i.id] not in NOT_SERVING]
     if not served:
         return
-    situation = decision.situation
+    situation = decision.state
     left = [i for i in state.instances if i.id not in gone and i.deadline is None and i.ready_since]
     # Who goes beside is not needed either: the target may be lower than what serves.
     assert slots(left) >= situation.group.target
@@ -33,16 +33,16 @@ def test_who_serves_goes_for_a_wish_only_where_others_serve_in_its_place(
 def test_no_more_go_for_a_wish_than_wished_and_than_a_share_of_the_group(
     state: Observation, policy, memory
 ) -> None:
-    most = max(1, len(state.instances) // SHARE)
+    most = max(1, len(state.instances) // REPLACEMENT_DIVISOR)
     decision = decide(state, policy, memory, NOW)
-    assert len(decision.situation.wished) <= most
+    assert len(decision.state.replacements) <= most
     # Once they are gone as many others wait for their turn.
     later = decide(carried_out(state, decision), policy, decision.memory, NOW)
-    ended = {*released(decision.actions)} & decision.situation.wished.keys()
-    assert len(ended | later.situation.wished.keys()) <= most
+    ended = {*released(decision.actions)} & decision.state.replacements.keys()
+    assert len(ended | later.state.replacements.keys()) <= most
 
 
 @given(observations(), policies, memories)
 def test_workers_elsewhere_never_take_the_target_below_the_base(state: Observation, policy, memory) -> None:
-    target = decide(state, policy, memory, NOW).situation.group.target
+    target = decide(state, policy, memory, NOW).state.group.target
     assert min(state.group.base, state.group.target) <= target <= state.group.target

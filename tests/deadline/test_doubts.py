@@ -30,7 +30,7 @@ class Wants:
         self.mode = mode
 
     def choose(self, job, state):
-        return Choice(self.mode, hold=job.tick)
+        return Choice(self.mode, valid_seconds=job.tick)
 
 
 def test_by_default_all_is_as_told():
@@ -200,7 +200,7 @@ def test_what_could_have_been_met_is_what_a_plain_search_finds(
         ]
         for start in {JobMode.SPOT, JobMode.ON_DEMAND} - {mode}:
             if ups[tick] if start is JobMode.SPOT else not draws.refused(tick):
-                took = draws.changeover(job.changeover, start, tick)
+                took = draws.changeover(job.restart_overhead, start, tick)
                 options.append(most(tick + 1, start, took - 1) if took else 1 + most(tick + 1, start, 0))
         return max(options)
 

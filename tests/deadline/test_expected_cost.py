@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core.deadline.expected_cost import ExpectedJobCost
-from lambdas.core.deadline.model import Job, JobMode, JobSituation
+from lambdas.core.deadline.model import Job, JobMode, DeadlineState
 from lambdas.core.deadline.thresholds import at, fitted, parse
 from market.deadline.policies import DEFAULT, NAMES, build
 
@@ -16,7 +16,7 @@ JOB = Job(24 * HOUR, 36 * HOUR, 1200)
 
 
 def state(left, slack, mode, up, age, boot_left=0.0):
-    return JobSituation(left * HOUR, (left + slack) * HOUR, mode, boot_left, up, age * 60)
+    return DeadlineState(left * HOUR, (left + slack) * HOUR, mode, boot_left, up, age * 60)
 
 
 def tiny(**rows):
@@ -68,7 +68,7 @@ def test_each_decision_reads_its_own_threshold():
     policy, job = ExpectedJobCost(tiny()), Job(600 * 60, 2000 * 60, 600)
 
     def chosen(slack_minutes, mode, up, age):
-        situation = JobSituation(36000, 36000 + slack_minutes * 60, mode, 0.0, up, age * 60)
+        situation = DeadlineState(36000, 36000 + slack_minutes * 60, mode, 0.0, up, age * 60)
         return policy.choose(job, situation).mode
 
     assert chosen(119, JobMode.IDLE, False, 5) is JobMode.ON_DEMAND
@@ -83,9 +83,9 @@ def test_each_decision_reads_its_own_threshold():
 
 def test_a_fresh_pool_is_left_to_ripen_where_there_is_slack():
     policy, job = ExpectedJobCost(tiny(ripen=[[500, 500], [None, None]])), Job(600 * 60, 2000 * 60, 600)
-    fresh = policy.choose(job, JobSituation(36000, 36000 + 600 * 60, JobMode.IDLE, 0.0, True, 60.0))
-    assert (fresh.mode, fresh.hold) == (JobMode.IDLE, 29 * 60)
-    ripe = policy.choose(job, JobSituation(36000, 36000 + 600 * 60, JobMode.IDLE, 0.0, True, 1800.0))
+    fresh = policy.choose(job, DeadlineState(36000, 36000 + 600 * 60, JobMode.IDLE, 0.0, True, 60.0))
+    assert (fresh.mode, fresh.valid_seconds) == (JobMode.IDLE, 29 * 60)
+    ripe = policy.choose(job, DeadlineState(36000, 36000 + 600 * 60, JobMode.IDLE, 0.0, True, 1800.0))
     assert ripe.mode is JobMode.SPOT
 
 

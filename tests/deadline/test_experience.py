@@ -3,16 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core.deadline.experience import (
-    ENOUGH,
-    PRIOR_LONGER,
-    PRIOR_PACE,
-    PRIOR_REFUSAL,
+    MIN_SAMPLES,
+    PRIOR_RESTART_FACTOR,
+    PRIOR_THROUGHPUT,
+    PRIOR_LAUNCH_DELAY_SECONDS,
     Experience,
-    Reckoning,
-    Seen,
+    JobEstimates,
+    SampleStatistics,
 )
 from lambdas.core.deadline.model import Choice, Job, JobMode
-from lambdas.core.deadline.safety import Prudence
+from lambdas.core.deadline.safety import DeadlineConstraints
 from market.deadline.doubts import Doubts, Draws
 from market.deadline.policies import NAMES, build
 from market.deadline.pool import PoolRuns
@@ -21,10 +21,10 @@ from market.deadline.simulate import simulate
 JOB = Job(24 * 3600, 36 * 3600, 1200)
 
 
-def seen(*values: float) -> Seen:
-    found = Seen()
+def seen(*values: float) -> SampleStatistics:
+    found = SampleStatistics()
     for value in values:
-        found = found.adding(value)
+        found = found.with_sample(value)
     return found
 
 
@@ -32,44 +32,44 @@ def enough(**quantities: list[float]) -> Experience:
     """All as told in ``ENOUGH`` cases, and these values on top."""
     usual = {"changeovers": 1200.0, "refusals": 0.0, "paces": 1.0}
     return Experience(
-        **{name: seen(*[value] * ENOUGH, *quantities.get(name, [])) for name, value in usual.items()}
+        **{name: seen(*[value] * MIN_SAMPLES, *quantities.get(name, [])) for name, value in usual.items()}
     )
 
 
 def test_before_anything_was_seen_the_priors_hold():
-    known = Experience().reckoning(JOB, 1.0)
-    assert (known.changeover, known.longest) == (1200, PRIOR_LONGER * 1200)
-    assert (known.refusal, known.pace) == (PRIOR_REFUSAL, PRIOR_PACE)
+    known = Experience().estimate(JOB, 1.0)
+    assert (known.restart_overhead, known.max_restart_overhead) == (1200, PRIOR_RESTART_FACTOR * 1200)
+    assert (known.max_launch_delay, known.min_throughput) == (PRIOR_LAUNCH_DELAY_SECONDS, PRIOR_THROUGHPUT)
 
 
 def test_what_always_went_as_told_is_taken_as_told():
-    assert enough().reckoning(JOB, 1.0) == Reckoning.told(JOB)
+    assert enough().estimate(JOB, 1.0) == JobEstimates.as_planned(JOB)
 
 
 def test_one_case_too_few_leaves_the_prior():
-    few = Experience(changeovers=seen(*[1200.0] * (ENOUGH - 1)))
-    assert few.reckoning(JOB, 1.0).longest == PRIOR_LONGER * 1200
-    few = Experience(refusals=seen(*[0.0] * (ENOUGH - 1)), paces=seen(*[1.0] * (ENOUGH - 1)))
-    assert few.reckoning(JOB, 1.0).refusal == PRIOR_REFUSAL
-    assert few.reckoning(JOB, 1.0).pace == PRIOR_PACE
+    few = Experience(restart_overheads=seen(*[1200.0] * (MIN_SAMPLES - 1)))
+    assert few.estimate(JOB, 1.0).max_restart_overhead == PRIOR_RESTART_FACTOR * 1200
+    few = Experience(launch_delays=seen(*[0.0] * (MIN_SAMPLES - 1)), throughputs=seen(*[1.0] * (MIN_SAMPLES - 1)))
+    assert few.estimate(JOB, 1.0).max_launch_delay == PRIOR_LAUNCH_DELAY_SECONDS
+    assert few.estimate(JOB, 1.0).min_throughput == PRIOR_THROUGHPUT
 
 
 def test_the_worst_that_was_seen_is_reckoned_with_and_a_quarter_of_the_spread():
-    known = enough(changeovers=[2000.0], paces=[0.8]).reckoning(JOB, 0.8)
-    assert known.longest == 2200
-    assert known.pace == pytest.approx(0.75)
-    assert 1200 < known.changeover < 1300
-    assert known.shortest == 1200
+    known = enough(changeovers=[2000.0], paces=[0.8]).estimate(JOB, 0.8)
+    assert known.max_restart_overhead == 2200
+    assert known.min_throughput == pytest.approx(0.75)
+    assert 1200 < known.restart_overhead < 1300
+    assert known.min_restart_overhead == 1200
 
 
 def test_after_a_single_refusal_at_least_the_prior_holds():
-    assert enough(refusals=[60.0]).reckoning(JOB, 1.0).refusal == PRIOR_REFUSAL
-    assert enough(refusals=[7200.0]).reckoning(JOB, 1.0).refusal == 9000
+    assert enough(refusals=[60.0]).estimate(JOB, 1.0).max_launch_delay == PRIOR_LAUNCH_DELAY_SECONDS
+    assert enough(refusals=[7200.0]).estimate(JOB, 1.0).max_launch_delay == 9000
 
 
 def test_something_worse_than_the_prior_counts_at_once():
-    known = Experience(changeovers=seen(5000.0), paces=seen(0.5)).reckoning(JOB, 1.0)
-    assert (known.longest, known.pace) == (5000, 0.5)
+    known = Experience(restart_overheads=seen(5000.0), throughputs=seen(0.5)).estimate(JOB, 1.0)
+    assert (known.max_restart_overhead, known.min_throughput) == (5000, 0.5)
 
 
 def test_a_job_learns_from_what_it_meets():
@@ -77,9 +77,9 @@ def test_a_job_learns_from_what_it_meets():
     experience = Experience()
     draws = Draws(Doubts(longer=2.0, slowest=0.7), pool)
     simulate(pool, 0, Job(20 * 3600, 45 * 3600, 600), build("greedy"), draws, experience)
-    assert experience.changeovers.least == experience.changeovers.most == 1200
-    assert 0.7 <= experience.paces.least < experience.paces.most <= 1
-    assert experience.paces.count >= 15
+    assert experience.restart_overheads.minimum == experience.restart_overheads.maximum == 1200
+    assert 0.7 <= experience.throughputs.minimum < experience.throughputs.maximum <= 1
+    assert experience.throughputs.count >= 15
 
 
 class Whimsical:
@@ -92,7 +92,7 @@ class Whimsical:
 
     def choose(self, job, state):
         self.looks += 1
-        return Choice(self.wants[self.looks % len(self.wants)], hold=job.tick)
+        return Choice(self.wants[self.looks % len(self.wants)], valid_seconds=job.tick)
 
 
 @given(
@@ -119,13 +119,13 @@ def test_no_policy_misses_a_deadline_whose_reserve_covers_the_world(
 ):
     told = changeover * 60.0
     known = Experience(
-        seen(*[told] * ENOUGH, told / (1 + doubts.spread), told * (1 + doubts.spread)),
-        seen(*[0.0] * ENOUGH, *([3600.0] if doubts.refused_with_spot else [])),
-        seen(*[1.0] * ENOUGH, doubts.slowest),
+        seen(*[told] * MIN_SAMPLES, told / (1 + doubts.spread), told * (1 + doubts.spread)),
+        seen(*[0.0] * MIN_SAMPLES, *([3600.0] if doubts.refused_with_spot else [])),
+        seen(*[1.0] * MIN_SAMPLES, doubts.slowest),
     )
     asked = Job(compute * 60, 10**7, told, tick=tick, checkpoint=1800 * (1 - doubts.saved))
-    prudence = Prudence(asked, known.reckoning(asked, 1.0))
-    needed = asked.compute / prudence.reckoning.pace + prudence.reserve
+    prudence = DeadlineConstraints(asked, known.estimate(asked, 1.0))
+    needed = asked.compute / prudence.estimates.min_throughput + prudence.reserve
     deadline = 60 * (int(needed // 60) + 3 + more)
     job = Job(asked.compute, deadline, told, tick=tick, checkpoint=asked.checkpoint)
     ups = [(index % 2 == 0) == first for index, length in enumerate(lengths) for _ in range(length)]

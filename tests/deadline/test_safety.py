@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core.deadline.experience import Reckoning
-from lambdas.core.deadline.model import Choice, Job, JobMode, JobSituation
-from lambdas.core.deadline.safety import Prudence, decide
+from lambdas.core.deadline.experience import JobEstimates
+from lambdas.core.deadline.model import Choice, Job, JobMode, DeadlineState
+from lambdas.core.deadline.safety import DeadlineConstraints, decide
 from market.deadline.policies import NAMES, build
 from market.deadline.pool import PoolRuns
 from market.deadline.simulate import simulate
 
 
-def told(job: Job) -> Prudence:
-    return Prudence(job, Reckoning.told(job))
+def told(job: Job) -> DeadlineConstraints:
+    return DeadlineConstraints(job, JobEstimates.as_planned(job))
 
 
 class Whimsical:
@@ -24,9 +24,9 @@ class Whimsical:
     def __init__(self, wants: list[JobMode]) -> None:
         self.wants, self.looks = wants, 0
 
-    def choose(self, job: Job, state: JobSituation) -> Choice:
+    def choose(self, job: Job, state: DeadlineState) -> Choice:
         self.looks += 1
-        return Choice(self.wants[self.looks % len(self.wants)], hold=60.0)
+        return Choice(self.wants[self.looks % len(self.wants)], valid_seconds=60.0)
 
 
 class Always:
@@ -35,7 +35,7 @@ class Always:
     def __init__(self, mode: JobMode) -> None:
         self.mode = mode
 
-    def choose(self, job: Job, state: JobSituation) -> Choice:
+    def choose(self, job: Job, state: DeadlineState) -> Choice:
         return Choice(self.mode)
 
 
@@ -66,7 +66,7 @@ def test_no_policy_can_miss_a_deadline(lengths, first, compute, changeover, slac
 
 
 def test_waiting_ends_at_the_last_safe_moment_and_not_before():
-    job = Job(compute=3600, deadline=7200, changeover=360)
+    job = Job(compute=3600, deadline=7200, restart_overhead=360)
     pool = PoolRuns.of_ticks("pool", [False] * 120)
     outcome = simulate(pool, 0, job, Always(JobMode.IDLE))
     assert outcome.hours == pytest.approx(2.0)
@@ -74,7 +74,7 @@ def test_waiting_ends_at_the_last_safe_moment_and_not_before():
 
 
 def test_work_that_may_be_lost_ends_waiting_earlier():
-    job = Job(compute=3600, deadline=7200, changeover=360, checkpoint=600)
+    job = Job(compute=3600, deadline=7200, restart_overhead=360, checkpoint=600)
     outcome = simulate(PoolRuns.of_ticks("pool", [False] * 120), 0, job, Always(JobMode.IDLE))
     assert outcome.hours == pytest.approx(2.0 - 600 / 3600)
 
@@ -83,23 +83,23 @@ def test_work_that_may_be_lost_ends_waiting_earlier():
     ("spare", "expected"), [(0, JobMode.ON_DEMAND), (359, JobMode.ON_DEMAND), (360, JobMode.SPOT)]
 )
 def test_spot_is_started_only_while_its_whole_boot_could_be_lost(spare, expected):
-    job = Job(compute=36000, deadline=72000, changeover=360)
-    state = JobSituation(3600, 3600 + 360 + spare, JobMode.IDLE, 0.0, up=True, age=math.inf)
+    job = Job(compute=36000, deadline=72000, restart_overhead=360)
+    state = DeadlineState(3600, 3600 + 360 + spare, JobMode.IDLE, 0.0, is_spot_available=True, age=math.inf)
     assert decide(told(job), state, Always(JobMode.SPOT)).mode is expected
 
 
 def test_running_spot_is_left_to_itself_without_slack():
-    job = Job(compute=36000, deadline=72000, changeover=360)
-    state = JobSituation(3600, 3600 + 360, JobMode.SPOT, 0.0, up=True, age=600)
+    job = Job(compute=36000, deadline=72000, restart_overhead=360)
+    state = DeadlineState(3600, 3600 + 360, JobMode.SPOT, 0.0, is_spot_available=True, age=600)
     assert decide(told(job), state, Always(JobMode.SPOT)).mode is JobMode.SPOT
 
 
 def test_spot_is_not_held_where_there_is_none():
-    job = Job(compute=3600, deadline=72000, changeover=360)
-    state = JobSituation(3600, 72000, JobMode.IDLE, 0.0, up=False, age=0)
+    job = Job(compute=3600, deadline=72000, restart_overhead=360)
+    state = DeadlineState(3600, 72000, JobMode.IDLE, 0.0, is_spot_available=False, age=0)
     assert decide(told(job), state, Always(JobMode.SPOT)).mode is JobMode.IDLE
     with pytest.raises(ValueError, match="report it as lost"):
-        decide(told(job), JobSituation(3600, 72000, JobMode.SPOT, 0.0, up=False, age=0), Always(JobMode.SPOT))
+        decide(told(job), DeadlineState(3600, 72000, JobMode.SPOT, 0.0, is_spot_available=False, age=0), Always(JobMode.SPOT))
 
 
 @pytest.mark.parametrize(
@@ -118,40 +118,40 @@ def test_a_job_that_makes_no_sense_is_refused(kwargs, message):
         Job(**{"compute": 3600.0, "deadline": 7200.0, "changeover": 360.0, **kwargs})
 
 
-LONG = Job(compute=36000, deadline=72000, changeover=360)
-REFUSED_FOR_AN_HOUR = Prudence(LONG, Reckoning(360, 360, 600, refusal=3600))
+LONG = Job(compute=36000, deadline=72000, restart_overhead=360)
+REFUSED_FOR_AN_HOUR = DeadlineConstraints(LONG, JobEstimates(360, 360, 600, max_launch_delay=3600))
 
 
 @pytest.mark.parametrize(("slack", "late"), [(360, False), (359, True)])
 def test_a_deadline_that_cannot_be_met_is_said_as_soon_as_it_is_so(slack, late):
     choice = decide(
-        told(LONG), JobSituation(3600, 3600 + slack, JobMode.IDLE, 0.0, True, 0), Always(JobMode.IDLE)
+        told(LONG), DeadlineState(3600, 3600 + slack, JobMode.IDLE, 0.0, True, 0), Always(JobMode.IDLE)
     )
-    assert (choice.mode, choice.late) == (JobMode.ON_DEMAND, late)
+    assert (choice.mode, choice.is_late) == (JobMode.ON_DEMAND, late)
 
 
 def test_at_a_slower_pace_it_cannot_be_met_sooner():
-    slow = Prudence(LONG, Reckoning(360, 360, 360, pace=0.7, likely_pace=0.8))
+    slow = DeadlineConstraints(LONG, JobEstimates(360, 360, 360, min_throughput=0.7, likely_throughput=0.8))
     for remaining, late in ((4500, False), (4499, True)):
-        state = JobSituation(3600, remaining, JobMode.ON_DEMAND, 0.0, False, 0)
-        assert decide(slow, state, Always(JobMode.IDLE)).late is late
+        state = DeadlineState(3600, remaining, JobMode.ON_DEMAND, 0.0, False, 0)
+        assert decide(slow, state, Always(JobMode.IDLE)).is_late is late
 
 
 @pytest.mark.parametrize("mode", [JobMode.SPOT, JobMode.ON_DEMAND])
 def test_a_job_that_is_late_keeps_what_it_holds(mode):
-    choice = decide(told(LONG), JobSituation(3600, 3000, mode, 0.0, True, 0), Always(JobMode.IDLE))
-    assert (choice.mode, choice.late) == (mode, True)
+    choice = decide(told(LONG), DeadlineState(3600, 3000, mode, 0.0, True, 0), Always(JobMode.IDLE))
+    assert (choice.mode, choice.is_late) == (mode, True)
 
 
 @pytest.mark.parametrize(("up", "mode"), [(True, JobMode.SPOT), (False, JobMode.IDLE)])
 def test_where_on_demand_is_refused_spot_is_taken(up, mode):
-    state = JobSituation(3600, 3600 + 4000, JobMode.IDLE, 0.0, up, 0, refused=True)
+    state = DeadlineState(3600, 3600 + 4000, JobMode.IDLE, 0.0, up, 0, is_on_demand_unavailable=True)
     assert decide(REFUSED_FOR_AN_HOUR, state, Always(JobMode.ON_DEMAND)).mode is mode
 
 
 def test_the_reserve_holds_a_refusal_the_longest_change_over_a_late_look_and_lost_work():
     job = Job(36000, 72000, 360, tick=120, checkpoint=1800)
-    assert Prudence(job, Reckoning(360, 360, 600, refusal=3600)).reserve == 60 + 1800 + 3600 + 600
+    assert DeadlineConstraints(job, JobEstimates(360, 360, 600, max_launch_delay=3600)).reserve == 60 + 1800 + 3600 + 600
 
 
 def test_the_policy_is_told_of_less_time_and_of_more_work():
@@ -164,8 +164,8 @@ def test_the_policy_is_told_of_less_time_and_of_more_work():
             told_of.append((job.compute, job.deadline, state.left, state.remaining))
             return Choice(JobMode.ON_DEMAND)
 
-    known = Reckoning(360, 360, 600, refusal=3600, pace=0.8)
-    decide(Prudence(LONG, known), JobSituation(20000, 60000, JobMode.IDLE, 0.0, True, 0), Watcher())
+    known = JobEstimates(360, 360, 600, max_launch_delay=3600, min_throughput=0.8)
+    decide(DeadlineConstraints(LONG, known), DeadlineState(20000, 60000, JobMode.IDLE, 0.0, True, 0), Watcher())
     kept = 3600 + 600 - 360
     assert told_of == [(45000, 72000 - kept, 25000, 60000 - kept)]
 
@@ -184,5 +184,5 @@ def test_the_policy_is_told_of_less_time_and_of_more_work():
 def test_spot_with_too_little_in_reserve_is_left_while_on_demand_is_sure_to_be_in_time(
     slack, boot_left, mode
 ):
-    state = JobSituation(3600, 3600 + slack, JobMode.SPOT, boot_left, True, 0)
+    state = DeadlineState(3600, 3600 + slack, JobMode.SPOT, boot_left, True, 0)
     assert decide(REFUSED_FOR_AN_HOUR, state, Always(JobMode.SPOT)).mode is mode

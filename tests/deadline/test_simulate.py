@@ -25,7 +25,7 @@ class EveryTick:
     name: ClassVar[str] = "every-tick"
 
     def choose(self, job, state):
-        return replace(self.policy.choose(job, state), hold=job.tick)
+        return replace(self.policy.choose(job, state), valid_seconds=job.tick)
 
 
 @pytest.mark.long

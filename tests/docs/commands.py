@@ -1,4 +1,4 @@
-"""Every command that the pages tell somebody to type, and which of them no test runs."""
+"""The commands in the documentation, and those that no test runs."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _VERIFIED: Final = ROOT / "docs" / "verified.md"
 
 @dataclass(frozen=True)
 class Command:
-    """A line of a code block, without its comment, or a command within prose."""
+    """A line of a code block, without its comment, or a command in prose."""
 
     page: str
     line: str
 
 
-def typed() -> Iterator[Command]:
-    """Yield what stands in the code blocks of all pages, a line each; changelogs tell of what was."""
+def code_block_commands() -> Iterator[Command]:
+    """Yield the lines of the code blocks of all pages, except changelogs."""
     for page in _pages():
         for block in _BLOCK.findall(page.read_text("utf-8")):
             for line in block.replace("\\\n", " ").splitlines():
-                if told := _COMMENT.sub("", line).strip():
-                    yield Command(str(page.relative_to(ROOT)), told)
+                if command := _COMMENT.sub("", line).strip():
+                    yield Command(str(page.relative_to(ROOT)), command)
 
 
-def mentioned() -> Iterator[Command]:
-    """Yield what stands in prose and begins with ``gpu-spot`` or ``make``."""
+def prose_commands() -> Iterator[Command]:
+    """Yield commands in prose that start with ``gpu-spot`` or ``make``."""
     for page in _pages():
-        for told in _SPAN.findall(page.read_text("utf-8")):
-            yield Command(str(page.relative_to(ROOT)), told)
+        for line in _SPAN.findall(page.read_text("utf-8")):
+            yield Command(str(page.relative_to(ROOT)), line)
 
 
-def not_verified() -> list[str]:
-    """Return the beginnings of commands that docs/verified.md lists as run by no test."""
+def unverified_commands() -> list[str]:
+    """Return the prefixes of commands that docs/verified.md lists as run by no test."""
     section = _VERIFIED.read_text("utf-8").split("## Commands that no test runs\n")[1].split("\n## ")[0]
     return [
         beginning

@@ -1,4 +1,4 @@
-"""The keys of JSON that docs/commands.md names, command by command."""
+"""The JSON keys that docs/commands.md documents, by command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROW: Final = re.compile(r"^\| `(?:gpu-spot )?([a-z -]+?)`[^|]*\| ([^|]*) \|", r
 
 
 def documented(command: str) -> set[str]:
-    """Return the keys of a command's JSON document that need no condition, as the table tells them."""
+    """Return the unconditional keys of a command's JSON document, from the table."""
     section = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("\n## JSON\n")[2]
     rows = dict(_ROW.findall(section.partition("\n## ")[0]))
     return set(re.findall(r"`([a-z_]+)`", rows[command]))

@@ -1,6 +1,6 @@
-"""What the pages tell somebody to type: it exists, takes those options, and is run or listed as not verified.
+"""Commands in the documentation exist, accept their options, and are run or listed as not verified.
 
-What is run, is run by tests/forecast/test_commands.py, tests/real/test_docs_commands.py, and CI.
+They are run by tests/forecast/test_commands.py, tests/real/test_docs_commands.py, and CI.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import pytest
 from docs.site.stage import ROOT
 from gpu_spot.cli import parser
 from gpu_spot.reference import options
-from tests.docs.commands import mentioned, not_verified, typed
+from tests.docs.commands import code_block_commands, prose_commands, unverified_commands
 
-TYPED = list(typed())
+TYPED = list(code_block_commands())
 GPU_SPOT = re.compile(r"^(?:\.venv/bin/)?gpu-spot +(.*?)(?: *[>|].*)?$")
 # What is run; CI runs targets of make.
 RUN = ("make ", ".venv/bin/gpu-spot demo ", ".venv/bin/gpu-spot forecast ", ".venv/bin/gpu-spot advise ")
 
 
 def test_every_command_is_run_or_listed_as_not_verified() -> None:
-    listed = not_verified()
+    listed = unverified_commands()
     neither = [one for one in TYPED if not one.line.startswith((*RUN, *listed))]
     assert not neither
     assert not [one for one in TYPED if one.line.startswith(RUN) and one.line.startswith(tuple(listed))]
@@ -34,15 +34,15 @@ def test_every_command_is_run_or_listed_as_not_verified() -> None:
 @pytest.mark.parametrize(
     "line", sorted({one.line for one in TYPED if GPU_SPOT.match(one.line)}), ids=lambda line: line[:60]
 )
-def test_a_line_for_gpu_spot_is_one_that_it_takes(line: str) -> None:
+def test_documented_commands_parse(line: str) -> None:
     found = GPU_SPOT.match(line)
     assert found
     parser().parse_args(shlex.split(found[1]))
 
 
-def test_what_prose_says_of_gpu_spot_is_a_command_with_those_options() -> None:
+def test_commands_in_prose_exist_with_their_options() -> None:
     whole, wrong = parser(), []
-    for one in mentioned():
+    for one in prose_commands():
         if not (found := GPU_SPOT.match(one.line)):
             continue
         at = whole
@@ -58,7 +58,7 @@ def test_what_prose_says_of_gpu_spot_is_a_command_with_those_options() -> None:
     assert not wrong
 
 
-def test_every_target_of_make_is_there() -> None:
+def test_every_documented_make_target_exists() -> None:
     said = subprocess.run(["make", "-pRrq", ":"], cwd=ROOT, capture_output=True, text=True, check=False)
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", said.stdout, re.M))
     benches = {
@@ -68,7 +68,7 @@ def test_every_target_of_make_is_there() -> None:
     }
     asked = [
         (one, word)
-        for one in (*TYPED, *mentioned())
+        for one in (*TYPED, *prose_commands())
         if one.line.startswith("make ")
         for word in shlex.split(one.line)[1:]
         if "=" not in word and not word.endswith(("-…", "-NAME"))

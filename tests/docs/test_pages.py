@@ -1,4 +1,4 @@
-"""The documentation holds together: its links, its commands, its reference pages."""
+"""The documentation is consistent: its links, its commands, its reference pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gpu-spot drill`` against the rehearsed cloud, and what the program declares for it."""
+"""``gpu-spot drill`` in a rehearsal, and the resources that the program declares for it."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
-    return apart(_told)
+def results() -> dict[str, Any]:
+    return apart(_collect)
 
 
-def test_one_instance_is_lost_noticed_and_replaced(told: dict[str, Any]) -> None:
-    report = json.loads(told["report"])
+def test_one_instance_is_lost_noticed_and_replaced(results: dict[str, Any]) -> None:
+    report = json.loads(results["report"])
     [loss] = report["lost"]
-    assert told["code"] == 0
+    assert results["code"] == 0
     assert (report["rehearsed"], report["target"], report["group"]) == (True, 4, "inference")
-    # A minute is the rehearsal's step: the notice is heard at the first, two minutes before the end.
+    # The rehearsal's step is a minute: the notice is received at the first, two minutes before the end.
     assert (loss["noticed_after"], loss["gone_after"]) == (60.0, 180.0)
     assert report["made_good_after"] >= loss["gone_after"]
     assert report["served"] >= 0.9
 
 
-def test_the_template_takes_spot_instances_of_this_group_alone(told: dict[str, Any]) -> None:
-    template = told["template"]
+def test_the_template_takes_spot_instances_of_this_group_alone(results: dict[str, Any]) -> None:
+    template = results["template"]
     [target], [action], [stop] = (
         template["targets"].values(),
         template["actions"].values(),
@@ -65,33 +65,33 @@ def test_the_template_takes_spot_instances_of_this_group_alone(told: dict[str, A
     assert "inference-shortage" in stop["value"]
 
 
-def test_the_role_may_interrupt_instances_of_this_group_alone(told: dict[str, Any]) -> None:
-    documents = [told["policy"]]
+def test_the_role_may_interrupt_instances_of_this_group_alone(results: dict[str, Any]) -> None:
+    documents = [results["policy"]]
     interrupt = "ec2:SendSpotInstanceInterruptions"
     assert allowed_actions(documents) == {"ec2:DescribeInstances", interrupt}
     assert allows(documents, Request(interrupt, INSTANCE, OUR_GROUP))
     assert not allows(documents, Request(interrupt, INSTANCE, OTHER_GROUP))
     assert not allows(documents, Request(interrupt, INSTANCE))
-    [trust] = told["trust"]["Statement"]
+    [trust] = results["trust"]["Statement"]
     assert trust["Principal"] == {"Service": "fis.amazonaws.com"}
     assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": ACCOUNT}
 
 
-def test_a_group_that_is_not_whole_is_not_drilled(told: dict[str, Any]) -> None:
-    assert "misses 4 of 4" in told["empty"]
+def test_an_incomplete_group_is_not_drilled(results: dict[str, Any]) -> None:
+    assert "misses 4 of 4" in results["empty"]
 
 
-def test_a_person_is_asked_and_a_pipe_needs_yes() -> None:
+def test_a_terminal_asks_for_confirmation_and_a_pipe_requires_yes() -> None:
     config = load("dev")
-    with mock.patch("sys.stdin", io.StringIO("y\n")), pytest.raises(DrillError, match="allowed: --yes"):
-        drill._agreed(parsed(), config)
-    assert asked("y\n", config) == ""
-    assert asked("\n", config) == "nothing was started"
-    drill._agreed(parsed("--yes"), config)
+    with mock.patch("sys.stdin", io.StringIO("y\n")), pytest.raises(DrillError, match="use --yes"):
+        drill._confirm(parsed(), config)
+    assert refusal_on_terminal("y\n", config) == ""
+    assert refusal_on_terminal("\n", config) == "drill cancelled: nothing was started"
+    drill._confirm(parsed("--yes"), config)
 
 
-def test_a_training_job_resumes_from_its_checkpoint_and_the_report_says_what_was_lost() -> None:
-    report = apart(_of_a_job)
+def test_a_training_job_resumes_from_its_checkpoint_and_the_report_has_its_loss() -> None:
+    report = apart(_drill_a_job)
     [loss], [job] = report["lost"], report["jobs"]
     assert (job["job"], job["lost_seconds"], job["lost_steps"]) == ("resnet", 0.0, 0)
     # An hour of steps of half a minute, less boot and volume; it goes on from the last of them.
@@ -120,13 +120,13 @@ def test_a_group_that_the_stack_does_not_have_is_refused() -> None:
         drill.rehearsed(args, load("dev"))
 
 
-def asked(answer: str, config: Any) -> str:
-    """Answer on a terminal; return what is refused."""
+def refusal_on_terminal(reply: str, config: Any) -> str:
+    """Reply on a terminal; return the error, if any."""
     master, slave = pty.openpty()
-    os.write(master, answer.encode())
+    os.write(master, reply.encode())
     with os.fdopen(slave, "r") as terminal, mock.patch("sys.stdin", terminal):
         try:
-            drill._agreed(parsed(), config)
+            drill._confirm(parsed(), config)
         except DrillError as error:
             return str(error)
         finally:
@@ -134,34 +134,34 @@ def asked(answer: str, config: Any) -> str:
     return ""
 
 
-def _of_a_job() -> dict[str, Any]:
+def _drill_a_job() -> dict[str, Any]:
     words = ["drill", "--stack", "research", "--group", "resnet", "--rehearse", "--json"]
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as said:
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as output:
         assert drill.run(cli.parser("drill").parse_args([*words, "--out", folder])) == 0
-    report: dict[str, Any] = json.loads(said.getvalue())
+    report: dict[str, Any] = json.loads(output.getvalue())
     return report
 
 
-def _told() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _collect() -> dict[str, Any]:
+    results: dict[str, Any] = {}
     config = load("dev", small(4) | {"services[0].capacity.drill": 1})
     with tempfile.TemporaryDirectory() as folder, living(config) as world:
         args = parsed("--rehearse", "--json", "--out", folder)
-        plan = drill.drill_of(args, world.clients, config, lambda: world.clock.now)
+        planned_drill = drill.create_drill(args, world.clients, config, lambda: world.clock.now)
         try:
-            plan.plan()
+            planned_drill.plan()
         except DrillError as error:
-            found["empty"] = str(error)
-        with redirect_stdout(io.StringIO()) as said:
-            found["code"] = drill.report(args, rehearse_drill(world.cloud, "inference", plan))
-        found["report"] = said.getvalue()
-        assert found["report"] == (Path(folder) / "dev-inference.json").read_text("utf-8")
+            results["empty"] = str(error)
+        with redirect_stdout(io.StringIO()) as output:
+            results["code"] = drill.report(args, rehearse_drill(world.cloud, "inference", planned_drill))
+        results["report"] = output.getvalue()
+        assert results["report"] == (Path(folder) / "dev-inference.json").read_text("utf-8")
         fis, iam = world.clients("fis"), world.clients("iam")
         [template] = fis.list_experiment_templates()["experimentTemplates"]
-        found["template"] = fis.get_experiment_template(id=template["id"])["experimentTemplate"]
-        found["template"] = json.loads(json.dumps(found["template"], default=str))
-        role = found["template"]["roleArn"].rpartition("/")[2]
+        results["template"] = fis.get_experiment_template(id=template["id"])["experimentTemplate"]
+        results["template"] = json.loads(json.dumps(results["template"], default=str))
+        role = results["template"]["roleArn"].rpartition("/")[2]
         [policy] = iam.list_role_policies(RoleName=role)["PolicyNames"]
-        found["policy"] = iam.get_role_policy(RoleName=role, PolicyName=policy)["PolicyDocument"]
-        found["trust"] = iam.get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
-    return found
+        results["policy"] = iam.get_role_policy(RoleName=role, PolicyName=policy)["PolicyDocument"]
+        results["trust"] = iam.get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
+    return results

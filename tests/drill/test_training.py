@@ -1,57 +1,59 @@
-"""What a drill cost a training job, from looks at it and its story in the end."""
+"""The effect of a drill on a training job, from job reports and the final timeline."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from contracts.jobs.attempt import JobAttempt
-from gpu_spot.drill.course import DrillCourse
+from gpu_spot.drill.progress import DrillProgress
 from gpu_spot.drill.text import lines
-from gpu_spot.drill.training import JobsCourse
-from gpu_spot.jobs.account import JobAccount
+from gpu_spot.drill.training import JobsProgress
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.status import standing
-from gpu_spot.jobs.timeline import Story, tell
-from gpu_spot.status.seen import GroupSeen
-from lambdas.core.model import Instance, Market, Pool, Side
-from tests.jobs.seen import NOW, holding, host, job, row, stint, worker
+from gpu_spot.jobs.report import JobReport
+from gpu_spot.jobs.status import job_status
+from gpu_spot.jobs.timeline import JobTimeline, build_timeline
+from gpu_spot.status.snapshot import GroupSnapshot
+from lambdas.core.model import GroupRole, Instance, Pool, PurchaseOption
+from tests.jobs.snapshots import NOW, holding, host, job, job_attempt, row, worker
 
 START = NOW - 1000
 PRICES = PriceBook(lambda _: None)
-SAVED = stint(1, "i-1", 5000, 880, told=NOW - 990, cause="spot", ended=NOW - 875, end="stopped")
-UNSAVED = stint(1, "i-1", 5000, 880, told=NOW - 990, cause="spot", stopped=0.0, checkpoint=NOW - 1180)
+SAVED = job_attempt(1, "i-1", 5000, 880, notice_at=NOW - 990, cause="spot", ended=NOW - 875, end="stopped")
+UNSAVED = job_attempt(
+    1, "i-1", 5000, 880, notice_at=NOW - 990, cause="spot", stopped=0.0, checkpoint=NOW - 1180
+)
 BEFORE = job(row=holding("i-1"), workers=(worker("i-1"),), hosts=(host("i-1"),), steps={"i-1": (50, 90)})
 BETWEEN = job(row=row(), hosts=(host("i-2"),))
 
 
-def account(**more: Any) -> JobAccount:
-    seen = job(**more)
-    return JobAccount(seen, standing(seen))
+def report(**more: Any) -> JobReport:
+    snapshot = job(**more)
+    return JobReport(snapshot, job_status(snapshot))
 
 
-def after(**more: Any) -> JobAccount:
-    return account(row=holding("i-2"), workers=(worker("i-2"),), hosts=(host("i-2"),), **more)
+def after(**more: Any) -> JobReport:
+    return report(row=holding("i-2"), workers=(worker("i-2"),), hosts=(host("i-2"),), **more)
 
 
-def taken() -> JobsCourse:
-    course = JobsCourse()
-    course.see([JobAccount(BEFORE, standing(BEFORE))], ())
-    course.see([JobAccount(BETWEEN, standing(BETWEEN))], ["i-1"])
-    return course
+def after_loss() -> JobsProgress:
+    progress = JobsProgress()
+    progress.update([JobReport(BEFORE, job_status(BEFORE))], ())
+    progress.update([JobReport(BETWEEN, job_status(BETWEEN))], ["i-1"])
+    return progress
 
 
-def story(first: JobAttempt, resumed: float) -> Story:
-    second = stint(2, "i-2", 600, 5, stopped=0.0, resumed=resumed)
-    return tell(job(row=row(token=2), stints=(first, second)), PRICES)
+def timeline(first: JobAttempt, resumed: float) -> JobTimeline:
+    second = job_attempt(2, "i-2", 600, 5, stopped=0.0, resumed=resumed)
+    return build_timeline(job(row=row(token=2), attempts=(first, second)), PRICES)
 
 
 def test_a_job_that_saves_at_the_notice_loses_time_and_no_steps() -> None:
-    course = taken()
-    assert not course.is_over
-    course.see([after(steps={"i-2": (51, 90)})], ["i-1"])
-    assert course.is_over
-    course.stories["resnet"] = story(SAVED, NOW - 880)
-    [loss] = course.losses()
+    progress = after_loss()
+    assert not progress.is_finished
+    progress.update([after(steps={"i-2": (51, 90)})], ["i-1"])
+    assert progress.is_finished
+    progress.timelines["resnet"] = timeline(SAVED, NOW - 880)
+    [loss] = progress.losses()
     assert loss.to_json(START) == {
         "job": "resnet",
         "went_on_after": 400.0,
@@ -63,74 +65,74 @@ def test_a_job_that_saves_at_the_notice_loses_time_and_no_steps() -> None:
     }
 
 
-def test_one_that_does_not_save_does_the_work_since_its_checkpoint_again() -> None:
-    course = taken()
-    course.see([after(steps={"i-2": (40, 90)})], ["i-1"])
-    course.stories["resnet"] = story(UNSAVED, NOW - 1180)
-    [loss] = course.losses()
+def test_a_job_that_does_not_save_repeats_the_work_since_its_checkpoint() -> None:
+    progress = after_loss()
+    progress.update([after(steps={"i-2": (40, 90)})], ["i-1"])
+    progress.timelines["resnet"] = timeline(UNSAVED, NOW - 1180)
+    [loss] = progress.losses()
     assert (loss.lost_steps, loss.lost_seconds) == (10, 300)
 
 
-def test_it_is_watched_until_its_successor_tells_a_step_if_it_ever_told_one() -> None:
-    course = taken()
-    course.see([after()], ["i-1"])
-    assert not course.is_over
-    silent = JobsCourse()
-    silent.see([account(row=holding("i-1"), workers=(worker("i-1"),), hosts=(host("i-1"),))], ())
-    silent.see([after()], ["i-1"])
-    assert silent.is_over
-    silent.stories["resnet"] = story(SAVED, NOW - 880)
+def test_a_drill_waits_for_a_step_of_the_successor_if_the_job_reports_steps() -> None:
+    progress = after_loss()
+    progress.update([after()], ["i-1"])
+    assert not progress.is_finished
+    silent = JobsProgress()
+    silent.update([report(row=holding("i-1"), workers=(worker("i-1"),), hosts=(host("i-1"),))], ())
+    silent.update([after()], ["i-1"])
+    assert silent.is_finished
+    silent.timelines["resnet"] = timeline(SAVED, NOW - 880)
     assert silent.losses()[0].lost_steps is None
 
 
-def test_a_successor_that_is_taken_too_counts_with_it() -> None:
-    course = taken()
-    course.see([after(steps={"i-2": (45, 90)})], ["i-1"])
-    course.see([after(steps={"i-2": (48, 90)})], ["i-1", "i-2"])
-    assert not course.is_over
+def test_losses_of_interrupted_successors_are_added() -> None:
+    progress = after_loss()
+    progress.update([after(steps={"i-2": (45, 90)})], ["i-1"])
+    progress.update([after(steps={"i-2": (48, 90)})], ["i-1", "i-2"])
+    assert not progress.is_finished
     third = {"row": holding("i-3"), "workers": (worker("i-3"),), "hosts": (host("i-3"),)}
-    course.see([account(**third, steps={"i-3": (41, 90)})], ["i-1", "i-2"])
-    assert course.is_over
-    second = stint(2, "i-2", 600, 400, stopped=0.0, resumed=NOW - 1180)
-    last = stint(3, "i-3", 100, 5, stopped=0.0, resumed=NOW - 500)
-    told = tell(job(row=row(token=3), stints=(UNSAVED, second, last)), PRICES)
-    course.stories["resnet"] = told
-    [loss] = course.losses()
+    progress.update([report(**third, steps={"i-3": (41, 90)})], ["i-1", "i-2"])
+    assert progress.is_finished
+    second = job_attempt(2, "i-2", 600, 400, stopped=0.0, resumed=NOW - 1180)
+    last = job_attempt(3, "i-3", 100, 5, stopped=0.0, resumed=NOW - 500)
+    result = build_timeline(job(row=row(token=3), attempts=(UNSAVED, second, last)), PRICES)
+    progress.timelines["resnet"] = result
+    [loss] = progress.losses()
     assert (loss.lost_seconds, loss.away_seconds, loss.lost_steps) == (300 + 100, 280 + 300, 9)
-    assert loss.went_on == NOW - 100
+    assert loss.resumed_at == NOW - 100
 
 
-def test_a_job_that_ends_meanwhile_is_waited_for_no_longer() -> None:
-    course = taken()
+def test_a_drill_does_not_wait_for_a_finished_job() -> None:
+    progress = after_loss()
     done = job(row=row(state="done"))
-    course.see([JobAccount(done, standing(done))], ["i-1"])
-    assert course.is_over
+    progress.update([JobReport(done, job_status(done))], ["i-1"])
+    assert progress.is_finished
 
 
-def test_a_job_that_lost_nobody_is_not_told_of() -> None:
-    course = taken()
+def test_a_job_without_interruption_is_not_reported() -> None:
+    progress = after_loss()
     other = job(name="other", row=holding("i-9"), workers=(worker("i-9"),), hosts=(host("i-9"),))
-    course.see([JobAccount(other, standing(other))], ["i-1"])
-    assert course.taken == ("resnet",)
+    progress.update([JobReport(other, job_status(other))], ["i-1"])
+    assert progress.interrupted_jobs == ("resnet",)
 
 
-def test_a_drill_is_over_when_the_job_goes_on_and_says_so() -> None:
-    def seen(name: str, deadline: float | None = None) -> GroupSeen:
+def test_a_drill_ends_when_the_job_has_resumed() -> None:
+    def seen(name: str, deadline: float | None = None) -> GroupSnapshot:
         pool = Pool("g6.xlarge", "us-west-2a")
-        one = Instance(name, pool, Market.SPOT, Side.PRIMARY, 0.0, 10.0, deadline)
-        return GroupSeen("resnet", 1, instances=(one,))
+        one = Instance(name, pool, PurchaseOption.SPOT, GroupRole.PRIMARY, 0.0, 10.0, deadline)
+        return GroupSnapshot("resnet", 1, instances=(one,))
 
-    course = DrillCourse("resnet", START)
-    course.see(seen("i-1"), START, [JobAccount(BEFORE, standing(BEFORE))])
-    course.see(seen("i-1", START + 130), START + 10, [JobAccount(BEFORE, standing(BEFORE))])
-    course.see(seen("i-2"), START + 300, [JobAccount(BETWEEN, standing(BETWEEN))])
-    assert not course.is_over
-    assert list(lines(course))[-1] == (
-        "resnet: has not gone on; 0:00 of its work done again: look at `gpu-spot jobs show resnet`"
+    progress = DrillProgress("resnet", START)
+    progress.update(seen("i-1"), START, [JobReport(BEFORE, job_status(BEFORE))])
+    progress.update(seen("i-1", START + 130), START + 10, [JobReport(BEFORE, job_status(BEFORE))])
+    progress.update(seen("i-2"), START + 300, [JobReport(BETWEEN, job_status(BETWEEN))])
+    assert not progress.is_finished
+    assert list(lines(progress))[-1] == (
+        "resnet: has not resumed; 0:00 of work lost: see `gpu-spot jobs show resnet`"
     )
-    course.see(seen("i-2"), START + 410, [after(steps={"i-2": (51, 90)})])
-    assert course.is_over
-    course.jobs.stories["resnet"] = story(SAVED, NOW - 880)
-    assert list(lines(course))[-1] == (
-        "resnet: went on after 6:40, seen at step 51; away for 4:40, 0:00 of its work done again, 0 steps"
+    progress.update(seen("i-2"), START + 410, [after(steps={"i-2": (51, 90)})])
+    assert progress.is_finished
+    progress.jobs.timelines["resnet"] = timeline(SAVED, NOW - 880)
+    assert list(lines(progress))[-1] == (
+        "resnet: resumed after 6:40 at step 51; downtime 4:40, 0:00 of work lost, 0 steps"
     )

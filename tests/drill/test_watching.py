@@ -1,4 +1,4 @@
-"""When a drill begins, and how one ends in which nobody is taken."""
+"""Preconditions of a drill, and experiments that interrupt no instance."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.watching import Drill
-from gpu_spot.jobs.account import JobAccount
-from gpu_spot.jobs.status import standing
-from gpu_spot.jobs.timeline import Story
-from gpu_spot.status.seen import AlarmSeen, DeclaredEntries, GroupSeen, StackSeen
-from lambdas.core.model import Market
-from tests.drill.test_course import WHOLE, instance
-from tests.jobs.seen import job, row
+from gpu_spot.jobs.report import JobReport
+from gpu_spot.jobs.status import job_status
+from gpu_spot.jobs.timeline import JobTimeline
+from gpu_spot.status.snapshot import ActiveAlarm, DeclaredEntries, GroupSnapshot, StackSnapshot
+from lambdas.core.model import PurchaseOption
+from tests.drill.test_progress import WHOLE, instance
+from tests.jobs.snapshots import job, row
 
 TAGS = {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
 
 
 class Fis:
-    """What FIS answers: templates with these tags, and experiments in this state."""
+    """A stub of FIS: templates with these tags, and experiments in this state."""
 
     def __init__(self, status: str = "running", tags: dict[str, str] = TAGS) -> None:
         self.status, self.tags = status, tags
@@ -41,67 +41,77 @@ class Fis:
         return {"experiment": {"state": {"status": self.status, "reason": "no target"}}}
 
 
-def stack(group: GroupSeen, now: float = 0.0, alarms: tuple[AlarmSeen, ...] = ()) -> StackSeen:
-    return StackSeen("dev", "us-west-2", now, alarms, (group,), (), (), DeclaredEntries({}), 1)
+def stack(group: GroupSnapshot, now: float = 0.0, alarms: tuple[ActiveAlarm, ...] = ()) -> StackSnapshot:
+    return StackSnapshot("dev", "us-west-2", now, alarms, (group,), (), (), DeclaredEntries({}), 1)
 
 
-def no_story(job: str) -> Story:
-    raise AssertionError(f"asked for the story of {job}, allowed: of a job that lost an instance")
+def no_timeline(job: str) -> JobTimeline:
+    raise AssertionError(f"timeline of {job} requested, allowed: only for interrupted jobs")
 
 
-def drill(seen: StackSeen, fis: Fis | None = None) -> Drill:
-    return Drill(DrillExperiments(fis or Fis(), "dev", "inference"), lambda: seen, no_story)
+def drill(seen: StackSnapshot, fis: Fis | None = None) -> Drill:
+    return Drill(DrillExperiments(fis or Fis(), "dev", "inference"), lambda: seen, no_timeline)
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("snapshot", "error"),
     [
-        (stack(replace(WHOLE, trouble="parameter inference/config is missing")), "config is missing"),
-        (stack(WHOLE, alarms=(AlarmSeen("inference-shortage", 0.0, ""),)), "alarms ring: inference-shortage"),
+        (stack(replace(WHOLE, error="parameter inference/config is missing")), "config is missing"),
+        (
+            stack(WHOLE, alarms=(ActiveAlarm("inference-shortage", 0.0, ""),)),
+            "active alarms: inference-shortage",
+        ),
         (stack(replace(WHOLE, instances=WHOLE.instances[:1])), "misses 1 of 2"),
-        (stack(replace(WHOLE, instances=(*WHOLE.instances, instance("c", deadline=9.0)))), "loses instances"),
+        (
+            stack(replace(WHOLE, instances=(*WHOLE.instances, instance("c", deadline=9.0)))),
+            "has draining instances",
+        ),
         (
             stack(
                 replace(
                     WHOLE,
-                    instances=tuple(replace(one, market=Market.ON_DEMAND) for one in WHOLE.instances),
+                    instances=tuple(
+                        replace(one, purchase_option=PurchaseOption.ON_DEMAND) for one in WHOLE.instances
+                    ),
                 )
             ),
-            "has no spot instance now",
+            "has no Spot Instance to interrupt",
         ),
     ],
 )
-def test_a_drill_begins_with_a_whole_group_in_peace(seen: StackSeen, told: str) -> None:
-    with pytest.raises(DrillError, match=told):
-        drill(seen).plan()
+def test_a_drill_requires_a_complete_group_without_alarms(snapshot: StackSnapshot, error: str) -> None:
+    with pytest.raises(DrillError, match=error):
+        drill(snapshot).plan()
 
 
-def test_a_drill_does_not_begin_with_a_job_that_has_failed() -> None:
+def test_a_drill_does_not_start_with_a_failed_job() -> None:
     failed = job(row=row(state="failed", reason="no GPU"))
-    seen = replace(stack(WHOLE), jobs=(JobAccount(failed, standing(failed)),))
-    with pytest.raises(DrillError, match=r"^resnet is failed: no GPU: a drill begins with a job that runs"):
+    seen = replace(stack(WHOLE), jobs=(JobReport(failed, job_status(failed)),))
+    with pytest.raises(DrillError, match=r"^resnet is failed: no GPU; a drill requires a running job"):
         drill(seen).plan()
 
 
-def test_a_group_without_a_template_says_what_to_write() -> None:
-    with pytest.raises(DrillError, match="allowed: after `up` with capacity"):
+def test_a_missing_template_names_the_setting() -> None:
+    with pytest.raises(DrillError, match=r"set capacity\.drill in the stack file"):
         drill(stack(WHOLE), Fis(tags={**TAGS, "gpu-spot:group": "other"})).plan()
 
 
 @pytest.mark.parametrize("status", ["failed", "stopped"])
-def test_an_experiment_that_took_nobody_is_an_error_and_not_a_report(status: str) -> None:
+def test_an_experiment_without_interruption_is_an_error(status: str) -> None:
     fis = Fis(status)
-    begun = drill(stack(WHOLE), fis)
-    course = begun.start(*begun.plan())
+    pending_drill = drill(stack(WHOLE), fis)
+    progress = pending_drill.start(*pending_drill.plan())
     assert fis.started == ["EXT1"]
     with pytest.raises(DrillError, match=f"EXP1 of group 'inference' has {status}: no target"):
-        begun.follow(course)
+        pending_drill.poll(progress)
 
 
-def test_whom_it_took_is_watched_even_if_it_was_stopped() -> None:
-    doomed = replace(WHOLE, instances=(instance("a", deadline=130.0), instance("b")))
-    looks = iter([stack(WHOLE), stack(doomed, 10.0)])
-    begun = Drill(DrillExperiments(Fis("stopped"), "dev", "inference"), lambda: next(looks), no_story)
-    course = begun.start(*begun.plan())
-    assert begun.follow(course)
-    assert set(course.losses) == {"a"}
+def test_a_stopped_experiment_is_followed_if_it_interrupted_instances() -> None:
+    interrupted = replace(WHOLE, instances=(instance("a", deadline=130.0), instance("b")))
+    looks = iter([stack(WHOLE), stack(interrupted, 10.0)])
+    pending_drill = Drill(
+        DrillExperiments(Fis("stopped"), "dev", "inference"), lambda: next(looks), no_timeline
+    )
+    progress = pending_drill.start(*pending_drill.plan())
+    assert pending_drill.poll(progress)
+    assert set(progress.losses) == {"a"}

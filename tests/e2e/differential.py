@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from gpu_spot.status.decisions import told
+from gpu_spot.status.decisions import describe_action
 from lambdas.core.capacity.memory import Memory
+from lambdas.handlers.controller import describe
 from market.replay.engine import Replay
 from tests.e2e.doubts import HOSTILE_AWS, Doubt
 from tests.e2e.world import living, load
@@ -24,8 +25,8 @@ POOL_SIZE: Final = 2
 
 
 def described(action: Any) -> str:
-    fields = {name: getattr(action, name) for name in action.__slots__}
-    return told({"action": type(action).__name__, **fields})
+    """Return an action as ``gpu-spot status`` shows it."""
+    return describe_action(describe(action))
 
 
 def account(replay: Replay, memory: Memory) -> Account:

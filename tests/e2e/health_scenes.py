@@ -16,9 +16,9 @@ from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state as backlog
 from contracts.registry.item import Worker
-from contracts.registry.queue_state import Backlog
-from contracts.registry.worker_report import Pulse
-from lambdas.core.model import Market, Side
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
+from lambdas.core.model import PurchaseOption, GroupRole
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.calls import Authorisation, of_function
@@ -26,7 +26,7 @@ from tests.e2e.world import START, World, living, load, small
 from tests.iam import Request
 
 SIZE = 6
-HEALTH = {"graceSeconds": 60, "stuckSeconds": 60, "mostAtOnce": 20, "digest": 0}
+HEALTH = {"graceSeconds": 60, "stallTimeoutSeconds": 60, "maxUnavailablePercent": 20, "dailyReportHour": 0}
 CHANGES = {**small(SIZE), "services[0].health": HEALTH}
 
 
@@ -74,16 +74,16 @@ class Stage:
     def fill(self) -> None:
         """Launch what the group lacks, long enough ago for any grace."""
         view = self.world.view
-        missing = SIZE - len(self.cloud.alive(self.group, Side.PRIMARY))
+        missing = SIZE - len(self.cloud.alive(self.group, GroupRole.PRIMARY))
         for _ in range(missing):
             kind, zone = view.instance_types[0], view.zones[0]
-            self.since[self.cloud.launch(self.group, Side.PRIMARY, kind, zone, Market.SPOT)] = self.now
+            self.since[self.cloud.launch(self.group, GroupRole.PRIMARY, kind, zone, PurchaseOption.SPOT)] = self.now
         if missing > 0:
             self.play(120, 1800)  # their boot, and some time
 
     def well(self, count: int = 1) -> list[str]:
         """Return the oldest: of the newest three in a day would be ill in vain."""
-        alive = self.cloud.alive(self.group, Side.PRIMARY)
+        alive = self.cloud.alive(self.group, GroupRole.PRIMARY)
         return sorted(alive, key=lambda one: (self.since.setdefault(one, self.now), one))[:count]
 
     def play(self, *gaps: float, seen: Seen | None = None) -> Seen:
@@ -103,7 +103,7 @@ class Stage:
         seen.told += self._messages()
         return seen
 
-    def scene(self, ill: list[str], told: Callable[[Pulse], Pulse], *gaps: float) -> Seen:
+    def scene(self, ill: list[str], told: Callable[[WorkerReport], WorkerReport], *gaps: float) -> Seen:
         """Have the workers of some tell something for a while; then they are well again."""
         for one in ill:
             self.cloud.tell(one, told)
@@ -128,11 +128,11 @@ class Stage:
 
     def _queue(self) -> None:
         """Requests wait, and come and go: as the queue's watcher says each minute."""
-        item = backlog.dump(self.group, Backlog(self.now - 10, 30, SIZE, 20.0, 3.0, 3.0, SIZE))
+        item = backlog.dump(self.group, QueueState(self.now - 10, 30, SIZE, 20.0, 3.0, 3.0, SIZE))
         self.dynamodb.put_item(TableName=self.registry, Item=item)
 
     def _wishes(self) -> dict[str, Any]:
-        name = names.group_parameter(self.world.deployment.stack, self.group, names.PARAMETER_WISHES)
+        name = names.group_parameter(self.world.deployment.stack, self.group, names.PARAMETER_REPLACEMENT_REQUESTS)
         text = self.world.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"]
         found: dict[str, Any] = json.loads(text)
         return found
@@ -147,7 +147,7 @@ class Stage:
             ExpressionAttributeValues=partition,
         )["Items"]
         for worker in map(registry_item.parse, rows):
-            if worker.restart is not None and worker.restart > worker.since:
+            if worker.restart_requested_at is not None and worker.restart_requested_at > worker.since:
                 seen.restarted.append(worker.instance)
                 self.cloud.restart_workers(worker.instance)
 
@@ -157,7 +157,7 @@ class Stage:
         ]
         subjects = [str(sent[2]) for sent in topic.sent_notifications]
         new, self._told = subjects[self._told :], len(subjects)
-        return [one for one in new if "needs you" not in one and "need you" not in one and "well" not in one]
+        return [one for one in new if "need attention" not in one and "healthy" not in one]
 
 
 def _gauges(log: tuple[str, ...]) -> Iterator[float]:
@@ -191,9 +191,9 @@ def scenes() -> dict[str, Seen]:
         return found
 
 
-def _starts_each(seconds: float, began: float, version: str = "") -> Callable[[Pulse], Pulse]:
-    def told(pulse: Pulse) -> Pulse:
-        starts = 1 + int((pulse.at - began) // seconds)
+def _starts_each(seconds: float, began: float, version: str = "") -> Callable[[WorkerReport], WorkerReport]:
+    def told(pulse: WorkerReport) -> WorkerReport:
+        starts = 1 + int((pulse.reported_at - began) // seconds)
         return replace(pulse, version=version or pulse.version, starts=starts, done=0, rate=0.0)
 
     return told
@@ -203,7 +203,7 @@ def _missing(stage: Stage) -> Seen:
     """An instance from which nothing is ever heard, long after its boot; in the place of another."""
     view = stage.world.view
     stage.cloud.kill(stage.well())
-    one = stage.cloud.launch(stage.group, Side.PRIMARY, view.instance_types[1], view.zones[1], Market.SPOT)
+    one = stage.cloud.launch(stage.group, GroupRole.PRIMARY, view.instance_types[1], view.zones[1], PurchaseOption.SPOT)
     return stage.silence([one], 300, 300, 60)
 
 

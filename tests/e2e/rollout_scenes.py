@@ -16,9 +16,9 @@ from contracts import names
 from contracts.group.release import WorkerRelease
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state as backlog
-from contracts.registry.queue_state import Backlog
-from contracts.registry.worker_report import Pulse
-from lambdas.core.model import Market, Side
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
+from lambdas.core.model import PurchaseOption, GroupRole
 from pulumi_on_moto import up
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
@@ -44,7 +44,7 @@ OLD, BAD, GOOD = map(image, "abc")
 def changed(to: str) -> dict[str, Any]:
     return {
         f"{SERVICE}.image": to,
-        f"{SERVICE}.health": {"stuckSeconds": 120, "mostAtOnce": 60},
+        f"{SERVICE}.health": {"stallTimeoutSeconds": 120, "maxUnavailablePercent": 60},
         f"{CAPACITY}.target": TARGET,
         f"{CAPACITY}.max": TARGET + 2,
         f"{CAPACITY}.fallback": {"enabled": False},
@@ -134,9 +134,9 @@ class Stage:
         self.now += 60
         self.cloud.set_time(self.now)
         view = self.world.view
-        for _ in range(self.cloud.desired(self.group)[0] - self.cloud.counted(self.group, Side.PRIMARY)):
+        for _ in range(self.cloud.desired(self.group)[0] - self.cloud.counted(self.group, GroupRole.PRIMARY)):
             one = self.cloud.launch(
-                self.group, Side.PRIMARY, view.instance_types[0], view.zones[0], Market.SPOT
+                self.group, GroupRole.PRIMARY, view.instance_types[0], view.zones[0], PurchaseOption.SPOT
             )
             self.launched[one] = self.now
         alive = self.cloud.alive(self.group)
@@ -144,7 +144,7 @@ class Stage:
             if self.now - self.launched[one] >= BOOT:
                 self.agents[one] = _Agent(self._release(one), self.now)
         self._work(alive)
-        item = backlog.dump(self.group, Backlog(self.now - 10, 30, TARGET, 20.0, 3.0, 3.0, TARGET))
+        item = backlog.dump(self.group, QueueState(self.now - 10, 30, TARGET, 20.0, 3.0, 3.0, TARGET))
         self._dynamodb.put_item(TableName=self._registry, Item=item)
         self.cloud.tick_schedule()
         for run in self.cloud.run_functions():
@@ -186,7 +186,7 @@ class Stage:
         )["Items"]
         for item in rows:
             worker = registry_item.parse(item)
-            if registry_item.wished(item) and worker.instance in alive:
+            if registry_item.is_restart_requested(item) and worker.instance in alive:
                 self.agents[worker.instance].asked = self.now
                 key = registry_item.key(self.group, worker.instance, worker.slot)
                 self._dynamodb.delete_item(TableName=self._registry, Key=key)
@@ -203,12 +203,12 @@ class Stage:
         new, self._told = subjects[self._told :], len(subjects)
         # The daily one, and that of the minutes before anybody had booted.
         return [
-            one for one in new if not any(w in one for w in ("need you", "needs you", "well", "registry"))
+            one for one in new if not any(w in one for w in ("need attention", "healthy", "registry"))
         ]
 
 
-def _says(agent: _Agent) -> Callable[[Pulse], Pulse]:
-    def told(pulse: Pulse) -> Pulse:
+def _says(agent: _Agent) -> Callable[[WorkerReport], WorkerReport]:
+    def told(pulse: WorkerReport) -> WorkerReport:
         return replace(pulse, version=agent.runs.version, starts=agent.starts)
 
     return told

@@ -12,9 +12,9 @@ from typing import Any
 
 from contracts import names
 from contracts.registry import queue_state as backlog
-from contracts.registry.queue_state import Backlog
-from contracts.registry.worker_report import Pulse
-from lambdas.core.model import Market, Side
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
+from lambdas.core.model import PurchaseOption, GroupRole
 from pulumi_on_moto import changes
 from pulumi_on_moto.running.functions import Call
 from tests.e2e.calls import Authorisation, of_function
@@ -67,7 +67,7 @@ class Stage:
         self.now = START + 24 * 3600.0
         self.waiting = 0.0
         self.launched: dict[str, float] = {}
-        self.told: Backlog | None = None
+        self.told: QueueState | None = None
         self._dynamodb = world.clients("dynamodb")
         self._registry: str = world.deployment.outputs["registryTable"]
         self._requests: dict[str, Request] = {}
@@ -101,9 +101,9 @@ class Stage:
         self.now += 60
         self.cloud.set_time(self.now)
         view = self.world.view
-        for _ in range(self.cloud.desired(self.group)[0] - self.cloud.counted(self.group, Side.PRIMARY)):
+        for _ in range(self.cloud.desired(self.group)[0] - self.cloud.counted(self.group, GroupRole.PRIMARY)):
             one = self.cloud.launch(
-                self.group, Side.PRIMARY, view.instance_types[0], view.zones[0], Market.SPOT
+                self.group, GroupRole.PRIMARY, view.instance_types[0], view.zones[0], PurchaseOption.SPOT
             )
             self.launched[one] = self.now
         alive = self.cloud.alive(self.group)
@@ -117,7 +117,7 @@ class Stage:
         if is_told:
             oldest = self.waiting / max(can, 0.1)
             taken = len(ready) if rate or self.waiting else 0
-            seen = Backlog(self.now - 20, int(self.waiting), taken, oldest, rate, done, len(ready))
+            seen = QueueState(self.now - 20, int(self.waiting), taken, oldest, rate, done, len(ready))
             self._dynamodb.put_item(TableName=self._registry, Item=backlog.dump(self.group, seen))
         self.cloud.tick_schedule()
         gauges: dict[str, float] = {}
@@ -138,7 +138,7 @@ class Stage:
         return int(self.world.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"])
 
 
-def _ends(rate: float) -> Callable[[Pulse], Pulse]:
+def _ends(rate: float) -> Callable[[WorkerReport], WorkerReport]:
     return lambda pulse: replace(pulse, rate=rate, gpu_use=100 * rate / PACE)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from pulumi_on_moto.fixes.ec2.capacity_reservations import reserve
 from tests.apart import apart
 from tests.e2e.world import START, World, living, load
@@ -35,7 +35,7 @@ def through_a_block() -> list[tuple[int, int]]:
         reserve(ec2, {**block, "State": "active"})
         wanted.append(looked(world, 2))
         world.cloud.launch(
-            world.view.name, Side.FALLBACK, BLOCK["instanceType"], BLOCK["zone"], Market.ON_DEMAND
+            world.view.name, GroupRole.FALLBACK, BLOCK["instanceType"], BLOCK["zone"], PurchaseOption.ON_DEMAND
         )
         wanted.append(looked(world, 3))
         wanted.append(looked(world, 23 * 60))

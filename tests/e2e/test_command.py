@@ -20,7 +20,7 @@ from gpu_spot import cli
 from rehearsal.commands.stacks import of_service
 from tests.apart import apart
 from tests.docs.keys import documented
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 COMMAND = Path(sys.executable).with_name("gpu-spot")
 REPOSITORY = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def gpu_spot(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.Compl
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
@@ -135,7 +135,7 @@ def test_keep_leaves_a_cloud_that_the_aws_tools_can_look_into(tmp_path: Path) ->
             assert 2 in desired_capacities(endpoint)
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=PATIENCE) == 0
+        assert process.wait(timeout=TIMEOUT_SECONDS) == 0
 
 
 TERMINATED = """
@@ -177,7 +177,7 @@ def desired_capacities(endpoint: str) -> list[int]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
     )
     found: list[int] = json.loads(seen.stdout)
     return found
@@ -197,7 +197,7 @@ def test_a_service_is_looked_for_where_it_runs_on_instances(monkeypatch: pytest.
         (["demo", "--trace", "negative.json"], "trace negative.json: data[1] is -1, a whole number ≥ 0"),
         (["demo", "--trace", "empty"], "trace folder empty holds no .json file"),
         (["demo", "--stack", "moon"], "stack 'moon': no file Pulumi.moon.yaml; stacks here: "),
-        (["demo", "--notice", "1.5"], "'1.5' is not a number between 0 and 1"),
+        (["demo", "--notice-share", "1.5"], "'1.5' is not a number between 0 and 1"),
         (["demo", "--hours", "0.5"], "hours is 0.5, more than the first 60 minutes"),
         (["demo", "--service", "moon"], "--service is moon, allowed: ocr"),
         (["demo", "--service", "ocr", "--stack", "dev"], "no service on instances is ocr in dev"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from contracts import names
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.apart import apart
@@ -55,7 +55,7 @@ def _scale_in(world: World) -> None:
     """Give the primary side more than a new target needs, so that the controller lets members of it go."""
     cloud, view = world.cloud, world.view
     launched = [
-        cloud.launch(view.name, Side.PRIMARY, view.instance_types[0], view.zones[0], Market.SPOT)
+        cloud.launch(view.name, GroupRole.PRIMARY, view.instance_types[0], view.zones[0], PurchaseOption.SPOT)
         for _ in range(4)
     ]
     target = names.group_parameter(world.deployment.stack, view.name, names.PARAMETER_TARGET)
@@ -63,7 +63,7 @@ def _scale_in(world: World) -> None:
     cloud.heartbeat(launched)
     cloud.tick_schedule()
     cloud.run_functions()
-    assert len(cloud.alive(view.name, Side.PRIMARY)) == 2
+    assert len(cloud.alive(view.name, GroupRole.PRIMARY)) == 2
 
 
 def without(policies: list[dict[str, Any]], action: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_command import REPOSITORY, forked, told
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 
 def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Path) -> None:
-    job = ["demo", "--job", "examples/training", "--notice", "0.5", "--seed", "5", "--out", str(tmp_path)]
+    job = ["demo", "--job", "examples/training", "--notice-share", "0.5", "--seed", "5", "--out", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-c", SHORTER, *job],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -28,21 +28,21 @@ def test_the_target_follows_the_load(played: Scenes) -> None:
 def test_a_queue_that_falls_silent_holds_the_target_and_rings(played: Scenes) -> None:
     silence = played.minutes["silence"]
     assert {minute.target for minute in silence} == {played.minutes["rise"][-1].target}
-    blind = [minute.gauges[names.METRIC_SCALING_BLIND] for minute in silence]
+    blind = [minute.gauges[names.METRIC_SCALING_LOAD_UNKNOWN] for minute in silence]
     # The last row is believed for three minutes; then for ten on end, as the alarm wants it.
     assert blind[:2] == [0.0, 0.0]
     assert blind[-10:] == [1.0] * 10
     assert "queue-unknown" in silence[-1].reasons
-    assert played.minutes["recovery"][-1].gauges[names.METRIC_SCALING_BLIND] == 0.0
+    assert played.minutes["recovery"][-1].gauges[names.METRIC_SCALING_LOAD_UNKNOWN] == 0.0
 
 
 def test_workers_that_end_nothing_let_nobody_go_and_ring(played: Scenes) -> None:
     stall = played.minutes["stall"]
     targets = [minute.target for minute in stall]
     assert targets == sorted(targets)
-    assert stall[0].gauges[names.METRIC_SCALING_STALE] == 0.0
-    assert stall[-1].gauges[names.METRIC_SCALING_STALE] == 1.0
-    assert stall[-1].gauges[names.METRIC_SCALING_CEILING] == 1.0
+    assert stall[0].gauges[names.METRIC_SCALING_THROUGHPUT_UNKNOWN] == 0.0
+    assert stall[-1].gauges[names.METRIC_SCALING_THROUGHPUT_UNKNOWN] == 1.0
+    assert stall[-1].gauges[names.METRIC_SCALING_AT_MAXIMUM] == 1.0
     assert targets[-1] == MOST
 
 

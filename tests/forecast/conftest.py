@@ -1,4 +1,4 @@
-"""A stack file, its settings, and a market's answer that nobody had to replay."""
+"""A stack file, its settings, and a fixed market forecast."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.forecast.ranges import Likely, Outlook
+from gpu_spot.forecast.ranges import Range, SlotForecast
 from infra.schema import Settings
 from infra.settings import load_settings
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
-WEEK = Outlook(Likely(0.3, 0.4, 0.6), Likely(1.0, 10.08, 50.4), losses=3.0, unannounced=0.5)
+WEEK = SlotForecast(Range(0.3, 0.4, 0.6), Range(1.0, 10.08, 50.4), losses=3.0, unannounced=0.5)
 
 
 def service(name: str = "inference", **capacity: Any) -> dict[str, Any]:
@@ -59,5 +59,5 @@ def settings_of(services: list[dict[str, Any]], jobs: list[dict[str, Any]] | Non
 
 
 @pytest.fixture
-def week() -> Outlook:
+def week() -> SlotForecast:
     return WEEK

@@ -1,4 +1,4 @@
-"""What is asked of the account, and what is made of its answers: botocore holds both to EC2's model."""
+"""Requests to the account and their results; botocore validates both against EC2's model."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_price_now_is_the_last_change_of_each_pool_over_all_pages(ec2: Stubb
     ec2.assert_no_pending_responses()
 
 
-def test_a_score_is_of_what_is_wanted_of_spot(ec2: Stubber) -> None:
+def test_a_score_is_for_the_spot_part_of_the_target(ec2: Stubber) -> None:
     asked = {"InstanceTypes": TYPES, "RegionNames": ["us-west-2"], "TargetCapacity": 3}
     answer = {"SpotPlacementScores": [{"Region": "us-west-2", "Score": 7}]}
     ec2.add_response("get_spot_placement_scores", answer, asked)
@@ -73,5 +73,5 @@ def test_a_score_is_of_what_is_wanted_of_spot(ec2: Stubber) -> None:
 )
 def test_a_refusal_is_one_line(ec2: Stubber, operation: str, read: Callable[[Any], object]) -> None:
     ec2.add_client_error(operation, "UnauthorizedOperation", "not you")
-    with ec2, pytest.raises(ValueError, match=r"^the .* cannot be read: .*not you$"):
+    with ec2, pytest.raises(ValueError, match=r"^cannot read the .*: .*not you$"):
         read(ec2.client)

@@ -20,12 +20,12 @@ def test_figures_of_two_short_markets(traces: Path | None, monkeypatch: pytest.M
     monkeypatch.setattr(forecast, "_COUNTS", 1)
     taken = (real(traces) if traces else modelled(DAYS))[:2]
     few = [replace(one, traces=tuple(trace.first(DAYS * 86400) for trace in one.traces)) for one in taken]
-    found, told = forecast.measured(few, workers=1)
-    assert told["windows"] == len(found) >= 8
-    assert told["independent_weeks"] == 2
-    assert 0 <= told["advise_regret"] <= 0.1
+    found, figures = forecast.measured(few, workers=1)
+    assert figures["windows"] == len(found) >= 8
+    assert figures["independent_weeks"] == 2
+    assert 0 <= figures["advise_regret"] <= 0.1
     for key in ("cost_coverage", "shortage_coverage", "error_ratio", "advise_kept"):
-        assert told[key] >= 0
+        assert figures[key] >= 0
 
 
 def test_the_page_has_the_figures_and_keeps_other_parts(tmp_path: Path) -> None:
@@ -50,16 +50,16 @@ def part(cost: float, shortage: float = 0.0) -> Part:
     return Part(cost, shortage)
 
 
-def test_ranges_are_judged_with_the_spreads_of_other_markets() -> None:
-    calm = list(forecast.windows("calm", [part(0.3)] * (2 * WEEK + 4)))
+def test_ranges_are_evaluated_with_the_spreads_of_other_markets() -> None:
+    stable = list(forecast.windows("calm", [part(0.3)] * (2 * WEEK + 4)))
     wild = list(forecast.windows("wild", [part(0.3)] * WEEK + [part(0.3 * exp(0.5))] * WEEK))
-    told = forecast.judged([*calm, *wild])
-    assert told["windows"] == 6
-    assert told["cost_coverage"] == 5 / 6  # the calm market's spread is none
+    figures = forecast.judged([*stable, *wild])
+    assert figures["windows"] == 6
+    assert figures["cost_coverage"] == 5 / 6  # the calm market's spread is none
     assert forecast.fit(wild).cost == pytest.approx(0.5)
 
 
-def test_the_regret_is_against_what_was_as_available() -> None:
+def test_regret_is_relative_to_equally_available_options() -> None:
     zones, _ = ("a",), ()
     cheap = forecast.Option((), zones, 30.0, 0)
     dear = forecast.Option((), zones, 100.0, 0)

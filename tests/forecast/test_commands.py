@@ -1,4 +1,4 @@
-"""``gpu-spot forecast`` and ``gpu-spot advise`` from the command line, with markets answered at once."""
+"""``gpu-spot forecast`` and ``gpu-spot advise`` from the command line, with stubbed forecasts of slots."""
 
 from __future__ import annotations
 
@@ -15,46 +15,45 @@ import pytest
 import yaml
 
 from gpu_spot.cli import main
-from gpu_spot.forecast import fixed_costs as standing
-from gpu_spot.forecast import running
-from gpu_spot.forecast.ranges import Outlook
+from gpu_spot.forecast import fixed_costs, running
+from gpu_spot.forecast.ranges import SlotForecast
 from gpu_spot.forecast.replayed import Question
 from gpu_spot.preflight.stack import Declared, Stack
 from infra.schema import Settings
 from pulumi_on_moto import StackConfig
-from tests.docs.commands import typed
+from tests.docs.commands import code_block_commands
 from tests.docs.keys import documented
 from tests.forecast.conftest import WEEK, job, pods, service, stack_file, with_cluster
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
-    """Answer all questions alike, and declare a NAT gateway and an alarm for each group."""
-    heard: list[Question] = []
+def slot_questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+    """Stub the forecasts, and declare a NAT gateway and an alarm for each group."""
+    questions_asked: list[Question] = []
 
-    def answers(questions: Sequence[Question], *_: Any) -> list[Outlook]:
-        heard.extend(questions)
+    def forecast_slots(questions: Sequence[Question], *_: Any) -> list[SlotForecast]:
+        questions_asked.extend(questions)
         return [WEEK for _ in questions]
 
     def declared(versions: Sequence[tuple[StackConfig, Settings]], _: object) -> list[Callable[[], Stack]]:
         return [partial(whole, *version) for version in versions]
 
     def whole(config: StackConfig, settings: Settings) -> Stack:
-        _, times = standing.reduced(config)
+        _, times = fixed_costs.reduce_entries(config)
         made = [Declared("aws:ec2/natGateway:NatGateway", "nat", {})]
         alarm = {"namespace": "gpu-spot"}
         for name in times:
             made.append(Declared("aws:cloudwatch/metricAlarm:MetricAlarm", f"gpu-spot-x-{name}-boot", alarm))
-        return standing.multiplied(Stack("x", settings, made), times, settings)
+        return fixed_costs.multiply(Stack("x", settings, made), times, settings)
 
     @contextlib.contextmanager
     def processes(count: int) -> Iterator[None]:
         yield None
 
-    monkeypatch.setattr(running, "answers", answers)
+    monkeypatch.setattr(running, "forecast_slots", forecast_slots)
     monkeypatch.setattr(running, "declared", declared)
     monkeypatch.setattr(running, "processes", processes)
-    return heard
+    return questions_asked
 
 
 def written(folder: Path, name: str, services: list[dict[str, Any]]) -> str:
@@ -63,30 +62,34 @@ def written(folder: Path, name: str, services: list[dict[str, Any]]) -> str:
     return str(file)
 
 
-def test_a_change_is_told_by_group_and_in_all(
-    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_change_is_reported_by_group_and_in_total(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = written(tmp_path, "base.yaml", [service("same"), service("old"), service("more", target=8)])
     head = written(tmp_path, "head.yaml", [service("same"), service("more", target=16), service("new")])
     assert main(["forecast", "--base", base, "--head", head, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     month = 0.4 * 730 * 0.8048
     disks = 0.4 * 125 * 0.08
     warm = 125 * 0.08
     # eight slots more for one; of the two others one comes and one goes
-    assert told.keys() == documented("forecast") | {"base", "difference"}
-    assert told["difference"]["month"] == pytest.approx(8 * (month + disks + warm))
-    assert told["difference"]["interruptions"] == pytest.approx(8 * 3.0)
-    assert [group["name"] for group in told["head"]["groups"]] == ["same", "more", "new"]
-    assert {line["what"]: line["count"] for line in told["head"]["lines"]}["alarms"] == 3
-    assert "fitted model" in told["basis"]["market"]
-    assert "assumed" in told["basis"]["spot"]
-    assert "2026-11" in told["basis"]["on_demand"]
-    assert len(asked) == 1  # groups that are alike, and unchanged ones, are replayed once
+    assert document.keys() == documented("forecast") | {"base", "difference"}
+    assert document["difference"]["month"] == pytest.approx(8 * (month + disks + warm))
+    assert document["difference"]["interruptions"] == pytest.approx(8 * 3.0)
+    assert [group["name"] for group in document["head"]["groups"]] == ["same", "more", "new"]
+    assert document["head"]["groups"][0].keys() == {
+        *("name", "slots", "cost", "on_demand", "volumes", "availability"),
+        *("interruptions", "lost_minutes", "remarks", "runs_on"),
+    }
+    assert {line["what"]: line["count"] for line in document["head"]["lines"]}["alarms"] == 3
+    assert "fitted model" in document["basis"]["market"]
+    assert "assumed" in document["basis"]["spot"]
+    assert "2026-11" in document["basis"]["on_demand"]
+    assert len(slot_questions) == 1  # groups that are alike, and unchanged ones, are replayed once
 
 
-def test_as_markdown_it_says_what_comes_what_goes_and_how_sure_it_is(
-    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_markdown_has_changes_ranges_and_sources(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = written(tmp_path, "base.yaml", [service("old"), service("more", target=8)])
     head = written(tmp_path, "head.yaml", [service("more", target=16), service("new")])
@@ -96,11 +99,11 @@ def test_as_markdown_it_says_what_comes_what_goes_and_how_sure_it_is(
     assert "(new)" in text
     assert "~~old~~" in text
     assert "months old)" in text or "1 month old)" in text
-    assert "Market: the fitted model" in text
+    assert "Market: fitted model" in text
 
 
-def test_who_moves_to_kubernetes_and_what_of_it_is_not_on_the_bill_is_said(
-    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = []
     for name, entry in (("base", service("ocr")), ("head", pods(service("ocr")))):
@@ -110,16 +113,17 @@ def test_who_moves_to_kubernetes_and_what_of_it_is_not_on_the_bill_is_said(
     assert main(["forecast", "--base", base, "--head", head]) == 0
     text = capsys.readouterr().out
     assert "| ocr (Kubernetes, was instances) | 8 |" in text
-    assert "- all else: $32.85 NAT gateways (1), " in text
+    assert "- other: $32.85 NAT gateways (1), " in text
     assert ", $0.00 GiB of stopped warm instances (0, −$80.00)" in text
-    owners = (
-        "EKS cluster research, which is not the stack's: its control plane ($73, past standard support $438)"
+    not_owned = (
+        "EKS cluster research, which is not part of the stack: its control plane ($73, in extended support "
+        "$438)"
     )
-    assert f"- not counted: {owners}" in text
+    assert f"- not counted: {not_owned}" in text
     assert main(["forecast", "--head", head, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["head"]
-    assert [group["runs_on"] for group in told["groups"]] == ["kubernetes"]
-    assert [one for one in told["not_counted"] if one.startswith(owners)]
+    document = json.loads(capsys.readouterr().out)["head"]
+    assert [group["runs_on"] for group in document["groups"]] == ["kubernetes"]
+    assert [one for one in document["not_counted"] if one.startswith(not_owned)]
     assert main(["advise", "--head", head, "--availability", "0.9"]) == 0
     assert "with Karpenter: $" in capsys.readouterr().out
 
@@ -127,15 +131,19 @@ def test_who_moves_to_kubernetes_and_what_of_it_is_not_on_the_bill_is_said(
 @pytest.mark.parametrize(
     ("options", "status", "says"),
     [
-        (("--max-monthly-increase", "1000"), 3, "more, allowed: at most $1,000.00"),
+        (("--max-monthly-increase", "1000"), 3, ", allowed: at most $1,000.00"),
         (("--max-monthly-increase", "5000"), 0, ""),
-        (("--min-availability", "0.9995"), 3, "more is available 0.99900, allowed: at least 0.9995"),
+        (
+            ("--min-availability", "0.9995"),
+            3,
+            "the availability of more is 0.99900, allowed: at least 0.9995",
+        ),
         (("--min-availability", "0.998"), 0, ""),
         (("--min-availability", "1.5"), 2, "--min-availability is 1.5, allowed: 0 to 1"),
     ],
 )
 def test_a_threshold_is_an_exit_status(
-    asked: list[Question],
+    slot_questions: list[Question],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     options: tuple[str, ...],
@@ -148,8 +156,8 @@ def test_a_threshold_is_an_exit_status(
     assert says in capsys.readouterr().err
 
 
-def test_what_the_file_after_the_change_is_remarked_on_is_told_once(
-    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_warnings_of_the_new_file_are_printed_once(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     late = {"deadline": "2026-01-01T00:00:00Z"}
     files = []
@@ -158,12 +166,12 @@ def test_what_the_file_after_the_change_is_remarked_on_is_told_once(
         files[-1].write_text(yaml.safe_dump({"config": stack_file([], jobs)}))
     base, head = map(str, files)
     assert main(["forecast", "--base", base, "--head", head]) == 0
-    told = [line for line in capsys.readouterr().err.splitlines() if "has passed" in line]
-    assert [line.partition(":")[2].partition(":")[0] for line in told] == ["training[1].deadline"]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "has passed" in line]
+    assert [line.partition(":")[2].partition(":")[0] for line in warnings] == ["training[1].deadline"]
 
 
-def test_wrong_input_is_told_in_one_line(
-    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_input_is_reported_in_one_line(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = written(tmp_path, "head.yaml", [service("more", target=-1)])
     good = written(tmp_path, "good.yaml", [service("more")])
@@ -171,31 +179,31 @@ def test_wrong_input_is_told_in_one_line(
         (["--head", head], "head.yaml: gpu-spot:services[0].capacity.target: -1, allowed: at least 0"),
         (
             ["--head", str(tmp_path / "none.yaml")],
-            "none.yaml, which cannot be read (no such file or directory), allowed: ",
+            "none.yaml, cannot be read (no such file or directory), allowed: ",
         ),
-        (["--head", good, "--max-monthly-increase", "1"], "--max-monthly-increase without --base"),
+        (["--head", good, "--max-monthly-increase", "1"], "--max-monthly-increase requires --base"),
         (["--head", good, "--trace", str(tmp_path / "none")], "none does not exist"),
     ):
         assert main(["forecast", *arguments]) == 2
-        told = capsys.readouterr().err
-        assert says in told
-        assert told.count("\n") == 1
+        error = capsys.readouterr().err
+        assert says in error
+        assert error.count("\n") == 1
 
 
-def test_a_bound_on_what_is_not_known_is_not_kept(
-    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_threshold_on_an_unknown_cost_is_exceeded(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = Path(written(tmp_path, "head.yaml", [service("inference")]))
     file.write_text(file.read_text().replace("us-west-2", "eu-west-1"))
     assert main(["forecast", "--base", str(file), "--head", str(file), "--max-monthly-increase", "1"]) == 3
     shown = capsys.readouterr()
-    assert "the cost of inference is not known" in shown.err
-    assert "not known" in shown.out
-    assert "what eu-west-1 asks more than us-east-1" in shown.out
+    assert "the cost of inference is unknown" in shown.err
+    assert "unknown" in shown.out
+    assert "higher prices of eu-west-1" in shown.out
 
 
-def test_advice_names_what_to_write_and_why_and_writes_nothing(
-    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_advice_prints_settings_and_reason_and_changes_no_file(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = written(tmp_path, "head.yaml", [service("inference")])
     before = Path(head).read_text()
@@ -203,38 +211,40 @@ def test_advice_names_what_to_write_and_why_and_writes_nothing(
     text = capsys.readouterr().out
     assert "instanceTypes [" in text
     assert "shortageCost" in text
-    assert "Why: the cheapest of" in text
-    assert "Market: the fitted model" in text
+    assert "Reason: the cheapest of" in text
+    assert "Market: fitted model" in text
     assert Path(head).read_text() == before
-    assert {one.slots for one in asked} == {4}
+    assert {one.slots for one in slot_questions} == {4}
 
 
 def test_advice_that_nothing_fits_is_an_exit_status(
-    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = written(tmp_path, "head.yaml", [service("one"), service("two")])
     assert main(["advise", "--head", head, "--group", "one", "--budget", "10"]) == 3
-    assert "Nothing of" in capsys.readouterr().out
+    assert "No option of" in capsys.readouterr().out
     assert main(["advise", "--head", head, "--group", "one", "--budget", "10", "--json"]) == 3
-    told = json.loads(capsys.readouterr().out)
-    assert told["advice"] is None
-    assert told.keys() == documented("advise")
+    document = json.loads(capsys.readouterr().out)
+    assert document["advice"] is None
+    assert document.keys() == documented("advise")
     for arguments, says in (
         (["--budget", "10"], "--group is None, allowed: one, two"),
-        (["--group", "one"], "neither --budget nor --availability"),
-        (["--group", "one", "--budget", "0"], "--budget is 0, a number > 0 is needed"),
+        (["--group", "one"], "--budget or --availability is required"),
+        (["--group", "one", "--budget", "0"], "--budget is 0, allowed: a number above 0"),
     ):
         assert main(["advise", "--head", head, *arguments]) == 2
         assert says in capsys.readouterr().err
 
 
-LINES = [one.line for one in typed() if one.page == "docs/forecast.md" and "gpu-spot" in one.line]
+LINES = [
+    one.line for one in code_block_commands() if one.page == "docs/forecast.md" and "gpu-spot" in one.line
+]
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_what_the_page_tells_to_type(
+def test_commands_of_the_page_run(
     line: str,
-    asked: list[Question],
+    slot_questions: list[Question],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -247,5 +257,5 @@ def test_what_the_page_tells_to_type(
     program, *arguments = shlex.split(line)
     assert program == ".venv/bin/gpu-spot"
     assert main(arguments) in {0, 3}  # 3: a threshold of the line is exceeded, or nothing fits
-    assert asked
+    assert slot_questions
     assert "$" in capsys.readouterr().out

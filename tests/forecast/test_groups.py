@@ -1,4 +1,4 @@
-"""A group of a stack file as a question to the market, and the answer as money and time."""
+"""A group of a stack file as a market question, and its forecast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from gpu_spot.forecast.groups import entries, forecast, pools, question
 from gpu_spot.forecast.prices import Prices
-from gpu_spot.forecast.ranges import Likely, Outlook
+from gpu_spot.forecast.ranges import Range, SlotForecast
 from infra.catalogue.on_demand_prices import price
 from lambdas.core.model import Pool
 from tests.forecast.conftest import ZONES, job, pods, service, settings_of
@@ -15,7 +15,7 @@ LISTED = Prices("us-west-2")
 G6 = price("g6.xlarge", "us-west-2") or 0.0
 
 
-def test_the_bill_is_spots_share_and_what_is_bought_on_demand(week: Outlook) -> None:
+def test_cost_is_the_sum_of_spot_and_on_demand(week: SlotForecast) -> None:
     [entry] = entries(settings_of([service(onDemandBase=2, rootVolumeGiB=100)]))
     found = forecast(entry, ZONES, LISTED, week)
     on_demand = 730 * G6
@@ -31,15 +31,15 @@ def test_the_bill_is_spots_share_and_what_is_bought_on_demand(week: Outlook) -> 
     assert found.lost_minutes == pytest.approx(6 * 10.08 / 7)
 
 
-def test_a_job_does_again_what_it_had_not_saved(week: Outlook) -> None:
+def test_a_job_repeats_unsaved_work(week: SlotForecast) -> None:
     [entry] = entries(settings_of([], [job(volumeGiB=300)]))
     found = forecast(entry, ZONES, LISTED, week)
     assert found.lost_minutes == pytest.approx(10.08 / 7 + 0.5 * 5)
     assert found.volumes > 300 * 0.08
-    assert "all month" in found.remarks[0]
+    assert "all month" in found.notes[0]
     asked = question(entry, ZONES, LISTED, None)
     assert asked is not None
-    assert (asked.job, asked.slots, dict(asked.knobs)) == (True, 1, {"shortageCost": 2.0})
+    assert (asked.job, asked.slots, dict(asked.policy_parameters)) == (True, 1, {"shortageCost": 2.0})
 
 
 def test_groups_that_differ_in_size_alone_ask_the_same() -> None:
@@ -50,37 +50,37 @@ def test_groups_that_differ_in_size_alone_ask_the_same() -> None:
     assert one == two == three
 
 
-def test_who_buys_no_spot_asks_nothing_and_costs_on_demand() -> None:
+def test_a_group_without_spot_has_no_question_and_on_demand_cost() -> None:
     [entry] = entries(settings_of([service(onDemandBase=8)]))
     assert question(entry, ZONES, LISTED, None) is None
     found = forecast(entry, ZONES, LISTED, None)
-    assert found.cost == Likely(*[pytest.approx(found.on_demand)] * 3)
+    assert found.cost == Range(*[pytest.approx(found.on_demand)] * 3)
     assert found.availability.low == 1.0
 
 
 def test_a_target_of_zero_costs_nothing() -> None:
     [entry] = entries(settings_of([service(target=0)]))
-    assert forecast(entry, ZONES, LISTED, None).cost == Likely(0.0, 0.0, 0.0)
+    assert forecast(entry, ZONES, LISTED, None).cost == Range(0.0, 0.0, 0.0)
 
 
 def test_a_pool_that_saves_nothing_is_named() -> None:
     [entry] = entries(settings_of([service()]))
     dear = Pool("g5.xlarge", "us-west-2b")
-    told = Prices("us-west-2", spot={dear: 1.1 * G6, Pool("g6.xlarge", "us-west-2a"): 0.5 * G6})
-    found = forecast(entry, ZONES, told, None)
-    assert found.remarks == (f"{dear} saves nothing: spot costs 1.10 of the on-demand that stands in for it",)
-    shares = dict(pools(entry.capacity, ZONES, told))
+    prices = Prices("us-west-2", spot={dear: 1.1 * G6, Pool("g6.xlarge", "us-west-2a"): 0.5 * G6})
+    found = forecast(entry, ZONES, prices, None)
+    assert found.notes == (f"{dear} saves nothing: the Spot price is 1.10 of the On-Demand price",)
+    shares = dict(pools(entry.capacity, ZONES, prices))
     assert shares[dear] == pytest.approx(1.1)
     assert shares[Pool("g6.xlarge", "us-west-2a")] == pytest.approx(0.5)
     assert list(shares)[-1] == dear
 
 
-def test_an_unknown_price_makes_the_cost_unknown_and_is_said(week: Outlook) -> None:
+def test_an_unknown_price_makes_the_cost_unknown_with_a_note(week: SlotForecast) -> None:
     [entry] = entries(settings_of([service()]))
     found = forecast(entry, ZONES, Prices("eu-west-1"), week)
     assert found.cost is None
     assert found.on_demand is None
-    assert found.remarks == ("no on-demand price is known in eu-west-1 for g6.xlarge, g5.xlarge",)
+    assert found.notes == ("the On-Demand price in eu-west-1 is unknown for g6.xlarge, g5.xlarge",)
 
 
 def test_a_slot_is_a_gpu_where_the_group_counts_gpus() -> None:
@@ -88,30 +88,35 @@ def test_a_slot_is_a_gpu_where_the_group_counts_gpus() -> None:
     assert LISTED.slot(entry.capacity) == pytest.approx((price("g6.12xlarge", "us-west-2") or 0) / 4)
 
 
-def test_nodes_of_pods_are_replayed_by_a_policy_of_their_own_and_cost_what_instances_do(
-    week: Outlook,
+def test_kubernetes_nodes_have_their_own_policy_and_the_same_prices(
+    week: SlotForecast,
 ) -> None:
     there, here = entries(settings_of([pods(service("there")), service("here")]))[::-1]
     asked, on_instances = (question(entry, ZONES, LISTED, None) for entry in (there, here))
     assert asked is not None
     assert on_instances is not None
-    assert (asked.policy, asked.knobs, asked.warm, asked.drain_seconds) == ("ready-handover", (), False, 110)
+    assert (asked.policy, asked.policy_parameters, asked.warm, asked.drain_seconds) == (
+        "ready-handover",
+        (),
+        False,
+        110,
+    )
     assert (on_instances.policy, on_instances.warm) == ("expected-cost", True)
     assert asked.shares == on_instances.shares
     found, known = (forecast(entry, ZONES, LISTED, week) for entry in (there, here))
     assert (found.cost, found.volumes) == (known.cost, known.volumes)
     assert (found.runs_on, known.runs_on) == ("kubernetes", "instances")
-    assert "Karpenter" in found.remarks[0]
-    assert not known.remarks
+    assert "Karpenter" in found.notes[0]
+    assert not known.notes
 
 
-def test_a_job_of_several_nodes_pays_all_of_them(week: Outlook) -> None:
+def test_a_job_of_several_nodes_pays_all_of_them(week: SlotForecast) -> None:
     [one], [four] = (entries(settings_of([], [pods(job(), nodes=nodes)])) for nodes in (1, 4))
     alone, together = (forecast(entry, ZONES, LISTED, week) for entry in (one, four))
     assert alone.cost is not None
     assert together.cost == alone.cost.times(4)
     assert together.volumes == pytest.approx(4 * alone.volumes)
-    assert "its 4 nodes wait for each other" in together.remarks[-1]
+    assert "its 4 nodes wait for each other" in together.notes[-1]
 
 
 def test_fewer_types_or_zones_are_a_part_of_the_same_drawn_market() -> None:

@@ -1,4 +1,4 @@
-"""Prices from the Price List, as it answers (API reference, "GetProducts"), and from a recorded history."""
+"""Prices from the Price List (API reference, "GetProducts") and from a recorded history."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def test_the_price_on_demand_is_read_page_by_page_with_its_date(stubbed: Stubber
 def test_two_prices_of_one_type_are_refused(stubbed: Stubber) -> None:
     other = PRODUCT.replace("0.8980000000", "1.0")
     stubbed.add_response("get_products", {"PriceList": [PRODUCT, other]}, asked("g6.xlarge"))
-    with stubbed, pytest.raises(ValueError, match=r"has 2 prices of g6\.xlarge in eu-west-1, one is needed"):
+    with stubbed, pytest.raises(ValueError, match=r"has 2 prices for g6\.xlarge in eu-west-1, expected one"):
         price_list.read(stubbed.client, ["g6.xlarge"], "eu-west-1")
 
 
-def test_who_may_not_read_it_is_told_so(stubbed: Stubber) -> None:
+def test_a_denied_request_is_reported(stubbed: Stubber) -> None:
     stubbed.add_client_error("get_products", "AccessDeniedException", "not authorized")
-    with stubbed, pytest.raises(ValueError, match=r"the Price List cannot be read: .*not authorized"):
+    with stubbed, pytest.raises(ValueError, match=r"cannot read the Price List: .*not authorized"):
         price_list.read(stubbed.client, ["g6.xlarge"], "eu-west-1")
 
 
 def test_a_product_without_a_price_is_refused(stubbed: Stubber) -> None:
     stubbed.add_response("get_products", {"PriceList": [PRODUCT.replace('"USD": "0.898', '"CNY": "0.898')]})
-    with stubbed, pytest.raises(ValueError, match=r"product of g6\.xlarge makes no sense"):
+    with stubbed, pytest.raises(ValueError, match=r"cannot parse the Price List's product for g6\.xlarge"):
         price_list.read(stubbed.client, ["g6.xlarge"], "eu-west-1")
 
 
@@ -85,5 +85,5 @@ def test_of_a_history_the_newest_price_of_linux_counts() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"SpotPriceHistory": [{}]}', '{"SpotPriceHistory": 1}'])
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^no (JSON|price history): .+$"):
+    with pytest.raises(ValueError, match=r"^(invalid JSON|not a Spot price history): .+$"):
         spot_history(text)

@@ -1,4 +1,4 @@
-"""What is counted from one entry of each kind is what the program declares for all of them."""
+"""The resources counted from one entry of each kind equal what the program declares for all entries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.forecast import fixed_costs as standing
-from gpu_spot.forecast import stack
+from gpu_spot.forecast import fixed_costs, stack
 from gpu_spot.forecast.prices import Prices
-from gpu_spot.forecast.running import declared_quietly
+from gpu_spot.forecast.running import declare_silently
 from gpu_spot.forecast.stack import StackForecast
 from gpu_spot.preflight.stack import declare
 from infra.settings import load_settings
@@ -25,13 +24,13 @@ MANY = stack_file(
 )
 
 
-def priced(values: dict[str, Any], *, whole: bool) -> tuple[list[standing.Line], dict[str, int]]:
+def priced(values: dict[str, Any], *, whole: bool) -> tuple[list[fixed_costs.Line], dict[str, int]]:
     config = StackConfig("gpu-spot", "x", REPOSITORY / "infra", values)
-    few, times = standing.reduced(config)
+    few, times = fixed_costs.reduce_entries(config)
     if whole:
-        return list(standing.lines(declare(config), 0.0)), {}
-    told = standing.multiplied(declare(few), times, load_settings(values))
-    return list(standing.lines(told, 0.0)), times
+        return list(fixed_costs.lines(declare(config), 0.0)), {}
+    stack = fixed_costs.multiply(declare(few), times, load_settings(values))
+    return list(fixed_costs.lines(stack, 0.0)), times
 
 
 def test_one_entry_of_each_kind_stands_for_all() -> None:
@@ -45,20 +44,23 @@ def test_one_entry_of_each_kind_stands_for_all() -> None:
 
 
 def bill(*files: dict[str, Any]) -> list[StackForecast]:
-    """Return the bills of stack files whose groups all do as ``WEEK`` says."""
+    """Return the forecasts of stack files whose groups all behave as ``WEEK``."""
     found = []
     for values in files:
         config = StackConfig("gpu-spot", "x", REPOSITORY / "infra", values)
         settings, listed = load_settings(values), Prices("us-west-2")
-        few, times = standing.reduced(config)
+        few, times = fixed_costs.reduce_entries(config)
         asked = stack.questions(settings, listed, None)
-        declared = standing.multiplied(declare(few), times, settings)
+        declared = fixed_costs.multiply(declare(few), times, settings)
         outlooks = {one: WEEK for one in asked.values() if one is not None}
         found.append(stack.forecast(settings, listed, asked, outlooks, declared))
     return found
 
 
-OWN = {"nodeRole": None, "own": {"access": [{"role": "arn:aws:iam::123456789012:role/up", "may": "admin"}]}}
+OWN = {
+    "nodeRole": None,
+    "create": {"access": [{"role": "arn:aws:iam::123456789012:role/up", "accessPolicy": "admin"}]},
+}
 
 
 def test_a_clusters_lines_come_with_its_first_entry_and_another_entry_adds_its_nodes_alone() -> None:
@@ -72,7 +74,7 @@ def test_a_clusters_lines_come_with_its_first_entry_and_another_entry_adds_its_n
             for there in (0, 1, 2)
         ),
     )
-    lines = [{what: (count, each) for what, count, each in told.lines} for told in (none, one, two)]
+    lines = [{what: (count, each) for what, count, each in forecast.lines} for forecast in (none, one, two)]
     cluster = {
         "EKS control planes": (1, pytest.approx(73.0)),
         "system nodes m7g.large": (2, pytest.approx(59.568)),
@@ -82,7 +84,7 @@ def test_a_clusters_lines_come_with_its_first_entry_and_another_entry_adds_its_n
     assert not cluster.keys() & lines[0].keys()
     for later in lines[1:]:
         assert {what: later[what] for what in cluster} == cluster
-    # What instances have and pods have not: who watches them, and a warm instance for each slot.
+    # Only instances have alarms for their groups and a warm instance per slot.
     ours = {"alarms", "metrics that alarms read", "GiB of stopped warm instances"}
     assert {what for what in {*lines[0], *lines[1]} if lines[0].get(what) != lines[1].get(what)} <= {
         *(ours | cluster.keys()),
@@ -96,44 +98,44 @@ def test_a_clusters_lines_come_with_its_first_entry_and_another_entry_adds_its_n
         assert [group.cost for group in sorted(after.groups, key=lambda group: group.name)] == [
             group.cost for group in sorted(before.groups, key=lambda group: group.name)
         ]
-        changed = after.standing - before.standing
+        changed = after.fixed_costs - before.fixed_costs
         assert after.month.middle - before.month.middle == pytest.approx(changed)
     assert not any("EKS" in said for said in none.not_counted)
-    assert [
-        said for said in one.not_counted if said.startswith("EKS's extended support ($438 in place of $73)")
-    ]
+    assert [said for said in one.not_counted if said.startswith("EKS extended support ($438 instead of $73)")]
 
 
 def test_entries_of_both_halves_are_not_alike() -> None:
     there = pods(service("there"))
     both = stack_file([there, {**there, "name": "here", "runsOn": "instances"}])
-    few, times = standing.reduced(StackConfig("gpu-spot", "x", REPOSITORY / "infra", both))
+    few, times = fixed_costs.reduce_entries(StackConfig("gpu-spot", "x", REPOSITORY / "infra", both))
     assert times == {"there": 1, "here": 1}
     assert len(few.values["gpu-spot:services"]) == 2
 
 
-def remarked(values: dict[str, Any], *, quietly: bool) -> list[str]:
-    heard: list[str] = []
+def logged_warnings(values: dict[str, Any], *, quietly: bool) -> list[str]:
+    messages: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger().addHandler(handler)
     config = StackConfig("gpu-spot", "x", REPOSITORY / "infra", values)
-    (declared_quietly if quietly else declare)(config)
-    return heard
+    (declare_silently if quietly else declare)(config)
+    return messages
 
 
-def test_the_program_remarks_once_and_where_others_do_never() -> None:
+def test_the_program_warns_once_and_never_if_silenced() -> None:
     values = stack_file([], [job("one", deadline="2026-01-01T00:00:00Z")])
-    [remark] = [one for one in apart(remarked, values, quietly=False) if "training[0].deadline" in one]
-    assert "has passed" in remark
-    assert apart(remarked, values, quietly=True) == []
+    [warning] = [
+        one for one in apart(logged_warnings, values, quietly=False) if "training[0].deadline" in one
+    ]
+    assert "has passed" in warning
+    assert apart(logged_warnings, values, quietly=True) == []
 
 
-def test_two_versions_share_a_run_where_only_what_does_not_decide_what_is_declared_differs() -> None:
+def test_versions_that_declare_the_same_resources_share_a_run() -> None:
     def likeness(*services: dict[str, Any], **more: Any) -> str:
         values = stack_file(list(services), []) | more
-        return standing.likeness(
-            standing.reduced(StackConfig("gpu-spot", "x", REPOSITORY / "infra", values))[0]
+        return fixed_costs.likeness(
+            fixed_costs.reduce_entries(StackConfig("gpu-spot", "x", REPOSITORY / "infra", values))[0]
         )
 
     before = likeness(service("first", target=3))

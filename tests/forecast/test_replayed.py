@@ -1,4 +1,4 @@
-"""What is replayed of a group, on markets of which it is known what must come."""
+"""Replays of a group on markets with known outcomes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def asked(shares: tuple[float, ...], **more: object) -> Question:
     return Question(slots=2, shares=shares, policy="expected-cost", **more)  # type: ignore[arg-type]
 
 
-def test_a_market_that_gives_all_costs_what_spot_costs() -> None:
+def test_a_market_without_outages_costs_the_spot_price() -> None:
     always = (1,) * 25 * HOUR
     assert parts(asked((0.25,)), market(always)) == [Part(0.25, 0.0)] * 2
 
 
-def test_what_saves_nothing_is_not_bought_and_nothing_is_lost() -> None:
+def test_spot_without_savings_is_not_launched() -> None:
     coming_and_going = ((1,) * HOUR + (0,) * HOUR) * 13
     found = parts(asked((1.2,)), market(coming_and_going))
     assert [part.cost for part in found] == pytest.approx([1.0, 1.0])
@@ -40,7 +40,7 @@ def test_without_a_fallback_a_market_that_closes_is_missed_by_the_minute() -> No
     assert closed.losses == 1.0  # each slot once
 
 
-def test_of_two_types_in_a_zone_the_cheaper_is_bought_and_zones_are_kept_in_balance() -> None:
+def test_the_cheaper_type_of_a_zone_is_launched_and_zones_stay_balanced() -> None:
     always = (1,) * 25 * HOUR
     in_one = parts(asked((0.8, 0.2), zones=(0, 0)), market(always, always))
     in_two = parts(asked((0.8, 0.2), zones=(0, 1)), market(always, always))

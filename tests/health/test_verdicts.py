@@ -1,4 +1,4 @@
-"""Each verdict, what follows from it, and what must not follow from what only looks like it."""
+"""Each verdict, its remediation, and conditions that only look like it."""
 
 from __future__ import annotations
 
@@ -9,204 +9,217 @@ import pytest
 
 from contracts.group.health_settings import HealthSettings
 from contracts.registry.item import Worker
-from tests.health.scenes import (
+from tests.health.simulated_group import (
     START,
-    Play,
-    begun,
+    SimulatedGroup,
     crashing,
     idle,
     missing,
-    over,
-    pulse,
+    not_reporting,
+    opened_incidents,
+    requested_replacements,
+    resolved_incidents,
     restarted,
-    silent,
     stuck,
-    wished,
+    with_report,
     xid,
 )
 
 TEN = tuple(f"i-{n:02}" for n in range(10))
-Broken = Callable[[Worker], Worker | None]
+Fault = Callable[[Worker], Worker | None]
 
 
-def play(broken: Broken | None = None, ill: tuple[str, ...] = ("i-03",)) -> Play:
-    made = Play().add(*TEN)
-    made.breaks = dict.fromkeys(ill, broken) if broken else {}
-    return made
+def group_with_fault(fault: Fault | None = None, hosts: tuple[str, ...] = ("i-03",)) -> SimulatedGroup:
+    group = SimulatedGroup().add(*TEN)
+    group.faults = dict.fromkeys(hosts, fault) if fault else {}
+    return group
 
 
-def test_a_group_that_is_well_is_let_alone_and_nobody_is_told() -> None:
-    seen = play().look(60)
-    assert (wished(seen), restarted(seen), begun(seen)) == ({}, [], [])
-    assert seen[-1].memory.watches == {}
+def test_a_healthy_group_has_no_remediation_and_no_incident() -> None:
+    decisions = group_with_fault().run(60)
+    assert (requested_replacements(decisions), restarted(decisions), opened_incidents(decisions)) == (
+        {},
+        [],
+        [],
+    )
+    assert decisions[-1].memory.pending_symptoms == {}
 
 
 @pytest.mark.parametrize(
-    ("broken", "why", "minutes"),
-    [(silent(), "silent", 5), (xid, "xid", 1), (missing, "missing", 7), (crashing(), "crashing", 8)],
+    ("fault", "verdict", "minutes"),
+    [(not_reporting(), "silent", 5), (xid, "xid", 1), (missing, "missing", 7), (crashing(), "crashing", 8)],
 )
-def test_an_instance_that_a_restart_does_not_mend_is_replaced(broken: Broken, why: str, minutes: int) -> None:
-    seen = play(broken).look(minutes)
-    assert wished(seen) == {"i-03": why}
-    assert restarted(seen) == []
-    assert begun(seen) == []
-    assert len({wish.at for decision in seen for wish in decision.wishes}) == 1
-
-
-@pytest.mark.parametrize(("broken", "why"), [(stuck, "stuck"), (idle, "idle-gpu")])
-def test_a_worker_is_restarted_first_and_its_instance_replaced_where_that_does_not_help(
-    broken: Broken, why: str
+def test_an_instance_with_a_fault_that_needs_replacement_is_replaced(
+    fault: Fault, verdict: str, minutes: int
 ) -> None:
-    group = play(broken)
-    seen = group.look(17)
-    assert restarted(seen) == ["i-03/0"]
-    assert wished(seen) == {}
-    seen = group.look(20)
-    assert restarted(seen) == []
-    assert wished(seen) == {"i-03": why}
+    decisions = group_with_fault(fault).run(minutes)
+    assert requested_replacements(decisions) == {"i-03": verdict}
+    assert restarted(decisions) == []
+    assert opened_incidents(decisions) == []
+    assert (
+        len({request.requested_at for decision in decisions for request in decision.replacement_requests})
+        == 1
+    )
 
 
-def test_a_restart_that_helps_is_all() -> None:
-    group = play(stuck)
-    assert restarted(group.look(17)) == ["i-03/0"]
-    group.breaks.clear()
-    seen = group.look(60)
-    assert (restarted(seen), wished(seen)) == ([], {})
+@pytest.mark.parametrize(("fault", "verdict"), [(stuck, "stuck"), (idle, "idle-gpu")])
+def test_a_worker_is_restarted_first_and_its_instance_replaced_if_that_fails(
+    fault: Fault, verdict: str
+) -> None:
+    group = group_with_fault(fault)
+    decisions = group.run(17)
+    assert restarted(decisions) == ["i-03/0"]
+    assert requested_replacements(decisions) == {}
+    decisions = group.run(20)
+    assert restarted(decisions) == []
+    assert requested_replacements(decisions) == {"i-03": verdict}
 
 
-@pytest.mark.parametrize("broken", [stuck, idle])
+def test_a_successful_restart_is_not_followed_by_a_replacement() -> None:
+    group = group_with_fault(stuck)
+    assert restarted(group.run(17)) == ["i-03/0"]
+    group.faults.clear()
+    decisions = group.run(60)
+    assert (restarted(decisions), requested_replacements(decisions)) == ([], {})
+
+
+@pytest.mark.parametrize("fault", [stuck, idle])
 @pytest.mark.parametrize("waiting", [0, None])
-def test_a_worker_without_requests_or_a_queue_that_nobody_knows_is_not_stuck(
-    broken: Broken, waiting: int | None
-) -> None:
-    group = play(lambda worker: pulse(worker, done=7, rate=0.0), ill=TEN)
-    group.breaks["i-03"] = broken
-    group.waiting = waiting
-    assert restarted(group.look(60)) == []
+def test_a_worker_is_not_stuck_while_the_queue_is_empty_or_unknown(fault: Fault, waiting: int | None) -> None:
+    group = group_with_fault(lambda worker: with_report(worker, done=7, rate=0.0), hosts=TEN)
+    group.faults["i-03"] = fault
+    group.waiting_requests = waiting
+    assert restarted(group.run(60)) == []
 
 
 @pytest.mark.parametrize("waiting", [0, None])
-@pytest.mark.parametrize(("each", "found"), [(0.013, ["i-03/0"]), (0.01, [])])
-def test_who_ends_nothing_while_others_end_ten_is_stuck_though_none_waits(
-    each: float, found: list[str], waiting: int | None
+@pytest.mark.parametrize(("rate", "expected"), [(0.013, ["i-03/0"]), (0.01, [])])
+def test_a_worker_is_stuck_if_others_process_ten_requests_though_the_queue_is_empty(
+    rate: float, expected: list[str], waiting: int | None
 ) -> None:
-    group = play(lambda worker: pulse(worker, rate=each), ill=TEN)
-    group.breaks["i-03"] = stuck
-    group.waiting = waiting
-    assert restarted(group.look(17)) == found
+    group = group_with_fault(lambda worker: with_report(worker, rate=rate), hosts=TEN)
+    group.faults["i-03"] = stuck
+    group.waiting_requests = waiting
+    assert restarted(group.run(17)) == expected
 
 
-def test_an_old_word_of_the_queue_is_not_believed() -> None:
-    group = play(stuck)
-    backlog = group.sight().backlog
+def test_a_stale_queue_state_is_ignored() -> None:
+    group = group_with_fault(stuck)
+    backlog = group.snapshot().queue
     assert backlog is not None
-    assert group.sight().requests_wait
-    assert not replace(group.sight(), backlog=replace(backlog, at=group.now - 200)).requests_wait
-    assert not replace(group.sight(), backlog=replace(backlog, at=group.now + 3600)).requests_wait
+    assert group.snapshot().has_waiting_requests
+    assert not replace(
+        group.snapshot(), queue=replace(backlog, observed_at=group.now - 200)
+    ).has_waiting_requests
+    assert not replace(
+        group.snapshot(), queue=replace(backlog, observed_at=group.now + 3600)
+    ).has_waiting_requests
 
 
 def test_one_slow_request_among_others_is_not_stuck() -> None:
-    group = play(lambda worker: pulse(worker, done=int((worker.heartbeat - START) / 840), rate=0.0))
-    assert restarted(group.look(120)) == []
+    group = group_with_fault(
+        lambda worker: with_report(worker, done=int((worker.heartbeat - START) / 840), rate=0.0)
+    )
+    assert restarted(group.run(120)) == []
 
 
 @pytest.mark.parametrize("ahead", [-600.0, 600.0])
-def test_a_worker_with_a_wrong_clock_is_told_and_let_alone(ahead: float) -> None:
-    group = play(lambda worker: replace(worker, heartbeat=worker.heartbeat + ahead))
-    seen = group.look(60)
-    assert (wished(seen), restarted(seen)) == ({}, [])
-    assert begun(seen) == ["clock/aws"]
+def test_a_wrong_clock_opens_an_incident_without_remediation(ahead: float) -> None:
+    group = group_with_fault(lambda worker: replace(worker, heartbeat=worker.heartbeat + ahead))
+    decisions = group.run(60)
+    assert (requested_replacements(decisions), restarted(decisions)) == ({}, [])
+    assert opened_incidents(decisions) == ["clock/aws"]
 
 
-def test_a_dead_worker_whose_clock_was_ahead_is_silent_all_the_same() -> None:
-    assert wished(play(silent(START + 7200)).look(5)) == {"i-03": "silent"}
+def test_a_dead_worker_with_a_clock_ahead_counts_as_not_reporting() -> None:
+    assert requested_replacements(group_with_fault(not_reporting(START + 7200)).run(5)) == {"i-03": "silent"}
 
 
-def test_an_old_version_is_told_once_it_is_no_roll_out() -> None:
-    group = play()
-    group.look()
-    group.breaks = dict.fromkeys(TEN[:7], lambda worker: pulse(worker, version="v2"))
-    assert begun(group.look(119)) == []
-    seen = group.look(120)
-    assert begun(seen) == ["old-version/aws"]
-    assert wished(seen) == {}
-    group.breaks = dict.fromkeys(TEN, lambda worker: pulse(worker, version="v2"))
-    assert over(group.look(20)) == ["old-version/aws"]
+def test_an_old_version_opens_an_incident_after_two_hours() -> None:
+    group = group_with_fault()
+    group.run()
+    group.faults = dict.fromkeys(TEN[:7], lambda worker: with_report(worker, version="v2"))
+    assert opened_incidents(group.run(119)) == []
+    decisions = group.run(120)
+    assert opened_incidents(decisions) == ["old-version/aws"]
+    assert requested_replacements(decisions) == {}
+    group.faults = dict.fromkeys(TEN, lambda worker: with_report(worker, version="v2"))
+    assert resolved_incidents(group.run(20)) == ["old-version/aws"]
 
 
-def test_an_instance_may_take_its_grace_and_twice_what_boots_take() -> None:
-    group = play()
+def test_a_new_instance_has_the_grace_period_or_twice_the_boot_time() -> None:
+    group = group_with_fault()
     group.add("i-new", age=0.0)
-    group.breaks = {"i-new": missing}
-    assert wished(group.look(19)) == {}
-    assert wished(group.look(2)) == {"i-new": "missing"}
-    slow = play()
-    slow.boot = 1200.0
+    group.faults = {"i-new": missing}
+    assert requested_replacements(group.run(19)) == {}
+    assert requested_replacements(group.run(2)) == {"i-new": "missing"}
+    slow = group_with_fault()
+    slow.boot_seconds = 1200.0
     slow.add("i-new", age=0.0)
-    slow.breaks = {"i-new": missing}
-    assert wished(slow.look(55)) == {}
+    slow.faults = {"i-new": missing}
+    assert requested_replacements(slow.run(55)) == {}
 
 
-@pytest.mark.parametrize("broken", [silent(), xid, missing, crashing(), stuck])
-def test_who_drains_is_doomed_or_released_is_never_wished_for(broken: Broken) -> None:
-    group = play(broken)
-    group.hosts["i-03"] = replace(group.hosts["i-03"], spared="draining")
-    assert wished(group.look(60)) == {}
-    assert restarted(group.look(60)) == []
+@pytest.mark.parametrize("fault", [not_reporting(), xid, missing, crashing(), stuck])
+def test_an_exempt_instance_is_never_replaced_or_restarted(fault: Fault) -> None:
+    group = group_with_fault(fault)
+    group.hosts["i-03"] = replace(group.hosts["i-03"], exemption_reason="draining")
+    assert requested_replacements(group.run(60)) == {}
+    assert restarted(group.run(60)) == []
 
 
-def test_a_wish_ends_with_its_cause_with_the_instance_and_with_its_drain() -> None:
+def test_a_replacement_request_is_withdrawn_on_recovery_termination_and_drain() -> None:
     for end in ("recovers", "goes", "drains"):
-        group = play(xid)
-        assert wished(group.look(2)) == {"i-03": "xid"}
+        group = group_with_fault(xid)
+        assert requested_replacements(group.run(2)) == {"i-03": "xid"}
         if end == "recovers":
-            group.breaks.clear()
+            group.faults.clear()
         elif end == "goes":
             del group.hosts["i-03"]
         else:
-            group.hosts["i-03"] = replace(group.hosts["i-03"], spared="draining")
-        assert wished(group.look(1)) == {}, end
+            group.hosts["i-03"] = replace(group.hosts["i-03"], exemption_reason="draining")
+        assert requested_replacements(group.run(1)) == {}, end
 
 
-def test_rows_that_make_no_sense_hide_nobody_who_would_be_replaced() -> None:
-    group = play(missing)
-    group.hosts["i-03"] = replace(group.hosts["i-03"], unclear=True)
-    assert wished(group.look(60)) == {}
+def test_a_host_with_malformed_items_is_not_replaced_for_missing_workers() -> None:
+    group = group_with_fault(missing)
+    group.hosts["i-03"] = replace(group.hosts["i-03"], has_malformed_records=True)
+    assert requested_replacements(group.run(60)) == {}
 
 
-def test_on_premises_is_restarted_or_told_and_never_replaced() -> None:
-    for broken, key in ((silent(), "silent"), (xid, "xid"), (crashing(), "crashing")):
-        group = play().add("gpu-1", "gpu-2", "gpu-3", on_premises=True)
-        group.breaks = {"gpu-2": broken}
-        seen = group.look(60)
-        assert (wished(seen), restarted(seen)) == ({}, [])
-        assert begun(seen) == [f"{key}/on-premises"]
-    group = play().add("gpu-1", "gpu-2", "gpu-3", on_premises=True)
-    group.breaks = {"gpu-2": stuck}
-    seen = group.look(120)
-    assert (wished(seen), restarted(seen)) == ({}, ["gpu-2/0"])
-    assert begun(seen) == ["stuck/on-premises"]
+def test_on_premises_hosts_are_restarted_or_reported_and_never_replaced() -> None:
+    for fault, key in ((not_reporting(), "silent"), (xid, "xid"), (crashing(), "crashing")):
+        group = group_with_fault().add("gpu-1", "gpu-2", "gpu-3", on_premises=True)
+        group.faults = {"gpu-2": fault}
+        decisions = group.run(60)
+        assert (requested_replacements(decisions), restarted(decisions)) == ({}, [])
+        assert opened_incidents(decisions) == [f"{key}/on-premises"]
+    group = group_with_fault().add("gpu-1", "gpu-2", "gpu-3", on_premises=True)
+    group.faults = {"gpu-2": stuck}
+    decisions = group.run(120)
+    assert (requested_replacements(decisions), restarted(decisions)) == ({}, ["gpu-2/0"])
+    assert opened_incidents(decisions) == ["stuck/on-premises"]
 
 
-def test_where_people_have_taken_over_nothing_is_begun() -> None:
-    group = play(xid)
-    group.may_act = False
-    assert wished(group.look(30)) == {}
+def test_without_permission_to_act_no_remediation_starts() -> None:
+    group = group_with_fault(xid)
+    group.can_act = False
+    assert requested_replacements(group.run(30)) == {}
 
 
-def test_nothing_at_once_means_nothing_is_done() -> None:
-    group = play(xid)
-    group.settings = HealthSettings(most_at_once=0)
-    seen = group.look(30)
-    assert wished(seen) == {}
-    assert begun(seen) == ["budget"]
+def test_a_maximum_of_0_percent_disables_remediation() -> None:
+    group = group_with_fault(xid)
+    group.settings = HealthSettings(max_unavailable_percent=0)
+    decisions = group.run(30)
+    assert requested_replacements(decisions) == {}
+    assert opened_incidents(decisions) == ["budget"]
 
 
-def test_of_many_that_are_ill_so_many_are_replaced_at_once_as_may_be_and_the_rest_waits() -> None:
-    group = play(xid, TEN[:4])
-    seen = group.look(60)
-    assert {len(decision.wishes) for decision in seen} == {2}
-    assert begun(seen) == ["budget"]
-    for one in TEN[:2]:  # the controller has replaced them
-        del group.hosts[one]
-    assert list(wished(group.look(1))) == ["i-02"]  # an eighth of eight, and one at least
+def test_of_many_unhealthy_instances_only_the_allowed_share_is_replaced_at_once() -> None:
+    group = group_with_fault(xid, TEN[:4])
+    decisions = group.run(60)
+    assert {len(decision.replacement_requests) for decision in decisions} == {2}
+    assert opened_incidents(decisions) == ["budget"]
+    for host_id in TEN[:2]:  # the controller has replaced them
+        del group.hosts[host_id]
+    assert list(requested_replacements(group.run(1))) == ["i-02"]  # 20 % of eight, at least one

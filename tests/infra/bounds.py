@@ -27,10 +27,10 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
     "command": lambda n: ["x"] * n,
     "matrix.{}": lambda n: [str(k) for k in range(n)],
     "securityGroups": lambda n: [f"sg-{k:08d}" for k in range(n)],
-    "callers": lambda n: [f"10.{k}.0.0/16" for k in range(n)],
+    "allowedSources": lambda n: [f"10.{k}.0.0/16" for k in range(n)],
     "principals": lambda n: [f"arn:aws:iam::123456789012:role/{k}" for k in range(n)],
     "extraEndpoints": lambda n: [f"service{k}" for k in range(n)],
-    "floors": lambda n: [{"least": 1, "from": "08:00", "to": "18:00", "days": ["mon"]}] * n,
+    "floors": lambda n: [{"min": 1, "from": "08:00", "to": "18:00", "days": ["mon"]}] * n,
     "days": lambda n: ["mon"] * n,
     "tenants": lambda n: [
         {
@@ -52,7 +52,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "floors[0].from": (5, 5, lambda n: "00:00"[:n]),
     "floors[0].to": (5, 5, lambda n: "24:00"[:n]),
     "queue.name": (1, 100, lambda n: "q" * n),
-    "queue.callers[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
+    "queue.allowedSources[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
     "queue.maintenance.time": (5, 5, lambda n: "00:00"[:n]),
     "queue<sqs>.existing.queue": (1, 55, lambda n: "q" * n),
     "queue<sqs>.existing.deadLetters": (1, 55, lambda n: "d" * n),
@@ -66,7 +66,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "onPremises.organizationalUnit": (1, 64, lambda n: "u" * n),
     "onPremises.principals[0]": (32, 600, lambda n: "arn:aws:iam::123456789012:role/" + "p" * (n - 31)),
     "sharedHosts[0].name": (1, 24, lambda n: "h" * n),
-    "sharedHosts[0].callers[0]": (10, 18, lambda n: "10.0.0.0/8" if n < 18 else "192.168.100.100/32"),
+    "sharedHosts[0].allowedSources[0]": (10, 18, lambda n: "10.0.0.0/8" if n < 18 else "192.168.100.100/32"),
     "training[0].name": (1, 24, lambda n: "b" * n),
     "prepare.name": (1, 19, lambda n: "d" * n),
     "prepare.version": (1, 32, lambda n: "1" * n),
@@ -172,7 +172,7 @@ def bounds() -> list[Bound]:
         one
         for one in _below(root, root, "")
         if (one.kind, one.limit) != ("minItems", 0)
-        and not one.path.startswith(("sharedHosts[0].capacity", "kubernetes.own"))
+        and not one.path.startswith(("sharedHosts[0].capacity", "kubernetes.create"))
     ]
 
 

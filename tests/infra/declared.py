@@ -43,6 +43,13 @@ class Run:
     def the(self, kind: str, name: str) -> dict[str, Any]:
         return self.of(kind)[f"gpu-spot-{self.stack}-{name}"]
 
+    def alarms(self) -> dict[str, dict[str, Any]]:
+        """Inputs of all alarms by the name that an operator sees, without the stack's prefix."""
+        return {
+            inputs.get("name", name).removeprefix(f"gpu-spot-{self.stack}-"): inputs
+            for name, inputs in self.of("MetricAlarm").items()
+        }
+
     def cloud_config(self, template: str) -> str:
         """The boot data of a launch template."""
         return base64.b64decode(self.the("LaunchTemplate", template)["userData"]).decode()

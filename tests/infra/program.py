@@ -161,8 +161,8 @@ def declared(mode: str, stack: str, stack_file: Path) -> dict[str, Any]:
     """Return ``declared``, ``lookups`` and ``exports`` of a stack; ``mode`` is ``known`` or ``unknown``."""
     monitor = Monitor(Recorder(known=mode == "known"))
     _run(monitor, mode, stack, stack_file)
-    told = {"declared": monitor.declared, "lookups": monitor.recorder.lookups, "exports": monitor.exports}
-    in_json: dict[str, Any] = json.loads(json.dumps(told))
+    result = {"declared": monitor.declared, "lookups": monitor.recorder.lookups, "exports": monitor.exports}
+    in_json: dict[str, Any] = json.loads(json.dumps(result))
     return in_json
 
 

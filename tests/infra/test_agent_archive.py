@@ -29,7 +29,7 @@ from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
 from tests.node import configs
 from tests.node.registry_table import registry
-from tests.waiting import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 AGENT = Path(userdata.agent.__file__).parent
 
@@ -46,7 +46,9 @@ def python(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run as the units do: no packages of the system (-S), nothing in the environment but the archive."""
     environment = {"PYTHONPATH": str(home), "PATH": os.defpath, "AWS_EC2_METADATA_DISABLED": "true"}
     command = [sys.executable, "-S", *arguments]
-    return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
+    return subprocess.run(
+        command, env=environment, cwd="/", capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    )
 
 
 def copied(folder: Path) -> None:
@@ -55,11 +57,11 @@ def copied(folder: Path) -> None:
         shutil.copytree(AGENT.parents[1] / package, folder / package)
 
 
-def test_the_same_sources_make_the_same_bytes_wherever_they_lie(tmp_path: Path) -> None:
+def test_the_archive_does_not_depend_on_the_directory_of_the_sources(tmp_path: Path) -> None:
     copied(tmp_path)
-    elsewhere = agent_archive.pack(agent_archive.sources(tmp_path))
+    archive = agent_archive.pack(agent_archive.sources(tmp_path))
     built = agent_archive.build(tmp_path / "out")
-    assert hashlib.sha256(elsewhere).hexdigest() == built.sha256
+    assert hashlib.sha256(archive).hexdigest() == built.sha256
     assert hashlib.sha256(built.path.read_bytes()).hexdigest() == built.sha256
     assert [path.name for path in built.path.parent.iterdir()] == [f"{built.sha256}.zip"]
 
@@ -150,7 +152,7 @@ def started(program: Path, stack: str) -> subprocess.CompletedProcess[str]:
     (program / "program").mkdir()
     (program / "program" / "stack.py").write_text(stack)
     return subprocess.run(
-        [sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
     )
 
 
@@ -162,7 +164,7 @@ def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
 def test_a_package_that_is_missing_is_named_with_what_installs_it(tmp_path: Path) -> None:
     done = started(tmp_path / "infra", "import absent.module\n")
     last = done.stderr.strip().splitlines()[-1]
-    assert last.endswith("RunError: package absent is not installed (run: make setup)")
+    assert last.endswith("RunError: package absent is not installed, run: make setup")
 
 
 @pytest.mark.parametrize(
@@ -170,12 +172,12 @@ def test_a_package_that_is_missing_is_named_with_what_installs_it(tmp_path: Path
     [
         (
             "boto3==1.0",
-            r"package boto3 is [\d.]+ here, allowed: 1\.0 of requirements\.lock \(run: make setup\)",
+            r"package boto3 has version [\d.]+, allowed: 1\.0 of requirements\.lock \(run: make setup\)",
         ),
         ("absent==2.1", r"package absent is not installed, allowed: 2\.1 of .* \(run: make setup\)"),
     ],
 )
-def test_an_environment_that_is_not_the_locks_is_told_to_be_set_up(
+def test_an_environment_that_differs_from_the_lock_is_an_error(
     pin: str, message: str, tmp_path: Path
 ) -> None:
     lock = tmp_path / "requirements.lock"
@@ -185,15 +187,15 @@ def test_an_environment_that_is_not_the_locks_is_told_to_be_set_up(
 
 
 def test_the_archive_takes_no_package_that_the_lock_does_not_pin(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def installed(name: str) -> Distribution:
-        asked.append(name)
+        requested.append(name)
         return pins.installed(name)
 
     monkeypatch.setattr(agent_archive, "installed", installed)
     agent_archive.sources()
-    assert asked == list(agent_archive.PACKAGES)
+    assert requested == list(agent_archive.PACKAGES)
 
 
 @pytest.fixture
@@ -205,13 +207,18 @@ def served_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]
         yield address, client
 
 
-def test_on_a_host_of_ones_own_it_works_reports_hears_a_wish_and_drains(
+def test_on_premises_it_starts_workers_reports_restarts_on_request_and_drains(
     unpacked: Path, tmp_path: Path, served_registry: tuple[str, Any]
 ) -> None:
     server, client = served_registry
-    told = configs.service(group="ocr", hooks=None, onPremises=True, nvidia=False, heartbeatSeconds=1)
-    told["service"] = {"gpus": 1, "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]}
-    (tmp_path / "agent.json").write_text(json.dumps(told))
+    configuration = configs.service(
+        group="ocr", hooks=None, onPremises=True, nvidia=False, heartbeatSeconds=1
+    )
+    configuration["service"] = {
+        "gpus": 1,
+        "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
+    }
+    (tmp_path / "agent.json").write_text(json.dumps(configuration))
     environment = {"PYTHONPATH": str(unpacked), "PATH": os.defpath, "AWS_ENDPOINT_URL": server}
     environment |= dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
     command = [sys.executable, "-S", "-m", "userdata.agent", "--config", str(tmp_path / "agent.json")]
@@ -223,7 +230,7 @@ def test_on_a_host_of_ones_own_it_works_reports_hears_a_wish_and_drains(
         return registry_item.parse(found[0]) if found and "pulse" in found[0] else None
 
     try:
-        first = until(worker, every=0.2)
+        first = wait_until(worker, interval_seconds=0.2)
         assert (first.group, first.instance) == ("ocr@on-premises", socket.gethostname())
         client.update_item(
             TableName="registry",
@@ -232,12 +239,17 @@ def test_on_a_host_of_ones_own_it_works_reports_hears_a_wish_and_drains(
             ConditionExpression="attribute_exists(since)",
             ExpressionAttributeValues={":at": {"N": str(int(time.time()) + 1)}},
         )
-        until(
-            lambda: (one := worker()) and one.pulse and one.pulse.starts == 2 and one.restart is None,
-            every=0.2,
+        wait_until(
+            lambda: (
+                (one := worker())
+                and one.report
+                and one.report.starts == 2
+                and one.restart_requested_at is None
+            ),
+            interval_seconds=0.2,
         )
         agent.terminate()
-        assert agent.wait(PATIENCE) == 0
+        assert agent.wait(TIMEOUT_SECONDS) == 0
         assert client.scan(TableName="registry", ConsistentRead=True)["Count"] == 0
     finally:
         agent.kill()

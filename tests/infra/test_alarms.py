@@ -1,4 +1,4 @@
-"""When each alarm of the sample stacks rings: to be judged by what AWS and our code say of its metric."""
+"""Metric, threshold and periods of every alarm of the sample stacks."""
 
 from __future__ import annotations
 
@@ -8,139 +8,156 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from tests.infra import training
-from tests.infra.declared import ROOT, Run, shipped
+from tests.infra.declared import ROOT, shipped
 from tests.infra.runbook import heading
 
 SAMPLES: Final = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
 assert len(SAMPLES) == 10
 
 
-class Rings(NamedTuple):
-    """It rings where so many of the newest periods are beyond; ``silent``: a period without data is, too."""
+class Condition(NamedTuple):
+    """In alarm if so many of the newest periods breach; ``missing_breaches``: periods without data do."""
 
     statistic: str
     metric: str
-    beyond: str
-    of_periods: tuple[int, int]
-    seconds: int
-    silent: bool = False
+    threshold: str
+    datapoints: tuple[int, int]
+    period_seconds: int
+    missing_breaches: bool = False
 
 
-# AWS/Lambda, /SQS and /AmazonMQ: their user guides, "metrics"; the rest is what functions and agents send.
-# A gauge that is sent each minute rings after so many minutes: Minimum, every period. What is counted when it
-# happens, and is otherwise not sent, rings at once: Sum, and no data is no trouble.
-ALARMS: Final[dict[str, Rings]] = {
-    # Functions are invoked each minute: no invocation in five minutes is sent as no data.
-    "controller-silent": Rings("Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, silent=True),
-    "health-silent": Rings("Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, silent=True),
-    "scaler-silent": Rings("Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, silent=True),
-    # A run that fails is tried again: three of five minutes are a state.
-    "controller-errors": Rings("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
-    "health-errors": Rings("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
-    "scaler-errors": Rings("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
-    "controller-throttles": Rings("Sum", "AWS/Lambda Throttles", ">= 1", (3, 5), 60),
-    "<group>-unkept": Rings("Sum", "gpu-spot ControllerErrors", ">= 1", (3, 5), 60),
-    "<group>-unchecked": Rings("Sum", "gpu-spot HealthErrors", ">= 1", (3, 5), 60),
-    "<group>-unscaled": Rings("Sum", "gpu-spot ScalingErrors", ">= 1", (3, 5), 60),
-    # Seconds, and messages that are neither hidden nor delayed.
-    "wake-ups-old": Rings("Maximum", "AWS/SQS ApproximateAgeOfOldestMessage", ">= 300", (1, 1), 60),
-    "dead-letters": Rings("Maximum", "AWS/SQS ApproximateNumberOfMessagesVisible", ">= 1", (1, 1), 60),
-    "<group>-queue-dead": Rings("Maximum", "AWS/SQS ApproximateNumberOfMessagesVisible", ">= 1", (1, 1), 60),
-    # How many instances are missing, each minute: standstillMinutes of jobs and shared hosts, whose instance
-    # boots and moves its volume, shortageMinutes of services.
-    "<group>-shortage": Rings("Minimum", "gpu-spot Shortage", ">= 1", (60, 60), 60),
-    "asr-shortage": Rings("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
-    "inference-shortage": Rings("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
-    "ocr-shortage": Rings("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
-    "prod/inference-shortage": Rings("Minimum", "gpu-spot Shortage", ">= 1", (5, 5), 60),
-    # For onDemandMinutes more than onDemandCeiling: by default the mix's own share, and half of its spot.
-    "<group>-on-demand": Rings("Minimum", "gpu-spot OnDemand", ">= 2", (12, 12), 300),
-    "inference-on-demand": Rings("Minimum", "gpu-spot OnDemand", ">= 5", (12, 12), 300),
-    "ocr-on-demand": Rings("Minimum", "gpu-spot OnDemand", ">= 3", (12, 12), 300),
-    "prod/inference-on-demand": Rings("Minimum", "gpu-spot OnDemand", ">= 10", (12, 12), 300),
-    "<group>-above-max": Rings("Minimum", "gpu-spot AboveMaximum", ">= 1", (10, 10), 60),
-    "<group>-half-seen": Rings("Minimum", "gpu-spot Troubles", ">= 1", (10, 10), 60),
-    # Causes that last, and say so each minute: five minutes bridge a pass that was left out.
-    "<group>-refused": Rings("Maximum", "gpu-spot AlarmCauses", ">= 1", (1, 1), 300),
-    "<group>-unwell": Rings("Maximum", "gpu-spot HealthIncidents", ">= 1", (1, 1), 300),
-    "<job>-deadline": Rings("Maximum", "gpu-spot DeadlineTroubles", ">= 1", (1, 1), 60),
-    "<job>-budget": Rings("Maximum", "gpu-spot BudgetTroubles", ">= 1", (1, 1), 60),
-    # What an agent sends once, when it happens.
-    "<group>-boot": Rings("Sum", "gpu-spot/instances BootFailures", ">= 1", (1, 1), 300),
-    "<job>-failed": Rings("Sum", "gpu-spot/instances JobFailures", ">= 1", (1, 1), 300),
-    "<job>-stalled": Rings("Sum", "gpu-spot/instances JobStalls", ">= 1", (1, 1), 300),
-    "<job>-host-fault": Rings("Sum", "gpu-spot/instances HostFaults", ">= 1", (1, 1), 300),
-    # A driver that does not answer once has lost nothing; per cent of the volume.
-    "<group>-gpu-lost": Rings("Maximum", "gpu-spot/instances GpusLost", ">= 1", (2, 5), 60),
-    "<job>-volume-full": Rings("Minimum", "gpu-spot/instances DataVolumeFree", "< 10", (1, 1), 300),
-    # The scaler sends 0 or 1 each minute; one good minute ends it.
-    "<group>-load-unknown": Rings("Maximum", "gpu-spot ScalingBlind", ">= 1", (10, 10), 60),
-    "<group>-pace-unknown": Rings("Maximum", "gpu-spot ScalingStale", ">= 1", (10, 10), 60),
-    "<group>-at-maximum": Rings("Maximum", "gpu-spot ScalingCeiling", ">= 1", (15, 15), 60),
-    # RabbitMQ: no number is below 0, so only silence rings; memory and free disk in % of their limits.
-    "<group>-queue-down": Rings("Minimum", "AWS/AmazonMQ ConnectionCount", "< 0", (10, 10), 60, silent=True),
-    "<group>-queue-memory": Rings(
+# Source of AWS/Lambda, AWS/SQS and AWS/AmazonMQ: their user guides, "metrics". Functions and agents emit the
+# rest. A gauge emitted each minute: Minimum, all periods. A count emitted only when something happens: Sum,
+# one period, missing data does not breach.
+ALARMS: Final[dict[str, Condition]] = {
+    # Functions are invoked each minute; without invocations there is no data.
+    "controller-not-running": Condition(
+        "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
+    ),
+    "health-not-running": Condition(
+        "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
+    ),
+    "scaler-not-running": Condition(
+        "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
+    ),
+    # A failed invocation is repeated in the next minute: three of five minutes must fail.
+    "controller-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
+    "health-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
+    "scaler-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
+    "controller-throttles": Condition("Sum", "AWS/Lambda Throttles", ">= 1", (3, 5), 60),
+    "<group>-controller-errors": Condition("Sum", "gpu-spot ControllerErrors", ">= 1", (3, 5), 60),
+    "<group>-health-check-errors": Condition("Sum", "gpu-spot HealthErrors", ">= 1", (3, 5), 60),
+    "<group>-scaler-errors": Condition("Sum", "gpu-spot ScalingErrors", ">= 1", (3, 5), 60),
+    # Seconds; messages that are neither in flight nor delayed.
+    "wake-ups-old": Condition("Maximum", "AWS/SQS ApproximateAgeOfOldestMessage", ">= 300", (1, 1), 60),
+    "dead-letters": Condition("Maximum", "AWS/SQS ApproximateNumberOfMessagesVisible", ">= 1", (1, 1), 60),
+    "<group>-queue-dead-letters": Condition(
+        "Maximum", "AWS/SQS ApproximateNumberOfMessagesVisible", ">= 1", (1, 1), 60
+    ),
+    # Missing instances, each minute, for stallMinutes (jobs and shared hosts, which boot and move a volume)
+    # or shortageMinutes (services).
+    "<group>-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (60, 60), 60),
+    "asr-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
+    "inference-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
+    "ocr-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
+    "prod/inference-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (5, 5), 60),
+    # More than onDemandCeiling for onDemandMinutes; default: the On-Demand share and half of the Spot share.
+    "<group>-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 2", (12, 12), 300),
+    "inference-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 5", (12, 12), 300),
+    "ocr-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 3", (12, 12), 300),
+    "prod/inference-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 10", (12, 12), 300),
+    "<group>-above-max": Condition("Minimum", "gpu-spot AboveMaximum", ">= 1", (10, 10), 60),
+    "<group>-incomplete-observation": Condition("Minimum", "gpu-spot ReadErrors", ">= 1", (10, 10), 60),
+    # Lasting causes, emitted each minute: five minutes bridge a skipped invocation.
+    "<group>-controller-alarm": Condition("Maximum", "gpu-spot AlarmCauses", ">= 1", (1, 1), 300),
+    "<group>-unhealthy": Condition("Maximum", "gpu-spot HealthIncidents", ">= 1", (1, 1), 300),
+    "<job>-deadline": Condition("Maximum", "gpu-spot DeadlineAtRisk", ">= 1", (1, 1), 60),
+    "<job>-budget": Condition("Maximum", "gpu-spot BudgetAtRisk", ">= 1", (1, 1), 60),
+    # Events, emitted once by an agent.
+    "<group>-boot": Condition("Sum", "gpu-spot/instances BootFailures", ">= 1", (1, 1), 300),
+    "<job>-failed": Condition("Sum", "gpu-spot/instances JobFailures", ">= 1", (1, 1), 300),
+    "<job>-stalled": Condition("Sum", "gpu-spot/instances JobStalls", ">= 1", (1, 1), 300),
+    "<job>-host-fault": Condition("Sum", "gpu-spot/instances HostFaults", ">= 1", (1, 1), 300),
+    # One failed query of the driver does not breach. The volume in percent.
+    "<group>-gpu-lost": Condition("Maximum", "gpu-spot/instances GpusLost", ">= 1", (2, 5), 60),
+    "<job>-volume-full": Condition("Minimum", "gpu-spot/instances DataVolumeFree", "< 10", (1, 1), 300),
+    # 0 or 1, emitted each minute; one 0 ends the alarm.
+    "<group>-load-unknown": Condition("Maximum", "gpu-spot ScalingLoadUnknown", ">= 1", (10, 10), 60),
+    "<group>-throughput-unknown": Condition(
+        "Maximum", "gpu-spot ScalingThroughputUnknown", ">= 1", (10, 10), 60
+    ),
+    "<group>-at-maximum": Condition("Maximum", "gpu-spot ScalingAtMaximum", ">= 1", (15, 15), 60),
+    # RabbitMQ. A count is never below 0: only missing data breaches. Memory and disk in % of their limits.
+    "<group>-queue-down": Condition(
+        "Minimum", "AWS/AmazonMQ ConnectionCount", "< 0", (10, 10), 60, missing_breaches=True
+    ),
+    "<group>-queue-memory": Condition(
         "Maximum", "AWS/AmazonMQ 100 * RabbitMQMemUsed / RabbitMQMemLimit", ">= 80", (5, 5), 60
     ),
-    "<group>-queue-disk": Rings(
+    "<group>-queue-disk": Condition(
         "Minimum", "AWS/AmazonMQ 100 * RabbitMQDiskFree / RabbitMQDiskFreeLimit", "< 200", (5, 5), 60
     ),
-    # The queue watcher: seconds, tasks (four fifths of those that may wait), workers that read.
-    "<group>-queue-unseen": Rings("Minimum", "gpu-spot QueueUnseen", ">= 1", (10, 10), 60, silent=True),
-    "<group>-queue-old": Rings("Maximum", "gpu-spot QueueOldest", ">= 900", (5, 5), 60),
-    "<group>-queue-deep": Rings("Maximum", "gpu-spot QueueReady", ">= 80000", (5, 5), 60),
-    "<group>-queue-unread": Rings(
-        "Maximum", "gpu-spot IF(QueueReady > 0, QueueReaders, 1)", "< 1", (15, 15), 60
+    # The queue watcher: seconds, messages (four fifths of the maximum), consumers.
+    "<group>-queue-unreachable": Condition(
+        "Minimum", "gpu-spot QueueUnreachable", ">= 1", (10, 10), 60, missing_breaches=True
     ),
-    # No number is below 0, so only silence rings; three restarts in two of three five minutes.
-    "<host>-<tenant>-missing": Rings(
-        "Maximum", "gpu-spot/instances TenantCpuSeconds", "< 0", (4, 4), 300, silent=True
+    "<group>-queue-message-age": Condition("Maximum", "gpu-spot QueueOldestMessageAge", ">= 900", (5, 5), 60),
+    "<group>-queue-length": Condition("Maximum", "gpu-spot QueueReady", ">= 80000", (5, 5), 60),
+    "<group>-queue-no-consumers": Condition(
+        "Maximum", "gpu-spot IF(QueueReady > 0, QueueConsumers, 1)", "< 1", (15, 15), 60
     ),
-    "<host>-<tenant>-restarting": Rings("Sum", "gpu-spot/instances TenantRestarts", ">= 3", (2, 3), 300),
+    # A count is never below 0: only missing data breaches. Three restarts in two of three periods.
+    "<host>-<tenant>-missing": Condition(
+        "Maximum", "gpu-spot/instances TenantCpuSeconds", "< 0", (4, 4), 300, missing_breaches=True
+    ),
+    "<host>-<tenant>-restarting": Condition("Sum", "gpu-spot/instances TenantRestarts", ">= 3", (2, 3), 300),
 }
 
 
-def of(alarm: dict[str, Any]) -> Rings:
-    """Return an alarm as it is declared; metric math with the metrics in the place of their ids."""
+def condition(alarm: dict[str, Any]) -> Condition:
+    """Return an alarm's condition; in metric math the metrics replace their ids."""
     queries = alarm.get("metricQueries")
     if queries:
         value, other, result = queries
-        one = value["metric"]
+        metric = value["metric"]
         assert [query.get("returnData", False) for query in queries] == [False, False, True]
-        assert other["metric"] == {**one, "metricName": other["metric"]["metricName"]}
-        said = result["expression"].replace("value", one["metricName"])
-        said = said.replace("other", other["metric"]["metricName"])
-        name, statistic, seconds = f"{one['namespace']} {said}", one["stat"], one["period"]
+        assert other["metric"] == {**metric, "metricName": other["metric"]["metricName"]}
+        expression = result["expression"].replace("value", metric["metricName"])
+        expression = expression.replace("other", other["metric"]["metricName"])
+        name, statistic, seconds = f"{metric['namespace']} {expression}", metric["stat"], metric["period"]
     else:
         name, statistic = f"{alarm['namespace']} {alarm['metricName']}", alarm["statistic"]
         seconds = alarm["period"]
-    beyond = {"GreaterThanOrEqualToThreshold": ">=", "LessThanThreshold": "<"}[alarm["comparisonOperator"]]
-    silent = {"breaching": True, "notBreaching": False}[alarm["treatMissingData"]]
-    needed, periods = int(alarm["datapointsToAlarm"]), int(alarm["evaluationPeriods"])
-    return Rings(statistic, name, f"{beyond} {alarm['threshold']:g}", (needed, periods), int(seconds), silent)
+    operator = {"GreaterThanOrEqualToThreshold": ">=", "LessThanThreshold": "<"}[alarm["comparisonOperator"]]
+    missing_breaches = {"breaching": True, "notBreaching": False}[alarm["treatMissingData"]]
+    datapoints = int(alarm["datapointsToAlarm"]), int(alarm["evaluationPeriods"])
+    threshold = f"{operator} {alarm['threshold']:g}"
+    return Condition(statistic, name, threshold, datapoints, int(seconds), missing_breaches)
 
 
 def row(stack: str, alarm: str) -> str:
-    """Return the most particular row of an alarm."""
+    """Return the most specific key of ``ALARMS`` for an alarm."""
     return next(key for key in (f"{stack}/{alarm}", alarm, heading(alarm)) if key in ALARMS)
 
 
-def declared(run: Run) -> dict[str, dict[str, Any]]:
-    return {name.removeprefix(f"gpu-spot-{run.stack}-"): one for name, one in run.of("MetricAlarm").items()}
-
-
 @pytest.mark.parametrize("stack", SAMPLES)
-def test_when_the_alarms_of_a_sample_stack_ring(stack: str) -> None:
-    found = {name: of(alarm) for name, alarm in declared(shipped(stack)).items()}
-    assert found == {name: ALARMS[row(stack, name)] for name in found}
+def test_conditions_of_the_alarms_of_a_sample_stack(stack: str) -> None:
+    conditions = {name: condition(alarm) for name, alarm in shipped(stack).alarms().items()}
+    assert conditions == {name: ALARMS[row(stack, name)] for name in conditions}
 
 
-def test_when_the_alarms_of_a_deadline_and_a_budget_ring(tmp_path: Path) -> None:
-    alarms = declared(training.stack(tmp_path, deadline="2027-03-01T18:00:00+01:00", budget=50))
-    assert of(alarms["resnet-deadline"]) == ALARMS["<job>-deadline"]
-    assert of(alarms["resnet-budget"]) == ALARMS["<job>-budget"]
+def test_conditions_of_the_deadline_and_budget_alarms(tmp_path: Path) -> None:
+    alarms = training.stack(tmp_path, deadline="2027-03-01T18:00:00+01:00", budget=50).alarms()
+    assert condition(alarms["resnet-deadline"]) == ALARMS["<job>-deadline"]
+    assert condition(alarms["resnet-budget"]) == ALARMS["<job>-budget"]
 
 
-def test_every_row_is_of_an_alarm_that_is_declared() -> None:
-    used = {row(stack, name) for stack in SAMPLES for name in declared(shipped(stack))}
-    assert used | {"<job>-deadline", "<job>-budget"} == ALARMS.keys()
+def test_every_row_is_of_a_declared_alarm() -> None:
+    rows = {row(stack, name) for stack in SAMPLES for name in shipped(stack).alarms()}
+    assert rows | {"<job>-deadline", "<job>-budget"} == ALARMS.keys()
+
+
+def test_renamed_alarms_keep_their_logical_names() -> None:
+    alarms = shipped("dev").of("MetricAlarm")
+    assert alarms["gpu-spot-dev-inference-refused"]["name"] == "gpu-spot-dev-inference-controller-alarm"
+    assert "name" not in alarms["gpu-spot-dev-inference-shortage"]

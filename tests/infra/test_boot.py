@@ -24,7 +24,7 @@ from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
 from tests.node import configs
 from tests.node.metadata import MetadataServer
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent import cli
 from userdata.agent.work.process import GIVE_BACK_SECONDS, STOP_SECONDS
 from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
@@ -68,7 +68,7 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
         paths[-1].write_text(text, "utf-8")
     for path in paths[:1] + paths[-1:]:
         command = [program, "schema", "-c", path]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -96,7 +96,7 @@ def test_the_most_that_a_stack_file_can_say_stays_below_the_limit(tmp_path: Path
 
 def test_bash_and_shellcheck_accept_the_script(require_program: Callable[..., str]) -> None:
     for command in (["bash", "-n"], [require_program("shellcheck")]):
-        done = subprocess.run([*command, SCRIPT], capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run([*command, SCRIPT], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -125,7 +125,7 @@ def test_a_configuration_that_the_agent_would_refuse_is_refused_here() -> None:
 
 def test_boot_data_over_the_limit_is_refused() -> None:
     big = configs.service(service={"command": ["x" * 17_000]})
-    with pytest.raises(ValueError, match=r"boot data is \d+ bytes, allowed: at most 16384"):
+    with pytest.raises(ValueError, match=r"user data is \d+ bytes, allowed: at most 16384"):
         render(settings(big))
 
 
@@ -170,7 +170,7 @@ def test_the_agent_that_was_unpacked_reads_the_configuration_that_was_written(ma
     command += ["--config", str(machine.root / "etc/gpu-spot/agent.json"), "hook", "launch", "CONTINUE"]
     machine.metadata.documents.clear()
     path = {"PYTHONPATH": str(machine.root / "opt/gpu-spot/agent"), "PATH": os.defpath}
-    done = subprocess.run(command, env=path, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(command, env=path, cwd="/", capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     # Every part was imported and understood: what is missing is the group, which the metadata do not name.
     assert done.returncode == 1
     assert "lifecycle hook instance-prepared: the instance is in no Auto Scaling group" in done.stderr
@@ -276,7 +276,7 @@ def test_the_units_run_the_first_python_that_is_new_enough(machine: Machine) -> 
 
 
 @pytest.mark.parametrize("versions", [[], ["3.9.16"], ["3.10.12", "3.9.16"]])
-def test_an_image_whose_python_is_too_old_fails_the_boot_by_name(
+def test_an_image_with_an_old_python_fails_the_boot_with_its_path(
     versions: list[str], machine: Machine
 ) -> None:
     machine.write_files(render(settings()))
@@ -314,7 +314,7 @@ def test_systemd_accepts_the_units(tmp_path: Path, require_program: Callable[...
         paths.append(tmp_path / unit.name)
         paths[-1].write_text(text.replace("/opt/gpu-spot/python", sys.executable), "utf-8")
     command = [program, "verify", "--man=no", *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert [line for line in done.stderr.splitlines() if "gpu-spot" in line] == []
     assert done.returncode == 0, done.stderr
 

@@ -21,7 +21,7 @@ BLOCK = {"reservation": "cr-0123456789abcdef0", "instanceType": "g6e.48xlarge", 
             {"budget": 5, "capacity": ONE | {"instanceTypes": ["g5.xlarge", "p6-b200.48xlarge"]}},
             "p6-b200.48xlarge in us-west-2 has no known price, allowed: types and regions of",
         ),
-        ({"budget": 5, "capacityBlock": BLOCK}, "beside capacityBlock, allowed: one of them"),
+        ({"budget": 5, "capacityBlock": BLOCK}, "with capacityBlock, allowed: one of them"),
     ],
 )
 def test_a_budget_that_nobody_can_count_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -18,7 +18,7 @@ def declared(tmp_path: Path, **changes: Any) -> Run:
     return stack(tmp_path / "block", capacityBlock=BLOCK, **changes)
 
 
-def test_its_template_names_the_block_and_nothing_else(tmp_path: Path) -> None:
+def test_its_template_names_the_block_only(tmp_path: Path) -> None:
     found = declared(tmp_path)
     template = found.the("LaunchTemplate", "resnet-fallback")
     assert template["instanceType"] == "g6e.48xlarge"
@@ -40,14 +40,14 @@ def test_its_group_is_of_one_type_in_the_blocks_zone(tmp_path: Path) -> None:
     assert len(found.the("Group", "resnet-primary")["vpcZoneIdentifiers"]) == 3
 
 
-def test_the_controller_is_told_of_the_block(tmp_path: Path) -> None:
+def test_the_controllers_configuration_has_the_block(tmp_path: Path) -> None:
     config = json.loads(declared(tmp_path).the("Parameter", "resnet-config")["insecureValue"])
     assert config["block"] == BLOCK["reservation"]
     # There is no other on-demand that spot could be compared with.
     assert config["onDemandPrices"] == {}
 
 
-def test_of_several_images_the_blocks_own_boots_it(tmp_path: Path) -> None:
+def test_the_image_of_its_type_boots_in_the_block(tmp_path: Path) -> None:
     mine = "ami-0123456789abcdef0"
     capacity = {
         "kind": "mixed-asg",
@@ -72,14 +72,14 @@ def test_of_several_images_the_blocks_own_boots_it(tmp_path: Path) -> None:
         ({"instanceType": "g5g.metal"}, "training[0].capacityBlock: "),
     ],
 )
-def test_a_block_that_the_stack_cannot_use_is_refused(changes: dict[str, str], said: str) -> None:
+def test_an_unusable_block_is_rejected(changes: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         settings("dev", training(capacityBlock=BLOCK | changes))
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("beside", "said"),
+    ("extra", "said"),
     [
         ({"onDemandBase": 1}, "onDemandBase"),
         ({"fallback": {"enabled": False}}, "is the job's fallback"),
@@ -87,7 +87,7 @@ def test_a_block_that_the_stack_cannot_use_is_refused(changes: dict[str, str], s
         ({"fallback": {"reservation": {"source": "cr-00000000", "count": 1}}}, "is the job's fallback"),
     ],
 )
-def test_what_a_block_stands_in_for_is_refused_beside_it(beside: dict[str, Any], said: str) -> None:
+def test_keys_that_a_block_replaces_are_rejected_with_it(extra: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=r"training\[0\]\.capacityBlock: cr-0123456789abcdef0 ") as caught:
-        settings("dev", training(capacityBlock=BLOCK, capacity=ONE | beside))
+        settings("dev", training(capacityBlock=BLOCK, capacity=ONE | extra))
     assert said in str(caught.value)

@@ -24,12 +24,12 @@ def readable(names: set[str]) -> dict[str, str]:
     return found
 
 
-def test_the_architecture_that_a_name_tells_is_ec2s() -> None:
+def test_architectures_by_name_are_those_of_ec2() -> None:
     path = Path(moto.ec2.__file__).parent / "resources" / "instance_types.json.gz"
     described: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-    told = readable(set(described))
-    assert len(told) > 200
-    for name, architecture in told.items():
+    architectures = readable(set(described))
+    assert len(architectures) > 200
+    for name, architecture in architectures.items():
         says = described[name]
         assert says["ProcessorInfo"]["SupportedArchitectures"] == [architecture], name
         assert "GpuInfo" not in says
@@ -40,7 +40,7 @@ def test_the_architecture_that_a_name_tells_is_ec2s() -> None:
 def test_young_families_are_read_without_a_list() -> None:
     service = botocore.session.get_session().get_service_model("ec2")
     known = set(service.shape_for("InstanceType").enum)  # type: ignore[attr-defined]
-    told = readable(known)
+    architectures = readable(known)
     assert {
         "m7i.large",
         "m8g.xlarge",
@@ -48,14 +48,18 @@ def test_young_families_are_read_without_a_list() -> None:
         "r7iz.large",
         "t4g.small",
         "m8i.large",
-    } <= told.keys()
-    assert {told[name] for name in ("m8g.xlarge", "c7gn.large", "r8gd.large", "t4g.small")} == {"arm64"}
-    assert {told[name] for name in ("m7i.large", "c7i-flex.2xlarge", "m5zn.large", "r5b.large")} == {"x86_64"}
+    } <= architectures.keys()
+    assert {architectures[name] for name in ("m8g.xlarge", "c7gn.large", "r8gd.large", "t4g.small")} == {
+        "arm64"
+    }
+    assert {architectures[name] for name in ("m7i.large", "c7i-flex.2xlarge", "m5zn.large", "r5b.large")} == {
+        "x86_64"
+    }
 
 
 @pytest.mark.parametrize(
     "name", ["g5.xlarge", "m4.large", "t2.medium", "m5.metal", "t3.nano", "i3.large", "m7i", ""]
 )
-def test_what_has_accelerators_or_other_disks_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"is no CPU type that prepares datasets, allowed: .*m7i\.xlarge"):
+def test_types_with_accelerators_or_without_nitro_are_rejected(name: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a supported CPU type, allowed: .*m7i\.xlarge"):
         cpu_types.architecture(name)

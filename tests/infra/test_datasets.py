@@ -1,4 +1,4 @@
-"""Datasets of a snapshot: a volume for each instance, gone with it, and no permission that nobody needs."""
+"""Datasets of a snapshot: a volume for each instance, deleted with it, and minimal permissions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.parametrize("side", ["primary", "fallback"])
-def test_every_instance_gets_volumes_that_end_with_it(known: Run, side: str) -> None:
+def test_every_instance_gets_volumes_that_are_deleted_with_it(known: Run, side: str) -> None:
     root, *datasets = known.the("LaunchTemplate", f"inference-{side}")["blockDeviceMappings"]
     assert "snapshotId" not in root["ebs"]
     assert datasets == [
@@ -44,7 +44,7 @@ def test_every_instance_gets_volumes_that_end_with_it(known: Run, side: str) -> 
                 "volumeType": "gp3",
                 "throughput": 500,
                 "volumeInitializationRate": 300,
-                # EC2 refuses `encrypted` beside a snapshot.
+                # EC2 rejects `encrypted` with a snapshot.
                 "deleteOnTermination": "true",
             },
         },
@@ -60,15 +60,15 @@ def test_every_instance_gets_volumes_that_end_with_it(known: Run, side: str) -> 
     ]
 
 
-def test_the_agent_is_told_where_the_launch_put_them(known: Run) -> None:
-    told = known.agent("inference-primary")["datasets"]
-    assert told == [
+def test_the_agents_configuration_has_the_devices(known: Run) -> None:
+    datasets = known.agent("inference-primary")["datasets"]
+    assert datasets == [
         {"snapshot": IMAGENET["snapshot"], "device": "/dev/sdk", "path": IMAGENET["path"]},
         {"snapshot": COCO["snapshot"], "device": "/dev/sdl", "path": COCO["path"]},
     ]
 
 
-def test_the_moving_volume_never_wants_their_names() -> None:
+def test_the_data_volumes_device_differs_from_theirs() -> None:
     assert not set(DATASET_DEVICES) & set(VOLUME_DEVICES)
 
 
@@ -77,7 +77,7 @@ def statements(of: Run, group: str) -> dict[str, dict[str, Any]]:
     return {statement["Sid"]: statement for statement in json.loads(policy["policy"])["Statement"]}
 
 
-def test_volumes_are_described_only_by_who_must_find_one(known: Run, tmp_path: Path) -> None:
+def test_only_instances_that_need_it_may_describe_volumes(known: Run, tmp_path: Path) -> None:
     assert statements(known, "inference")["FindVolumes"]["Action"] == ["ec2:DescribeVolumes"]
     assert "FindSnapshots" not in statements(known, "inference")
     without = training.stack(tmp_path)
@@ -102,7 +102,7 @@ def test_previews_may_look_at_snapshots_only_where_there_are_some(tmp_path: Path
 
 
 @pytest.mark.parametrize("mode", ["known", "unknown"])
-def test_a_snapshot_that_is_of_no_use_ends_the_preview_in_one_line(mode: str, tmp_path: Path) -> None:
+def test_an_unusable_snapshot_fails_the_preview(mode: str, tmp_path: Path) -> None:
     def plain(config: dict[str, Any]) -> None:
         # The double answers for this one as for a snapshot that is not encrypted.
         config["gpu-spot:services"][0]["datasets"] = [COCO | {"snapshot": "snap-00000000"}]

@@ -1,4 +1,4 @@
-"""``training[].deadline``: what it may be, beside what it may stand, and what follows from it."""
+"""``training[].deadline``: valid values, conflicting keys, and its alarm."""
 
 from __future__ import annotations
 
@@ -36,23 +36,29 @@ def test_without_one_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("text", ["2027-03-01T18:00:00", "2027-03-01", "tomorrow", "", "1803924000"])
-def test_what_names_no_moment_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_time_is_rejected_with_an_example(text: str) -> None:
     with pytest.raises(SettingsError, match=r"training\[0\].deadline.*2027-03-01T18:00:00\+01:00"):
         declared(deadline=text)
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "error"),
     [
         (with_capacity(fallback={"enabled": False}), "fallback.enabled false"),
-        (with_capacity(fallback={"knobs": {"shortageCost": 4}}), "fallback.policy or fallback.knobs"),
-        (with_capacity(fallback={"policy": "ready-handover"}), "fallback.policy or fallback.knobs"),
+        (
+            with_capacity(fallback={"policyParameters": {"shortageCost": 4}}),
+            "fallback.policy or fallback.policyParameters",
+        ),
+        (
+            with_capacity(fallback={"policy": "ready-handover"}),
+            "fallback.policy or fallback.policyParameters",
+        ),
         (with_capacity(onDemandBase=1), "onDemandBase or spotPercentage"),
         (with_capacity(spotPercentage=50), "onDemandBase or spotPercentage"),
     ],
 )
-def test_what_would_be_a_second_policy_is_refused(job: dict[str, Any], told: str) -> None:
-    with pytest.raises(SettingsError, match=rf"training\[0\].deadline.*{told}"):
+def test_a_second_policy_is_rejected(job: dict[str, Any], error: str) -> None:
+    with pytest.raises(SettingsError, match=rf"training\[0\].deadline.*{error}"):
         declared(**job)
 
 
@@ -63,11 +69,11 @@ def test_a_date_that_has_passed_is_a_warning_for_the_job_may_be_done() -> None:
     assert warning.startswith(f"gpu-spot:training[0].deadline: {WHEN} has passed")
 
 
-def test_a_job_with_a_deadline_has_an_alarm_that_rings_at_the_first_minute() -> None:
-    def rings(has_deadline: bool) -> list[Any]:
+def test_a_job_with_a_deadline_has_an_alarm_after_one_minute() -> None:
+    def deadline_alarms(has_deadline: bool) -> list[Any]:
         found = alarms("prod", "resnet", has_deadline=has_deadline)
-        return [alarm for alarm in found if alarm.metric == names.METRIC_DEADLINE]
+        return [alarm for alarm in found if alarm.metric == names.METRIC_DEADLINE_AT_RISK]
 
-    assert rings(has_deadline=False) == []
-    [alarm] = rings(has_deadline=True)
-    assert (alarm.name, alarm.at_least, alarm.periods, alarm.period) == ("resnet-deadline", 1, 1, 60)
+    assert deadline_alarms(has_deadline=False) == []
+    [alarm] = deadline_alarms(has_deadline=True)
+    assert (alarm.name, alarm.threshold, alarm.periods, alarm.period_seconds) == ("resnet-deadline", 1, 1, 60)

@@ -21,7 +21,7 @@ from tests.infra.bounds import EXTREMES, ZONES, Bound, Extreme, bounds
 BOUNDS = bounds()
 CASES = [(bound, extreme) for bound in BOUNDS for extreme in EXTREMES[bound.kind]]
 
-KEPT = {
+MANAGED = {
     "kind": "mixed-asg",
     "target": 1,
     "max": 2,
@@ -51,7 +51,12 @@ ASKED = {
 }
 DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
 BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
-OWN = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "callers": ["10.0.0.0/8"], "maintenance": {}}
+OWN = {
+    "kind": "rabbitmq",
+    "instanceType": "mq.m7g.large",
+    "allowedSources": ["10.0.0.0/8"],
+    "maintenance": {},
+}
 EXISTING_QUEUE = {"kind": "rabbitmq", "existing": {"secret": "s"}}
 EXISTING_SQS = {"kind": "sqs", "existing": {"queue": "q", "deadLetters": "d"}}
 ANCHOR = "arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/00000000-0000-0000-0000-000000000000"
@@ -79,20 +84,26 @@ BASE: dict[str, Any] = {
         "extraEndpoints": ["sts"],
     },
     "gpu-spot:services": [
-        {"name": "serve", "capacity": KEPT, "datasets": [DATASET], "image": IMAGE, "environment": {"A": "b"}},
+        {
+            "name": "serve",
+            "capacity": MANAGED,
+            "datasets": [DATASET],
+            "image": IMAGE,
+            "environment": {"A": "b"},
+        },
         {"name": "asked", "capacity": ASKED},
         {"name": "chosen", "capacity": CHOSEN, "command": ["x"], "queue": OWN},
         {
             **{"name": "told", "capacity": DATED, "command": ["x"], "queue": EXISTING_QUEUE},
             "onPremises": HOSTS,
-            "scaling": {"floors": [{"least": 1, "from": "08:00", "to": "18:00", "days": ["mon"]}]},
+            "scaling": {"floors": [{"min": 1, "from": "08:00", "to": "18:00", "days": ["mon"]}]},
         },
         {"name": "sqs", "capacity": DATED, "command": ["x"], "queue": {"kind": "sqs"}},
         {"name": "known", "capacity": DATED, "command": ["x"], "queue": EXISTING_SQS},
     ],
     "gpu-spot:training": [
         {
-            **{"name": "job", "capacity": KEPT, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
+            **{"name": "job", "capacity": MANAGED, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
             "prepare": {"version": "1", "command": ["x"], "instanceType": "m7i.large"},
         },
         {"name": "choosy", "capacity": CHOSEN, **JOB, "python": PYTHON, "matrix": {"B": ["c"]}},
@@ -101,7 +112,7 @@ BASE: dict[str, Any] = {
     "gpu-spot:sharedHosts": [
         {
             **{"name": "host", "capacity": {**WHOLE, "fallback": {"warmInstances": 0}}},
-            **{"callers": ["10.0.0.0/8"], "tenants": [TENANT]},
+            **{"allowedSources": ["10.0.0.0/8"], "tenants": [TENANT]},
         }
     ],
     "gpu-spot:storage": {
@@ -132,8 +143,8 @@ EXISTING = {
     "securityGroups": ["sg-00000000"],
 }
 OF_EXISTING = ("network.vpcId", "network.subnets", "network.securityGroups")
-# What an extreme needs beside it.
-BESIDE: dict[Extreme, dict[str, Any]] = {
+# Other settings that an extreme requires.
+ALSO_REQUIRED: dict[Extreme, dict[str, Any]] = {
     "least": {"services[0].capacity.fallback.enabled": False, "training[0].capacity.fallback.enabled": False},
     "most": {},
 }
@@ -166,7 +177,10 @@ APART: dict[tuple[str, Extreme], str] = {
     ("services[0].capacity.kind", "most"): "stands in services[1], a fleet",
     ("network.endpoints", "least"): "stands in the environments that ship; extra endpoints are interfaces",
     ("network.endpoints", "most"): "stands in an existing network",
-    ("services[0].queue.callers[0]", "most"): "a security group of others, which the local cloud lacks",
+    (
+        "services[0].queue.allowedSources[0]",
+        "most",
+    ): "a security group of others, which the local cloud lacks",
     ("region", "least"): "another region has other zones",
     ("region", "most"): "another region has other zones",
     **{
@@ -214,9 +228,9 @@ def put(document: dict[str, Any], path: str, value: Any) -> str:
             step = parents[place] = next(iter(here))
         here = here[step] if isinstance(step, int) else here.setdefault(step, {})
     if last == "{key}":
-        [(_, kept)] = here.items()
+        [(_, mapped)] = here.items()
         here.clear()
-        here[value], last = kept, value
+        here[value], last = mapped, value
     elif last == "{}":
         last = next(iter(here), "g5.xlarge")
         here[last] = value
@@ -237,7 +251,7 @@ def base(*, existing: bool) -> dict[str, Any]:
 def extreme_file(extreme: Extreme, *, existing: bool = False) -> dict[str, Any]:
     """All extremes of one kind that can stand together."""
     document = base(existing=existing)
-    for path, value in () if existing else BESIDE[extreme].items():
+    for path, value in () if existing else ALSO_REQUIRED[extreme].items():
         put(document, path, value)
     # Whole lists first: what stands in their first element is set in it.
     for bound, one in sorted(CASES, key=lambda case: "Items" not in case[0].kind):

@@ -1,4 +1,4 @@
-"""Who seems to read training data from EFS is told at preview what that costs."""
+"""Preview warnings for jobs that seem to read training data from EFS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREPARE = {"version": "1", "command": ["true"], "instanceType": "m7i.large"}
 MOUNT = "/dltraining/checkpoints/resnet"
 
 
-def told(**changes: Any) -> list[str]:
+def warnings(**changes: Any) -> list[str]:
     job = training.job(**{"checkpoints": "checkpoints", "dataset": None, **changes})
     settings = load_settings({**STACKS["prod"], "gpu-spot:training": [job]})
     return [line for line in settings.warnings() if "round trip" in line]
@@ -23,7 +23,7 @@ def told(**changes: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("changes", "option"),
     [
-        ({}, "checkpoints: nothing here brings the job its data"),
+        ({}, "checkpoints: the job has no dataset, prepare or datasets"),
         ({"command": ["python3", "t.py", f"--data-dir={MOUNT}/imagenet"]}, "command: '--data-dir="),
         ({"command": ["python3", "t.py", "--train", f"{MOUNT}/imagenet"]}, "command: '/dltraining/"),
         (
@@ -36,8 +36,8 @@ def told(**changes: Any) -> list[str]:
         ),
     ],
 )
-def test_data_beside_the_checkpoints_is_warned_of(changes: dict[str, Any], option: str) -> None:
-    [line] = told(**changes)
+def test_data_on_the_file_system_is_a_warning(changes: dict[str, Any], option: str) -> None:
+    [line] = warnings(**changes)
     assert line.startswith(f"gpu-spot:training[0].{option}")
     assert "about 1 ms" in line
     assert "dataset, prepare or datasets" in line
@@ -54,5 +54,5 @@ def test_data_beside_the_checkpoints_is_warned_of(changes: dict[str, Any], optio
         {"dataset": "s3://datasets/a/", "command": ["python3", "t.py", "--metadata", "/tmp/x"]},
     ],
 )
-def test_what_lies_on_volumes_is_not(changes: dict[str, Any]) -> None:
-    assert told(**changes) == []
+def test_data_on_volumes_is_no_warning(changes: dict[str, Any]) -> None:
+    assert warnings(**changes) == []

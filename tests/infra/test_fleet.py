@@ -70,7 +70,7 @@ def test_what_would_come_back_as_a_replacing_change_is_said() -> None:
 def test_its_instances_carry_the_tags_by_which_the_controller_finds_them() -> None:
     template = shipped("fleet").the("LaunchTemplate", "inference-primary")
     [tags] = [s["tags"] for s in template["tagSpecifications"] if s["resourceType"] == "instance"]
-    assert (tags[names.TAG_STACK], tags[names.TAG_GROUP], tags[names.TAG_SIDE]) == (
+    assert (tags[names.TAG_STACK], tags[names.TAG_GROUP], tags[names.TAG_GROUP_ROLE]) == (
         "fleet",
         "inference",
         "primary",

@@ -28,7 +28,7 @@ def with_identity(tmp_path: Path, stack: str = "dev", **identity: Any) -> Run:
 
 
 @pytest.mark.parametrize("stack", ["dev", "fleet"])
-def test_a_boundary_bounds_every_role(stack: str, tmp_path: Path) -> None:
+def test_the_permissions_boundary_is_on_every_role(stack: str, tmp_path: Path) -> None:
     known = with_identity(
         tmp_path,
         stack,
@@ -110,12 +110,12 @@ def test_one_stack_of_an_account_may_declare_the_provider(tmp_path: Path) -> Non
     assert trust["Principal"] == {"Federated": "arn:gpu-spot-dev-previews"}
 
 
-def trusts(known: Run, role: str, subject: str, audience: str = "sts.amazonaws.com") -> bool:
+def trusts(known: Run, role: str, subject: str, client_id: str = "sts.amazonaws.com") -> bool:
     """Whether a job with a subject may assume a role, as IAM would say."""
     document = json.loads(known.the("Role", role)["assumeRolePolicy"])
     [statement] = document["Statement"]
     assert statement.pop("Principal") == {"Federated": f"arn:aws:iam::123456789012:oidc-provider/{ISSUER}"}
-    context = {f"{ISSUER}:sub": [subject], f"{ISSUER}:aud": [audience]}
+    context = {f"{ISSUER}:sub": [subject], f"{ISSUER}:aud": [client_id]}
     asked = iam.Request("sts:AssumeRoleWithWebIdentity", context=context)
     return iam.allows([{**document, "Statement": [{**statement, "Resource": "*"}]}], asked)
 
@@ -135,7 +135,7 @@ ENDS = (
         ({"branch": "work"}, {"ref:refs/heads/work"}, {"ref:refs/heads/work"}),
     ],
 )
-def test_only_jobs_of_the_environment_deploy_and_only_those_of_the_branch_look_for_drift(
+def test_only_jobs_of_the_environment_deploy_and_only_those_of_the_branch_detect_drift(
     named: dict[str, str], deploys: set[str], drift: set[str], tmp_path: Path
 ) -> None:
     settings = {"policies": [POLICY], **named}
@@ -143,12 +143,12 @@ def test_only_jobs_of_the_environment_deploy_and_only_those_of_the_branch_look_f
     for role, trusted in (("deploys", deploys), ("drift", drift), ("previews", {"pull_request"})):
         for name in ("acme/models", "acme@12/models@345"):
             assert {end for end in ENDS if trusts(known, role, f"repo:{name}:{end}")} == trusted
-            assert not any(trusts(known, role, f"repo:{name}:{end}", "somebody") for end in trusted)
+            assert not any(trusts(known, role, f"repo:{name}:{end}", "other") for end in trusted)
         for stranger in ("evil/models", "acme/models-2", "acme@12/other@345", "evil@12/models@345"):
             assert not any(trusts(known, role, f"repo:{stranger}:{end}") for end in ENDS)
 
 
-def test_who_deploys_may_do_what_the_stack_file_names_and_write_the_state(tmp_path: Path) -> None:
+def test_deployments_have_the_policies_of_the_stack_file_and_may_write_the_state(tmp_path: Path) -> None:
     known = with_identity(
         tmp_path,
         previews={"repository": "acme/models", "stateBucket": "acme-state"},
@@ -173,7 +173,9 @@ def test_who_deploys_may_do_what_the_stack_file_names_and_write_the_state(tmp_pa
     }
 
 
-def test_what_looks_for_drift_may_be_bounded_and_nothing_is_written_without_a_bucket(tmp_path: Path) -> None:
+def test_drift_detection_may_have_other_policies_and_without_a_bucket_no_state_is_written(
+    tmp_path: Path,
+) -> None:
     known = with_identity(
         tmp_path,
         previews={"repository": "acme/models"},
@@ -204,7 +206,7 @@ PREVIEWS = {"repository": "acme/models"}
         ),
     ],
 )
-def test_a_pattern_of_jobs_and_rights_without_a_name_are_refused(identity: dict[str, Any], says: str) -> None:
+def test_invalid_settings_are_rejected(identity: dict[str, Any], says: str) -> None:
     config = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]
     with pytest.raises(SettingsError) as caught:
         load_settings(config | {"gpu-spot:identity": identity})

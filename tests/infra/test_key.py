@@ -1,4 +1,4 @@
-"""A key of one's own: it reaches whatever the stack stores, and whoever uses that."""
+"""A customer-managed KMS key: what it encrypts, and permissions to use it."""
 
 from __future__ import annotations
 
@@ -92,19 +92,21 @@ def with_key(stack: str, tmp_path: Path) -> Run:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_key_reaches_every_store(stack: str, tmp_path: Path) -> None:
-    told = with_key(stack, tmp_path)
-    stores = [one for one in told.declared if one["custom"] and one["type"] not in OTHERS]
+def test_the_key_encrypts_every_store(stack: str, tmp_path: Path) -> None:
+    deployed = with_key(stack, tmp_path)
+    stores = [one for one in deployed.declared if one["custom"] and one["type"] not in OTHERS]
     unknown = {one["type"] for one in stores} - STORES.keys()
     assert not unknown, "does it store something? say so in STORES or OTHERS"
     for one in stores:
         keys = STORES[one["type"]](one["inputs"])
         assert set(keys) == {KEY}, one["name"]
-    assert all(one["inputs"]["type"] == "String" for one in told.declared if "ssm/parameter" in one["type"])
+    assert all(
+        one["inputs"]["type"] == "String" for one in deployed.declared if "ssm/parameter" in one["type"]
+    )
     encrypted = {
         one["inputs"]["bucket"] for one in stores if one["type"].endswith("ServerSideEncryptionConfiguration")
     }
-    assert encrypted == {f"{name}-id" for name in told.of("Bucket")}
+    assert encrypted == {f"{name}-id" for name in deployed.of("Bucket")}
 
 
 def test_a_queue_has_one_kind_of_encryption(tmp_path: Path) -> None:
@@ -112,51 +114,51 @@ def test_a_queue_has_one_kind_of_encryption(tmp_path: Path) -> None:
         assert queue.get("sqsManagedSseEnabled") is None
 
 
-def statements(told: Run, role: str) -> dict[str, dict[str, Any]]:
-    policy = json.loads(told.the("RolePolicy", role)["policy"])
+def statements(deployed: Run, role: str) -> dict[str, dict[str, Any]]:
+    policy = json.loads(deployed.the("RolePolicy", role)["policy"])
     return {one["Sid"]: one for one in policy["Statement"] if KEY in one["Resource"]}
 
 
 def test_roles_may_use_the_key_through_what_they_call(tmp_path: Path) -> None:
-    told = with_key("research", tmp_path)
+    deployed = with_key("research", tmp_path)
 
     def through(one: dict[str, Any]) -> list[str]:
         services: list[str] = one["Condition"]["StringLike"]["kms:ViaService"]
         return [name.partition(".")[0] for name in services]
 
-    controller = statements(told, "controller-function")
+    controller = statements(deployed, "controller-function")
     assert controller.keys() == {"UseKey"}
     assert through(controller["UseKey"]) == ["dynamodb", "lambda", "sqs"]
     [instance] = [
         name.removeprefix("gpu-spot-research-")
-        for name in told.of("RolePolicy")
+        for name in deployed.of("RolePolicy")
         if name.endswith("-instance")
     ]
-    job = statements(told, instance)
+    job = statements(deployed, instance)
     assert job.keys() == {"UseKey", "LendKeyToVolumes"}
     assert sorted(through(job["UseKey"])) == ["dynamodb", "ec2", "s3"]
     assert job["LendKeyToVolumes"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
-    template = next(iter(told.of("LaunchTemplate"))).removeprefix("gpu-spot-research-")
-    assert told.agent(template)["volume"]["kmsKeyArn"] == KEY
+    template = next(iter(deployed.of("LaunchTemplate"))).removeprefix("gpu-spot-research-")
+    assert deployed.agent(template)["volume"]["kmsKeyArn"] == KEY
 
 
-def test_a_service_makes_no_volumes_and_lends_no_key(tmp_path: Path) -> None:
+def test_a_service_creates_no_volumes_and_no_grants(tmp_path: Path) -> None:
     assert statements(with_key("dev", tmp_path), "inference-instance").keys() == {"UseKey"}
 
 
-def test_without_a_key_nobody_may_use_one() -> None:
+def test_without_a_key_no_role_may_use_one() -> None:
     for policy in run("known").of("RolePolicy").values():
         assert "kms:" not in policy["policy"]
 
 
-def test_the_key_policy_that_ships_lets_in_every_service_that_the_stack_lets_in(tmp_path: Path) -> None:
+def test_the_sample_key_policy_allows_every_service_that_the_stack_uses(tmp_path: Path) -> None:
     policy = json.loads((ROOT / "examples" / "key-policy.json").read_text("utf-8"))
     services = {name for one in policy["Statement"] for name in services_of(one)}
-    told = with_key("prod", tmp_path)
+    deployed = with_key("prod", tmp_path)
     let_in = {
         name
         for kind in ("QueuePolicy", "TopicPolicy")
-        for resource in told.of(kind).values()
+        for resource in deployed.of(kind).values()
         for one in json.loads(resource["policy"])["Statement"]
         for name in services_of(one)
     }

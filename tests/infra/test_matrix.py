@@ -65,11 +65,11 @@ def test_a_job_without_a_matrix_keeps_its_name() -> None:
         {"LR": ["0.1", "0.01"], "SEED": [1.0, 2, "3"]},
     ],
 )
-def test_order_and_spelling_rename_nobody(matrix: dict[str, list[Any]]) -> None:
+def test_order_and_spelling_change_no_names(matrix: dict[str, list[Any]]) -> None:
     assert names(matrix) == names(MATRIX)
 
 
-def test_a_value_less_renames_nobody_else() -> None:
+def test_a_removed_value_changes_no_other_name() -> None:
     fewer, more = names({**MATRIX, "SEED": [3, 1]}), names({**MATRIX, "SEED": [0, 1, 2, 3]})
     assert fewer.items() < names(MATRIX).items() < more.items()
 
@@ -81,7 +81,7 @@ def test_values_that_read_alike_have_names_of_their_own() -> None:
     assert len(names(MATRIX, name="a" * 17)) == 6
 
 
-def test_they_share_what_is_made_once_and_nothing_else(tmp_path: Path) -> None:
+def test_jobs_share_the_common_resources_only(tmp_path: Path) -> None:
     prepare = {"version": "1", "command": ["make", "data"], "instanceType": "m7i.large"}
     of = settings(
         matrix=MATRIX, prepare=prepare, artifacts="s3://results/x/", environment={"TOKENIZER": "bpe"}
@@ -99,30 +99,30 @@ def test_they_share_what_is_made_once_and_nothing_else(tmp_path: Path) -> None:
         ({"matrix": {"A": list(range(101)), "B": list(range(10))}}, "matrix: 1010 experiments, allowed: at"),
         (
             {"matrix": {"LR": list(range(21))}, "dataset": None},
-            "matrix with 21 experiments, which share one group, beside volumeGiB 500, allowed: 0",
+            "matrix with 21 experiments, which share one group, with volumeGiB 500, allowed: 0",
         ),
-        ({**SHARED, "budget": 5}, "which share one group, beside budget, allowed: with at most 20"),
-        ({**SHARED, "deadline": "2099-01-01T00:00:00Z"}, "beside deadline, allowed: with at most 20"),
-        ({**SHARED, "matrix": {"A": ["x" * 150 + str(n) for n in range(30)]}}, "boot data"),
+        ({**SHARED, "budget": 5}, "which share one group, with budget, allowed: at most 20"),
+        ({**SHARED, "deadline": "2099-01-01T00:00:00Z"}, "with deadline, allowed: at most 20"),
+        ({**SHARED, "matrix": {"A": ["x" * 150 + str(n) for n in range(30)]}}, "user data"),
         (
             {"capacity": {**training.job()["capacity"], "target": 2}},
             "training[0].capacity.target: 2, allowed: 1",
         ),
         ({"matrix": {"LR": [1, 1.0]}}, "matrix: LR has '1' twice, allowed: each value once"),
         ({"matrix": {"LR": [True]}}, "matrix.LR[0]: true, allowed: text and numbers"),
-        ({"matrix": {"LR": []}}, "matrix.LR: [], allowed: at least 1"),
-        ({"matrix": {}}, "matrix: {}, allowed: at least 1"),
-        ({"matrix": {"GPU_SPOT_JOB": ["x"]}}, "matrix: GPU_SPOT_JOB is the agent's"),
+        ({"matrix": {"LR": []}}, "matrix.LR: [], allowed: a list of at least 1"),
+        ({"matrix": {}}, "matrix: {}, allowed: a list of at least 1"),
+        ({"matrix": {"GPU_SPOT_JOB": ["x"]}}, "matrix: GPU_SPOT_JOB is reserved"),
         (
             {"matrix": {"A": ["x"]}, "environment": {"A": "y"}},
-            "matrix: A stands in environment, too, allowed",
+            "matrix: A is in environment as well, allowed",
         ),
         ({"matrix": {"A": ["x"]}, "name": "a" * 18}, "allowed: a name of at most 17 characters"),
-        ({"matrix": {"A": ["x"]}, "capacityBlock": training.BLOCK}, "matrix: beside capacityBlock, allowed"),
-        ({"matrix": {"A": ["x" * 4096]}}, "bytes of the boot data, allowed: at most"),
+        ({"matrix": {"A": ["x"]}, "capacityBlock": training.BLOCK}, "matrix: with capacityBlock, allowed"),
+        ({"matrix": {"A": ["x" * 4096]}}, "bytes in the user data, allowed: at most"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_key(changes: dict[str, Any], says: str) -> None:
+def test_invalid_settings_are_rejected_by_their_key(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError) as caught:
         settings(**changes)
     [line] = str(caught.value).splitlines()
@@ -145,11 +145,11 @@ def test_every_experiment_has_its_own_of_everything(tmp_path: Path) -> None:
     jobs = list(names({"LR": [0.1, 0.01]}))
     assert set(jobs) < both.exports["groups"].keys()
     for job, rate in zip(jobs, ("0.1", "0.01"), strict=True):
-        told = both.agent(f"{job}-primary")
-        assert (told["group"], told["training"]["job"]) == (job, job)
-        assert told["training"]["environment"] == {"LR": rate}
+        agent = both.agent(f"{job}-primary")
+        assert (agent["group"], agent["training"]["job"]) == (job, job)
+        assert agent["training"]["environment"] == {"LR": rate}
         # One access point, above a folder for each.
-        assert [mount["path"] for mount in told["efs"]] == ["/dltraining/checkpoints"]
+        assert [mount["path"] for mount in agent["efs"]] == ["/dltraining/checkpoints"]
         config = json.loads(both.the("Parameter", f"{job}-config")["insecureValue"])
         assert config["primary"] == f"gpu-spot-dev-{job}-primary"
     # One less, in another order: what stays is what it was.
@@ -164,7 +164,7 @@ def test_every_experiment_has_its_own_of_everything(tmp_path: Path) -> None:
 def test_more_than_twenty_are_one_job() -> None:
     [job] = settings(**SHARED).jobs
     assert (job.name, job.shares_group, job.environment) == (NAME, True, {})
-    with pytest.raises(SettingsError, match="'resnet-x' beside 'resnet', whose experiments' names begin so"):
+    with pytest.raises(SettingsError, match="'resnet-x' has the prefix of the experiments of 'resnet'"):
         settings(others=(training.job(name="resnet-x"),), **SHARED)
 
 
@@ -172,12 +172,12 @@ def test_they_share_one_group_of_several_instances(tmp_path: Path) -> None:
     capacity = {**training.job()["capacity"], "target": 4}
     capacity["max"] = 8
     found = declared(tmp_path, **SHARED, capacity=capacity)
-    told = found.agent(f"{NAME}-primary")
-    assert told["training"]["experiments"] == {"SEED": [str(number) for number in range(30)]}
+    agent = found.agent(f"{NAME}-primary")
+    assert agent["training"]["experiments"] == {"SEED": [str(number) for number in range(30)]}
     config = json.loads(found.the("Parameter", f"{NAME}-config")["insecureValue"])
     # Instances do not wait for each other, and another value is another run of the group.
     assert not config["breakBeforeMake"]
-    assert config["run"] == run_of(told["training"]["revision"], told["training"]["experiments"])
+    assert config["run"] == run_of(agent["training"]["revision"], agent["training"]["experiments"])
     assert run_of("r", {"A": ["1", "2"]}) == run_of("r", {"A": ["2", "1"]}) != run_of("r", {"A": ["1"]})
     assert {name for name in found.exports["groups"] if name.startswith(NAME)} == {NAME}
     policy = json.loads(found.the("RolePolicy", f"{NAME}-instance")["policy"])["Statement"]
@@ -187,12 +187,12 @@ def test_they_share_one_group_of_several_instances(tmp_path: Path) -> None:
         asked = Request(f"dynamodb:{action}", table, {"dynamodb:LeadingKeys": keys} if keys else {})
         return allows([{"Statement": policy}], asked)
 
-    one, other = list(by_name(NAME, told["training"]["experiments"]))[:2]
+    one, other = list(by_name(NAME, agent["training"]["experiments"]))[:2]
     assert may("BatchGetItem", one, other)
     assert may("UpdateItem", one)
     assert may("UpdateItem", NAME)
     assert may("PutItem", f"{one}#07")
-    # Neither somebody else's, nor an item anew in the place of a lease.
+    # Neither another job's item, nor a new item in place of a lease.
     assert not may("BatchGetItem", one, "bert")
     assert not may("UpdateItem", f"{NAME}50-a")
     assert not may("PutItem", one)

@@ -1,4 +1,4 @@
-"""Alarms and dashboard watch metrics that exist, under the names by which they are sent."""
+"""Alarms and dashboard use metrics that are emitted, with the same names and dimensions."""
 
 from __future__ import annotations
 
@@ -20,62 +20,62 @@ from tests.infra.declared import run, shipped, variant
 from tests.infra.runbook import HEADINGS, heading
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
 
-FACTS = dict.fromkeys(("target", "ready", "spot", "on_demand", "doomed", "above_maximum"), 1)
+FACTS = dict.fromkeys(("target", "ready", "spot", "on_demand", "interrupted", "above_maximum"), 1)
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
-    """Dimensions by name of all metrics that the handler sends in the function's declared environment."""
+def emitted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    """Dimensions by name of all metrics that the handler emits in the function's declared environment."""
     for name, value in shipped("dev").the("Function", "controller")["environment"]["variables"].items():
         monkeypatch.setenv(name, value)
     emit("inference", controller.gauges(GroupOutcome("inference", cost=HourlyCost(1.0, 2.0)), FACTS))
     emit("inference", {"ControllerErrors": 1})
-    found: dict[str, dict[str, str]] = {}
+    dimensions: dict[str, dict[str, str]] = {}
     for line in capsys.readouterr().out.splitlines():
         entry = json.loads(line)
         [metrics] = entry["_aws"]["CloudWatchMetrics"]
         assert metrics["Namespace"] == names.METRIC_NAMESPACE
         [keys] = metrics["Dimensions"]
-        found |= {metric["Name"]: {key: entry[key] for key in keys} for metric in metrics["Metrics"]}
-    return found
+        dimensions |= {metric["Name"]: {key: entry[key] for key in keys} for metric in metrics["Metrics"]}
+    return dimensions
 
 
-def test_alarms_watch_what_the_controller_sends(sent: dict[str, dict[str, str]]) -> None:
+def test_alarms_use_metrics_that_the_controller_emits(emitted: dict[str, dict[str, str]]) -> None:
     declared = shipped("dev").of("MetricAlarm").values()
-    controllers = names.SERVICE_CONTROLLER
-    ours = [a for a in declared if a["dimensions"].get("service") == controllers]
-    assert {a["metricName"] for a in ours} == {
+    service = names.SERVICE_CONTROLLER
+    alarms = [alarm for alarm in declared if alarm["dimensions"].get("service") == service]
+    assert {alarm["metricName"] for alarm in alarms} == {
         "Shortage",
         "OnDemand",
         "AboveMaximum",
         "AlarmCauses",
-        "Troubles",
+        "ReadErrors",
         "ControllerErrors",
     }
-    for alarm in ours:
-        assert alarm["dimensions"] == sent[alarm["metricName"]], alarm["metricName"]
+    for alarm in alarms:
+        assert alarm["dimensions"] == emitted[alarm["metricName"]], alarm["metricName"]
 
 
-def test_what_instances_send_is_in_a_namespace_of_their_own() -> None:
-    """Of boot.sh and of the agent: tests/infra/test_boot.py and tests/node/test_metrics.py have theirs."""
+def test_metrics_of_instances_have_their_own_namespace() -> None:
+    """Those of boot.sh and the agent are in tests/infra/test_boot.py and tests/node/test_metrics.py."""
     alarms = shipped("dev").of("MetricAlarm").values()
-    theirs = [a for a in alarms if a["namespace"] == names.INSTANCE_NAMESPACE]
-    assert {a["metricName"] for a in theirs} == {"BootFailures", "GpusLost"}
-    assert all(a["dimensions"] == {"group": "inference", "stack": "dev"} for a in theirs)
+    of_instances = [alarm for alarm in alarms if alarm["namespace"] == names.INSTANCE_NAMESPACE]
+    assert {alarm["metricName"] for alarm in of_instances} == {"BootFailures", "GpusLost"}
+    assert all(a["dimensions"] == {"group": "inference", "stack": "dev"} for a in of_instances)
 
 
 def test_a_job_has_an_alarm_for_its_volume() -> None:
     alarms = shipped("research").of("MetricAlarm").values()
     [full] = [a for a in alarms if a["metricName"] == "DataVolumeFree"]
     assert full["dimensions"] == {"group": "resnet", "stack": "research"}
-    asked = (full["statistic"], full["comparisonOperator"], full["threshold"], full["treatMissingData"])
-    assert asked == ("Minimum", "LessThanThreshold", 10, "notBreaching")
+    condition = (full["statistic"], full["comparisonOperator"], full["threshold"], full["treatMissingData"])
+    assert condition == ("Minimum", "LessThanThreshold", 10, "notBreaching")
 
 
-def test_an_alarm_for_a_cause_stands_as_long_as_the_cause() -> None:
-    [refused] = [a for a in shipped("dev").of("MetricAlarm").values() if a["metricName"] == "AlarmCauses"]
-    # The controller sends the gauge each minute: no minute without it, no minute with a sum of one.
-    assert (refused["statistic"], refused["period"], refused["evaluationPeriods"]) == ("Maximum", 300, 1)
+def test_the_controller_alarm_lasts_as_long_as_its_cause() -> None:
+    alarm = shipped("dev").alarms()["inference-controller-alarm"]
+    # The controller emits the gauge each minute.
+    assert (alarm["statistic"], alarm["period"], alarm["evaluationPeriods"]) == ("Maximum", 300, 1)
 
 
 def dashboard() -> dict[str, Any]:
@@ -83,7 +83,7 @@ def dashboard() -> dict[str, Any]:
     return body
 
 
-def test_the_dashboard_draws_what_the_controller_sends(sent: dict[str, dict[str, str]]) -> None:
+def test_the_dashboard_plots_metrics_that_the_controller_emits(emitted: dict[str, dict[str, str]]) -> None:
     drawn = [
         line
         for widget in dashboard()["widgets"]
@@ -91,20 +91,20 @@ def test_the_dashboard_draws_what_the_controller_sends(sent: dict[str, dict[str,
         if line[0] == names.METRIC_NAMESPACE and "controller" in line
     ]
     assert {line[1] for line in drawn} == {
-        *("Target", "Ready", "Spot", "OnDemand", "Doomed", "Shortage"),
+        *("Target", "Ready", "Spot", "OnDemand", "InterruptedInstances", "Shortage"),
         *("HourlyCost", "HourlyCostOnDemand"),
     }
     for _, metric, *dimensions, _options in drawn:
-        assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == sent[metric]
+        assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == emitted[metric]
 
 
-def test_the_picture_in_the_docs_has_the_widgets_of_the_dashboard() -> None:
+def test_the_picture_in_the_docs_has_the_titles_of_the_dashboard() -> None:
     titles = [widget["properties"]["title"] for widget in dashboard()["widgets"]]
     picture = (Path(__file__).parents[2] / "docs/img/dashboard.svg").read_text("utf-8")
     assert re.findall(r'class="t">([^<]*)<', picture) == titles
 
 
-def test_the_dashboard_draws_what_the_agent_sends() -> None:
+def test_the_dashboard_plots_metrics_that_the_agent_emits() -> None:
     configuration = json.loads(shipped("dev").the("Parameter", "inference-agent")["insecureValue"])
     assert configuration["metrics"]["namespace"] == names.INSTANCE_NAMESPACE
     gpus = configuration["metrics"]["metrics_collected"]["nvidia_gpu"]
@@ -122,16 +122,16 @@ def test_the_dashboard_draws_what_the_agent_sends() -> None:
         assert set(added_up) == set(gpus["append_dimensions"])
 
 
-def test_the_number_of_gpu_metrics_does_not_grow_with_gpus_and_instances() -> None:
+def test_the_number_of_gpu_metrics_is_independent_of_gpus_and_instances() -> None:
     configuration = json.loads(shipped("dev").the("Parameter", "inference-agent")["insecureValue"])
     gpus = configuration["metrics"]["metrics_collected"]["nvidia_gpu"]
     assert gpus["drop_original_metrics"] == gpus["measurement"]
-    # A month of a custom metric is $0.30: docs/node-agent.md says what a group costs at most.
+    # A custom metric costs $0.30 a month; docs/node-agent.md has the maximum of a group.
     page = (Path(__file__).parents[2] / "docs" / "node-agent.md").read_text("utf-8")
     assert f"${0.3 * len(gpus['measurement']):.2f} a group" in page
 
 
-def test_the_cloudwatch_agent_hears_our_lines_and_reads_our_logs() -> None:
+def test_the_cloudwatch_agent_receives_metric_lines_and_reads_logs() -> None:
     known = shipped("dev")
     configuration = json.loads(known.the("Parameter", "inference-agent")["insecureValue"])["logs"]
     assert configuration["metrics_collected"]["emf"]["service_address"].endswith(f":{Metrics().emf_port}")
@@ -143,13 +143,13 @@ def test_the_cloudwatch_agent_hears_our_lines_and_reads_our_logs() -> None:
 
 
 @pytest.mark.parametrize("stack", ["dev", "queued"])
-def test_the_dashboard_is_one_that_cloudwatch_takes(stack: str, tmp_path: Path) -> None:
-    """CloudWatch guide, "Dashboard body structure and syntax", and its quotas of dashboards."""
-    of = shipped("dev") if stack == "dev" else queues.stack(tmp_path)
-    widgets = json.loads(of.the("Dashboard", "board")["dashboardBody"])["widgets"]
+def test_the_dashboard_is_valid_for_cloudwatch(stack: str, tmp_path: Path) -> None:
+    """Source: CloudWatch guide, "Dashboard body structure and syntax", and the quotas of dashboards."""
+    result = shipped("dev") if stack == "dev" else queues.stack(tmp_path)
+    widgets = json.loads(result.the("Dashboard", "board")["dashboardBody"])["widgets"]
     titles = [widget["properties"]["title"] for widget in widgets]
-    assert ("inference: requests a second" in titles) == (stack == "queued")
-    assert {"inference: workers", "inference: US dollars an hour"} < {*titles}
+    assert ("inference: requests per second" in titles) == (stack == "queued")
+    assert {"inference: workers", "inference: US dollars per hour"} < {*titles}
     assert len(set(titles)) == len(titles) <= 500
     drawn = [widget["properties"].get("metrics", []) for widget in widgets]
     assert sum(map(len, drawn)) <= 2_500
@@ -163,28 +163,28 @@ def test_the_dashboard_is_one_that_cloudwatch_takes(stack: str, tmp_path: Path) 
             assert not metric or (len(metric) >= 4 and len(metric) % 2 == 0)  # pairs of dimensions
 
 
-def test_a_queues_plots_draw_what_the_watcher_sends(tmp_path: Path) -> None:
-    of = queues.stack(tmp_path)
-    variables = of.the("Function", "queues")["environment"]["variables"]
+def test_a_queues_plots_use_metrics_that_the_watcher_emits(tmp_path: Path) -> None:
+    stack = queues.stack(tmp_path)
+    variables = stack.the("Function", "queues")["environment"]["variables"]
     expected = ["group", "inference", "stack", "dev", "service", variables["POWERTOOLS_SERVICE_NAME"]]
-    body = json.loads(of.the("Dashboard", "board")["dashboardBody"])
+    body = json.loads(stack.the("Dashboard", "board")["dashboardBody"])
     lines = [line for widget in body["widgets"] for line in widget["properties"].get("metrics", [])]
-    drawn = [line for line in lines if len(line) > 1 and line[1].startswith("Queue")]
-    assert {line[1] for line in drawn} <= {value for name, value in vars(names).items() if "QUEUE" in name}
-    assert len(drawn) == 5
-    assert all(line[2:-1] == expected for line in drawn)
+    plotted = [line for line in lines if len(line) > 1 and line[1].startswith("Queue")]
+    assert {line[1] for line in plotted} <= {value for name, value in vars(names).items() if "QUEUE" in name}
+    assert len(plotted) == 5
+    assert all(line[2:-1] == expected for line in plotted)
 
 
 def test_widgets_fill_rows_without_overlap() -> None:
-    taken = set()
+    occupied = set()
     for widget in dashboard()["widgets"]:
         assert widget["x"] + widget["width"] <= 24
         cells = {(widget["x"] + i, widget["y"]) for i in range(widget["width"])}
-        assert not cells & taken
-        taken |= cells
+        assert not cells & occupied
+        occupied |= cells
 
 
-def test_every_alarm_reaches_the_topic_and_says_when_it_is_over() -> None:
+def test_every_alarm_notifies_the_topic_of_alarm_and_ok() -> None:
     for name, alarm in shipped("prod").of("MetricAlarm").items():
         assert alarm["alarmActions"] == alarm["okActions"] == ["arn:gpu-spot-prod-alarms"], name
         assert alarm["alarmDescription"].endswith("."), name
@@ -193,21 +193,20 @@ def test_every_alarm_reaches_the_topic_and_says_when_it_is_over() -> None:
 
 
 def test_every_alarm_has_a_heading_in_the_runbook_and_every_heading_an_alarm() -> None:
-    told = set()
+    headings = set()
     for stack in ("ocr", "prod", "research", "shared"):
-        for alarm in shipped(stack).of("MetricAlarm"):
-            found = heading(alarm.removeprefix(f"gpu-spot-{stack}-"))
-            assert found, alarm
-            told.add(found)
-    # What no environment that ships asks for: a deadline, a budget, a queue in SQS (test_sqs.py).
-    assert {*HEADINGS} - told == {"<job>-deadline", "<job>-budget", "<group>-queue-dead"}
+        for alarm in shipped(stack).alarms():
+            assert heading(alarm), alarm
+            headings.add(heading(alarm))
+    # No sample stack has a deadline, a budget or an SQS queue (test_sqs.py).
+    assert {*HEADINGS} - headings == {"<job>-deadline", "<job>-budget", "<group>-queue-dead-letters"}
 
 
-def test_a_job_rings_when_it_has_failed_when_it_hung_and_when_its_host_was_to_blame() -> None:
+def test_a_job_has_alarms_for_failures_stalls_and_host_faults() -> None:
     alarms = shipped("research").of("MetricAlarm").values()
-    rung = {a["metricName"]: a for a in alarms if a["metricName"] in names.JOB_METRICS}
-    assert set(rung) == set(names.JOB_METRICS)
-    for alarm in rung.values():
+    by_metric = {a["metricName"]: a for a in alarms if a["metricName"] in names.JOB_METRICS}
+    assert set(by_metric) == set(names.JOB_METRICS)
+    for alarm in by_metric.values():
         assert alarm["namespace"] == names.INSTANCE_NAMESPACE
         assert alarm["dimensions"] == {"group": "resnet", "stack": "research"}
         assert (alarm["statistic"], alarm["threshold"], alarm["treatMissingData"]) == (
@@ -219,18 +218,18 @@ def test_a_job_rings_when_it_has_failed_when_it_hung_and_when_its_host_was_to_bl
     assert not [a for a in services if a["metricName"] in names.JOB_METRICS]
 
 
-def test_silence_of_the_controller_is_an_alarm() -> None:
-    alarm = shipped("dev").the("MetricAlarm", "controller-silent")
+def test_missing_invocations_of_the_controller_breach() -> None:
+    alarm = shipped("dev").alarms()["controller-not-running"]
     assert (alarm["treatMissingData"], alarm["comparisonOperator"]) == ("breaching", "LessThanThreshold")
 
 
-def test_every_queue_and_the_function_are_watched() -> None:
+def test_every_queue_and_the_function_have_alarms() -> None:
     alarms = shipped("dev").of("MetricAlarm").values()
     watched = {value for alarm in alarms for value in alarm["dimensions"].values()}
     assert {"gpu-spot-dev-wake-ups", "gpu-spot-dev-dead-letters", "gpu-spot-dev-controller"} <= watched
 
 
-def test_patience_ceiling_and_listener_follow_the_settings(tmp_path: Path) -> None:
+def test_periods_threshold_and_subscription_follow_the_settings(tmp_path: Path) -> None:
     def change(config: dict[str, Any]) -> None:
         config["gpu-spot:monitoring"] = {
             "email": "ops@example.com",

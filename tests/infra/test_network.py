@@ -1,4 +1,4 @@
-"""The network: of the stack's own or an existing one, and the endpoints that what is in it uses."""
+"""The network, created or existing, and its VPC endpoints."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def in_network(network: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
     return lambda config: config.update({"gpu-spot:network": network})
 
 
-def kinds(told: Run) -> set[str]:
-    return {one["type"].rpartition(":")[2] for one in told.declared if one["custom"]}
+def kinds(deployed: Run) -> set[str]:
+    return {one["type"].rpartition(":")[2] for one in deployed.declared if one["custom"]}
 
 
 @pytest.mark.parametrize("mode", ["known", "unknown"])
@@ -50,22 +50,22 @@ def test_a_stack_in_an_existing_network_declares_none(stack: str, mode: str, tmp
     assert not kinds(run(mode, variant(tmp_path, in_network(EXISTING), base), stack)) & OF_A_NETWORK
 
 
-def test_what_stands_in_an_existing_network_takes_its_places(tmp_path: Path) -> None:
-    told = run("known", variant(tmp_path, in_network(EXISTING), ROOT / "Pulumi.prod.yaml"), "prod")
+def test_resources_use_the_subnets_and_groups_of_an_existing_network(tmp_path: Path) -> None:
+    deployed = run("known", variant(tmp_path, in_network(EXISTING), ROOT / "Pulumi.prod.yaml"), "prod")
     subnets = list(EXISTING["subnets"].values())
-    assert told.the("Group", "inference-primary")["vpcZoneIdentifiers"] == subnets
-    assert [one["subnetId"] for one in told.of("MountTarget").values()] == subnets
-    for group in told.of("SecurityGroup").values():
+    assert deployed.the("Group", "inference-primary")["vpcZoneIdentifiers"] == subnets
+    assert [one["subnetId"] for one in deployed.of("MountTarget").values()] == subnets
+    for group in deployed.of("SecurityGroup").values():
         assert group["vpcId"] == EXISTING["vpcId"]
-    template = told.the("LaunchTemplate", "inference-primary")
+    template = deployed.the("LaunchTemplate", "inference-primary")
     assert template["vpcSecurityGroupIds"] == ["gpu-spot-prod-workers-id", "sg-0000000a"]
 
 
-def test_an_existing_network_gets_interface_endpoints_if_asked(tmp_path: Path) -> None:
+def test_an_existing_network_gets_interface_endpoints_if_enabled(tmp_path: Path) -> None:
     network = EXISTING | {"endpoints": "interface", "extraEndpoints": ["sts"]}
-    told = run("known", variant(tmp_path, in_network(network)))
-    found = [one["serviceName"] for one in told.of("VpcEndpoint").values()]
-    assert all(one["vpcEndpointType"] == "Interface" for one in told.of("VpcEndpoint").values())
+    deployed = run("known", variant(tmp_path, in_network(network)))
+    found = [one["serviceName"] for one in deployed.of("VpcEndpoint").values()]
+    assert all(one["vpcEndpointType"] == "Interface" for one in deployed.of("VpcEndpoint").values())
     assert found == [
         f"com.amazonaws.us-west-2.{service}"
         for service in ("autoscaling", "logs", "monitoring", "ssm", "ssmmessages", "sts")
@@ -88,14 +88,16 @@ def test_an_existing_network_gets_interface_endpoints_if_asked(tmp_path: Path) -
         ({"securityGroups": ["sg-0000000e"]}, "sg-0000000e is in vpc-0000000e, allowed: groups of"),
     ],
 )
-def test_what_is_not_as_said_ends_the_preview(change: dict[str, Any], problem: str, tmp_path: Path) -> None:
+def test_an_unsuitable_network_fails_the_preview(
+    change: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
     network = {**EXISTING, **change}
     network["subnets"] = network["subnets"] or EXISTING["subnets"]
     error, _ = apart(program.refused, "unknown", "dev", variant(tmp_path, in_network(network)))
     assert problem in error
 
 
-def test_an_endpoint_is_only_where_its_service_is() -> None:
+def test_endpoints_are_only_in_zones_of_their_service() -> None:
     prod = shipped("prod")
     found = [one for one in prod.of("VpcEndpoint").values() if one["vpcEndpointType"] == "Interface"]
     assert found
@@ -103,11 +105,11 @@ def test_an_endpoint_is_only_where_its_service_is() -> None:
         assert endpoint["subnetIds"] == [f"gpu-spot-prod-private-us-west-2{zone}-id" for zone in "abc"]
 
 
-def test_a_service_that_is_in_none_of_the_zones_is_refused(tmp_path: Path) -> None:
-    def elsewhere(config: dict[str, Any]) -> None:
+def test_a_service_in_none_of_the_zones_is_rejected(tmp_path: Path) -> None:
+    def in_other_zones(config: dict[str, Any]) -> None:
         config["gpu-spot:network"]["zones"] = ["us-west-2d"]
 
-    path = variant(tmp_path, elsewhere, ROOT / "Pulumi.prod.yaml")
+    path = variant(tmp_path, in_other_zones, ROOT / "Pulumi.prod.yaml")
     error, _ = apart(program.refused, "unknown", "prod", path)
     assert re.search(
         "no endpoint of .* in us-west-2d, allowed: one of us-west-2a, us-west-2b, us-west", error
@@ -119,10 +121,10 @@ def test_there_is_an_endpoint_for_each_service_that_an_instance_may_call(stack: 
     def closed(config: dict[str, Any]) -> None:
         config["gpu-spot:network"].update(egress="none", endpoints="interface")
 
-    told = run("known", variant(tmp_path, closed, ROOT / f"Pulumi.{stack}.yaml"), stack)
+    deployed = run("known", variant(tmp_path, closed, ROOT / f"Pulumi.{stack}.yaml"), stack)
     called = {
         action.partition(":")[0]
-        for name, policy in told.of("RolePolicy").items()
+        for name, policy in deployed.of("RolePolicy").items()
         if name.endswith("-instance")
         for statement in json.loads(policy["policy"])["Statement"]
         for action in statement["Action"]
@@ -130,7 +132,7 @@ def test_there_is_an_endpoint_for_each_service_that_an_instance_may_call(stack: 
     wanted = {name for one in called for name in ENDPOINTS_BY_PREFIX.get(one, {one})}
     found = {
         one["serviceName"].removeprefix("com.amazonaws.us-west-2.")
-        for one in told.of("VpcEndpoint").values()
+        for one in deployed.of("VpcEndpoint").values()
         if one["vpcEndpointType"] == "Interface"
     }
     assert found == wanted
@@ -141,15 +143,15 @@ def test_work_that_pulls_images_and_moves_volumes_has_all_endpoints() -> None:
     assert interfaces({"work"}, ["sts", "ssm"]) == ["logs", "monitoring", "ssm", "ssmmessages", "sts"]
 
 
-def test_previews_may_look_up_what_they_look_up_and_no_more(tmp_path: Path) -> None:
+def test_previews_have_the_permissions_of_their_lookups_only(tmp_path: Path) -> None:
     def allowed(name: str, network: dict[str, Any]) -> set[str]:
         def change(config: dict[str, Any]) -> None:
             config["gpu-spot:network"] = network
             config["gpu-spot:identity"] = {"previews": {"repository": "team/gpu-spot"}}
 
         (tmp_path / name).mkdir()
-        told = run("known", variant(tmp_path / name, change))
-        policy = json.loads(told.the("RolePolicy", "previews")["policy"])
+        deployed = run("known", variant(tmp_path / name, change))
+        policy = json.loads(deployed.the("RolePolicy", "previews")["policy"])
         return {action for one in policy["Statement"] for action in one["Action"]}
 
     own = {"cidr": "10.20.0.0/16", "zones": ["us-west-2a"]}

@@ -3,19 +3,19 @@ from __future__ import annotations
 import pytest
 
 from infra.catalogue import accelerators
-from infra.catalogue.on_demand_prices import _PRICES, in_place_of
+from infra.catalogue.on_demand_prices import _PRICES, replacement_prices
 
 TYPES = ("g5.2xlarge", "g5.xlarge", "g3.4xlarge")
 
 
 @pytest.mark.parametrize(("in_order", "dollars"), [(True, 1.212), (False, 1.006)])
 def test_the_fallback_buys_its_first_choice_or_the_cheapest(in_order: bool, dollars: float) -> None:
-    assert in_place_of(TYPES, "us-west-2", {}, in_order=in_order) == dict.fromkeys(TYPES, dollars)
+    assert replacement_prices(TYPES, "us-west-2", {}, in_order=in_order) == dict.fromkeys(TYPES, dollars)
 
 
 def test_an_instance_stands_for_as_many_as_it_weighs() -> None:
     weights = {"g5.12xlarge": 4, "g5.xlarge": 1}
-    found = in_place_of(list(weights), "us-east-1", weights, in_order=True)
+    found = replacement_prices(list(weights), "us-east-1", weights, in_order=True)
     assert found == {"g5.12xlarge": 5.672, "g5.xlarge": 1.418}
 
 
@@ -23,7 +23,7 @@ def test_an_instance_stands_for_as_many_as_it_weighs() -> None:
     ("types", "region"), [(("g3.4xlarge", "g5.xlarge"), "us-west-2"), (TYPES, "eu-west-1")]
 )
 def test_where_nobody_knows_there_is_no_price(types: tuple[str, ...], region: str) -> None:
-    assert in_place_of(types, region, {}, in_order=True) == {}
+    assert replacement_prices(types, region, {}, in_order=True) == {}
 
 
 def test_prices_are_of_the_catalogues_types_and_the_least_rises_with_the_gpus() -> None:

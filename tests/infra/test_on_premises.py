@@ -1,4 +1,4 @@
-"""Workers on hosts of one's own: what the program declares for them, and tells them."""
+"""Workers on premises: their resources and their configuration."""
 
 from __future__ import annotations
 
@@ -71,31 +71,31 @@ def test_hosts_take_the_role_by_certificate_and_people_by_name(tmp_path: Path) -
     assert "on-premises" in attached["policyArn"]
 
 
-def test_what_hosts_are_told_is_the_agents_configuration(tmp_path: Path) -> None:
-    known = stack(tmp_path, {}, image=IMAGE, slotsPerGpu=2, saysReady=True)
-    told = known.exports["onPremises"]["inference"]
-    config = agent.parse(told["agent"])
+def test_hosts_get_the_agents_configuration(tmp_path: Path) -> None:
+    known = stack(tmp_path, {}, image=IMAGE, slotsPerGpu=2, reportsReadiness=True)
+    exported = known.exports["onPremises"]["inference"]
+    config = agent.parse(exported["agent"])
     assert (config.group, config.on_premises, config.hooks) == ("inference", True, None)
     instances = codec.parse(agent.Config, known.agent("inference-primary"))
     assert (config.service, config.registry_table) == (instances.service, instances.registry_table)
-    assert told["archive"].startswith("s3://")
-    assert told["archive"].endswith(".zip")
+    assert exported["archive"].startswith("s3://")
+    assert exported["archive"].endswith(".zip")
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"onPremises": {}}, "onPremises: .*without an image or a command"),
-        ({"command": ["a"], "onPremises": {}, "datasets": [DATASET]}, "onPremises: .*beside datasets"),
+        ({"command": ["a"], "onPremises": {}, "datasets": [DATASET]}, "onPremises: .*with datasets"),
         (
             {"command": ["a"], "onPremises": {"organizationalUnit": "a"}},
-            "organizationalUnit: .*'a' without trustAnchor, allowed: beside it",
+            "organizationalUnit: .*'a' without trustAnchor, allowed: with trustAnchor",
         ),
         ({"command": ["a"], "onPremises": {"principals": ["*"]}}, "principals"),
         ({"command": ["a"], "onPremises": {"principals": [f"arn:aws:iam::{ACCOUNT}:root"]}}, "principals"),
     ],
 )
-def test_what_cannot_run_elsewhere_is_refused_by_its_key(change: dict[str, Any], says: str) -> None:
+def test_unsupported_settings_are_rejected_by_their_key(change: dict[str, Any], says: str) -> None:
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
     document: dict[str, Any] = {
         "aws:region": "us-west-2",

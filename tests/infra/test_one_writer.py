@@ -17,7 +17,7 @@ CHECKER = "health-checker"
 FUNCTIONS = ("controller", CHECKER, "scaler")
 PARAMETERS = {
     names.PARAMETER_TARGET: "scaler",
-    names.PARAMETER_WISHES: CHECKER,
+    names.PARAMETER_REPLACEMENT_REQUESTS: CHECKER,
     names.PARAMETER_CONFIG: None,
     names.PARAMETER_CONTROL: None,
     names.PARAMETER_HEALTH: None,

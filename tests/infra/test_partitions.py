@@ -39,10 +39,10 @@ def in_partition(stack: str, partition: str, tmp_path: Path) -> Run:
     return run("known", variant(tmp_path, change, ROOT / f"Pulumi.{stack}.yaml"), stack)
 
 
-def texts(told: Run) -> str:
+def texts(stack: Run) -> str:
     """All that the program declares and exports, boot data decoded."""
-    boot = [base64.b64decode(one["userData"]).decode() for one in told.of("LaunchTemplate").values()]
-    return json.dumps([told.declared, told.exports, boot])
+    boot = [base64.b64decode(one["userData"]).decode() for one in stack.of("LaunchTemplate").values()]
+    return json.dumps([stack.declared, stack.exports, boot])
 
 
 def test_there_is_no_budget_where_there_are_no_budgets(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpu_spot.cli import main
-from gpu_spot.commands.pin_images import pinned
+from gpu_spot.commands.pin_images import pin_images
 from infra.catalogue.accelerators import ami_parameter
 from infra.settings import load_settings
 from tests.docs.keys import documented
@@ -75,36 +75,36 @@ def file(*lines: str) -> str:
         ),
     ],
 )
-def test_an_image_is_written_beside_its_parameter(
+def test_an_image_id_is_written_with_its_parameter_as_a_comment(
     given: list[str], top: list[str], rest: list[str] | None
 ) -> None:
-    new, [pin] = pinned(file(*given), NEWEST.__getitem__)
+    new, [pin] = pin_images(file(*given), NEWEST.__getitem__)
     kind = "        kind: mixed-asg\n"
     above = "".join(f"        {line}\n" for line in top)
     assert new == file(*(rest or given)).replace(kind, above + kind)
-    assert " → ami-0000000" in pin.told
+    assert " → ami-0000000" in pin.summary
     assert load_settings(yaml.safe_load(new)["config"])
-    assert pinned(new, NEWEST.__getitem__)[0] == new
+    assert pin_images(new, NEWEST.__getitem__)[0] == new
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_environments_pin_and_pin_again(stack: str) -> None:
     text = (ROOT / f"Pulumi.{stack}.yaml").read_text("utf-8")
-    first, told = pinned(text, NEWEST.__getitem__)
-    assert told
+    first, pins = pin_images(text, NEWEST.__getitem__)
+    assert pins
     assert [line for line in first.splitlines() if " # of /" not in line] == text.splitlines()
     before, after = (load_settings(yaml.safe_load(one)["config"]) for one in (text, first))
     for name, capacity in after.capacities.items():
         assert capacity.types == before.capacities[name].types
         assert all(image.startswith("ami-") for image in capacity.images)
-    again, pins = pinned(first, LATER.__getitem__)
+    again, pins = pin_images(first, LATER.__getitem__)
     assert again == first.replace("ami-00000001", "ami-0000000f").replace("ami-00000002", "ami-0000000f")
-    assert all("ami-0000000" in one.told and "→ ami-0000000f" in one.told for one in pins)
+    assert all("ami-0000000" in one.summary and "→ ami-0000000f" in one.summary for one in pins)
 
 
 def test_an_own_image_stays() -> None:
     text = file("instanceTypes: [g5.xlarge]", "ami: ami-000000aa  # ours")
-    assert pinned(text, NEWEST.__getitem__) == (text, [])
+    assert pin_images(text, NEWEST.__getitem__) == (text, [])
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_an_own_image_stays() -> None:
         (file("instanceTypes: [g5.huge]"), "capacity.instanceTypes"),
         (
             HEAD[: HEAD.index("  # of it")] + " { kind: mixed-asg, target: 1, instanceTypes: [g5.xlarge] }\n",
-            "braces",
+            "flow mapping",
         ),
     ],
 )
 def test_what_cannot_be_pinned_is_one_line(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem) as caught:
-        pinned(text, NEWEST.__getitem__)
+        pin_images(text, NEWEST.__getitem__)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -146,8 +146,8 @@ def test_the_command_reads_parameters_and_writes_the_file(
     assert "ami: ami-000000cc  # of /own/image\n" in path.read_text("utf-8")
     parameters.put_parameter(Name="/own/image", Type="String", Value="ami-000000dd", Overwrite=True)
     assert main(["pin-images", "--stack", "mine", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    report = json.loads(capsys.readouterr().out)
     pin = {"group": "serve", "keys": ["ami"], "before": "ami-000000cc", "image": "ami-000000dd"}
-    assert told["images"] == [pin | {"parameter": "/own/image"}]
-    assert told["changed"]
-    assert told.keys() == documented("pin-images")
+    assert report["images"] == [pin | {"parameter": "/own/image"}]
+    assert report["changed"]
+    assert report.keys() == documented("pin-images")

@@ -33,7 +33,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
-def told(of: Run, group: str) -> dict[str, Any]:
+def config_of(of: Run, group: str) -> dict[str, Any]:
     config: dict[str, Any] = json.loads(of.the("Parameter", f"{group}-config")["insecureValue"])
     return config
 
@@ -43,7 +43,7 @@ def statements(of: Run, group: str) -> dict[str, dict[str, Any]]:
     return {statement["Sid"]: statement for statement in json.loads(policy)["Statement"]}
 
 
-def test_who_prepares_is_a_group_of_one_cpu_instance_from_the_jobs_image(known: Run) -> None:
+def test_a_group_of_one_cpu_instance_with_the_jobs_image_prepares(known: Run) -> None:
     group = known.the("Group", "imagenet-data-primary")
     launch = group["mixedInstancesPolicy"]["launchTemplate"]
     assert [one["instanceType"] for one in launch["overrides"]] == ["m7i.2xlarge"]
@@ -55,8 +55,8 @@ def test_who_prepares_is_a_group_of_one_cpu_instance_from_the_jobs_image(known: 
     assert known.the("Parameter", "imagenet-data-target")["insecureValue"] == "1"
 
 
-def test_the_gpus_wait_for_what_the_other_group_prepares(known: Run) -> None:
-    waits, makes = told(known, "resnet"), told(known, "imagenet-data")
+def test_the_job_waits_for_the_group_that_prepares(known: Run) -> None:
+    waits, makes = config_of(known, "resnet"), config_of(known, "imagenet-data")
     assert (waits["dataset"], waits["preparedBy"]) == (makes["dataset"], makes["preparedBy"])
     assert (makes["dataset"], makes["preparedBy"]) == (DATASET, "imagenet-data")
     # Another version is another run, though the code is the same.
@@ -67,7 +67,7 @@ def test_the_gpus_wait_for_what_the_other_group_prepares(known: Run) -> None:
     assert (said["inputs"]["insecureValue"], said["ignore_changes"]) == ("none", ["insecureValue"])
 
 
-def test_the_agents_are_told_who_makes_what(known: Run) -> None:
+def test_the_agents_configurations_have_the_dataset_and_its_preparation(known: Run) -> None:
     makes, uses = known.agent("imagenet-data-primary"), known.agent("resnet-primary")
     assert makes["prepared"] == uses["prepared"]
     assert makes["prepared"] == {
@@ -89,7 +89,7 @@ def test_the_agents_are_told_who_makes_what(known: Run) -> None:
     assert uses["volume"] == {"sizeGib": 500, "throughputMib": 500}
 
 
-def test_each_may_do_its_part_of_it(known: Run) -> None:
+def test_permissions_of_both_groups(known: Run) -> None:
     makes, uses = statements(known, "imagenet-data"), statements(known, "resnet")
     assert {"ReadDataset", "SayPrepared"} <= makes.keys()
     assert not {"FindPrepared", "CopyPrepared"} & makes.keys()
@@ -105,14 +105,14 @@ def test_each_may_do_its_part_of_it(known: Run) -> None:
     }
 
 
-def test_somebody_hears_of_a_dataset_that_does_not_come(known: Run) -> None:
+def test_a_missing_dataset_has_an_alarm(known: Run) -> None:
     alarm = known.the("MetricAlarm", "imagenet-data-shortage")
     assert alarm["evaluationPeriods"] == 60  # a job's patience: its volume may be on its way
 
 
 def test_without_it_nothing_waits(tmp_path: Path) -> None:
     plain = training.stack(tmp_path)
-    assert (told(plain, "resnet")["dataset"], told(plain, "resnet")["preparedBy"]) == ("", "")
+    assert (config_of(plain, "resnet")["dataset"], config_of(plain, "resnet")["preparedBy"]) == ("", "")
     assert "prepared" not in plain.agent("resnet-primary")
     assert "ReadDataset" in statements(plain, "resnet")
 
@@ -142,7 +142,7 @@ PLACE = "gpu-spot:training[0].prepare"
 REFUSED: list[tuple[list[dict[str, Any]], str]] = [
     (
         [training.job(prepare={**PREPARE, "instanceType": "g5.xlarge"})],
-        f"{PLACE}.instanceType: 'g5.xlarge' is no CPU type that prepares datasets, allowed: ",
+        f"{PLACE}.instanceType: 'g5.xlarge' is not a supported CPU type, allowed: ",
     ),
     (
         [training.job(prepare={**PREPARE, "instanceType": "m7g.large"})],
@@ -152,7 +152,10 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
         [training.job(prepare=PREPARE, capacity=ARM)],
         f"{PLACE}: instanceType 'm7i.2xlarge' is x86_64, allowed: arm64",
     ),
-    ([training.job(prepare={**PREPARE, "version": "v 2"})], f'{PLACE}.version: "v 2", allowed: what matches'),
+    (
+        [training.job(prepare={**PREPARE, "version": "v 2"})],
+        f'{PLACE}.version: "v 2", allowed: text that matches',
+    ),
     (
         [training.job(prepare={**PREPARE, "sizeGiB": 501})],
         f"{PLACE}: sizeGiB 501, allowed: at most volumeGiB 500 of the job",
@@ -163,15 +166,16 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
     ),
     (
         [training.job(prepare={**PREPARE, "command": ["x" * 5000]})],
-        f"{PLACE}: command and environment take",
+        f"{PLACE}: command and environment have",
     ),
     (
         [training.job(prepare=PREPARE), training.job(name="vit", prepare={**PREPARE, "version": "3"})],
-        "gpu-spot:training: 'resnet' and 'vit' prepare 'imagenet', each with another prepare, allowed: ",
+        "gpu-spot:training: 'resnet' and 'vit' prepare 'imagenet' with another value of prepare, allowed: ",
     ),
     (
         [training.job(prepare=PREPARE), training.job(name="imagenet-data", dataset=None)],
-        "gpu-spot:training: two groups, of datasets too, are named 'imagenet-data', allowed: each name once",
+        "gpu-spot:training: two groups (those of datasets included) are named 'imagenet-data', allowed: "
+        "each name once",
     ),
 ]
 
@@ -179,7 +183,7 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
 @pytest.mark.parametrize(
     ("jobs", "says"), REFUSED, ids=lambda value: value[-40:] if isinstance(value, str) else ""
 )
-def test_it_is_refused_with_what_is_allowed(jobs: list[dict[str, Any]], says: str) -> None:
+def test_invalid_settings_are_rejected(jobs: list[dict[str, Any]], says: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(with_jobs(*jobs))
     [line] = str(caught.value).splitlines()

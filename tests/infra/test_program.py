@@ -19,7 +19,7 @@ from market.replay.groups import GroupShape
 from tests.apart import apart
 from tests.infra import program
 from tests.infra.declared import STACKS, run, shipped, variant
-from userdata.agent.tasks.node import HOLD_EVERY
+from userdata.agent.tasks.node import HOOK_EXTENSION_SECONDS
 
 UNKNOWN = "<unknown>"
 
@@ -61,7 +61,7 @@ def test_dependants_really_see_unknowns_in_a_first_preview() -> None:
     assert preview.the("Function", "controller")["role"] == UNKNOWN
 
 
-def test_the_program_looks_up_who_and_where_it_is_its_network_and_the_fallbacks_image() -> None:
+def test_the_lookups_of_the_program() -> None:
     assert sorted(run("unknown").lookups) == [
         "aws:ec2/getVpcs:getVpcs",
         "aws:ec2/getVpcs:getVpcs",
@@ -93,7 +93,7 @@ def test_a_template_that_may_have_a_warm_pool_or_requirements_holds_an_image_id(
 
 
 @pytest.mark.parametrize("side", ["primary", "fallback"])
-def test_nobody_but_the_controller_names_who_goes(side: str) -> None:
+def test_instances_are_protected_from_scale_in(side: str) -> None:
     assert run("known").the("Group", f"inference-{side}")["protectFromScaleIn"] is True
 
 
@@ -152,7 +152,7 @@ def test_instances_start_hardened_and_tagged(side: str) -> None:
     specified = {spec["resourceType"]: spec["tags"] for spec in template["tagSpecifications"]}
     assert set(specified) == {"instance", "volume", "network-interface"}
     for tags in specified.values():
-        assert (tags[names.TAG_STACK], tags[names.TAG_GROUP], tags[names.TAG_SIDE]) == (
+        assert (tags[names.TAG_STACK], tags[names.TAG_GROUP], tags[names.TAG_GROUP_ROLE]) == (
             "dev",
             "inference",
             side,
@@ -166,17 +166,17 @@ def test_the_agent_knows_the_hooks_that_its_group_declares(side: str) -> None:
         hook["lifecycleTransition"].rpartition("_")[2]: hook
         for hook in known.the("Group", f"inference-{side}")["initialLifecycleHooks"]
     }
-    told = model.parse(json.dumps(known.agent(f"inference-{side}"))).hooks
-    assert told is not None
-    assert declared["TERMINATING"]["name"] == told.terminate
-    assert declared["TERMINATING"]["heartbeatTimeout"] == told.terminate_seconds
+    hooks = model.parse(json.dumps(known.agent(f"inference-{side}"))).hooks
+    assert hooks is not None
+    assert declared["TERMINATING"]["name"] == hooks.terminate
+    assert declared["TERMINATING"]["heartbeatTimeout"] == hooks.terminate_seconds
     # Only the fallback has warm instances, which a launch must wait for.
-    assert ("LAUNCHING" in declared) == bool(told.launch) == (side == "fallback")
+    assert ("LAUNCHING" in declared) == bool(hooks.launch) == (side == "fallback")
     if side == "fallback":
-        assert declared["LAUNCHING"]["name"] == told.launch
+        assert declared["LAUNCHING"]["name"] == hooks.launch
         assert declared["LAUNCHING"]["defaultResult"] == "ABANDON"
         # The agent extends it while it pulls an image; two of its calls may be lost.
-        assert declared["LAUNCHING"]["heartbeatTimeout"] > 2 * HOLD_EVERY
+        assert declared["LAUNCHING"]["heartbeatTimeout"] > 2 * HOOK_EXTENSION_SECONDS
 
 
 def test_the_primary_group_is_spot_over_all_types_and_zones() -> None:
@@ -214,7 +214,7 @@ def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides(tmp_path: Path
     assert (config["max"], config["slots"]["g6.12xlarge"]) == (16, 8)
 
 
-def test_the_fallback_is_on_demand_with_a_warm_pool_that_takes_back_whom_it_gave() -> None:
+def test_the_fallback_is_on_demand_with_a_warm_pool_that_reuses_instances() -> None:
     group = run("known").the("Group", "inference-fallback")
     assert (
         group["mixedInstancesPolicy"]["instancesDistribution"]["onDemandPercentageAboveBaseCapacity"] == 100
@@ -315,14 +315,14 @@ def test_every_wake_up_goes_to_the_one_queue_and_a_lost_one_to_the_dead_letters(
 def test_scheduled_ends_of_instances_wake_and_mere_network_maintenance_does_not(
     code: str, wakes: bool
 ) -> None:
-    codes = wake_ups.event_patterns("gpu-spot-dev-", fleets=False)["health"]["detail"]["eventTypeCode"]
+    codes = wake_ups.event_patterns("gpu-spot-dev-", has_fleets=False)["health"]["detail"]["eventTypeCode"]
     assert any(code.startswith(one["prefix"]) for one in codes) is wakes
 
 
 def test_the_groups_physical_names_match_the_event_pattern() -> None:
     prefix = Scope("dev", "us-west-2", "1", "aws").prefix
     assert all(name.startswith(prefix) for name in run("known").of("Group"))
-    assert wake_ups.event_patterns(prefix, fleets=False)["launch"]["detail"] == {
+    assert wake_ups.event_patterns(prefix, has_fleets=False)["launch"]["detail"] == {
         "AutoScalingGroupName": [{"prefix": prefix}]
     }
 
@@ -408,10 +408,10 @@ def test_a_stack_name_that_functions_cannot_carry_is_refused(stack: str) -> None
 
 def test_a_name_too_long_for_a_role_is_refused_in_one_line() -> None:
     scope = Scope("s" * 30, "us-west-2", "1", "aws")
-    with pytest.raises(SettingsError, match=r"has \d+ characters, allowed: 56") as caught:
+    with pytest.raises(SettingsError, match=r"has \d+ characters, allowed: at most 56") as caught:
         scope.name("g" * 24, "fallback")
     assert "\n" not in str(caught.value)
 
 
 def test_the_constant_behind_the_timeouts_is_aws_advice() -> None:
-    assert controller._VISIBILITY == 6 * controller._TIMEOUT
+    assert controller._VISIBILITY_TIMEOUT_SECONDS == 6 * controller._TIMEOUT_SECONDS

@@ -1,4 +1,4 @@
-"""A service's queue: a broker of the stack's own that only its own reach, or one that is there."""
+"""RabbitMQ queues: a created broker with restricted access, or an existing one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from contracts import names, watched_queue
 from contracts.watched_queue import WatchedQueue
 from infra.catalogue.broker_types import TYPES, check
-from infra.components.monitoring.queue_alarms import QueueBounds, alarms
+from infra.components.monitoring.queue_alarms import QueueLimits, alarms
 from infra.settings import SettingsError, load_settings
 from pulumi_on_moto import changes, deploy, load, sandbox
 from tests.apart import apart
@@ -30,7 +30,7 @@ SIGNED = "4dabf18193072939515e22adb298388d"
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return stack(tmp_path_factory.mktemp("own"), {**OWN, "callers": CALLERS})
+    return stack(tmp_path_factory.mktemp("own"), {**OWN, "allowedSources": CALLERS})
 
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
@@ -58,7 +58,7 @@ def by_name(of: Run, kind: str) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in of.declared if one["type"].endswith(f":{kind}") and one["custom"]}
 
 
-def test_the_broker_is_private_kept_up_to_date_and_logs(own: Run) -> None:
+def test_the_broker_is_private_patched_and_logs(own: Run) -> None:
     broker = own.the("Broker", "inference-mq")
     assert broker["publiclyAccessible"] is False
     assert broker["autoMinorVersionUpgrade"] is True
@@ -79,21 +79,21 @@ def test_a_cluster_is_in_three_zones(cluster: Run) -> None:
     assert broker["maintenanceWindowStartTime"]["dayOfWeek"] == "FRIDAY"
 
 
-def test_only_workers_and_callers_reach_it_on_two_ports(own: Run) -> None:
+def test_only_workers_and_callers_may_connect_to_two_ports(own: Run) -> None:
     rules = [one for name, one in own.of("SecurityGroupIngressRule").items() if name.startswith(NAME)]
     assert all(one["securityGroupId"] == f"{NAME}-id" and one["fromPort"] == one["toPort"] for one in rules)
-    who = {
+    sources_and_ports = {
         (one.get("referencedSecurityGroupId") or one["cidrIpv4"], one["ipProtocol"], int(one["fromPort"]))
         for one in rules
     }
     sources = ("gpu-spot-dev-workers-id", *CALLERS)
-    assert who == {(source, "tcp", port) for source in sources for port in (443, 5671)}
-    assert len(rules) == len(who)
+    assert sources_and_ports == {(source, "tcp", port) for source in sources for port in (443, 5671)}
+    assert len(rules) == len(sources_and_ports)
     assert own.the("Broker", "inference-mq")["securityGroups"] == [f"{NAME}-id"]
     assert not [name for name in own.of("SecurityGroupEgressRule") if name.startswith(NAME)]
 
 
-def test_the_password_is_drawn_once_and_comes_from_the_secret(own: Run) -> None:
+def test_the_password_is_generated_once_and_comes_from_the_secret(own: Run) -> None:
     """AWS tells no users of RabbitMQ, so the provider forgets them: the broker cannot keep it."""
     versions = by_name(own, "SecretVersion")
     password, url = versions[f"{NAME}-password"], versions[f"{NAME}-url"]
@@ -105,7 +105,7 @@ def test_the_password_is_drawn_once_and_comes_from_the_secret(own: Run) -> None:
     assert url["inputs"]["secretString"]["value"] == "amqps://gpu-spot:drawn@b-1.mq.example.com:5671"
 
 
-def test_no_version_is_left_without_a_label_and_rotation_is_left_alone(own: Run) -> None:
+def test_every_version_has_a_label_and_rotation_is_not_reverted(own: Run) -> None:
     versions = by_name(own, "SecretVersion")
     assert {
         name.rpartition("-")[2]: set(one["inputs"]["versionStages"]) for name, one in versions.items()
@@ -116,7 +116,7 @@ def test_no_version_is_left_without_a_label_and_rotation_is_left_alone(own: Run)
     assert all("versionStages" in one["ignore_changes"] for one in versions.values())
 
 
-def test_the_password_is_a_secret_wherever_it_stands(own: Run) -> None:
+def test_the_password_is_a_pulumi_secret(own: Run) -> None:
     """What is marked so the engine encrypts in its state and hides in a preview."""
 
     def plain(value: Any) -> str:
@@ -135,29 +135,29 @@ def test_what_holds_data_is_protected(cluster: Run) -> None:
 
 
 @pytest.mark.parametrize(("which", "secret"), [("own", NAME), ("existing", "queues/ocr")])
-def test_workers_are_told_by_a_secret_that_their_role_alone_may_read(
+def test_workers_read_the_url_from_a_secret_that_only_their_role_may_read(
     which: str, secret: str, request: pytest.FixtureRequest
 ) -> None:
     of: Run = request.getfixturevalue(which)
     for side in ("primary", "fallback"):
-        told = of.agent(f"inference-{side}")["service"]["queue"]
-        assert told == {"secret": secret, "name": "inference"}
+        result = of.agent(f"inference-{side}")["service"]["queue"]
+        assert result == {"secret": secret, "name": "inference"}
     policy = json.loads(of.the("RolePolicy", "inference-instance")["policy"])
     granted = [one for one in policy["Statement"] if "secretsmanager:GetSecretValue" in one["Action"]]
     account = "arn:aws:secretsmanager:us-west-2:123456789012:secret"
     assert [one["Resource"] for one in granted] == [[f"{account}:{secret}-??????"]]
 
 
-def test_an_existing_broker_is_not_made(existing: Run) -> None:
+def test_an_existing_broker_is_not_created(existing: Run) -> None:
     kinds = {one["type"].rpartition(":")[2] for one in existing.declared}
     assert not kinds & {"Broker", "Secret", "SecretVersion"}
     assert "queues" not in existing.exports
-    assert queue_alarms(existing).keys() == {"deep", "old", "unread", "unseen"}
+    assert queue_alarms(existing).keys() == {"length", "message-age", "no-consumers", "unreachable"}
 
 
-def test_how_the_queue_is_declared_reaches_the_workers(tmp_path: Path) -> None:
-    told = stack(tmp_path, {**EXISTING, "name": "pages", "tries": 3, "most": 0})
-    assert told.agent("inference-primary")["service"]["queue"] == {
+def test_the_agents_configuration_has_the_queues_settings(tmp_path: Path) -> None:
+    result = stack(tmp_path, {**EXISTING, "name": "pages", "maxDeliveries": 3, "maxLength": 0})
+    assert result.agent("inference-primary")["service"]["queue"] == {
         "secret": "queues/ocr",
         "name": "pages",
         "tries": 3,
@@ -176,30 +176,30 @@ def test_without_a_way_out_there_is_an_endpoint_for_the_secret(cluster: Run) -> 
     assert "gpu-spot-prod-endpoint-secretsmanager" in cluster.of("VpcEndpoint")
 
 
-def test_whoever_previews_may_draw_a_password(cluster: Run) -> None:
+def test_previews_may_generate_a_password(cluster: Run) -> None:
     policy = json.loads(cluster.the("RolePolicy", "previews")["policy"])
     assert ["secretsmanager:GetRandomPassword"] in [one["Action"] for one in policy["Statement"]]
 
 
 def queue_alarms(of: Run) -> dict[str, dict[str, Any]]:
-    return {name.rpartition("-")[2]: one for name, one in of.of("MetricAlarm").items() if "-queue-" in name}
+    return {name.partition("-queue-")[2]: alarm for name, alarm in of.alarms().items() if "-queue-" in name}
 
 
-def asked(alarm: dict[str, Any]) -> list[str]:
+def metric_names(alarm: dict[str, Any]) -> list[str]:
     return [query["metric"]["metricName"] for query in alarm["metricQueries"] if "metric" in query]
 
 
-def test_alarms_ask_for_metrics_of_this_broker(own: Run) -> None:
+def test_alarms_use_metrics_of_this_broker(own: Run) -> None:
     found = queue_alarms(own)
-    assert found.keys() == {"deep", "disk", "down", "memory", "old", "unread", "unseen"}
+    assert found.keys() == {"disk", "down", "length", "memory", "message-age", "no-consumers", "unreachable"}
     of = {"Broker": f"{NAME}-0123456"}
     assert found["down"]["dimensions"] == of
-    # Silence alone rings: no number of connections is below none.
+    # Only missing data breaches: a count is never below 0.
     down = found["down"]
     assert (down["treatMissingData"], down["threshold"]) == ("breaching", 0)
     assert down["comparisonOperator"] == "LessThanThreshold"
-    assert asked(found["disk"]) == ["RabbitMQDiskFree", "RabbitMQDiskFreeLimit"]
-    assert asked(found["memory"]) == ["RabbitMQMemUsed", "RabbitMQMemLimit"]
+    assert metric_names(found["disk"]) == ["RabbitMQDiskFree", "RabbitMQDiskFreeLimit"]
+    assert metric_names(found["memory"]) == ["RabbitMQMemUsed", "RabbitMQMemLimit"]
     for name in ("disk", "memory"):
         *parts, result = found[name]["metricQueries"]
         assert all(query["metric"]["dimensions"] == of for query in parts)
@@ -208,7 +208,7 @@ def test_alarms_ask_for_metrics_of_this_broker(own: Run) -> None:
 
 
 @pytest.mark.parametrize("which", ["own", "existing"])
-def test_alarms_of_the_queue_ask_for_what_the_watcher_sends(
+def test_alarms_of_the_queue_use_metrics_that_the_watcher_emits(
     which: str, request: pytest.FixtureRequest
 ) -> None:
     of: Run = request.getfixturevalue(which)
@@ -216,17 +216,17 @@ def test_alarms_of_the_queue_ask_for_what_the_watcher_sends(
     sent = {value for name, value in vars(names).items() if name.startswith("METRIC_QUEUE_")}
     variables = of.the("Function", "queues")["environment"]["variables"]
     group = {"group": "inference", "stack": "dev", "service": variables["POWERTOOLS_SERVICE_NAME"]}
-    for name in ("old", "unseen", "deep"):
+    for name in ("message-age", "unreachable", "length"):
         assert found[name]["dimensions"] == group
         assert found[name]["namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
         assert found[name]["metricName"] in sent
-    assert asked(found["unread"]) == ["QueueReaders", "QueueReady"]
-    assert all(query["metric"]["dimensions"] == group for query in found["unread"]["metricQueries"][:2])
-    assert found["unseen"]["treatMissingData"] == "breaching"
-    assert (found["old"]["threshold"], found["deep"]["threshold"]) == (900, 80_000)
+    assert metric_names(found["no-consumers"]) == ["QueueConsumers", "QueueReady"]
+    assert all(query["metric"]["dimensions"] == group for query in found["no-consumers"]["metricQueries"][:2])
+    assert found["unreachable"]["treatMissingData"] == "breaching"
+    assert (found["message-age"]["threshold"], found["length"]["threshold"]) == (900, 80_000)
 
 
-def test_the_watcher_is_where_workers_are_and_knows_every_queue(own: Run, existing: Run) -> None:
+def test_the_watcher_runs_in_the_workers_subnets_and_has_every_queue(own: Run, existing: Run) -> None:
     for of, secret in ((own, NAME), (existing, "queues/ocr")):
         function = of.the("Function", "queues")
         assert function["vpcConfig"]["securityGroupIds"] == ["gpu-spot-dev-workers-id"]
@@ -240,7 +240,7 @@ def test_the_watcher_is_where_workers_are_and_knows_every_queue(own: Run, existi
     assert permission["sourceArn"] == "arn:gpu-spot-dev-queues"
 
 
-def test_the_watcher_may_read_its_secrets_and_keep_rows_of_queues_and_no_more(cluster: Run) -> None:
+def test_the_watcher_may_read_its_secrets_and_write_items_of_queues_only(cluster: Run) -> None:
     policy = json.loads(cluster.the("RolePolicy", "queues-function")["policy"])["Statement"]
     found = {one["Sid"]: one for one in policy}
     assert {action for one in policy if one["Effect"] == "Allow" for action in one["Action"]} >= {
@@ -270,14 +270,14 @@ def test_a_stack_without_queues_has_no_watcher() -> None:
 
 
 def test_every_alarm_of_a_broker_has_a_heading_in_the_runbook(own: Run) -> None:
-    for name in own.of("MetricAlarm"):
+    for name in own.alarms():
         if "-queue-" in name:
             assert heading(name) == f"<group>{name.partition('inference')[2]}"
 
 
 def test_a_queue_without_a_limit_has_no_alarm_for_it() -> None:
-    assert "ocr-queue-deep" not in {one.name for one in alarms("dev", QueueBounds("ocr", 0, 60))}
-    assert "ocr-queue-deep" in {one.name for one in alarms("dev", QueueBounds("ocr", 1, 60))}
+    assert "ocr-queue-length" not in {one.name for one in alarms("dev", QueueLimits("ocr", 0, 60))}
+    assert "ocr-queue-length" in {one.name for one in alarms("dev", QueueLimits("ocr", 1, 60))}
 
 
 def test_every_pair_in_the_table_is_allowed_and_no_other() -> None:
@@ -299,34 +299,39 @@ def _rehearsed(folder: str) -> dict[str, Any]:
         deployment = deploy(clients, config)
         secret = deployment.outputs["queues"]["inference"]["secret"]
         secrets = clients("secretsmanager")
-        told = {"url": secrets.get_secret_value(SecretId=secret)["SecretString"]}
-        told["after"] = changes(deployment, config)
+        result = {"url": secrets.get_secret_value(SecretId=secret)["SecretString"]}
+        result["after"] = changes(deployment, config)
         secrets.put_secret_value(SecretId=secret, SecretString="amqps://other:user@b")
-        told["rotated"] = changes(deployment, config)
+        result["rotated"] = changes(deployment, config)
         versions = secrets.list_secret_version_ids(SecretId=secret)["Versions"]
-        told["labels"] = sorted(label for one in versions for label in one.get("VersionStages", ()))
+        result["labels"] = sorted(label for one in versions for label in one.get("VersionStages", ()))
         [broker] = clients("mq").list_brokers()["BrokerSummaries"]
         [watcher] = [name for name in deployment.functions.functions if "-queues-" in name]
         ran = deployment.functions.invoke(watcher, {})
-        told["watched"] = (ran.error, *map(json.loads, ran.log))
+        result["watched"] = (ran.error, *map(json.loads, ran.log))
         table = deployment.outputs["registryTable"]
-        told["rows"] = clients("dynamodb").scan(TableName=table)["Items"]
-        told["endpoint"] = clients("mq").describe_broker(BrokerId=broker["BrokerId"])["BrokerInstances"]
-        return told
+        result["rows"] = clients("dynamodb").scan(TableName=table)["Items"]
+        result["endpoint"] = clients("mq").describe_broker(BrokerId=broker["BrokerId"])["BrokerInstances"]
+        return result
 
 
-def test_up_leaves_the_password_alone_before_and_after_somebody_changed_it() -> None:
-    told = apart(_rehearsed, str(ROOT))
-    [instance] = told["endpoint"]
+def test_an_update_keeps_the_password_before_and_after_a_rotation() -> None:
+    result = apart(_rehearsed, str(ROOT))
+    [instance] = result["endpoint"]
     [endpoint] = instance["Endpoints"]
     host = re.escape(endpoint.removeprefix("amqps://"))
-    assert re.fullmatch(rf"amqps://gpu-spot:[A-Za-z0-9]{{32}}@{host}", told["url"])
-    assert (told["after"], told["rotated"]) == ((), ())
-    # The deployed function runs from its archive, finds the broker's name, and nobody there: no zero.
-    error, line, metrics = told["watched"]
-    assert (error, metrics["group"], metrics["QueueUnseen"], told["rows"]) == ("", "inference", [1.0], [])
-    assert line["reason"].startswith("https://b:15671 does not answer: gaierror")
-    assert told["labels"] == ["AWSCURRENT", "AWSPREVIOUS", "PASSWORD", "URL"]
+    assert re.fullmatch(rf"amqps://gpu-spot:[A-Za-z0-9]{{32}}@{host}", result["url"])
+    assert (result["after"], result["rotated"]) == ((), ())
+    # The deployed function runs from its archive and cannot reach the broker: it emits no zeros.
+    error, line, metrics = result["watched"]
+    assert (error, metrics["group"], metrics["QueueUnreachable"], result["rows"]) == (
+        "",
+        "inference",
+        [1.0],
+        [],
+    )
+    assert line["reason"].startswith("https://b:15671 does not respond: gaierror")
+    assert result["labels"] == ["AWSCURRENT", "AWSPREVIOUS", "PASSWORD", "URL"]
 
 
 def refusal(queue: dict[str, Any], **service: Any) -> str:
@@ -339,9 +344,9 @@ def refusal(queue: dict[str, Any], **service: Any) -> str:
             {"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue, **service}
         ],
     }
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as result:
         load_settings(raw)
-    return str(told.value)
+    return str(result.value)
 
 
 @pytest.mark.parametrize(
@@ -349,17 +354,17 @@ def refusal(queue: dict[str, Any], **service: Any) -> str:
     [
         ({**OWN, "kind": "kafka"}, "kind", "\"kafka\", allowed: 'rabbitmq', 'sqs'"),
         ({"instanceType": "mq.m7g.large"}, "kind", "missing"),
-        ({**OWN, "kind": "sqs"}, "instanceType", "unknown key, allowed: existing, kind, oldestSeconds"),
+        ({**OWN, "kind": "sqs"}, "instanceType", "unknown key, allowed: existing, kind, maxDeliveries"),
         ({**OWN, "visibilitySeconds": 60}, "visibilitySeconds", "unknown key"),
         ({"kind": "sqs", "visibilitySeconds": 5}, "visibilitySeconds", "5, allowed: at least 10"),
         ({"kind": "sqs", "existing": {"queue": "o.fifo", "deadLetters": "d"}}, "existing.queue", "o.fifo"),
         ({"kind": "sqs", "existing": {"queue": "ocr"}}, "existing.deadLetters", "missing"),
         (
-            {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "dead"}, "tries": 3},
-            "tries",
-            "3 beside existing",
+            {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "dead"}, "maxDeliveries": 3},
+            "maxDeliveries",
+            "3 with existing",
         ),
-        ({"kind": "rabbitmq"}, "instanceType", "missing, allowed: such as 'mq.m7g.large'"),
+        ({"kind": "rabbitmq"}, "instanceType", "missing, allowed: a type such as 'mq.m7g.large'"),
         ({**OWN, "instanceType": "mq.m5.large"}, "instanceType", "'mq.m5.large' for RabbitMQ 4.2"),
         ({**OWN, "engineVersion": "3.12"}, "engineVersion", "allowed: '3.13' or '4.2'"),
         (
@@ -367,36 +372,36 @@ def refusal(queue: dict[str, Any], **service: Any) -> str:
             "instanceType",
             "'mq.t3.micro' for RabbitMQ 3.13, deployment 'cluster'",
         ),
-        ({**EXISTING, "instanceType": "mq.m7g.large"}, "instanceType", "beside existing"),
-        ({**EXISTING, "maintenance": {}}, "maintenance", "beside existing"),
-        ({**EXISTING, "callers": ["10.0.0.0/8"]}, "callers", "beside existing"),
-        ({**OWN, "oldestSeconds": 59}, "oldestSeconds", "59"),
+        ({**EXISTING, "instanceType": "mq.m7g.large"}, "instanceType", "with existing"),
+        ({**EXISTING, "maintenance": {}}, "maintenance", "with existing"),
+        ({**EXISTING, "allowedSources": ["10.0.0.0/8"]}, "allowedSources", "with existing"),
+        ({**OWN, "maxMessageAgeSeconds": 59}, "maxMessageAgeSeconds", "59"),
         (
             {"kind": "rabbitmq", "existing": {"secret": "a", "managementUrl": "http://b"}},
             "existing.managementUrl",
             "http://b",
         ),
-        ({**OWN, "callers": ["10.0.0.1/8"]}, "callers", "not an IPv4 network"),
-        ({**OWN, "callers": ["0.0.0.0/0"]}, "callers", "not for private use"),
-        ({**OWN, "callers": ["10.0.0.0/8"] * 2}, "callers", "stands twice"),
-        ({**OWN, "name": "amq.ocr"}, "name", "a name of the broker's own"),
+        ({**OWN, "allowedSources": ["10.0.0.1/8"]}, "allowedSources", "not an IPv4 CIDR block"),
+        ({**OWN, "allowedSources": ["0.0.0.0/0"]}, "allowedSources", "not a private network"),
+        ({**OWN, "allowedSources": ["10.0.0.0/8"] * 2}, "allowedSources", "listed twice"),
+        ({**OWN, "name": "amq.ocr"}, "name", "reserved by RabbitMQ"),
         ({**OWN, "maintenance": {"time": "24:00"}}, "maintenance.time", "24:00"),
     ],
 )
-def test_a_wrong_queue_is_refused(queue: dict[str, Any], key: str, says: str) -> None:
+def test_an_invalid_queue_is_rejected(queue: dict[str, Any], key: str, says: str) -> None:
     [line] = refusal(queue).splitlines()
     assert line.startswith(f"gpu-spot:services[0].queue.{key}")
     assert says in line
 
 
-def test_a_queue_needs_a_reader_and_one_who_tells() -> None:
+def test_a_queue_needs_workers_that_consume_it() -> None:
     assert "without an image or a command" in refusal(OWN, command=[])
-    assert "beside SPOT_WORK_QUEUE in environment" in refusal(OWN, environment={"SPOT_WORK_QUEUE": "a"})
+    assert "with SPOT_WORK_QUEUE in environment" in refusal(OWN, environment={"SPOT_WORK_QUEUE": "a"})
 
 
-def test_a_name_that_is_too_long_for_a_broker_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_for_a_broker_is_rejected(tmp_path: Path) -> None:
     def change(config: dict[str, Any]) -> None:
         config["gpu-spot:services"][0] |= {"name": "i" * 24, "command": ["serve"], "queue": OWN}
 
     error, _ = apart(program.refused, "unknown", "production-europe", variant(tmp_path, change, DEV))
-    assert "allowed: 42 (shorten the name of the stack or the service)" in error
+    assert "allowed: at most 42 (shorten the name of the stack or the service)" in error

@@ -1,4 +1,4 @@
-"""A kind of queue that nobody has heard of, in the lists alone: the whole program declares it."""
+"""A new kind of queue, added to the lists only: the whole program declares it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Pigeons(QueueSettings):
     need: ClassVar[Need] = "sqs"
     kind: Literal["pigeons"] = "pigeons"
     existing: None = None
-    oldest_seconds: int = 120
+    max_message_age_seconds: int = 120
 
-    def for_workers(self, service: str, found: Mapping[str, str]) -> agent.Queue:
-        return agent.Queue(found["loft"], url=URL)
+    def for_workers(self, service: str, attributes: Mapping[str, str]) -> agent.Queue:
+        return agent.Queue(attributes["loft"], url=URL)
 
 
 def _declare(args: QueueArgs[Pigeons]) -> DeclaredQueue:
@@ -53,24 +53,24 @@ def _declare(args: QueueArgs[Pigeons]) -> DeclaredQueue:
     return DeclaredQueue(
         args.service,
         args.settings,  # type: ignore[arg-type]
-        found={"loft": "loft-1"},
+        attributes={"loft": "loft-1"},
         watched=pulumi.Output.from_input(place),
         access=QueueAccess("pigeons", work=[fly], watch=[watch]),
-        own_alarms=[AlarmSpec("inference-queue-rain", "Rain.", "Sky", "Rain", {}, "Maximum", at_least=1)],
+        extra_alarms=[AlarmSpec("inference-queue-rain", "Rain.", "Sky", "Rain", {}, "Maximum", threshold=1)],
         outputs={"loft": "loft-1"},
     )
 
 
 def _with_pigeons(stack_file: Path) -> dict[str, Any]:
-    """Run the program; a stack file names one of the kinds that there are, and pigeons take its place."""
+    """Run the program with the new kind in place of the stack file's queue."""
     read = stack_program.read_settings
 
-    def swapped() -> Settings:
+    def with_new_kind() -> Settings:
         settings = read()
         services = [one.model_copy(update={"queue": Pigeons()}) for one in settings.services]
         return settings.model_copy(update={"services": tuple(services)})
 
-    stack_program.read_settings = swapped
+    stack_program.read_settings = with_new_kind
     declared.KINDS["pigeons"] = _declare  # type: ignore[index]
     return program.declared("known", "dev", stack_file)
 
@@ -85,7 +85,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run("dev", **apart(_with_pigeons, path))
 
 
-def test_every_side_lists_the_kinds_that_a_stack_file_knows() -> None:
+def test_every_package_lists_the_kinds_of_the_schema() -> None:
     kinds = {kind for model in MODELS for kind in get_args(model.model_fields["kind"].annotation)}
     for known in (declared.KINDS, triggers.TRIGGERS, checked.KINDS, watched.KINDS):
         assert known.keys() == kinds
@@ -97,13 +97,13 @@ def test_a_new_kind_is_watched(made: Run) -> None:
     assert '"Sid": "Watch"' in made.the("RolePolicy", "queues-function")["policy"]
 
 
-def test_a_new_kinds_workers_find_it_and_may_work(made: Run) -> None:
-    told = made.agent("inference-primary")["service"]["queue"]
-    assert (told["name"], told["url"]) == ("loft-1", URL)
+def test_a_new_kinds_workers_have_its_address_and_permissions(made: Run) -> None:
+    queue = made.agent("inference-primary")["service"]["queue"]
+    assert (queue["name"], queue["url"]) == ("loft-1", URL)
     assert '"Sid": "Fly"' in made.the("RolePolicy", "inference-instance")["policy"]
 
 
-def test_a_new_kind_rings_and_says_where_it_is(made: Run) -> None:
-    rings = {name.removeprefix("gpu-spot-dev-inference-queue-") for name in made.of("MetricAlarm")}
-    assert rings >= {"rain", "old", "unread", "unseen"}
+def test_a_new_kind_has_alarms_and_outputs(made: Run) -> None:
+    alarms = {name.removeprefix("inference-queue-") for name in made.alarms()}
+    assert alarms >= {"rain", "message-age", "no-consumers", "unreachable"}
     assert made.exports["queues"] == {"inference": {"loft": "loft-1"}}

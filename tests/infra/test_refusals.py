@@ -121,20 +121,20 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "dev",
         capacity(fallback={"enabled": False, "warmInstances": 2}),
         "services[0].capacity.fallback.warmInstances",
-        "0 where enabled is false",
+        "0 if enabled is false",
     ),
     ("dev", capacity(fallback={"policy": "hope"}), "services[0].capacity.fallback.policy", "'hope'"),
     (
         "dev",
-        capacity(fallback={"knobs": {"luck": 1}}),
-        "services[0].capacity.fallback.knobs",
-        "no knob 'luck'",
+        capacity(fallback={"policyParameters": {"luck": 1}}),
+        "services[0].capacity.fallback.policyParameters",
+        "no parameter 'luck'",
     ),
     (
         "dev",
         capacity(fallback={"enabled": False, "reservation": {"source": "cr-00000000", "count": 1}}),
         "services[0].capacity.fallback.reservation",
-        "none where enabled is false",
+        "none if enabled is false",
     ),
     (
         "dev",
@@ -147,7 +147,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", capacity(instanceTypes=["g5.7xlarge"]), "services[0].capacity.instanceTypes", "g5.xlarge"),
     ("dev", capacity(instanceTypes=["p2.xlarge"]), "services[0].capacity.instanceTypes", "retired P2"),
     ("dev", capacity(instanceTypes=["f1.2xlarge"]), "services[0].capacity.instanceTypes", "use f2"),
-    ("dev", capacity(instanceTypes=["p3.2xlarge"]), "services[0].capacity.instanceTypes", "explicit 'ami'"),
+    ("dev", capacity(instanceTypes=["p3.2xlarge"]), "services[0].capacity.instanceTypes", "without 'ami'"),
     ("dev", capacity(instanceTypes=["g4ad.xlarge"]), "services[0].capacity.instanceTypes", "AMD's driver"),
     ("dev", capacity(instanceTypes=["trn1.2xlarge"]), "services[0].capacity.instanceTypes", "Neuron driver"),
     ("dev", capacity(instanceTypes=["f2.6xlarge"]), "services[0].capacity.instanceTypes", "FPGA"),
@@ -172,7 +172,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "dev",
         capacity(instanceTypes=["p3.2xlarge", "g3.4xlarge"], amis={"p3": "ami-0123456789abcdef0"}),
         "services[0].capacity.instanceTypes",
-        "'g3.4xlarge' needs an explicit 'ami'",
+        "'g3.4xlarge' without 'ami'",
     ),
     # requirements
     ("dev", capacity(instanceTypes=REMOVED), "services[0].capacity.instanceRequirements", "neither"),
@@ -205,19 +205,19 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "fleet",
         requirements() | network(zones=[f"us-west-2{letter}" for letter in "abcde"]),
         "services",
-        "'inference' with 1 image(s) in 5 zone(s) make 5 sets, allowed: at most 4",
+        "'inference' with 1 image(s) in 5 zone(s) are 5 sets, allowed: at most 4",
     ),
     (
         "dev",
         requirements() | capacity(amis=dict.fromkeys(("g5", "g6"), "ami-0000000a") | FAMILY_IMAGES),
         "services",
-        "with 5 images make 5 sets",
+        "with 5 images are 5 sets",
     ),
     (
         "dev",
         requirements() | capacity(allocationStrategy="capacity-optimized-prioritized"),
         "services[0].capacity.allocationStrategy",
-        "needs an order",
+        "a strategy that needs no order",
     ),
     (
         "dev",
@@ -229,7 +229,12 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", capacity(kind="ec2-fleet"), "services[0].capacity.kind", "'spot-fleet'"),
     ("dev", capacity(fleetType="request"), "services[0].capacity.fleetType", "'maintain'"),
     ("fleet", capacity(fleetType="instant"), "services[0].capacity.fleetType", "'request'"),
-    ("fleet", capacity(fleetType="request"), "services[0].capacity.fallback", "never replenished"),
+    (
+        "fleet",
+        capacity(fleetType="request"),
+        "services[0].capacity.fallback",
+        "a fallback with fleetType 'request'",
+    ),
     (
         "fleet",
         capacity(fleetType="request", fallback=REMOVED, target=0),
@@ -243,7 +248,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "dev",
         capacity(unit="gpus", fallback={"warmInstances": 1}),
         "services[0].capacity.unit",
-        "with fallback.warmInstances, allowed: with 0",
+        "with fallback.warmInstances, allowed: 0 warm",
     ),
     (
         "dev",
@@ -255,7 +260,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "dev",
         capacity(unit="gpus", target=2, max=REMOVED, instanceTypes=["g6.xlarge", "g6.12xlarge"]),
         "services[0].capacity.max",
-        "4 is too little for the target, allowed: at least 6",
+        "4 is too low for the target, allowed: at least 6",
     ),
     (
         "research",
@@ -278,20 +283,25 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", network(zones=[f"us-west-2{letter}" for letter in "abcdefg"]), "network.zones", "at most 6"),
     ("dev", network(cidr="10.0.0.0/24"), "network.cidr", "/16 to /20"),
     ("dev", network(cidr="10.0.1.0/16"), "network.cidr", "host bits"),
-    ("dev", network(cidr="8.8.0.0/16"), "network.cidr", "not for private use"),
-    ("dev", network(cidr="169.254.0.0/16"), "network.cidr", "not for private use"),
+    ("dev", network(cidr="8.8.0.0/16"), "network.cidr", "not a private network"),
+    ("dev", network(cidr="169.254.0.0/16"), "network.cidr", "not a private network"),
     ("dev", network(cidr="172.17.0.0/16"), "network.cidr", "Docker's bridge"),
-    ("dev", network(apartFrom=["10.0.0.0/8"]), "network.cidr", "overlaps 10.0.0.0/8"),
-    ("dev", network(apartFrom=["10.20.128.0/17"]), "network.cidr", "overlaps 10.20.128.0/17"),
-    ("dev", network(apartFrom=["ten"]), "network.apartFrom", "not an IPv4 network"),
-    ("prod", network(endpoints="gateway"), "network.endpoints", "cuts workers off"),
+    ("dev", network(nonOverlappingCidrs=["10.0.0.0/8"]), "network.cidr", "overlaps 10.0.0.0/8"),
+    ("dev", network(nonOverlappingCidrs=["10.20.128.0/17"]), "network.cidr", "overlaps 10.20.128.0/17"),
+    ("dev", network(nonOverlappingCidrs=["ten"]), "network.nonOverlappingCidrs", "not an IPv4 CIDR block"),
+    ("prod", network(endpoints="gateway"), "network.endpoints", "(workers need AWS's APIs)"),
     ("dev", network(endpoints="none"), "network.endpoints", "'none' without vpcId"),
-    ("dev", network(extraEndpoints=["sts"]), "network.extraEndpoints", "without interface endpoints"),
-    ("dev", network(cidr=REMOVED), "network.cidr", "missing, allowed: such as 10.20.0.0/16, or vpcId"),
+    ("dev", network(extraEndpoints=["sts"]), "network.extraEndpoints", "without endpoints 'interface'"),
+    (
+        "dev",
+        network(cidr=REMOVED),
+        "network.cidr",
+        "missing, allowed: a block such as 10.20.0.0/16, or vpcId",
+    ),
     ("dev", network(subnets=SUBNETS), "network.subnets", "without vpcId"),
     ("dev", network(securityGroups=["sg-00000000"]), "network.securityGroups", "without vpcId"),
-    ("dev", existing(cidr="10.20.0.0/16"), "network.cidr", "in an existing network"),
-    ("dev", existing(subnets=REMOVED), "network.subnets", "missing, allowed: a private subnet"),
+    ("dev", existing(cidr="10.20.0.0/16"), "network.cidr", "in an existing VPC"),
+    ("dev", existing(subnets=REMOVED), "network.subnets", "missing, allowed: one private subnet"),
     ("dev", existing(subnets={"us-west-2a": "10.0.0.0/24"}), "network.subnets.us-west-2a", "subnet-"),
     ("dev", existing(subnets={"us-east-1a": "subnet-00000000"}), "network.zones", "not a zone of us-west-2"),
     (
@@ -300,32 +310,47 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "network.subnets",
         "each subnet once",
     ),
-    ("dev", existing(zones=["us-west-2a", "us-west-2b"]), "network.zones", "those of subnets: us-west-2a"),
-    ("dev", existing(egress="nat-gateway"), "network.egress", "in an existing network"),
-    ("dev", existing(flowLogs="all"), "network.flowLogs", "in an existing network"),
-    ("dev", existing(apartFrom=["10.0.0.0/8"]), "network.apartFrom", "in an existing network"),
-    ("dev", existing(endpoints="gateway"), "network.endpoints", "in an existing network"),
+    (
+        "dev",
+        existing(zones=["us-west-2a", "us-west-2b"]),
+        "network.zones",
+        "the zones of subnets: us-west-2a",
+    ),
+    ("dev", existing(egress="nat-gateway"), "network.egress", "in an existing VPC"),
+    ("dev", existing(flowLogs="all"), "network.flowLogs", "in an existing VPC"),
+    (
+        "dev",
+        existing(nonOverlappingCidrs=["10.0.0.0/8"]),
+        "network.nonOverlappingCidrs",
+        "in an existing VPC",
+    ),
+    ("dev", existing(endpoints="gateway"), "network.endpoints", "in an existing VPC"),
     ("dev", network(flowLogs="accepted"), "network.flowLogs", "'rejected'"),
     # services
-    ("dev", {f"{SERVICE}/image": "worker:latest"}, "services[0].image", "what matches"),
-    ("dev", {f"{SERVICE}/saysReady": True}, "services[0].saysReady", "without an image"),
+    ("dev", {f"{SERVICE}/image": "worker:latest"}, "services[0].image", "text that matches"),
+    ("dev", {f"{SERVICE}/reportsReadiness": True}, "services[0].reportsReadiness", "without an image"),
     (
         "dev",
         {f"{SERVICE}/image": IMAGE} | capacity(instanceTypes=["g4ad.xlarge"], ami="ami-0123456789abcdef0"),
         "services[0].image",
-        "allowed: on NVIDIA's",
+        "allowed: on NVIDIA GPUs",
     ),
     # training
-    ("dev", training(repository="http://example.com/a"), "training[0].repository", "what matches"),
-    ("dev", training(repository="https://me:secret@example.com/a"), "training[0].repository", "what matches"),
-    ("dev", training(revision="main"), "training[0].revision", "what matches"),
-    ("dev", training(revision="0123abc"), "training[0].revision", "what matches"),
-    ("dev", training(repository="git@example.com:a.git"), "training[0].repository", "what matches"),
-    ("dev", training(repositorySecret="arn:a:*"), "training[0].repositorySecret", "what matches"),
-    ("dev", training(image="pytorch:latest"), "training[0].image", "what matches"),
+    ("dev", training(repository="http://example.com/a"), "training[0].repository", "text that matches"),
+    (
+        "dev",
+        training(repository="https://me:secret@example.com/a"),
+        "training[0].repository",
+        "text that matches",
+    ),
+    ("dev", training(revision="main"), "training[0].revision", "text that matches"),
+    ("dev", training(revision="0123abc"), "training[0].revision", "text that matches"),
+    ("dev", training(repository="git@example.com:a.git"), "training[0].repository", "text that matches"),
+    ("dev", training(repositorySecret="arn:a:*"), "training[0].repositorySecret", "text that matches"),
+    ("dev", training(image="pytorch:latest"), "training[0].image", "text that matches"),
     ("dev", training(image=IMAGE, python=PYTHON), "training[0].python", "allowed: one of them"),
-    ("dev", training(image=IMAGE, capacity=AMD), "training[0].image", "NVIDIA's GPUs only"),
-    ("dev", training(python=PYTHON | {"version": "2.7"}), "training[0].python.version", "what matches"),
+    ("dev", training(image=IMAGE, capacity=AMD), "training[0].image", "a container without NVIDIA GPUs"),
+    ("dev", training(python=PYTHON | {"version": "2.7"}), "training[0].python.version", "text that matches"),
     (
         "dev",
         training(python=PYTHON | {"requirements": "../a.txt"}),
@@ -340,9 +365,9 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("dev", training(command=[]), "training[0].command", "at least 1"),
     ("dev", training(command="python train.py"), "training[0].command", "array"),
-    ("dev", training(dataset="s3://datasets/imagenet"), "training[0].dataset", "what matches"),
-    ("dev", training(dataset="s3://datasets/*/"), "training[0].dataset", "what matches"),
-    ("dev", training(dataset="/data/"), "training[0].dataset", "what matches"),
+    ("dev", training(dataset="s3://datasets/imagenet"), "training[0].dataset", "text that matches"),
+    ("dev", training(dataset="s3://datasets/*/"), "training[0].dataset", "text that matches"),
+    ("dev", training(dataset="/data/"), "training[0].dataset", "text that matches"),
     ("dev", training(volumeGiB=-1), "training[0].volumeGiB", "at least 0"),
     ("dev", training(volumeGiB=16_385), "training[0].volumeGiB", "at most 16384"),
     ("dev", training(volumeGib=100), "training[0].volumeGib", "did you mean volumeGiB?"),
@@ -381,7 +406,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "dev",
         storage(fileSystem={"accessPoints": [POINT | {"path": "a"}]}),
         "storage.fileSystem.accessPoints[0].path",
-        "what matches",
+        "text that matches",
     ),
     (
         "dev",
@@ -430,7 +455,7 @@ def test_a_training_job_is_a_group_of_its_own() -> None:
     both = settings("prod", training(checkpoints="checkpoints", dataset="s3://datasets/imagenet/"))
     assert list(both.capacities) == ["inference", "resnet"]
     image, warning = both.warnings()
-    assert image.startswith("gpu-spot:training[0].checkpoints: a file system needs amazon-efs-utils")
+    assert image.startswith("gpu-spot:training[0].checkpoints: the file system needs amazon-efs-utils")
     assert warning.startswith("gpu-spot:training[0].repository: with network.egress 'none'")
     own = training(checkpoints="checkpoints", capacity={**JOB["capacity"], "ami": "ami-0000000a"})
     assert [w for w in settings("prod", own).warnings() if "efs-utils" in w] == []
@@ -454,11 +479,11 @@ def test_a_single_capacity_pool_is_a_warning() -> None:
 def test_a_request_fleet_has_no_fallback_by_default() -> None:
     fleet = settings("fleet", capacity(fleetType="request", fallback=REMOVED)).services[0].capacity
     assert not fleet.fallback.enabled
-    assert not fleet.is_kept
+    assert not fleet.is_managed
 
 
 def test_max_makes_room_for_a_swap_where_there_is_a_fallback() -> None:
-    with pytest.raises(SettingsError, match=r"capacity\.max: 1 is too little"):
+    with pytest.raises(SettingsError, match=r"capacity\.max: 1 is too low"):
         settings("dev", capacity(target=1, max=1, fallback={}))
     assert settings("dev", capacity(target=1, max=1, fallback={"enabled": False})).services
 
@@ -496,5 +521,5 @@ def test_types_are_grouped_by_the_image_that_boots_them() -> None:
 
 
 def test_a_stack_name_too_long_for_its_resources_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"has 58 characters, allowed: 56"):
+    with pytest.raises(SettingsError, match=r"has 58 characters, allowed: at most 56"):
         Scope("a-long-name-of-a-stack", "us-west-2", "1", "aws").name("inference", "fallback", "p6-b200")

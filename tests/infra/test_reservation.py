@@ -39,13 +39,13 @@ def test_the_fallback_launches_into_it_first(tmp_path: Path, source: str, key: s
     assert "availabilityZoneDistribution" not in primary
 
 
-def test_the_controller_is_told_how_much(tmp_path: Path) -> None:
+def test_the_controllers_configuration_has_the_reserved_slots(tmp_path: Path) -> None:
     declared = reserving(tmp_path, ONE)
     config = declared.the("Parameter", "inference-config")["insecureValue"]
     assert json.loads(config)["reserved"] == 2
 
 
-def test_without_one_a_group_is_as_it_was() -> None:
+def test_without_a_reservation_a_group_has_no_such_properties() -> None:
     fallback = run("known").the("Group", "inference-fallback")
     assert "capacityReservationSpecification" not in fallback
     assert "availabilityZoneDistribution" not in fallback

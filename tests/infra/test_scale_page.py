@@ -21,7 +21,7 @@ from infra.schema.network import Network
 from lambdas.core.capacity import policies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
-KEPT_BY_AWS = 5
+RESERVED_BY_AWS = 5
 """Addresses of each subnet (VPC guide, "Subnet CIDR blocks")."""
 
 SIZES = (10, 100, 1_000, 10_000)
@@ -43,11 +43,11 @@ def row(begin: str) -> list[str]:
 @pytest.mark.parametrize("bits", [int(found) for found in re.findall(r"^\| `/(\d+)` \|", PAGE, re.MULTILINE)])
 def test_addresses_are_those_of_the_declared_subnets(bits: int) -> None:
     blocks = plan(f"10.0.0.0/{bits}", ("us-west-2a", "us-west-2b", "us-west-2c"))
-    each = [ipaddress.ip_network(block.private).num_addresses - KEPT_BY_AWS for block in blocks.values()]
+    each = [ipaddress.ip_network(block.private).num_addresses - RESERVED_BY_AWS for block in blocks.values()]
     assert row(f"`/{bits}`") == [f"{each[0]:,}", f"{sum(each):,}"]
 
 
-def test_calls_of_a_look_are_those_that_the_controller_makes() -> None:
+def test_calls_of_a_pass_are_those_of_the_controller() -> None:
     found = [measure("mixed-asg", size, policies.DEFAULT) for size in SIZES]
     assert row("AWS calls")[:4] == [str(one["calls_total"]) for one in found]
     pages = [str(one["calls"]["describe_instances"]) for one in found]
@@ -92,8 +92,8 @@ def test_one_call_takes_all_metrics_of_an_instance() -> None:
 
 
 def test_a_burst_of_warnings_takes_as_many_runs_as_the_page_reckons() -> None:
-    runs = [f"{-(-size // controller.BATCH)}" for size in SIZES]
-    assert row("runs of the controller") == [*runs, f"{controller.RUNS} at a time, ours"]
+    runs = [f"{-(-size // controller.BATCH_SIZE)}" for size in SIZES]
+    assert row("runs of the controller") == [*runs, f"{controller.MAX_CONCURRENCY} at a time, ours"]
 
 
 def test_a_region_of_default_quotas_holds_as_many_instances_as_the_page_says() -> None:
@@ -133,5 +133,5 @@ def most(model: type[BaseModel], field: str) -> int:
 
 
 def test_groups_are_to_be_divided_where_preflight_says_so() -> None:
-    assert f"divide it at {sizes.MOST:,}" in PAGE
-    assert f"groups of at most {sizes.MOST:,}" in PAGE
+    assert f"divide it at {sizes.MAX_SLOTS:,}" in PAGE
+    assert f"groups of at most {sizes.MAX_SLOTS:,}" in PAGE

@@ -1,4 +1,4 @@
-"""A service that scales: who owns its target, what the scaler is told and may do, what is refused."""
+"""Services that scale: ownership of the target, settings and permissions of the scaler, errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from contracts import names
-from contracts.group import scaling_settings as told
+from contracts.group import scaling_settings
 from contracts.group.scaling_settings import Floor, ScalingSettings
 from infra.settings import SettingsError, load_settings
 from lambdas.handlers import scaler as handler
@@ -18,7 +18,7 @@ from tests.infra.declared import ROOT, Run, run, shipped, variant
 from tests.infra.queues import EXISTING
 from tests.infra.runbook import HEADINGS
 
-FLOOR = {"least": 2, "from": "07:00", "to": "19:00", "days": ["mon", "fri"]}
+FLOOR = {"min": 2, "from": "07:00", "to": "19:00", "days": ["mon", "fri"]}
 SCALING = {"waitSeconds": 30, "min": 1, "floors": [FLOOR]}
 CAPACITY = {"kind": "mixed-asg", "target": 2, "max": 6, "instanceTypes": ["g5.xlarge", "g6.xlarge"]}
 
@@ -38,31 +38,31 @@ def owned(of: Run, name: str) -> list[str]:
     return ignored
 
 
-def test_the_scaler_is_told_what_the_stack_file_says(tmp_path: Path) -> None:
+def test_the_scalers_parameter_has_the_settings_of_the_stack_file(tmp_path: Path) -> None:
     known = stack(tmp_path, SCALING, target=2, max=6)
     text = known.the("Parameter", "inference-scaling")["insecureValue"]
     floor = Floor(2, 420, 1140, frozenset({0, 4}))
     # One of max is left for a swap between spot and on-demand.
-    assert told.parse(text) == ScalingSettings(1, 5, 2, 30, (floor,))
+    assert scaling_settings.parse(text) == ScalingSettings(1, 5, 2, 30, (floor,))
     function = known.the("Function", "scaler")
     assert function["handler"] == f"{handler.__name__}.{handler.handler.__name__}"
     assert function["timeout"] < 60
     assert known.the("EventRule", "scaler")["scheduleExpression"] == "rate(1 minute)"
-    # A minute that failed is not run again beside the next: the function is the one writer of the target.
+    # A failed minute is not retried concurrently with the next: only one invocation writes the target.
     again = known.the("FunctionEventInvokeConfig", "scaler")
     assert (again["maximumRetryAttempts"], again["maximumEventAgeInSeconds"]) == (0, 60)
     assert known.exports["scalerLogGroup"]
 
 
-def test_gpus_are_slots_where_the_target_counts_them(tmp_path: Path) -> None:
+def test_gpus_are_slots_if_the_target_counts_them(tmp_path: Path) -> None:
     types = ["g5.xlarge", "g5.12xlarge"]
     fallback = {"warmInstances": 0}
     known = stack(tmp_path, SCALING, instanceTypes=types, unit="gpus", target=8, max=20, fallback=fallback)
-    found = told.parse(known.the("Parameter", "inference-scaling")["insecureValue"])
+    found = scaling_settings.parse(known.the("Parameter", "inference-scaling")["insecureValue"])
     assert (found.maximum, found.per_slot) == (16, 2)
 
 
-def test_the_target_is_the_scalers_but_in_a_dry_run_and_without_one(tmp_path: Path) -> None:
+def test_the_scaler_owns_the_target_except_in_a_dry_run(tmp_path: Path) -> None:
     name = "gpu-spot-dev-inference-target"
     assert owned(stack(tmp_path, SCALING), name) == ["insecureValue"]
     (tmp_path / "dry").mkdir()
@@ -71,7 +71,7 @@ def test_the_target_is_the_scalers_but_in_a_dry_run_and_without_one(tmp_path: Pa
     assert "gpu-spot-dev-scaler" not in shipped("dev").of("Function")
 
 
-def test_it_writes_the_targets_of_services_that_scale_alone(tmp_path: Path) -> None:
+def test_it_may_write_targets_of_services_that_scale_only(tmp_path: Path) -> None:
     known = stack(tmp_path, SCALING)
     policy = json.loads(known.the("RolePolicy", "scaler-function")["policy"])
     granted = {one["Sid"]: one for one in policy["Statement"]}
@@ -84,25 +84,26 @@ def test_it_writes_the_targets_of_services_that_scale_alone(tmp_path: Path) -> N
     assert not {one for one in actions if one.startswith(("autoscaling:", "sns:"))}
 
 
-def test_alarms_and_plot_are_of_what_the_handler_sends(tmp_path: Path) -> None:
+def test_alarms_and_plot_use_metrics_that_the_handler_emits(tmp_path: Path) -> None:
     known = stack(tmp_path, SCALING)
     own = {"group": "inference", "stack": "dev", "service": names.SERVICE_SCALER}
     variables = known.the("Function", "scaler")["environment"]["variables"]
     assert variables["POWERTOOLS_SERVICE_NAME"] == names.SERVICE_SCALER
     watched = {a["metricName"] for a in known.of("MetricAlarm").values() if a.get("dimensions") == own}
     assert watched == {
-        *(names.METRIC_SCALING_ERRORS, names.METRIC_SCALING_BLIND),
-        *(names.METRIC_SCALING_STALE, names.METRIC_SCALING_CEILING),
+        *(names.METRIC_SCALING_ERRORS, names.METRIC_SCALING_LOAD_UNKNOWN),
+        *(names.METRIC_SCALING_THROUGHPUT_UNKNOWN, names.METRIC_SCALING_AT_MAXIMUM),
     }
     body = json.loads(known.the("Dashboard", "board")["dashboardBody"])
     lines = [line for widget in body["widgets"] for line in widget["properties"].get("metrics", [])]
     drawn = {line[1] for line in lines if len(line) > 1 and line[1].startswith("Scaling")}
-    assert drawn == {names.METRIC_SCALING_WANTED, names.METRIC_SCALING_TARGET}
+    assert drawn == {names.METRIC_SCALING_DESIRED, names.METRIC_SCALING_TARGET}
 
 
-def test_every_alarm_of_it_has_a_heading_in_the_runbook() -> None:
-    names_of_it = {f"<group>-{one}" for one in ("load-unknown", "pace-unknown", "at-maximum", "unscaled")}
-    assert names_of_it | {"scaler-silent", "scaler-errors"} <= HEADINGS
+def test_every_alarm_of_the_scaler_has_a_heading_in_the_runbook() -> None:
+    ends = ("load-unknown", "throughput-unknown", "at-maximum", "scaler-errors")
+    expected = {f"<group>-{end}" for end in ends} | {"scaler-not-running", "scaler-errors"}
+    assert expected <= HEADINGS
 
 
 @pytest.mark.parametrize(
@@ -113,8 +114,8 @@ def test_every_alarm_of_it_has_a_heading_in_the_runbook() -> None:
         ({"max": 9}, {}, {}, "scaling.max: unknown key"),
         ({}, {"queue": None}, {}, "scaling: without a queue"),
         ({}, {}, {"onDemandBase": 2}, "scaling: min 1 is below capacity.onDemandBase, allowed: at least 2"),
-        ({"min": 6}, {}, {}, "scaling: capacity.max leaves room for a target of 5"),
-        ({"floors": [{**FLOOR, "least": 7}]}, {}, {}, "floors, 7"),
+        ({"min": 6}, {}, {}, "scaling: capacity.max allows a target of 5"),
+        ({"floors": [{**FLOOR, "min": 7}]}, {}, {}, "allowed: at least 7, the highest of min and floors"),
         ({"floors": [{**FLOOR, "to": "07:00"}]}, {}, {}, "floors[0].to: 07:00 is not after 07:00"),
         ({"floors": [{**FLOOR, "from": "7:00"}]}, {}, {}, "floors[0].from"),
         ({"floors": [{**FLOOR, "days": ["mon", "mon"]}]}, {}, {}, "days: 'mon' is listed twice"),
@@ -124,11 +125,11 @@ def test_every_alarm_of_it_has_a_heading_in_the_runbook() -> None:
             {},
             {},
             {"kind": "spot-fleet", "fleetType": "request", "fallback": {"enabled": False}},
-            "scaling: beside fleetType 'request'",
+            "scaling: with fleetType 'request'",
         ),
     ],
 )
-def test_what_cannot_scale_is_refused_by_its_key(
+def test_invalid_scaling_is_rejected_by_its_key(
     scaling: dict[str, Any], service: dict[str, Any], capacity: dict[str, Any], says: str
 ) -> None:
     given = {"name": "ocr", "command": ["serve"], "queue": EXISTING, "scaling": scaling, **service}
@@ -139,8 +140,8 @@ def test_what_cannot_scale_is_refused_by_its_key(
     assert says in str(caught.value)
 
 
-def test_a_stack_that_ships_says_how_it_would_scale() -> None:
+def test_a_sample_stack_has_a_dry_run() -> None:
     raw = yaml.safe_load((ROOT / "Pulumi.ocr.yaml").read_text("utf-8"))["config"]
     [service] = load_settings(raw).services
     assert service.scaling is not None
-    assert (service.scaling.dry_run, service.capacity.most_target) == (True, 7)
+    assert (service.scaling.dry_run, service.capacity.max_target) == (True, 7)

@@ -58,13 +58,13 @@ def test_the_dev_stack_is_valid() -> None:
     [
         ({}, 8),
         ({"policy": "ready-handover"}, 8),  # it buys at any price
-        ({"knobs": {"shortageCost": 2}}, 8),
-        ({"knobs": {"shortageCost": 1}}, 0),
-        ({"knobs": {"shortageCost": 1}, "warmInstances": 5}, 5),
+        ({"policyParameters": {"shortageCost": 2}}, 8),
+        ({"policyParameters": {"shortageCost": 1}}, 0),
+        ({"policyParameters": {"shortageCost": 1}, "warmInstances": 5}, 5),
         ({"enabled": False}, 0),
     ],
 )
-def test_the_warm_pool_is_as_large_as_shortage_is_dear_unless_told(
+def test_the_default_size_of_the_warm_pool_depends_on_the_shortage_cost(
     fallback: dict[str, Any], warm: int
 ) -> None:
     capacity = load_settings(changed(f"{CAPACITY}/fallback", fallback)).services[0].capacity
@@ -103,7 +103,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         (
             f"{CAPACITY}/max",
             8,
-            "gpu-spot:services[0].capacity.max: 8 is too little for the target, allowed: at least 9",
+            "gpu-spot:services[0].capacity.max: 8 is too low for the target, allowed: at least 9",
         ),
         (
             "gpu-spot:services/0/name",
@@ -113,7 +113,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         (
             "gpu-spot:tags",
             {f"t{n}": "v" for n in range(46)},
-            "gpu-spot:tags: 46 tags, allowed: at most 45 (AWS takes 50, some are ours)",
+            "gpu-spot:tags: 46 tags, allowed: at most 45 (of AWS's 50, the stack uses the rest)",
         ),
         (
             f"{CAPACITY}/onDemandBase",
@@ -128,8 +128,8 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         (
             f"{CAPACITY}/instanceTypes",
             ["p3.2xlarge"],
-            "gpu-spot:services[0].capacity.instanceTypes: 'p3.2xlarge' needs an explicit 'ami': "
-            "NVIDIA's open kernel modules start with Turing",
+            "gpu-spot:services[0].capacity.instanceTypes: 'p3.2xlarge' without 'ami' "
+            "(NVIDIA's open kernel modules support Turing and newer)",
         ),
         (
             f"{CAPACITY}/instanceTypes",
@@ -140,20 +140,24 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         (
             f"{CAPACITY}/instanceTypes",
             [],
-            "gpu-spot:services[0].capacity.instanceTypes: [], allowed: at least 1 of them",
+            "gpu-spot:services[0].capacity.instanceTypes: [], allowed: a list of at least 1",
         ),
-        (f"{CAPACITY}/ami", "ubuntu", 'gpu-spot:services[0].capacity.ami: "ubuntu", allowed: what matches '),
+        (
+            f"{CAPACITY}/ami",
+            "ubuntu",
+            'gpu-spot:services[0].capacity.ami: "ubuntu", allowed: text that matches ',
+        ),
         (f"{CAPACITY}/maxPrice", 0, "gpu-spot:services[0].capacity.maxPrice: 0, allowed: at least 0.001"),
         (
             f"{CAPACITY}/fallback/warmInstance",
             2,
             "gpu-spot:services[0].capacity.fallback.warmInstance: unknown key, did you mean warmInstances? "
-            "allowed: enabled, knobs, policy, reservation, warmInstances",
+            "allowed: enabled, policy, policyParameters, reservation, warmInstances",
         ),
         (
             "gpu-spot:services/0/name",
             "In Ference",
-            'gpu-spot:services[0].name: "In Ference", allowed: what matches ',
+            'gpu-spot:services[0].name: "In Ference", allowed: text that matches ',
         ),
         (
             "gpu-spot:services/0/drainSeconds",
@@ -163,7 +167,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         (
             "gpu-spot:network/zones",
             [],
-            "gpu-spot:network.zones: [], allowed: at least 1 of them",
+            "gpu-spot:network.zones: [], allowed: a list of at least 1",
         ),
         (
             "gpu-spot:network/zones",
@@ -180,7 +184,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         (
             "gpu-spot:network/cidr",
             "10.0.0.1/16",
-            "gpu-spot:network.cidr: not an IPv4 network (10.0.0.1/16 has host",
+            "gpu-spot:network.cidr: not an IPv4 CIDR block (10.0.0.1/16 has host",
         ),
         (
             "gpu-spot:network/egress",
@@ -196,7 +200,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         ),
         ("gpu-spot:network", None, "gpu-spot:network: missing, it has no default"),
         ("aws:region", None, "aws:region: missing, it has no default"),
-        ("aws:region", "oregon", 'aws:region: "oregon", allowed: what matches '),
+        ("aws:region", "oregon", 'aws:region: "oregon", allowed: text that matches '),
         ("gpu-spot:logRetentionDays", 31, "gpu-spot:logRetentionDays: 31, allowed: 1, 3, 5, 7,"),
         (
             "gpu-spot:tags",
@@ -226,16 +230,18 @@ def test_each_error_is_a_line_of_its_own() -> None:
 def test_a_region_that_is_none_is_one_error_and_not_one_for_its_zones() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(changed("aws:region", "us-west"))
-    assert str(caught.value).startswith('aws:region: "us-west", allowed: what matches ')
+    assert str(caught.value).startswith('aws:region: "us-west", allowed: text that matches ')
     assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("written", [30.5, "30.5"])
 def test_a_number_may_be_text_where_the_cli_writes_it_so(written: float | str) -> None:
-    capacity = load_settings(changed(f"{CAPACITY}/fallback", {"knobs": {"shortageCost": written}}))
-    assert capacity.services[0].capacity.fallback.knobs == {"shortageCost": 30.5}
-    with pytest.raises(SettingsError, match=r'knobs\.shortageCost: "dear", allowed: a valid number'):
-        load_settings(changed(f"{CAPACITY}/fallback", {"knobs": {"shortageCost": "dear"}}))
+    capacity = load_settings(changed(f"{CAPACITY}/fallback", {"policyParameters": {"shortageCost": written}}))
+    assert capacity.services[0].capacity.fallback.policy_parameters == {"shortageCost": 30.5}
+    with pytest.raises(
+        SettingsError, match=r'policyParameters\.shortageCost: "dear", allowed: a valid number'
+    ):
+        load_settings(changed(f"{CAPACITY}/fallback", {"policyParameters": {"shortageCost": "dear"}}))
 
 
 def test_two_services_of_one_name_are_refused() -> None:

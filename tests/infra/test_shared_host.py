@@ -1,4 +1,4 @@
-"""What a stack with a shared host declares: the tenants' list, their ports, who may do what."""
+"""Resources of a shared host: the tenants' list, ports and permissions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def policy(kind: str, name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_list_lies_beside_the_agent_and_not_in_boot_data() -> None:
+def test_the_list_is_in_the_agents_bucket_and_not_in_user_data() -> None:
     [stored] = [one for name, one in shared().of("BucketObjectv2").items() if name.endswith("lab-tenants")]
     assert stored["key"] == codec.key_of("lab")
     assert [one.name for one in codec.decode(stored["content"])] == list(TENANTS)
@@ -44,7 +44,7 @@ def test_the_list_lies_beside_the_agent_and_not_in_boot_data() -> None:
         assert "gpu-spot-landlord.service" in boot
 
 
-def test_a_changed_list_changes_the_list_and_the_ports_and_no_instance(tmp_path: Any) -> None:
+def test_a_changed_list_replaces_no_instance(tmp_path: Any) -> None:
     def change(config: dict[str, Any]) -> None:
         tenants = config["gpu-spot:sharedHosts"][0]["tenants"]
         tenants[2] |= {"cpus": 8, "hostPort": 8010}
@@ -64,7 +64,7 @@ def test_a_changed_list_changes_the_list_and_the_ports_and_no_instance(tmp_path:
     }
 
 
-def test_ports_are_open_to_the_callers_and_nobody_else() -> None:
+def test_ports_are_open_to_the_allowed_sources_only() -> None:
     group = "gpu-spot-shared-lab-ports-id"
     rules = [
         one for one in shared().of("SecurityGroupIngressRule").values() if one["securityGroupId"] == group
@@ -80,37 +80,37 @@ def test_ports_are_open_to_the_callers_and_nobody_else() -> None:
         assert groups == ["gpu-spot-shared-workers-id", group]
 
 
-def test_a_document_forwards_to_one_port_whatever_its_caller_says() -> None:
+def test_a_session_document_forwards_to_one_fixed_port() -> None:
     for name, port in zip(TENANTS, (8001, 8002, 8003), strict=True):
         document = shared().the("Document", f"lab-{name}")
-        told = json.loads(document["content"])
-        assert (document["documentType"], told["sessionType"]) == ("Session", "Port")
-        assert told["properties"]["portNumber"] == str(port)
-        assert told["properties"]["type"] == "LocalPortForwarding"
-        assert list(told["parameters"]) == ["localPortNumber"]
+        content = json.loads(document["content"])
+        assert (document["documentType"], content["sessionType"]) == ("Session", "Port")
+        assert content["properties"]["portNumber"] == str(port)
+        assert content["properties"]["type"] == "LocalPortForwarding"
+        assert list(content["parameters"]) == ["localPortNumber"]
 
 
 INSTANCE = "arn:aws:ec2:us-west-2:123456789012:instance/i-0123456789abcdef0"
-LAB = {f"{TAGS}/gpu-spot:stack": ["shared"], f"{TAGS}/gpu-spot:group": ["lab"]}
+HOST_TAGS = {f"{TAGS}/gpu-spot:stack": ["shared"], f"{TAGS}/gpu-spot:group": ["lab"]}
 CHECKED = {"ssm:SessionDocumentAccessCheck": ["true"]}
 
 
 @pytest.mark.parametrize(
     ("resource", "context", "allowed"),
     [
-        (INSTANCE, {**LAB, **CHECKED}, True),
-        (INSTANCE, {**LAB, f"{TAGS}/gpu-spot:group": ["other"], **CHECKED}, False),
-        (INSTANCE, {**LAB, f"{TAGS}/gpu-spot:stack": ["prod"], **CHECKED}, False),
+        (INSTANCE, {**HOST_TAGS, **CHECKED}, True),
+        (INSTANCE, {**HOST_TAGS, f"{TAGS}/gpu-spot:group": ["other"], **CHECKED}, False),
+        (INSTANCE, {**HOST_TAGS, f"{TAGS}/gpu-spot:stack": ["prod"], **CHECKED}, False),
         (INSTANCE, CHECKED, False),
         # A session without a document would be a shell.
-        (INSTANCE, {**LAB, "ssm:SessionDocumentAccessCheck": ["false"]}, False),
+        (INSTANCE, {**HOST_TAGS, "ssm:SessionDocumentAccessCheck": ["false"]}, False),
         ("{own}", CHECKED, True),
         ("{other}", CHECKED, False),
         ("arn:aws:ssm:us-west-2::document/AWS-StartPortForwardingSession", CHECKED, False),
         ("arn:aws:ssm:us-west-2:123456789012:document/SSM-SessionManagerRunShell", CHECKED, False),
     ],
 )
-def test_a_tenants_users_reach_their_port_and_nothing_else(
+def test_a_tenants_users_may_forward_to_their_port_only(
     resource: str, context: dict[str, list[str]], allowed: bool
 ) -> None:
     mine = policy("Policy", "lab-vision")
@@ -119,7 +119,7 @@ def test_a_tenants_users_reach_their_port_and_nothing_else(
     assert allows([mine], Request("ssm:StartSession", resource, context)) == allowed
 
 
-def test_nothing_but_sessions_is_granted_to_a_tenants_users() -> None:
+def test_a_tenants_users_have_permissions_for_sessions_only() -> None:
     actions = {action for one in policy("Policy", "lab-vision")["Statement"] for action in one["Action"]}
     assert actions == {"ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession"}
 
@@ -153,7 +153,7 @@ def test_the_host_may_move_its_tenants_volumes_and_no_others(
     assert allows([role], Request(action, place, tagged)) == allowed
 
 
-def test_the_controller_is_told_of_one_worker_that_is_handed_over_with_its_volumes() -> None:
+def test_the_controllers_configuration_has_one_slot_with_break_before_make() -> None:
     config = json.loads(shared().the("Parameter", "lab-config")["insecureValue"])
     assert config["breakBeforeMake"] is True
     assert config["byZone"] is True
@@ -161,7 +161,7 @@ def test_the_controller_is_told_of_one_worker_that_is_handed_over_with_its_volum
     assert shared().the("Parameter", "lab-target")["insecureValue"] == "1"
 
 
-def test_each_tenant_that_is_away_or_restarts_wakes_somebody() -> None:
+def test_each_tenant_has_alarms_for_missing_and_restarting() -> None:
     alarms = shared().of("MetricAlarm")
     for name in TENANTS:
         missing = alarms[f"gpu-spot-shared-lab-{name}-missing"]
@@ -190,7 +190,7 @@ def settings(**changes: Any) -> str:
         *(
             (
                 {"capacity__target": target, "capacity__max": most},
-                f"capacity.target: {target}, allowed: 1 (the tenants' volumes are on one machine at a time",
+                f"capacity.target: {target}, allowed: 1 (the tenants' volumes are on one host at a time",
             )
             for target, most in ((2, 8), (2, 2), (2, None), (0, 2))
         ),
@@ -198,7 +198,7 @@ def settings(**changes: Any) -> str:
         ({"capacity__target": "two"}, 'capacity.target: "two", allowed: a whole number'),
         (
             {"capacity__kind": "spot-fleet", "capacity__fleetType": "request"},
-            "capacity.fleetType: 'request', allowed: 'maintain' (a fleet that asks once",
+            "capacity.fleetType: 'request', allowed: 'maintain' ('request' does not replace instances",
         ),
         ({"capacity__fallback": {"warmInstances": 1}}, "capacity: 1 warm instances, allowed: fallback.warm"),
         (
@@ -209,22 +209,22 @@ def settings(**changes: Any) -> str:
             {"capacity__unit": "gpus", "capacity__max": 32},
             "capacity.unit: 'gpus', allowed: 'inst",
         ),
-        ({"callers": ["0.0.0.0/0"]}, "callers: 0.0.0.0/0, allowed: private networks"),
+        ({"allowedSources": ["0.0.0.0/0"]}, "allowedSources: 0.0.0.0/0, allowed: private networks"),
         (
-            {"callers": ["10.0.0.1/8"]},
-            "callers: '10.0.0.1/8' (10.0.0.1/8 has host bits set), allowed: networks",
+            {"allowedSources": ["10.0.0.1/8"]},
+            "allowedSources: '10.0.0.1/8' (10.0.0.1/8 has host bits set), allowed: networks",
         ),
-        ({"tenants__0__gpus": True}, "tenants[0].gpus: True, allowed: 0 to 16 of them, a list"),
-        ({"tenants__0__gpus": "half"}, "tenants[0].gpus: 'half', allowed: 0 to 16 of them, a list"),
+        ({"tenants__0__gpus": True}, "tenants[0].gpus: True, allowed: a number from 0 to 16, a list"),
+        ({"tenants__0__gpus": "half"}, "tenants[0].gpus: 'half', allowed: a number from 0 to 16, a list"),
         ({"tenants__0__gpus": [1, 1]}, "tenants[0].gpus: [1, 1], allowed: each id once"),
         (
             {"tenants__0__hostPort": None},
-            "tenants[0].hostPort: None beside containerPort 8888, allowed: both",
+            "tenants[0].hostPort: None with containerPort 8888, allowed: both",
         ),
         ({"tenants__0__uid": 1000}, "tenants[0].uid: 1000, allowed: at least 2000"),
         (
             {"tenants__0__environment": {"GPU_SPOT_A": "b"}},
-            "tenants[0].environment: GPU_SPOT_A is the agent's",
+            "tenants[0].environment: GPU_SPOT_A is reserved",
         ),
         # The smallest of the types must carry it, too, and the first violation is named.
         ({"tenants__0__gpus": 4}, "tenants: on g5.12xlarge: tenant 'speech': GPUs [3], allowed: 0 of 4"),
@@ -236,18 +236,22 @@ def settings(**changes: Any) -> str:
             {"tenants__1__uid": 2001},
             "tenants: on g5.12xlarge: tenant 'speech': uid 2001, allowed: each uid once",
         ),
-        ({"tenants": []}, "tenants: [], allowed: at least 1 of them"),
+        ({"tenants": []}, "tenants: [], allowed: a list of at least 1"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_key(changes: dict[str, Any], says: str) -> None:
+def test_invalid_settings_are_rejected_by_their_key(changes: dict[str, Any], says: str) -> None:
     assert settings(**changes).startswith(says)
 
 
-def test_another_name_that_begins_like_a_tenants_volume_is_refused() -> None:
+def test_a_name_that_matches_a_tenants_volume_is_rejected() -> None:
     raw = yaml.safe_load(SHARED.read_text("utf-8"))["config"]
     host = raw["gpu-spot:sharedHosts"][0]
     raw["gpu-spot:sharedHosts"].append({**copy.deepcopy(host), "name": "lab-two"})
-    with pytest.raises(SettingsError, match=r"sharedHosts: 'lab-two' beside 'lab', whose tenants' volumes"):
+    with pytest.raises(
+        SettingsError,
+        match=r"sharedHosts: 'lab-two' has the prefix of the tenants' volumes "
+        "of 'lab'",
+    ):
         load_settings(raw)
 
 
@@ -257,5 +261,5 @@ def test_memory_under_ten_datasets_is_warned_of() -> None:
     raw["gpu-spot:sharedHosts"][0]["tenants"][0]["datasetGiB"] = 9
     [warning] = load_settings(raw).warnings()
     assert warning.startswith(
-        "gpu-spot:sharedHosts[0].tenants[0].memoryGiB: 80 for a dataset of 9 GiB: under 90"
+        "gpu-spot:sharedHosts[0].tenants[0].memoryGiB: 80 for a dataset of 9 GiB: below 90"
     )

@@ -1,4 +1,4 @@
-"""A service's queue in SQS: two queues, who may use them, and what workers are told."""
+"""A service's SQS queue: queue and dead-letter queue, permissions, the agent's configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.infra.runbook import heading
 from tests.infra.test_queue import KEY
 from tests.infra.test_statements import OF_SQS
 
-OWN = {"kind": "sqs", "tries": 7, "visibilitySeconds": 90}
+OWN = {"kind": "sqs", "maxDeliveries": 7, "visibilitySeconds": 90}
 EXISTING = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-lost"}}
 ARN = "arn:aws:sqs:us-west-2:123456789012:"
 
@@ -49,14 +49,14 @@ def test_the_queue_has_dead_letters_and_is_encrypted_and_protected(own: Run) -> 
     assert [one["protect"] for one in ours] == [True, True]
 
 
-def test_nobody_comes_without_tls(own: Run) -> None:
+def test_requests_without_tls_are_denied(own: Run) -> None:
     for name in ("queue", "dead"):
         [deny] = granted(own.the("QueuePolicy", f"inference-{name}")["policy"]).values()
         assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", "*", ["sqs:*"])
         assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
-def test_workers_may_work_and_nothing_else(own: Run, existing: Run) -> None:
+def test_permissions_of_workers(own: Run, existing: Run) -> None:
     statements = granted(existing.the("RolePolicy", "inference-instance")["policy"])
     assert statements["WorkOnQueue"]["Resource"] == [f"{ARN}ocr"]
     assert statements["BuryRequests"]["Resource"] == [f"{ARN}ocr-lost"]
@@ -68,21 +68,21 @@ def test_workers_may_work_and_nothing_else(own: Run, existing: Run) -> None:
     assert "sqs.us-west-2.amazonaws.com*" in use["Condition"]["StringLike"]["kms:ViaService"]
 
 
-def test_callers_send_and_have_queues_of_answers(own: Run, existing: Run) -> None:
+def test_permissions_of_callers(own: Run, existing: Run) -> None:
     statements = granted(existing.the("Policy", "inference-callers")["policy"])
     assert statements["SendRequests"]["Resource"] == [f"{ARN}ocr"]
     assert statements["ReadAnswers"]["Resource"] == [f"{ARN}ocr-answers-*"]
     assert "UseKey" in granted(own.the("Policy", "inference-callers")["policy"])
 
 
-def test_workers_are_told_where_it_is(existing: Run) -> None:
+def test_the_agents_configuration_has_the_queue(existing: Run) -> None:
     for side in ("primary", "fallback"):
-        told = existing.agent(f"inference-{side}")["service"]["queue"]
-        assert told == {"name": "ocr", "url": "sqs://us-west-2/123456789012"}
+        queue = existing.agent(f"inference-{side}")["service"]["queue"]
+        assert queue == {"name": "ocr", "url": "sqs://us-west-2/123456789012"}
     assert existing.exports["queues"]["inference"]["url"] == "sqs://us-west-2/123456789012"
 
 
-def test_existing_queues_are_not_made(existing: Run) -> None:
+def test_existing_queues_are_not_created(existing: Run) -> None:
     assert not [name for name in existing.of("Queue") if "inference" in name]
 
 
@@ -92,7 +92,7 @@ def test_without_a_way_out_there_is_an_endpoint_for_sqs_and_none_for_secrets(own
     assert "gpu-spot-prod-endpoint-secretsmanager" not in endpoints
 
 
-def test_the_watcher_may_see_it(existing: Run) -> None:
+def test_permissions_of_the_watcher(existing: Run) -> None:
     statements = granted(existing.the("RolePolicy", "queues-function")["policy"])
     assert statements["SeeQueues"]["Resource"] == [f"{ARN}ocr"]
     seen = {*statements["SeeQueues"]["Action"], *statements["SeeTheirMetrics"]["Action"]}
@@ -100,16 +100,16 @@ def test_the_watcher_may_see_it(existing: Run) -> None:
     assert "ReadQueueSecrets" not in statements
 
 
-def test_a_dead_letter_rings_and_every_alarm_has_a_heading_in_the_runbook(own: Run) -> None:
-    found = {name: one for name, one in own.of("MetricAlarm").items() if "-queue-" in name}
-    dead = found["gpu-spot-prod-inference-queue-dead"]
+def test_dead_letters_have_an_alarm_and_every_alarm_a_heading_in_the_runbook(own: Run) -> None:
+    alarms = {name: alarm for name, alarm in own.alarms().items() if "-queue-" in name}
+    dead = alarms["inference-queue-dead-letters"]
     assert (dead["metricName"], dead["threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
-    assert "gpu-spot-prod-inference-queue-deep" not in found
-    for name in found:
+    assert "inference-queue-length" not in alarms
+    for name in alarms:
         assert heading(name) == f"<group>{name.partition('inference')[2]}"
 
 
-def test_containers_have_the_instances_role_and_elsewhere_none() -> None:
+def test_containers_have_the_instances_role_and_on_premises_is_rejected() -> None:
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
     service = {"name": "ocr", "image": f"acme/ocr@sha256:{64 * chr(48)}", "capacity": capacity, "queue": OWN}
     config = {
@@ -119,7 +119,7 @@ def test_containers_have_the_instances_role_and_elsewhere_none() -> None:
     }
     assert load_settings(config).services[0].image == service["image"]
     service["onPremises"] = {}
-    with pytest.raises(SettingsError, match="beside a queue of SQS and an image"):
+    with pytest.raises(SettingsError, match="with a queue of SQS and an image"):
         load_settings(config)
 
 
@@ -128,19 +128,19 @@ def _rehearsed(folder: str) -> dict[str, Any]:
     config = load(Path(folder), "dev", {"services[0].command": ["serve"], "services[0].queue": OWN})
     with sandbox(config.region) as clients:
         deployment = deploy(clients, config)
-        told = deployment.outputs["queues"]["inference"]
+        queue = deployment.outputs["queues"]["inference"]
         sqs = clients("sqs")
-        url = sqs.get_queue_url(QueueName=told["queue"])["QueueUrl"]
+        url = sqs.get_queue_url(QueueName=queue["queue"])["QueueUrl"]
         given = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-        return {"told": told, "given": given, "after": changes(deployment, config)}
+        return {"queue": queue, "given": given, "after": changes(deployment, config)}
 
 
-def test_what_is_deployed_is_what_spot_work_wants() -> None:
+def test_deployed_queues_have_the_properties_that_spot_work_needs() -> None:
     seen = apart(_rehearsed, str(ROOT))
-    assert len(seen["told"]["queue"]) <= 55
+    assert len(seen["queue"]["queue"]) <= 55
     assert seen["given"]["VisibilityTimeout"] == "90"
     assert json.loads(seen["given"]["RedrivePolicy"])["deadLetterTargetArn"].endswith(
-        seen["told"]["deadLetters"]
+        seen["queue"]["deadLetters"]
     )
     assert seen["given"]["SqsManagedSseEnabled"] == "true"
     assert seen["after"] == ()

@@ -160,12 +160,12 @@ def test_every_resource_is_ours_unless_aws_offers_no_narrower_one(
                     assert {key.partition("/")[2] for key in asked} >= {"gpu-spot:stack"}, statement["Sid"]
 
 
-def test_groups_are_moved_by_name_and_tag() -> None:
+def test_groups_are_changed_by_name_and_tag() -> None:
     for sid in ("MoveCapacity", "CompleteHooks"):
         assert the(sid)["Condition"]["StringEquals"]["aws:ResourceTag/gpu-spot:stack"] == "dev"
 
 
-def test_an_instance_writes_only_its_own_groups_workers() -> None:
+def test_an_instance_writes_items_of_its_own_group_only() -> None:
     condition = the("ReportWorkers")["Condition"]
     assert condition["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": ["inference"]}
     assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
@@ -181,7 +181,7 @@ def test_only_a_stack_with_a_block_may_read_reservations() -> None:
     assert "ReadBlocks" not in {statement["Sid"] for _, statement in statements_of("dev")}
 
 
-def test_only_a_stack_with_a_fleet_may_move_fleets() -> None:
+def test_only_a_stack_with_a_fleet_may_change_fleets() -> None:
     assert not [s for _, s in statements_of("dev") if "Fleet" in s["Sid"]]
     ended = the("EndFleetInstances", "fleet")
     assert ended["Condition"]["StringEquals"] == {
@@ -190,7 +190,7 @@ def test_only_a_stack_with_a_fleet_may_move_fleets() -> None:
     }
 
 
-def test_the_health_checker_remembers_under_its_own_keys_and_asks_for_restarts_only() -> None:
+def test_the_health_checker_writes_its_own_items_and_restart_requests_only() -> None:
     remembers, asks = the("RememberHealth"), the("AskForRestarts")
     assert remembers["Condition"]["ForAllValues:StringLike"] == {"dynamodb:LeadingKeys": ["*@health"]}
     assert asks["Condition"]["ForAllValues:StringEquals"] == {
@@ -206,7 +206,7 @@ def test_the_health_checker_remembers_under_its_own_keys_and_asks_for_restarts_o
     assert says["Condition"]["ForAllValues:StringLike"] == {"dynamodb:LeadingKeys": ["*@release"]}
 
 
-def test_a_fleet_hands_out_no_role_but_its_instances() -> None:
+def test_a_fleet_passes_only_the_role_of_its_instances() -> None:
     statement = the("HandOutOneRole", "fleet")
     assert (statement["Effect"], statement["Action"]) == ("Deny", ["iam:PassRole"])
     assert statement["NotResource"] == ["arn:gpu-spot-fleet-inference-instance"]
@@ -254,7 +254,7 @@ OF_BLOCKS = "ec2:DescribeCapacityReservations"
 OF_ZONES = "autoscaling:LaunchInstances"
 
 
-def test_only_a_stack_whose_jobs_have_on_demand_may_launch_in_a_zone() -> None:
+def test_launches_in_a_zone_are_allowed_only_for_jobs_with_on_demand() -> None:
     sids = ("LaunchByZone", "LaunchFromOwnTemplates", "MakeFleets", "ReadTemplates")
     found = [the(sid, FILES) for sid in sids]
     assert [statement["Action"] for statement in found] == [
@@ -268,7 +268,7 @@ def test_only_a_stack_whose_jobs_have_on_demand_may_launch_in_a_zone() -> None:
     # A block has one zone, and a service no volume.
     for stack in ("dev", TRAINING):
         assert not {statement["Sid"] for _, statement in statements_of(stack)} & {*sids}
-    # Without these nobody launches by CreateFleet himself.
+    # Without these the controller cannot launch with CreateFleet by other means.
     granted = {
         action
         for name, statement in statements_of(FILES)
@@ -279,7 +279,7 @@ def test_only_a_stack_whose_jobs_have_on_demand_may_launch_in_a_zone() -> None:
     assert not {"ec2:RunInstances", "iam:PassRole"} & granted
 
 
-def test_functions_may_call_what_they_call_and_nothing_else() -> None:
+def test_functions_have_the_permissions_of_their_calls_only() -> None:
     called = called_operations() - {OF_BLOCKS, OF_ZONES} - OF_SQS
     assert granted_to_functions("fleet") - BY_AWS == called
     assert granted_to_functions("dev") - BY_AWS == {
@@ -287,7 +287,7 @@ def test_functions_may_call_what_they_call_and_nothing_else() -> None:
     }
 
 
-# What is granted to others than the controller, and who uses it.
+# Permissions outside the functions, and the code that uses each.
 USES = {
     "autoscaling:CompleteLifecycleAction": "the node agent, and the boot script when it fails",
     "cloudwatch:PutMetricData": "the CloudWatch agent, and the boot script when it fails",
@@ -305,7 +305,7 @@ USES = {
 }
 
 
-def test_every_permission_beside_the_functions_has_a_user() -> None:
+def test_every_permission_outside_the_functions_is_used() -> None:
     granted = {
         action
         for stack in (*STACKS, TRAINING, FILES)
@@ -340,13 +340,11 @@ EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetri
         ("resnet", TRAINING, ("run", "hooks", "volume", "dataset", "secret", "image", "pull", "artifacts")),
     ],
 )
-def test_a_role_holds_what_its_work_needs_and_no_other(
-    group: str, stack: str, needs: tuple[str, ...]
-) -> None:
+def test_a_role_has_the_permissions_of_its_work_only(group: str, stack: str, needs: tuple[str, ...]) -> None:
     assert {s["Sid"] for s in role_of(group, stack)} == needed(*needs) | EVERY_INSTANCE
 
 
-def test_a_training_job_reaches_its_own_things_only() -> None:
+def test_a_training_job_may_use_its_own_resources_only() -> None:
     role = {s["Sid"]: s for s in role_of("resnet", TRAINING)}
     account = "us-west-2:123456789012"
     assert role["KeepJob"]["Resource"] == [f"arn:aws:dynamodb:{account}:table/gpu-spot-dev-jobs"]

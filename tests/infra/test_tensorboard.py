@@ -1,4 +1,4 @@
-"""TensorBoard: a template from which a person starts an instance that only reads and lets nobody in."""
+"""TensorBoard: a launch template for a read-only instance without inbound access."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run("known", variant(folder, change, ROOT / "Pulumi.prod.yaml"), "prod")
 
 
-def test_nothing_is_declared_that_runs(known: Run) -> None:
+def test_no_running_instance_is_declared(known: Run) -> None:
     plain = shipped("prod")
     more = {kind for kind, name in set(known.identities()) - set(plain.identities()) if "tensorboard" in name}
     assert more == {
@@ -40,7 +40,7 @@ def test_nothing_is_declared_that_runs(known: Run) -> None:
     }
 
 
-def test_it_reads_its_access_point_and_nothing_else(known: Run) -> None:
+def test_it_may_read_its_access_point_only(known: Run) -> None:
     statements = json.loads(known.the("RolePolicy", "tensorboard")["policy"])["Statement"]
     session, files = statements
     assert {action.partition(":")[0] for action in session["Action"]} == {"ssm", "ssmmessages"}
@@ -50,12 +50,12 @@ def test_it_reads_its_access_point_and_nothing_else(known: Run) -> None:
     }
 
 
-def test_nobody_reaches_it_and_it_leaves_nothing(known: Run) -> None:
+def test_it_has_no_inbound_access_and_leaves_nothing(known: Run) -> None:
     template = known.the("LaunchTemplate", "tensorboard")
     assert template["instanceInitiatedShutdownBehavior"] == "terminate"
     [interface] = template["networkInterfaces"]
     assert interface["associatePublicIpAddress"] == "false"
-    # The workers' own group lets nobody in.
+    # The workers' security group allows no inbound traffic.
     assert not [
         rule for rule in known.of("SecurityGroupIngressRule").values() if rule.get("fromPort") == 6006
     ]
@@ -73,10 +73,14 @@ def test_nobody_reaches_it_and_it_leaves_nothing(known: Run) -> None:
     [
         ("prod", {KEY: {"accessPoint": "moon"}}, "accessPoint 'moon', allowed: 'checkpoints'"),
         ("dev", {KEY: {"accessPoint": "a"}}, "allowed: none (of storage.fileSystem)"),
-        ("prod", {KEY: {"accessPoint": "checkpoints", "instanceType": "g5.xlarge"}}, "no CPU type"),
+        (
+            "prod",
+            {KEY: {"accessPoint": "checkpoints", "instanceType": "g5.xlarge"}},
+            "not a supported CPU type",
+        ),
     ],
 )
-def test_what_cannot_work_is_refused(stack: str, changes: dict[str, Any], says: str) -> None:
+def test_invalid_settings_are_rejected(stack: str, changes: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError) as caught:
         settings(stack, changes)
     [line] = str(caught.value).splitlines()
@@ -99,8 +103,8 @@ def test_no_group_has_its_name() -> None:
 def boot_data() -> dict[str, Any]:
     first, _, body = render("fs-1", "fsap-1").partition("\n")
     assert first == "#cloud-config"
-    told: dict[str, Any] = json.loads(body)
-    return told
+    config: dict[str, Any] = json.loads(body)
+    return config
 
 
 def test_the_boot_data_fits_and_pins_what_it_installs() -> None:
@@ -113,10 +117,10 @@ def test_the_boot_data_fits_and_pins_what_it_installs() -> None:
     assert "--only-binary=:all:" in install
 
 
-def test_session_manager_lets_people_in_last_and_in_any_case() -> None:
-    told = boot_data()
-    assert told["bootcmd"] == ["systemctl mask --now amazon-ssm-agent"]
-    assert told["runcmd"][-2:] == ["systemctl unmask amazon-ssm-agent", "systemctl start amazon-ssm-agent"]
+def test_session_manager_starts_last_and_in_any_case() -> None:
+    config = boot_data()
+    assert config["bootcmd"] == ["systemctl mask --now amazon-ssm-agent"]
+    assert config["runcmd"][-2:] == ["systemctl unmask amazon-ssm-agent", "systemctl start amazon-ssm-agent"]
 
 
 def test_its_files_are_mounted_read_only_and_its_page_is_on_the_loopback() -> None:

@@ -51,7 +51,7 @@ def test_it_is_started_once_and_found_again(ec2: Any) -> None:
 
 
 def test_a_stack_without_it_says_so(ec2: Any) -> None:
-    with pytest.raises(ValueError, match="stack 'dev' has no launch template for it, allowed: after `up`"):
+    with pytest.raises(ValueError, match="stack 'dev' has no TensorBoard instance"):
         running(ec2, "dev")
 
 
@@ -72,7 +72,7 @@ def test_it_is_waited_for_but_not_for_ever() -> None:
     slept: list[float] = []
     wait(Ssm(3), "i-1", slept.append)  # type: ignore[arg-type]
     assert slept == [5.0] * 3
-    with pytest.raises(ValueError, match="i-1 is not reached by Session Manager within 10 minutes"):
+    with pytest.raises(ValueError, match="i-1 is not online in Session Manager after 10 minutes"):
         wait(Ssm(1000), "i-1", slept.append)  # type: ignore[arg-type]
 
 

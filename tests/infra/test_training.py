@@ -24,7 +24,7 @@ def parameter(of: Run, leaf: str) -> dict[str, Any]:
     return declared
 
 
-def test_it_is_a_group_that_the_controller_keeps(known: Run) -> None:
+def test_it_is_a_managed_group(known: Run) -> None:
     config = json.loads(known.the("Parameter", "resnet-config")["insecureValue"])
     assert config["slots"] == {"g5.xlarge": 1, "g6.xlarge": 1}
     assert config["fallback"] == "gpu-spot-dev-resnet-fallback"
@@ -34,14 +34,14 @@ def test_it_is_a_group_that_the_controller_keeps(known: Run) -> None:
     assert known.exports["groups"]["resnet"]["primary"] == "gpu-spot-dev-resnet-primary"
 
 
-def test_a_job_may_stand_still_while_its_volume_moves(known: Run) -> None:
+def test_the_shortage_alarm_allows_for_a_moving_volume(known: Run) -> None:
     alarm = known.the("MetricAlarm", "resnet-shortage")
     assert (alarm["period"], alarm["evaluationPeriods"], alarm["datapointsToAlarm"]) == (60, 60, 60)
 
 
-def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> None:
-    told = known.agent("resnet-primary")
-    assert told["training"] == {
+def test_the_agents_configuration_has_job_volume_and_target(known: Run) -> None:
+    config = known.agent("resnet-primary")
+    assert config["training"] == {
         "job": "resnet",
         "jobTable": "gpu-spot-dev-jobs",
         "repository": "https://example.com/vision/resnet.git",
@@ -50,19 +50,19 @@ def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> No
         "user": "gpu-spot-job",
         "finishedParameter": known.the("Parameter", "resnet-finished")["name"],
     }
-    assert told["volume"] == {
+    assert config["volume"] == {
         "sizeGib": 500,
         "dataset": "s3://datasets/imagenet/",
     }
-    assert "service" not in told
+    assert "service" not in config
 
 
-def test_the_shipped_job_starts_what_the_image_has() -> None:
+def test_the_sample_job_starts_what_the_image_has() -> None:
     # Ubuntu 24.04 has `python3` and no `python`.
     assert shipped("research").agent("resnet-primary")["training"]["command"][0] == "python3"
 
 
-def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -> None:
+def test_the_agents_configuration_has_the_run_of_the_stack_file(tmp_path: Path) -> None:
     said = training.stack(
         tmp_path,
         environment={"EPOCHS": "90", "NAME": "a b=c"},
@@ -85,16 +85,16 @@ def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("image", [training.IMAGE, None])
-def test_a_services_command_is_the_images_or_a_process_of_nobody_special(
+def test_a_services_command_runs_in_its_image_or_as_an_unprivileged_user(
     image: str | None, tmp_path: Path
 ) -> None:
     def change(config: dict[str, Any]) -> None:
         more = {"command": ["serve", "--fast"], "environment": {"MODEL": "x"}}
         config["gpu-spot:services"][0] |= more | ({"image": image} if image else {})
 
-    told = run("known", variant(tmp_path, change)).agent("inference-primary")["service"]
-    assert (told["command"], told["environment"]) == (["serve", "--fast"], {"MODEL": "x"})
-    assert (told.get("image"), told.get("user")) == (image, None if image else "gpu-spot-job")
+    config = run("known", variant(tmp_path, change)).agent("inference-primary")["service"]
+    assert (config["command"], config["environment"]) == (["serve", "--fast"], {"MODEL": "x"})
+    assert (config.get("image"), config.get("user")) == (image, None if image else "gpu-spot-job")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_finished_job_stays_finished_and_another_revision_runs(known: Run, tmp
     # The job writes which revision has ended, and `up` leaves that word alone.
     finished = parameter(known, "finished")
     assert (finished["inputs"]["insecureValue"], finished["ignore_changes"]) == ("none", ["insecureValue"])
-    # It counts for the revision that the stack file asks for, which nobody but the program writes.
+    # It counts for the revision that the stack file asks for, which only the program writes.
     config = parameter(known, "config")
     assert json.loads(config["inputs"]["insecureValue"])["run"] == training.REVISION
     assert parameter(known, "target")["ignore_changes"] == config["ignore_changes"] == []
@@ -179,7 +179,7 @@ def test_a_budget_reaches_the_controller_with_the_prices_to_count_by_and_has_an_
     assert config["ownPrices"].keys() == config["slots"].keys()
     assert min(config["ownPrices"].values()) > 0
     alarm = bounded.the("MetricAlarm", "resnet-budget")
-    assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_BUDGET, "resnet")
+    assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_BUDGET_AT_RISK, "resnet")
     assert json.loads(known.the("Parameter", "resnet-config")["insecureValue"])["budget"] == 0
     assert "gpu-spot-dev-resnet-budget" not in known.of("MetricAlarm")
 
@@ -189,6 +189,6 @@ def test_a_deadline_reaches_the_controller_and_has_an_alarm(tmp_path: Path, know
     config = json.loads(due.the("Parameter", "resnet-config")["insecureValue"])
     assert config["deadline"] == 1803920400.0
     alarm = due.the("MetricAlarm", "resnet-deadline")
-    assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_DEADLINE, "resnet")
+    assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_DEADLINE_AT_RISK, "resnet")
     assert json.loads(known.the("Parameter", "resnet-config")["insecureValue"])["deadline"] == 0
     assert "gpu-spot-dev-resnet-deadline" not in known.of("MetricAlarm")

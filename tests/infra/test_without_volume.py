@@ -31,7 +31,7 @@ def config(run: Run) -> dict[str, Any]:
     return dict(json.loads(run.the("Parameter", "resnet-config")["insecureValue"]))
 
 
-def test_its_instances_may_touch_no_volume_and_still_keep_the_lease() -> None:
+def test_its_instances_have_no_permissions_for_volumes_and_keep_the_lease() -> None:
     assert set(OF_A_VOLUME) <= allowed(shipped(WITH), "resnet-instance")
     found = allowed(shipped(WITHOUT), "resnet-instance")
     assert not found.intersection(OF_A_VOLUME)
@@ -47,7 +47,7 @@ def test_on_demand_is_asked_for_in_any_zone_and_its_successor_still_waits_for_th
 
 
 @pytest.mark.parametrize("action", ["autoscaling:LaunchInstances", "ec2:CreateFleet"])
-def test_the_controller_may_not_launch_by_zone_where_nobody_needs_it(action: str) -> None:
+def test_the_controller_may_not_launch_by_zone_without_need(action: str) -> None:
     def may(run: Run) -> bool:
         return any(
             action in json.dumps(one["inputs"].get("policy", ""))
@@ -59,7 +59,7 @@ def test_the_controller_may_not_launch_by_zone_where_nobody_needs_it(action: str
     assert not may(shipped(WITHOUT))
 
 
-def test_a_volume_that_is_not_there_rings_nobody() -> None:
+def test_without_a_volume_there_is_no_alarm_for_it() -> None:
     def metrics(stack: str) -> set[str]:
         return {alarm["metricName"] for alarm in shipped(stack).of("MetricAlarm").values()}
 
@@ -86,11 +86,11 @@ def test_an_instance_starts_no_unit_of_a_volume_and_mounts_its_checkpoints() -> 
         ("checkpoints", "volume"),
     ],
 )
-def test_what_asks_for_a_volume_is_refused_beside_none(key: str, value: Any) -> None:
+def test_keys_that_need_a_volume_are_rejected_without_one(key: str, value: Any) -> None:
     shipped_one = STACKS[WITHOUT]
     [job] = shipped_one["gpu-spot:training"]
     with pytest.raises(SettingsError) as caught:
         load_settings({**shipped_one, "gpu-spot:training": [{**job, key: value}]})
     [line] = str(caught.value).splitlines()
     assert line.startswith(f"gpu-spot:training[0]: {key} ")
-    assert "beside volumeGiB 0, allowed: " in line
+    assert "with volumeGiB 0, allowed: " in line

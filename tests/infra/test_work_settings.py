@@ -26,13 +26,15 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     # datasets
     (service(datasets=[{"path": "/data/a"}]), "services[0].datasets[0].snapshot", "missing"),
     (service(datasets=[{"snapshot": "vol-0123456789abcdef0", "path": "/data/a"}]),
-     "services[0].datasets[0].snapshot", "what matches"),
-    *((service(datasets=datasets(path)), "services[0].datasets[0].path", "what matches")
+     "services[0].datasets[0].snapshot", "text that matches"),
+    *((service(datasets=datasets(path)), "services[0].datasets[0].path", "text that matches")
       for path in ("data/a", "/", "/etc/a", "/data", "/data/", "/data/../etc", "/data/.hidden", "/data/a b",
                    "/dltraining", "/dltraining/datasets", "/dltraining/checkpoints/resnet", "/database/a")),
     (service(datasets=datasets("/data/" + "a" * 128)), "services[0].datasets[0].path", "128"),
-    (service(datasets=datasets("/data/a", "/data/a")), "services[0].datasets", "/data/a and /data/a are in"),
-    (service(datasets=datasets("/data/a/b", "/mnt/c", "/data/a")), "services[0].datasets", "in one place"),
+    (service(datasets=datasets("/data/a", "/data/a")), "services[0].datasets",
+     "mount paths /data/a and /data/a overlap"),
+    (service(datasets=datasets("/data/a/b", "/mnt/c", "/data/a")), "services[0].datasets",
+     "mount paths /data/a and /data/a/b overlap"),
     (service(datasets=datasets(*(f"/data/{n}" for n in range(7)))), "services[0].datasets", "at most 6"),
     (service(datasets=datasets("/data/a", initializationRateMib=99)),
      "services[0].datasets[0].initializationRateMib", "at least 100"),
@@ -41,9 +43,9 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     (service(datasets=datasets("/data/a", throughputMib=751)),
      "services[0].datasets[0].throughputMib", "at most 750"),
     (service(datasets=datasets("/data/a")) | capacity(instanceTypes=["p3.2xlarge"], ami=AMI),
-     "services[0].datasets", "'p3.2xlarge' shows volumes without serial numbers"),
+     "services[0].datasets", "'p3.2xlarge' has no serial numbers of volumes"),
     (training(dataset="s3://datasets/imagenet/", datasets=datasets("/dltraining/datasets/a")),
-     "training[0].dataset", "/dltraining/datasets are in one place"),
+     "training[0].dataset", "/dltraining/datasets overlap"),
     # the moving volume
     (training(snapshotEveryMinutes=1441), "training[0].snapshotEveryMinutes", "at most 1440"),
     (training(initializationRateMib=301), "training[0].initializationRateMib", "at most 300"),
@@ -51,20 +53,21 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     (training(throughputMib=124), "training[0].throughputMib", "at least 125"),
     (training(throughputMib=751), "training[0].throughputMib", "at most 750"),
     (training(capacity=ONE | {"instanceTypes": ["g3.4xlarge"], "ami": AMI}),
-     "training[0].capacity", "'g3.4xlarge' shows volumes"),
+     "training[0].capacity", "'g3.4xlarge' has no serial numbers"),
     # commands and environments
     (training(maxRestarts=-1), "training[0].maxRestarts", "at least 0"),
     (training(maxRestarts=101), "training[0].maxRestarts", "at most 100"),
-    (training(command=["", "train.py"]), "training[0].command", "allowed: a program, arguments without NUL"),
-    (training(command=["python", "a\0b"]), "training[0].command", "allowed: a program, arguments"),
+    (training(command=["", "train.py"]), "training[0].command",
+     "allowed: a program and arguments without NUL"),
+    (training(command=["python", "a\0b"]), "training[0].command", "allowed: a program and arguments"),
     (training(command=["x" * 4000], environment={"A": "y" * 100}), "training[0].command", "at most 4096"),
     (training(environment=["A=b"]), "training[0].environment", "a mapping of keys"),
     (training(environment={"A": 1}), "training[0].environment.A", "text"),
-    (training(environment={"A=B": "c"}), "training[0].environment.A=B", "what matches"),
-    (training(environment={"1A": "c"}), "training[0].environment.1A", "what matches"),
-    (training(environment={"A": "b\nC=d"}), "training[0].environment.A", "what matches"),
-    (training(environment={"GPU_SPOT_SLOT": "0"}), "training[0].environment", "GPU_SPOT_SLOT is the agent's"),
-    (service(environment={"AWS_SECRET_ACCESS_KEY": "x"}), "services[0].environment", "allowed: names but"),
+    (training(environment={"A=B": "c"}), "training[0].environment.A=B", "text that matches"),
+    (training(environment={"1A": "c"}), "training[0].environment.1A", "text that matches"),
+    (training(environment={"A": "b\nC=d"}), "training[0].environment.A", "text that matches"),
+    (training(environment={"GPU_SPOT_SLOT": "0"}), "training[0].environment", "GPU_SPOT_SLOT is reserved"),
+    (service(environment={"AWS_SECRET_ACCESS_KEY": "x"}), "services[0].environment", "allowed: names except"),
     (service(environment={"A": "y" * 5000}), "services[0].command", "at most 4096"),
     (service(command=["x"] * 65), "services[0].command", "at most 64"),
     (service(image=f"{'a' * 512}/{IMAGE}"), "services[0].image", "512"),
@@ -90,7 +93,7 @@ def test_all_of_it_may_be_said_at_once() -> None:
             command=["sh", "-c", "first\nsecond", "ünïcode", ""],
             environment={"MODEL": "llama = 3", "EMPTY": ""},
             datasets=datasets("/data/a", "/data/ab", "/mnt/c/d", "/dltraining/datasets/e"),
-            saysReady=True,
+            reportsReadiness=True,
         )
         | training(
             datasets=datasets("/dltraining/datasets/a"),
@@ -107,7 +110,7 @@ def test_all_of_it_may_be_said_at_once() -> None:
 
 
 def test_a_command_without_an_image_may_say_that_it_is_ready() -> None:
-    assert settings("dev", service(command=["serve"], saysReady=True)).services[0].says_ready
+    assert settings("dev", service(command=["serve"], reportsReadiness=True)).services[0].reports_readiness
 
 
 def test_a_job_on_trainium_is_no_nvidia_group() -> None:

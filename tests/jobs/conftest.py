@@ -1,4 +1,4 @@
-"""A stack to look at."""
+"""A deployed stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deployed stack with jobs, as far as `gpu-spot jobs` sees it, in moto; the job's agents are played."""
+"""A deployed stack with jobs in moto, as `gpu-spot jobs` reads it; the tests act as its node agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from gpu_spot.jobs.reader import JobReader
 from tests import models
-from tests.jobs.seen import NOW, RUN
+from tests.jobs.snapshots import NOW, RUN
 from tests.node.clocks import FakeClock
 from userdata.agent.aws.jobs import Jobs
 
@@ -43,11 +43,11 @@ CONFIG: Final = GroupConfig(
 
 
 class Stack:
-    """The stack ``dev`` in an empty region; ``calls`` counts what is asked of AWS."""
+    """The stack ``dev`` in an empty region; ``calls`` counts AWS API calls."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
-        self.made: dict[str, Any] = {}
+        self.clients: dict[str, Any] = {}
         for short, keys in {"jobs": ["job"], "registry": ["group", "worker"], "memory": ["group"]}.items():
             self("dynamodb").create_table(
                 TableName=f"gpu-spot-dev-{short}-{SUFFIX}",
@@ -61,10 +61,10 @@ class Stack:
         self.jobs, self.registry = (f"gpu-spot-dev-{short}-{SUFFIX}" for short in ("jobs", "registry"))
 
     def __call__(self, service: str) -> Any:
-        if service not in self.made:
-            self.made[service] = boto3.client(service, region_name=REGION)  # type: ignore[call-overload]
-            self.made[service].meta.events.register("before-call", self._count)
-        return self.made[service]
+        if service not in self.clients:
+            self.clients[service] = boto3.client(service, region_name=REGION)  # type: ignore[call-overload]
+            self.clients[service].meta.events.register("before-call", self._count)
+        return self.clients[service]
 
     def _count(self, model: Any, **_: Any) -> None:
         self.calls[model.name] += 1
@@ -82,20 +82,20 @@ class Stack:
         return str(self("ssm").get_parameter(Name=name)["Parameter"]["Value"])
 
     def group(self, name: str, **more: Any) -> None:
-        """A job's group, or a service's with ``run=""``."""
+        """Create a job's group, or a service's with ``run=""``."""
         self.parameter(name, "config", group_config.dumps(replace(CONFIG, **more)))
         self.parameter(name, "target", "1")
         self.parameter(name, "control", '{"mode": "automatic"}')
         self.parameter(name, "finished", "none")
 
     def agent(self, job: str = "resnet", revision: str = RUN) -> Jobs:
-        """The job table as the node agent writes it."""
+        """Return the job table as the node agent writes it."""
         parameter = names.group_parameter("dev", job, names.PARAMETER_FINISHED)
         return Jobs(self("dynamodb"), self("ssm"), self.jobs, job, revision, parameter, FakeClock())
 
     def instance(self, job: str, zone: str = "us-west-2a") -> str:
         tags = [{"Key": "gpu-spot:stack", "Value": "dev"}, {"Key": "gpu-spot:job", "Value": job}]
-        made = self("ec2").run_instances(
+        response = self("ec2").run_instances(
             ImageId=IMAGE,
             MinCount=1,
             MaxCount=1,
@@ -103,13 +103,13 @@ class Stack:
             Placement={"AvailabilityZone": zone},
             TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
         )
-        return str(made["Instances"][0]["InstanceId"])
+        return str(response["Instances"][0]["InstanceId"])
 
-    def beat(self, job: str, instance: str) -> None:
+    def record_heartbeat(self, job: str, instance: str) -> None:
         item = registry_item.dump(Worker(job, instance, 0, NOW - 600, NOW - 5, "ready"))
         self("dynamodb").put_item(TableName=self.registry, Item=item)
 
-    def hold(self, job: str, instance: str, token: int) -> None:
+    def set_lease(self, job: str, instance: str, token: int) -> None:
         self("dynamodb").update_item(
             TableName=self.jobs,
             Key={"job": {"S": job}},
@@ -122,15 +122,15 @@ class Stack:
             },
         )
 
-    def wrote(self, job: str, stint: JobAttempt) -> None:
-        self("dynamodb").put_item(TableName=self.jobs, Item=attempts.dump(job, stint))
+    def record_attempt(self, job: str, attempt: JobAttempt) -> None:
+        self("dynamodb").put_item(TableName=self.jobs, Item=attempts.dump(job, attempt))
 
-    def trains(self, job: str = "resnet") -> str:
-        """Let a job train; return its instance."""
+    def start_training(self, job: str = "resnet") -> str:
+        """Start training of a job; return its instance."""
         instance = self.instance(job)
         self.agent(job).mark("running")
-        self.hold(job, instance, 1)
-        self.beat(job, instance)
+        self.set_lease(job, instance, 1)
+        self.record_heartbeat(job, instance)
         return instance
 
 

@@ -1,4 +1,4 @@
-"""``gpu-spot jobs`` as a user gives it, on moto's clients."""
+"""``gpu-spot jobs`` on moto clients."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from botocore.exceptions import ClientError
 
 from gpu_spot import cli
 from gpu_spot.commands.deployed import jobs
-from gpu_spot.jobs.logs import said
+from gpu_spot.jobs.logs import format_message
 from gpu_spot.jobs.reader import JobError, JobReader
 from tests.docs.keys import documented
-from tests.jobs.seen import NOW, stint
+from tests.jobs.snapshots import NOW, job_attempt
 from tests.jobs.stack import REGION, Stack
 
 GROUP = "/gpu-spot/dev/instances/resnet"
 
 
-def told(stack: Stack, capsys: pytest.CaptureFixture[str], *words: str, looks: int = 0) -> str:
-    left: Iterator[bool] = iter([True] * looks)
-    assert jobs.act(parsed(*words), stack, REGION, lambda: next(left, False)) == 0
+def run(stack: Stack, capsys: pytest.CaptureFixture[str], *words: str, polls: int = 0) -> str:
+    continue_polling: Iterator[bool] = iter([True] * polls)
+    assert jobs.act(parsed(*words), stack, REGION, lambda: next(continue_polling, False)) == 0
     return capsys.readouterr().out
 
 
@@ -33,70 +33,81 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 @pytest.fixture
-def told_stack(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Stack:
+def stack_with_job(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(jobs, "JobReader", lambda *_: stack.reader)
     monkeypatch.setenv("COLUMNS", "110")
     stack.group("resnet")
-    stack.trains()
-    stack.hold("resnet", "i-2", 2)
-    first = stint(1, "i-1", 4000, 3000, told=NOW - 3010, cause="spot", ended=NOW - 2999, market="on-demand")
-    stack.wrote("resnet", first)
-    stack.wrote("resnet", stint(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3100))
+    stack.start_training()
+    stack.set_lease("resnet", "i-2", 2)
+    first = job_attempt(
+        1,
+        "i-1",
+        4000,
+        3000,
+        notice_at=NOW - 3010,
+        cause="spot",
+        ended=NOW - 2999,
+        purchase_option="on-demand",
+    )
+    stack.record_attempt("resnet", first)
+    stack.record_attempt(
+        "resnet", job_attempt(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3100)
+    )
     return stack
 
 
-def test_a_list_and_one_job(told_stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "running" in told(told_stack, capsys)
-    assert told(told_stack, capsys) == told(told_stack, capsys, "list")
-    shown = " ".join(told(told_stack, capsys, "show", "resnet").split())
+def test_a_list_and_one_job(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "running" in run(stack_with_job, capsys)
+    assert run(stack_with_job, capsys) == run(stack_with_job, capsys, "list")
+    shown = " ".join(run(stack_with_job, capsys, "show", "resnet").split())
     for words in (
         "interruptions 1, 1 move to another zone",
-        "redone 1:40 of it",
-        "away 16:40 between hosts",
+        "lost work 1:40",
+        "downtime 16:40 between hosts",
         "us-west-2a g6.xlarge on-demand 16:40 announced 1:40 16:40 $0.27",
-        "us-west-2b g6.xlarge spot 33:15 goes on – –",
+        "us-west-2b g6.xlarge spot 33:15 running – –",
     ):
         assert words in shown
 
 
-def test_json(told_stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
-    [listed] = json.loads(told(told_stack, capsys, "--stack", "dev", "list", "--json"))
-    shown = json.loads(told(told_stack, capsys, "show", "resnet", "--json"))
+def test_json(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    [listed] = json.loads(run(stack_with_job, capsys, "--stack", "dev", "list", "--json"))
+    shown = json.loads(run(stack_with_job, capsys, "show", "resnet", "--json"))
     assert listed.items() <= shown.items()
     assert listed.keys() >= documented("jobs list")
-    assert [one["ending"] for one in shown["timeline"]] == ["notice", "goes on"]
+    assert [attempt["ending"] for attempt in shown["timeline"]] == ["notice", "goes on"]
     assert (shown["lost_seconds"], shown["moves"]) == (100, 1)
 
 
-def test_a_live_table_looks_again(told_stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
-    told_stack.calls.clear()
-    told(told_stack, capsys, "list", "--watch", looks=3)
-    assert told_stack.calls["BatchGetItem"] == 1 + 3
+def test_watch_polls_again(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    stack_with_job.calls.clear()
+    run(stack_with_job, capsys, "list", "--watch", polls=3)
+    assert stack_with_job.calls["BatchGetItem"] == 1 + 3
 
 
-def test_steering_prints_what_was_done(told_stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(told_stack, capsys, "stop", "resnet").startswith("stopped resnet: ")
-    assert told(told_stack, capsys, "resume", "resnet").startswith("resumed resnet: ")
+def test_control_actions_print_a_message(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(stack_with_job, capsys, "stop", "resnet").startswith("stopped resnet: ")
+    assert run(stack_with_job, capsys, "resume", "resnet").startswith("resumed resnet: ")
 
 
-def test_steering_as_json_has_the_job_right_after(
-    told_stack: Stack, capsys: pytest.CaptureFixture[str]
+def test_control_actions_as_json_include_the_job(
+    stack_with_job: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stopped = json.loads(told(told_stack, capsys, "stop", "resnet", "--json"))
+    stopped = json.loads(run(stack_with_job, capsys, "stop", "resnet", "--json"))
     assert stopped.keys() == documented("jobs stop")
     assert stopped["said"].startswith("stopped resnet: ")
     assert (stopped["action"], stopped["job"]["job"], stopped["job"]["state"]) == (
         *("stop", "resnet", "stopped"),
     )
-    again = json.loads(told(told_stack, capsys, "resume", "resnet", "--json"))
+    again = json.loads(run(stack_with_job, capsys, "resume", "resnet", "--json"))
     assert (again["action"], again["job"]["state"]) == ("resume", "running")
-    assert json.loads(told(told_stack, capsys, "retry", "resnet", "--json"))["action"] == "retry"
+    assert json.loads(run(stack_with_job, capsys, "retry", "resnet", "--json"))["action"] == "retry"
 
 
-def test_logs_are_followed_and_each_line_is_told_once(
+def test_logs_are_followed_without_duplicates(
     stack: Stack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = time.time()  # CloudWatch Logs takes no lines of another year
+    now = time.time()  # CloudWatch Logs rejects old events
 
     def write(ago: float, text: str) -> None:
         events = [{"timestamp": int((now - ago) * 1000), "message": text}]
@@ -104,52 +115,53 @@ def test_logs_are_followed_and_each_line_is_told_once(
 
     monkeypatch.setattr(jobs, "JobReader", lambda *_: JobReader(stack, "dev", REGION, lambda: now))
     stack.group("resnet")
-    with pytest.raises(JobError, match=f"log group {GROUP}: there is none"):
-        told(stack, capsys, "logs", "resnet")
+    with pytest.raises(JobError, match=f"log group {GROUP} does not exist"):
+        run(stack, capsys, "logs", "resnet")
     stack("logs").create_log_group(logGroupName=GROUP)
     stack("logs").create_log_stream(logGroupName=GROUP, logStreamName="i-1/units")
     write(7200, "old")
     write(60, "step 7")
-    [line] = told(stack, capsys, "logs", "resnet").splitlines()
+    [line] = run(stack, capsys, "logs", "resnet").splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d i-1 step 7", line)
-    assert "old" in told(stack, capsys, "logs", "resnet", "--since", "1d")
-    found = json.loads(told(stack, capsys, "logs", "resnet", "--json"))
-    assert found.keys() == documented("jobs logs")
-    assert found["lines"] == [
+    assert "old" in run(stack, capsys, "logs", "resnet", "--since", "1d")
+    document = json.loads(run(stack, capsys, "logs", "resnet", "--json"))
+    assert document.keys() == documented("jobs logs")
+    assert document["lines"] == [
         {"at": pytest.approx(now - 60, abs=0.01), "instance": "i-1", "stream": "units", "text": "step 7"}
     ]
-    looks = iter(range(3))
+    polls = iter(range(3))
 
     def wait() -> bool:
-        look = next(looks)
-        if look == 0:  # some lines come late
+        poll = next(polls)
+        if poll == 0:  # some lines arrive late
             write(50, "step 9")
             write(70, "step 6")
-        return look < 2
+        return poll < 2
 
     jobs.act(parsed("logs", "resnet", "-f"), stack, REGION, wait)
     lines = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
     assert sorted(lines) == ["6", "7", "9"]
 
 
-def test_the_agents_own_lines_are_read_as_people_read() -> None:
+def test_json_lines_of_the_agent_are_formatted() -> None:
     line = {"time": "t", "level": "error", "event": "training failed", "fault": "host", "failures": 2}
     assert (
-        said(f"Jan 5 ip gpu-spot-run: {json.dumps(line)}") == "error: training failed fault=host failures=2"
+        format_message(f"Jan 5 ip gpu-spot-run: {json.dumps(line)}")
+        == "error: training failed fault=host failures=2"
     )
-    assert said("loss {0.3}") == "loss {0.3}"
-    assert said('{"loss": 1}') == '{"loss": 1}'
+    assert format_message("loss {0.3}") == "loss {0.3}"
+    assert format_message('{"loss": 1}') == '{"loss": 1}'
 
 
-def test_what_aws_refuses_is_told_in_one_line(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_aws_error_is_one_line(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListTables")
 
     stack.group("resnet")
     monkeypatch.setattr(stack("dynamodb"), "get_paginator", lambda name: type("P", (), {"paginate": refuse}))
-    with pytest.raises(JobError, match=r"^stack 'dev' in us-west-2: .*AccessDenied") as told:
+    with pytest.raises(JobError, match=r"^stack 'dev' in us-west-2: .*AccessDenied") as raised:
         jobs.act(parsed(), stack, REGION)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Stop, resume and retry: what each changes, in which states, and that twice is once."""
+"""Stop, resume and retry: their effects by state, and that they are idempotent."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 
 from contracts import names
 from gpu_spot.jobs.reader import JobError
-from gpu_spot.jobs.steering import Steering
+from gpu_spot.jobs.steering import JobControl
 from lambdas.aws.memory import MemoryStore
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.money.bill import Bill
-from tests.jobs.seen import NOW, RUN
+from tests.jobs.snapshots import NOW, RUN
 from tests.jobs.stack import SUFFIX, Stack
 
 
 @pytest.fixture
-def steering(stack: Stack) -> Steering:
+def job_control(stack: Stack) -> JobControl:
     stack.group("resnet")
-    return Steering(stack, "dev", stack.reader)
+    return JobControl(stack, "dev", stack.reader)
 
 
 def row(stack: Stack) -> dict[str, Any]:
@@ -29,42 +29,43 @@ def row(stack: Stack) -> dict[str, Any]:
     return dict(stack("dynamodb").get_item(TableName=stack.jobs, Key=key)["Item"])
 
 
-def test_a_stopped_run_counts_as_ended_until_it_is_resumed(stack: Stack, steering: Steering) -> None:
-    instance = stack.trains()
+def test_a_stopped_run_counts_as_ended_until_it_is_resumed(stack: Stack, job_control: JobControl) -> None:
+    instance = stack.start_training()
     assert (
-        steering.stop("resnet") == f"stopped resnet: {instance} is told to save, and goes; its volume stays"
+        job_control.stop("resnet")
+        == f"stopped resnet: {instance} saves a checkpoint and terminates; its volume is kept"
     )
     assert stack.finished("resnet") == RUN
-    assert stack.reader.shown("resnet").standing.phase == "stopped"
-    assert steering.stop("resnet") == "resnet is stopped already"
-    assert not stack.agent().finished()  # the job has no verdict: nobody says that it is done
-    assert steering.resume("resnet") == "resumed resnet: an instance is asked for"
+    assert stack.reader.report("resnet").status.phase == "stopped"
+    assert job_control.stop("resnet") == "resnet is already stopped"
+    assert not stack.agent().is_finished()  # the job has no outcome
+    assert job_control.resume("resnet") == "resumed resnet: an instance is requested"
     assert stack.finished("resnet") == "none"
-    assert steering.resume("resnet") == "resnet is not stopped, it is running"
+    assert job_control.resume("resnet") == "resnet is not stopped but running"
 
 
-def test_a_failed_run_begins_again_with_nothing_counted(stack: Stack, steering: Steering) -> None:
+def test_a_failed_run_begins_again_with_nothing_counted(stack: Stack, job_control: JobControl) -> None:
     agent = stack.agent()
     agent.count_host_fault(5.0)
     agent.mark("failed", "exit code 3")
-    agent.take_down()
-    assert agent.finished()
-    assert stack.reader.shown("resnet").standing.why == "exit code 3"
-    assert steering.retry("resnet") == "resnet begins again, for the 1st time"
-    assert (agent.finished(), agent.retries(), stack.finished("resnet")) == (False, 1, "none")
+    agent.publish_finished()
+    assert agent.is_finished()
+    assert stack.reader.report("resnet").status.reason == "exit code 3"
+    assert job_control.retry("resnet") == "resnet restarts, retry number 1"
+    assert (agent.is_finished(), agent.retries(), stack.finished("resnet")) == (False, 1, "none")
     assert row(stack).keys().isdisjoint({"state", "reason", "hostFaults"})
-    assert steering.retry("resnet") == "resnet has not failed, it is pending"
+    assert job_control.retry("resnet") == "resnet has not failed but is pending"
     agent.mark("failed", "exit code 4")
-    assert steering.retry("resnet") == "resnet begins again, for the 2nd time"
+    assert job_control.retry("resnet") == "resnet restarts, retry number 2"
     assert stack.agent(revision="b" * 40).retries() == 0
 
 
 def test_a_retry_that_breaks_off_leaves_a_run_that_can_be_resumed(
-    stack: Stack, steering: Steering, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, job_control: JobControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = stack.agent()
     agent.mark("failed", "exit code 3")
-    agent.take_down()
+    agent.publish_finished()
 
     def break_off(**_: Any) -> None:
         raise KeyboardInterrupt
@@ -72,11 +73,11 @@ def test_a_retry_that_breaks_off_leaves_a_run_that_can_be_resumed(
     with monkeypatch.context() as broken:
         broken.setattr(stack("ssm"), "put_parameter", break_off)
         with pytest.raises(KeyboardInterrupt):
-            steering.retry("resnet")
-    with pytest.raises(JobError, match="it is stopped, not failed; `gpu-spot jobs resume` lets it go on"):
-        steering.retry("resnet")
-    steering.resume("resnet")
-    assert (agent.finished(), stack.finished("resnet")) == (False, "none")
+            job_control.retry("resnet")
+    with pytest.raises(JobError, match="is stopped, not failed; use `gpu-spot jobs resume`"):
+        job_control.retry("resnet")
+    job_control.resume("resnet")
+    assert (agent.is_finished(), stack.finished("resnet")) == (False, "none")
 
 
 def spent(stack: Stack, dollars: float) -> None:
@@ -85,68 +86,68 @@ def spent(stack: Stack, dollars: float) -> None:
     store.save("resnet", Memory(bill=Bill(RUN, dollars, NOW, {})), None, 0)
 
 
-def test_a_budget_is_raised_beside_what_people_have_set(stack: Stack, steering: Steering) -> None:
+def test_a_budget_is_added_to_the_control_parameter(stack: Stack, job_control: JobControl) -> None:
     spent(stack, 10.5)
     stack.parameter("resnet", "control", '{"mode": "manual", "onDemand": 1}')
-    assert stack.reader.shown("resnet").standing.phase == "stopped"
-    with pytest.raises(JobError, match=r"its budget of \$10.00 is spent, allowed: --budget above 10.50"):
-        steering.resume("resnet")
-    with pytest.raises(JobError, match=r"--budget 10.5, allowed: above the 10.50 spent"):
-        steering.resume("resnet", 10.5)
-    assert steering.resume("resnet", 25.0).startswith("resumed resnet: an instance is asked for")
+    assert stack.reader.report("resnet").status.phase == "stopped"
+    with pytest.raises(
+        JobError, match=r"^the budget of job 'resnet', \$10.00, is spent; set --budget above 10.50"
+    ):
+        job_control.resume("resnet")
+    with pytest.raises(JobError, match=r"--budget is 10.5, allowed: above 10.50, which is spent"):
+        job_control.resume("resnet", 10.5)
+    assert job_control.resume("resnet", 25.0).startswith("resumed resnet: an instance is requested")
     name = names.group_parameter("dev", "resnet", names.PARAMETER_CONTROL)
-    told = stack("ssm").get_parameter(Name=name)["Parameter"]["Value"]
-    assert json.loads(told) == {"mode": "manual", "onDemand": 1, "budget": 25.0}
-    seen = stack.reader.one("resnet")
-    assert (seen.budget, seen.spent, seen.is_held) == (25.0, 10.5, False)
+    value = stack("ssm").get_parameter(Name=name)["Parameter"]["Value"]
+    assert json.loads(value) == {"mode": "manual", "onDemand": 1, "budget": 25.0}
+    snapshot = stack.reader.read("resnet")
+    assert (snapshot.budget, snapshot.spent, snapshot.is_over_budget) == (25.0, 10.5, False)
 
 
-def test_a_job_that_goes_on_may_get_a_higher_budget_and_one_without_gets_none(
-    stack: Stack, steering: Steering
+def test_a_running_job_can_get_a_higher_budget_but_no_first_budget(
+    stack: Stack, job_control: JobControl
 ) -> None:
-    with pytest.raises(JobError, match=r"it has no budget; training\[\]\.budget gives it one"):
-        steering.resume("resnet", 25.0)
+    with pytest.raises(JobError, match=r"has no budget; set training\[\]\.budget in the stack file"):
+        job_control.resume("resnet", 25.0)
     spent(stack, 9.0)
-    stack.trains()
-    said = steering.resume("resnet", 25.0)
-    assert said == "resnet is not stopped, it is running, with a budget of $25.00 from now on"
+    stack.start_training()
+    message = job_control.resume("resnet", 25.0)
+    assert message == "resnet is not stopped but running, with a new budget of $25.00"
 
 
-def test_two_who_retry_at_once_count_once(stack: Stack, steering: Steering) -> None:
+def test_concurrent_retries_count_once(stack: Stack, job_control: JobControl) -> None:
     stack.agent().mark("failed", "exit code 3")
-    seen = steering._reader.one("resnet")
-    steering.retry("resnet")
-    with pytest.raises(JobError, match="somebody else has just changed it; look again"):
-        steering._take_back("resnet", seen)
+    snapshot = job_control._reader.read("resnet")
+    job_control.retry("resnet")
+    with pytest.raises(JobError, match="was changed concurrently; check its state and retry"):
+        job_control._clear_failure("resnet", snapshot)
     assert stack.agent().retries() == 1
 
 
 @pytest.mark.parametrize(
     ("state", "act", "message"),
     [
-        ("done", Steering.stop, "it is done, there is nothing to stop"),
-        ("failed", Steering.stop, "it is failed, there is nothing to stop"),
-        ("done", Steering.resume, "it is done, not stopped; a new revision lets it begin again"),
-        ("failed", Steering.resume, "it is failed, not stopped; `gpu-spot jobs retry` lets it begin again"),
-        ("done", Steering.retry, "it is done; a new revision runs again"),
+        ("done", JobControl.stop, "is done and cannot be stopped"),
+        ("failed", JobControl.stop, "is failed and cannot be stopped"),
+        ("done", JobControl.resume, "is done, not stopped; use a new revision to run it again"),
+        ("failed", JobControl.resume, "is failed, not stopped; use `gpu-spot jobs retry` to run it again"),
+        ("done", JobControl.retry, "is done; deploy a new revision to run it again"),
     ],
 )
-def test_what_has_ended_by_itself_is_left_alone(
-    stack: Stack, steering: Steering, state: Any, act: Callable[[Steering, str], str], message: str
+def test_a_finished_job_is_not_changed(
+    stack: Stack, job_control: JobControl, state: Any, act: Callable[[JobControl, str], str], message: str
 ) -> None:
     agent = stack.agent()
     agent.mark(state)
-    agent.take_down()
+    agent.publish_finished()
     before = row(stack)
-    with pytest.raises(JobError, match=f"^job 'resnet': {message}$"):
-        act(steering, "resnet")
+    with pytest.raises(JobError, match=f"^job 'resnet' {message}$"):
+        act(job_control, "resnet")
     assert (row(stack), stack.finished("resnet")) == (before, RUN)
 
 
-def test_while_people_hold_the_controller_it_says_that_nothing_follows(
-    stack: Stack, steering: Steering
-) -> None:
+def test_a_paused_controller_is_mentioned(stack: Stack, job_control: JobControl) -> None:
     stack.parameter("resnet", "control", '{"mode": "paused"}')
-    assert steering.stop("resnet").endswith(
-        "(the controller is paused: nothing follows until people set it back)"
+    assert job_control.stop("resnet").endswith(
+        "(the controller is in mode paused: no effect until it is automatic again)"
     )

@@ -1,12 +1,12 @@
-"""A stack file with both halves: a job and a service that run on Kubernetes, and ways to change them."""
+"""A stack file with a job and a service on Kubernetes, and variants of it."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-from infra.kubernetes.place import ClusterPlace, Object
-from infra.kubernetes.render import objects
+from infra.kubernetes.context import ClusterContext, Manifest
+from infra.kubernetes.render import manifests
 from infra.schema import Settings
 from infra.settings import load_settings
 
@@ -34,12 +34,12 @@ SERVICE: dict[str, Any] = {
     "image": WORKER,
     "command": ["worker:read", "--batch", "16"],
     "environment": {"MODEL": "small"},
-    "saysReady": True,
+    "reportsReadiness": True,
     "drainSeconds": 90,
     "queue": RABBITMQ,
     "scaling": {
         "min": 1,
-        "floors": [{"least": 2, "from": "08:00", "to": "24:00", "days": ["mon", "sun"]}],
+        "floors": [{"min": 2, "from": "08:00", "to": "24:00", "days": ["mon", "sun"]}],
     },
     "capacity": {"kind": "mixed-asg", "target": 4, "max": 8, "instanceTypes": ["g6.xlarge", "g5.xlarge"]},
 }
@@ -56,7 +56,7 @@ STACK: dict[str, Any] = {
     "gpu-spot:training": [JOB],
     "gpu-spot:kubernetes": CLUSTER,
 }
-PLACE = {
+CONTEXT = {
     "file_system": "fs-0123456789abcdef0",
     "access_points": {"checkpoints": "fsap-0123456789abcdef0"},
     "users": {"checkpoints": (1000, 1000)},
@@ -64,38 +64,48 @@ PLACE = {
     "subnets": ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"),
     "security_groups": ("sg-0123456789abcdef0",),
 }
-FOUND = {"url": "sqs://us-west-2/123456789012", "name": "gpu-spot-dev-ocr", "secret": "brokers/ocr"}
-"""What AWS names of queues, of either kind."""
+QUEUE_ATTRIBUTES = {
+    "url": "sqs://us-west-2/123456789012",
+    "name": "gpu-spot-dev-ocr",
+    "secret": "brokers/ocr",
+}
+"""Attributes known after creation, for both kinds of queue."""
 
 
 def settings(
     job: dict[str, Any] | None = None, service: dict[str, Any] | None = None, **keys: Any
 ) -> Settings:
-    """The stack file with changes of its job, its service, its top-level keys."""
+    """Return the settings with changes to the job, the service and top-level keys."""
     raw = copy.deepcopy(STACK)
     raw["gpu-spot:training"][0] |= job or {}
     raw["gpu-spot:services"][0] |= service or {}
     return load_settings(raw | {f"gpu-spot:{key}": value for key, value in keys.items()})
 
 
-def place(told: Settings) -> ClusterPlace:
-    assert told.kubernetes is not None
-    queues = {one.name: one.queue.for_workers(one.name, FOUND) for one in told.services if one.queue}
-    return ClusterPlace(stack="dev", region="us-west-2", cluster=told.kubernetes, queues=queues, **PLACE)  # type: ignore[arg-type]
+def context(settings: Settings) -> ClusterContext:
+    assert settings.kubernetes is not None
+    queues = {
+        service.name: service.queue.for_workers(service.name, QUEUE_ATTRIBUTES)
+        for service in settings.services
+        if service.queue
+    }
+    return ClusterContext(
+        stack="dev", region="us-west-2", cluster=settings.kubernetes, queues=queues, **CONTEXT
+    )  # type: ignore[arg-type]
 
 
 def rendered(
     job: dict[str, Any] | None = None, service: dict[str, Any] | None = None, **keys: Any
-) -> list[Object]:
-    told = settings(job, service, **keys)
-    return objects(told, place(told))
+) -> list[Manifest]:
+    changed = settings(job, service, **keys)
+    return manifests(changed, context(changed))
 
 
-VARIANTS: dict[str, list[Object]] = {}
+VARIANTS: dict[str, list[Manifest]] = {}
 
 
-def variants() -> dict[str, list[Object]]:
-    """Every shape of entry, rendered once."""
+def variants() -> dict[str, list[Manifest]]:
+    """Return the manifests of every variant, rendered once."""
     if not VARIANTS:
         sqs = {"queue": {"kind": "sqs"}}
         four = {**JOB["capacity"], "instanceTypes": ["g6.12xlarge", "g5.12xlarge"]}
@@ -108,7 +118,7 @@ def variants() -> dict[str, list[Object]]:
                     service={
                         "queue": None,
                         "scaling": None,
-                        "saysReady": False,
+                        "reportsReadiness": False,
                         "command": [],
                         "capacity": {**SERVICE["capacity"], "spotPercentage": 0},
                     }
@@ -126,6 +136,6 @@ def variants() -> dict[str, list[Object]]:
     return VARIANTS
 
 
-def one(found: list[Object], kind: str) -> Object:
-    [only] = [each for each in found if each["kind"] == kind]
-    return only
+def of_kind(items: list[Manifest], kind: str) -> Manifest:
+    [manifest] = [item for item in items if item["kind"] == kind]
+    return manifest

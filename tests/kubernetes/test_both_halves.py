@@ -1,4 +1,4 @@
-"""One entry, both halves: one key decides; image, command, paths, queue and identity are the same."""
+"""An entry on instances and on Kubernetes: image, command, paths, queue and identity are the same."""
 
 from __future__ import annotations
 
@@ -10,97 +10,106 @@ import pytest
 from contracts.agent import config as agent
 from contracts.agent.names import CODE_DIR, DATA_DIR, RUN_DIR
 from infra.kubernetes import render
-from infra.kubernetes.place import Object
+from infra.kubernetes.context import Manifest
 from infra.program import agent_config
-from infra.program.agent_config import InstancePlace
+from infra.program.agent_config import InstanceContext
 from infra.program.entries.service import agent_config as of_service
 from infra.program.entries.service.kind import needs_of
 from infra.program.entries.training import agent_config as of_training
-from infra.program.entries.training.agent_config import KnownJob
+from infra.program.entries.training.agent_config import JobOutputs
 from infra.schema import Service, Settings, Training
 from tests.kubernetes import entries
-from tests.kubernetes.entries import one
-from userdata.agent.work.service import queue as told_queue
+from tests.kubernetes.entries import of_kind
+from userdata.agent.work.service import queue as queue_environment
 from userdata.agent.work.service import workers
 from userdata.agent.work.training import variables
 
 URL: Final = "amqps://user:password@broker"
-HERE: Final = InstancePlace("us-west-2", "dev", "primary", None, "/logs")
+INSTANCE_CONTEXT: Final = InstanceContext("us-west-2", "dev", "primary", None, "/logs")
 
 
-def both(entry: str, **changes: Any) -> tuple[Service | Training, agent.Config, list[Object]]:
-    """The entry's configuration on instances, and its objects on Kubernetes: one key is another."""
-    here = entries.settings(**{entry: {**changes, "runsOn": "instances"}})
-    there = entries.settings(**{entry: changes})
-    left, right = ((told.training if entry == "job" else told.services)[0] for told in (here, there))
-    assert left.model_dump(exclude={"runs_on"}) == right.model_dump(exclude={"runs_on"})
-    place = entries.place(there)
-    if isinstance(left, Service):
-        work = of_service.work(left, place.queues.get("ocr"))
+def both(entry: str, **changes: Any) -> tuple[Service | Training, agent.Config, list[Manifest]]:
+    """Return the entry, its agent configuration on instances, and its manifests on Kubernetes."""
+    instance_settings = entries.settings(**{entry: {**changes, "runsOn": "instances"}})
+    cluster_settings = entries.settings(**{entry: changes})
+    on_instances, on_cluster = (
+        (settings.training if entry == "job" else settings.services)[0]
+        for settings in (instance_settings, cluster_settings)
+    )
+    assert on_instances.model_dump(exclude={"runs_on"}) == on_cluster.model_dump(exclude={"runs_on"})
+    context = entries.context(cluster_settings)
+    if isinstance(on_instances, Service):
+        work = of_service.work(on_instances, context.queues.get("ocr"))
     else:
-        known = KnownJob("jobs", file_system="fs-0123456789abcdef0", access_point="fsap-0123456789abcdef0")
-        work = of_training.work(left, HERE.stack, known)
-    only = there.model_copy(update={"services" if entry == "job" else "training": ()})
-    return right, agent_config.build(left, HERE, "registry", work), render.objects(only, place)
+        outputs = JobOutputs(
+            "jobs", file_system="fs-0123456789abcdef0", access_point="fsap-0123456789abcdef0"
+        )
+        work = of_training.work(on_instances, INSTANCE_CONTEXT.stack, outputs)
+    entry_settings = cluster_settings.model_copy(update={"services" if entry == "job" else "training": ()})
+    return (
+        on_cluster,
+        agent_config.build(on_instances, INSTANCE_CONTEXT, "registry", work),
+        render.manifests(entry_settings, context),
+    )
 
 
-def container(found: list[Object], kind: str) -> Object:
-    [only] = one(found, kind)["spec"]["template"]["spec"]["containers"]
-    return only  # type: ignore[no-any-return]
+def container(items: list[Manifest], kind: str) -> Manifest:
+    [result] = of_kind(items, kind)["spec"]["template"]["spec"]["containers"]
+    return result  # type: ignore[no-any-return]
 
 
 def expanded(arguments: list[str]) -> list[str]:
-    """As the kubelet has them: ``$$`` is one."""
-    return [each.replace("$$", "$") for each in arguments]
+    """Return arguments as the kubelet passes them: ``$$`` is one ``$``."""
+    return [item.replace("$$", "$") for item in arguments]
 
 
-def told(container: Object) -> dict[str, str]:
-    return {each["name"]: each["value"].replace("$$", "$") for each in container["env"] if "value" in each}
+def variables_of(container: Manifest) -> dict[str, str]:
+    return {item["name"]: item["value"].replace("$$", "$") for item in container["env"] if "value" in item}
 
 
-def test_a_job_has_its_image_command_place_and_variables() -> None:
-    _, here, found = both("job")
-    there, job = container(found, "Job"), here.training
+def test_a_job_has_its_image_command_directory_and_variables() -> None:
+    _, config, items = both("job")
+    pod, job = container(items, "Job"), config.training
     assert job is not None
-    assert there["image"] == job.image
-    assert expanded(there["command"])[4:] == list(job.command)
-    assert there["workingDir"] == str(CODE_DIR / here.group)
+    assert pod["image"] == job.image
+    assert expanded(pod["command"])[4:] == list(job.command)
+    assert pod["workingDir"] == str(CODE_DIR / config.group)
     checkpoints = DATA_DIR / "checkpoints" / job.job
     done = variables.done_file(checkpoints, job.revision)
-    wanted = variables.of_job(
+    expected = variables.fixed_variables(
         job.job, job.environment, DATA_DIR, RUN_DIR, checkpoints, checkpoints / ".artifacts", done
     )
-    assert told(there) == {**wanted, "GPU_SPOT_GRACE_SECONDS": "110"}
+    assert variables_of(pod) == {**expected, "GPU_SPOT_GRACE_SECONDS": "110"}
 
 
-def test_a_job_reads_and_writes_the_same_things_in_the_same_places() -> None:
-    _, here, found = both("job")
-    mounts = {each["name"]: each for each in container(found, "Job")["volumeMounts"]}
-    [efs], [dataset] = here.efs, here.datasets
+def test_a_job_has_the_same_volumes_at_the_same_paths() -> None:
+    _, config, items = both("job")
+    mounts = {item["name"]: item for item in container(items, "Job")["volumeMounts"]}
+    [efs], [dataset] = config.efs, config.datasets
     assert mounts["checkpoints"]["mountPath"] == efs.path
-    handle = one(found, "PersistentVolume")["spec"]["csi"]["volumeHandle"]
+    handle = of_kind(items, "PersistentVolume")["spec"]["csi"]["volumeHandle"]
     assert handle == f"{efs.file_system}::{efs.access_point}"
     assert (mounts["dataset-0"]["mountPath"], mounts["dataset-0"]["readOnly"]) == (dataset.path, True)
-    content = one(found, "VolumeSnapshotContent")["spec"]
+    content = of_kind(items, "VolumeSnapshotContent")["spec"]
     assert (content["source"], content["deletionPolicy"]) == ({"snapshotHandle": dataset.snapshot}, "Retain")
 
 
-def test_an_experiment_has_the_variables_of_its_own() -> None:
+def test_an_experiment_has_its_own_variables() -> None:
     matrix = {"LR": ["0.1", "it's $HOME"], "SEED": ["1", "2"]}
-    there = entries.settings(job={"environment": {}, "matrix": matrix})
-    here = entries.settings(job={"environment": {}, "matrix": matrix, "runsOn": "instances"})
-    table = one(render.objects(there, entries.place(there)), "ConfigMap")["data"]
-    assert len(table) == len(here.jobs) == 4
-    for job in here.jobs:
-        [text] = [each for each in table.values() if f"GPU_SPOT_JOB={job.name}\n" in each]
+    on_cluster = entries.settings(job={"environment": {}, "matrix": matrix})
+    on_instances = entries.settings(job={"environment": {}, "matrix": matrix, "runsOn": "instances"})
+    table = of_kind(render.manifests(on_cluster, entries.context(on_cluster)), "ConfigMap")["data"]
+    assert len(table) == len(on_instances.jobs) == 4
+    for job in on_instances.jobs:
+        [text] = [item for item in table.values() if f"GPU_SPOT_JOB={job.name}\n" in item]
         assert f"GPU_SPOT_CHECKPOINTS={DATA_DIR}/checkpoints/{job.name}\n" in text
         assert text.count("export ") == 4 + len(matrix)
 
 
-def test_a_job_has_no_identity_on_either_half() -> None:
-    _, _, found = both("job")
-    spec = one(found, "Job")["spec"]["template"]["spec"]
-    assert one(found, "ServiceAccount")["automountServiceAccountToken"] is False
+def test_a_job_has_no_aws_identity() -> None:
+    _, _, items = both("job")
+    spec = of_kind(items, "Job")["spec"]["template"]["spec"]
+    assert of_kind(items, "ServiceAccount")["automountServiceAccountToken"] is False
     assert spec["automountServiceAccountToken"] is False
     assert spec["serviceAccountName"] == "resnet"
     assert spec["securityContext"] == {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000}
@@ -109,37 +118,37 @@ def test_a_job_has_no_identity_on_either_half() -> None:
 @pytest.mark.parametrize("kind", ["rabbitmq", "sqs"])
 def test_a_worker_has_its_image_arguments_queue_and_variables(kind: str) -> None:
     queue = {"kind": "sqs"} if kind == "sqs" else entries.RABBITMQ
-    entry, here, found = both("service", queue=queue)
-    there, service = container(found, "Deployment"), here.service
+    entry, config, items = both("service", queue=queue)
+    pod, service = container(items, "Deployment"), config.service
     assert service is not None
     assert service.queue is not None
-    assert there["image"] == service.image
-    assert expanded(there["args"]) == list(service.command)
-    assert "command" not in there  # the image's own entry point, as on instances
-    wanted = {**workers.environment(workers.Slot(0, 0), RUN_DIR), **service.environment}
-    wanted |= told_queue.environment(service.queue, URL)
+    assert pod["image"] == service.image
+    assert expanded(pod["args"]) == list(service.command)
+    assert "command" not in pod  # the image's own entry point, as on instances
+    expected = {**workers.environment(workers.Slot(0, 0), RUN_DIR), **service.environment}
+    expected |= queue_environment.environment(service.queue, URL)
     if kind == "rabbitmq":
-        del wanted["SPOT_WORK_URL"]
-        [secret] = [each for each in there["env"] if "valueFrom" in each]
-        made = one(found, "SecretProviderClass")["spec"]
+        del expected["SPOT_WORK_URL"]
+        [secret] = [item for item in pod["env"] if "valueFrom" in item]
+        provider = of_kind(items, "SecretProviderClass")["spec"]
         assert secret["name"] == "SPOT_WORK_URL"
-        assert secret["valueFrom"]["secretKeyRef"]["name"] == made["secretObjects"][0]["secretName"]
-        assert f'objectName: "{service.queue.secret}"' in made["parameters"]["objects"]
-    assert told(there) == wanted
+        assert secret["valueFrom"]["secretKeyRef"]["name"] == provider["secretObjects"][0]["secretName"]
+        assert f'objectName: "{service.queue.secret}"' in provider["parameters"]["objects"]
+    assert variables_of(pod) == expected
     assert isinstance(entry, Service)
     assert needs_of(entry) >= {"queue" if kind == "rabbitmq" else "sqs"}
 
 
 @pytest.mark.parametrize("kind", ["rabbitmq", "sqs"])
-def test_what_scales_the_workers_looks_at_their_queue(kind: str) -> None:
-    _, here, found = both("service", queue={"kind": "sqs"} if kind == "sqs" else entries.RABBITMQ)
-    assert here.service is not None
-    assert here.service.queue is not None
-    spec = one(found, "ScaledObject")["spec"]
+def test_keda_scales_workers_by_their_queue(kind: str) -> None:
+    _, config, items = both("service", queue={"kind": "sqs"} if kind == "sqs" else entries.RABBITMQ)
+    assert config.service is not None
+    assert config.service.queue is not None
+    spec = of_kind(items, "ScaledObject")["spec"]
     metadata = spec["triggers"][0]["metadata"]
-    assert metadata["queueURL" if kind == "sqs" else "queueName"] == here.service.queue.name
+    assert metadata["queueURL" if kind == "sqs" else "queueName"] == config.service.queue.name
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 7)
-    assert "replicas" not in one(found, "Deployment")["spec"]  # it would be written back at each `up`
+    assert "replicas" not in of_kind(items, "Deployment")["spec"]  # each update would reset it
     assert spec["triggers"][1]["metadata"] == {
         "timezone": "UTC",
         "start": "0 8 * * 1,0",
@@ -149,12 +158,15 @@ def test_what_scales_the_workers_looks_at_their_queue(kind: str) -> None:
 
 
 def test_a_service_that_does_not_scale_has_its_target() -> None:
-    _, _, found = both("service", scaling={**entries.SERVICE["scaling"], "dryRun": True})
-    assert one(found, "Deployment")["spec"]["replicas"] == 4
-    assert not [each for each in found if each["kind"] == "ScaledObject"]
+    _, _, items = both("service", scaling={**entries.SERVICE["scaling"], "dryRun": True})
+    assert of_kind(items, "Deployment")["spec"]["replicas"] == 4
+    assert not [item for item in items if item["kind"] == "ScaledObject"]
 
 
-def test_the_halves_are_each_other_s_rest() -> None:
-    told: Settings = entries.settings(service={"runsOn": "instances"})
-    assert ([*told.on_instances.capacities], [*told.on_kubernetes.capacities]) == (["ocr"], ["resnet"])
-    assert Path(told.on_kubernetes.training[0].command[0]).name == "python"
+def test_entries_are_divided_between_instances_and_kubernetes() -> None:
+    settings: Settings = entries.settings(service={"runsOn": "instances"})
+    assert ([*settings.on_instances.capacities], [*settings.on_kubernetes.capacities]) == (
+        ["ocr"],
+        ["resnet"],
+    )
+    assert Path(settings.on_kubernetes.training[0].command[0]).name == "python"

@@ -1,4 +1,4 @@
-"""Every object validates strictly for each version of Kubernetes that is allowed; a wrong one is refused."""
+"""Every object is valid for each supported version of Kubernetes; invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -8,60 +8,62 @@ from typing import Any, get_args
 
 import pytest
 
-from infra.kubernetes.place import Object
+from infra.kubernetes.context import Manifest
 from infra.schema import Kubernetes
 from tests.kubernetes.entries import variants
-from tests.oracles.kubernetes import CUSTOM_WITHOUT_SCHEMA, refusal
+from tests.oracles.kubernetes import CUSTOM_WITHOUT_SCHEMA, validation_error
 
 VERSIONS = get_args(Kubernetes.model_fields["version"].annotation)
-ALL = [(name, each) for name, found in variants().items() for each in found]
-BY_KIND = {each["kind"]: each for _, each in ALL}
+ALL = [(name, item) for name, items in variants().items() for item in items]
+BY_KIND = {item["kind"]: item for _, item in ALL}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", variants())
 def test_all_objects_are_valid(name: str, version: str) -> None:
-    assert not [told for each in variants()[name] if (told := refusal(each, version))]
+    assert not [error for item in variants()[name] if (error := validation_error(item, version))]
 
 
-def test_a_pod_of_a_job_has_ended_before_its_successor_is_made() -> None:
-    jobs = [each for _, each in ALL if each["kind"] == "Job"]
-    runtimes = [each for _, each in ALL if each["kind"] == "TrainingRuntime"]
+def test_a_pod_of_a_job_is_replaced_only_after_it_terminated() -> None:
+    jobs = [item for _, item in ALL if item["kind"] == "Job"]
+    runtimes = [item for _, item in ALL if item["kind"] == "TrainingRuntime"]
     specs = [job["spec"] for job in jobs]
     for runtime in runtimes:
-        specs += [one["template"]["spec"] for one in runtime["spec"]["template"]["spec"]["replicatedJobs"]]
+        specs += [job["template"]["spec"] for job in runtime["spec"]["template"]["spec"]["replicatedJobs"]]
     assert jobs
     assert runtimes
     assert {spec["podReplacementPolicy"] for spec in specs} == {"Failed"}
 
 
-def places(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every object in an object that is not a mapping of the user's own keys."""
+def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every nested object except mappings with the user's keys."""
     free = ("labels", "annotations", "limits", "parameters", "data", "tags", "nodeSelector", "matchLabels")
-    if isinstance(told, dict):
+    if isinstance(value, dict):
         yield path
-        for key, value in told.items():
+        for key, nested in value.items():
             if key not in (*free, "metadata", "requests", "torch", "volumeAttributes"):
-                yield from places(value, (*path, key))
-    elif isinstance(told, list):
-        for number, value in enumerate(told):
-            yield from places(value, (*path, number))
+                yield from paths(nested, (*path, key))
+    elif isinstance(value, list):
+        for number, nested in enumerate(value):
+            yield from paths(nested, (*path, number))
 
 
-def with_key(told: Object, path: tuple[Any, ...], key: str, value: Any) -> Object:
-    changed = copy.deepcopy(told)
-    here: Any = changed
+def with_key(manifest: Manifest, path: tuple[Any, ...], key: str, value: Any) -> Manifest:
+    changed = copy.deepcopy(manifest)
+    parent: Any = changed
     for part in path:
-        here = here[part]
-    here[key] = value
+        parent = parent[part]
+    parent[key] = value
     return changed
 
 
 @pytest.mark.parametrize("kind", sorted(BY_KIND))
-def test_an_unknown_key_is_refused_wherever_it_stands(kind: str) -> None:
-    told = BY_KIND[kind]
+def test_an_unknown_key_is_rejected_at_every_path(kind: str) -> None:
+    manifest = BY_KIND[kind]
     passed = [
-        path for path in places(told) if not refusal(with_key(told, path, "gpuSpotUnknown", {}), VERSIONS[-1])
+        path
+        for path in paths(manifest)
+        if not validation_error(with_key(manifest, path, "gpuSpotUnknown", {}), VERSIONS[-1])
     ]
     assert not passed
 
@@ -92,26 +94,26 @@ WRONG: dict[str, tuple[tuple[Any, ...], str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(BY_KIND))
-def test_a_wrong_field_is_refused(kind: str) -> None:
-    assert not refusal(BY_KIND[kind], VERSIONS[-1])
-    assert refusal(with_key(BY_KIND[kind], *WRONG[kind]), VERSIONS[-1])
+def test_an_invalid_field_is_rejected(kind: str) -> None:
+    assert not validation_error(BY_KIND[kind], VERSIONS[-1])
+    assert validation_error(with_key(BY_KIND[kind], *WRONG[kind]), VERSIONS[-1])
 
 
-def test_who_is_checked_without_a_schema_is_said() -> None:
+def test_the_list_of_kinds_without_a_schema_is_complete() -> None:
     core = {"ConfigMap", "Deployment", "Job", "Namespace", "PersistentVolume", "PersistentVolumeClaim"}
     core |= {"PodDisruptionBudget", "ServiceAccount", "StorageClass", "TrainJob", "TrainingRuntime"}
     assert BY_KIND.keys() - core == CUSTOM_WITHOUT_SCHEMA
 
 
-def test_names_fit_and_are_each_objects_own() -> None:
-    for name, found in variants().items():
-        keys = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in found]
+def test_names_are_valid_and_unique() -> None:
+    for name, items in variants().items():
+        keys = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in items]
         assert len(keys) == len({*keys}), name
-        # Labels take 63 characters, and the names of Jobs become one of their pods' labels.
-        assert all(len(each["metadata"]["name"]) <= 63 for each in found), name
+        # Labels have at most 63 characters; a Job's name becomes a label of its pods.
+        assert all(len(item["metadata"]["name"]) <= 63 for item in items), name
 
 
-def test_karpenter_refuses_labels_of_kubernetes_on_nodes() -> None:
+def test_labels_that_karpenter_restricts_are_rejected() -> None:
     wrong = copy.deepcopy(BY_KIND["NodePool"])
     wrong["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"] = "resnet"
-    assert "app.kubernetes.io/name is of a restricted domain" in refusal(wrong, VERSIONS[0])
+    assert "app.kubernetes.io/name is of a restricted domain" in validation_error(wrong, VERSIONS[0])

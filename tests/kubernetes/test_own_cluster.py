@@ -1,4 +1,4 @@
-"""A cluster of the stack's own: what is declared, who may what, and that it deploys with its engines."""
+"""A created cluster: declared resources, permissions, and its deployment."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from tests.kubernetes.entries import CLUSTER, SERVICE, STACK, settings
 
 ACCOUNT = "123456789012"
 ADMIN = f"arn:aws:iam::{ACCOUNT}:role/deploy"
-OWN = {
+CREATED = {
     **{key: value for key, value in CLUSTER.items() if key != "nodeRole"},
-    "own": {"access": [{"role": ADMIN, "may": "admin"}, {"role": f"arn:aws:iam::{ACCOUNT}:role/look"}]},
+    "create": {
+        "access": [{"role": ADMIN, "accessPolicy": "admin"}, {"role": f"arn:aws:iam::{ACCOUNT}:role/look"}]
+    },
 }
 
 
 def stack_file(folder: Path) -> Path:
-    """Both kinds of queue on the cluster."""
+    """Write a stack file with both kinds of queue on the cluster."""
     raw = copy.deepcopy(STACK)
-    raw["gpu-spot:kubernetes"] = OWN
+    raw["gpu-spot:kubernetes"] = CREATED
     raw["gpu-spot:services"] = [SERVICE, {**SERVICE, "name": "asr", "queue": {"kind": "sqs"}}]
     path = folder / "Pulumi.own.yaml"
     path.write_text(yaml.safe_dump({"config": raw}))
@@ -45,7 +47,7 @@ def unknown(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run("unknown", stack_file(tmp_path_factory.mktemp("own")), "dev")
 
 
-def test_its_api_is_private_and_nobody_is_its_administrator_by_having_made_it(known: Run) -> None:
+def test_its_api_is_private_and_its_creator_is_no_administrator(known: Run) -> None:
     cluster = known.the("Cluster", "cluster")
     assert cluster["vpcConfig"] | {"subnetIds": []} == {
         "subnetIds": [],
@@ -63,7 +65,7 @@ def test_its_api_is_private_and_nobody_is_its_administrator_by_having_made_it(kn
     assert len(entries) == 2
 
 
-def test_no_pod_reaches_the_role_of_its_node(known: Run) -> None:
+def test_pods_cannot_get_the_credentials_of_their_node(known: Run) -> None:
     options = known.the("LaunchTemplate", "system-nodes")["metadataOptions"]
     of_karpenter = [one["inputs"]["spec"] for one in known.declared if one["type"].endswith(":EC2NodeClass")]
     hops = {
@@ -75,7 +77,7 @@ def test_no_pod_reaches_the_role_of_its_node(known: Run) -> None:
     assert all("role" not in one and one["instanceProfile"] for one in of_karpenter)
 
 
-def test_nodes_roles_have_no_policy_of_ours_and_the_least_of_awss(known: Run) -> None:
+def test_roles_of_nodes_have_the_minimal_managed_policies_only(known: Run) -> None:
     attached = [
         (name, one["policyArn"].rpartition("/")[2])
         for name, one in known.of("RolePolicyAttachment").items()
@@ -89,7 +91,7 @@ def test_nodes_roles_have_no_policy_of_ours_and_the_least_of_awss(known: Run) ->
     assert not [name for name in known.of("RolePolicy") if "nodes" in name]
 
 
-def test_karpenter_launches_with_one_role_and_ends_only_what_is_its_clusters(known: Run) -> None:
+def test_karpenter_passes_one_role_and_terminates_instances_of_its_cluster_only(known: Run) -> None:
     [may] = [json.loads(known.the("RolePolicy", "karpenter-pods")["policy"])]
     arn = f"arn:aws:ec2:us-west-2:{ACCOUNT}:instance/i-1"
     ours = {
@@ -107,7 +109,7 @@ def test_karpenter_launches_with_one_role_and_ends_only_what_is_its_clusters(kno
     assert iam.allows([may], iam.Request("iam:ListInstanceProfiles", "*"))  # it looks, though it makes none
 
 
-def test_every_role_of_pods_is_one_accounts_of_this_cluster(known: Run) -> None:
+def test_every_role_of_pods_trusts_one_service_account_of_this_cluster(known: Run) -> None:
     accounts = {
         (one["namespace"], one["serviceAccount"]) for one in known.of("PodIdentityAssociation").values()
     }
@@ -123,18 +125,18 @@ def test_every_role_of_pods_is_one_accounts_of_this_cluster(known: Run) -> None:
     for name, one in known.of("PodIdentityAssociation").items():
         role = known.of("Role")[name]
         [statement] = json.loads(role["assumeRolePolicy"])["Statement"]
-        told = statement["Condition"]["StringEquals"]
-        assert told["aws:RequestTag/kubernetes-service-account"] == one["serviceAccount"]
-        assert told["aws:RequestTag/kubernetes-namespace"] == one["namespace"]
-        assert told["aws:RequestTag/eks-cluster-name"] == "research"
+        tags = statement["Condition"]["StringEquals"]
+        assert tags["aws:RequestTag/kubernetes-service-account"] == one["serviceAccount"]
+        assert tags["aws:RequestTag/kubernetes-namespace"] == one["namespace"]
+        assert tags["aws:RequestTag/eks-cluster-name"] == "research"
 
 
-def test_names_are_answered_by_more_pods_as_nodes_come(known: Run) -> None:
+def test_coredns_scales_with_nodes(known: Run) -> None:
     addons = {one["addonName"]: one for one in known.of("Addon").values()}
     assert json.loads(addons["coredns"]["configurationValues"]) == {"autoScaling": {"enabled": True}}
 
 
-def test_karpenter_hears_of_every_end_and_only_rules_of_ours_may_tell(known: Run) -> None:
+def test_karpenter_receives_events_from_the_stacks_rules_only(known: Run) -> None:
     kinds = {
         json.loads(one["eventPattern"])["detail-type"][0]
         for name, one in known.of("EventRule").items()
@@ -151,7 +153,7 @@ def test_a_preview_without_outputs_declares_the_same(known: Run, unknown: Run) -
 
 
 def deployed_twice() -> tuple[list[str], list[str]]:
-    """Deploy the shipped stack file with both halves; return what a second run changes and what is there."""
+    """Deploy the sample; return the changes of a second run and the kinds of objects."""
     config = load(ROOT, "eks")
     with sandbox(config.region) as clients:
         deployment = deploy(clients, config)
@@ -159,26 +161,29 @@ def deployed_twice() -> tuple[list[str], list[str]]:
         return [str(one) for one in changes(deployment, config)], kinds
 
 
-def test_the_shipped_stack_with_both_halves_deploys_and_a_second_up_changes_nothing() -> None:
+def test_the_sample_deploys_and_a_second_update_changes_nothing() -> None:
     again, kinds = apart(deployed_twice)
     assert again == []
     assert {"Deployment", "Job", "NodePool", "EC2NodeClass", "ClusterQueue", "ScaledObject"} <= {*kinds}
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "error"),
     [
-        ({"own": {"access": [{"role": ADMIN}]}}, "no role may 'admin'"),
-        ({"own": {"access": [{"role": ADMIN, "may": "admin"}, {"role": ADMIN}]}}, "is there twice"),
-        ({"own": OWN["own"] | {"publicCidrs": ["0.0.0.0/0"]}}, "is everybody"),
-        ({"own": OWN["own"] | {"systemType": "g6.xlarge"}}, "'g6.xlarge'"),
-        ({"nodeRole": "nodes"}, "nodeRole 'nodes' beside own"),
-        ({"own": None}, "nodeRole is missing"),
+        ({"create": {"access": [{"role": ADMIN}]}}, "no role has accessPolicy 'admin'"),
+        (
+            {"create": {"access": [{"role": ADMIN, "accessPolicy": "admin"}, {"role": ADMIN}]}},
+            "is listed twice",
+        ),
+        ({"create": CREATED["create"] | {"publicCidrs": ["0.0.0.0/0"]}}, "is the whole internet"),
+        ({"create": CREATED["create"] | {"systemInstanceType": "g6.xlarge"}}, "'g6.xlarge'"),
+        ({"nodeRole": "nodes"}, "nodeRole 'nodes' with create"),
+        ({"create": None}, "nodeRole is missing"),
     ],
 )
-def test_what_is_refused(change: dict[str, Any], why: str) -> None:
-    with pytest.raises(SettingsError, match=why):
-        settings(kubernetes={**OWN, **change})
+def test_invalid_settings_are_rejected(change: dict[str, Any], error: str) -> None:
+    with pytest.raises(SettingsError, match=error):
+        settings(kubernetes={**CREATED, **change})
 
 
 @pytest.mark.parametrize(
@@ -186,24 +191,24 @@ def test_what_is_refused(change: dict[str, Any], why: str) -> None:
     [
         ("systemNodes", 1),
         ("systemNodes", 21),
-        ("systemType", "m7g.large" + "x" * 30),
+        ("systemInstanceType", "m7g.large" + "x" * 30),
         ("logs", ["other"]),
         ("logs", ["api"] * 6),
         ("publicCidrs", [f"192.0.2.{n}/32" for n in range(41)]),
         ("access", []),
-        ("access", [{"role": f"{ADMIN}{n}", "may": "admin"} for n in range(51)]),
-        ("access", [{"role": "deploy", "may": "admin"}]),
-        ("access", [{"role": ADMIN, "may": "root"}]),
+        ("access", [{"role": f"{ADMIN}{n}", "accessPolicy": "admin"} for n in range(51)]),
+        ("access", [{"role": "deploy", "accessPolicy": "admin"}]),
+        ("access", [{"role": ADMIN, "accessPolicy": "root"}]),
         ("addonVersions", {"coredns": "latest"}),
         ("addonVersions", {"other": "v1.0.0-eksbuild.1"}),
     ],
 )
-def test_one_beyond_a_bound_is_refused_by_its_key(key: str, value: Any) -> None:
-    with pytest.raises(SettingsError, match=rf"kubernetes\.own\.{key}"):
-        settings(kubernetes={**OWN, "own": {**OWN["own"], key: value}})
+def test_a_value_out_of_range_is_rejected_by_its_key(key: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=rf"kubernetes\.create\.{key}"):
+        settings(kubernetes={**CREATED, "create": {**CREATED["create"], key: value}})
 
 
-def test_a_cluster_stands_in_two_zones() -> None:
-    one = {"cidr": "10.28.0.0/16", "zones": ["us-west-2a"]}
-    with pytest.raises(SettingsError, match="own with one zone"):
-        settings(kubernetes=OWN, network=one)
+def test_a_cluster_needs_two_zones() -> None:
+    network = {"cidr": "10.28.0.0/16", "zones": ["us-west-2a"]}
+    with pytest.raises(SettingsError, match="create with one zone"):
+        settings(kubernetes=CREATED, network=network)

@@ -1,4 +1,4 @@
-"""A stack with both halves: what it declares and exports, who pods are; a second `up` changes nothing."""
+"""A stack with entries on instances and on Kubernetes: resources, outputs, roles of pods, second update."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests import iam
 from tests.apart import apart
 from tests.infra.declared import ROOT, Run, run
 from tests.kubernetes.entries import STACK
-from tests.oracles.kubernetes import refusal
+from tests.oracles.kubernetes import validation_error
 
 VERSION = get_args(Kubernetes.model_fields["version"].annotation)[-1]
 ACCOUNT, ARN = "123456789012", "arn:aws:sqs:us-west-2:123456789012:"
 
 
 def stack_file(folder: Path) -> Path:
-    """Both kinds of queue there, and a service and a job that stay on instances."""
+    """Write a stack file with both kinds of queue on Kubernetes, and a service and a job on instances."""
     raw = copy.deepcopy(STACK)
     [service], [job] = raw["gpu-spot:services"], raw["gpu-spot:training"]
     raw["gpu-spot:services"] += [
@@ -49,7 +49,7 @@ def unknown(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run("unknown", stack_file(tmp_path_factory.mktemp("both")), "dev")
 
 
-def test_each_half_has_its_own_entries(known: Run) -> None:
+def test_entries_are_declared_where_they_run(known: Run) -> None:
     groups = {one["name"] for one in known.declared if one["type"].endswith(":CapacityGroup")}
     assert groups == {"gpu-spot-dev-near", "gpu-spot-dev-close"}
     items = objects(known)
@@ -62,15 +62,21 @@ def objects(of: Run) -> list[dict[str, Any]]:
     return [one["inputs"] for one in of.declared if one["type"].startswith("kubernetes:")]
 
 
-def test_what_the_cluster_is_given_is_valid_and_names_what_aws_made(known: Run) -> None:
-    assert not [why for one in objects(known) if (why := refusal(one, VERSION))]
+def test_objects_are_valid_and_have_the_ids_of_aws(known: Run) -> None:
+    assert not [why for one in objects(known) if (why := validation_error(one, VERSION))]
     assert "fs-0a1b2c::fsap-0a1b2c" in json.dumps(objects(known))
 
 
 def test_a_preview_without_outputs_declares_the_same(known: Run, unknown: Run) -> None:
     assert unknown.identities() == known.identities()
-    unsure = {one["kind"] for one in objects(unknown) if "<unknown>" in json.dumps(one)}
-    assert not unsure & {"Namespace", "NodePool", "ClusterQueue", "StorageClass", "VolumeSnapshotContent"}
+    with_unknowns = {one["kind"] for one in objects(unknown) if "<unknown>" in json.dumps(one)}
+    assert not with_unknowns & {
+        "Namespace",
+        "NodePool",
+        "ClusterQueue",
+        "StorageClass",
+        "VolumeSnapshotContent",
+    }
     assert all("<unknown>" not in json.dumps(one["metadata"]) for one in objects(unknown))
 
 
@@ -78,7 +84,7 @@ def documents(of: Run, name: str) -> list[dict[str, Any]]:
     return [json.loads(of.the("RolePolicy", name)["policy"])]
 
 
-def test_a_services_pods_may_read_their_queue_and_nothing_else(known: Run) -> None:
+def test_a_services_pods_may_read_their_queue_only(known: Run) -> None:
     secret = f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:brokers/"
     reads = documents(known, "ocr-pods")
     assert iam.allowed_actions(reads) == {"secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"}
@@ -94,7 +100,7 @@ def test_a_services_pods_may_read_their_queue_and_nothing_else(known: Run) -> No
     assert not [one for one in known.of("RolePolicy") if "resnet" in one]  # a job has no role
 
 
-def test_a_role_is_one_service_accounts_of_one_cluster(known: Run) -> None:
+def test_a_role_trusts_one_service_account_of_one_cluster(known: Run) -> None:
     trust = json.loads(known.the("Role", "ocr-pods")["assumeRolePolicy"])
     [statement] = trust["Statement"]
     assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
@@ -109,13 +115,13 @@ def test_a_role_is_one_service_accounts_of_one_cluster(known: Run) -> None:
     assert (association["clusterName"], association["serviceAccount"]) == ("research", "ocr")
 
 
-def test_a_preview_may_look_up_that_cluster_and_no_other(known: Run) -> None:
-    found, arn = "eks:DescribeCluster", f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/"
-    assert iam.allows(documents(known, "previews"), iam.Request(found, f"{arn}research"))
-    assert not iam.allows(documents(known, "previews"), iam.Request(found, f"{arn}other"))
+def test_a_preview_may_describe_that_cluster_only(known: Run) -> None:
+    action, arn = "eks:DescribeCluster", f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/"
+    assert iam.allows(documents(known, "previews"), iam.Request(action, f"{arn}research"))
+    assert not iam.allows(documents(known, "previews"), iam.Request(action, f"{arn}other"))
 
 
-def test_the_engines_may_look_at_those_queues_and_mount_that_access_point(known: Run) -> None:
+def test_policies_of_components_allow_these_queues_and_this_access_point(known: Run) -> None:
     policies = {
         name: [json.loads(known.the("Policy", f"kubernetes-{name}")["policy"])]
         for name in ("keda", "efs-csi")
@@ -138,23 +144,23 @@ def deployed_twice(file: Path) -> list[str]:
     with sandbox(config.region) as clients:
         deployment = deploy(clients, config)
         api = deployment.clusters["research"]
-        assert not [why for key in api if (why := refusal(api.read(key), VERSION))]
+        assert not [error for key in api if (error := validation_error(api.read(key), VERSION))]
         _let_controllers_write(api)
         return [str(one) for one in changes(deployment, config)]
 
 
 def _let_controllers_write(api: ApiServer) -> None:
-    """Each owner sets what is its own: KEDA's scaler, Kueue's webhook, Karpenter's hash of a pool."""
-    told = {
+    """Let KEDA's scaler, Kueue's webhook and Karpenter's hash of a pool set their fields."""
+    changed = {
         "Deployment": ("keda", {"spec": {"replicas": 3}}),
         "Job": ("kueue", {"spec": {"suspend": True}}),
         "NodePool": ("karpenter", {"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "1"}}}),
     }
     for key in api:
-        if key.kind in told:
-            manager, fields = told[key.kind]
+        if key.kind in changed:
+            manager, fields = changed[key.kind]
             api.take(manager, key, fields)
 
 
-def test_it_deploys_and_a_second_up_changes_nothing(tmp_path: Path) -> None:
+def test_it_deploys_and_a_second_update_changes_nothing(tmp_path: Path) -> None:
     assert apart(deployed_twice, stack_file(tmp_path)) == []

@@ -1,17 +1,17 @@
-"""What the Job controller makes of a pod that ended, by the Job's own policy."""
+"""The Job controller's action for a finished pod, by the Job's failure policy."""
 
 from __future__ import annotations
 
-from infra.kubernetes.place import Object
+from infra.kubernetes.context import Manifest
 
 
-def verdict(job: Object, *, disrupted: bool = False, code: int = 0) -> str:
-    """``done``, the action of the first rule that fits, or ``counted`` where none does."""
+def verdict(job: Manifest, *, disrupted: bool = False, code: int = 0) -> str:
+    """Return ``done``, the action of the first matching rule, or ``counted`` without one."""
     if not disrupted and code == 0:
         return "done"
     for rule in job["spec"]["podFailurePolicy"]["rules"]:
         conditions, codes = rule.get("onPodConditions", ()), rule.get("onExitCodes")
-        if disrupted and any(each["type"] == "DisruptionTarget" for each in conditions):
+        if disrupted and any(condition["type"] == "DisruptionTarget" for condition in conditions):
             return str(rule["action"])
         if codes and codes["operator"] == "In" and code in codes["values"]:
             return str(rule["action"])

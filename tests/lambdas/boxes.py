@@ -1,4 +1,4 @@
-"""Instances and what holds them in ``HostileAws``, as they truly are."""
+"""The true state of the instances and groups of ``FaultyAws``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 @dataclass(slots=True)
 class Box:
-    """One instance as it truly is; ``boot`` is infinite for one that never reports.
+    """An instance; ``boot`` is infinite if its worker never reports.
 
-    ``sick`` is one whose worker reports and does no work.
+    ``sick``: its worker reports and does no work.
     """
 
     id: str
@@ -25,17 +25,17 @@ class Box:
     sick: bool = False
 
     def reports(self, now: float) -> bool:
-        """Say whether its worker sends heartbeats."""
+        """Return whether its worker sends heartbeats."""
         return self.ended is None and now >= self.launched + self.boot
 
     def works(self, now: float) -> bool:
-        """Say whether its worker works or could."""
+        """Return whether its worker can work."""
         return self.reports(now) and not self.sick
 
 
 @dataclass(slots=True)
 class Pool:
-    """One side of a capacity group: an Auto Scaling group, or a Spot Fleet."""
+    """An Auto Scaling group or a Spot Fleet."""
 
     name: str
     group: str
@@ -50,9 +50,9 @@ class Pool:
 
     @property
     def takes_back(self) -> bool:
-        """Say whether its warm pool takes back who leaves by a scale-in: so does every fallback's."""
+        """Whether a scale-in returns instances to its warm pool; true for fallbacks."""
         return not self.is_spot
 
     def counted(self) -> list[Box]:
-        """Return whom AWS counts against the desired capacity."""
+        """Return the instances that AWS counts against the desired capacity."""
         return [b for b in self.boxes if b.ending is None]

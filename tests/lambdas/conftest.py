@@ -1,11 +1,11 @@
-"""The group that most tests of the controller look after: four ready spot instances, a target of four."""
+"""The group of most controller tests: four ready Spot instances, a target of four."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import NOW, ROOT, config
+from tests.lambdas.single_group import NOW, ROOT, config
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""The few AWS calls that the controller makes, answered from memory, paged as AWS pages, counted.
+"""An in-memory double of the controller's AWS calls, which pages as AWS does and counts the calls.
 
-moto launches what it likes for Auto Scaling groups and never pages by 1,000; here a test says what stands.
+moto launches instances for Auto Scaling groups by itself and has no pages of 1,000; here tests set the state.
 """
 
 # ruff: noqa: N803 - boto3's own argument names
@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker, WorkerState
-from lambdas.core.events import Wake, parse
+from lambdas.core.events import WakeUp, parse
 from tests import models
 
 PAGE = {
@@ -41,7 +41,7 @@ class FakeAws:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)
     slots: list[dict[str, Any]] = field(default_factory=list)
-    elsewhere: list[dict[str, Any]] = field(default_factory=list)
+    on_premises_items: list[dict[str, Any]] = field(default_factory=list)
     fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     spot_prices: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class FakeAws:
             self._called(name)
             yield {key: wrap(items[start : start + size])}
 
-    # Lists, each: the key of the answer, all items, how a page of them is dressed.
+    # Paged calls. Each returns the key of the response, all items, and the format of a page.
 
     def _list_get_parameters_by_path(self, Path: str, Recursive: bool) -> Any:
         found = [
@@ -155,7 +155,7 @@ class FakeAws:
 
     def _list_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
         on_premises = ExpressionAttributeValues[":g"]["S"].endswith("@on-premises")
-        return "Items", self.elsewhere if on_premises else self.slots, list
+        return "Items", self.on_premises_items if on_premises else self.slots, list
 
     def _list_describe_spot_instance_requests(self, Filters: Any) -> Any:
         found = [
@@ -198,7 +198,7 @@ class FakeAws:
 
     def _send_message(self, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> None:
         assert QueueUrl == "queue"
-        assert parse(json.loads(MessageBody)) == Wake("gpu-spot Wake-up")
+        assert parse(json.loads(MessageBody)) == WakeUp("gpu-spot Wake-up")
         self.delayed.append(DelaySeconds)
 
     def _change_message_visibility_batch(self, QueueUrl: str, Entries: list[dict[str, Any]]) -> None:
@@ -227,7 +227,7 @@ class FakeAws:
         }
 
     def _describe_capacity_reservations(self, CapacityReservationIds: list[str]) -> Any:
-        return {"CapacityReservations": [self.reservations[one] for one in CapacityReservationIds]}
+        return {"CapacityReservations": [self.reservations[block] for block in CapacityReservationIds]}
 
     def _terminate_instances(self, InstanceIds: list[str]) -> None:
         for instance_id in InstanceIds:
@@ -258,8 +258,8 @@ class FakeAws:
         group, (zone,) = self.groups[AutoScalingGroupName], AvailabilityZones
         group["DesiredCapacity"] += RequestedCapacity
         if zone in self.full_zones:
-            told = {"ErrorCode": "InsufficientInstanceCapacity", "ErrorMessage": f"no capacity in {zone}"}
-            return {"Instances": [], "Errors": [told]}
+            error = {"ErrorCode": "InsufficientInstanceCapacity", "ErrorMessage": f"no capacity in {zone}"}
+            return {"Instances": [], "Errors": [error]}
         for _ in range(RequestedCapacity):
             self.add_instance(AutoScalingGroupName, f"i-in-{zone}", spot=False, launched=0.0, heartbeat=None)
         return {"Instances": [{"AvailabilityZone": zone, "InstanceIds": [f"i-in-{zone}"]}], "Errors": []}

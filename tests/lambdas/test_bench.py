@@ -1,4 +1,4 @@
-"""The benchmark of the checker in small; the whole one is ``make bench-checker``."""
+"""The benchmark of the controller at a reduced size; ``make bench-checker`` runs it whole."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def test_calls_grow_only_with_pages_and_decisions_are_fast(
     assert main(["--out", str(out), "--sizes", "10", "1000", "1500"]) == 0
     result = json.loads(out.read_text())
     assert result["policies"].keys() == set(policies.NAMES)
-    calm = result["policies"][policies.DEFAULT]["mixed-asg, calm"]
-    assert calm["10"]["calls_total"] == calm["1000"]["calls_total"] == calm["1500"]["calls_total"] - 2
+    stable = result["policies"][policies.DEFAULT]["mixed-asg, calm"]
+    assert stable["10"]["calls_total"] == stable["1000"]["calls_total"] == stable["1500"]["calls_total"] - 2
     assert "1500" in capsys.readouterr().out
 
 
-def test_a_fleet_of_ten_thousand_is_looked_after_in_few_calls() -> None:
-    """What a group of so many takes, docs/scale.md says: ``tests/infra/test_scale_page.py``."""
+def test_a_fleet_of_ten_thousand_needs_few_calls() -> None:
+    """docs/scale.md has the number of calls: ``tests/infra/test_scale_page.py``."""
     found = measure("spot-fleet", 10_000, "ready-handover", share_noticed=0.1)
     assert found["calls_total"] <= 40
     assert found["calls"]["set_desired_capacity"] == 1
     assert found["memory_bytes"] < 400_000
 
 
-def test_what_does_not_hold_is_told() -> None:
+def test_violations_are_reported() -> None:
     found = figures([10], ["ready-handover"])
     assert broken_in(found) == []
     name, sizes = next(iter(found["ready-handover"].items()))

@@ -1,4 +1,4 @@
-"""A job with a Capacity Block runs in it between its dates, and is out before AWS ends its instances."""
+"""A job with a Capacity Block runs in it until shortly before AWS terminates its instances."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lambdas.core.capacity.capacity_block import HAND_OVER_SECONDS, RELEASE_SECONDS, TAKEN_SECONDS
+from lambdas.core.capacity.capacity_block import (
+    HANDOVER_LEAD_SECONDS,
+    SAVE_LEAD_SECONDS,
+    TERMINATION_LEAD_SECONDS,
+)
 from lambdas.core.capacity.policies import DEFAULT
-from lambdas.core.model import Release, SetDesired, Side
+from lambdas.core.model import GroupRole, SetDesired, TerminateInstances
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import NOW, ROOT, actions, config, controller, only
+from tests.lambdas.single_group import NOW, ROOT, actions, config, controller, only
 
 BLOCK = "cr-0123456789abcdef0"
 ENDS = NOW + 24 * 3600
-TAKEN = ENDS - TAKEN_SECONDS
-HANDED_OVER = TAKEN - HAND_OVER_SECONDS
+TAKEN = ENDS - TERMINATION_LEAD_SECONDS
+HANDED_OVER = TAKEN - HANDOVER_LEAD_SECONDS
 
 
 @pytest.fixture
@@ -63,39 +67,39 @@ def in_block(fake: FakeAws, now: float, *, waits: bool = False) -> None:
     )
 
 
-def asked(fake: FakeAws, now: float) -> dict[Side, int]:
+def asked(fake: FakeAws, now: float) -> dict[GroupRole, int]:
     done = actions(only(controller(fake, now).run()))
-    return {action.side: action.capacity for action in done if isinstance(action, SetDesired)}
+    return {action.group_role: action.capacity for action in done if isinstance(action, SetDesired)}
 
 
 def let_go(fake: FakeAws, now: float) -> tuple[str, ...]:
     done = actions(only(controller(fake, now).run()))
-    return tuple(i for action in done if isinstance(action, Release) for i in action.instance_ids)
+    return tuple(i for action in done if isinstance(action, TerminateInstances) for i in action.instance_ids)
 
 
 @pytest.mark.parametrize("before", ["scheduled", "payment-pending", "pending"])
-def test_before_its_start_the_job_is_where_spot_is(job: FakeAws, before: str) -> None:
+def test_before_the_start_the_job_runs_on_spot(job: FakeAws, before: str) -> None:
     state(job, before)
     on_spot(job)
     assert asked(job, NOW) == {}
 
 
-def test_at_its_start_the_block_is_asked_and_spot_goes_when_the_successor_waits(job: FakeAws) -> None:
+def test_at_the_start_the_block_is_used_and_spot_ends_when_the_successor_waits(job: FakeAws) -> None:
     on_spot(job)
-    assert asked(job, NOW) == {Side.FALLBACK: 1}
+    assert asked(job, NOW) == {GroupRole.FALLBACK: 1}
     in_block(job, NOW, waits=True)
     assert let_go(job, NOW + 60) == ("i-spot",)
 
 
-def test_as_long_as_it_lasts_nothing_moves(job: FakeAws) -> None:
+def test_during_the_block_nothing_changes(job: FakeAws) -> None:
     now = HANDED_OVER - 60
     in_block(job, now)
     assert actions(only(controller(job, now).run())) == ()
 
 
-def test_in_time_a_successor_is_sought_and_the_job_stays_until_it_waits(job: FakeAws) -> None:
+def test_before_the_end_a_successor_starts_and_the_job_stays_until_it_waits(job: FakeAws) -> None:
     in_block(job, HANDED_OVER)
-    assert asked(job, HANDED_OVER) == {Side.PRIMARY: 1}
+    assert asked(job, HANDED_OVER) == {GroupRole.PRIMARY: 1}
     assert let_go(job, HANDED_OVER + 60) == ()
     now = HANDED_OVER + 600
     job.slots.clear()
@@ -108,8 +112,8 @@ def test_in_time_a_successor_is_sought_and_the_job_stays_until_it_waits(job: Fak
     assert let_go(job, now) == ("i-block",)
 
 
-def test_without_a_successor_it_is_let_go_with_time_to_save(job: FakeAws) -> None:
-    last = TAKEN - RELEASE_SECONDS
+def test_without_a_successor_it_is_terminated_with_time_to_save(job: FakeAws) -> None:
+    last = TAKEN - SAVE_LEAD_SECONDS
     in_block(job, last - 60)
     job.groups["primary"]["DesiredCapacity"] = 1
     assert let_go(job, last - 60) == ()
@@ -117,26 +121,26 @@ def test_without_a_successor_it_is_let_go_with_time_to_save(job: FakeAws) -> Non
     assert job.groups["fallback"]["DesiredCapacity"] == 0
 
 
-def test_after_its_end_nothing_is_launched_into_it(job: FakeAws) -> None:
+def test_after_the_end_nothing_is_launched_into_the_block(job: FakeAws) -> None:
     state(job, "expired")
     assert asked(job, ENDS + 60) == {}
 
 
-def test_a_block_that_was_extended_lasts_longer(job: FakeAws) -> None:
+def test_an_extended_block_is_used_longer(job: FakeAws) -> None:
     in_block(job, HANDED_OVER)
     state(job, "active", ENDS + 24 * 3600)
     assert actions(only(controller(job, HANDED_OVER).run())) == ()
 
 
-def test_where_it_cannot_be_read_what_is_there_stays(job: FakeAws) -> None:
+def test_an_unreadable_block_keeps_its_capacity(job: FakeAws) -> None:
     in_block(job, NOW)
     job.throttled["describe_capacity_reservations"] = 1
     outcome = only(controller(job).run())
     assert actions(outcome) == ()
-    assert [one.partition(" could")[0] for one in outcome.troubles] == [f"Capacity Block '{BLOCK}'"]
+    assert [error.partition(" not read")[0] for error in outcome.read_errors] == [f"Capacity Block '{BLOCK}'"]
 
 
-def test_where_it_cannot_be_read_nothing_is_launched_into_it(job: FakeAws) -> None:
+def test_nothing_is_launched_into_an_unreadable_block(job: FakeAws) -> None:
     on_spot(job)
     job.throttled["describe_capacity_reservations"] = 1
     assert asked(job, NOW) == {}
@@ -148,6 +152,6 @@ def test_a_finished_job_needs_no_block(job: FakeAws) -> None:
     assert let_go(job, NOW) == ("i-block",)
 
 
-def test_a_group_without_a_block_is_not_asked_about(aws: FakeAws) -> None:
+def test_a_group_without_a_block_makes_no_call(aws: FakeAws) -> None:
     only(controller(aws).run())
     assert aws.calls["describe_capacity_reservations"] == 0

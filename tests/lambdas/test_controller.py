@@ -11,23 +11,41 @@ from botocore.exceptions import ClientError
 
 from lambdas.aws.budget import BudgetError
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
-from lambdas.aws.capacity.capacity_service import NotReleasedError, Order
-from lambdas.aws.capacity.controller import MOST_LOOKS, build
+from lambdas.aws.capacity.capacity_service import CapacityChange, NotTerminatedError
+from lambdas.aws.capacity.controller import MAX_ATTEMPTS, build
 from lambdas.aws.capacity.observe import Observer
-from lambdas.aws.capacity.wake_up_messages import LONGEST_DELAY, AlarmClock
+from lambdas.aws.capacity.wake_up_messages import MAX_DELAY_SECONDS, WakeUpScheduler
 from lambdas.aws.memory import ConflictError, MemoryStore
 from lambdas.aws.settings import parse
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.events import InterruptionNotice
-from lambdas.core.launch_failures import REFUSAL_SECONDS
-from lambdas.core.model import Alarm, Instance, Market, Observation, Pool, Release, SetDesired, Side
+from lambdas.core.launch_failures import LAUNCH_FAILURE_SECONDS
+from lambdas.core.model import (
+    Alarm,
+    GroupRole,
+    Instance,
+    Observation,
+    Pool,
+    PurchaseOption,
+    SetDesired,
+    TerminateInstances,
+)
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import NOW, PLACE, ROOT, actions, activity, config, controller, only
+from tests.lambdas.single_group import (
+    CONTROLLER_CONFIG,
+    NOW,
+    ROOT,
+    actions,
+    activity,
+    config,
+    controller,
+    only,
+)
 
 LAUNCHING = "Launching a new EC2 instance"
 
 
-def test_a_full_group_is_left_alone_and_nothing_is_written(aws: FakeAws) -> None:
+def test_a_full_group_causes_no_action_and_no_write(aws: FakeAws) -> None:
     controller(aws).run()
     aws.calls.clear()
     assert actions(only(controller(aws).run())) == ()
@@ -42,7 +60,7 @@ def test_a_full_group_is_left_alone_and_nothing_is_written(aws: FakeAws) -> None
     }
 
 
-def test_a_notice_starts_on_demand_and_the_successor_sends_it_home(aws: FakeAws) -> None:
+def test_a_notice_starts_on_demand_until_the_spot_successor_is_ready(aws: FakeAws) -> None:
     controller(aws).run([InterruptionNotice("i-0", NOW + 120)])
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
     aws.add_instance("fallback", "i-od", spot=False, launched=NOW, heartbeat=NOW + 55)
@@ -50,7 +68,9 @@ def test_a_notice_starts_on_demand_and_the_successor_sends_it_home(aws: FakeAws)
     for slot in aws.slots:
         slot["heartbeat"]["N"] = str(NOW + 185)
     outcome = only(controller(aws, NOW + 186).run())
-    assert actions(outcome) == (Release(Side.FALLBACK, ("i-od",), outcome.decision.reason, 1),)
+    assert actions(outcome) == (
+        TerminateInstances(GroupRole.FALLBACK, ("i-od",), outcome.decision.reason, 1),
+    )
     assert aws.groups["fallback"] == {
         "AutoScalingGroupName": "fallback",
         "DesiredCapacity": 0,
@@ -59,7 +79,7 @@ def test_a_notice_starts_on_demand_and_the_successor_sends_it_home(aws: FakeAws)
 
 
 @pytest.mark.parametrize(("job", "gone"), [(True, ["i-od"]), (False, [])])
-def test_a_job_is_handed_to_whom_waits_for_it_and_a_service_is_not(job: bool, gone: list[str]) -> None:
+def test_a_job_moves_to_its_standby_and_a_service_does_not(job: bool, gone: list[str]) -> None:
     text = config(max=2, breakBeforeMake=job)
     aws = FakeAws(parameters={f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": "1"})
     aws.add_group("primary", desired=1)
@@ -68,33 +88,33 @@ def test_a_job_is_handed_to_whom_waits_for_it_and_a_service_is_not(job: bool, go
     aws.add_instance("primary", "i-spot", spot=True, launched=NOW - 200, heartbeat=NOW - 5, **waits)
     aws.add_instance("fallback", "i-od", spot=False, launched=NOW - 999, heartbeat=NOW - 5, **works)
     decided = actions(only(controller(aws).run()))
-    assert [i for a in decided if isinstance(a, Release) for i in a.instance_ids] == gone
+    assert [i for a in decided if isinstance(a, TerminateInstances) for i in a.instance_ids] == gone
 
 
-def test_only_the_newest_launch_says_whether_launches_are_refused(aws: FakeAws) -> None:
+def test_only_the_newest_launch_decides_about_launch_failures(aws: FakeAws) -> None:
     aws.groups["primary"]["DesiredCapacity"] = 5
     aws.parameters[f"{ROOT}/inference/target"] = "5"
     aws.activities["primary"] = [activity("InProgress"), activity("Failed", "VcpuLimitExceeded", 1)]
     assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
     aws.activities["primary"].insert(0, activity("Successful"))
     outcome = only(controller(aws).run())
-    assert actions(outcome) == (SetDesired(Side.FALLBACK, 1, outcome.decision.reason),)
+    assert actions(outcome) == (SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),)
 
 
 @pytest.mark.parametrize("status", ["Failed", "Cancelled"])
-def test_a_launch_that_came_to_nothing_long_ago_says_nothing(aws: FakeAws, status: str) -> None:
+def test_an_old_failed_launch_is_ignored(aws: FakeAws, status: str) -> None:
     aws.groups["primary"]["DesiredCapacity"] = 5
     aws.parameters[f"{ROOT}/inference/target"] = "5"
-    limit = activity(status, "VcpuLimitExceeded", REFUSAL_SECONDS / 60 - 1)
+    limit = activity(status, "VcpuLimitExceeded", LAUNCH_FAILURE_SECONDS / 60 - 1)
     aws.activities["primary"] = [limit, activity("Successful", minute=60)]
     assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
-    limit["StartTime"] = datetime.fromtimestamp(NOW - REFUSAL_SECONDS, UTC)
+    limit["StartTime"] = datetime.fromtimestamp(NOW - LAUNCH_FAILURE_SECONDS, UTC)
     assert aws.groups["fallback"]["DesiredCapacity"] == 0
     only(controller(aws).run())
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
 
 
-def test_whether_the_warm_pool_could_be_filled_says_nothing_of_launches(aws: FakeAws) -> None:
+def test_launches_into_the_warm_pool_are_ignored(aws: FakeAws) -> None:
     refill = {**activity("Failed", "VcpuLimitExceeded"), "Description": f"{LAUNCHING} into warm pool: i-1"}
     started = {**activity("Successful", minute=1), "Description": f"{LAUNCHING} from warm pool: i-2"}
     aws.activities["fallback"] = [refill, started]
@@ -106,7 +126,7 @@ def test_whether_the_warm_pool_could_be_filled_says_nothing_of_launches(aws: Fak
     assert actions(only(controller(aws).run())) == (Alarm("fallback-permission", "AuthFailure"),)
 
 
-def test_a_launch_given_up_without_a_known_reason_blocks_nothing(aws: FakeAws) -> None:
+def test_a_cancelled_launch_without_a_known_reason_blocks_nothing(aws: FakeAws) -> None:
     aws.groups["primary"]["DesiredCapacity"] = 5
     aws.parameters[f"{ROOT}/inference/target"] = "5"
     aws.activities["primary"] = [activity("Cancelled")]
@@ -114,7 +134,7 @@ def test_a_launch_given_up_without_a_known_reason_blocks_nothing(aws: FakeAws) -
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
 
 
-def test_of_two_copies_that_saw_the_same_one_acts(aws: FakeAws) -> None:
+def test_of_two_executions_with_the_same_observation_one_acts(aws: FakeAws) -> None:
     store = MemoryStore(aws.client("dynamodb"), "memory")
     store.save("inference", Memory(), None, 0)
     store.save("inference", Memory(), 5.0, 1)
@@ -123,7 +143,9 @@ def test_of_two_copies_that_saw_the_same_one_acts(aws: FakeAws) -> None:
     assert store.load("inference").wake_at == 5.0
 
 
-def test_a_conflict_keeps_the_second_copy_from_acting(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflict_prevents_the_second_execution_from_acting(
+    aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
     observe = Observer.observe
 
     def and_meanwhile(self: Observer, *seen_with: Any) -> Any:
@@ -136,18 +158,18 @@ def test_a_conflict_keeps_the_second_copy_from_acting(aws: FakeAws, monkeypatch:
     monkeypatch.setattr(Observer, "observe", and_meanwhile)
     outcome = only(controller(aws).run([InterruptionNotice("i-0", NOW + 120)]))
     # It looks again in the same pass, and finds done what it would have done.
-    assert (actions(outcome), outcome.looks) == ((), 2)
+    assert (actions(outcome), outcome.attempts) == ((), 2)
     assert aws.calls["set_desired_capacity"] == 0
 
 
-def test_a_read_that_fails_is_tried_again_within_the_pass(aws: FakeAws) -> None:
-    aws.throttled["describe_instances"] = MOST_LOOKS - 1
+def test_a_failed_read_is_retried_within_the_pass(aws: FakeAws) -> None:
+    aws.throttled["describe_instances"] = MAX_ATTEMPTS - 1
     outcome = only(controller(aws).run([InterruptionNotice("i-0", NOW + 120)]))
-    assert outcome.looks == MOST_LOOKS
+    assert outcome.attempts == MAX_ATTEMPTS
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
 
 
-def test_a_primary_that_refuses_does_not_keep_on_demand_from_being_bought(aws: FakeAws) -> None:
+def test_a_failed_primary_change_does_not_block_on_demand(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "6"
     aws.throttled["set_desired_capacity"] = 1
     [outcome] = controller(aws).run([InterruptionNotice("i-0", NOW + 120)])
@@ -156,7 +178,7 @@ def test_a_primary_that_refuses_does_not_keep_on_demand_from_being_bought(aws: F
     assert aws.groups["fallback"]["DesiredCapacity"] == 3
 
 
-def test_a_side_that_cannot_be_lowered_leaves_the_other_what_room_there_is(aws: FakeAws) -> None:
+def test_after_a_failed_decrease_the_other_group_stays_within_the_maximum(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/config"] = config(max=5)
     aws.instances.clear()
     aws.groups["primary"]["Instances"].clear()
@@ -168,33 +190,33 @@ def test_a_side_that_cannot_be_lowered_leaves_the_other_what_room_there_is(aws: 
     assert [aws.groups[side]["DesiredCapacity"] for side in ("primary", "fallback")] == [1, 4]
 
 
-def test_a_side_beside_a_stuck_one_is_still_raised_to_what_stands_ahead_of_a_release(aws: FakeAws) -> None:
+def test_after_a_failed_change_the_other_group_may_be_raised_to_its_counted_slots(aws: FakeAws) -> None:
     settings = parse("inference", {"config": config(), "target": "4"})
     aws.throttled["set_desired_capacity"] = 1
     pool = Pool("g5.12xlarge", "us-west-2a")
-    big = Instance("i-big", pool, Market.ON_DEMAND, Side.FALLBACK, NOW, slots=4)
+    big = Instance("i-big", pool, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK, NOW, slots=4)
     # One slot was asked for, and an instance of four came: its release takes four off.
     seen = Observation(settings.group, 8, 1, (big,))
-    moves = [SetDesired(Side.PRIMARY, 4, "why"), SetDesired(Side.FALLBACK, 4, "why")]
-    moves.append(Release(Side.FALLBACK, ("i-big",), "why", 4))
-    [failure] = controller(aws).actor.perform(moves, settings, seen)
-    assert failure.side is Side.PRIMARY
+    moves = [SetDesired(GroupRole.PRIMARY, 4, "why"), SetDesired(GroupRole.FALLBACK, 4, "why")]
+    moves.append(TerminateInstances(GroupRole.FALLBACK, ("i-big",), "why", 4))
+    [failure] = controller(aws).updater.apply_actions(moves, settings, seen)
+    assert failure.group_role is GroupRole.PRIMARY
     assert aws.groups["fallback"]["DesiredCapacity"] == 4
 
 
-def test_a_release_that_was_throttled_is_not_believed(aws: FakeAws) -> None:
+def test_a_throttled_termination_is_not_remembered(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "2"
     aws.throttled["terminate_instance_in_auto_scaling_group"] = 1
     [outcome] = controller(aws).run()
-    released = [i for a in actions(outcome) if isinstance(a, Release) for i in a.instance_ids]
-    assert str(outcome.error).startswith(f"not released: {', '.join(released)}: ")
+    released = [i for a in actions(outcome) if isinstance(a, TerminateInstances) for i in a.instance_ids]
+    assert str(outcome.error).startswith(f"not terminated: {', '.join(released)}: ")
     # At once again, not five minutes later.
     [again] = actions(only(controller(aws, NOW + 20).run()))
     assert again.instance_ids == tuple(released)
     assert len(aws.instances) == 2
 
 
-def test_one_that_cannot_be_released_does_not_keep_the_others(aws: FakeAws) -> None:
+def test_a_failed_termination_does_not_block_the_others(aws: FakeAws) -> None:
     settings = parse("inference", {"config": config(), "target": "4"})
     refuse = ClientError({"Error": {"Code": "ResourceContention", "Message": "in use"}}, "Terminate")
     client = aws.client("autoscaling")
@@ -206,13 +228,15 @@ def test_one_that_cannot_be_released_does_not_keep_the_others(aws: FakeAws) -> N
         terminate(InstanceId=InstanceId, **kwargs)
 
     client.terminate_instance_in_auto_scaling_group = refusing
-    with pytest.raises(NotReleasedError, match="not released: i-0: ") as caught:
-        AutoScalingService(client).move("primary", Order(4, 4, ("i-0", "i-1"), freed=2), settings.group)
+    with pytest.raises(NotTerminatedError, match="not terminated: i-0: ") as caught:
+        AutoScalingService(client).apply(
+            "primary", CapacityChange(4, 4, ("i-0", "i-1"), freed_slots=2), settings.group
+        )
     assert caught.value.instance_ids == ("i-0",)
     assert "i-1" not in aws.instances
 
 
-def test_each_group_has_its_share_of_time_and_another_is_first_each_minute(aws: FakeAws) -> None:
+def test_each_group_has_its_share_of_time_and_the_order_rotates(aws: FakeAws) -> None:
     for name in ("a", "b"):
         aws.parameters |= {f"{ROOT}/{name}/config": config(), f"{ROOT}/{name}/target": "4"}
     now = NOW
@@ -225,7 +249,7 @@ def test_each_group_has_its_share_of_time_and_another_is_first_each_minute(aws: 
     orders = []
     for minute in range(3):
         now = NOW + 60 * minute
-        outcomes = build(aws.client, PLACE, clock).run(seconds=9)
+        outcomes = build(aws.client, CONTROLLER_CONFIG, clock).run(seconds=9)
         assert isinstance(outcomes[0].error, BudgetError)
         orders.append([outcome.group for outcome in outcomes])
     assert [sorted(order) for order in orders] == [["a", "b", "inference"]] * 3
@@ -236,49 +260,52 @@ def test_dry_run_decides_and_changes_nothing(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/control"] = '{"mode": "dry-run"}'
     outcome = only(controller(aws).run([InterruptionNotice("i-0", NOW + 120)]))
     assert len(actions(outcome)) == 1
-    assert not outcome.carried_out
+    assert not outcome.is_applied
     assert aws.groups["fallback"]["DesiredCapacity"] == 0
     aws.activities["primary"] = [activity("Failed", "VcpuLimitExceeded", 1)]
-    told = [actions(only(controller(aws).run())) for _ in range(2)]
-    assert [any(isinstance(action, Alarm) for action in each) for each in told] == [True, False]
+    passes = [actions(only(controller(aws).run())) for _ in range(2)]
+    assert [any(isinstance(action, Alarm) for action in taken) for taken in passes] == [True, False]
 
 
 @pytest.mark.parametrize("mode", ["automatic", "dry-run", "paused"])
-def test_a_memory_that_cannot_be_read_is_replaced_and_people_hear_of_it_once(aws: FakeAws, mode: str) -> None:
+def test_an_unreadable_memory_is_reset_with_one_alarm(aws: FakeAws, mode: str) -> None:
     aws.parameters[f"{ROOT}/inference/control"] = json.dumps({"mode": mode})
     aws.memory["inference"] = {"group": {"S": "inference"}, "version": {"N": "7"}, "memory": {"S": "?"}}
     [alarm] = actions(only(controller(aws).run()))
     assert alarm.kind == "memory-unreadable"
     assert alarm.reason.startswith(
-        "memory of group 'inference' is lost: memory makes no sense: not JSON: Expecting value"
+        "memory of group 'inference' was reset: invalid stored state: not JSON: Expecting value"
     )
     assert aws.memory["inference"]["version"] == {"N": "8"}
     assert actions(only(controller(aws).run())) == ()
 
 
-def test_a_group_that_is_gone_is_reported(aws: FakeAws) -> None:
+def test_a_missing_group_is_reported(aws: FakeAws) -> None:
     del aws.groups["fallback"]
     outcome = controller(aws).run()[0]
     assert "Auto Scaling group 'fallback' does not exist" in str(outcome.error)
 
 
-def test_releasing_what_is_gone_already_is_no_error(aws: FakeAws) -> None:
+def test_terminating_a_missing_instance_is_no_error(aws: FakeAws) -> None:
     settings = parse("inference", {"config": config(), "target": "4"})
     seen = Observation(settings.group, 4, 1)
     assert (
-        controller(aws).actor.perform([Release(Side.FALLBACK, ("i-gone",), "why", 1)], settings, seen) == ()
+        controller(aws).updater.apply_actions(
+            [TerminateInstances(GroupRole.FALLBACK, ("i-gone",), "why", 1)], settings, seen
+        )
+        == ()
     )
     assert aws.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 
-def test_it_wakes_itself_when_a_drain_begins_and_only_once(aws: FakeAws) -> None:
+def test_a_run_is_scheduled_for_the_start_of_a_drain_once(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/config"] = config(drainSeconds=30)
     for _ in range(2):
         controller(aws).run([InterruptionNotice("i-0", NOW + 119.5)])
     assert aws.delayed == [90]
 
 
-def test_a_queue_that_refuses_does_not_hold_up_capacity(
+def test_a_failed_wake_up_does_not_block_capacity_changes(
     aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: FakeAws, **_: Any) -> None:
@@ -295,11 +322,11 @@ def test_a_queue_that_refuses_does_not_hold_up_capacity(
     assert aws.delayed == [70]
 
 
-def test_what_lies_beyond_the_longest_delay_is_left_to_the_schedule(aws: FakeAws) -> None:
-    clock = AlarmClock(aws.client("sqs"), "queue")
-    clock.set(LONGEST_DELAY + 1)
-    clock.set(LONGEST_DELAY)
-    clock.set(-5)
+def test_runs_beyond_the_maximum_delay_are_left_to_the_schedule(aws: FakeAws) -> None:
+    clock = WakeUpScheduler(aws.client("sqs"), "queue")
+    clock.schedule(MAX_DELAY_SECONDS + 1)
+    clock.schedule(MAX_DELAY_SECONDS)
+    clock.schedule(-5)
     assert aws.delayed == [900, 0]
 
 

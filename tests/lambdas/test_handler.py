@@ -14,23 +14,23 @@ from botocore.exceptions import ClientError
 from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress, Worker
-from lambdas.aws.capacity.controller import MOST_LOOKS, Controller
-from lambdas.aws.capacity.observe import MOST_TRIES
+from lambdas.aws.capacity.controller import MAX_ATTEMPTS, Controller
+from lambdas.aws.capacity.observe import SPOT_REQUEST_ATTEMPTS
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
 from lambdas.core.capacity.memory import Memory, dump
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.money.bill import Bill
 from lambdas.handlers import controller as entry
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import NOW, ROOT, activity, config, controller
+from tests.lambdas.single_group import NOW, ROOT, activity, config, controller
 
 EVENTS = Path(__file__).parent.parent / "events"
-DOOMED = "i-0000000000000000a"
+INTERRUPTED = "i-0000000000000000a"
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> io.StringIO:
-    """What the handler logs; Powertools binds a stream when a logger is made, before any test captures."""
+    """The handler's log; Powertools binds the stream when the logger is created, before any test captures."""
     stream = io.StringIO()
     monkeypatch.setattr(entry, "logger", Logger(service=request.node.name, stream=stream))
     return stream
@@ -41,7 +41,7 @@ def aws(monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> FakeAws:
     fake = FakeAws(parameters={f"{ROOT}/inference/config": config(), f"{ROOT}/inference/target": "2"})
     fake.add_group("primary", desired=2)
     fake.add_group("fallback")
-    for name in (DOOMED, "i-0000000000000000b"):
+    for name in (INTERRUPTED, "i-0000000000000000b"):
         fake.add_instance(
             "primary", name, spot=True, launched=NOW - 3600, heartbeat=NOW - 5, since=NOW - 3400
         )
@@ -80,11 +80,11 @@ def test_a_recorded_warning_starts_on_demand_and_says_why(aws: FakeAws, log: io.
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
     (line,) = lines(log, "decision")
     assert line["group"] == "inference"
-    assert line["reason"] == "target 2, 1 primary ready and staying, 1 doomed"
+    assert line["reason"] == "target 2, 1 primary stable, 1 interrupted"
     assert line["actions"] == [
         {"action": "SetDesired", "side": "fallback", "capacity": 1, "reason": line["reason"], "zone": ""}
     ]
-    assert (line["ready"], line["doomed"], line["spot"], line["carried_out"]) == (2, 1, 2, True)
+    assert (line["ready"], line["interrupted"], line["spot"], line["carried_out"]) == (2, 1, 2, True)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_whole_batch_is_one_pass_and_each_record_is_read(aws: FakeAws) -> None
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
 
 
-def test_a_malformed_message_goes_back_alone(aws: FakeAws) -> None:
+def test_only_malformed_messages_are_returned(aws: FakeAws) -> None:
     bodies = {
         "text": "no JSON",
         "list": "[]",
@@ -111,48 +111,46 @@ def test_a_malformed_message_goes_back_alone(aws: FakeAws) -> None:
     broken = [raw(name, body) for name, body in bodies.items()]
     assert handle(*broken, record("spot-interruption-warning")) == list(bodies)
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
-    assert aws.hidden_for == {}  # the queue's own timeout: another try soon would not mend them
+    assert aws.hidden_for == {}  # the queue's own timeout: a retry would fail, too
 
 
-def test_what_says_something_of_an_instance_comes_back_soon_where_something_failed(
-    aws: FakeAws, log: io.StringIO
-) -> None:
-    aws.throttled["describe_auto_scaling_groups"] = MOST_LOOKS
+def test_messages_about_instances_are_redelivered_soon_after_an_error(aws: FakeAws, log: io.StringIO) -> None:
+    aws.throttled["describe_auto_scaling_groups"] = MAX_ATTEMPTS
     notices = ["spot-interruption-warning", "rebalance-recommendation"]
     assert handle(record("scheduled"), *map(record, notices)) == notices
     assert aws.hidden_for == {f"handle of {name}": RETRY_SECONDS for name in notices}
-    (line,) = lines(log, "group not looked after")
+    (line,) = lines(log, "group not reconciled")
     assert "Rate exceeded" in line["exception"]
-    assert line["looks"] == MOST_LOOKS
+    assert line["attempts"] == MAX_ATTEMPTS
     # The schedule's own message is not needed again; two wake-ups follow it before the next.
     assert aws.delayed == [RETRY_SECONDS, 2 * RETRY_SECONDS]
 
 
 def test_a_read_that_failed_is_repeated_before_the_next_minute(aws: FakeAws, log: io.StringIO) -> None:
-    aws.throttled["describe_spot_instance_requests"] = MOST_TRIES
+    aws.throttled["describe_spot_instance_requests"] = SPOT_REQUEST_ATTEMPTS
     assert handle(record("scheduled")) == []
     assert aws.delayed == [RETRY_SECONDS, 2 * RETRY_SECONDS]
-    (line,) = lines(log, "not all was read")
-    assert line["trouble"].startswith("spot requests could not be read: ")
+    (line,) = lines(log, "observation incomplete")
+    assert line["read_error"].startswith("Spot requests not read: ")
     assert handle(record("scheduled")) == []
     assert len(aws.delayed) == 2
 
 
-def test_a_pass_that_fails_as_a_whole_lets_them_come_back_as_soon(aws: FakeAws) -> None:
-    aws.throttled["get_parameters_by_path"] = MOST_LOOKS
+def test_a_failed_pass_returns_its_messages_as_soon(aws: FakeAws) -> None:
+    aws.throttled["get_parameters_by_path"] = MAX_ATTEMPTS
     with pytest.raises(ClientError):
         handle(record("spot-interruption-warning"))
     assert aws.hidden_for == {"handle of spot-interruption-warning": RETRY_SECONDS}
 
 
-def test_messages_that_cannot_be_hurried_go_back_all_the_same(aws: FakeAws, log: io.StringIO) -> None:
-    aws.throttled.update({"describe_auto_scaling_groups": MOST_LOOKS, "change_message_visibility_batch": 1})
+def test_messages_return_even_if_their_visibility_cannot_be_changed(aws: FakeAws, log: io.StringIO) -> None:
+    aws.throttled.update({"describe_auto_scaling_groups": MAX_ATTEMPTS, "change_message_visibility_batch": 1})
     assert handle(record("spot-interruption-warning")) == ["spot-interruption-warning"]
-    assert lines(log, "not looked at again soon")
+    assert lines(log, "retry not scheduled")
 
 
 @pytest.mark.parametrize("broken", ["group", "parameter"])
-def test_what_another_try_does_not_mend_sends_nothing_back(
+def test_permanent_errors_return_no_message(
     aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     if broken == "group":
@@ -160,7 +158,7 @@ def test_what_another_try_does_not_mend_sends_nothing_back(
     else:
         aws.parameters[f"{ROOT}/inference/target"] = "99"
     assert handle(record("spot-interruption-warning")) == []
-    assert lines(log, "group not looked after")
+    assert lines(log, "group not reconciled")
     assert [m["ControllerErrors"] for m in metrics(capsys)] == [[1]]
 
 
@@ -178,7 +176,7 @@ def test_an_alarm_is_logged_once_and_counted_as_long_as_its_cause_stands(
     assert [m["AlarmCauses"] for m in metrics(capsys)] == [[1], [1], [1], [0]]
 
 
-def test_an_alarm_is_told_although_an_action_fails(aws: FakeAws, log: io.StringIO) -> None:
+def test_an_alarm_is_logged_even_if_an_action_fails(aws: FakeAws, log: io.StringIO) -> None:
     aws.activities["fallback"] = [activity("Failed", "VcpuLimitExceeded", 1)]
     aws.throttled["set_desired_capacity"] = 1
     assert handle(record("spot-interruption-warning")) == ["spot-interruption-warning"]
@@ -221,9 +219,9 @@ def test_the_controller_is_built_from_the_deployed_environment(monkeypatch: pyte
     built = entry._controller.__wrapped__()
     assert isinstance(built, Controller)
     assert built.observer.stack == "value of GPU_SPOT_STACK"
-    assert built.alarm_clock.queue_url == "value of GPU_SPOT_QUEUE_URL"
+    assert built.wake_ups.queue_url == "value of GPU_SPOT_QUEUE_URL"
     assert built.root == "value of GPU_SPOT_PARAMETER_ROOT"
-    assert built.store.table == "value of GPU_SPOT_MEMORY_TABLE"
+    assert built.memory_store.table == "value of GPU_SPOT_MEMORY_TABLE"
     assert built.observer.registry.table == "value of GPU_SPOT_REGISTRY_TABLE"
 
 
@@ -232,20 +230,22 @@ def job_due(aws: FakeAws, at: float) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "1"
 
 
-def test_a_deadline_that_cannot_be_met_is_said_once_and_rings_as_long(
+def test_a_missed_deadline_is_logged_once_and_counted_while_it_lasts(
     aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job_due(aws, NOW + 3600)
-    told = Progress(step=10, steps=1000, at=NOW - 5, began=NOW - 3000, rate=0.1, best=0.1)
-    row = Worker("inference", DOOMED, 0, NOW - 3400, NOW - 5, "ready", progress=told)
+    progress = Progress(
+        step=10, steps=1000, reported_at=NOW - 5, first_reported_at=NOW - 3000, rate=0.1, best_rate=0.1
+    )
+    row = Worker("inference", INTERRUPTED, 0, NOW - 3400, NOW - 5, "ready", progress=progress)
     aws.slots = [registry_item.dump(row)]
     for _ in range(2):
         assert handle(record("scheduled")) == []
     (line,) = lines(log, "alarm")
     assert line["kind"] == "deadline-lost"
-    assert line["reason"].startswith("step 10 of 1000, 2.8 h of work and 1.0 h of time are left")
+    assert line["reason"].startswith("step 10 of 1000, 2.8 h of work and 1.0 h of time remain")
     # It has an alarm of its own, and is no refused launch.
-    assert [(m[names.METRIC_DEADLINE], m["AlarmCauses"]) for m in metrics(capsys)] == [([1], [0])] * 2
+    assert [(m[names.METRIC_DEADLINE_AT_RISK], m["AlarmCauses"]) for m in metrics(capsys)] == [([1], [0])] * 2
 
 
 @pytest.mark.parametrize(("hours", "shortage"), [(100, 0), (3, 1)])
@@ -266,12 +266,14 @@ def test_a_job_that_waits_for_spot_because_there_is_time_lacks_nothing(
     assert [m["Shortage"] for m in metrics(capsys)] == [[shortage]]
 
 
-def test_who_has_no_deadline_has_no_such_metric(aws: FakeAws, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_without_deadline_has_no_deadline_metric(
+    aws: FakeAws, capsys: pytest.CaptureFixture[str]
+) -> None:
     handle(record("scheduled"))
-    assert all(names.METRIC_DEADLINE not in m for m in metrics(capsys))
+    assert all(names.METRIC_DEADLINE_AT_RISK not in m for m in metrics(capsys))
 
 
-def test_a_budget_that_is_spent_rings_as_long_as_the_job_is_held(
+def test_an_exceeded_budget_is_logged_once_and_counted_while_it_lasts(
     aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
     aws.parameters[f"{ROOT}/inference/config"] = config(max=2, breakBeforeMake=True, run="r1", budget=50)
@@ -286,15 +288,17 @@ def test_a_budget_that_is_spent_rings_as_long_as_the_job_is_held(
     (line,) = lines(log, "alarm")
     assert line["kind"] == "budget-spent"
     assert line["reason"].startswith("$50.5")
-    told = metrics(capsys)
-    assert [(m[names.METRIC_BUDGET], m["AlarmCauses"], m["Target"]) for m in told] == [([1], [0], [0])] * 2
+    logged = metrics(capsys)
+    assert [(m[names.METRIC_BUDGET_AT_RISK], m["AlarmCauses"], m["Target"]) for m in logged] == [
+        ([1], [0], [0])
+    ] * 2
 
 
 @pytest.mark.parametrize("budget", ["many", -1, True, 0])
 def test_a_budget_by_hand_that_is_no_amount_is_refused(
     aws: FakeAws, log: io.StringIO, budget: object
 ) -> None:
-    told = json.dumps({"mode": "automatic", "budget": budget})
-    aws.parameters[f"{ROOT}/inference/control"] = told
+    control = json.dumps({"mode": "automatic", "budget": budget})
+    aws.parameters[f"{ROOT}/inference/control"] = control
     handle(record("scheduled"))
     assert f"parameter inference/control: budget: {budget!r}" in log.getvalue()

@@ -1,4 +1,4 @@
-"""What a pass sees: lists that lag, members that end, rows that make no sense, reads that fail."""
+"""Observations with delayed lists, terminated members, malformed items and failed reads."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Any
 import pytest
 
 from contracts.registry import item as registry_item
-from contracts.registry.item import SKEW_SECONDS, STALE_SECONDS, Progress, Worker
-from lambdas.aws.budget import MOST_PAGES, Budget, BudgetError
-from lambdas.aws.capacity.observe import MOST_TRIES
-from lambdas.core.capacity.group_state import Situation
-from lambdas.core.capacity.memory import FORGET_SECONDS, LONGEST_BOOT
-from lambdas.core.model import Alarm, SetDesired, Side
+from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, STALE_SECONDS, Progress, Worker
+from lambdas.aws.budget import MAX_PAGES, Budget, BudgetError
+from lambdas.aws.capacity.observe import SPOT_REQUEST_ATTEMPTS
+from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS, MAX_BOOT_SECONDS
+from lambdas.core.model import Alarm, GroupRole, SetDesired
 from tests.lambdas.fake_aws import PAGE, FakeAws
-from tests.lambdas.scene import NOW, ROOT, actions, activity, config, controller, only
+from tests.lambdas.single_group import NOW, ROOT, actions, activity, config, controller, only
 
 
-def seen(aws: FakeAws, now: float = NOW) -> Situation:
-    """Return the situation that a pass decides on."""
-    return only(controller(aws, now).run()).decision.situation
+def seen(aws: FakeAws, now: float = NOW) -> GroupState:
+    """Return the state that a pass decides on."""
+    return only(controller(aws, now).run()).decision.state
 
 
-def test_a_lost_notice_is_seen_in_the_spot_request(aws: FakeAws) -> None:
+def test_a_lost_notice_is_read_from_the_spot_request(aws: FakeAws) -> None:
     aws.marked["i-2"] = NOW - 10
     outcome = only(controller(aws).run())
-    assert outcome.decision.memory.doomed == {"i-2": NOW + 110}
+    assert outcome.decision.memory.termination_deadlines == {"i-2": NOW + 110}
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
 
 
 @pytest.mark.parametrize(("age", "ready"), [(STALE_SECONDS - 1, 4), (STALE_SECONDS, 0)])
-def test_an_instance_whose_workers_fell_silent_is_not_ready(aws: FakeAws, age: float, ready: int) -> None:
+def test_an_instance_without_fresh_heartbeats_is_not_ready(aws: FakeAws, age: float, ready: int) -> None:
     for slot in aws.slots:
         slot["heartbeat"]["N"] = str(NOW - age)
-    assert only(controller(aws).run()).decision.situation.ready == ready
+    assert only(controller(aws).run()).decision.state.ready == ready
 
 
 @pytest.mark.parametrize(("started", "ready"), [(NOW - 30, True), (NOW + 30, False)])
-def test_rows_of_an_earlier_service_of_a_warm_instance_say_nothing(
+def test_items_from_before_the_start_of_a_warm_instance_are_ignored(
     aws: FakeAws, started: float, ready: bool
 ) -> None:
     # Its workers could not take themselves off the registry before it was stopped.
@@ -48,11 +48,11 @@ def test_rows_of_an_earlier_service_of_a_warm_instance_say_nothing(
     assert (instance.ready_since is not None) is ready
 
 
-def test_every_expected_slot_must_be_heard(aws: FakeAws) -> None:
+def test_every_expected_slot_must_report(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 2})
-    assert only(controller(aws).run()).decision.situation.ready == 0
+    assert only(controller(aws).run()).decision.state.ready == 0
     aws.slots.append(registry_item.dump(Worker("inference", "i-1", 1, NOW - 100, NOW, "ready")))
-    situation = only(controller(aws).run()).decision.situation
+    situation = only(controller(aws).run()).decision.state
     assert [i.ready_since for i in situation.primary if situation.is_ready(i)] == [NOW - 100]
 
 
@@ -63,7 +63,7 @@ def test_a_member_that_ec2_does_not_describe_yet_is_a_booting_instance(aws: Fake
     aws.hidden = {"i-3"}
     situation = seen(aws)
     [new] = [i for i in situation.primary if i.id == "i-3"]
-    assert (new.described, new.ready_since, str(new.pool)) == (False, None, "g5.xlarge@us-west-2a")
+    assert (new.is_described, new.ready_since, str(new.pool)) == (False, None, "g5.xlarge@us-west-2a")
     # It is not let go either, though it would be the first: nobody knows what it is.
     assert sorted(i["InstanceId"] for i in aws.groups["primary"]["Instances"]) == ["i-1", "i-2", "i-3"]
     assert aws.groups["primary"]["DesiredCapacity"] == 3
@@ -75,19 +75,19 @@ def test_an_empty_description_lowers_and_buys_nothing(aws: FakeAws) -> None:
     outcome = only(controller(aws, NOW + 10).run())
     assert actions(outcome) == ()
     # Their heartbeats say that they work; nothing is learned of boots or pools meanwhile.
-    assert outcome.decision.situation.ready == 4
+    assert outcome.decision.state.ready == 4
     aws.hidden = set()
     assert only(controller(aws, NOW + 20).run()).decision.memory == outcome.decision.memory
 
 
-def test_who_has_ended_and_is_still_listed_works_no_more_but_counts_for_aws(aws: FakeAws) -> None:
+def test_a_terminated_listed_member_does_not_serve_but_counts_for_aws(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "3"
     aws.groups["primary"]["DesiredCapacity"] = 5  # one more is asked for, and refused
     aws.instances["i-0"]["State"]["Name"] = "shutting-down"
     outcome = only(controller(aws).run())
-    assert [i.id for i in outcome.decision.situation.primary] == ["i-1", "i-2", "i-3"]
+    assert [i.id for i in outcome.decision.state.primary] == ["i-1", "i-2", "i-3"]
     # Three live, but the group still counts four: at three it would end one of them.
-    assert actions(outcome) == (SetDesired(Side.PRIMARY, 4, outcome.decision.reason),)
+    assert actions(outcome) == (SetDesired(GroupRole.PRIMARY, 4, outcome.decision.reason),)
 
 
 def test_a_member_counts_for_its_weight(aws: FakeAws) -> None:
@@ -96,29 +96,29 @@ def test_a_member_counts_for_its_weight(aws: FakeAws) -> None:
     second["LifecycleState"] = "Terminating:Wait"
     situation = seen(aws)
     assert situation.ready == 10
-    assert situation.counted[Side.PRIMARY] == 6
+    assert situation.counted_slots[GroupRole.PRIMARY] == 6
 
 
-def test_a_member_that_the_group_ends_works_until_its_deadline(aws: FakeAws) -> None:
+def test_a_terminating_member_serves_until_its_deadline(aws: FakeAws) -> None:
     aws.groups["primary"]["Instances"][0]["LifecycleState"] = "Terminating:Wait"
     aws.groups["primary"]["Instances"][1]["HealthStatus"] = "Unhealthy"
     first = only(controller(aws).run()).decision
-    assert (len(first.situation.primary), first.situation.ready) == (4, 3)
-    assert first.memory.doomed == {"i-0": NOW + 120}
+    assert (len(first.state.primary), first.state.ready) == (4, 3)
+    assert first.memory.termination_deadlines == {"i-0": NOW + 120}
     # The group launches its successor by itself: it lacks one, and counts three.
-    assert first.situation.counted[Side.PRIMARY] == 3
-    assert first.situation.missing_spot == 1
+    assert first.state.counted_slots[GroupRole.PRIMARY] == 3
+    assert first.state.missing_spot == 1
     later = only(controller(aws, NOW + 30).run()).decision
-    assert later.memory.doomed == {"i-0": NOW + 120}
+    assert later.memory.termination_deadlines == {"i-0": NOW + 120}
 
 
 @pytest.mark.parametrize("state", ["Terminating:Proceed", "Terminated", "Standby", "Warmed:Stopped"])
-def test_a_member_that_works_no_more_does_not_count(aws: FakeAws, state: str) -> None:
+def test_a_member_out_of_service_does_not_count(aws: FakeAws, state: str) -> None:
     aws.groups["primary"]["Instances"][0]["LifecycleState"] = state
     assert len(seen(aws).primary) == 3
 
 
-def test_a_member_that_we_released_is_not_doomed_by_its_own_end(aws: FakeAws) -> None:
+def test_a_requested_termination_is_no_interruption(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "3"
     before = dict(aws.instances), list(aws.groups["primary"]["Instances"])
     outcome = only(controller(aws).run())
@@ -126,7 +126,7 @@ def test_a_member_that_we_released_is_not_doomed_by_its_own_end(aws: FakeAws) ->
     aws.instances, aws.groups["primary"]["Instances"] = before
     next(i for i in before[1] if i["InstanceId"] == gone)["LifecycleState"] = "Terminating:Wait"
     situation = seen(aws)
-    assert (len(situation.primary), situation.primary_desired, situation.leaving) == (3, 3, 0)
+    assert (len(situation.primary), situation.primary_desired, situation.terminating_slots) == (3, 3, 0)
 
 
 def row(instance: str, **changes: Any) -> dict[str, Any]:
@@ -145,72 +145,74 @@ def row(instance: str, **changes: Any) -> dict[str, Any]:
         {**row("i-1"), "since": "1"},
     ],
 )
-def test_a_row_that_makes_no_sense_is_skipped_and_told(aws: FakeAws, malformed: dict[str, Any]) -> None:
+def test_a_malformed_item_is_skipped_and_reported(aws: FakeAws, malformed: dict[str, Any]) -> None:
     aws.slots.append(malformed)
     outcome = only(controller(aws).run())
-    assert outcome.decision.situation.ready == 4
-    assert outcome.troubles == ("1 malformed rows in the worker registry",)
+    assert outcome.decision.state.ready == 4
+    assert outcome.read_errors == ("1 malformed items in the worker registry",)
 
 
-def test_whose_row_makes_no_sense_is_not_let_go_before_it_counts_as_silent(aws: FakeAws) -> None:
-    """It may be the only one that serves: the others boot."""
+def test_an_instance_with_malformed_items_stays_until_it_counts_as_not_reporting(aws: FakeAws) -> None:
+    """It may be the only serving one while the others boot."""
     aws.parameters[f"{ROOT}/inference/target"] = "2"
     for slot in aws.slots:
         slot["heartbeat"] = {"S": "now"} if slot["worker"]["S"] == "i-1/0" else {"N": str(NOW - 3600)}
     outcome = only(controller(aws).run())
-    assert [i.id for i in outcome.decision.situation.primary if i.unclear] == ["i-1"]
+    assert [i.id for i in outcome.decision.state.primary if i.has_malformed_records] == ["i-1"]
     assert "i-1" in aws.instances
     assert len(aws.instances) == 2
     for slot in aws.slots:
         if slot["worker"]["S"] != "i-1/0":
-            slot["heartbeat"] = {"N": str(NOW + LONGEST_BOOT)}
-    controller(aws, NOW + LONGEST_BOOT).run()
+            slot["heartbeat"] = {"N": str(NOW + MAX_BOOT_SECONDS)}
+    controller(aws, NOW + MAX_BOOT_SECONDS).run()
     assert "i-1" not in aws.instances
 
 
-@pytest.mark.parametrize(("ahead", "ready"), [(SKEW_SECONDS, 4), (SKEW_SECONDS + 1, 3)])
-def test_a_heartbeat_from_the_future_is_not_believed(aws: FakeAws, ahead: float, ready: int) -> None:
+@pytest.mark.parametrize(("ahead", "ready"), [(MAX_CLOCK_SKEW_SECONDS, 4), (MAX_CLOCK_SKEW_SECONDS + 1, 3)])
+def test_a_heartbeat_from_the_future_is_ignored(aws: FakeAws, ahead: float, ready: int) -> None:
     aws.slots[0]["heartbeat"]["N"] = str(NOW + ahead)
     assert seen(aws).ready == ready
 
 
-@pytest.mark.parametrize("deadline", [NOW + 3600, NOW - FORGET_SECONDS - 1])
-def test_a_deadline_beyond_what_a_notice_reaches_dooms_nobody(aws: FakeAws, deadline: float) -> None:
+@pytest.mark.parametrize("deadline", [NOW + 3600, NOW - MARK_RETENTION_SECONDS - 1])
+def test_a_deadline_beyond_a_notice_is_ignored(aws: FakeAws, deadline: float) -> None:
     aws.slots.append(row("i-1", deadline=deadline))
-    assert only(controller(aws).run()).decision.memory.doomed == {}
+    assert only(controller(aws).run()).decision.memory.termination_deadlines == {}
 
 
-def test_a_siblings_row_cannot_doom_an_instance_for_life(aws: FakeAws) -> None:
+def test_an_item_of_another_worker_cannot_mark_an_instance_for_ever(aws: FakeAws) -> None:
     aws.slots.append(row("i-1", deadline=NOW + 100))
-    assert only(controller(aws).run()).decision.memory.doomed == {"i-1": NOW + 100}
-    later = NOW + 100 + FORGET_SECONDS
+    assert only(controller(aws).run()).decision.memory.termination_deadlines == {"i-1": NOW + 100}
+    later = NOW + 100 + MARK_RETENTION_SECONDS
     for slot in aws.slots[:4]:
         slot["heartbeat"]["N"] = str(later)
-    assert only(controller(aws, later).run()).decision.memory.doomed == {}
+    assert only(controller(aws, later).run()).decision.memory.termination_deadlines == {}
 
 
-def test_reads_that_one_can_do_without_hold_nothing_up(aws: FakeAws) -> None:
+def test_failed_optional_reads_block_nothing(aws: FakeAws) -> None:
     aws.slots.append(row("i-0", deadline=NOW + 100))
-    aws.throttled.update({"describe_spot_instance_requests": MOST_TRIES, "describe_scaling_activities": 1})
+    aws.throttled.update(
+        {"describe_spot_instance_requests": SPOT_REQUEST_ATTEMPTS, "describe_scaling_activities": 1}
+    )
     outcome = only(controller(aws).run())
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
-    assert outcome.troubles == (
-        "spot requests could not be read: An error occurred (Throttling) when calling the "
+    assert outcome.read_errors == (
+        "Spot requests not read: An error occurred (Throttling) when calling the "
         "describe_spot_instance_requests operation: Rate exceeded",
-        "launches of 'primary' could not be read: An error occurred (Throttling) when calling the "
+        "launches of 'primary' not read: An error occurred (Throttling) when calling the "
         "describe_scaling_activities operation: Rate exceeded",
     )
 
 
-def test_notices_are_read_again_at_once_where_that_fails(aws: FakeAws) -> None:
+def test_reading_notices_is_retried_at_once(aws: FakeAws) -> None:
     aws.marked["i-2"] = NOW - 10
-    aws.throttled["describe_spot_instance_requests"] = MOST_TRIES - 1
+    aws.throttled["describe_spot_instance_requests"] = SPOT_REQUEST_ATTEMPTS - 1
     outcome = only(controller(aws).run())
-    assert outcome.decision.memory.doomed == {"i-2": NOW + 110}
+    assert outcome.decision.memory.termination_deadlines == {"i-2": NOW + 110}
     assert not outcome.is_partial
 
 
-def test_a_refusal_that_cannot_be_read_again_still_stands(aws: FakeAws) -> None:
+def test_a_launch_failure_stays_if_it_cannot_be_read_again(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "5"
     aws.groups["primary"]["DesiredCapacity"] = 5
     aws.activities["primary"] = [activity("Failed", "VcpuLimitExceeded", 1)]
@@ -220,53 +222,55 @@ def test_a_refusal_that_cannot_be_read_again_still_stands(aws: FakeAws) -> None:
     assert aws.groups["fallback"]["DesiredCapacity"] == 0
 
 
-def test_a_group_takes_its_share_of_time_and_pages_only() -> None:
+def test_a_group_is_limited_to_its_share_of_time_and_pages() -> None:
     moments = iter([0.0, 1.0, 2.0])
     budget = Budget(2.0, lambda: next(moments))
-    with pytest.raises(BudgetError, match="share of the pass is over while its rows are read"):
+    with pytest.raises(BudgetError, match="share of the pass ended while reading its rows"):
         list(budget.pages("rows", ["one", "two", "three"]))
     endless = Budget(1.0, lambda: 0.0)
-    assert len(list(endless.pages("rows", range(MOST_PAGES)))) == MOST_PAGES
-    with pytest.raises(BudgetError, match=f"more than {MOST_PAGES} pages of rows"):
-        list(endless.pages("rows", range(MOST_PAGES + 1)))
+    assert len(list(endless.pages("rows", range(MAX_PAGES)))) == MAX_PAGES
+    with pytest.raises(BudgetError, match=f"more than {MAX_PAGES} pages of rows"):
+        list(endless.pages("rows", range(MAX_PAGES + 1)))
 
 
-def test_a_registry_without_end_is_the_trouble_of_its_own_group(
-    aws: FakeAws, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_oversized_registry_affects_only_its_group(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PAGE, "query", 1)
-    aws.slots += [row(f"i-x{n}") for n in range(MOST_PAGES)]
+    aws.slots += [row(f"i-x{n}") for n in range(MAX_PAGES)]
     [outcome] = controller(aws).run()
     assert isinstance(outcome.error, BudgetError)
 
 
-def test_a_suspended_process_is_told_once_and_keeps_nobody_from_buying_on_demand(aws: FakeAws) -> None:
+def test_a_suspended_process_raises_one_alarm_and_does_not_block_on_demand(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "5"
     aws.activities["primary"] = [activity("Failed", "UnfulfillableCapacity")]
     aws.groups["primary"] |= {"DesiredCapacity": 5, "SuspendedProcesses": [{"ProcessName": "AZRebalance"}]}
     aws.groups["primary"]["SuspendedProcesses"].append({"ProcessName": "Launch"})
     outcome = only(controller(aws).run())
-    assert actions(outcome)[0] == Alarm("primary-suspended", "suspended, until somebody resumes them: Launch")
-    assert outcome.decision.memory.alarmed == {"suspended:primary"}
+    assert actions(outcome)[0] == Alarm(
+        "primary-suspended", "processes suspended until resumed by an operator: Launch"
+    )
+    assert outcome.decision.memory.active_alarms == {"suspended:primary"}
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
     again = only(controller(aws).run())
     assert not [action for action in actions(again) if isinstance(action, Alarm)]
     aws.groups["primary"]["SuspendedProcesses"].pop()
-    assert only(controller(aws).run()).decision.memory.alarmed == frozenset()
+    assert only(controller(aws).run()).decision.memory.active_alarms == frozenset()
 
 
-def test_an_instance_tells_how_far_its_job_is_and_no_clock_is_believed_that_is_ahead(aws: FakeAws) -> None:
-    told = Progress(7, 100, NOW - 40, NOW - 900, 0.5, 0.6)
-    ahead = replace(told, at=NOW + SKEW_SECONDS + 1)
-    for name, progress in (("i-1", told), ("i-2", ahead)):
+def test_progress_is_observed_unless_its_time_is_in_the_future(aws: FakeAws) -> None:
+    report = Progress(7, 100, NOW - 40, NOW - 900, 0.5, 0.6)
+    ahead = replace(report, reported_at=NOW + MAX_CLOCK_SKEW_SECONDS + 1)
+    for name, progress in (("i-1", report), ("i-2", ahead)):
         [row] = [row for row in aws.slots if row["instance"]["S"] == name]
         row |= registry_item.dump(replace(registry_item.parse(row), progress=progress))
     found = {i.id: i.progress for i in seen(aws).primary}
-    assert (found.pop("i-1"), set(found.values())) == (told, {None})
+    assert (found.pop("i-1"), set(found.values())) == (report, {None})
 
 
-def test_progress_of_a_worker_that_fell_silent_is_not_seen(aws: FakeAws) -> None:
-    told = Progress(7, 100, NOW - 40, NOW - 900, 0.5, 0.6)
+def test_progress_of_a_stale_worker_is_ignored(aws: FakeAws) -> None:
+    report = Progress(7, 100, NOW - 40, NOW - 900, 0.5, 0.6)
     row = aws.slots[0]
-    row |= registry_item.dump(replace(registry_item.parse(row), progress=told, heartbeat=NOW - STALE_SECONDS))
+    row |= registry_item.dump(
+        replace(registry_item.parse(row), progress=report, heartbeat=NOW - STALE_SECONDS)
+    )
     assert {i.progress for i in seen(aws).primary} == {None}

@@ -1,4 +1,4 @@
-"""Parameters that cannot be used fail their own group, and nobody else's."""
+"""Invalid parameters affect only their own group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from lambdas.aws.settings import ParameterError, parse
 from lambdas.core.capacity.policies.by_deadline import ByDeadline
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import ROOT, config, controller
+from tests.lambdas.single_group import ROOT, config, controller
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ from tests.lambdas.scene import ROOT, config, controller
         ),
         ("config", "[" * 100_000, "parameter broken/config: not JSON: "),
         ("config", '{"max":' + "9" * 5_000 + "}", "parameter broken/config: not JSON: "),
-        ("target", "four", "parameter broken/target is 'four', a whole number from 0 to 8 is needed"),
-        ("target", "9", "parameter broken/target is '9', a whole number from 0 to 8 is needed"),
-        ("target", "9" * 5_000, "a whole number from 0 to 8 is needed"),
+        ("target", "four", "parameter broken/target is 'four', allowed: a whole number from 0 to 8"),
+        ("target", "9", "parameter broken/target is '9', allowed: a whole number from 0 to 8"),
+        ("target", "9" * 5_000, "allowed: a whole number from 0 to 8"),
         ("control", '{"mode": "off"}', "control: mode: 'off'; allowed: automatic, manual, dry-run, paused"),
         ("control", '{"mode": "manual"}', "control: onDemand: None with mode manual; allowed: 0 or more"),
         ("control", '{"mode": "manual", "onDemand": true}', "control: onDemand: True is not of type int"),
@@ -44,7 +44,7 @@ from tests.lambdas.scene import ROOT, config, controller
         ("control", "[" * 100_000, "parameter broken/control: not JSON: "),
     ],
 )
-def test_a_broken_group_is_reported_and_does_not_touch_the_others(
+def test_a_broken_group_is_reported_and_does_not_affect_the_others(
     aws: FakeAws, leaf: str, text: str, message: str
 ) -> None:
     aws.parameters |= {f"{ROOT}/broken/config": config(), f"{ROOT}/broken/target": "1"}
@@ -56,31 +56,31 @@ def test_a_broken_group_is_reported_and_does_not_touch_the_others(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"i-1": 5}', '{"i-1": [1e999, "xid"]}', "[" * 100_000])
-def test_wishes_that_cannot_be_read_are_told_and_the_group_is_looked_after(aws: FakeAws, text: str) -> None:
+def test_malformed_replacement_requests_are_reported_and_the_group_is_reconciled(
+    aws: FakeAws, text: str
+) -> None:
     aws.parameters[f"{ROOT}/inference/wishes"] = text
     [outcome] = controller(aws).run()
     assert outcome.error is None
-    [told] = outcome.troubles
-    assert told.startswith("parameter inference/wishes: wishes cannot be read: ")
-    assert len(told) < 150
+    [error] = outcome.read_errors
+    assert error.startswith("parameter inference/wishes: invalid replacement requests: ")
+    assert len(error) < 150
 
 
-def test_a_parameter_directly_below_the_root_touches_no_group(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/stray"] = "1"
-    stray, fine = controller(aws).run()
-    assert str(stray.error) == "parameter stray/config is missing"
+def test_a_parameter_directly_below_the_root_affects_no_group(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/unexpected"] = "1"
+    unexpected, fine = controller(aws).run()
+    assert str(unexpected.error) == "parameter unexpected/config is missing"
     assert fine.decision is not None
 
 
 @pytest.mark.parametrize(("run", "finished", "target"), [("b", "b", 0), ("b", "a", 1), ("", "", 1)])
-def test_a_jobs_target_counts_until_the_run_that_is_asked_for_has_ended(
-    run: str, finished: str, target: int
-) -> None:
+def test_a_jobs_target_is_0_after_its_run_has_finished(run: str, finished: str, target: int) -> None:
     leaves = {"config": config(run=run), "target": "1", "finished": finished}
     assert parse("resnet", leaves).group.target == target
 
 
-def test_no_more_counts_as_reserved_than_is_wanted() -> None:
+def test_the_reserved_capacity_is_limited_to_the_target() -> None:
     for target, reserved in (("4", 3), ("2", 2), ("0", 0)):
         assert parse("g", {"config": config(reserved=3), "target": target}).group.reserved == reserved
 
@@ -101,7 +101,7 @@ def test_a_group_waits_for_the_dataset_that_another_prepares(group: str, prepare
     assert parse(group, leaves, stack).group.target == target
 
 
-def test_a_group_waits_where_nobody_prepares(aws: FakeAws) -> None:
+def test_a_group_waits_if_no_group_prepares(aws: FakeAws) -> None:
     aws.parameters |= {
         f"{ROOT}/resnet/config": config(dataset="imagenet@2", preparedBy="imagenet-data"),
         f"{ROOT}/resnet/target": "1",
@@ -121,6 +121,6 @@ def test_a_group_with_a_deadline_has_its_policy_whatever_else_it_names() -> None
 
 
 @pytest.mark.parametrize("moment", [-1, "soon", None, float("nan")])
-def test_a_deadline_that_is_no_moment_is_refused(moment: object) -> None:
+def test_an_invalid_deadline_is_rejected(moment: object) -> None:
     with pytest.raises(ParameterError, match="parameter resnet/config: "):
         parse("resnet", {"config": config(deadline=moment), "target": "1"})

@@ -1,4 +1,4 @@
-"""A maintain fleet as the primary side, with the same fallback group behind it."""
+"""A Spot Fleet of type maintain as primary group."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from lambdas.core.capacity.memory import SETTLE_SECONDS
 from lambdas.core.events import InterruptionNotice
-from lambdas.core.model import Alarm, SetDesired, Side
+from lambdas.core.model import Alarm, GroupRole, SetDesired
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import NOW, ROOT, actions, config, controller, only
+from tests.lambdas.single_group import NOW, ROOT, actions, config, controller, only
 
 FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
 
@@ -36,12 +36,12 @@ def targets(aws: FakeAws) -> tuple[int, int]:
 
 def test_a_notice_starts_on_demand_behind_the_fleet(aws: FakeAws) -> None:
     outcome = only(controller(aws).run([InterruptionNotice("i-1", NOW + 120)]))
-    assert actions(outcome) == (SetDesired(Side.FALLBACK, 1, outcome.decision.reason),)
+    assert actions(outcome) == (SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),)
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
     assert aws.calls["modify_spot_fleet_request"] == 0
 
 
-def test_the_on_demand_share_moves_with_the_target(aws: FakeAws) -> None:
+def test_the_on_demand_share_changes_with_the_target(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "6"
     aws.parameters[f"{ROOT}/inference/config"] = config(
         kind="spot-fleet", primary=FLEET, base=1, spotPercentage=60, max=12
@@ -50,7 +50,7 @@ def test_the_on_demand_share_moves_with_the_target(aws: FakeAws) -> None:
     assert targets(aws) == (6, 3)
 
 
-def test_scaling_in_lowers_the_target_before_it_terminates_the_chosen(aws: FakeAws) -> None:
+def test_a_scale_in_lowers_the_target_before_it_terminates_instances(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "3"
     only(controller(aws).run())
     assert targets(aws) == (3, 1)
@@ -72,12 +72,12 @@ def test_a_member_counts_for_its_types_weight(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "9"
     outcome = only(controller(aws).run())
     assert outcome.decision is not None
-    assert outcome.decision.situation.ready == 16
+    assert outcome.decision.state.ready == 16
     # One of four, not more: two would leave eight of nine. The base of one slot is an instance of four.
     assert (targets(aws), len(aws.instances)) == ((12, 1), 3)
 
 
-def test_lowering_and_releasing_is_one_modification(aws: FakeAws) -> None:
+def test_a_decrease_with_terminations_is_one_modification(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "3"
     aws.fleets[FLEET]["SpotFleetRequestConfig"]["TargetCapacity"] = 6  # two more are asked for, and refused
     lowered, released = actions(only(controller(aws).run()))
@@ -87,16 +87,16 @@ def test_lowering_and_releasing_is_one_modification(aws: FakeAws) -> None:
     assert len(aws.instances) == 3
 
 
-def test_a_fleet_that_is_being_modified_takes_no_order(aws: FakeAws) -> None:
+def test_a_fleet_in_modification_gets_no_change(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "3"
     aws.fleets[FLEET]["SpotFleetRequestState"] = "modifying"
     outcome = only(controller(aws).run([InterruptionNotice("i-1", NOW + 120)]))
     assert aws.calls["modify_spot_fleet_request"] == 0
-    assert outcome.decision.memory.released == {}
+    assert outcome.decision.memory.termination_requests == {}
     assert len(aws.instances) == 4
 
 
-def test_a_target_that_is_still_the_old_one_is_not_ordered_again(aws: FakeAws) -> None:
+def test_a_stale_target_is_not_set_again(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "6"
     old = aws.fleets[FLEET]["SpotFleetRequestConfig"]
     only(controller(aws).run())
@@ -106,7 +106,7 @@ def test_a_target_that_is_still_the_old_one_is_not_ordered_again(aws: FakeAws) -
         assert aws.calls["modify_spot_fleet_request"] == ordered
 
 
-def test_a_released_member_that_still_shows_orders_nothing(aws: FakeAws) -> None:
+def test_a_terminated_listed_member_causes_no_change(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "3"
     before = dict(aws.instances)
     only(controller(aws).run())
@@ -122,7 +122,7 @@ def test_a_released_member_that_still_shows_orders_nothing(aws: FakeAws) -> None
         ("allLaunchSpecsTemporarilyBlacklisted", "primary-configuration"),
     ],
 )
-def test_an_error_of_the_fleet_is_an_alarm_and_buys_nothing(aws: FakeAws, subtype: str, kind: str) -> None:
+def test_an_error_of_the_fleet_is_an_alarm_without_on_demand(aws: FakeAws, subtype: str, kind: str) -> None:
     del aws.instances["i-3"]
     aws.history = [
         {
@@ -144,7 +144,7 @@ def error(subtype: str, text: str, age: float) -> dict[str, Any]:
     }
 
 
-def test_a_shortage_that_aws_calls_an_invalid_configuration_buys_on_demand(aws: FakeAws) -> None:
+def test_a_lack_of_capacity_reported_as_invalid_configuration_starts_on_demand(aws: FakeAws) -> None:
     del aws.instances["i-3"]
     text = "m3.large, ami-1, Linux/UNIX: There is no Spot capacity available that matches your request."
     aws.history = [
@@ -152,13 +152,13 @@ def test_a_shortage_that_aws_calls_an_invalid_configuration_buys_on_demand(aws: 
         error("allLaunchSpecsTemporarilyBlacklisted", "Several attempts to launch instances failed", age=30),
     ]
     outcome = only(controller(aws).run())
-    assert actions(outcome) == (SetDesired(Side.FALLBACK, 1, outcome.decision.reason),)
+    assert actions(outcome) == (SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),)
 
 
 def test_a_cancelled_fleet_is_reported(aws: FakeAws) -> None:
     aws.fleets[FLEET]["SpotFleetRequestState"] = "cancelled_terminating"
     outcome = controller(aws).run()[0]
-    assert f"Spot Fleet {FLEET!r} is cancelled_terminating, one of submitted, active" in str(outcome.error)
+    assert f"Spot Fleet {FLEET!r} is cancelled_terminating, allowed: submitted, active" in str(outcome.error)
 
 
 def test_calls_grow_only_with_pages(aws: FakeAws) -> None:

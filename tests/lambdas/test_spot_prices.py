@@ -1,4 +1,4 @@
-"""What spot costs now: read rarely, remembered in between, seen by the policies."""
+"""Spot prices: read rarely, cached in the memory, used by the policies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from lambdas.core.capacity.group_state import UNKNOWN_SPOT_PRICE
 from lambdas.core.capacity.memory import PRICE_SECONDS
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import NOW, ROOT, config, controller, only
+from tests.lambdas.single_group import NOW, ROOT, config, controller, only
 
 READ = "describe_spot_price_history"
 PRICED: dict[str, Any] = {
@@ -32,16 +32,16 @@ def priced(aws: FakeAws) -> FakeAws:
 def seen(aws: FakeAws, now: float = NOW) -> float:
     decision = only(controller(aws, now).run()).decision
     assert decision is not None
-    return decision.situation.spot_price
+    return decision.state.spot_price
 
 
-def test_the_price_is_the_least_against_the_on_demand_in_its_place(priced: FakeAws) -> None:
+def test_the_price_is_the_minimum_relative_to_on_demand(priced: FakeAws) -> None:
     assert seen(priced) == 0.4
-    memory = controller(priced).store.load("inference").memory
+    memory = controller(priced).memory_store.load("inference").memory
     assert memory.spot_prices == {"g5.xlarge@us-west-2a": 0.5, "g5.2xlarge@us-west-2b": 0.4}
 
 
-def test_it_is_read_once_as_long_as_it_is_believed(priced: FakeAws) -> None:
+def test_prices_are_read_once_while_they_are_valid(priced: FakeAws) -> None:
     for minute in range(10):
         seen(priced, NOW + 60 * minute)
     assert priced.calls[READ] == 1
@@ -50,33 +50,33 @@ def test_it_is_read_once_as_long_as_it_is_believed(priced: FakeAws) -> None:
     assert priced.calls[READ] == 2
 
 
-def test_a_failure_keeps_the_last_price_is_told_and_tried_again(priced: FakeAws) -> None:
+def test_after_an_error_the_last_price_stays_and_the_read_is_retried(priced: FakeAws) -> None:
     seen(priced)
     priced.throttled[READ] = 1
     outcome = only(controller(priced, NOW + PRICE_SECONDS).run())
     assert outcome.decision is not None
-    assert outcome.decision.situation.spot_price == 0.4
-    assert outcome.troubles == (
-        "spot prices could not be read: An error occurred (Throttling) when calling the "
+    assert outcome.decision.state.spot_price == 0.4
+    assert outcome.read_errors == (
+        "Spot prices not read: An error occurred (Throttling) when calling the "
         f"{READ} operation: Rate exceeded",
     )
-    assert not outcome.is_worth_another_try
-    assert only(controller(priced, NOW + PRICE_SECONDS + 60).run()).troubles == ()
+    assert not outcome.is_retryable
+    assert only(controller(priced, NOW + PRICE_SECONDS + 60).run()).read_errors == ()
     assert priced.calls[READ] == 3
 
 
-def test_where_no_on_demand_price_is_known_nothing_is_asked(aws: FakeAws) -> None:
+def test_without_on_demand_prices_no_call_is_made(aws: FakeAws) -> None:
     assert seen(aws) == UNKNOWN_SPOT_PRICE
     assert aws.calls[READ] == 0
 
 
-def test_prices_that_are_no_longer_known_are_forgotten(priced: FakeAws) -> None:
+def test_prices_are_removed_with_the_on_demand_prices(priced: FakeAws) -> None:
     seen(priced)
     priced.parameters[f"{ROOT}/inference/config"] = config()
     assert seen(priced, NOW + 60) == UNKNOWN_SPOT_PRICE
 
 
-def test_what_the_group_costs_is_told_with_its_other_numbers(priced: FakeAws) -> None:
+def test_the_outcome_has_the_groups_cost(priced: FakeAws) -> None:
     priced.add_instance("primary", "i-dear", spot=False, launched=NOW - 600, heartbeat=NOW)
     cost = only(controller(priced).run()).cost
     assert cost is not None

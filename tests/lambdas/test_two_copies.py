@@ -1,4 +1,4 @@
-"""Two copies of the function at the same group: whoever saves first, what both see is known and done once."""
+"""Two concurrent executions for a group: whichever saves first, notices are handled and actions done once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 from lambdas.core.capacity import memory as codec
 from tests.lambdas import walk
-from tests.lambdas.hostile_aws import BOOT_SECONDS
+from tests.lambdas.faulty_aws import BOOT_SECONDS
 
 
 def serving(seed: int) -> walk.Walk:
-    """Return a world whose groups have booted, before anything goes wrong."""
+    """Return a walk whose groups have booted, without faults so far."""
     world = walk.world(seed)
     for _ in range(4):
         world.controller.run()
@@ -19,7 +19,7 @@ def serving(seed: int) -> walk.Walk:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_notice_is_known_after_the_pass_that_saw_it_though_another_copy_is_always_first(seed: int) -> None:
+def test_a_notice_is_handled_even_if_another_execution_always_saves_first(seed: int) -> None:
     world = serving(seed)
     for name in walk.GROUPS:
         for box in world.aws.pools[f"{name}-primary"].boxes[:1]:
@@ -28,21 +28,21 @@ def test_a_notice_is_known_after_the_pass_that_saw_it_though_another_copy_is_alw
     outcomes = {outcome.group: outcome for outcome in world.controller.run()}
     for name in walk.GROUPS:
         noticed = {b.id for b in world.aws.pools[f"{name}-primary"].boxes if b.notice is not None}
-        assert noticed <= codec.parse(world.aws.memory[name]["memory"]["S"]).doomed.keys()
+        assert noticed <= codec.parse(world.aws.memory[name]["memory"]["S"]).termination_deadlines.keys()
         assert outcomes[name].decision is not None
     assert world.aws.violations == []
 
 
-def test_what_two_copies_want_is_asked_for_once() -> None:
-    """As if there were one: the second finds the first one's claim, and looks at what came of it."""
-    alone, beside = serving(3), serving(3)
-    beside.aws.rivalry = 1.0
-    for world in (alone, beside):
+def test_two_executions_request_capacity_once() -> None:
+    """The second finds what the first saved, and observes again."""
+    alone, concurrent = serving(3), serving(3)
+    concurrent.aws.rivalry = 1.0
+    for world in (alone, concurrent):
         for pool in world.aws.pools.values():
             pool.has_capacity = False
             for box in pool.boxes:
                 world.aws.notice(box)
         world.controller.run()
-    asked = [{name: pool.desired for name, pool in world.aws.pools.items()} for world in (alone, beside)]
+    asked = [{name: pool.desired for name, pool in world.aws.pools.items()} for world in (alone, concurrent)]
     assert asked[0] == asked[1]
-    assert beside.aws.violations == []
+    assert concurrent.aws.violations == []

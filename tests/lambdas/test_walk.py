@@ -24,71 +24,75 @@ def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:
     assert found["passes"] > 900
 
 
-def test_nothing_breaks_for_a_job_with_a_deadline_whatever_it_tells() -> None:
+def test_invariants_hold_for_a_job_with_a_deadline_and_any_progress() -> None:
     passes, violations = walk.run(2_000, seed=2000, deadline=True)
     assert violations == []
     assert passes > 300
 
 
-def test_the_walk_would_notice_members_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the controller counted before: whom EC2 does not describe is not there."""
+def test_the_walk_detects_members_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A former version did not count members that EC2 does not describe."""
     counted = observe._instance
 
     def described_only(*seen: object) -> object:
         instance = counted(*seen)
-        return instance if instance is not None and instance.described else None
+        return instance if instance is not None and instance.is_described else None
 
     monkeypatch.setattr(observe, "_instance", described_only)
-    monkeypatch.setattr(situation.Observation, "counted", lambda self, side: len(self.on(side)))
+    monkeypatch.setattr(
+        situation.Observation, "counted_slots", lambda self, role: len(self.instances_of(role))
+    )
     _, violations = walk.run(4_000)
     assert any("AWS picks" in line for line in violations)
 
 
-def test_the_walk_would_notice_releases_that_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And that a failed release is worse than none: on-demand is lowered on top of it."""
-    monkeypatch.setattr(controller.Controller, "_unmark", lambda *_: [])
-    showing = situation.Situation.of
+def test_the_walk_detects_failed_terminations_in_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On-Demand would be lowered in addition to the failed termination."""
+    monkeypatch.setattr(controller.Controller, "_remove_failed_requests", lambda *_: [])
+    from_observation = situation.GroupState.from_observation
 
-    def as_if_gone(*seen: object) -> situation.Situation:
-        found = showing(*seen)
+    def as_if_terminated(*seen: object) -> situation.GroupState:
+        state = from_observation(*seen)
         return situation.replace(
-            found, showing=dict.fromkeys(found.showing, 0), owed=dict.fromkeys(found.owed, 0)
+            state,
+            unterminated_slots=dict.fromkeys(state.unterminated_slots, 0),
+            pending_reduction=dict.fromkeys(state.pending_reduction, 0),
         )
 
-    monkeypatch.setattr(situation.Situation, "of", as_if_gone)
+    monkeypatch.setattr(situation.GroupState, "from_observation", as_if_terminated)
     _, violations = walk.run(6_000)
     assert any("AWS picks" in line for line in violations)
 
 
-def test_the_walk_would_notice_a_scale_in_that_may_take_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AutoScalingService, "_takes_back", lambda *_: True)
+def test_the_walk_detects_a_scale_in_that_may_take_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AutoScalingService, "_can_return_to_warm_pool", lambda *_: True)
     _, violations = walk.run(1_000, seed=27)
     assert any("AWS picks" in line for line in violations)
 
 
-def test_the_walk_would_notice_a_wish_that_is_followed_before_others_serve(
+def test_the_walk_detects_a_replacement_without_a_ready_successor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(situation.Situation, "served", lambda self, going: list(going))
+    monkeypatch.setattr(situation.GroupState, "expendable", lambda self, candidates: list(candidates))
     _, violations = walk.run(1_500)
-    assert any("nobody is in its place" in line for line in violations)
+    assert any("had no successor" in line for line in violations)
 
 
-def test_the_walk_would_notice_wishes_that_are_followed_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacements, "SHARE", 1)
+def test_the_walk_detects_several_replacements_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replacements, "REPLACEMENT_DIVISOR", 1)
     _, violations = walk.run(500)
-    assert any("ended for wishes" in line for line in violations)
+    assert any("replaced in one window" in line for line in violations)
 
 
-def test_the_walk_would_notice_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk.entry, "_again", lambda *_: None)
-    monkeypatch.setattr(controller, "MOST_LOOKS", 1)
+def test_the_walk_detects_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk.entry, "_retry_soon", lambda *_: None)
+    monkeypatch.setattr(controller, "MAX_ATTEMPTS", 1)
     _, violations = walk.run(4_000)
-    assert any("is not known" in line for line in violations)
+    assert any("is unhandled" in line for line in violations)
 
 
-def test_the_walk_would_notice_who_is_let_go_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a row that makes no sense says nothing of its instance, the only one that serves may go."""
-    monkeypatch.setattr(registry_item, "owner", lambda _: "")
+def test_the_walk_detects_terminations_despite_malformed_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If malformed items are not attributed to their instance, the only serving one may be terminated."""
+    monkeypatch.setattr(registry_item, "instance_of", lambda _: "")
     _, violations = walk.run(500, seed=1025)
     assert any("was the last ready worker" in line for line in violations)

@@ -1,4 +1,4 @@
-"""Who is let go returns to the warm pool by a scale-in, where that can take nobody else."""
+"""Instances return to the warm pool by a scale-in, if that can remove no other instance."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
-from lambdas.aws.capacity.capacity_service import Order
+from lambdas.aws.capacity.capacity_service import CapacityChange
 from lambdas.aws.settings import parse
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import NOW, config
+from tests.lambdas.single_group import NOW, config
 
 GROUP = parse("inference", {"config": config(), "target": "4"}).group
 REUSE = {"WarmPoolConfiguration": {"InstanceReusePolicy": {"ReuseOnScaleIn": True}}}
@@ -19,7 +19,7 @@ REUSE = {"WarmPoolConfiguration": {"InstanceReusePolicy": {"ReuseOnScaleIn": Tru
 
 @pytest.fixture
 def pooled() -> FakeAws:
-    """A fallback of three whose warm pool takes back who is released."""
+    """A fallback of three instances whose warm pool takes back instances."""
     aws = FakeAws()
     aws.add_group("fallback", desired=3)
     aws.groups["fallback"] |= REUSE
@@ -28,8 +28,8 @@ def pooled() -> FakeAws:
     return aws
 
 
-def move(aws: FakeAws, order: Order) -> None:
-    AutoScalingService(aws.client("autoscaling")).move("fallback", order, GROUP)
+def move(aws: FakeAws, order: CapacityChange) -> None:
+    AutoScalingService(aws.client("autoscaling")).apply("fallback", order, GROUP)
 
 
 def left(aws: FakeAws) -> tuple[int, list[str]]:
@@ -42,25 +42,25 @@ def member(aws: FakeAws, number: int) -> dict[str, Any]:
     return found
 
 
-def test_whom_the_pool_takes_back_goes_by_scale_in_and_nobody_is_terminated(pooled: FakeAws) -> None:
-    move(pooled, Order(3, 3, ("i-1", "i-2"), freed=2))
+def test_instances_return_to_the_pool_by_scale_in(pooled: FakeAws) -> None:
+    move(pooled, CapacityChange(3, 3, ("i-1", "i-2"), freed_slots=2))
     assert left(pooled) == (1, ["i-0"])
     assert pooled.calls["set_desired_capacity"] == pooled.calls["set_instance_protection"] == 1
     assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 0
 
 
-def test_whom_something_is_wrong_with_is_terminated(pooled: FakeAws) -> None:
-    move(pooled, Order(3, 3, ("i-1",), freed=1, for_good=True))
+def test_unhealthy_instances_are_terminated(pooled: FakeAws) -> None:
+    move(pooled, CapacityChange(3, 3, ("i-1",), freed_slots=1, skip_warm_pool=True))
     assert left(pooled) == (2, ["i-0", "i-2"])
     assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 
-def test_so_many_are_opened_to_it_as_a_call_takes(pooled: FakeAws) -> None:
+def test_protection_is_removed_in_batches(pooled: FakeAws) -> None:
     many = [f"i-{number}" for number in range(3, 120)]
     for name in many:
         pooled.add_instance("fallback", name, spot=False, launched=NOW, heartbeat=NOW)
     pooled.groups["fallback"]["DesiredCapacity"] = 120
-    move(pooled, Order(120, 120, tuple(many), freed=117))
+    move(pooled, CapacityChange(120, 120, tuple(many), freed_slots=117))
     assert left(pooled) == (3, ["i-0", "i-1", "i-2"])
     assert pooled.calls["set_instance_protection"] == 3
 
@@ -92,25 +92,25 @@ def has_it_gone(aws: FakeAws) -> None:
 @pytest.mark.parametrize(
     "otherwise", [boots, is_open, lacks_one, has_no_reuse, has_another_policy, has_it_gone]
 )
-def test_where_scale_in_could_take_another_or_nobody_it_is_terminated(
+def test_instances_are_terminated_if_a_scale_in_could_remove_others_or_none(
     pooled: FakeAws, otherwise: Any
 ) -> None:
     otherwise(pooled)
     before = pooled.groups["fallback"]["DesiredCapacity"]
-    move(pooled, Order(before, before, ("i-2",), freed=1))
+    move(pooled, CapacityChange(before, before, ("i-2",), freed_slots=1))
     assert left(pooled) == (before - 1, ["i-0", "i-1"])
     assert pooled.calls["set_instance_protection"] == 0
 
 
-def test_who_is_replaced_is_terminated_and_does_not_come_back(pooled: FakeAws) -> None:
-    move(pooled, Order(3, 4, ("i-2",), freed=1))
+def test_replaced_instances_are_terminated(pooled: FakeAws) -> None:
+    move(pooled, CapacityChange(3, 4, ("i-2",), freed_slots=1))
     assert left(pooled) == (3, ["i-0", "i-1"])
     assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 
-def test_a_scale_in_that_fails_half_way_is_done_by_the_next_pass(pooled: FakeAws) -> None:
+def test_the_next_pass_completes_a_failed_scale_in(pooled: FakeAws) -> None:
     pooled.throttled["set_desired_capacity"] = 1
-    order = Order(3, 3, ("i-1",), freed=1)
+    order = CapacityChange(3, 3, ("i-1",), freed_slots=1)
     with pytest.raises(ClientError, match="Throttling"):
         move(pooled, order)
     assert left(pooled) == (3, ["i-0", "i-1", "i-2"])

@@ -1,21 +1,22 @@
-"""A random walk over whole passes: observe, decide and act with the real handler on ``HostileAws``.
+"""A random walk over whole passes of the real handler on ``FaultyAws``.
 
-``make test`` walks some 20,000 steps of it, ``make bench-walk`` 200,000. What must hold, in every state:
+``make test`` takes some 20,000 steps, ``make bench-walk`` 200,000. Invariants in every state:
 
-- AWS never picks a victim, and nothing is requested above the maximum (``HostileAws`` sees to both);
-- the last ready worker of a group is never let go;
-- a notice is known at the latest 60 s after it could be;
-- one group's trouble leaves no other out;
+- AWS never selects the instances to terminate, and no request exceeds the maximum (``FaultyAws`` checks
+both);
+- the last ready worker of a group is never terminated;
+- a notice is handled at most 60 s after it could be known;
+- an error in one group does not affect the others;
 - a fleet is not modified while it is being modified;
-- who works and is wished away goes only where others are in its place, and one of a small group at a time.
+- a working instance is replaced only after its successor is ready, and one at a time in a small group.
 
-The function's other copy is now and then first, with a pass of its own or with what it saw before.
-Calls of one kind fail at a time: of two at once, the queue among them, nobody can say what is known when.
-A checker that is now and then wrong, late or unreadable wishes for replacements of working, sick, gone and
-foreign instances; the service has hosts on premises, which come, go, and are late with a heartbeat.
-With ``deadline`` the first group is a job with a date, whose progress jumps, stands still and goes back.
-A pass itself takes no time, and a group's own list of members does not lag: where it does, only protection
-from scale-in keeps AWS from picking.
+A concurrent execution sometimes saves first, with a pass of its own or with an earlier observation.
+Only one kind of call fails at a time: with two, the queue among them, the 60 s cannot be guaranteed.
+A health checker that is sometimes wrong, late or malformed requests replacements of working, sick, terminated
+and foreign instances. The service has on-premises hosts that join, leave and miss heartbeats. With
+``deadline`` the first group is a job with a deadline, whose progress jumps, stalls and decreases. A pass
+takes no time, and a group lists its members without delay: with a delay only protection from scale-in
+prevents AWS from selecting instances.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from datetime import UTC, datetime
 from typing import Final
 from unittest import mock
 
-from contracts.group import replacement_requests as wishes
-from contracts.group.replacement_requests import Wish
+from contracts.group import replacement_requests
+from contracts.group.replacement_requests import ReplacementRequest
 from contracts.registry.item import Progress
-from lambdas.aws.capacity.controller import Controller, GroupOutcome, StackPlace, build
+from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
 from lambdas.core.capacity import memory as codec
 from lambdas.core.capacity.availability import Decision
-from lambdas.core.model import Release
+from lambdas.core.model import TerminateInstances
 from lambdas.handlers import controller as entry
-from tests.lambdas.hostile_aws import ROOT, Box, HostileAws, Pool
+from tests.lambdas.faulty_aws import ROOT, Box, FaultyAws, Pool
 
 STEPS_OF_A_WORLD: Final = 500
 UNKNOWN_SECONDS: Final = 60.0
@@ -55,18 +56,18 @@ GROUPS: Final = {"service": "mixed-asg", "fleet": "spot-fleet"}
 
 
 class Remaining:
-    """Lambda's context, as far as it is read."""
+    """The part of Lambda's context object that the handler uses."""
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return a whole minute: a pass takes no time here."""
+        """Return a minute: a pass takes no time here."""
         return 60_000
 
 
 @dataclass(slots=True)
 class Walk:
-    """One world and its controller; ``passes`` counts how often it was woken, ``released`` whom it let go."""
+    """A simulated AWS and its controller; ``passes`` counts the controller's runs."""
 
-    aws: HostileAws
+    aws: FaultyAws
     draw: random.Random
     controller: Controller
     outcomes: list[GroupOutcome] = field(default_factory=list)
@@ -77,10 +78,10 @@ class Walk:
     passes: int = 0
 
     def step(self) -> None:
-        """Let something happen, and the controller be woken where a message is there."""
-        self._something()
-        self._wish()
-        self._visit()
+        """Inject events, advance the time, and run the controller if a message is due."""
+        self._inject_fault()
+        self._request_replacements()
+        self._update_on_premises_hosts()
         self.aws.pass_time(self.draw.choice((1.0, 5.0, _LONGEST_STEP)))
         if self.aws.now >= self.next_minute:
             self.next_minute += 60
@@ -88,7 +89,7 @@ class Walk:
         self._deliver()
         self._check_notices()
 
-    def _something(self) -> None:
+    def _inject_fault(self) -> None:
         boxes = [b for p in self.aws.pools.values() for b in p.boxes if b.ended is None]
         match self.draw.randrange(12):
             case 0 | 1 if boxes:
@@ -108,24 +109,26 @@ class Walk:
             case _:
                 pass
 
-    def _wish(self) -> None:
-        """Let the checker find somebody, lose its mind, or be away."""
+    def _request_replacements(self) -> None:
+        """Let the health checker request replacements, valid or malformed, or do nothing."""
         if self.health.random() > 0.1:
             return
         name = self.health.choice(list(GROUPS))
         boxes = [b for p in self.aws.pools.values() for b in p.boxes if p.group == name]
-        found = self.health.sample(boxes, min(len(boxes), self.health.randint(0, 3)))
-        for box in found:
+        unhealthy = self.health.sample(boxes, min(len(boxes), self.health.randint(0, 3)))
+        for box in unhealthy:
             box.sick |= self.health.random() < 0.3
         at = int(self.aws.now) - self.health.choice((0, 60, 600, 86_400))
-        told = [Wish(box.id, at, "stuck" if box.sick else "xid") for box in found]
+        requests = [ReplacementRequest(box.id, at, "stuck" if box.sick else "xid") for box in unhealthy]
         other = [b.id for p in self.aws.pools.values() for b in p.boxes if p.group != name]
-        told += [Wish(i, at, "xid") for i in ("i-gone", *other[:1]) if self.health.random() < 0.2]
-        text = wishes.dump(told) if self.health.random() < 0.95 else "{"
+        requests += [
+            ReplacementRequest(i, at, "xid") for i in ("i-gone", *other[:1]) if self.health.random() < 0.2
+        ]
+        text = replacement_requests.dump(requests) if self.health.random() < 0.95 else "{"
         self.aws.parameters[f"{ROOT}/{name}/wishes"] = text
 
-    def _visit(self) -> None:
-        """Let hosts on premises send heartbeats, come, go, or all go at once."""
+    def _update_on_premises_hosts(self) -> None:
+        """Let on-premises hosts send heartbeats, join, leave, or all leave at once."""
         hosts = self.aws.hosts.setdefault("service", {})
         for host in hosts:
             if self.health.random() < 0.3:
@@ -144,7 +147,7 @@ class Walk:
         if not box.spot or box.notice is not None or box.ending is not None:
             return
         self.aws.notice(box)
-        # The spot request shows it to whoever looks; the event comes late, twice, or never.
+        # The Spot request shows it at once; the event arrives late, twice, or never.
         self.knowable[box.id] = (box.side.group, self.aws.now)
         event = {
             "detail-type": "EC2 Spot Instance Interruption Warning",
@@ -167,7 +170,7 @@ class Walk:
             failed = entry.handler({"Records": records}, Remaining())["batchItemFailures"]
             handles = [item["itemIdentifier"] for item in failed]
             self._check_groups()
-        except Exception as error:  # what the handler lets through, Lambda sends back
+        except Exception as error:  # Lambda returns the whole batch
             if "Throttling" not in str(error):
                 raise
             handles = [record["receiptHandle"] for record in records]
@@ -176,31 +179,33 @@ class Walk:
             self.aws.queue.append((back, due[int(handle)]))
 
     def _check_groups(self) -> None:
-        looked = {outcome.group: outcome for outcome in self.outcomes}
-        if not {"broken", *GROUPS} <= looked.keys():
-            self.aws.violations.append(f"at {self.aws.now:.0f}: only {sorted(looked)} were looked after")
+        by_group = {outcome.group: outcome for outcome in self.outcomes}
+        if not {"broken", *GROUPS} <= by_group.keys():
+            self.aws.violations.append(f"at {self.aws.now:.0f}: only {sorted(by_group)} were reconciled")
         for name in GROUPS:
-            error = looked[name].error if name in looked else None
-            if error is not None and not _is_weather(error):
+            error = by_group[name].error if name in by_group else None
+            if error is not None and not _is_injected(error):
                 self.aws.violations.append(f"at {self.aws.now:.0f}: {name}: {error!r}")
-            decision = looked[name].decision if name in looked else None
+            decision = by_group[name].decision if name in by_group else None
             if decision is not None:
-                self._check_wishes(name, decision)
+                self._check_replacements(name, decision)
 
-    def _check_wishes(self, name: str, decision: Decision) -> None:
-        """See that no more have ended for a wish than one in a quarter of an hour: these groups are small."""
+    def _check_replacements(self, name: str, decision: Decision) -> None:
+        """Check that a small group has at most one replacement in a quarter of an hour."""
         ended = self.ended.setdefault(name, {})
         for action in decision.actions:
-            if isinstance(action, Release):
-                ended |= dict.fromkeys(decision.situation.wished.keys() & action.instance_ids, self.aws.now)
+            if isinstance(action, TerminateInstances):
+                ended |= dict.fromkeys(decision.state.replacements.keys() & action.instance_ids, self.aws.now)
         boxes = {b.id: b for p in self.aws.pools.values() for b in p.boxes}
         for instance_id, at in list(ended.items()):
             box = boxes.get(instance_id)
-            stands = box is not None and box.ending is None and box.ended is None
-            if stands or self.aws.now - at >= codec.PACE_SECONDS:
-                del ended[instance_id]  # the call failed, or it is long ago
+            is_running = box is not None and box.ending is None and box.ended is None
+            if is_running or self.aws.now - at >= codec.REPLACEMENT_WINDOW_SECONDS:
+                del ended[instance_id]  # the call failed, or the window has passed
         if len(ended) > 1:
-            self.aws.violations.append(f"at {self.aws.now:.0f}: {name}: {sorted(ended)} ended for wishes")
+            self.aws.violations.append(
+                f"at {self.aws.now:.0f}: {name}: {sorted(ended)} replaced in one window"
+            )
 
     def _check_notices(self) -> None:
         for instance_id, (group, since) in list(self.knowable.items()):
@@ -209,16 +214,20 @@ class Walk:
             )
             item = self.aws.memory.get(group)
             remembered = codec.parse(item["memory"]["S"]) if item else codec.Memory()
-            if not alive or instance_id in remembered.doomed or instance_id in remembered.released:
+            if (
+                not alive
+                or instance_id in remembered.termination_deadlines
+                or instance_id in remembered.termination_requests
+            ):
                 del self.knowable[instance_id]
             elif self.aws.now - since > UNKNOWN_SECONDS + _LONGEST_STEP:
                 self.aws.violations.append(
-                    f"at {self.aws.now:.0f}: the notice of {instance_id} is not known since {since:.0f}"
+                    f"at {self.aws.now:.0f}: the notice of {instance_id} is unhandled since {since:.0f}"
                 )
                 del self.knowable[instance_id]
 
 
-def _is_weather(error: Exception) -> bool:
+def _is_injected(error: Exception) -> bool:
     return any(word in repr(error) for word in ("Throttling", "ConflictError"))
 
 
@@ -226,19 +235,21 @@ def _iso(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _told(draw: random.Random, now: float) -> Progress:
-    """Return what a script may tell: nearly done, at the beginning, long ago, at any rate or none."""
+def _random_progress(draw: random.Random, now: float) -> Progress:
+    """Return a progress report with any step, time and rate."""
     steps = draw.choice((10, 1000, 10**9))
     rate = draw.choice((0.0, 1e-9, 0.01, 1.0, 1e6))
-    told = now - draw.choice((0, 10, 300, 86_400))
-    began = told - draw.choice((0, 700, 7200))
-    return Progress(draw.randint(0, steps), steps, told, began, rate, rate * draw.choice((1, 2, 100)))
+    reported_at = now - draw.choice((0, 10, 300, 86_400))
+    first_reported_at = reported_at - draw.choice((0, 700, 7200))
+    return Progress(
+        draw.randint(0, steps), steps, reported_at, first_reported_at, rate, rate * draw.choice((1, 2, 100))
+    )
 
 
 def world(seed: int, *, deadline: bool = False) -> Walk:
-    """Return a world of two groups, and parameters of a third that cannot be used."""
+    """Return two groups, and a third with invalid parameters."""
     draw = random.Random(seed)
-    aws = HostileAws(draw, now=START)
+    aws = FaultyAws(draw, now=START)
     for name, kind in GROUPS.items():
         fleet = kind == "spot-fleet"
         aws.maximum[name] = draw.randint(4, 9)
@@ -256,22 +267,22 @@ def world(seed: int, *, deadline: bool = False) -> Walk:
         }
         if deadline and not fleet:
             config |= {"deadline": START + draw.choice((-60, 1200, 7200, 86_400)), "run": "r1"}
-            aws.progress = lambda _: _told(draw, aws.now) if draw.random() < 0.8 else None
+            aws.progress = lambda _: _random_progress(draw, aws.now) if draw.random() < 0.8 else None
         config["onPremises"] = int(name == "service")
         aws.parameters[f"{ROOT}/{name}/config"] = json.dumps(config)
         aws.parameters[f"{ROOT}/{name}/target"] = str(draw.randint(1, 4))
         aws.pools[f"{name}-primary"] = Pool(f"{name}-primary", name, is_spot=True, is_fleet=fleet)
         aws.pools[f"{name}-fallback"] = Pool(f"{name}-fallback", name, is_spot=False)
     aws.parameters[f"{ROOT}/broken/target"] = "4"
-    place = StackPlace("dev", ROOT, "memory", "registry", "queue")
-    controller = build(aws.client, place, lambda: aws.now)
+    controller_config = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
+    controller = build(aws.client, controller_config, lambda: aws.now)
     aws.rival = controller.run
     return Walk(aws, draw, controller, health=random.Random(-seed - 1))
 
 
 @contextmanager
 def handled_by(walk: Walk) -> Iterator[None]:
-    """Let the handler use this world's controller, and keep its outcomes in place of log lines."""
+    """Make the handler use this walk's controller, and collect its outcomes instead of log lines."""
     with (
         mock.patch.object(entry, "_controller", return_value=walk.controller),
         mock.patch.object(entry, "_report", walk.outcomes.append),
@@ -281,7 +292,7 @@ def handled_by(walk: Walk) -> Iterator[None]:
 
 
 def run(steps: int, seed: int = 0, *, deadline: bool = False) -> tuple[int, list[str]]:
-    """Walk ``steps`` steps, a new world every ``STEPS_OF_A_WORLD``; return the passes, and what broke."""
+    """Take ``steps`` steps, with a new world every ``STEPS_OF_A_WORLD``; return passes and violations."""
     passes, violations = 0, []
     for number in range(-(-steps // STEPS_OF_A_WORLD)):
         walk = world(seed + number, deadline=deadline)

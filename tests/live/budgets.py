@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bench.parts.deadline_stack import ROOT, TYPE, ZONE
 from gpu_spot.jobs.reader import JobError, JobReader
-from gpu_spot.jobs.steering import Steering
+from gpu_spot.jobs.steering import JobControl
 from lambdas.core.model import Pool
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
@@ -48,15 +48,15 @@ def held() -> dict[str, Any]:
         cloud = LocalCloud(clients, deployed(clients, config), clock)
         view = cloud.groups()[0]
         reader = JobReader(clients, cloud.deployment.stack, config.region, lambda: clock.now)
-        steering = Steering(clients, cloud.deployment.stack, reader)
+        steering = JobControl(clients, cloud.deployment.stack, reader)
         said: list[str] = []
         phases: list[tuple[int, str, str, float]] = []
 
         def on_tick(tick: int, span: Span) -> None:
             if tick % _LOOK_EVERY:
                 return
-            job = reader.listed()[0]
-            phases.append((tick, job.standing.phase, job.standing.why, job.seen.spent))
+            job = reader.reports()[0]
+            phases.append((tick, job.status.phase, job.status.reason, job.snapshot.spent))
             if tick < RESUMED_AT or said:
                 return
             for budget in (None, BUDGET / 2, MORE):
@@ -80,5 +80,5 @@ def held() -> dict[str, Any]:
                     for entry in nodes.journal.entries
                     if entry.kind in ("running", "stopped")
                 ],
-                "decisions": [asdict(one) for one in fleet.decisions if one.actions],
+                "decisions": [asdict(decision) for decision in fleet.decisions if decision.actions],
             }

@@ -34,8 +34,8 @@ def overrides(clients: AwsClients) -> dict[str, Any]:
     groups = clients("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     return {
         group["AutoScalingGroupName"].rpartition("-")[0].removeprefix("gpu-spot-dev-"): [
-            (one["InstanceType"], "LaunchTemplateSpecification" in one)
-            for one in group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+            (override["InstanceType"], "LaunchTemplateSpecification" in override)
+            for override in group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
         ]
         for group in groups
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lambdas.core.model import Market, Pool, Side
+from lambdas.core.model import PurchaseOption, Pool, GroupRole
 from market.replay.fleet import Orders
 from market.rules import TICK_SECONDS
 from pulumi_on_moto.running.functions import Call, Invocation
@@ -34,14 +34,14 @@ class WatchedFleet(CloudFleet):
     maximum: int = field(kw_only=True)
     broken: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    _side: dict[str, Side] = field(default_factory=dict)
+    _side: dict[str, GroupRole] = field(default_factory=dict)
     _doomed: set[str] = field(default_factory=set)
     _named: set[str] = field(default_factory=set)
     _lost: dict[str, float] = field(default_factory=dict)
 
     # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
         self._side[instance_id] = side
         staying = self._alive - self._doomed

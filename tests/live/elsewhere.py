@@ -8,7 +8,7 @@ from typing import Any, Final
 from contracts import names
 from contracts.group import config as group_config
 from contracts.group import replacement_requests as wishes
-from contracts.group.replacement_requests import Wish
+from contracts.group.replacement_requests import ReplacementRequest
 from market.replay.engine import Replay
 from market.replay.fleet import Orders
 from market.replay.groups import GroupShape
@@ -53,8 +53,8 @@ class VisitedFleet(CloudFleet):
 
     def _wish(self, instance_id: str, reason: str) -> None:
         self.wished[reason] = instance_id
-        name = names.group_parameter(self.cloud.deployment.stack, self.group, names.PARAMETER_WISHES)
-        text = wishes.dump([Wish(instance_id, int(self._now), reason)])
+        name = names.group_parameter(self.cloud.deployment.stack, self.group, names.PARAMETER_REPLACEMENT_REQUESTS)
+        text = wishes.dump([ReplacementRequest(instance_id, int(self._now), reason)])
         self.cloud.clients("ssm").put_parameter(Name=name, Value=text, Type="String", Overwrite=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def monitoring(clients: AwsClients, deployment: Deployment) -> dict[str, Any]:
     body = cloudwatch.get_dashboard(DashboardName=deployment.outputs["dashboard"])["DashboardBody"]
     limits = budgets.describe_budgets(AccountId=ACCOUNT).get("Budgets", [])
     return {
-        "alarms": {a["AlarmName"].rpartition("-")[0]: a["MetricName"] for a in alarms},
+        "alarms": {re.sub(r"-[0-9a-f]{7}$", "", alarm["AlarmName"]): alarm["MetricName"] for alarm in alarms},
         "heard_by": sorted({action for alarm in alarms for action in alarm["AlarmActions"]}),
         "topic": deployment.outputs["alarmTopic"],
         "widgets": len(json.loads(body)["widgets"]),

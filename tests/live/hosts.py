@@ -94,10 +94,10 @@ def looked_at(cloud: LocalCloud, nodes: Nodes) -> dict[str, Any]:
     entries = nodes.journal.entries
     filters = [{"Name": "tag:gpu-spot:job", "Values": ["lab-speech"]}]
     [abandoned] = cloud.clients("ec2").describe_volumes(Filters=filters)["Volumes"]
-    last = [one for one in entries if one.volume == abandoned["VolumeId"] and one.contents]
+    last = [entry for entry in entries if entry.volume == abandoned["VolumeId"] and entry.contents]
     after = START + 60 * LOST[1]
     return {
-        "serving": sorted({one.tenant for one in entries if one.kind == "running" and one.at > after}),
+        "serving": sorted({entry.tenant for entry in entries if entry.kind == "running" and entry.at > after}),
         "causes": sorted({one.cause for one in account.returns(entries)}),
         "abandoned": [
             abandoned["State"],

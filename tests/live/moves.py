@@ -13,7 +13,7 @@ from contracts import names
 from contracts.group import config as group_config
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
-from lambdas.core.model import Market, Pool, Side
+from lambdas.core.model import PurchaseOption, Pool, GroupRole
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
 from market.replay.ledger import Span
@@ -84,7 +84,7 @@ def bridged() -> dict[str, Any]:
 
     That is bought once spot is refused, not at the notice.
     """
-    with research({"training[0].capacity.fallback.knobs.shortageCost": 2.0}) as (world, nodes, _):
+    with research({"training[0].capacity.fallback.policyParameters.shortageCost": 2.0}) as (world, nodes, _):
         ledger = market(world, nodes, Rules(notice=1.0, warm_up_ticks=0), FOR_AN_HOUR).run()
         return {
             "moves": [to_json(move) for move in nodes.travels().moves],
@@ -206,7 +206,7 @@ def uninterrupted(objects: list[bytes], folder: Any) -> str:
 def tampered(world: World, data: boot.BootData) -> str:
     """What a node says whose archive is not the one that its boot data name."""
     world.clients("s3").put_object(Bucket=data.bucket, Key=data.key, Body=b"something else")
-    launched = world.cloud.launch("resnet", Side.PRIMARY, "g6.xlarge", ZONES[0], Market.SPOT)
+    launched = world.cloud.launch("resnet", GroupRole.PRIMARY, "g6.xlarge", ZONES[0], PurchaseOption.SPOT)
     try:
         boot.boot(world.clients, launched)
     except LocalCloudError as error:

@@ -67,9 +67,9 @@ def played() -> dict[str, Any]:
 def first_contents(entries: list[Entry]) -> dict[str, str]:
     """What each volume held when it was first mounted."""
     found: dict[str, str] = {}
-    for one in entries:
-        if one.kind == "mounted" and one.contents:
-            found.setdefault(one.volume, one.contents.digest)
+    for entry in entries:
+        if entry.kind == "mounted" and entry.contents:
+            found.setdefault(entry.volume, entry.contents.digest)
     return found
 
 
@@ -95,7 +95,7 @@ def train(world: World, nodes: Nodes, group: str) -> None:
 
 def empty(world: World, uri: str) -> int:
     s3, (bucket, _, prefix) = world.clients("s3"), uri.removeprefix("s3://").partition("/")
-    keys = [one["Key"] for one in s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]]
+    keys = [content["Key"] for content in s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]]
     for key in keys:
         s3.delete_object(Bucket=bucket, Key=key)
     return len(keys)
@@ -103,7 +103,7 @@ def empty(world: World, uri: str) -> int:
 
 def volumes(world: World) -> list[str]:
     ours = [{"Name": "tag-key", "Values": ["gpu-spot:job"]}]
-    return [one["VolumeId"] for one in world.clients("ec2").describe_volumes(Filters=ours)["Volumes"]]
+    return [volume["VolumeId"] for volume in world.clients("ec2").describe_volumes(Filters=ours)["Volumes"]]
 
 
 def snapshots(world: World) -> list[tuple[str, str]]:

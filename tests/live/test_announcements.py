@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from market.replay.groups import SPOT_REFUSAL
 from tests.live.world import START, Running, bodies
 
 
 def test_a_notice_has_the_shape_that_aws_gives_it(running: Running) -> None:
-    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    instance = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
+    )
     bodies(running)
     running.cloud.notice(instance, START + 120)
     event, hooked = bodies(running)
@@ -29,9 +31,11 @@ def test_a_notice_has_the_shape_that_aws_gives_it(running: Running) -> None:
 
 def test_only_matching_rules_deliver(running: Running) -> None:
     # The sample has no rule for state changes and recommendations, and one for scaling by name prefix.
-    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    instance = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
+    )
     running.cloud.rebalance(instance)
-    running.cloud.refuse("inference", Side.PRIMARY, SPOT_REFUSAL)
+    running.cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
     running.cloud.kill([instance])
     assert [event["detail-type"] for event in bodies(running)] == [
         "EC2 Instance Launch Successful",
@@ -41,7 +45,9 @@ def test_only_matching_rules_deliver(running: Running) -> None:
 
 
 def test_a_termination_by_a_client_is_announced(running: Running) -> None:
-    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    instance = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
+    )
     bodies(running)
     running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=instance, ShouldDecrementDesiredCapacity=True

@@ -16,7 +16,7 @@ def seen() -> dict[str, Any]:
 
 
 def test_it_is_held_while_its_budget_is_spent_and_costs_nothing_then(seen: dict[str, Any]) -> None:
-    stopped = [one for one in seen["phases"] if one[1] == "stopped"]
+    stopped = [phase for phase in seen["phases"] if phase[1] == "stopped"]
     assert stopped[0][0] < RESUMED_AT - 10
     assert "its budget of $0.25 is spent; `gpu-spot jobs resume --budget` lets it go on" in stopped[-1][2]
     assert BUDGET <= stopped[0][3] < BUDGET + 0.03  # looks are a minute apart, then it saves
@@ -32,7 +32,7 @@ def test_it_saves_and_goes_on_at_the_step_that_it_had(seen: dict[str, Any]) -> N
 
 
 def test_people_hear_of_it_once_each(seen: dict[str, Any]) -> None:
-    orders = [order for one in seen["decisions"] for order in one["actions"]]
+    orders = [order for decision in seen["decisions"] for order in decision["actions"]]
     said = [order for order in orders if order.startswith("alarm: ")]
     assert said == ["alarm: budget-short", "alarm: budget-low", "alarm: budget-spent"]
 

@@ -26,7 +26,7 @@ def test_what_every_stack_has(stack: str) -> None:
     assert here["network"]["default_rules"] == []
     watched = here["monitoring"]
     assert watched["heard_by"] == [watched["topic"]]
-    # A service has unwell, unchecked, and the checker's two.
+    # A service has two of its own, and the health checker has two.
     assert len(watched["alarms"]) == 13 + 4
     assert watched["alarms"][f"gpu-spot-{stack}-inference-shortage"] == "Shortage"
     assert watched["widgets"] == 9

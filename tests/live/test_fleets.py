@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from contracts.group import config as group_config
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from market.replay.groups import SPOT_REFUSAL
 from rehearsal.cloud.fault_injection import Hostility
 from rehearsal.cloud.local_cloud import LocalCloud
@@ -167,7 +167,7 @@ def test_while_it_is_modified_it_shows_the_old_target_and_refuses_another(fleet:
 
 def test_a_shortage_is_an_error_of_the_configuration_where_the_fleet_says_it(fleet: Running) -> None:
     hostile = LocalCloud(fleet.clients, fleet.deployment, fleet.clock, Hostility(fleet_says_shortage=True))
-    hostile.refuse(GROUP, Side.PRIMARY, SPOT_REFUSAL)
+    hostile.refuse(GROUP, GroupRole.PRIMARY, SPOT_REFUSAL)
     assert history(fleet, EventType="error") == [("error", "spotFleetRequestConfigurationInvalid")]
     (record,) = fleet.clients("ec2").describe_spot_fleet_request_history(
         SpotFleetRequestId=view(fleet).primary, StartTime="2023-11-01T00:00:00Z", EventType="error"
@@ -178,8 +178,8 @@ def test_a_shortage_is_an_error_of_the_configuration_where_the_fleet_says_it(fle
 
 
 def test_members_look_as_on_aws(fleet: Running) -> None:
-    spot = fleet.cloud.launch(GROUP, Side.PRIMARY, "g6.xlarge", "us-west-2b", Market.SPOT)
-    bought = fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
+    spot = fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g6.xlarge", "us-west-2b", PurchaseOption.SPOT)
+    bought = fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND)
     seen = fleet.instance(spot)
     assert (seen["InstanceType"], seen["Placement"]["AvailabilityZone"]) == ("g6.xlarge", "us-west-2b")
     assert seen["InstanceLifecycle"] == "spot"
@@ -188,7 +188,7 @@ def test_members_look_as_on_aws(fleet: Running) -> None:
     assert "aws:autoscaling:groupName" not in tags
     members = fleet.clients("ec2").describe_spot_fleet_instances(SpotFleetRequestId=view(fleet).primary)
     found = {member["InstanceId"]: member for member in members["ActiveInstances"]}
-    assert found.keys() == {spot, bought} == fleet.cloud.alive(GROUP, Side.PRIMARY)
+    assert found.keys() == {spot, bought} == fleet.cloud.alive(GROUP, GroupRole.PRIMARY)
     (spot_request,) = fleet.clients("ec2").describe_spot_instance_requests()["SpotInstanceRequests"]
     assert found[spot]["SpotInstanceRequestId"] == spot_request["SpotInstanceRequestId"]
     assert "SpotInstanceRequestId" not in found[bought]
@@ -198,7 +198,10 @@ def test_members_look_as_on_aws(fleet: Running) -> None:
 
 
 def test_members_are_listed_in_pages(fleet: Running) -> None:
-    ids = {fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT) for _ in range(3)}
+    ids = {
+        fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
+        for _ in range(3)
+    }
     ec2, fleet_id = fleet.clients("ec2"), view(fleet).primary
     first = ec2.describe_spot_fleet_instances(SpotFleetRequestId=fleet_id, MaxResults=2)
     rest = ec2.describe_spot_fleet_instances(SpotFleetRequestId=fleet_id, NextToken=first["NextToken"])
@@ -208,7 +211,8 @@ def test_members_are_listed_in_pages(fleet: Running) -> None:
 
 def test_a_client_that_terminates_a_member_releases_it(fleet: Running) -> None:
     kept, gone = (
-        fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT) for _ in range(2)
+        fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
+        for _ in range(2)
     )
     for _ in range(2):  # the second time changes nothing
         fleet.clients("ec2").terminate_instances(InstanceIds=[gone])
@@ -221,13 +225,15 @@ def test_a_client_that_terminates_a_member_releases_it(fleet: Running) -> None:
 
 
 def test_a_client_that_terminates_a_groups_instance_releases_it(fleet: Running) -> None:
-    instance = fleet.cloud.launch(GROUP, Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
+    instance = fleet.cloud.launch(
+        GROUP, GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
+    )
     fleet.clients("ec2").terminate_instances(InstanceIds=[instance])
     assert fleet.cloud.alive(GROUP) == set()
 
 
 def test_the_market_takes_and_the_target_stays(fleet: Running) -> None:
-    instance = fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    instance = fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
     fleet.cloud.notice(instance, START + 120)
     fleet.cloud.kill([instance])
     assert fleet.cloud.alive(GROUP) == set()
@@ -250,7 +256,7 @@ def test_the_market_takes_and_the_target_stays(fleet: Running) -> None:
 def test_errors_stand_in_the_history_and_a_lack_of_capacity_is_one(
     fleet: Running, message: str, subtype: str
 ) -> None:
-    fleet.cloud.refuse(GROUP, Side.PRIMARY, message)
+    fleet.cloud.refuse(GROUP, GroupRole.PRIMARY, message)
     assert history(fleet, EventType="error") == [("error", subtype)]
 
 
@@ -260,8 +266,10 @@ def test_events_have_the_shape_that_aws_gives_them(fleet: Running) -> None:
     before = events.describe_rule(Name=warning)["EventPattern"]
     events.put_rule(Name=warning, EventPattern='{"source": ["aws.ec2spotfleet"]}')
     try:
-        instance = fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
-        fleet.cloud.refuse(GROUP, Side.PRIMARY, "UnauthorizedOperation: no")
+        instance = fleet.cloud.launch(
+            GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
+        )
+        fleet.cloud.refuse(GROUP, GroupRole.PRIMARY, "UnauthorizedOperation: no")
         fleet.cloud.kill([instance])
         launched, error, terminated = bodies(fleet)
     finally:
@@ -279,7 +287,7 @@ def test_events_have_the_shape_that_aws_gives_them(fleet: Running) -> None:
 
 
 def test_cancelling_ends_the_members(fleet: Running) -> None:
-    fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
     fleet.clients("ec2").cancel_spot_fleet_requests(
         SpotFleetRequestIds=[view(fleet).primary], TerminateInstances=True
     )

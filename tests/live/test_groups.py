@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.cloud.instances import TERMINATED_VISIBLE_SECONDS
@@ -43,8 +43,12 @@ def test_capacity_out_of_bounds_is_refused(running: Running, capacity: int, prob
 
 
 def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
-    spot = running.cloud.launch("inference", Side.PRIMARY, "g6.xlarge", "us-west-2b", Market.SPOT)
-    owned = running.cloud.launch("inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
+    spot = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g6.xlarge", "us-west-2b", PurchaseOption.SPOT
+    )
+    owned = running.cloud.launch(
+        "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
+    )
     seen = running.instance(spot)
     assert (seen["InstanceType"], seen["Placement"]["AvailabilityZone"]) == ("g6.xlarge", "us-west-2b")
     assert seen["InstanceLifecycle"] == "spot"
@@ -59,13 +63,13 @@ def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
     assert [(item["InstanceId"], item["LifecycleState"]) for item in running.primary["Instances"]] == [
         (spot, "InService")
     ]
-    assert running.cloud.alive("inference", Side.FALLBACK) == {owned}
+    assert running.cloud.alive("inference", GroupRole.FALLBACK) == {owned}
     assert running.cloud.desired("inference") == (2, 0)
 
 
 def test_terminate_with_decrement_lowers_desired_and_refills_nothing(running: Running) -> None:
     kept, gone = (
-        running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+        running.cloud.launch("inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
         for _ in range(2)
     )
     reply = running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
@@ -84,7 +88,9 @@ def test_terminate_does_not_go_below_the_minimum(running: Running) -> None:
     running.clients("autoscaling").set_desired_capacity(
         AutoScalingGroupName=running.cloud.group("inference").primary, DesiredCapacity=0
     )
-    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    instance = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
+    )
     with pytest.raises(ClientError, match="desiredSize equals minSize"):
         running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
             InstanceId=instance, ShouldDecrementDesiredCapacity=True
@@ -96,7 +102,9 @@ def test_terminate_does_not_go_below_the_minimum(running: Running) -> None:
 
 
 def test_the_market_takes_without_lowering_desired(running: Running) -> None:
-    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    instance = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
+    )
     running.cloud.kill([instance])
     assert running.cloud.alive("inference") == set()
     assert running.cloud.desired("inference") == (2, 0)
@@ -105,7 +113,9 @@ def test_the_market_takes_without_lowering_desired(running: Running) -> None:
 
 def test_spot_request_tells_the_story_of_its_instance(running: Running) -> None:
     ec2 = running.clients("ec2")
-    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    instance = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
+    )
 
     def status() -> tuple[str, str, float]:
         (request,) = ec2.describe_spot_instance_requests()["SpotInstanceRequests"]
@@ -127,10 +137,10 @@ def test_spot_request_tells_the_story_of_its_instance(running: Running) -> None:
 
 def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -> None:
     view = running.cloud.group("inference")
-    running.cloud.refuse("inference", Side.PRIMARY, SPOT_REFUSAL)
+    running.cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
     running.cloud.set_time(START + 60)
-    running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
-    running.cloud.refuse("inference", Side.FALLBACK, ON_DEMAND_REFUSAL)
+    running.cloud.launch("inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
+    running.cloud.refuse("inference", GroupRole.FALLBACK, ON_DEMAND_REFUSAL)
     autoscaling = running.clients("autoscaling")
     found = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary)["Activities"]
     assert [(item["StatusCode"], item.get("StatusMessage")) for item in found] == [
@@ -160,7 +170,7 @@ def test_warm_pool_fills_stays_stopped_and_starts_into_the_group(running: Runnin
     ]
     running.cloud.set_time(START + 60)
     assert running.cloud.start_warm("inference", waiting) == waiting
-    assert running.cloud.alive("inference", Side.FALLBACK) == {waiting}
+    assert running.cloud.alive("inference", GroupRole.FALLBACK) == {waiting}
     assert running.instance(waiting)["State"]["Name"] == "running"
     assert running.cloud.warm("inference") == ()
 
@@ -179,7 +189,9 @@ def test_a_warm_instance_that_is_not_started_is_ended_and_its_place_filled_again
 def test_ended_instances_disappear_after_a_while(running: Running) -> None:
     ec2 = running.clients("ec2")
     volumes = ec2.describe_volumes()["Volumes"]
-    instance = running.cloud.launch("inference", Side.PRIMARY, "g6.xlarge", "us-west-2a", Market.SPOT)
+    instance = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g6.xlarge", "us-west-2a", PurchaseOption.SPOT
+    )
     assert len(running.instance(instance)["BlockDeviceMappings"]) == 1
     assert len(ec2.describe_volumes()["Volumes"]) == len(volumes) + 1
     running.cloud.heartbeat([instance])
@@ -194,7 +206,9 @@ def test_ended_instances_disappear_after_a_while(running: Running) -> None:
 
 
 def test_heartbeats_follow_the_contract(running: Running) -> None:
-    instance = running.cloud.launch("inference", Side.PRIMARY, "g6.xlarge", "us-west-2a", Market.SPOT)
+    instance = running.cloud.launch(
+        "inference", GroupRole.PRIMARY, "g6.xlarge", "us-west-2a", PurchaseOption.SPOT
+    )
     running.cloud.heartbeat([instance])
     running.cloud.notice(instance, START + 120)
     running.cloud.set_time(START + 60)
@@ -221,11 +235,13 @@ def test_heartbeats_follow_the_contract(running: Running) -> None:
 )
 def test_a_launch_outside_the_group_is_refused(running: Running, kind: str, zone: str, problem: str) -> None:
     with pytest.raises(LocalCloudError, match=problem):
-        running.cloud.launch("inference", Side.PRIMARY, kind, zone, Market.SPOT)
+        running.cloud.launch("inference", GroupRole.PRIMARY, kind, zone, PurchaseOption.SPOT)
 
 
 def test_on_demand_gets_no_notice(running: Running) -> None:
-    instance = running.cloud.launch("inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
+    instance = running.cloud.launch(
+        "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
+    )
     with pytest.raises(LocalCloudError, match="on-demand"):
         running.cloud.notice(instance, START + 120)
 
@@ -244,7 +260,7 @@ def test_a_launch_waits_for_its_hook_until_the_worker_is_heard(running: Running)
     autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
     try:
         instance = running.cloud.launch(
-            "inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND
+            "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
         )
         assert state() == ("Pending:Wait", "MidLifecycleAction")
         assert bodies(running)[-1]["detail-type"] == "EC2 Instance-launch Lifecycle Action"
@@ -264,7 +280,7 @@ def test_an_instance_can_complete_its_launch_hook_itself_and_once(running: Runni
     autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
     try:
         instance = running.cloud.launch(
-            "inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND
+            "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
         )
         bodies(running)
         completed = {**hook, "InstanceId": instance, "LifecycleActionResult": "CONTINUE"}

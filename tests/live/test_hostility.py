@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from market.replay.groups import SPOT_REFUSAL
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.running.throttling import Throttle
@@ -30,13 +30,13 @@ def hostile(running: Running, **switches: Any) -> Iterator[LocalCloud]:
         LocalCloud(running.clients, running.deployment, running.clock)
 
 
-def launch(cloud: LocalCloud, side: Side = Side.PRIMARY) -> str:
-    return cloud.launch("inference", side, "g5.xlarge", "us-west-2a", Market.SPOT)
+def launch(cloud: LocalCloud, side: GroupRole = GroupRole.PRIMARY) -> str:
+    return cloud.launch("inference", side, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
 
 
 def described(running: Running) -> set[str]:
     reply = running.clients("ec2").describe_instances(**FILTERED)
-    return {one["InstanceId"] for each in reply["Reservations"] for one in each["Instances"]}
+    return {instance["InstanceId"] for reservation in reply["Reservations"] for instance in reservation["Instances"]}
 
 
 def statuses(running: Running) -> list[str]:
@@ -119,25 +119,25 @@ def test_a_refused_warm_start_costs_the_instance(running: Running) -> None:
 
 def test_a_refused_launch_may_be_cancelled(running: Running) -> None:
     with hostile(running, cancelled=1.0) as cloud:
-        cloud.refuse("inference", Side.PRIMARY, SPOT_REFUSAL)
+        cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
         assert statuses(running) == ["Cancelled"]
 
 
 def test_after_a_day_of_refusals_launches_are_suspended_until_somebody_resumes_them(running: Running) -> None:
     cloud, name = running.cloud, running.cloud.group("inference").primary
-    cloud.refuse("inference", Side.PRIMARY, SPOT_REFUSAL)
+    cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
     cloud.set_time(START + 3600)
     launch(cloud)
-    cloud.refuse("inference", Side.PRIMARY, SPOT_REFUSAL)
+    cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
     cloud.set_time(START + 3600 + 86_399)
-    assert not cloud.suspended("inference", Side.PRIMARY)
+    assert not cloud.suspended("inference", GroupRole.PRIMARY)
     cloud.set_time(START + 3600 + 86_400)
     processes = {process["ProcessName"] for process in running.primary["SuspendedProcesses"]}
     assert processes == {"AZRebalance", "Launch"}
     fleet = CloudFleet(cloud, "inference", None)  # type: ignore[arg-type]
-    assert fleet._launchable(Side.PRIMARY, 2) == 1
+    assert fleet._launchable(GroupRole.PRIMARY, 2) == 1
     running.clients("autoscaling").resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
-    assert fleet._launchable(Side.PRIMARY, 2) == 2
+    assert fleet._launchable(GroupRole.PRIMARY, 2) == 2
 
 
 @pytest.mark.parametrize(

@@ -43,4 +43,4 @@ def test_what_the_agents_said_is_in_the_log_group_with_who_said_it_when(seen: di
     # Simulated time begins at midnight.
     hours, minutes, seconds = map(int, starts[1][0].split(":"))
     assert after["started"] % 86400 == hours * 3600 + minutes * 60 + seconds
-    assert sum(text == "job marked job=resnet state=done reason=" for *_, text in said) == 1
+    assert sum(text == "job state written job=resnet state=done reason=" for *_, text in said) == 1

@@ -25,7 +25,7 @@ def test_the_scaler_brings_what_the_load_needs_and_the_account_follows_its_targe
     assert 6 <= spans[-1].target <= MOST
     assert account.minutes[-1].ready >= 6
     assert account.minutes[-1].waiting < 60
-    assert [one.target for one in account.minutes[1:]] == [span.target for span in spans[1:]]
+    assert [minute.target for minute in account.minutes[1:]] == [span.target for span in spans[1:]]
 
 
 def test_who_has_no_worker_waits_and_who_comes_later_does_not(seen: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpu_spot.commands.market.replay import TROUBLE
+from gpu_spot.commands.market.replay import FAULTS
 from market.rules import Rules
 from rehearsal.cloud.fault_injection import Hostility
 
@@ -22,4 +22,4 @@ def test_every_switch_stands_in_the_table_with_its_default() -> None:
 def test_every_rule_that_may_be_doubted_stands_in_the_table_with_its_default() -> None:
     _, _, table = PAGE.partition("| rule | default |")
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \| ", table, re.M)
-    assert rows == [(name, str(getattr(Rules(), name))) for name in TROUBLE]
+    assert rows == [(name, str(getattr(Rules(), name))) for name in FAULTS]

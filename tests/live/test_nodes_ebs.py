@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Journal
@@ -40,7 +40,7 @@ class World:
         return found["State"], found["Progress"]
 
     def launch(self, zone: str) -> str:
-        return self.cloud.launch("inference", Side.PRIMARY, "g6.xlarge", zone, Market.SPOT)
+        return self.cloud.launch("inference", GroupRole.PRIMARY, "g6.xlarge", zone, PurchaseOption.SPOT)
 
     def attach(self, volume: str, instance: str) -> None:
         self.ec2.attach_volume(VolumeId=volume, InstanceId=instance, Device="/dev/sdf")

@@ -18,7 +18,7 @@ from rehearsal.machines.real import run_recorder as witness
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.real_service import HOURS, closing_in_turn, witnessed
 from spot_work import Request
-from tests.waiting import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = """
@@ -72,7 +72,7 @@ class Host:
 def host(tmp_path: Path) -> Iterator[Host]:
     started = Host(tmp_path)
     try:
-        until(started.is_ready)
+        wait_until(started.is_ready)
         yield started
     finally:
         if started.process.poll() is None:
@@ -84,7 +84,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 def test_a_notice_drains_the_workers_and_ends_the_instance(host: Host) -> None:
     host.tell({"kind": "spot", "seconds": 60.0, "drain": 60.0})
-    assert host.process.wait(PATIENCE) == 0
+    assert host.process.wait(TIMEOUT_SECONDS) == 0
     assert (host.place / "ended").read_text() == "amqp://here"
     told = json.loads((host.directory / "notice.json").read_text())
     assert told["kind"] == "spot"
@@ -93,7 +93,7 @@ def test_a_notice_drains_the_workers_and_ends_the_instance(host: Host) -> None:
 
 def test_nothing_is_drained_before_its_time(host: Host) -> None:
     host.tell({"kind": "spot", "seconds": 600.0, "drain": 1.0})
-    until((host.directory / "notice.json").exists)
+    wait_until((host.directory / "notice.json").exists)
     assert host.process.poll() is None
     assert not (host.place / "ended").exists()
 
@@ -101,16 +101,16 @@ def test_nothing_is_drained_before_its_time(host: Host) -> None:
 def test_workers_drain_where_nobody_speaks_to_their_instance_any_more(host: Host) -> None:
     assert host.process.stdin is not None
     host.process.stdin.close()
-    assert host.process.wait(PATIENCE) == 0
+    assert host.process.wait(TIMEOUT_SECONDS) == 0
     assert (host.place / "ended").exists()
 
 
 def test_whoever_is_taken_goes_with_all_its_workers(host: Host) -> None:
-    until(lambda: bool((host.place / "pid").read_text()))  # it is there before its text is
+    wait_until(lambda: bool((host.place / "pid").read_text()))  # it is there before its text is
     worker = Path("/proc") / (host.place / "pid").read_text()
     kill_all(host.process.pid)
     host.process.wait()
-    until(lambda: not worker.exists() or "\nState:\tZ" in (worker / "status").read_text())
+    wait_until(lambda: not worker.exists() or "\nState:\tZ" in (worker / "status").read_text())
     assert not (host.place / "ended").exists()
 
 

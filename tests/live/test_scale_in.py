@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from rehearsal.cloud.fault_injection import Hostility
 from tests.live.world import START, Running, bodies
 
@@ -17,28 +17,33 @@ HOOK = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "Heartbea
 A, B = "us-west-2a", "us-west-2b"
 
 
-def launch(running: Running, zone: str = A, market: Market = Market.SPOT, side: Side = Side.PRIMARY) -> str:
+def launch(
+    running: Running,
+    zone: str = A,
+    market: PurchaseOption = PurchaseOption.SPOT,
+    side: GroupRole = GroupRole.PRIMARY,
+) -> str:
     return running.cloud.launch("inference", side, "g5.xlarge", zone, market)
 
 
-def name(running: Running, side: Side = Side.FALLBACK) -> str:
+def name(running: Running, side: GroupRole = GroupRole.FALLBACK) -> str:
     return running.cloud.group("inference").side(side)
 
 
-def want(running: Running, capacity: int, side: Side = Side.FALLBACK) -> None:
+def want(running: Running, capacity: int, side: GroupRole = GroupRole.FALLBACK) -> None:
     running.clients("autoscaling").set_desired_capacity(
         AutoScalingGroupName=name(running, side), DesiredCapacity=capacity
     )
 
 
-def members(running: Running, side: Side = Side.FALLBACK) -> dict[str, dict[str, Any]]:
+def members(running: Running, side: GroupRole = GroupRole.FALLBACK) -> dict[str, dict[str, Any]]:
     (group,) = running.clients("autoscaling").describe_auto_scaling_groups(
         AutoScalingGroupNames=[name(running, side)]
     )["AutoScalingGroups"]
     return {member["InstanceId"]: member for member in group["Instances"]}
 
 
-def newest(running: Running, side: Side = Side.FALLBACK) -> dict[str, Any]:
+def newest(running: Running, side: GroupRole = GroupRole.FALLBACK) -> dict[str, Any]:
     activities = running.clients("autoscaling").describe_scaling_activities(
         AutoScalingGroupName=name(running, side)
     )
@@ -57,7 +62,7 @@ def hooked(running: Running, **changes: Any) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def protecting(running: Running, side: Side = Side.FALLBACK) -> Iterator[None]:
+def protecting(running: Running, side: GroupRole = GroupRole.FALLBACK) -> Iterator[None]:
     autoscaling = running.clients("autoscaling")
     protect = {"AutoScalingGroupName": name(running, side), "NewInstancesProtectedFromScaleIn": True}
     autoscaling.update_auto_scaling_group(**protect)
@@ -71,10 +76,10 @@ def test_below_what_lives_the_policy_ends_members_of_the_fullest_zone_near_their
     running: Running,
 ) -> None:
     want(running, 3)
-    early = launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+    early = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
     running.cloud.set_time(START + 1200)
-    late = launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
-    alone = launch(running, B, Market.ON_DEMAND, Side.FALLBACK)
+    late = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
+    alone = launch(running, B, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
     running.cloud.set_time(START + 4200)  # ``early`` is ten minutes into its second hour, ``late`` fifty
     want(running, 2)
     assert set(members(running)) == {early, alone}
@@ -84,18 +89,18 @@ def test_below_what_lives_the_policy_ends_members_of_the_fullest_zone_near_their
 
 
 def test_of_a_mixed_group_the_purchase_option_that_has_too_many_goes_first(running: Running) -> None:
-    spot, owned = launch(running, A), launch(running, A, Market.ON_DEMAND)
-    want(running, 1, Side.PRIMARY)  # all spot, by its distribution
-    states = {one: member["LifecycleState"] for one, member in members(running, Side.PRIMARY).items()}
+    spot, owned = launch(running, A), launch(running, A, PurchaseOption.ON_DEMAND)
+    want(running, 1, GroupRole.PRIMARY)  # all spot, by its distribution
+    states = {one: member["LifecycleState"] for one, member in members(running, GroupRole.PRIMARY).items()}
     assert states == {spot: "InService", owned: "Terminating:Wait"}
-    want(running, 2, Side.PRIMARY)
+    want(running, 2, GroupRole.PRIMARY)
 
 
 def test_a_lowered_maximum_ends_members(running: Running) -> None:
     autoscaling = running.clients("autoscaling")
     want(running, 2)
     for zone in (A, B):
-        launch(running, zone, Market.ON_DEMAND, Side.FALLBACK)
+        launch(running, zone, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
     try:
         autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=1)
         assert (running.cloud.desired("inference")[1], len(members(running))) == (1, 1)
@@ -117,7 +122,7 @@ def test_a_scaling_policy_ends_members_too(running: Running) -> None:
     autoscaling = running.clients("autoscaling")
     want(running, 2)
     for zone in (A, B):
-        launch(running, zone, Market.ON_DEMAND, Side.FALLBACK)
+        launch(running, zone, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
     policy = {"AutoScalingGroupName": name(running), "PolicyName": "less"}
     autoscaling.put_scaling_policy(**policy, AdjustmentType="ChangeInCapacity", ScalingAdjustment=-1)
     try:
@@ -130,7 +135,9 @@ def test_a_scaling_policy_ends_members_too(running: Running) -> None:
 def test_protected_members_stay_and_only_a_named_one_ends(running: Running) -> None:
     with protecting(running):
         want(running, 2)
-        first, second = (launch(running, zone, Market.ON_DEMAND, Side.FALLBACK) for zone in (A, B))
+        first, second = (
+            launch(running, zone, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK) for zone in (A, B)
+        )
         assert all(member["ProtectedFromScaleIn"] for member in members(running).values())
         want(running, 0)
         assert (running.cloud.desired("inference")[1], set(members(running))) == (0, {first, second})
@@ -158,7 +165,7 @@ def test_a_member_that_is_not_yet_in_service_is_not_protected(running: Running) 
     launching = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
     with protecting(running), hooked(running, **launching):
         want(running, 1)
-        launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+        launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
         want(running, 0)
         assert members(running) == {}
 
@@ -166,7 +173,7 @@ def test_a_member_that_is_not_yet_in_service_is_not_protected(running: Running) 
 def test_a_termination_waits_for_its_hook_and_no_longer_counts(running: Running) -> None:
     with hooked(running) as hook:
         want(running, 2)
-        kept, gone = (launch(running, A, Market.ON_DEMAND, Side.FALLBACK) for _ in range(2))
+        kept, gone = (launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK) for _ in range(2))
         autoscaling = running.clients("autoscaling")
         autoscaling.terminate_instance_in_auto_scaling_group(
             InstanceId=gone, ShouldDecrementDesiredCapacity=True
@@ -191,7 +198,7 @@ def test_without_completion_it_waits_for_the_heartbeat_timeout_from_the_last_hea
 ) -> None:
     with hooked(running) as hook:
         want(running, 1)
-        gone = launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+        gone = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
         want(running, 0)
         running.cloud.set_time(START + 240)
         running.clients("autoscaling").record_lifecycle_action_heartbeat(**hook, InstanceId=gone)
@@ -205,15 +212,15 @@ def test_an_abandoned_launch_is_cancelled_with_its_reason(running: Running) -> N
     launching = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
     with hooked(running, **launching):
         want(running, 1)
-        late = launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+        late = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
         running.cloud.set_time(START + 301)
         assert (members(running), running.instance(late)["State"]["Name"]) == ({}, "terminated")
         (told,) = [
-            one
-            for one in running.clients("autoscaling").describe_scaling_activities(
+            activity
+            for activity in running.clients("autoscaling").describe_scaling_activities(
                 AutoScalingGroupName=name(running)
             )["Activities"]
-            if one["StatusCode"] == "Cancelled"
+            if activity["StatusCode"] == "Cancelled"
         ]
         assert told["StatusMessage"].endswith("Heartbeat Timeout")
 
@@ -222,17 +229,17 @@ def test_an_abandoned_launch_is_cancelled_with_its_reason(running: Running) -> N
 def test_at_the_notice_a_group_that_rebalances_calls_the_hook(
     running: Running, rebalances: bool, state: str
 ) -> None:
-    group = running.cloud._instances.group(name(running, Side.PRIMARY))
+    group = running.cloud._instances.group(name(running, GroupRole.PRIMARY))
     before, group.capacity_rebalance = group.capacity_rebalance, rebalances
     running.cloud.hostility = Hostility(hook_at_notice=True)
     try:
         doomed = launch(running)
         running.cloud.notice(doomed, START + 120)
-        assert members(running, Side.PRIMARY)[doomed]["LifecycleState"] == state
+        assert members(running, GroupRole.PRIMARY)[doomed]["LifecycleState"] == state
         assert running.cloud.alive("inference") == {doomed}
         running.cloud.set_time(START + 120)
         running.cloud.kill([doomed])  # the agent has completed the hook just before
-        assert members(running, Side.PRIMARY) == {}
+        assert members(running, GroupRole.PRIMARY) == {}
         assert running.instance(doomed)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
     finally:
         group.capacity_rebalance = before
@@ -243,15 +250,15 @@ def test_a_spot_instance_that_is_gone_unannounced_stays_listed_until_its_hook_ti
 ) -> None:
     lost = launch(running)
     running.cloud.kill([lost])
-    told = members(running, Side.PRIMARY)[lost]
+    told = members(running, GroupRole.PRIMARY)[lost]
     assert (told["LifecycleState"], told["HealthStatus"]) == ("Terminating:Wait", "Unhealthy")
     assert running.cloud.alive("inference") == set()
     running.cloud.set_time(START + 121)  # the sample's hook: 120 s
-    assert members(running, Side.PRIMARY) == {}
+    assert members(running, GroupRole.PRIMARY) == {}
 
 
 def test_what_a_client_terminates_waits_as_well(running: Running) -> None:
     ended = launch(running)
     running.clients("ec2").terminate_instances(InstanceIds=[ended])
-    assert members(running, Side.PRIMARY)[ended]["LifecycleState"] == "Terminating:Wait"
+    assert members(running, GroupRole.PRIMARY)[ended]["LifecycleState"] == "Terminating:Wait"
     assert running.instance(ended)["State"]["Name"] == "terminated"

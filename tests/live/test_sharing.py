@@ -32,7 +32,7 @@ def test_what_a_lost_instance_had_begun_goes_on_from_its_checkpoint(seen: dict[s
 
 def test_they_are_watched_as_jobs(seen: dict[str, Any]) -> None:
     assert {"pending", "running", "done", "waiting for a host"} == {
-        one for each in seen["phases"] for one in each
+        one for phase in seen["phases"] for one in phase
     }
-    assert max(each.get("running", 0) for each in seen["phases"]) == 2
+    assert max(phase.get("running", 0) for phase in seen["phases"]) == 2
     assert not seen["twice"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
-from lambdas.aws.capacity.capacity_service import Order
-from lambdas.core.model import Group, Market, Side
+from lambdas.aws.capacity.capacity_service import CapacityChange
+from lambdas.core.model import Group, PurchaseOption, GroupRole
 from tests.live.test_scale_in import hooked, members, name, protecting, want
 from tests.live.world import START, Running, bodies
 
@@ -46,14 +46,14 @@ def in_service(running: Running, count: int) -> list[str]:
 def release(running: Running, *going: str) -> None:
     """As the controller does."""
     desired = running.cloud.desired("inference")[1]
-    AutoScalingService(running.clients("autoscaling")).move(
-        name(running), Order(desired, desired, going, freed=len(going)), GROUP
+    AutoScalingService(running.clients("autoscaling")).apply(
+        name(running), CapacityChange(desired, desired, going, freed_slots=len(going)), GROUP
     )
 
 
 def pool(running: Running) -> list[tuple[str, str]]:
     shown = running.clients("autoscaling").describe_warm_pool(AutoScalingGroupName=name(running))
-    return [(one["InstanceId"], one["LifecycleState"]) for one in shown["Instances"]]
+    return [(instance["InstanceId"], instance["LifecycleState"]) for instance in shown["Instances"]]
 
 
 def test_a_release_drains_and_then_waits_in_the_pool(pooled: Running) -> None:
@@ -62,7 +62,7 @@ def test_a_release_drains_and_then_waits_in_the_pool(pooled: Running) -> None:
     bodies(pooled)
     release(pooled, gone)
     assert members(pooled)[gone]["LifecycleState"] == "Warmed:Pending:Wait"
-    assert pooled.cloud.alive("inference", Side.FALLBACK) == {kept}
+    assert pooled.cloud.alive("inference", GroupRole.FALLBACK) == {kept}
     assert pooled.instance(gone)["State"]["Name"] == "running"
     [waits] = [body["detail"] for body in bodies(pooled) if "Lifecycle" in body["detail-type"]]
     assert (waits["Origin"], waits["Destination"]) == ("AutoScalingGroup", "WarmPool")
@@ -93,7 +93,9 @@ def test_it_is_started_again_as_any_other_and_heard_anew(pooled: Running) -> Non
 def test_beyond_the_pools_size_who_returns_is_ended(pooled: Running) -> None:
     want(pooled, 3)
     cold = [
-        pooled.cloud.launch("inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
+        pooled.cloud.launch(
+            "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
+        )
         for _ in range(3)
     ]
     release(pooled, *cold)

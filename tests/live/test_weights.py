@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from tests.live.world import Running
 
@@ -23,14 +23,14 @@ def weighed(running: Running) -> Iterator[Running]:
     group = running.cloud._instances.group(running.cloud.group("inference").primary)
     policy = group.mixed_instances_policy
     plain = policy["LaunchTemplate"]
-    heavy = [{**one, "WeightedCapacity": str(WEIGHTS[one["InstanceType"]])} for one in plain["Overrides"]]
+    heavy = [{**override, "WeightedCapacity": str(WEIGHTS[override["InstanceType"]])} for override in plain["Overrides"]]
     group.mixed_instances_policy = {**policy, "LaunchTemplate": {**plain, "Overrides": heavy}}
     yield running
     group.mixed_instances_policy = policy
 
 
 def launch(running: Running, kind: str) -> str:
-    return running.cloud.launch("inference", Side.PRIMARY, kind, "us-west-2a", Market.SPOT)
+    return running.cloud.launch("inference", GroupRole.PRIMARY, kind, "us-west-2a", PurchaseOption.SPOT)
 
 
 def want(running: Running, capacity: int) -> None:
@@ -48,7 +48,7 @@ def release(running: Running, instance_id: str) -> None:
 def test_a_member_shows_its_weight_and_takes_it_along(weighed: Running) -> None:
     want(weighed, 5)
     small, big = launch(weighed, "g5.xlarge"), launch(weighed, "g6.xlarge")
-    shown = {one["InstanceId"]: one["WeightedCapacity"] for one in weighed.primary["Instances"]}
+    shown = {instance["InstanceId"]: instance["WeightedCapacity"] for instance in weighed.primary["Instances"]}
     assert shown == {small: "1", big: "4"}
     release(weighed, big)
     assert weighed.primary["DesiredCapacity"] == 1
@@ -66,13 +66,13 @@ def test_a_group_ends_nobody_without_whom_it_would_lack_capacity(weighed: Runnin
     want(weighed, 5)
     small, big = launch(weighed, "g5.xlarge"), launch(weighed, "g6.xlarge")
     want(weighed, 3)
-    ending = {one["InstanceId"]: one["LifecycleState"] for one in weighed.primary["Instances"]}
+    ending = {instance["InstanceId"]: instance["LifecycleState"] for instance in weighed.primary["Instances"]}
     assert ending == {small: "Terminating:Wait", big: "InService"}
 
 
 def test_members_of_a_group_without_weights_show_none(running: Running) -> None:
     launch(running, "g6.xlarge")
-    assert not any("WeightedCapacity" in one for one in running.primary["Instances"])
+    assert not any("WeightedCapacity" in instance for instance in running.primary["Instances"])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.autoscaling.models import autoscaling_backends
 
-from lambdas.core.model import Market, Side
+from lambdas.core.model import PurchaseOption, GroupRole
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.live.test_scale_in import name
 from tests.live.world import Running
@@ -35,7 +35,9 @@ def selling(running: Running, zone: str) -> None:
     def buy(asked: str) -> str | None:
         if asked != zone:
             return None
-        return running.cloud.launch("inference", Side.FALLBACK, "g5.xlarge", asked, Market.ON_DEMAND)
+        return running.cloud.launch(
+            "inference", GroupRole.FALLBACK, "g5.xlarge", asked, PurchaseOption.ON_DEMAND
+        )
 
     running.cloud.buy_by_zone("inference", buy)
 
@@ -50,7 +52,7 @@ def test_what_is_sold_there_is_launched_and_raises_the_desired_capacity(
     selling(running, HOME)
     [told] = launch(running, fallback)["Instances"]
     assert (told["AvailabilityZone"], told["MarketType"]) == (HOME, "OnDemand")
-    assert running.cloud.alive("inference", Side.FALLBACK) == set(told["InstanceIds"])
+    assert running.cloud.alive("inference", GroupRole.FALLBACK) == set(told["InstanceIds"])
     assert running.instance(told["InstanceIds"][0])["Placement"]["AvailabilityZone"] == HOME
     assert running.cloud.desired("inference")[1] == 1
 
@@ -63,7 +65,7 @@ def test_where_there_is_none_the_group_seeks_it_itself_if_asked(
     answer = launch(running, fallback, RetryStrategy=strategy)
     assert answer["Instances"] == []
     assert [error["ErrorCode"] for error in answer["Errors"]] == ["InsufficientInstanceCapacity"]
-    assert running.cloud.alive("inference", Side.FALLBACK) == set()
+    assert running.cloud.alive("inference", GroupRole.FALLBACK) == set()
     assert running.cloud.desired("inference")[1] == desired
 
 

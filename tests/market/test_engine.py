@@ -10,7 +10,7 @@ import pytest
 
 from lambdas.core.capacity.policies import build
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
-from lambdas.core.model import Group, Pool, Side
+from lambdas.core.model import Group, Pool, GroupRole
 from market.comparison.contenders import everyone, named
 from market.comparison.runs import play
 from market.replay.engine import Replay
@@ -161,7 +161,7 @@ def test_the_controller_hears_of_a_price_once_it_reads_them_again() -> None:
     fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
     shape = GroupShape(placement.named(sold.names))
     Replay(sold, rules, fleet, shape, 1).run()
-    seen = {now / 60: decision.situation.spot_price for now, decision in fleet.decisions}
+    seen = {now / 60: decision.state.spot_price for now, decision in fleet.decisions}
     assert [seen[tick] for tick in (0, 2, 12, 30)] == [0.25, 0.25, 0.5, 0.75]
 
 
@@ -177,7 +177,7 @@ def test_on_demand_that_is_refused_is_tried_again_each_tick_and_each_try_is_told
     sold, rules = market(trace(*[0] * 40), on_demand_episodes=1.0)
     fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
     Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
-    told = [o.at for o in fleet._refusals.values() if o.side is Side.FALLBACK]
+    told = [o.failed_at for o in fleet._refusals.values() if o.group_role is GroupRole.FALLBACK]
     assert told == [39 * 60.0]
 
 

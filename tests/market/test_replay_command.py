@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_figures(recorded: Path, tmp_path: Path) ->
     found = []
     for seed in ("1", "1", "2"):
         out = tmp_path / "out.json"
-        replay("--trace", recorded, "--target", "4", "--notice", "0.5", "--seed", seed, "--json", out)
+        replay("--trace", recorded, "--target", "4", "--notice-share", "0.5", "--seed", seed, "--json", out)
         (outcome,) = json.loads(out.read_text())
         outcome.pop("seconds")
         found.append(outcome)
@@ -81,7 +81,7 @@ def test_a_plot_goes_by_its_ending(recorded: Path, tmp_path: Path, ending: str, 
         (["--target", "0"], "target is 0, at least 1 is needed"),
         (["--target", "-3"], "target is -3"),
         (["--target", "4", "--policy", "expected-costs"], "policy 'expected-costs' is unknown, allowed: all"),
-        (["--target", "4", "--notice", "1.5"], "notice is 1.5, a probability"),
+        (["--target", "4", "--notice-share", "1.5"], "notice is 1.5, a probability"),
         (["--target", "4", "--cold-start", "nan"], "spot_cold_start is nan, a number ≥ 0"),
         (["--target", "4", "--spot-price", "-1"], "spot_price is -1"),
         (["--target", "4", "--pool-size", "0"], "pool size is 0, at least 1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lambdas.core.capacity.policies import DEFAULT, build
-from lambdas.core.model import Group, Market, Pool, Side
+from lambdas.core.model import Group, PurchaseOption, Pool, GroupRole
 from market.replay.engine import Replay
 from market.replay.fleet import LightFleet, Orders, SelfReporting
 from market.replay.groups import GroupShape
@@ -23,7 +23,7 @@ class Slow(LightFleet):
     began: float | None = None
     all_ids: set[str] = field(default_factory=set)
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         self.began = self._now if self.began is None else self.began
         instance_id = LightFleet.launched(self, pool, market, side, warm=warm)
         self.all_ids.add(instance_id)

@@ -75,8 +75,8 @@ def test_on_demand_is_refused_only_while_no_pool_has_any() -> None:
 def test_an_episode_is_refused_whole_or_not_at_all() -> None:
     sold, _ = market(trace(*([1, 0, 0, 0] * 50)), on_demand_episodes=0.5)
     episodes = [{sold.on_demand_is_dry(4 * n + k) for k in (1, 2, 3)} for n in range(50)]
-    assert all(len(each) == 1 for each in episodes)
-    assert 10 < sum(each == {True} for each in episodes) < 40
+    assert all(len(episode) == 1 for episode in episodes)
+    assert 10 < sum(episode == {True} for episode in episodes) < 40
 
 
 @pytest.mark.parametrize("shortest", [0.0, 60.0, NOTICE_SECONDS])

@@ -11,18 +11,18 @@ from typing import Any
 
 from contracts.agent.config import Training
 from tests.node import configs
-from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
+from tests.node.recording_registry import RecordingRegistry
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.aws.jobs import JobState
-from userdata.agent.lease.renewal import Keeper
+from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work.failures.faults import Examination
-from userdata.agent.work.failures.inspection import Glance
-from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.failures.faults import HostDiagnosis
+from userdata.agent.work.failures.inspection import GpuStatus
+from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.training.output import Output
-from userdata.agent.work.training.train import Trainer, TrainingPlace
+from userdata.agent.work.training.train import Trainer, TrainingPaths
 
 
 class JobList:
@@ -36,7 +36,7 @@ class JobList:
         self.hosts: list[float] = []
         """The newest checkpoint at each fault of a host."""
 
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return "done" in self.marks
 
     def mark(self, state: JobState, reason: str = "") -> None:
@@ -52,35 +52,35 @@ class JobList:
     def retries(self) -> int:
         return self.again
 
-    def take_down(self) -> None:
+    def publish_finished(self) -> None:
         self.marks.append("taken down")
 
 
-class Looks:
+class FakeInspector:
     """A host that is what the test says."""
 
     def __init__(self) -> None:
-        self.seen = Examination()
-        self.shown = Glance()
-        self.examined = 0
+        self.diagnosis = HostDiagnosis()
+        self.gpu_status = GpuStatus()
+        self.diagnoses = 0
 
-    def glance(self) -> Glance:
-        return self.shown
+    def check_gpus(self) -> GpuStatus:
+        return self.gpu_status
 
-    def examine(self) -> Examination:
-        self.examined += 1
-        return self.seen
+    def diagnose(self) -> HostDiagnosis:
+        self.diagnoses += 1
+        return self.diagnosis
 
 
 class Bench:
     """What a trainer needs, and what it did."""
 
     def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer) -> None:
-        self.tmp, self.clock, self.job, self.registry = tmp, clock, JobList(), BeatList()
-        self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
+        self.tmp, self.clock, self.job, self.registry = tmp, clock, JobList(), RecordingRegistry()
+        self.heartbeats = HeartbeatSender(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
         self.checkpoints = tmp / "data" / "checkpoints" / "resnet"
         self.checkpoints.mkdir(parents=True)
-        self.looks, self.rung = Looks(), list[str]()
+        self.looks, self.rung = FakeInspector(), list[str]()
         self.starts: list[float] = []
         self.processes: list[subprocess.Popen[bytes]] = []
         self.log = (tmp / "log").open("ab", buffering=0)
@@ -89,7 +89,7 @@ class Bench:
         self.host = SystemHost()
         self.results: Any = None
         self.record: Any = None
-        self.told: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
 
     def spawn(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
         self.starts.append(self.clock.monotonic())
@@ -107,7 +107,7 @@ class Bench:
         lasts: float | None = None,
         stalled_after_minutes: int = 0,  # simulated hours pass while a busy machine starts a process
     ) -> Trainer:
-        told = Training(
+        stop_requested_at = Training(
             "resnet",
             "jobs",
             "repo",
@@ -119,21 +119,21 @@ class Bench:
             stalled_after_minutes=stalled_after_minutes,
         )
         return Trainer(
-            told,
-            TrainingPlace(self.tmp, self.tmp / "data", self.tmp, self.tmp / "data" / "artifacts" / "resnet"),
+            stop_requested_at,
+            TrainingPaths(self.tmp, self.tmp / "data", self.tmp, self.tmp / "data" / "artifacts" / "resnet"),
             self.job,
-            self.heart,
+            self.heartbeats,
             self.host,
             self.clock,
-            Keeper(renew, self.clock, lasts),
+            LeaseRenewer(renew, self.clock, lasts),
             self.looks,
             lambda: self.make_ready(),
             self.rung.append,
             self.spawn,
             self.output,
             results=self.results,
-            record=self.record,
-            told=self.told,
+            recorder=self.record,
+            variables=self.variables,
         )
 
     def stand_still(self) -> None:
@@ -150,5 +150,5 @@ class Bench:
         for process in self.processes:
             process.kill()
             process.wait()
-        self.output.settle()
+        self.output.flush()
         self.log.close()

@@ -14,9 +14,9 @@ from typing import Literal
 from tests.node.clocks import FakeClock
 from tests.node.world import KilledError, World, WorldEbs, WorldLease
 from tests.node.world_host import WorldFiller, WorldHost
-from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
-from userdata.agent.storage.volume.background_snapshots import Ahead, Rhythm
-from userdata.agent.storage.volume.execute import Executor, MountPlace
+from userdata.agent.machine.errors import AgentError, LeaseLostError, WorkCancelledError
+from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots, SnapshotSchedule
+from userdata.agent.storage.volume.execute import Executor, MountContext
 from userdata.agent.storage.volume.model import HeldVolume
 
 Start = Literal["no volume", "same zone", "other zone"]
@@ -43,7 +43,12 @@ THENS: tuple[Then, ...] = (
 )
 HARMLESS = {"describe_volumes", "describe_snapshots", "renew", "detach_volume", "release"}
 """What ``volume up`` may still call once it has heard a notice."""
-WEATHERS = {"calm": (0.0, 0.0), "lag": (15.0, 0.0), "throttled": (0.0, 0.3), "lag and throttled": (15.0, 0.3)}
+CONDITIONS = {
+    "calm": (0.0, 0.0),
+    "lag": (15.0, 0.0),
+    "throttled": (0.0, 0.3),
+    "lag and throttled": (15.0, 0.3),
+}
 ZONES = ("a", "b")
 SOAKS = 400
 
@@ -51,7 +56,7 @@ SOAKS = 400
 @dataclass(frozen=True)
 class Case:
     start: Start
-    weather: str
+    conditions: str
     then: Then
     at: int
     """The API call of the boot that is interrupted, counted from 0."""
@@ -76,20 +81,20 @@ class Outcome:
 class Region:
     """A world, and what training has been told is safe on the volume."""
 
-    def __init__(self, weather: str, seed: int, clock: FakeClock | None = None) -> None:
-        lag, throttle = WEATHERS[weather]
+    def __init__(self, conditions: str, seed: int, clock: FakeClock | None = None) -> None:
+        lag, throttle = CONDITIONS[conditions]
         self.clock = clock or FakeClock()
         self.world = World(self.clock, lag, throttle, seed)
         self.promised: list[str] = []
         self.taken: str | None = None
         """The instance that has a notice."""
-        self.heard = False
+        self.is_notified = False
         self.clock.on_sleep = lambda seconds: self.world.settle()
 
     def executor(self, instance: str, zone: str) -> Executor:
         host, ebs, leases = self._parts(instance, zone)
         return Executor(
-            MountPlace(instance, zone, Path("/dltraining"), 900.0),
+            MountContext(instance, zone, Path("/dltraining"), 900.0),
             ebs,
             leases,
             host,
@@ -98,12 +103,12 @@ class Region:
             lambda: self._attend(instance),
         )
 
-    def _ahead(self, instance: str, zone: str, held: HeldVolume) -> Ahead:
+    def _ahead(self, instance: str, zone: str, held: HeldVolume) -> BackgroundSnapshots:
         """Snapshots of what is at work, one every minute."""
-        rhythm = Rhythm(50.0, self.clock.wall, lambda: instance != self.taken)
+        schedule = SnapshotSchedule(50.0, self.clock.wall, lambda: instance != self.taken)
         host, ebs, leases = self._parts(instance, zone)
         place = Path("/dltraining")
-        return Ahead(held, place, ebs, leases, host, self.clock, rhythm, lambda work: work())
+        return BackgroundSnapshots(held, place, ebs, leases, host, self.clock, schedule, lambda work: work())
 
     def _parts(self, instance: str, zone: str) -> tuple[WorldHost, WorldEbs, WorldLease]:
         world = self.world
@@ -111,8 +116,8 @@ class Region:
 
     def _attend(self, instance: str) -> None:
         if instance == self.taken:
-            self.heard = True
-            raise UnwantedError(f"{instance} is being taken")
+            self.is_notified = True
+            raise WorkCancelledError(f"{instance} is being taken")
 
     def work(self, instance: str) -> None:
         """A checkpoint of the running training: once it is flushed it may never be lost."""
@@ -130,12 +135,12 @@ class Region:
         assert not missing, f"{instance} works on a volume without {missing}"
         self.work(instance)
         ahead = self._ahead(instance, zone, held)
-        ahead.look()
+        ahead.poll()
         self.clock.sleep(50)  # a snapshot takes 40
-        ahead.look()
-        executor.keep_alive()
+        ahead.poll()
+        executor.renew_if_due()
         self.work(instance)
-        ahead.look()
+        ahead.poll()
         ahead.close()
         if release:
             last = f"last words of {instance}"
@@ -157,8 +162,8 @@ class Region:
         return Outcome(lost, volumes + max(len(copies) - 2, 0))
 
 
-def _begin(start: Start, weather: str, seed: int) -> Region:
-    region = Region(weather, seed)
+def _begin(start: Start, conditions: str, seed: int) -> Region:
+    region = Region(conditions, seed)
     if start != "no volume":
         zone = ZONES[0] if start == "same zone" else ZONES[1]
         region.live("i-first", zone, release=True)
@@ -167,27 +172,27 @@ def _begin(start: Start, weather: str, seed: int) -> Region:
     return region
 
 
-def calls(start: Start, weather: str) -> int:
+def calls(start: Start, conditions: str) -> int:
     """Return how many API calls the undisturbed life of ``i-x`` makes."""
-    region = _begin(start, weather, seed=7)
+    region = _begin(start, conditions, seed=7)
     region.live("i-x", ZONES[0], release=True)
     return len(region.world.calls)
 
 
 def cases() -> Iterator[Case]:
     for start in STARTS:
-        for weather in WEATHERS:
-            count = calls(start, weather)
+        for conditions in CONDITIONS:
+            count = calls(start, conditions)
             for then in THENS:
                 for at in range(count):
-                    yield Case(start, weather, then, at, "before")
+                    yield Case(start, conditions, then, at, "before")
                     if not then.startswith("is "):  # after a call is before the next
-                        yield Case(start, weather, then, at, "after")
+                        yield Case(start, conditions, then, at, "after")
 
 
 def play(case: Case) -> Outcome:
     """Play one case to its end: the disturbance, what follows, and one more undisturbed boot."""
-    region = _begin(case.start, case.weather, seed=7)
+    region = _begin(case.start, case.conditions, seed=7)
     try:
         if case.then.startswith("is overtaken"):
             _overtake(region, case)
@@ -252,16 +257,16 @@ def _take(region: Region, case: Case) -> None:
             region.taken = "i-x"
 
     world.before = strike
-    with contextlib.suppress(UnwantedError):
+    with contextlib.suppress(WorkCancelledError):
         region.live("i-x", ZONES[0], release=True)
     world.before = lambda instance, operation: None
     assert world.holder is None, "the lease was not given back"
-    if region.heard:
+    if region.is_notified:
         late = {operation for _, operation in world.calls[case.at + 1 :]} - HARMLESS
         assert not late, f"after the notice: {late}"
-        kept = [disk.id for disk in world.disks.values() if disk.instance is not None]
+        attached = [disk.id for disk in world.disks.values() if disk.instance is not None]
         # A description that lags may hide an attachment of seconds ago: it ends with the instance.
-        assert not kept or world.lag, f"still attached: {kept}"
+        assert not attached or world.lag, f"still attached: {attached}"
     assert not any(disk.mounted for disk in world.disks.values()), "still mounted"
     world.calls.clear()
     world.schedule_end("i-x", 90.0)
@@ -287,7 +292,7 @@ def soak(seed: int) -> Outcome:
             region.world.after = strike
             try:
                 region.live(instance, zone, release=True)
-            except (KilledError, UnwantedError):
+            except (KilledError, WorkCancelledError):
                 region.world.terminate(instance)
         region.world.after = lambda instance, operation: None
         for last in range(2):

@@ -22,7 +22,7 @@ def main() -> None:
     summary = {
         "cases": len(played),
         "interleavings": sum(isinstance(case, Play | RandomPlay) for case in played),
-        "by_sequel": Counter(_sequel(case) for case in played),
+        "by_sequel": Counter(_outcome(case) for case in played),
         "lost": sum(o.lost for o in played.values()),
         "orphaned": sum(o.orphaned for o in played.values()),
         "unfinished": sum(bool(o.error) for o in played.values()),
@@ -31,7 +31,7 @@ def main() -> None:
     sys.stdout.write(json.dumps(summary) + "\n")
 
 
-def _sequel(case: Case | Soak | Play | RandomPlay) -> str:
+def _outcome(case: Case | Soak | Play | RandomPlay) -> str:
     if isinstance(case, Play):
         return "two interleaved, one dies" if case.end == "dies" else "two interleaved"
     return "three at random" if isinstance(case, RandomPlay) else case.then

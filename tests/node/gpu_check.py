@@ -61,7 +61,7 @@ def check() -> dict[str, Any]:
     import pynvml
 
     gpus = Gpus(pynvml)
-    base = gpus.look()
+    base = gpus.sample()
     listed = [row[0] for row in smi("gpu=uuid")]
     assert [g.uuid for g in base.gpus] == listed, f"{[g.uuid for g in base.gpus]} against {listed}"
     assert base.lost == 0
@@ -73,8 +73,10 @@ def check() -> dict[str, Any]:
             assert load.stdout is not None
             assert load.stdout.readline() == "up\n", "a load did not start"
         time.sleep(4)
-        seen = {p.pid: p for g in gpus.look().gpus for p in g.processes}
-        told = {int(pid): float(used) for pid, used in smi("compute-apps=pid,used_memory") if used.isdigit()}
+        seen = {p.pid: p for g in gpus.sample().gpus for p in g.processes}
+        used_by_pid = {
+            int(pid): float(used) for pid, used in smi("compute-apps=pid,used_memory") if used.isdigit()
+        }
         with tempfile.TemporaryDirectory() as directory:
             workers = Path(directory) / "workers"
             workers.mkdir()
@@ -89,11 +91,11 @@ def check() -> dict[str, Any]:
         "uuids": listed,
         "ecc": [g.ecc_uncorrected for g in base.gpus],
         "agent": {p.pid: [p.memory_mib, p.utilization, slots[p.pid]] for p in seen.values()},
-        "nvidia_smi": told,
+        "nvidia_smi": used_by_pid,
         "host_pids": own_pids <= set(seen),
     }
-    assert set(told) <= set(seen), report
-    for pid, used in told.items():
+    assert set(used_by_pid) <= set(seen), report
+    for pid, used in used_by_pid.items():
         assert abs((seen[pid].memory_mib or 0) - used) <= 1, report
     # In a container NVML tells the host's process ids: then the slots cannot be resolved, only told apart.
     if report["host_pids"]:

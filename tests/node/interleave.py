@@ -18,7 +18,7 @@ from typing import Literal
 from tests.node.clocks import FakeClock
 from tests.node.crash import ZONES, Outcome, Region
 from tests.node.world import KilledError
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.machine.errors import AgentError
 
 End = Literal["goes on", "dies"]
@@ -67,7 +67,7 @@ class Line:
         if self._thread.ident is None:
             self._thread.start()
         self._go.release()
-        assert self._back.acquire(timeout=PATIENCE), "it neither pauses nor ends"
+        assert self._back.acquire(timeout=TIMEOUT_SECONDS), "it neither pauses nor ends"
 
     def end(self) -> None:
         self._is_ended = True

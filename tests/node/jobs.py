@@ -76,7 +76,7 @@ def job() -> dict[str, Any]:
     return boto3.client("dynamodb", region_name=REGION).get_item(TableName="jobs", Key=key).get("Item", {})  # type: ignore[return-value]
 
 
-def doom(directory: Path, clock: FakeClock) -> float:
+def write_notice(directory: Path, clock: FakeClock) -> float:
     found = notice.from_lifecycle("Terminated", clock.wall(), 120.0)
     notice.write(directory, found)
     return found.deadline

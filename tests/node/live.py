@@ -26,7 +26,7 @@ from moto.ec2.models import ec2_backends
 from contracts import names
 from contracts.agent import config
 from contracts.agent.names import SNAPSHOT_NAME
-from lambdas.core.model import Market, Side
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.calls import Authorisation, documents
@@ -115,7 +115,7 @@ class Group:
         self.server, self.clock = MetadataServer(), FakeClock()
         self.authorisation = Authorisation(world.clients)
 
-    def heard(self, service: str, operation: str, params: Mapping[str, Any]) -> None:
+    def on_call(self, service: str, operation: str, params: Mapping[str, Any]) -> None:
         for request in self.authorisation.requests(Call("agent", service, operation, params)):
             self.asked.setdefault(repr(request), request)
 
@@ -131,31 +131,31 @@ class Group:
     def _overheard(self, make: Callable[[str], Any], region: str) -> Any:
         client = make(region)
 
-        def hear(params: Mapping[str, Any], model: Any, **_: Any) -> None:
-            self.heard(model.service_model.service_name, model.name, params)
+        def on_event(params: Mapping[str, Any], model: Any, **_: Any) -> None:
+            self.on_call(model.service_model.service_name, model.name, params)
 
-        client.meta.events.register("provide-client-params.*.*", hear)
+        client.meta.events.register("provide-client-params.*.*", on_event)
         # moto cannot complete or extend lifecycle actions.
         done = (SimpleNamespace(status_code=200), {})
         for action in ("CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"):
             client.meta.events.register(f"before-call.auto-scaling.{action}", lambda **_: done)
         return client
 
-    def boot_data(self, side: Side) -> str:
+    def boot_data(self, side: GroupRole) -> str:
         template = f"gpu-spot-{self.world.deployment.stack}-{self.name}-{side}"
         made = self.world.deployment.resource("aws:ec2/launchTemplate:LaunchTemplate", template)
         return base64.b64decode(made.inputs["userData"]).decode()
 
-    def told(self, side: Side) -> str:
+    def describe(self, side: GroupRole) -> str:
         """The agent's configuration, as cloud-init writes it."""
         written = json.loads(self.boot_data(side).partition("\n")[2])["write_files"]
         [text] = [file["content"] for file in written if file["path"] == "/etc/gpu-spot/agent.json"]
         return str(text)
 
-    def node(self, side: Side, zone: int = 0, number: int = 0, **changes: Any) -> tasks.Node:
+    def node(self, side: GroupRole, zone: int = 0, number: int = 0, **changes: Any) -> tasks.Node:
         """Launch an instance; ``changes`` are to its training or service."""
         kind, where = self.view.instance_types[0], self.view.zones[zone]
-        market = Market.SPOT if side is Side.PRIMARY else Market.ON_DEMAND
+        market = PurchaseOption.SPOT if side is GroupRole.PRIMARY else PurchaseOption.ON_DEMAND
         instance = self.world.cloud.launch(self.name, side, kind, where, market)
         self.server.documents |= {
             IDENTITY: json.dumps(
@@ -169,37 +169,43 @@ class Group:
             GROUP_TAG: self.view.side(side),
             PRIVATE_ADDRESS: "10.0.1.5",
         }
-        return self._node(config.parse(self.told(side)), number, **changes)
+        return self._node(config.parse(self.describe(side)), number, **changes)
 
-    def host(self, told: config.Config) -> tasks.Node:
+    def host(self, agent_config: config.Config) -> tasks.Node:
         """Take a host of one's own, which nothing but its configuration tells of AWS."""
-        return self._node(told, 0)
+        return self._node(agent_config, 0)
 
-    def _node(self, told: config.Config, number: int, **changes: Any) -> tasks.Node:
-        if told.training:
-            told = replace(told, training=replace(told.training, **changes))
-        if told.service:
-            told = replace(told, service=replace(told.service, gpus=1, user="", **changes))
-        made = tasks.Node(told, self.folder / f"run-{number}", self.server.url)
+    def _node(self, agent_config: config.Config, number: int, **changes: Any) -> tasks.Node:
+        if agent_config.training:
+            agent_config = replace(agent_config, training=replace(agent_config.training, **changes))
+        if agent_config.service:
+            agent_config = replace(
+                agent_config, service=replace(agent_config.service, gpus=1, user="", **changes)
+            )
+        made = tasks.Node(agent_config, self.folder / f"run-{number}", self.server.url)
         made.clock, made.data, made.spawn = self.clock, self.folder / "data", _as_me
-        if told.prepared and not told.prepares:  # what the snapshot holds, of which no disk here has a copy
-            prepared.complete(told.prepared.dataset, made.data / "datasets")
-        made.aside = lambda work: work()
+        if (
+            agent_config.prepared and not agent_config.dataset_to_prepare
+        ):  # what the snapshot holds, of which no disk here has a copy
+            prepared.mark_complete(agent_config.prepared.dataset, made.data / "datasets")
+        made.run_in_background = lambda work: work()
         made.nvml, made.root = None, self.folder
-        made.host = NodeHost(self.world.clients("ec2"), told.training.revision if told.training else "")
+        made.host = NodeHost(
+            self.world.clients("ec2"), agent_config.training.revision if agent_config.training else ""
+        )
         return made
 
     def play(self, command: str, node: tasks.Node, *arguments: Any, until: float | None = None) -> None:
         """Run a subcommand; after ``until`` seconds it is told to stop, or ends if it does not listen."""
         self.commands.add(command)
-        begun = self.clock.monotonic()
-        told = False
+        started_at = self.clock.monotonic()
+        is_stopped = False
 
         def on_sleep(seconds: float) -> None:
-            nonlocal told
-            passed = self.clock.monotonic() - begun
-            if until is not None and passed >= until and not told:
-                told = True
+            nonlocal is_stopped
+            passed = self.clock.monotonic() - started_at
+            if until is not None and passed >= until and not is_stopped:
+                is_stopped = True
                 if signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, None):
                     os.kill(os.getpid(), signal.SIGTERM)
                 else:
@@ -207,11 +213,11 @@ class Group:
 
         self.clock.on_sleep = on_sleep
         with self.listening(), contextlib.suppress(OverError):
-            getattr(tasks, command)(node, *arguments)
+            getattr(tasks, "shared_host" if command == "landlord" else command)(node, *arguments)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.clock.on_sleep = lambda seconds: None
 
-    def boot(self, side: Side) -> None:
+    def boot(self, side: GroupRole) -> None:
         """Boot under bash where the agent's archive is missing: all that a boot may ask for is asked."""
         metadata, root = MetadataServer(), self.folder / f"boot-{side}"
         root.mkdir()
@@ -224,11 +230,11 @@ class Group:
             if service == "s3":
                 bucket, _, key = arguments[-2].removeprefix("s3://").partition("/")
                 for one in ("HeadObject", "GetObject"):  # what `aws s3 cp` does
-                    self.heard("s3", one, {"Bucket": bucket, "Key": key})
+                    self.on_call("s3", one, {"Bucket": bucket, "Key": key})
             else:
-                self.heard(service, _camel(operation), dict(_given(arguments)))
+                self.on_call(service, _camel(operation), dict(_given(arguments)))
         for call in machine.calls("cloudwatch-agent"):
-            self.heard("ssm", "GetParameter", {"Name": call[-1].removeprefix("ssm:")})
+            self.on_call("ssm", "GetParameter", {"Name": call[-1].removeprefix("ssm:")})
 
     def mounted(self, host: NodeHost) -> None:
         """Hear the mounts, which efs-utils signs with the role."""
@@ -240,7 +246,7 @@ class Group:
                     "AccessPointId": options["accesspoint"],
                 }
                 for action in ("ClientMount", "ClientWrite"):
-                    self.heard("elasticfilesystem", action, params)
+                    self.on_call("elasticfilesystem", action, params)
 
     def role(self, of: str = "instance") -> Role:
         self.server.close()
@@ -261,7 +267,7 @@ def _given(arguments: list[str]) -> Iterator[tuple[str, str]]:
 
 def serve(group: Group) -> None:
     """A service's instance: launched warm, at work, taken; and one whose launch is given up."""
-    node = group.node(Side.FALLBACK)
+    node = group.node(GroupRole.FALLBACK)
     group.play("prepare", node)
     group.play("work", node, until=25.0)
     _look_and_leave(group, node)
@@ -270,7 +276,7 @@ def serve(group: Group) -> None:
 
 def train_and_move(group: Group) -> None:
     """A job that is taken in one zone, goes on in another to its end, and is found finished by a third."""
-    first = group.node(Side.PRIMARY, 0, 0, command=("sleep", "60"))
+    first = group.node(GroupRole.PRIMARY, 0, 0, command=("sleep", "60"))
     for kind in ("artifacts", "checkpoints"):
         (first.data / kind / group.name).mkdir(parents=True)
         (first.data / kind / group.name / "model").write_text("weights")
@@ -282,23 +288,23 @@ def train_and_move(group: Group) -> None:
     _look_and_leave(group, first)
     _grow(group, first.host)
     _leave_old_snapshot(group)
-    second = group.node(Side.FALLBACK, 1, 1, command=("true",))
+    second = group.node(GroupRole.FALLBACK, 1, 1, command=("true",))
     group.play("prepare", second)
     group.play("volume", second, "up")
     group.play("run", second)
-    third = group.node(Side.PRIMARY, 0, 2)
+    third = group.node(GroupRole.PRIMARY, 0, 2)
     group.play("volume", third, "up")
     group.play("run", third)
-    told = third.config.training
-    assert told is not None
-    finished = group.world.clients("ssm").get_parameter(Name=told.finished_parameter)
-    made = f"/{third.config.prepares.dataset}" if third.config.prepares else ""
-    assert finished["Parameter"]["Value"] == told.revision + made
+    training = third.config.training
+    assert training is not None
+    finished = group.world.clients("ssm").get_parameter(Name=training.finished_parameter)
+    made = f"/{third.config.dataset_to_prepare.dataset}" if third.config.dataset_to_prepare else ""
+    assert finished["Parameter"]["Value"] == training.revision + made
 
 
 def share(group: Group) -> None:
     """A shared host that is taken in one zone; its tenant's volume follows to the next."""
-    first = group.node(Side.PRIMARY, 0, 0)
+    first = group.node(GroupRole.PRIMARY, 0, 0)
     first.host = TenantHost(group.world.clients("ec2"))
     group.play("landlord", first, until=60.0)
     assert first.host.docker.pids()
@@ -310,7 +316,7 @@ def share(group: Group) -> None:
     assert not first.host.places
     del group.server.documents[LIFECYCLE_STATE]
     _leave_old_snapshot(group, f"{group.name}-ada")
-    second = group.node(Side.FALLBACK, 1, 1)
+    second = group.node(GroupRole.FALLBACK, 1, 1)
     second.host = TenantHost(group.world.clients("ec2"))
     group.play("prepare", second)
     group.play("landlord", second, until=900.0)
@@ -331,7 +337,7 @@ def _ask_for_more(group: Group, node: tasks.Node) -> None:
 
 def _grow(group: Group, before: NodeHost) -> None:
     """The stack file asks for a larger volume by now."""
-    node = group.node(Side.PRIMARY, 0, 3)
+    node = group.node(GroupRole.PRIMARY, 0, 3)
     assert node.config.volume is not None
     ours = [{"Name": "tag:gpu-spot:job", "Values": [group.name]}]
     [home] = group.world.clients("ec2").describe_volumes(Filters=ours)["Volumes"]
@@ -381,9 +387,9 @@ def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) 
         found = {
             view.name: _played(world, view.name, Path(folder) / view.name) for view in world.cloud.groups()
         }
-        for name, told in world.deployment.outputs.get("onPremises", {}).items():
+        for name, output in world.deployment.outputs.get("onPremises", {}).items():
             partition = names.on_premises_partition(name)
-            found[partition] = _elsewhere(world, name, told["agent"], Path(folder) / partition)
+            found[partition] = _on_premises_role(world, name, output["agent"], Path(folder) / partition)
         return found
 
 
@@ -399,21 +405,21 @@ def _docker(folder: Path) -> Iterator[None]:
         yield
 
 
-def _elsewhere(world: World, name: str, told: str, folder: Path) -> Role:
+def _on_premises_role(world: World, name: str, agent_json: str, folder: Path) -> Role:
     """A host that is told what the stack exports."""
     group = Group(world, name, folder)
     with _docker(folder):
-        group.play("work", group.host(config.parse(told)), until=25.0)
+        group.play("work", group.host(config.parse(agent_json)), until=25.0)
     return group.role("on-premises")
 
 
 def _played(world: World, name: str, folder: Path) -> Role:
     group = Group(world, name, folder)
     with _docker(folder):
-        told = config.parse(group.told(Side.PRIMARY))
-        (train_and_move if told.training else share if told.shared_host else serve)(group)
-    group.boot(Side.PRIMARY)
-    group.boot(Side.FALLBACK)
+        agent_config = config.parse(group.describe(GroupRole.PRIMARY))
+        (train_and_move if agent_config.training else share if agent_config.shared_host else serve)(group)
+    group.boot(GroupRole.PRIMARY)
+    group.boot(GroupRole.FALLBACK)
     return group.role()
 
 

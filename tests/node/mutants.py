@@ -26,7 +26,7 @@ class Mutant:
 
 
 def _commit_by_anybody(lease: DynamoLease, token: int, volume: str) -> None:
-    values = {":until": lease._until(), ":token": {"N": str(token)}, ":volume": {"S": volume}}
+    values = {":until": lease._expires_at(), ":token": {"N": str(token)}, ":volume": {"S": volume}}
     lease._update(
         "SET leaseUntil = :until, writer = :token, volume = :volume", "attribute_exists(#token)", values
     )
@@ -68,7 +68,7 @@ def _delete_before_the_mount(observed: Observed) -> Step:
     return step
 
 
-_candidate, _counts = planner._candidate, planner._counts
+_candidate, _counts = planner._candidate, planner._is_up_to_date
 _mount_candidate, _plan = planner._mount_candidate, planner.plan
 
 
@@ -82,9 +82,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         2,
         "a snapshot counts whoever wrote since",
-        _instead(planner, "_counts", _counts_whoever_wrote_since),
+        _instead(planner, "_is_up_to_date", _counts_whoever_wrote_since),
     ),
-    Mutant(2, "a snapshot ahead counts", _instead(planner, "_counts", _counts_the_writers_own)),
+    Mutant(2, "a snapshot ahead counts", _instead(planner, "_is_up_to_date", _counts_the_writers_own)),
     Mutant(2, "the writer is not claimed", _instead(DynamoLease, "claim", _claim_nothing)),
     Mutant(
         3,

@@ -24,15 +24,15 @@ from tests.node.interleave import Line
 from tests.node.job_table import Attributes, JobTable
 from tests.node.world import KilledError
 from userdata.agent import tasks
-from userdata.agent.aws.imds import InstanceFacts
-from userdata.agent.lease.renewal import Keeper
+from userdata.agent.aws.imds import IdentityDocument
+from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.lease.store import LEASE_SECONDS
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.tasks import experiments, holding
 from userdata.agent.tasks import job as job_tasks
 from userdata.agent.tasks.node import Node, Stop
-from userdata.agent.work.failures.judge import RunEnd
-from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.failures.fault_handler import RunEnd
+from userdata.agent.work.heartbeat import HeartbeatSender
 
 MATRIX: Final = {"LR": ["0.1", "0.01"], "SEED": ["1", "2"]}
 STEPS: Final = 3
@@ -118,11 +118,11 @@ class _Host:
         return None
 
 
-class _Heart:
-    def beat(self, *_: Any, **__: Any) -> frozenset[int]:
+class _Heartbeats:
+    def send(self, *_: Any, **__: Any) -> frozenset[int]:
         return frozenset()
 
-    def leave(self, slot: int) -> None:
+    def deregister(self, slot: int) -> None:
         pass
 
 
@@ -136,14 +136,14 @@ class Instance:
         self.dies = False
         self.error: BaseException | None = None
         self.line = Line(self._live)
-        told = {**configs.training()["training"], "experiments": MATRIX}
+        training_ = {**configs.training()["training"], "experiments": MATRIX}
         efs = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/dltraining/checkpoints"}]
-        config = configs.load(configs.training(volume=None, efs=efs, training=told))
+        config = configs.load(configs.training(volume=None, efs=efs, training=training_))
         self.node = tasks.Node(config, folder, "http://nowhere")
-        self.node.__dict__["identity"] = InstanceFacts(me, "us-west-2a", "us-west-2", "g5.xlarge")
+        self.node.__dict__["identity"] = IdentityDocument(me, "us-west-2a", "us-west-2", "g5.xlarge")
         self.node.clock = _Clock(self)
         self.node.host = _Host()  # type: ignore[assignment]
-        self.node.heart = lambda: _Heart()  # type: ignore[method-assign,assignment,return-value]
+        self.node.heartbeat_sender = lambda: _Heartbeats()  # type: ignore[method-assign,assignment,return-value]
         table, ssm = Table(world.items, self.point), SimpleNamespace(put_parameter=self._finish)
         self.node.clients = SimpleNamespace(dynamodb=lambda _: table, ssm=lambda _: ssm)  # type: ignore[assignment]
 
@@ -178,22 +178,22 @@ class Instance:
         except BaseException as error:
             self.error = error
 
-    def _train(self, one: Node, stop: Stop, heart: Heart) -> RunEnd:
+    def _train(self, one: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
         name = job_tasks.training(one).job
-        held = job_tasks.held(one)
+        held = job_tasks.lease_and_volume(one)
         assert held is not None
         jobs, clock = job_tasks.jobs(one), self.world.clock
-        keeper = Keeper(partial(job_tasks.leases(one).renew, held[0]), clock, LEASE_SECONDS)
+        lease_renewer = LeaseRenewer(partial(job_tasks.leases(one).renew, held[0]), clock, LEASE_SECONDS)
         jobs.mark("running")
-        keeper.keep()
-        self.world.begin(name, self.me, lambda: keeper.dead_at)
+        lease_renewer.renew_if_due()
+        self.world.begin(name, self.me, lambda: lease_renewer.fence_at)
         try:
             while (step := self.world.steps.get(name, 0)) < STEPS:
                 one.clock.sleep(_STEP_SECONDS)
                 self.point("step")
-                if clock.monotonic() >= keeper.dead_at:  # the fence has struck meanwhile
+                if clock.monotonic() >= lease_renewer.fence_at:  # the fence has struck meanwhile
                     raise LeaseLostError(name)
-                keeper.keep()
+                lease_renewer.renew_if_due()
                 assert self.world.writers[name][0] == self.me
                 assert self.world.steps.get(name, 0) == step
                 self.world.steps[name] = step + 1
@@ -202,7 +202,7 @@ class Instance:
             self.world.ends[name] = self.world.ends.get(name, 0) + 1
         finally:
             self.world.leave(name, self.me)
-        holding.let_go(one)
+        holding.release(one)
         return state  # type: ignore[return-value]
 
 

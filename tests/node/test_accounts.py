@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.machine import accounts
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -45,7 +45,7 @@ def ask(user, to):
 
 assert [ask({USER_ID}, each) for each in address.values()] == [0, 0]
 for _ in range(2):
-    accounts.keep_from_metadata(host.SystemHost(), "{USER_ID}")
+    accounts.block_metadata_access(host.SystemHost(), "{USER_ID}")
     asked = [(ask({USER_ID}, each), ask({USER_ID + 1}, each), ask(0, each)) for each in address.values()]
     print(asked, ask({USER_ID}, "169.254.169.123"))
 """
@@ -71,7 +71,7 @@ def in_a_network_of_its_own(tools: Path | None) -> str:
     if tools:
         environment["PATH"] = str(tools)
     command = ["/usr/bin/unshare", "--net", sys.executable, "-c", ASKS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -86,20 +86,20 @@ def test_the_user_cannot_reach_the_metadata_and_everybody_else_can(
     require_program("iptables")
     for program in ("ip", firewall, *(["ip6tables"] if firewall == "iptables" else [])):
         (tmp_path / program).symlink_to(require_program(program))
-    told = in_a_network_of_its_own(tmp_path)
-    assert told.splitlines() == ["[(1, 0, 0), (1, 0, 0)] 0"] * 2
+    output = in_a_network_of_its_own(tmp_path)
+    assert output.splitlines() == ["[(1, 0, 0), (1, 0, 0)] 0"] * 2
 
 
 def test_without_any_firewall_nothing_is_started() -> None:
     missing = {name: AgentError(f"{name}: No such file or directory") for name in ("nft", "iptables")}
-    with pytest.raises(AgentError, match=r"990 cannot be kept .* nft: No such .* iptables: No such") as error:
-        accounts.keep_from_metadata(Fake(**missing), "990")
+    with pytest.raises(AgentError, match=r"cannot block user 990 .* nft: No such .* iptables: No such") as error:
+        accounts.block_metadata_access(Fake(**missing), "990")
     assert "\n" not in str(error.value)
 
 
 def test_a_user_that_is_there_keeps_its_home_and_gets_an_empty_folder_for_temporary_files() -> None:
     host = Fake(id="990\n", getent=AgentError("getent: exit 2: no output"))
-    assert accounts.make(host, "gpu-spot-job") == "990"
+    assert accounts.create_user(host, "gpu-spot-job") == "990"
     assert {argv[0] for argv in host.ran} == {"id", "getent", "rm", "install"}
     removed = [argv[-1] for argv in host.ran if argv[0] == "rm"]
     assert removed == ["/var/lib/gpu-spot/tmp"]
@@ -114,10 +114,10 @@ def test_the_user_is_made_once_without_a_way_to_more_rights(
     monkeypatch.setattr(accounts, "JOB_HOME", home)
     monkeypatch.setattr(accounts, "JOB_TMP", temporary)
     try:
-        number = accounts.make(SystemHost(), user)
+        number = accounts.create_user(SystemHost(), user)
         (home / "cache").touch()
         (temporary / "left").touch()
-        assert accounts.make(SystemHost(), user) == number
+        assert accounts.create_user(SystemHost(), user) == number
         account = pwd.getpwnam(user)
         assert (account.pw_uid, account.pw_dir, account.pw_shell) == (
             int(number),

@@ -17,12 +17,12 @@ from tests.node.clocks import FakeClock
 from tests.node.crash import Region
 from tests.node.world import WorldEbs, WorldLease
 from tests.node.world_host import WorldHost
-from tests.waiting import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent.machine import freeze
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.storage.volume.background_snapshots import Ahead, Rhythm, is_due
-from userdata.agent.storage.volume.ebs import PassingError
+from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots, SnapshotSchedule, is_due
+from userdata.agent.storage.volume.ebs import TransientError
 
 PLACE = Path("/dltraining")
 
@@ -38,11 +38,13 @@ class Training:
         self.checkpoint, self.is_wanted, self.every = 0.0, True, every
         self.ahead = self.again()
 
-    def again(self) -> Ahead:
+    def again(self) -> BackgroundSnapshots:
         """The agent's process begins anew, on the same volume."""
-        rhythm = Rhythm(self.every, lambda: self.checkpoint, lambda: self.is_wanted)
+        schedule = SnapshotSchedule(self.every, lambda: self.checkpoint, lambda: self.is_wanted)
         ebs, leases = WorldEbs(self.world, "i-x", "a"), WorldLease(self.world, "i-x")
-        return Ahead(self.held, PLACE, ebs, leases, self.host, self.clock, rhythm, lambda work: work())
+        return BackgroundSnapshots(
+            self.held, PLACE, ebs, leases, self.host, self.clock, schedule, lambda work: work()
+        )
 
     def train(self, seconds: float, writes: bool = True) -> list[str]:
         """Train on; return the snapshots that there are."""
@@ -52,7 +54,7 @@ class Training:
             WorldLease(self.world, "i-x").renew(self.held.token)
             if writes:
                 self.checkpoint = self.clock.wall()
-            self.ahead.look()
+            self.ahead.poll()
         return list(self.world.copies)
 
 
@@ -98,7 +100,7 @@ def test_after_a_restart_of_the_agent_the_interval_goes_on(clock: FakeClock) -> 
     assert training.train(200) != first
 
 
-def test_writers_stand_still_exactly_until_the_snapshot_is_begun(clock: FakeClock) -> None:
+def test_writers_are_frozen_exactly_until_the_snapshot_starts(clock: FakeClock) -> None:
     training = Training(clock)
     frozen: list[bool] = []
     training.world.before = lambda _, operation: (
@@ -120,7 +122,7 @@ def test_a_refusal_thaws_and_is_tried_again(clock: FakeClock) -> None:
     def refuse(instance: str, operation: str) -> None:
         if operation == "create_snapshot" and len(refused) < 2:
             refused.append(operation)
-            raise PassingError("SnapshotCreationPerVolumeRateExceeded")
+            raise TransientError("SnapshotCreationPerVolumeRateExceeded")
 
     training.world.before = refuse
     assert len(training.train(120)) == 1
@@ -128,10 +130,10 @@ def test_a_refusal_thaws_and_is_tried_again(clock: FakeClock) -> None:
     assert not training.world.disks[training.held.volume].frozen
 
 
-def test_who_has_lost_the_lease_takes_none(clock: FakeClock) -> None:
+def test_no_snapshot_is_taken_after_the_lease_is_lost(clock: FakeClock) -> None:
     training = Training(clock)
     training.world.item["token"] = {"N": "99"}
-    training.ahead.look()
+    training.ahead.poll()
     assert training.world.copies == {}
     assert ("i-x", "create_snapshot") not in training.world.calls
 
@@ -144,19 +146,19 @@ def test_a_failed_one_is_deleted_and_the_next_waits_for_the_interval(clock: Fake
     assert len(training.train(1000)) == 1
 
 
-def test_nothing_is_begun_once_it_is_closed_and_what_is_under_way_is_waited_for(clock: FakeClock) -> None:
+def test_close_starts_no_snapshot_and_waits_for_the_running_one(clock: FakeClock) -> None:
     training = Training(clock)
-    begun, over = threading.Event(), threading.Event()
+    started, over = threading.Event(), threading.Event()
 
     def hold(instance: str, operation: str) -> None:
         if operation == "create_snapshot":
-            begun.set()
-            over.wait(PATIENCE)
+            started.set()
+            over.wait(TIMEOUT_SECONDS)
 
     training.world.before = hold
-    training.ahead.aside = lambda work: threading.Thread(target=work, daemon=True).start()
-    training.ahead.look()
-    assert begun.wait(PATIENCE)
+    training.ahead.run_in_background = lambda work: threading.Thread(target=work, daemon=True).start()
+    training.ahead.poll()
+    assert started.wait(TIMEOUT_SECONDS)
     threading.Timer(0.2, over.set).start()
     training.ahead.close()
     assert over.is_set()
@@ -183,30 +185,30 @@ def test_it_thaws_after_the_body_and_after_an_error_in_it(fsfreeze: Callable[[],
     with freeze.frozen(SystemHost().run, PLACE):
         assert fsfreeze() == ["sync", "--freeze"]
     assert fsfreeze()[2:] == ["--unfreeze"]
-    with pytest.raises(PassingError), freeze.frozen(SystemHost().run, PLACE):
-        raise PassingError("refused")
+    with pytest.raises(TransientError), freeze.frozen(SystemHost().run, PLACE):
+        raise TransientError("refused")
     assert fsfreeze()[3:] == ["sync", "--freeze", "--unfreeze"]
 
 
 def test_it_thaws_in_time_though_the_body_hangs(fsfreeze: Callable[[], list[str]]) -> None:
-    with freeze.frozen(SystemHost().run, PLACE, longest=1):
-        until(lambda: "--unfreeze" in fsfreeze())
+    with freeze.frozen(SystemHost().run, PLACE, max_seconds=1):
+        wait_until(lambda: "--unfreeze" in fsfreeze())
 
 
 def test_it_thaws_though_the_agent_is_killed(fsfreeze: Callable[[], list[str]]) -> None:
     code = (
         "import os, pathlib, signal\n"
         "from userdata.agent.machine import freeze, host\n"
-        "with freeze.frozen(host.SystemHost().run, pathlib.Path('/dltraining'), longest=1000):\n"
+        "with freeze.frozen(host.SystemHost().run, pathlib.Path('/dltraining'), max_seconds=1000):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE)
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=TIMEOUT_SECONDS)
     assert done.returncode == -signal.SIGKILL
-    until(lambda: "--unfreeze" in fsfreeze())
+    wait_until(lambda: "--unfreeze" in fsfreeze())
 
 
 def test_the_root_file_system_is_never_frozen(fsfreeze: Callable[[], list[str]], tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="nothing is mounted there"), SystemHost().frozen(tmp_path):
+    with pytest.raises(AgentError, match="is not a mount point"), SystemHost().frozen(tmp_path):
         pass
     assert fsfreeze() == []
 
@@ -237,7 +239,7 @@ def test_a_real_file_system_stands_still_and_goes_on(tmp_path: Path) -> None:
             writer = subprocess.Popen(["sh", "-c", f"echo 1 > {place}/file"])
             with pytest.raises(subprocess.TimeoutExpired):
                 writer.wait(0.5)
-        assert writer.wait(PATIENCE) == 0
+        assert writer.wait(TIMEOUT_SECONDS) == 0
         assert (place / "file").read_text() == "1\n"
     finally:
         host.unmount(place)

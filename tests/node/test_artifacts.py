@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests import models
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.aws import clients
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.errors import LeaseLostError
@@ -45,9 +45,9 @@ class Bench:
         self.refused: dict[str, int] = {}
         """How often what has this name is refused."""
         self.looked = 0
-        client.meta.events.register("before-call.s3.PutObject", self._heard)
+        client.meta.events.register("before-call.s3.PutObject", self._on_request)
 
-    def _heard(self, params: dict[str, Any], **_: Any) -> None:
+    def _on_request(self, params: dict[str, Any], **_: Any) -> None:
         name = params["url_path"].rpartition("/")[2]
         if self.refused.get(name, 0):
             self.refused[name] -= 1
@@ -59,7 +59,9 @@ class Bench:
             (self.folder / name).write_text(text)
 
     def artifacts(self, target: str = TARGET) -> Artifacts:
-        return Artifacts(lambda: clients.uploader(self.client), self.folder, target, self.record, self.clock)
+        return Artifacts(
+            lambda: clients.transfer_manager(self.client), self.folder, target, self.record, self.clock
+        )
 
     def deliver(self, artifacts: Artifacts | None = None, seconds: float = 3600.0) -> str:
         end = self.clock.monotonic() + seconds
@@ -150,7 +152,7 @@ def test_a_checkpoint_starts_an_upload_and_no_other_look_does(bench: Bench) -> N
     def settle() -> None:
         for thread in threading.enumerate():
             if thread.name == "artifacts":
-                thread.join(PATIENCE)
+                thread.join(TIMEOUT_SECONDS)
 
     bench.write(a="1")
     artifacts.offer(0.0)
@@ -178,7 +180,7 @@ def test_what_never_arrives_is_named(bench: Bench) -> None:
     bench.write(a="1", b="2")
     bench.refused["a"] = 1000
     said = bench.deliver()
-    assert said.startswith("artifacts are not all in s3://results/resnet/: a: AccessDenied")
+    assert said.startswith("artifacts not uploaded to s3://results/resnet/: a: AccessDenied")
     assert bench.refused["a"] == 1000 - 5
     assert bench.there() == {"resnet/b": "2"}
 
@@ -188,7 +190,7 @@ def test_there_is_an_end_to_it(bench: Bench) -> None:
 
     def hang(**_: Any) -> None:
         hangs.set()
-        goes_on.wait(PATIENCE)
+        goes_on.wait(TIMEOUT_SECONDS)
 
     bench.client.meta.events.register("before-call.s3.PutObject", hang)
     bench.write(a="1")
@@ -211,7 +213,7 @@ def test_what_the_lease_says_ends_it(bench: Bench) -> None:
         raise LeaseLostError("taken over")
 
     goes_on = threading.Event()
-    bench.client.meta.events.register("before-call.s3.PutObject", lambda **_: goes_on.wait(PATIENCE) and None)
+    bench.client.meta.events.register("before-call.s3.PutObject", lambda **_: goes_on.wait(TIMEOUT_SECONDS) and None)
     with pytest.raises(LeaseLostError):
         bench.artifacts().deliver(lambda: float("inf"), lost)
     goes_on.set()

@@ -111,8 +111,8 @@ def test_a_private_repository_opens_to_its_secret_which_stays_nowhere(
     checkout(host, training, code, Credentials("me", SECRET))
     assert (code / "f").read_text() == "hidden"
     assert not [argv for argv, _ in host.ran if SECRET in " ".join(argv)]
-    told = [argv[argv.index("git") + 3] for argv, env in host.ran if SECRET in str(env)]
-    assert told == ["fetch"]
+    operations = [argv[argv.index("git") + 3] for argv, env in host.ran if SECRET in str(env)]
+    assert operations == ["fetch"]
     assert not [path for path in code.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert SECRET not in caplog.text
 
@@ -120,7 +120,7 @@ def test_a_private_repository_opens_to_its_secret_which_stays_nowhere(
 def test_submodules_come_at_their_commits_and_another_host_is_shown_nothing(
     tmp_path: Path, server: CodeHost, serve: Serve
 ) -> None:
-    served, elsewhere = tmp_path / "served", serve("elsewhere")
+    served, other_host = tmp_path / "served", serve("elsewhere")
     inner = repository(served / "inner", f="deep")
     pinned = repository(served / "lib", g="pinned")
     public = repository(tmp_path / "elsewhere" / "public", h="open")
@@ -129,7 +129,7 @@ def test_submodules_come_at_their_commits_and_another_host_is_shown_nothing(
     for name, home in (("inner", served / "lib"), ("lib", main), ("public", main)):
         folder = served if name != "public" else tmp_path / "elsewhere"
         git(home, "submodule", "--quiet", "add", str(folder / name), name)
-        address = f"{elsewhere.url}/public" if name == "public" else f"../{name}"  # relative to its own
+        address = f"{other_host.url}/public" if name == "public" else f"../{name}"  # relative to its own
         git(home, "config", "--file", ".gitmodules", f"submodule.{name}.url", address)
         if home == served / "lib":
             pinned = repository(home)
@@ -147,8 +147,8 @@ def test_submodules_come_at_their_commits_and_another_host_is_shown_nothing(
         inner,
         public,
     ]
-    assert elsewhere.asked
-    assert not [shown for _, shown in elsewhere.asked if shown]
+    assert other_host.asked
+    assert not [shown for _, shown in other_host.asked if shown]
     checkout(AsMe(), replace(training, submodules=False), code, Credentials("me", SECRET))
     assert not list((code / "lib").iterdir())
 
@@ -176,7 +176,7 @@ def test_a_secret_is_a_token_or_a_name_and_a_token(text: str, user: str, passwor
 
 @pytest.mark.parametrize("text", ["", "me:", '{"token":"t0ken"}', "to\nken", "to ken"])
 def test_another_secret_is_refused_and_not_shown(text: str) -> None:
-    with pytest.raises(AgentError, match=re.escape("secret git: neither allowed form")) as error:
+    with pytest.raises(AgentError, match=re.escape("secret git: malformed, allowed: TOKEN or USER:TOKEN")) as error:
         credentials("git", text)
     assert not text or text not in str(error.value)
 
@@ -184,14 +184,14 @@ def test_another_secret_is_refused_and_not_shown(text: str) -> None:
 def test_another_host_that_asks_is_shown_nothing_either(
     tmp_path: Path, server: CodeHost, serve: Serve
 ) -> None:
-    elsewhere = serve("elsewhere", "a:b")
+    other_host = serve("elsewhere", "a:b")
     repository(tmp_path / "elsewhere" / "lib", h="closed")
     main = tmp_path / "served" / "main"
     repository(main, f="main")
     git(main, "submodule", "--quiet", "add", str(tmp_path / "elsewhere" / "lib"), "lib")
-    git(main, "config", "--file", ".gitmodules", "submodule.lib.url", f"{elsewhere.url}/lib")
+    git(main, "config", "--file", ".gitmodules", "submodule.lib.url", f"{other_host.url}/lib")
     training = replace(job(f"{server.url}/main", repository(main)), submodules=True)
     with pytest.raises(AgentError, match="git: exit"):
         checkout(AsMe(), training, tmp_path / "code", Credentials("me", SECRET))
-    assert elsewhere.asked
-    assert not [shown for _, shown in elsewhere.asked if shown]
+    assert other_host.asked
+    assert not [shown for _, shown in other_host.asked if shown]

@@ -17,14 +17,14 @@ from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
-from tests.waiting import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent import cli
 from userdata.agent.aws import hooks
 from userdata.agent.aws.imds import IDENTITY, LIFECYCLE_STATE, Metadata
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.storage import efs
-from userdata.agent.tasks.examination import examine
+from userdata.agent.tasks.diagnosis import diagnose
 
 UNITS = Path(cli.__file__).parent / "units"
 IDENTITY_DOCUMENT = json.dumps(
@@ -77,11 +77,11 @@ def test_a_running_watch_writes_the_notice_and_ends_on_sigterm(
         metadata_server.documents["/latest/meta-data/spot/instance-action"] = json.dumps(
             {"action": "terminate", "time": deadline}
         )
-        until(lambda: (tmp_path / "notice.json").exists() or process.poll() is not None)
+        wait_until(lambda: (tmp_path / "notice.json").exists() or process.poll() is not None)
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == -signal.SIGTERM
     assert json.loads((tmp_path / "notice.json").read_text())["action"] == "terminate"
     assert all(json.loads(line)["event"] for line in errors.splitlines())
@@ -154,7 +154,7 @@ def test_doctor_names_what_is_wrong_and_goes_on(
     host = HealthyHost()
     host.pids = {"gpu-spot-watch.service": 1, "gpu-spot-metrics.service": 2}
     metadata = Metadata(clock, metadata_server.url)
-    found = list(examine(config, metadata, host, Gpus(FakeNvml([FakeGpu("GPU-1")]), 2), tmp_path))
+    found = list(diagnose(config, metadata, host, Gpus(FakeNvml([FakeGpu("GPU-1")]), 2), tmp_path))
     levels = {f.check: f.level for f in found}
     assert levels["metadata"] == levels["clock"] == "ok"
     assert levels["gpus"] == levels["units"] == levels["cloudwatch agent"] == "failure"
@@ -163,7 +163,7 @@ def test_doctor_names_what_is_wrong_and_goes_on(
     assert "gpu-spot-run.service not running" in texts["units"]
     assert "containers" not in texts
     metadata_server.status = 503
-    assert next(iter(examine(config, metadata, host, Gpus(FakeNvml([]), 1), tmp_path))).level == "failure"
+    assert next(iter(diagnose(config, metadata, host, Gpus(FakeNvml([]), 1), tmp_path))).level == "failure"
 
 
 @pytest.mark.parametrize(("seen", "level"), [("GPU 0: a\n", "ok"), ("", "failure")])
@@ -179,5 +179,5 @@ def test_doctor_starts_a_container_of_the_work_with_its_gpus(
     body["training"]["image"] = image
     for config in (configs.load(body), configs.load(configs.service(service={"image": image}))):
         metadata = Metadata(clock, metadata_server.url)
-        found = examine(config, metadata, Host(), Gpus(FakeNvml([FakeGpu("GPU-1")]), 1), tmp_path)
+        found = diagnose(config, metadata, Host(), Gpus(FakeNvml([FakeGpu("GPU-1")]), 1), tmp_path)
         assert {f.check: f.level for f in found}["containers"] == level

@@ -44,7 +44,7 @@ def test_a_training_configuration_is_read() -> None:
             {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},
             "efs[0].accessPoint: 'nope'",
         ),
-        ({"volume": None}, "training: allowed with a volume, or with efs"),
+        ({"volume": None}, "training: allowed with volume or efs"),
         ({"pollSeconds": 60}, "pollSeconds: 60; allowed: 1 to 5"),
     ],
 )
@@ -84,7 +84,8 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
     """Values of a type of the configuration, within its bounds."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return within(arguments[0], arguments[1:])
+        bounds = tuple(mark for mark in arguments[1:] if isinstance(mark, limits.Bound))
+        return within(arguments[0], bounds)
     if origin in (UnionType, Union):
         return st.none() | of_type(arguments[0])
     if origin is Literal:
@@ -117,14 +118,14 @@ def within(kind: Any, bounds: tuple[limits.Bound, ...]) -> st.SearchStrategy[Any
     for bound in bounds:
         if isinstance(bound, limits.Within):
             number = st.integers if kind is int else st.floats
-            strategy = number(bound.least, bound.most)
+            strategy = number(bound.minimum, bound.maximum)
         elif isinstance(bound, limits.Matches):
             strategy = st.from_regex(bound.pattern, fullmatch=True)
     return strategy.filter(lambda value: all(bound.allows(value) for bound in bounds))
 
 
 HINTS = get_type_hints(config.Config, include_extras=True)
-COMMON = ("region", "stack", "group", "side", "registry_table", "drain_seconds", "hooks", "metrics")
+COMMON = ("region", "stack", "group", "group_role", "registry_table", "drain_seconds", "hooks", "metrics")
 ALONE = of_type(config.Training).map(lambda drawn: replace(drawn, experiments={}))
 PARTS = (config.Service, config.Training, config.Volume, config.Dataset, config.EfsMount, config.Hooks)
 

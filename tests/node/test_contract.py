@@ -49,15 +49,15 @@ def test_the_table_names_each_variable_and_no_other(environment: dict[str, str])
 
 
 def test_the_values_on_the_page_are_those_that_a_job_gets(environment: dict[str, str]) -> None:
-    told = rows("The environment")
-    assert f"`{environment['HOME']}` and its `.cache`" in told["`HOME`, `XDG_CACHE_HOME`"]
+    documented = rows("The environment")
+    assert f"`{environment['HOME']}` and its `.cache`" in documented["`HOME`, `XDG_CACHE_HOME`"]
     assert environment["XDG_CACHE_HOME"] == f"{environment['HOME']}/.cache"
-    assert f"`{environment['TMPDIR']}`" in told["`TMPDIR`"]
+    assert f"`{environment['TMPDIR']}`" in documented["`TMPDIR`"]
     assert (
         f"`{environment['LANG']}`, `{environment['PYTHONUNBUFFERED']}`"
-        in told["`PATH`, `LANG`, `PYTHONUNBUFFERED`"]
+        in documented["`PATH`, `LANG`, `PYTHONUNBUFFERED`"]
     )
-    assert told["`USER`, `LOGNAME`"] == f"`{names.JOB_USER}`"
+    assert documented["`USER`, `LOGNAME`"] == f"`{names.JOB_USER}`"
     assert environment["GPU_SPOT_RESTARTS"] == "3"
 
 
@@ -72,26 +72,27 @@ def test_a_jobs_own_environment_overrides_ours_but_not_the_names_of_gpu_spot(tra
 
 
 def test_the_times_on_the_page_are_the_agents() -> None:
-    told = rows("The time")
-    heard = Config.__dataclass_fields__["poll_seconds"].default
+    documented = rows("The time")
+    default = Config.__dataclass_fields__["poll_seconds"].default
     assert (
-        f"{notice.SPOT_NOTICE_SECONDS:.0f} s before it takes the instance; heard within {heard:.0f} s" in PAGE
+        f"{notice.SPOT_NOTICE_SECONDS:.0f} s before it takes the instance; heard within {default:.0f} s"
+        in PAGE
     )
-    killed = told["killed with SIGKILL, all that is left"]
+    killed = documented["killed with SIGKILL, all that is left"]
     assert killed.startswith(f"{process.GIVE_BACK_SECONDS:.0f} s before that")
-    shutdown = told["a shutdown or `systemctl stop` without a notice"]
+    shutdown = documented["a shutdown or `systemctl stop` without a notice"]
     assert shutdown == f"{process.STOP_SECONDS:.0f} s, then killed"
-    left = told["what the command leaves behind when it ends"]
-    assert left == f"SIGTERM, {process.LEFT_BEHIND_SECONDS:.0f} s, SIGKILL"
+    left = documented["what the command leaves behind when it ends"]
+    assert left == f"SIGTERM, {process.LEFTOVER_SECONDS:.0f} s, SIGKILL"
     defaults = {name: field.default for name, field in Training.__dataclass_fields__.items()}
     end = " ".join(f"{key} {value}" for key, value in rows("The end").items())
     assert (
-        f"after {faults.FIRST_PAUSE:.0f} s, then twice as long each time up to {faults.LONGEST_PAUSE:.0f} s"
-        in end
+        f"after {faults.MIN_DELAY_SECONDS:.0f} s, then twice as long each time up to "
+        f"{faults.MAX_DELAY_SECONDS:.0f} s" in end
     )
     assert f"`maxRestarts` failures in a row (default {defaults['max_restarts']})" in end
     assert f"`stalledAfterMinutes` (default {defaults['stalled_after_minutes']})" in end
-    assert f"killed {train._HANGING_GRACE:.0f} s later" in end
+    assert f"killed {train._STALL_GRACE_SECONDS:.0f} s later" in end
 
 
 def test_the_limits_on_the_page_are_the_units() -> None:
@@ -103,9 +104,9 @@ def test_the_limits_on_the_page_are_the_units() -> None:
 def test_a_container_has_the_same_limits_and_the_shares_on_the_page() -> None:
     [files] = re.findall(r"^LimitNOFILE=(\d+)$", UNIT, re.M)
     assert set(containers.LIMITS) == {f"nofile={files}:{files}", "memlock=-1:-1", "core=0"}
-    assert job_container._SHARED_SHARE == 0.5
-    assert f"capped at {job_container._MEMORY_SHARE:.0%}".replace("%", " %") in PAGE
-    assert {"PATH", "USER"} <= set(job_container._OF_THE_HOST)
+    assert job_container._SHARED_MEMORY_SHARE == 0.5
+    assert f"capped at {job_container._MEMORY_LIMIT_SHARE:.0%}".replace("%", " %") in PAGE
+    assert {"PATH", "USER"} <= set(job_container._HOST_VARIABLES)
 
 
 def test_the_shortest_script_is_python() -> None:

@@ -20,15 +20,18 @@ from tests.node.clocks import FakeClock
 from tests.node.jobs import IMAGE
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent import cli
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.machine.errors import AgentError, RefusedError
-from userdata.agent.storage.datasets import Attached, attached, mount_all
-from userdata.agent.tasks.examination import examine
+from userdata.agent.storage.datasets import AttachedVolume, describe_attached, mount_datasets
+from userdata.agent.tasks.diagnosis import diagnose
 
 DATASET = Dataset("snap-0123456789abcdef0", "/dev/sdk", "/data/imagenet")
-HERE = {"/dev/sdk": Attached("vol-1", DATASET.snapshot), "/dev/sda1": Attached("vol-root", "snap-ami")}
+HERE = {
+    "/dev/sdk": AttachedVolume("vol-1", DATASET.snapshot),
+    "/dev/sda1": AttachedVolume("vol-root", "snap-ami"),
+}
 
 
 class ReaderHost(UnitHost):
@@ -57,7 +60,7 @@ class ReaderHost(UnitHost):
 @pytest.mark.parametrize(("kind", "options"), [("xfs", "ro,nouuid,"), ("ext4", "ro,")], ids=["xfs", "ext4"])
 def test_a_dataset_is_mounted_read_only(kind: str, options: str) -> None:
     host = ReaderHost(kind)
-    mount_all(host, [DATASET], lambda: HERE)
+    mount_datasets(host, [DATASET], lambda: HERE)
     assert host.ran[-1] == [
         "mount", "-t", kind, "-o", f"{options}noatime,nodev,nosuid", "/dev/nvme4n1", "/data/imagenet"
     ]  # fmt: skip
@@ -66,7 +69,7 @@ def test_a_dataset_is_mounted_read_only(kind: str, options: str) -> None:
 def test_what_is_mounted_asks_aws_nothing() -> None:
     host = ReaderHost()
     host.mounts = {"/data/imagenet": "/dev/nvme4n1"}
-    mount_all(host, [DATASET], lambda: pytest.fail("asked"))
+    mount_datasets(host, [DATASET], lambda: pytest.fail("asked"))
     assert host.ran == []
 
 
@@ -74,31 +77,36 @@ def test_what_is_mounted_asks_aws_nothing() -> None:
     ("kind", "found", "error", "says"),
     [
         ("xfs", {}, AgentError, "no volume at /dev/sdk yet"),
-        ("xfs", {"/dev/sdk": Attached("vol-2", DATASET.snapshot)}, AgentError, "no device of vol-2 yet"),
         (
             "xfs",
-            {"/dev/sdk": Attached("vol-1", "snap-2")},
-            RefusedError,
-            "vol-1 at /dev/sdk is of snap-2; all",
+            {"/dev/sdk": AttachedVolume("vol-2", DATASET.snapshot)},
+            AgentError,
+            "no block device for vol-2 yet",
         ),
-        ("xfs", {"/dev/sdk": Attached("vol-1", "")}, RefusedError, "is of no snapshot; allowed"),
+        (
+            "xfs",
+            {"/dev/sdk": AttachedVolume("vol-1", "snap-2")},
+            RefusedError,
+            "vol-1 at /dev/sdk was created from snap-2; all",
+        ),
+        ("xfs", {"/dev/sdk": AttachedVolume("vol-1", "")}, RefusedError, "was created from no snapshot; allowed"),
         (None, HERE, RefusedError, "has file system none; allowed: xfs or ext4 on the whole volume"),
         ("btrfs", HERE, RefusedError, "has file system btrfs; allowed"),
     ],
 )
 def test_what_is_not_the_dataset_is_not_mounted(
-    kind: str | None, found: dict[str, Attached], error: type[AgentError], says: str
+    kind: str | None, found: dict[str, AttachedVolume], error: type[AgentError], says: str
 ) -> None:
     host = ReaderHost(kind)
     with pytest.raises(AgentError, match=r"^dataset /data/imagenet: ") as caught:
-        mount_all(host, [DATASET], lambda: found)
+        mount_datasets(host, [DATASET], lambda: found)
     assert type(caught.value) is error
     assert says in str(caught.value)
     assert host.ran == []
 
 
 @pytest.mark.long
-def test_volumes_are_told_apart_by_the_instance_that_has_them() -> None:
+def test_volumes_are_distinguished_by_their_instance() -> None:
     with models.moto():
         client = boto3.client("ec2", region_name="us-west-2")
         volume = client.create_volume(AvailabilityZone="us-west-2a", Size=1)["VolumeId"]
@@ -107,10 +115,10 @@ def test_volumes_are_told_apart_by_the_instance_that_has_them() -> None:
         started = client.run_instances(
             ImageId=IMAGE, MinCount=2, MaxCount=2, BlockDeviceMappings=[disk]  # type: ignore[list-item]
         )  # fmt: skip
-        mine, other = (attached(client, one["InstanceId"]) for one in started["Instances"])
+        mine, other = (describe_attached(client, one["InstanceId"]) for one in started["Instances"])
         assert mine["/dev/sdk"].snapshot == other["/dev/sdk"].snapshot == snapshot
         assert mine["/dev/sdk"].volume != other["/dev/sdk"].volume
-        assert attached(client, "i-0none") == {}
+        assert describe_attached(client, "i-0none") == {}
 
 
 def dataset(path: str, device: str = "/dev/sdk") -> dict[str, str]:
@@ -131,16 +139,16 @@ FILES = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/data/shared/fi
         ),
         (
             configs.service(datasets=[dataset("/data/a"), dataset("/data/a/b")]),
-            "/data/a/b and /data/a are in",
+            "/data/a/b and /data/a overlap",
         ),
         (
             configs.service(datasets=[dataset("/data/shared")], efs=[FILES]),
-            "/data/shared/files are in one place",
+            "/data/shared/files overlap",
         ),
         # The copy from S3 fills the whole folder.
         (
             configs.training(datasets=[dataset("/dltraining/datasets/a")]),
-            "/dltraining/datasets are in one place",
+            "/dltraining/datasets overlap",
         ),
     ],
 )
@@ -170,7 +178,7 @@ def test_doctor_names_a_dataset_that_is_not_there_or_not_the_dataset(
     [_, b] = config.datasets
     object.__setattr__(b, "path", str(tmp_path))  # a place that is there, and writable
     host.mounts = {str(tmp_path): "/dev/nvme4n1"}
-    found = list(examine(config, Metadata(clock, metadata_server.url), host, None))
+    found = list(diagnose(config, Metadata(clock, metadata_server.url), host, None))
     texts = {f.check: f.text for f in found if f.level == "failure"}
     assert texts["dataset /data/a"] == "not mounted; see `journalctl --unit gpu-spot-work`"
     assert "is writable" in texts[f"dataset {tmp_path}"]
@@ -183,8 +191,8 @@ REAL = """
 import json, os, subprocess, sys
 from pathlib import Path
 from contracts.agent.config import Config, Dataset
-from userdata.agent.storage.datasets import Attached, mount_all
-from userdata.agent.tasks.examination import _dataset
+from userdata.agent.storage.datasets import AttachedVolume, mount_datasets
+from userdata.agent.tasks.diagnosis import _dataset
 from userdata.agent.machine.host import SystemHost
 
 class FileHost(SystemHost):
@@ -212,10 +220,10 @@ first = Dataset("snap-00000000", "/dev/sdk", "/data/first")
 object.__setattr__(first, "path", str(here / "first"))
 second = Dataset("snap-00000000", "/dev/sdl", "/data/second")
 object.__setattr__(second, "path", str(writer / "datasets" / "second"))
-found = {device: Attached(loop, first.snapshot) for device in ("/dev/sdk", "/dev/sdl")}
+found = {device: AttachedVolume(loop, first.snapshot) for device in ("/dev/sdk", "/dev/sdl")}
 seen = {}
 try:
-    mount_all(host, [first, second], lambda: found)
+    mount_datasets(host, [first, second], lambda: found)
     seen["read"] = (Path(second.path) / "sample").read_text()
     try:
         (Path(first.path) / "more").write_text("x")
@@ -237,7 +245,7 @@ def test_a_snapshot_of_a_volume_in_use_is_read_whole_and_not_written(kind: str, 
     probe = subprocess.run([*command[:4], "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True)
     if probe.returncode:
         pytest.skip("no mounts permitted here: the checks above ran against the double only")
-    done = subprocess.run([*command, tmp_path, kind], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run([*command, tmp_path, kind], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "read": "data",

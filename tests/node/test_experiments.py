@@ -13,7 +13,13 @@ from contracts.agent.experiments import by_name, run_of
 from contracts.stored import ContractError
 from tests.node import configs
 from tests.node.sharing import MATRIX, Instance, World, check, go
-from userdata.agent.lease.experiment_selection import Finished, Take, Turn, WaitForTurn, choose
+from userdata.agent.lease.experiment_selection import (
+    AllFinished,
+    ExperimentLease,
+    TakeExperiment,
+    WaitForLease,
+    choose_experiment,
+)
 from userdata.agent.tasks import job as job_tasks
 
 NOW = 1_700_000_000.0
@@ -21,38 +27,43 @@ FAILS = frozenset([next(iter(by_name("resnet", MATRIX)))])
 TURNS = st.dictionaries(
     st.sampled_from([f"e{number}" for number in range(8)]),
     st.builds(
-        Turn,
-        has_begun=st.booleans(),
-        has_ended=st.booleans(),
+        ExperimentLease,
+        has_started=st.booleans(),
+        is_finished=st.booleans(),
         has_failed=st.booleans(),
         holder=st.sampled_from(["", "i-me", "i-other"]),
-        until=st.sampled_from([NOW - 1, NOW, NOW + 60]),
+        expires_at=st.sampled_from([NOW - 1, NOW, NOW + 60]),
     ),
     min_size=1,
 )
 
 
 @given(TURNS)
-def test_what_is_chosen_is_free_and_unfinished_and_nothing_free_is_left_alone(turns: dict[str, Turn]) -> None:
-    choice, left = choose(turns, "i-me", NOW), {n: one for n, one in turns.items() if not one.has_ended}
-    free = {name for name, one in left.items() if one.holder != "i-other" or one.until < NOW}
+def test_what_is_chosen_is_free_and_unfinished_and_nothing_free_is_left_alone(
+    turns: dict[str, ExperimentLease],
+) -> None:
+    choice, left = (
+        choose_experiment(turns, "i-me", NOW),
+        {n: one for n, one in turns.items() if not one.is_finished},
+    )
+    free = {name for name, one in left.items() if one.holder != "i-other" or one.expires_at < NOW}
     match choice:
-        case Take(name):
+        case TakeExperiment(name):
             assert name in free
             mine = {one for one in free if turns[one].holder == "i-me"}
-            begun = {one for one in free if turns[one].has_begun}
-            assert name in (mine or begun or free)
-        case WaitForTurn(count):
+            started = {one for one in free if turns[one].has_started}
+            assert name in (mine or started or free)
+        case WaitForLease(count):
             assert not free
             assert count == len(left)
-        case Finished(failed):
+        case AllFinished(failed):
             assert not left
             assert set(failed) == {name for name, one in turns.items() if one.has_failed}
 
 
 def test_instances_that_boot_together_ask_for_different_ones() -> None:
-    turns = dict.fromkeys(by_name("resnet", {"SEED": [str(n) for n in range(200)]}), Turn())
-    chosen = [choose(turns, f"i-{n:017x}", NOW) for n in range(8)]
+    turns = dict.fromkeys(by_name("resnet", {"SEED": [str(n) for n in range(200)]}), ExperimentLease())
+    chosen = [choose_experiment(turns, f"i-{n:017x}", NOW) for n in range(8)]
     assert len(set(map(str, chosen))) >= 6
 
 
@@ -111,20 +122,20 @@ def test_whatever_stands_still_fails_or_dies_all_come_to_their_end(seed: int, tm
 
 
 def test_an_experiment_is_a_job_like_any_other(tmp_path: Path) -> None:
-    told = Instance(World(), "i-1", tmp_path)
+    instance = Instance(World(), "i-1", tmp_path)
     [name, *_] = by_name("resnet", MATRIX)
-    one = job_tasks.experiment(told.node, name)
+    one = job_tasks.experiment(instance.node, name)
     assert one.config.training is not None
     assert one.config.training.environment == {"LR": "0.1", "SEED": "1"}
     assert job_tasks.checkpoints(one) == Path("/dltraining/checkpoints") / name
     # What it holds is found again by another process of the machine, and the checkout serves all.
-    job_tasks.note_held(one, 7)
-    assert job_tasks.checkpoints(job_tasks.at_hand(told.node)) == job_tasks.checkpoints(one)
-    assert job_tasks.held(told.node) == (7, "")
-    assert job_tasks.code(one) == job_tasks.code(told.node)
+    job_tasks.record_lease_and_volume(one, 7)
+    assert job_tasks.checkpoints(job_tasks.current_job(instance.node)) == job_tasks.checkpoints(one)
+    assert job_tasks.lease_and_volume(instance.node) == (7, "")
+    assert job_tasks.code(one) == job_tasks.code(instance.node)
 
 
-def test_they_are_refused_beside_a_volume() -> None:
-    told = {**configs.training()["training"], "experiments": MATRIX}
-    with pytest.raises(ContractError, match="experiments: allowed without a volume"):
-        configs.load(configs.training(training=told))
+def test_experiments_with_a_volume_are_rejected() -> None:
+    training = {**configs.training()["training"], "experiments": MATRIX}
+    with pytest.raises(ContractError, match="experiments: allowed without volume only"):
+        configs.load(configs.training(training=training))

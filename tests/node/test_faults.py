@@ -11,97 +11,106 @@ from pathlib import Path
 
 import pytest
 
-from userdata.agent.machine.errors import AgentError, CommandError, ElsewhereError
+from userdata.agent.machine.errors import AgentError, CommandError, DependencyUnavailableError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.failures import faults
 from userdata.agent.work.failures.faults import (
-    MOST_ABSENCES,
-    Breakdown,
+    MAX_UNAVAILABLE_TRIES,
     DiskFacts,
-    Examination,
+    FailedRun,
+    FailureCounts,
     Fault,
-    Judgement,
-    Next,
-    Tally,
+    FaultVerdict,
+    HostDiagnosis,
+    NextAction,
 )
 
-CRASH = Breakdown("exit code 3")
-AWAY = Breakdown("git: exit 128: no answer", is_away=True)
+CRASH = FailedRun("exit code 3")
+AWAY = FailedRun("git: exit 128: no answer", is_dependency_unavailable=True)
 
 
 @pytest.mark.parametrize(
     ("seen", "fault", "says"),
     [
-        (Examination(), Fault.JOB, "exit code 3"),
-        (Examination(gpus_expected=8, gpus_missing=1), Fault.HOST, "1 of 8 GPUs do not answer (exit code 3)"),
-        (Examination(xids=(79,)), Fault.HOST, "Xid 79"),
-        (Examination(xids=(13, 31, 43, 45)), Fault.JOB, "exit code 3"),  # a program's own
-        (Examination(xids=(31, 48)), Fault.HOST, "Xid 48"),
-        (Examination(ecc_errors=2), Fault.HOST, "2 uncorrected ECC errors"),
-        (Examination(root=DiskFacts(is_full=True)), Fault.HOST, "the root disk is full"),
-        (Examination(root=DiskFacts("read-only")), Fault.HOST, "root disk: read-only"),
-        (Examination(data=DiskFacts("I/O error")), Fault.HOST, "data: I/O error"),
-        (Examination(data=DiskFacts(is_full=True)), Fault.JOB, "exit code 3; the data volume is full"),
-        (Examination(silent=("AWS",)), Fault.HOST, "AWS does not answer"),
-        (Examination(is_taken=True, gpus_missing=8), Fault.TAKEN, "exit code 3"),
+        (HostDiagnosis(), Fault.JOB, "exit code 3"),
+        (
+            HostDiagnosis(gpus_expected=8, gpus_missing=1),
+            Fault.HOST,
+            "1 of 8 GPUs do not respond (exit code 3)",
+        ),
+        (HostDiagnosis(xids=(79,)), Fault.HOST, "Xid 79"),
+        (HostDiagnosis(xids=(13, 31, 43, 45)), Fault.JOB, "exit code 3"),  # a program's own
+        (HostDiagnosis(xids=(31, 48)), Fault.HOST, "Xid 48"),
+        (HostDiagnosis(ecc_errors=2), Fault.HOST, "2 uncorrected ECC errors"),
+        (HostDiagnosis(root=DiskFacts(is_full=True)), Fault.HOST, "the root disk is full"),
+        (HostDiagnosis(root=DiskFacts("read-only")), Fault.HOST, "root disk: read-only"),
+        (HostDiagnosis(data=DiskFacts("I/O error")), Fault.HOST, "data: I/O error"),
+        (HostDiagnosis(data=DiskFacts(is_full=True)), Fault.JOB, "exit code 3; the data volume is full"),
+        (HostDiagnosis(unreachable=("AWS",)), Fault.HOST, "AWS does not respond"),
+        (HostDiagnosis(is_terminating=True, gpus_missing=8), Fault.INTERRUPTED, "exit code 3"),
     ],
 )
-def test_whose_fault_it_was(seen: Examination, fault: Fault, says: str) -> None:
-    verdict = faults.judge(CRASH, seen)
+def test_classify_returns_the_cause(seen: HostDiagnosis, fault: Fault, says: str) -> None:
+    verdict = faults.classify(CRASH, seen)
     assert verdict.fault is fault
     assert says in verdict.reason
 
 
 def test_a_server_that_is_away_is_nobodys_fault_here_unless_the_host_is_cut_off() -> None:
-    assert faults.judge(AWAY, Examination()).fault is Fault.ELSEWHERE
-    assert faults.judge(AWAY, Examination(silent=("the metadata service",))).fault is Fault.HOST
-    assert faults.judge(AWAY, Examination(data=DiskFacts(is_full=True))).fault is Fault.ELSEWHERE
+    assert faults.classify(AWAY, HostDiagnosis()).fault is Fault.DEPENDENCY
+    assert faults.classify(AWAY, HostDiagnosis(unreachable=("the metadata service",))).fault is Fault.HOST
+    assert faults.classify(AWAY, HostDiagnosis(data=DiskFacts(is_full=True))).fault is Fault.DEPENDENCY
 
 
-JOB, HOST = Judgement(Fault.JOB, "x"), Judgement(Fault.HOST, "x")
-GONE = Judgement(Fault.ELSEWHERE, "x")
+JOB, HOST = FaultVerdict(Fault.JOB, "x"), FaultVerdict(Fault.HOST, "x")
+GONE = FaultVerdict(Fault.DEPENDENCY, "x")
 
 
 def test_the_jobs_own_faults_are_counted_and_bounded() -> None:
-    tally, steps = Tally(), []
+    tally, steps = FailureCounts(), []
     for _ in range(3):
-        tally, step = faults.after(tally, JOB, 2, has_progressed=False, has_started=True)
-        steps.append((step.next, step.pause))
-    assert steps == [(Next.AGAIN, 5.0), (Next.AGAIN, 10.0), (Next.FAILED, 0.0)]
-    tally, step = faults.after(Tally(2), JOB, 2, has_progressed=True, has_started=True)
-    assert (tally.failures, step.next) == (1, Next.AGAIN)
+        tally, step = faults.respond(tally, JOB, 2, has_progressed=False, has_started=True)
+        steps.append((step.next, step.delay_seconds))
+    assert steps == [(NextAction.RETRY, 5.0), (NextAction.RETRY, 10.0), (NextAction.FAILED, 0.0)]
+    tally, step = faults.respond(FailureCounts(2), JOB, 2, has_progressed=True, has_started=True)
+    assert (tally.failures, step.next) == (1, NextAction.RETRY)
 
 
 def test_a_hosts_fault_and_an_end_that_is_announced_cost_the_job_nothing() -> None:
-    for verdict, expected in [(HOST, Next.REPLACE), (Judgement(Fault.TAKEN, "x"), Next.LEAVE)]:
-        tally, step = faults.after(Tally(2, 3), verdict, 2, has_progressed=False, has_started=True)
-        assert (tally, step.next) == (Tally(2, 3), expected)
+    for verdict, expected in [
+        (HOST, NextAction.REPLACE),
+        (FaultVerdict(Fault.INTERRUPTED, "x"), NextAction.STOP),
+    ]:
+        tally, step = faults.respond(FailureCounts(2, 3), verdict, 2, has_progressed=False, has_started=True)
+        assert (tally, step.next) == (FailureCounts(2, 3), expected)
 
 
 def test_a_server_that_stays_away_is_tried_from_another_host_after_half_an_hour() -> None:
-    tally, waited = Tally(2), 0.0
-    for _ in range(MOST_ABSENCES):
-        tally, step = faults.after(tally, GONE, 2, has_progressed=False, has_started=False)
-        assert step.next is Next.AGAIN
-        waited += step.pause
+    tally, waited = FailureCounts(2), 0.0
+    for _ in range(MAX_UNAVAILABLE_TRIES):
+        tally, step = faults.respond(tally, GONE, 2, has_progressed=False, has_started=False)
+        assert step.next is NextAction.RETRY
+        waited += step.delay_seconds
     assert tally.failures == 2
     assert 25 * 60 < waited < 40 * 60
-    _, step = faults.after(tally, GONE, 2, has_progressed=False, has_started=False)
-    assert (step.next, step.verdict.fault) == (Next.REPLACE, Fault.HOST)
+    _, step = faults.respond(tally, GONE, 2, has_progressed=False, has_started=False)
+    assert (step.next, step.verdict.fault) == (NextAction.REPLACE, Fault.HOST)
 
 
-def test_who_has_started_once_found_every_server() -> None:
-    tally, _ = faults.after(Tally(0, MOST_ABSENCES), JOB, 2, has_progressed=False, has_started=True)
-    assert tally == Tally(1, 0)
+def test_a_start_resets_the_unavailable_tries() -> None:
+    tally, _ = faults.respond(
+        FailureCounts(0, MAX_UNAVAILABLE_TRIES), JOB, 2, has_progressed=False, has_started=True
+    )
+    assert tally == FailureCounts(1, 0)
 
 
 def test_pauses_grow_to_a_bound() -> None:
-    pauses = [faults.pause(n) for n in range(1, 200)]
+    pauses = [faults.retry_delay(n) for n in range(1, 200)]
     assert pauses[:3] == [5.0, 10.0, 20.0]
     assert max(pauses) == pauses[-1] == 300.0
 
 
-def git(*arguments: str) -> Breakdown:
+def git(*arguments: str) -> FailedRun:
     """Really run git; return the failure as the trainer sees it."""
     with pytest.raises(CommandError) as caught:
         SystemHost().run(["env", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=http:file", "git", *arguments])
@@ -116,21 +125,21 @@ def empty(tmp_path: Path) -> str:
 
 
 def test_git_cannot_find_the_server(empty: str) -> None:
-    assert git("-C", empty, "fetch", "http://nobody.invalid/x.git", "0" * 40).is_away
+    assert git("-C", empty, "fetch", "http://nobody.invalid/x.git", "0" * 40).is_dependency_unavailable
 
 
 def test_git_is_turned_away_at_the_door(empty: str) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # and does not listen
         port = nobody.getsockname()[1]
-        assert git("-C", empty, "fetch", f"http://127.0.0.1:{port}/x.git", "0" * 40).is_away
+        assert git("-C", empty, "fetch", f"http://127.0.0.1:{port}/x.git", "0" * 40).is_dependency_unavailable
 
 
 @pytest.mark.parametrize(
     ("status", "is_away"),
     [(401, False), (403, False), (404, False), (429, True), (500, True), (502, True), (503, True)],
 )
-def test_git_hears_a_status(empty: str, status: int, is_away: bool) -> None:
+def test_git_reports_a_status(empty: str, status: int, is_away: bool) -> None:
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_error(status)
@@ -142,20 +151,20 @@ def test_git_hears_a_status(empty: str, status: int, is_away: bool) -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         found = git("-C", empty, "fetch", f"http://127.0.0.1:{server.server_port}/x.git", "0" * 40)
         server.shutdown()
-    assert found.is_away is is_away, found.what
+    assert found.is_dependency_unavailable is is_away, found.description
 
 
-def test_git_hears_nothing(empty: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as mute:
+def test_git_reports_no_response(empty: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unresponsive:
 
         def hang_up() -> None:
-            connection, _ = mute.accept()
+            connection, _ = unresponsive.accept()
             connection.recv(4096)
             connection.close()
 
         threading.Thread(target=hang_up, daemon=True).start()
-        url = f"http://127.0.0.1:{mute.getsockname()[1]}/x.git"
-        assert git("-C", empty, "fetch", url, "0" * 40).is_away
+        url = f"http://127.0.0.1:{unresponsive.getsockname()[1]}/x.git"
+        assert git("-C", empty, "fetch", url, "0" * 40).is_dependency_unavailable
 
 
 def test_a_repository_that_is_there_and_says_no_is_the_jobs(empty: str, tmp_path: Path) -> None:
@@ -167,9 +176,9 @@ def test_a_repository_that_is_there_and_says_no_is_the_jobs(empty: str, tmp_path
     ):
         named = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
         subprocess.run(["git", *named, *arguments], check=True, env=env)
-    assert not git("-C", empty, "fetch", f"file://{source}", "0" * 40).is_away
-    assert not git("-C", empty, "fetch", f"file://{tmp_path}/none", "0" * 40).is_away
-    assert not git("-C", empty, "checkout", "0" * 40).is_away
+    assert not git("-C", empty, "fetch", f"file://{source}", "0" * 40).is_dependency_unavailable
+    assert not git("-C", empty, "fetch", f"file://{tmp_path}/none", "0" * 40).is_dependency_unavailable
+    assert not git("-C", empty, "checkout", "0" * 40).is_dependency_unavailable
 
 
 @pytest.mark.parametrize(
@@ -184,7 +193,7 @@ def test_a_repository_that_is_there_and_says_no_is_the_jobs(empty: str, tmp_path
     ],
 )
 def test_a_refusal_is_the_jobs(said: str) -> None:
-    assert not faults.of_error(CommandError("git: exit 128: …", said)).is_away
+    assert not faults.of_error(CommandError("git: exit 128: …", said)).is_dependency_unavailable
 
 
 @pytest.mark.parametrize(
@@ -198,16 +207,16 @@ def test_a_refusal_is_the_jobs(said: str) -> None:
     ],
 )
 def test_silence_is_not(said: str) -> None:
-    assert faults.of_error(CommandError("git: exit 128: …", said)).is_away
+    assert faults.of_error(CommandError("git: exit 128: …", said)).is_dependency_unavailable
 
 
 def test_other_errors_are_the_jobs_unless_they_say_otherwise() -> None:
-    assert not faults.of_error(AgentError("nonsense")).is_away
-    assert not faults.of_error(FileNotFoundError(2, "No such file", "train.py")).is_away
-    assert faults.of_error(ElsewhereError("no volume yet")).is_away
+    assert not faults.of_error(AgentError("nonsense")).is_dependency_unavailable
+    assert not faults.of_error(FileNotFoundError(2, "No such file", "train.py")).is_dependency_unavailable
+    assert faults.of_error(DependencyUnavailableError("no volume yet")).is_dependency_unavailable
 
 
-def test_an_exit_code_is_told_in_words() -> None:
-    assert faults.of_exit(3).what == "exit code 3"
-    assert faults.of_exit(-9).what == "killed by signal 9 (often: out of memory)"
-    assert faults.of_exit(-11).what == "killed by signal 11"
+def test_an_exit_code_is_described() -> None:
+    assert faults.of_exit(3).description == "exit code 3"
+    assert faults.of_exit(-9).description == "killed by signal 9 (often: out of memory)"
+    assert faults.of_exit(-11).description == "killed by signal 11"

@@ -34,7 +34,7 @@ def test_a_device_is_found_by_its_serial_number_whatever_its_name(tmp_path: Path
     assert host.device_of("vol-0none") is None
 
 
-def test_a_blank_device_is_told_from_one_with_a_file_system(tmp_path: Path) -> None:
+def test_a_blank_device_differs_from_one_with_a_file_system(tmp_path: Path) -> None:
     device = image(tmp_path / "disk", 8)
     assert SystemHost().filesystem(device) is None
     subprocess.run(["mkfs.ext4", "-q", device], check=True)

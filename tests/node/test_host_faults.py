@@ -12,7 +12,7 @@ import pytest
 
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
-from tests.node.jobs import REGION, doom, job, node, row, volumes
+from tests.node.jobs import REGION, job, node, row, volumes, write_notice
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
@@ -54,7 +54,7 @@ def launch(
 ) -> Launch:
     """Launch an instance whose job is a shell's command, and bring the volume there."""
     # The metadata server is real, and between two tries only simulated time passes.
-    monkeypatch.setattr(inspection, "TRIES", 30)
+    monkeypatch.setattr(inspection, "MAX_PROBES", 30)
     host = Commands(aws)
     boto3.client("ssm", region_name=REGION)
 
@@ -169,11 +169,11 @@ def test_what_breaks_after_a_notice_is_nobodys_fault(launch: Launch, clock: Fake
     spawn = made.spawn
     assert spawn
 
-    def doomed(argv: list[str], env: dict[str, str], cwd: Path) -> Any:
-        doom(made.directory, clock)
+    def spawn_with_notice(argv: list[str], env: dict[str, str], cwd: Path) -> Any:
+        write_notice(made.directory, clock)
         return spawn(argv, env, cwd)
 
-    made.spawn = doomed
+    made.spawn = spawn_with_notice
     assert tasks.run(made) == 0
     assert ran(made) == []
     assert (job()["state"]["S"], "hostFaults" in job()) == ("running", False)

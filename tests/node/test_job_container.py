@@ -80,13 +80,13 @@ def test_a_container_is_the_jobs_user_with_few_rights_and_its_folders(made: Made
 def test_the_environment_goes_by_a_file_for_root_alone_and_the_images_own_path_counts(
     made: Made, tmp_path: Path
 ) -> None:
-    told = {"PATH": "/usr/bin", "USER": "me", "HOME": "/h", "TOKEN": "s3cret"}
-    start = made(Docker()).start(["x"], told, tmp_path)
+    variables = {"PATH": "/usr/bin", "USER": "me", "HOME": "/h", "TOKEN": "s3cret"}
+    start = made(Docker()).start(["x"], variables, tmp_path)
     assert "s3cret" not in " ".join(start.argv)
     [file] = map(Path, option(start.argv, "--env-file"))
     assert file.read_text().splitlines() == ["HOME=/h", "TOKEN=s3cret", "TINI_KILL_PROCESS_GROUP=1"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    made(Docker(), PATH="/opt/bin").start(["x"], {**told, "PATH": "/opt/bin"}, tmp_path)
+    made(Docker(), PATH="/opt/bin").start(["x"], {**variables, "PATH": "/opt/bin"}, tmp_path)
     assert "PATH=/opt/bin" in file.read_text().splitlines()
 
 
@@ -126,8 +126,8 @@ def test_the_rule_for_the_metadata_is_made_once() -> None:
             return ""
 
     host = Tables()
-    containers.shut_metadata(host)
-    containers.shut_metadata(host)
+    containers.block_metadata(host)
+    containers.block_metadata(host)
     assert host.ran == [["DOCKER-USER---destination-169.254.169.254---jump-REJECT"]]
 
 
@@ -137,7 +137,7 @@ def test_the_rule_for_the_metadata_is_made_once() -> None:
         (AgentError("docker: exit 125: unresolvable CDI devices nvidia.com/gpu=all"), "nvidia-ctk cdi"),
         (AgentError('docker: exit 125: could not select "cdi": no known GPU nvidia.com/gpu'), "Docker 25"),
         (AgentError("docker: exit 125: no space left on device"), "no space left"),
-        ("GPU 0: a\nGPU 1: b\n", re.escape("sees 2 GPUs, allowed: the 4 of this machine")),
+        ("GPU 0: a\nGPU 1: b\n", re.escape("sees 2 GPUs, expected: 4")),
         ("", "sees 0 GPUs"),
     ],
 )
@@ -148,7 +148,7 @@ def test_gpus_that_containers_do_not_get_are_named_with_what_is_missing(
         containers.check_gpus(Docker(run=answer), IMAGE, 4)
 
 
-def test_an_image_that_cannot_tell_is_believed() -> None:
+def test_an_image_without_nvidia_smi_counts_as_seeing_all_gpus() -> None:
     missing = AgentError("docker: exit 127: exec: nvidia-smi: not found")
     assert containers.check_gpus(Docker(run=missing), IMAGE, 4) == 4
 

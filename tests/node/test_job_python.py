@@ -114,7 +114,7 @@ def test_a_package_of_the_repository_itself_follows_its_commits(bench: Bench) ->
     assert bench.prepare() == bench.prepare(revision="1" * 40)
 
 
-def test_what_was_not_finished_is_built_anew(bench: Bench) -> None:
+def test_an_incomplete_environment_is_rebuilt(bench: Bench) -> None:
     bench.broken.touch()
     message = r"requirements\.txt: .*uv: exit 1: *because nothing is there"
     with pytest.raises(AgentError, match=message):
@@ -128,7 +128,7 @@ def test_what_was_not_finished_is_built_anew(bench: Bench) -> None:
     assert bench.built == 2
 
 
-def test_one_whose_interpreter_is_not_on_this_machine_is_built_anew(bench: Bench) -> None:
+def test_an_environment_without_its_interpreter_is_rebuilt(bench: Bench) -> None:
     python = Path(bench.prepare()) / "bin" / "python"
     python.unlink()
     python.symlink_to("/usr/bin/python3.99")
@@ -158,7 +158,7 @@ def test_two_environments_stay(bench: Bench) -> None:
 @pytest.mark.parametrize("name", ["missing.txt", "deep"])
 def test_requirements_that_are_not_there_are_named(bench: Bench, name: str) -> None:
     (bench.code / "deep").mkdir()
-    message = re.escape(f"{name}: no text in https://example.com/a at {'0' * 40}")
+    message = re.escape(f"{name}: no text file in https://example.com/a at {'0' * 40}")
     with pytest.raises(AgentError, match=message):
         bench.made(python=Python("3.11", name)).prepare()
     assert not bench.built
@@ -166,8 +166,8 @@ def test_requirements_that_are_not_there_are_named(bench: Bench, name: str) -> N
 
 def test_the_jobs_own_index_is_asked_by_whatever_name_it_goes(bench: Bench) -> None:
     bench.prepare(environment={"PIP_INDEX_URL": "https://index.example.com/simple"})
-    told = [env for argv, env, _ in bench.host.ran if "venv" in argv or "pip" in argv]
-    assert {env["UV_DEFAULT_INDEX"] for env in told} == {"https://index.example.com/simple"}
+    environments = [env for argv, env, _ in bench.host.ran if "venv" in argv or "pip" in argv]
+    assert {env["UV_DEFAULT_INDEX"] for env in environments} == {"https://index.example.com/simple"}
 
 
 def test_uv_comes_by_its_hashes_from_the_jobs_index(bench: Bench) -> None:

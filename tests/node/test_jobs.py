@@ -33,23 +33,23 @@ def jobs(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> Iterator[Callable
 
 def test_a_done_job_stays_done_for_its_revision(jobs: Callable[[str], Jobs]) -> None:
     job = jobs("a" * 40)
-    assert not job.finished()
+    assert not job.is_finished()
     job.mark("running")
     job.mark("done")
     job.mark("running")  # a late instance
-    assert job.finished()
-    assert not jobs("b" * 40).finished()
+    assert job.is_finished()
+    assert not jobs("b" * 40).is_finished()
     jobs("b" * 40).mark("running")
-    assert not jobs("b" * 40).finished()
-    job.take_down()
-    jobs("b" * 40).take_down()
+    assert not jobs("b" * 40).is_finished()
+    job.publish_finished()
+    jobs("b" * 40).publish_finished()
 
 
 def test_why_a_job_failed_stands_in_its_item(jobs: Callable[[str], Jobs]) -> None:
     jobs("a" * 40).mark("failed", "exit code 3")
     item = jobs("a" * 40)._item()
     assert (item["state"], item["reason"]) == ({"S": "failed"}, {"S": "exit code 3"})
-    jobs("b" * 40).take_down()
+    jobs("b" * 40).publish_finished()
 
 
 def test_faults_of_hosts_are_counted_until_there_is_a_new_checkpoint_or_revision(
@@ -61,7 +61,7 @@ def test_faults_of_hosts_are_counted_until_there_is_a_new_checkpoint_or_revision
     assert job.count_host_fault(1001.0) == 1
     assert job.count_host_fault(1001.0) == 2
     assert jobs("b" * 40).count_host_fault(1001.0) == 1
-    jobs("b" * 40).take_down()
+    jobs("b" * 40).publish_finished()
 
 
 def test_a_refusal_is_an_answer_and_silence_is_none(
@@ -70,7 +70,7 @@ def test_a_refusal_is_an_answer_and_silence_is_none(
     from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
     job = jobs("b" * 40)
-    assert job.answers()
+    assert job.is_aws_reachable()
     for error, answers in [
         (ClientError({"Error": {"Code": "AccessDenied", "Message": "m"}}, "GetItem"), True),
         (EndpointConnectionError(endpoint_url="https://x"), False),
@@ -81,5 +81,5 @@ def test_a_refusal_is_an_answer_and_silence_is_none(
             raise error
 
         monkeypatch.setattr(job.dynamodb, "get_item", fail)
-        assert job.answers() is answers, error
-    job.take_down()
+        assert job.is_aws_reachable() is answers, error
+    job.publish_finished()

@@ -14,10 +14,10 @@ from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.job_table import Attributes, JobTable, no_answer
 from tests.node.metadata import MetadataServer
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.lease.fence import fenced
-from userdata.agent.lease.holder import Tenure
-from userdata.agent.lease.renewal import STOP_AFTER, Keeper
+from userdata.agent.lease.holder import LeaseHolder
+from userdata.agent.lease.renewal import STOP_AFTER_SECONDS, LeaseRenewer
 from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 
@@ -36,49 +36,51 @@ def silent() -> None:
     raise AgentError("job table jobs, job resnet: ReadTimeoutError")
 
 
-def test_who_cannot_renew_is_told_in_time_to_save_and_killed_before_the_lease_ends(clock: FakeClock) -> None:
+def test_a_job_without_renewals_is_stopped_in_time_and_killed_before_the_lease_expires(
+    clock: FakeClock,
+) -> None:
     answers = [True]
-    keeper = Keeper(lambda: None if answers[0] else silent(), clock, LEASE_SECONDS)
-    keeper.keep()
-    begun, answers[0] = clock.monotonic(), False
+    lease_renewer = LeaseRenewer(lambda: None if answers[0] else silent(), clock, LEASE_SECONDS)
+    lease_renewer.renew_if_due()
+    started_at, answers[0] = clock.monotonic(), False
     with pytest.raises(LeaseLostError, match="not renewed for 6"):  # noqa: PT012 - the loop is what raises
         while True:
             clock.advance(0.5)
-            keeper.keep()
-    assert STOP_AFTER <= clock.monotonic() - begun < STOP_AFTER + 6
-    assert 40 < keeper.grace <= LEASE_SECONDS - STOP_AFTER - 10
-    assert begun + LEASE_SECONDS - 10 < keeper.dead_at < begun + LEASE_SECONDS
+            lease_renewer.renew_if_due()
+    assert STOP_AFTER_SECONDS <= clock.monotonic() - started_at < STOP_AFTER_SECONDS + 6
+    assert 40 < lease_renewer.grace_seconds <= LEASE_SECONDS - STOP_AFTER_SECONDS - 10
+    assert started_at + LEASE_SECONDS - 10 < lease_renewer.fence_at < started_at + LEASE_SECONDS
 
 
 def test_a_renewal_that_fails_for_half_a_minute_stops_nobody(clock: FakeClock) -> None:
     outage = range(100, 125)
-    begun = clock.monotonic()
-    keeper = Keeper(
-        lambda: silent() if int(clock.monotonic() - begun) in outage else None, clock, LEASE_SECONDS
+    started_at = clock.monotonic()
+    lease_renewer = LeaseRenewer(
+        lambda: silent() if int(clock.monotonic() - started_at) in outage else None, clock, LEASE_SECONDS
     )
     for _ in range(1200):
         clock.advance(0.5)
-        keeper.keep()
+        lease_renewer.renew_if_due()
 
 
 def test_behind_an_attached_volume_a_table_that_is_silent_for_an_hour_stops_nobody(clock: FakeClock) -> None:
-    keeper = Keeper(silent, clock)
+    lease_renewer = LeaseRenewer(silent, clock)
     for _ in range(7200):
         clock.advance(0.5)
-        keeper.keep()
-    assert keeper.grace == 60.0
-    assert keeper.dead_at == float("inf")
+        lease_renewer.renew_if_due()
+    assert lease_renewer.grace_seconds == 60.0
+    assert lease_renewer.fence_at == float("inf")
 
 
 def test_what_another_has_taken_is_left_at_once(clock: FakeClock) -> None:
     def lost() -> None:
         raise LeaseLostError("taken over")
 
-    keeper = Keeper(lost, clock, LEASE_SECONDS)
+    lease_renewer = LeaseRenewer(lost, clock, LEASE_SECONDS)
     with pytest.raises(LeaseLostError):
-        keeper.keep()
-    assert keeper.grace == 0.0
-    assert clock.monotonic() < keeper.dead_at < clock.monotonic() + 10
+        lease_renewer.renew_if_due()
+    assert lease_renewer.grace_seconds == 0.0
+    assert clock.monotonic() < lease_renewer.fence_at < clock.monotonic() + 10
 
 
 def test_a_job_that_does_not_listen_is_dead_before_its_lease_ends(bench: Bench) -> None:
@@ -115,19 +117,21 @@ def test_nobody_works_when_another_takes_the_lease(seed: int) -> None:
         return DynamoLease(table, "jobs", "resnet", instance, clock)
 
     holder, successor = store("i-holder", mine=True), store("i-next", mine=False)
-    token = Tenure(holder, clock).take().token
-    keeper = Keeper(lambda: holder.renew(token), clock, LEASE_SECONDS)
+    token = LeaseHolder(holder, clock).acquire().token
+    lease_renewer = LeaseRenewer(lambda: holder.renew(token), clock, LEASE_SECONDS)
     dead_at: float | None = None
     for _ in range(4000):
         clock.advance(chance.uniform(0.1, 1.0))
         cut_off = chance.random() < (0.999 if cut_off else 0.01)
         if dead_at is None:
             try:
-                keeper.keep()
+                lease_renewer.renew_if_due()
             except LeaseLostError:
-                dead_at = clock.monotonic() + keeper.grace  # it saves to the last moment
-            if clock.monotonic() >= keeper.dead_at:  # the supervisor hung: the fence has struck meanwhile
-                dead_at = min(keeper.dead_at, dead_at or keeper.dead_at)
+                dead_at = clock.monotonic() + lease_renewer.grace_seconds  # it saves to the last moment
+            if (
+                clock.monotonic() >= lease_renewer.fence_at
+            ):  # the supervisor hung: the fence has struck meanwhile
+                dead_at = min(lease_renewer.fence_at, dead_at or lease_renewer.fence_at)
         if successor.acquire() is not None:
             assert dead_at is not None
             assert dead_at <= clock.monotonic()
@@ -141,7 +145,7 @@ def test_the_fence_strikes_once_the_work_outlives_its_lease_and_not_before(clock
     with fenced(lambda: end, clock, struck.set, 0.001):
         assert not struck.wait(0.05)
         clock.advance(10)
-        assert struck.wait(PATIENCE)
+        assert struck.wait(TIMEOUT_SECONDS)
     again = threading.Event()
     with fenced(lambda: clock.monotonic() + 1, clock, again.set, 0.001):
         pass

@@ -22,9 +22,14 @@ from userdata.agent.metrics import emf
 from userdata.agent.metrics.collect import Collector
 from userdata.agent.metrics.emf import Sink
 from userdata.agent.metrics.gpus import Gpus, count_on_bus
-from userdata.agent.metrics.owner import OTHER, Owners
+from userdata.agent.metrics.owner import UNKNOWN_SLOT, Owners
 from userdata.agent.metrics.space import free_percent
-from userdata.agent.work.worker_report_file import FRESH_SECONDS, Tales, make_place, tell_file
+from userdata.agent.work.worker_report_file import (
+    FRESH_SECONDS,
+    WorkerReportReader,
+    create_worker_directory,
+    report_path,
+)
 
 MIB = 2**20
 CONTAINER = "ab" * 32
@@ -43,59 +48,59 @@ def test_the_double_has_pynvmls_functions_with_their_parameters() -> None:
 def test_processes_with_their_memory_and_their_average_utilisation_since_the_last_look() -> None:
     gpu = FakeGpu("GPU-1", {10: 512 * MIB, 11: None}, [(10, 1, 40), (10, 2, 60), (11, 2, 5)])
     gpus = Gpus(FakeNvml([gpu]), 1)
-    [seen] = gpus.look().gpus
+    [seen] = gpus.sample().gpus
     assert [(p.pid, p.memory_mib, p.utilization) for p in seen.processes] == [
         (10, 512.0, 50.0),
         (11, None, 5.0),
     ]
-    assert [p.utilization for p in gpus.look().gpus[0].processes] == [0.0, 0.0]
+    assert [p.utilization for p in gpus.sample().gpus[0].processes] == [0.0, 0.0]
 
 
 def test_a_gpu_off_the_bus_is_counted_and_not_asked_again() -> None:
     first, second = FakeGpu("GPU-1"), FakeGpu("GPU-2")
     nvml = FakeNvml([first, second])
     gpus = Gpus(nvml, 2)
-    assert gpus.look().lost == 0
+    assert gpus.sample().lost == 0
     second.error = pynvml.NVML_ERROR_GPU_IS_LOST
-    look = gpus.look()
+    look = gpus.sample()
     assert (look.lost, [g.uuid for g in look.gpus]) == (1, ["GPU-1"])
     asked = nvml.calls.count("GPU-2")
-    assert gpus.look().lost == 1
+    assert gpus.sample().lost == 1
     assert nvml.calls.count("GPU-2") == asked
 
 
 def test_a_gpu_that_does_not_answer_once_is_not_lost_three_times_is() -> None:
     gpu = FakeGpu("GPU-1")
     gpus = Gpus(FakeNvml([gpu]), 1)
-    gpus.look()
+    gpus.sample()
     gpu.error = pynvml.NVML_ERROR_UNKNOWN
-    assert [gpus.look().lost for _ in range(3)] == [0, 0, 1]
+    assert [gpus.sample().lost for _ in range(3)] == [0, 0, 1]
     gpu.error = 0
-    assert gpus.look().lost == 0
+    assert gpus.sample().lost == 0
 
 
 def test_a_gpu_that_was_lost_before_the_start_is_counted() -> None:
-    assert Gpus(FakeNvml([FakeGpu("GPU-1")]), 2).look().lost == 1
+    assert Gpus(FakeNvml([FakeGpu("GPU-1")]), 2).sample().lost == 1
     lost = FakeGpu("GPU-2", error=pynvml.NVML_ERROR_GPU_IS_LOST)
-    assert Gpus(FakeNvml([FakeGpu("GPU-1"), lost])).look().lost == 1
+    assert Gpus(FakeNvml([FakeGpu("GPU-1"), lost])).sample().lost == 1
 
 
 def test_a_driver_that_does_not_answer_is_all_gpus_lost_until_it_does() -> None:
     nvml = FakeNvml([FakeGpu("GPU-1")], init_error=pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     gpus = Gpus(nvml, 1)
-    assert gpus.look().lost == 1
+    assert gpus.sample().lost == 1
     nvml.init_error = 0
-    assert gpus.look().lost == 0
+    assert gpus.sample().lost == 0
 
 
 def test_xids_are_read_once() -> None:
     gpu = FakeGpu("GPU-1")
     nvml = FakeNvml([gpu])
     gpus = Gpus(nvml, 1)
-    gpus.look()
+    gpus.sample()
     nvml.xids = [(gpu, 79), (gpu, 48)]
-    assert gpus.look().xids == (("GPU-1", 79), ("GPU-1", 48))
-    assert gpus.look().xids == ()
+    assert gpus.sample().xids == (("GPU-1", 79), ("GPU-1", 48))
+    assert gpus.sample().xids == ()
 
 
 def test_gpus_on_the_bus_are_counted(tmp_path: Path) -> None:
@@ -149,7 +154,7 @@ def test_other_processes(owners: tuple[Owners, Proc]) -> None:
     proc.add(61, "0::/system.slice/gpu-spot-work.service", parent=60)
     proc.add(70, "0::/system.slice/gpu-spot-run.service")
     proc.add(80, f"0::/system.slice/docker-{'cd' * 32}.scope")
-    assert [resolver.slot_of(p) for p in (60, 61, 70, 80, 99)] == ["2", "2", "0", OTHER, OTHER]
+    assert [resolver.slot_of(p) for p in (60, 61, 70, 80, 99)] == ["2", "2", "0", UNKNOWN_SLOT, UNKNOWN_SLOT]
 
 
 class Listener:
@@ -175,7 +180,7 @@ def listener() -> Iterator[Listener]:
 
 def collector(gpus: Gpus, sink: Sink, clock: FakeClock, tmp: Path) -> Collector:
     def depths() -> tuple[float, ...]:
-        return Tales(tmp).queue_depths(clock.wall())
+        return WorkerReportReader(tmp).queue_depths(clock.wall())
 
     config = configs.load(configs.training())
     return Collector(config, "i-1", gpus, Owners(tmp), sink, clock, lambda: 61.23, depths, lambda: 12.34)
@@ -247,22 +252,20 @@ def test_free_space_is_the_volumes_and_never_the_root_disks(tmp_path: Path) -> N
     assert free_percent(SystemHost(), tmp_path) is None
 
 
-def told(directory: Path, clock: FakeClock, slot: int, text: str, age: float = 0.0) -> Path:
-    make_place(directory, slot)
-    path = tell_file(directory, slot)
+def write_report(directory: Path, clock: FakeClock, slot: int, text: str, age: float = 0.0) -> Path:
+    create_worker_directory(directory, slot)
+    path = report_path(directory, slot)
     path.write_text(text)
     os.utime(path, (clock.wall() - age, clock.wall() - age))
     return path
 
 
-def test_the_queue_depths_that_workers_tell_are_one_metric(
-    listener: Listener, clock: FakeClock, tmp_path: Path
-) -> None:
+def test_reported_queue_depths_are_one_metric(listener: Listener, clock: FakeClock, tmp_path: Path) -> None:
     collect = collector(Gpus(FakeNvml([FakeGpu("GPU-1")]), 1), Sink(listener.port), clock, tmp_path)
     collect.send()
     assert "QueueDepth" not in listener.receive()[0]  # nobody tells
-    told(tmp_path, clock, 0, '{"queueDepth": 17, "model": "resnet"}')
-    told(tmp_path, clock, 10, '{"queueDepth": 2.5}')
+    write_report(tmp_path, clock, 0, '{"queueDepth": 17, "model": "resnet"}')
+    write_report(tmp_path, clock, 10, '{"queueDepth": 2.5}')
     collect.send()
     [line] = listener.receive()
     [directive] = line["_aws"]["CloudWatchMetrics"]
@@ -271,13 +274,13 @@ def test_the_queue_depths_that_workers_tell_are_one_metric(
     assert line["QueueDepth"] == [17.0, 2.5]
 
 
-def test_what_was_told_long_ago_or_by_an_earlier_worker_is_not_told(clock: FakeClock, tmp_path: Path) -> None:
-    told(tmp_path, clock, 0, '{"queueDepth": 1}', age=FRESH_SECONDS - 1)
-    told(tmp_path, clock, 1, '{"queueDepth": 2}', age=FRESH_SECONDS + 1)
-    told(tmp_path, clock, 2, '{"queueDepth": 3}', age=-FRESH_SECONDS - 1)  # the clock went back
-    assert Tales(tmp_path).queue_depths(clock.wall()) == (1.0,)
-    make_place(tmp_path, 0)
-    assert Tales(tmp_path).queue_depths(clock.wall()) == ()
+def test_stale_reports_and_those_of_earlier_workers_are_ignored(clock: FakeClock, tmp_path: Path) -> None:
+    write_report(tmp_path, clock, 0, '{"queueDepth": 1}', age=FRESH_SECONDS - 1)
+    write_report(tmp_path, clock, 1, '{"queueDepth": 2}', age=FRESH_SECONDS + 1)
+    write_report(tmp_path, clock, 2, '{"queueDepth": 3}', age=-FRESH_SECONDS - 1)  # the clock went back
+    assert WorkerReportReader(tmp_path).queue_depths(clock.wall()) == (1.0,)
+    create_worker_directory(tmp_path, 0)
+    assert WorkerReportReader(tmp_path).queue_depths(clock.wall()) == ()
 
 
 @pytest.mark.parametrize(
@@ -304,28 +307,28 @@ def test_nonsense_is_left_out_and_said_once(
 ) -> None:
     said: list[object] = []
     monkeypatch.setattr(log, "warning", lambda event, **fields: said.append(fields["path"]))
-    told(tmp_path, clock, 0, text)
-    told(tmp_path, clock, 1, '{"queueDepth": 4}')
-    tales = Tales(tmp_path)
-    assert [tales.queue_depths(clock.wall()) for _ in range(3)] == [(4.0,)] * 3
-    assert said == [str(tell_file(tmp_path, 0))]
+    write_report(tmp_path, clock, 0, text)
+    write_report(tmp_path, clock, 1, '{"queueDepth": 4}')
+    reader = WorkerReportReader(tmp_path)
+    assert [reader.queue_depths(clock.wall()) for _ in range(3)] == [(4.0,)] * 3
+    assert said == [str(report_path(tmp_path, 0))]
 
 
 def test_what_is_no_plain_file_is_neither_waited_for_nor_followed(clock: FakeClock, tmp_path: Path) -> None:
     for slot in range(3):
-        make_place(tmp_path, slot)
-    os.mkfifo(tell_file(tmp_path, 0))
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_text('{"queueDepth": 5}')
-    tell_file(tmp_path, 1).symlink_to(elsewhere)
-    tell_file(tmp_path, 2).mkdir()
-    assert Tales(tmp_path).queue_depths(clock.wall()) == ()
+        create_worker_directory(tmp_path, slot)
+    os.mkfifo(report_path(tmp_path, 0))
+    other = tmp_path / "elsewhere"
+    other.write_text('{"queueDepth": 5}')
+    report_path(tmp_path, 1).symlink_to(other)
+    report_path(tmp_path, 2).mkdir()
+    assert WorkerReportReader(tmp_path).queue_depths(clock.wall()) == ()
 
 
-def test_what_cannot_be_sent_is_kept_within_bounds(clock: FakeClock) -> None:
+def test_the_buffer_of_unsent_metrics_is_bounded(clock: FakeClock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    sink = Sink(port, most=3)
+    sink = Sink(port, max_lines=3)
     for n in range(5):
         sink.put(json.dumps({"n": n}))
         assert sink.flush() is False

@@ -17,9 +17,9 @@ from tests.node import configs, registry_table
 from tests.node.clocks import FakeClock
 from userdata.agent import tasks
 from userdata.agent.aws import clients
-from userdata.agent.aws.own_host import OwnHost
+from userdata.agent.aws.own_host import OnPremisesHost
 from userdata.agent.machine.errors import AgentError, ConfigError
-from userdata.agent.tasks.examination import examine
+from userdata.agent.tasks.diagnosis import diagnose
 from userdata.agent.tasks.node import Node
 
 NOWHERE = "http://127.0.0.1:1"
@@ -42,13 +42,13 @@ def rows(client: Any) -> list[Worker]:
 
 def host(tmp_path: Path, clock: FakeClock, *command: str) -> Node:
     service = {"command": list(command), "gpus": 2}
-    told = configs.service(group="ocr", service=service, hooks=None, onPremises=True, nvidia=False)
-    made = Node(configs.load(told), tmp_path, NOWHERE)
+    config = configs.service(group="ocr", service=service, hooks=None, onPremises=True, nvidia=False)
+    made = Node(configs.load(config), tmp_path, NOWHERE)
     made.clock = clock
     return made
 
 
-def test_workers_register_beside_those_of_the_instances_and_drain_when_told(
+def test_on_premises_workers_register_separately_and_drain_on_sigterm(
     registry: Any, tmp_path: Path, clock: FakeClock
 ) -> None:
     made = host(tmp_path, clock, "sh", "-c", "env >$GPU_SPOT_TELL.env; exec sleep 60")
@@ -68,25 +68,25 @@ def test_workers_register_beside_those_of_the_instances_and_drain_when_told(
     assert [(one.group, one.instance, one.slot, one.state) for one in seen[1]] == [
         ("ocr@on-premises", "gpu-07", slot, "ready") for slot in (0, 1)
     ]
-    assert all(one.pulse and one.pulse.version.startswith("command:") for one in seen[1])
+    assert all(one.report and one.report.version.startswith("command:") for one in seen[1])
     assert rows(registry) == []
-    told = (tmp_path / "ready" / "0" / "tell.json.env").read_text()
-    assert "GPU_SPOT_SLOT=0" in told
-    assert "AWS_" not in told  # our credentials are not the worker's
+    config = (tmp_path / "ready" / "0" / "tell.json.env").read_text()
+    assert "GPU_SPOT_SLOT=0" in config
+    assert "AWS_" not in config  # our credentials are not the worker's
 
 
 def test_the_metadata_service_is_never_asked(registry: Any, tmp_path: Path, clock: FakeClock) -> None:
     made = host(tmp_path, clock, "true")
-    made.gate()
+    made.wait_outside_warm_pool()
     assert made.instance() == made.identity.instance == "gpu-07"
-    assert not made.heart().quiet()
+    assert not made.heartbeat_sender().is_in_warm_pool()
 
 
 @pytest.mark.parametrize("name", ["localhost", "", "gpu/07", "a" * 64, "gpu 07", "-gpu"])
 def test_a_host_without_a_name_of_its_own_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: name)
-    with pytest.raises(ConfigError, match=r"the host's name is .*, allowed: one of its own"):
-        OwnHost(FakeClock(), "us-west-2")
+    with pytest.raises(ConfigError, match=r"host name .*, allowed: a unique name"):
+        OnPremisesHost(FakeClock(), "us-west-2")
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_doctor_asks_for_nothing_that_only_an_instance_has(
     registry: Any, tmp_path: Path, clock: FakeClock
 ) -> None:
     made = host(tmp_path, clock, "true")
-    assert [one.check for one in examine(made.config, made.metadata, made.host, None)] == ["clock", "units"]
+    assert [one.check for one in diagnose(made.config, made.metadata, made.host, None)] == ["clock", "units"]

@@ -127,7 +127,7 @@ def test_every_call_is_allowed(found: dict[tuple[str, str], Role]) -> None:
         assert refused == [], place
 
 
-def test_every_grant_is_needed_by_a_call_or_by_somebody_who_is_named(
+def test_every_grant_is_needed_by_a_call_or_a_named_caller(
     found: dict[tuple[str, str], Role],
 ) -> None:
     named = set()
@@ -213,7 +213,7 @@ def test_nothing_can_be_smuggled_in_by_tags_keys_or_prefixes(found: dict[tuple[s
     assert [request for request in tried if allows(role.policies, request)] == []
 
 
-def test_who_works_elsewhere_reports_and_no_more(found: dict[tuple[str, str], Role]) -> None:
+def test_an_on_premises_host_may_only_report(found: dict[tuple[str, str], Role]) -> None:
     role = found["dev", "inference@on-premises"]
     assert {request.action for request in role.asked} == {
         *("dynamodb:UpdateItem", "dynamodb:DeleteItem", "secretsmanager:GetSecretValue"),
@@ -242,7 +242,7 @@ def test_every_subcommand_was_played(found: dict[tuple[str, str], Role]) -> None
     assert played == commands.choices.keys()
 
 
-def test_no_client_is_made_where_the_recorder_does_not_hear_it() -> None:
+def test_every_client_is_recorded() -> None:
     agent = Path(cli.__file__).parent
     makers = {path.name for path in agent.rglob("*.py") if "create_client(" in path.read_text()}
     makers |= {

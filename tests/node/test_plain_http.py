@@ -7,13 +7,13 @@ import pytest
 
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
 from userdata.agent.aws.plain_http import request
 
 
 def answer(
-    raw: bytes, *, keep_open: bool = False, timeout: float = PATIENCE
+    raw: bytes, *, keep_open: bool = False, timeout: float = TIMEOUT_SECONDS
 ) -> tuple[int, dict[str, str], str]:
     """Ask a server that answers with ``raw``, whatever it is asked."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -25,7 +25,7 @@ def answer(
                 connection.recv(4096)
                 connection.sendall(raw)
                 if keep_open:
-                    done.wait(PATIENCE)
+                    done.wait(TIMEOUT_SECONDS)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -59,7 +59,7 @@ def test_an_answer_without_a_length_and_one_in_chunks() -> None:
     ],
 )
 def test_what_is_no_whole_answer_is_an_error(raw: bytes) -> None:
-    with pytest.raises(OSError, match=r"no HTTP|bytes|chunk"):
+    with pytest.raises(OSError, match=r"invalid HTTP|bytes|chunk"):
         answer(raw)
 
 

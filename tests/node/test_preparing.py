@@ -50,7 +50,7 @@ def is_over(region: Region) -> None:
     assert not {"volume", "holder"} & item.keys()
 
 
-def test_a_dataset_is_made_and_kept(region: Region) -> None:
+def test_a_dataset_is_built_and_published(region: Region) -> None:
     node, work = region.node(), region.work
 
     def moved(folder: Path) -> int:
@@ -75,7 +75,7 @@ def test_a_dataset_is_made_and_kept(region: Region) -> None:
     is_over(region)
 
 
-def test_what_was_half_made_is_there_for_the_next_who_goes_on(region: Region) -> None:
+def test_the_next_instance_continues_a_partial_dataset(region: Region) -> None:
     def dies(folder: Path) -> int:
         (folder / "half").write_text("half")
         raise DeadError
@@ -142,31 +142,31 @@ def test_whenever_an_instance_dies_after_its_work_one_snapshot_counts(
         boto3.client("dynamodb", region_name=REGION).delete_item(TableName="jobs", Key={"job": {"S": GROUP}})
         for snapshot in region.snapshots():
             aws.delete_snapshot(SnapshotId=snapshot)
-        anew = Region.__new__(Region)
-        anew.__dict__ |= region.__dict__ | {"made": [], "folder": tmp_path / f"fatal-{fatal}"}
+        copied = Region.__new__(Region)
+        copied.__dict__ |= region.__dict__ | {"made": [], "folder": tmp_path / f"fatal-{fatal}"}
         for name in (PREPARED["parameter"], FINISHED):
-            anew.ssm.put_parameter(Name=name, Value="none", Type="String", Overwrite=True)
-        first = anew.node()
+            copied.ssm.put_parameter(Name=name, Value="none", Type="String", Overwrite=True)
+        first = copied.node()
         with monkeypatch.context() as patch:
-            struck = dies_at(patch, fatal, lambda anew=anew: bool(anew.made))  # type: ignore[misc]
+            struck = dies_at(patch, fatal, lambda copied=copied: bool(copied.made))  # type: ignore[misc]
             with pytest.raises(DeadError):
-                anew.live(first)
-        anew.end(first)
+                copied.live(first)
+        copied.end(first)
         # The controller ends the group once it was told; else another instance comes.
-        if anew.said() != (DATASET, RUN):
-            anew.live(anew.node())
+        if copied.said() != (DATASET, RUN):
+            copied.live(copied.node())
         if fatal >= found.index("before CreateSnapshot"):
-            assert len(anew.made) == 1, struck[-1]  # complete is complete: no command runs again
+            assert len(copied.made) == 1, struck[-1]  # complete is complete: no command runs again
         try:
-            if anew.said() == (DATASET, RUN) and anew.item().get("holder") == first.identity.instance:
+            if copied.said() == (DATASET, RUN) and copied.item().get("holder") == first.identity.instance:
                 continue  # it died as it gave the lease back, which runs out
-            is_over(anew)
+            is_over(copied)
         except AssertionError as error:
             raise AssertionError(f"{struck[-1]}: {error}") from error
 
 
 def test_of_two_at_once_the_leases_holder_counts(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep, second = AwsEbs.keep, list[str]()
+    keep, second = AwsEbs.create_dataset_snapshot, list[str]()
 
     def overtaken(self: AwsEbs, volume: str, token: int, dataset: str) -> str:
         """The first hangs after its snapshot, until another has come, made its own and gone."""
@@ -177,7 +177,7 @@ def test_of_two_at_once_the_leases_holder_counts(region: Region, monkeypatch: py
             region.live(region.node())
         return snapshot
 
-    monkeypatch.setattr(AwsEbs, "keep", overtaken)
+    monkeypatch.setattr(AwsEbs, "create_dataset_snapshot", overtaken)
     first = region.node()
     tasks.volume(first, "up")
     with pytest.raises(LeaseLostError):
@@ -208,7 +208,7 @@ def test_a_snapshot_that_cannot_be_made_ends_it_too(region: Region, monkeypatch:
         tried.append(volume)
         raise AgentError("ec2 create_snapshot: SnapshotLimitExceeded")
 
-    monkeypatch.setattr(AwsEbs, "keep", refused)
+    monkeypatch.setattr(AwsEbs, "create_dataset_snapshot", refused)
     node = region.node()
     node.host.run = (
         lambda argv, stdin="", environment=None: (  # type: ignore[method-assign]
@@ -283,7 +283,7 @@ def test_a_jobs_first_volume_is_made_from_the_snapshot(region: Region) -> None:
     assert (node.data / "datasets" / "shard-0").read_text() == "made"
 
 
-def test_a_job_whose_dataset_is_not_there_waits_or_says_why_it_cannot(region: Region, aws: Any) -> None:
+def test_a_job_without_its_dataset_waits_or_fails_with_a_reason(region: Region, aws: Any) -> None:
     with pytest.raises(AgentError, match="dataset imagenet@1: imagenet-data has not prepared it yet"):
         tasks.volume(user(region), "up")
     region.clock.advance(600)
@@ -294,12 +294,12 @@ def test_a_job_whose_dataset_is_not_there_waits_or_says_why_it_cannot(region: Re
         tasks.volume(user(region), "up")
 
 
-def test_a_job_whose_volume_holds_another_dataset_is_refused(region: Region) -> None:
+def test_a_volume_with_another_dataset_is_rejected(region: Region) -> None:
     node = region.node()
     node.config = configs.load(configs.training(volume={"sizeGib": 1}))
     tasks.volume(node, "up")
     tasks.volume(node, "down")
     with pytest.raises(
-        RefusedError, match="holds no dataset, asked for is imagenet@1: give the job another name"
+        RefusedError, match="holds no dataset, expected imagenet@1: rename the job"
     ):
         tasks.volume(user(region), "up")

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from tests.node.clocks import FakeClock
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import process
@@ -81,7 +81,7 @@ class Start:
 
     def until(self, true: Callable[[], bool], step: float = 0.0) -> None:
         """Poll until it is so; each poll takes ``step`` simulated ones."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_SECONDS
         while not true():
             assert time.monotonic() < end, sorted(path.name for path in self.place.iterdir())
             self.job.poll()
@@ -98,7 +98,7 @@ class Start:
         running = SystemHost().processes()
         return [one.pid for one in running if self.popen.pid in (one.pid, one.group, one.session)]
 
-    def told(self, name: str) -> str:
+    def signals_of(self, name: str) -> str:
         return (self.place / f"{name}.told").read_text()
 
 
@@ -131,7 +131,7 @@ SAVE: Final = f"{sys.executable} -S saves.py main"
         pytest.param(["bash", "-c", f"{SAVE} | cat"], id="a pipeline"),
     ],
 )
-def test_whatever_wraps_it_the_work_is_told_once_and_waited_for(
+def test_a_wrapped_workload_gets_one_sigterm_and_is_awaited(
     command: list[str], start: Callable[..., Start]
 ) -> None:
     one = start(*command)
@@ -140,7 +140,7 @@ def test_whatever_wraps_it_the_work_is_told_once_and_waited_for(
     one.job.stop(100)  # the watcher's, then systemd's at the shutdown
     one.end()
     assert one.has("main.saved")
-    assert one.told("main") == "x"
+    assert one.signals_of("main") == "x"
     assert not one.has("never")
     assert one.left() == []
 
@@ -152,22 +152,22 @@ def test_data_loaders_live_until_the_state_is_saved(start: Callable[..., Start])
     one.job.stop(100)
     one.end(step=0.1)
     assert one.has("main.saved")
-    assert (one.told("loader0"), one.told("loader1")) == ("x", "x")  # then, not before
+    assert (one.signals_of("loader0"), one.signals_of("loader1")) == ("x", "x")  # then, not before
     assert not one.has("never")
     assert one.left() == []
 
 
-def test_who_only_waits_for_those_that_save_is_left_alone(start: Callable[..., Start]) -> None:
+def test_a_process_that_waits_for_a_saving_one_is_not_signalled(start: Callable[..., Start]) -> None:
     """Such as the parent in torch.multiprocessing.spawn: its ranks end with it."""
     one = start(sys.executable, "-S", "launcher.py")
     one.until(lambda: one.has("rank0.up", "rank1.up"))
     one.job.stop(100)
     assert one.end() == 0
     assert (one.place / "after").read_text() == "[0, 0]"
-    assert (one.told("rank0"), one.told("rank1")) == ("x", "x")
+    assert (one.signals_of("rank0"), one.signals_of("rank1")) == ("x", "x")
 
 
-def test_who_does_not_handle_the_signal_ends_with_all_that_it_started(start: Callable[..., Start]) -> None:
+def test_a_process_without_a_handler_ends_with_its_descendants(start: Callable[..., Start]) -> None:
     one = start(
         sys.executable,
         "-S",
@@ -180,7 +180,7 @@ def test_who_does_not_handle_the_signal_ends_with_all_that_it_started(start: Cal
     assert one.left() == []
 
 
-def test_what_a_trap_starts_to_save_is_not_told(start: Callable[..., Start]) -> None:
+def test_a_process_started_by_a_trap_is_not_signalled(start: Callable[..., Start]) -> None:
     saves = "import time; time.sleep(0.3); open('saved', 'w')"
     trap = f'save() {{ {sys.executable} -S -c "{saves}"; exit 0; }}; trap save TERM'
     one = start("bash", "-c", f"{trap}; {SAVE}; touch never")
@@ -254,7 +254,7 @@ def test_what_hides_in_a_session_of_its_own_is_found_by_its_user(
     one.until(lambda: one.has("main.up", "rank.up", "deaf.up"))
     one.job.stop(100)
     one.until(lambda: one.popen.poll() is not None)
-    assert one.told("rank") == "x"
+    assert one.signals_of("rank") == "x"
     assert [p.user for p in SystemHost().processes() if p.user == nobody] == [nobody]
     assert one.end(step=0.5) == 0
     assert [p for p in SystemHost().processes() if p.user == nobody] == []
@@ -277,20 +277,20 @@ def test_a_command_that_is_not_there_says_so_and_a_folder_too(
     assert "no-such-program: not found" in capfd.readouterr().err
     with pytest.raises(AgentError, match=r"^true: cannot be started: .*no/such/place"):
         process.spawn(["true"], "", None, tmp_path / "no/such/place")
-    with pytest.raises(AgentError, match="user: 'no-such-user' is not there"):
+    with pytest.raises(AgentError, match="user: 'no-such-user' does not exist"):
         process.spawn(["true"], "no-such-user")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may start processes of another user")
-def test_the_work_does_not_inherit_that_the_agent_is_spared_when_memory_is_short(tmp_path: Path) -> None:
+def test_the_workload_does_not_inherit_the_oom_score(tmp_path: Path) -> None:
     # The other way round: to lower it takes a right that this machine may not give.
-    told = (
+    score = (
         "from userdata.agent.work import process; import pathlib\n"
         "pathlib.Path('/proc/self/oom_score_adj').write_text('300')\n"
         "shell = ['sh', '-c', 'cat /proc/self/oom_score_adj; readlink /proc/self/fd/0']\n"
         "process.spawn(shell, 'nobody').wait()"
     )
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", score], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "/dev/null"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from contracts.agent.config import Queue
 from tests.node.workbench import Bench
-from tests.waiting import until
+from tests.waiting import wait_until
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.service import queue
@@ -29,7 +29,7 @@ class Docker(SystemHost):
         return "" if any("rm" in call for call in self.ran) else "0123456789ab"
 
 
-QUEUE = Queue(secret="queues/ocr", name="ocr", most=10)
+QUEUE = Queue(secret="queues/ocr", name="ocr", max_length=10)
 URL = "amqps://gpu-spot:pa55@b-1.example.com:5671"
 
 
@@ -37,7 +37,7 @@ def no_secret() -> Mapping[str, str]:
     raise AgentError("secret queues/ocr: ResourceNotFoundException")
 
 
-def test_a_worker_is_told_where_its_queue_is_and_nobody_else(
+def test_only_a_worker_gets_the_address_of_its_queue(
     workbench: Bench, capfd: pytest.CaptureFixture[str]
 ) -> None:
     workbench.secrets = lambda: queue.environment(QUEUE, f"{URL}\n")
@@ -78,7 +78,7 @@ def test_each_start_takes_the_secret_as_it_is_then(workbench: Bench) -> None:
     workbench.secrets = lambda: {"SPOT_WORK_URL": "amqps://a:old@b"}
     workers = workbench.workers("echo $SPOT_WORK_URL", count=1)
     workers.tick()
-    until(lambda: workbench.processes[0].poll() is not None)
+    wait_until(lambda: workbench.processes[0].poll() is not None)
     workbench.secrets = lambda: {"SPOT_WORK_URL": "amqps://a:new@b"}
     workers.tick()
     workbench.clock.advance(2.0)
@@ -99,7 +99,7 @@ def test_without_its_secret_a_worker_waits_and_with_an_earlier_one_it_starts(wor
     workbench.secrets = dict
     workers.tick()
     assert len(workbench.processes) == 1
-    until(lambda: workbench.processes[0].poll() is not None)
+    wait_until(lambda: workbench.processes[0].poll() is not None)
     workbench.secrets = no_secret
     workers.tick()
     workbench.clock.advance(300.0)
@@ -109,6 +109,6 @@ def test_without_its_secret_a_worker_waits_and_with_an_earlier_one_it_starts(wor
 
 @pytest.mark.parametrize("text", ["", "pa55word", "https://a:pa55@b", "amqps://a:pa55@b c", "amqps://"])
 def test_what_is_no_address_of_a_broker_is_not_shown(text: str) -> None:
-    with pytest.raises(AgentError, match="secret queues/ocr: no URL of a broker") as told:
+    with pytest.raises(AgentError, match="secret queues/ocr: not a broker URL") as raised:
         queue.environment(QUEUE, text)
-    assert "pa55" not in str(told.value)
+    assert "pa55" not in str(raised.value)

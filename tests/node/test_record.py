@@ -18,10 +18,12 @@ from tests.node.metadata import MetadataServer
 from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
-from userdata.agent.work.training.record import EVERY, Recorder
+from userdata.agent.work.training.record import WRITE_INTERVAL_SECONDS, Recorder
 from userdata.agent.work.training.train import newest_checkpoint
 
-BEGUN = JobAttempt(7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0)
+NEW_ATTEMPT = JobAttempt(
+    7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0
+)
 
 
 class Pages:
@@ -36,10 +38,10 @@ class Pages:
             raise AgentError("no answer")
         return next((one for one in reversed(self.written) if one.token == token), None)
 
-    def write(self, stint: JobAttempt) -> None:
+    def write(self, attempt: JobAttempt) -> None:
         if self.fails:
             raise AgentError("no answer")
-        self.written.append(stint)
+        self.written.append(attempt)
 
 
 class Case:
@@ -47,8 +49,8 @@ class Case:
         self.clock, self.folder, self.pages, self.newest = clock, folder, Pages(), 0.0
         self.begin()
 
-    def begin(self, stint: JobAttempt = BEGUN) -> None:
-        self.recorder = Recorder(self.pages, stint, lambda: self.newest, self.clock, self.folder)
+    def begin(self, attempt: JobAttempt = NEW_ATTEMPT) -> None:
+        self.recorder = Recorder(self.pages, attempt, lambda: self.newest, self.clock, self.folder)
 
     @property
     def last(self) -> JobAttempt:
@@ -57,7 +59,7 @@ class Case:
     def work(self, seconds: float) -> None:
         for _ in range(round(seconds)):
             self.clock.advance(1.0)
-            self.recorder.look()
+            self.recorder.poll()
 
 
 @pytest.fixture
@@ -66,80 +68,82 @@ def case(clock: FakeClock, tmp_path: Path) -> Case:
 
 
 def test_it_writes_once_a_minute_and_no_more(case: Case) -> None:
-    case.recorder.started()
+    case.recorder.record_start()
     case.work(600)
-    assert len(case.pages.written) == 1 + 600 / EVERY
-    assert case.last.seen == case.clock.wall()
-    case.recorder.stopped()
-    case.recorder.ended("done")
+    assert len(case.pages.written) == 1 + 600 / WRITE_INTERVAL_SECONDS
+    assert case.last.last_seen_at == case.clock.wall()
+    case.recorder.record_stop()
+    case.recorder.record_end("done")
     assert (case.last.end, case.last.stopped, case.last.starts) == ("done", case.clock.wall(), 1)
 
 
 def test_a_notice_is_written_at_once(case: Case) -> None:
-    case.recorder.started()
+    case.recorder.record_start()
     case.work(5)
-    told = replace(notice.from_lifecycle("Terminated", case.clock.wall(), 120.0), kind="spot")
-    notice.write(case.folder, told)
+    current = replace(notice.from_lifecycle("Terminated", case.clock.wall(), 120.0), kind="spot")
+    notice.write(case.folder, current)
     case.work(1)
-    assert (case.last.told, case.last.cause) == (told.seen, "spot")
+    assert (case.last.notice_at, case.last.cause) == (current.received_at, "spot")
     case.work(30)
     assert len(case.pages.written) == 2
 
 
 def test_a_command_that_saves_and_ends_at_once_does_not_hide_the_notice(case: Case) -> None:
-    case.recorder.started()
-    told = replace(notice.from_lifecycle("Terminated", case.clock.wall(), 120.0), kind="spot")
-    notice.write(case.folder, told)
-    case.recorder.stopped()  # before anybody looked
-    case.recorder.ended("stopped")
-    assert (case.last.told, case.last.cause) == (told.seen, "spot")
+    case.recorder.record_start()
+    current = replace(notice.from_lifecycle("Terminated", case.clock.wall(), 120.0), kind="spot")
+    notice.write(case.folder, current)
+    case.recorder.record_stop()  # before anybody looked
+    case.recorder.record_end("stopped")
+    assert (case.last.notice_at, case.last.cause) == (current.received_at, "spot")
 
 
 def test_restarts_here_count_what_they_lose_each_by_itself(case: Case) -> None:
-    case.recorder.started()
+    case.recorder.record_start()
     first = case.clock.wall()
     case.work(100)
-    case.recorder.stopped()
+    case.recorder.record_stop()
     case.work(5)
-    case.recorder.started()  # from nothing: a hundred seconds were in vain
+    case.recorder.record_start()  # from nothing: a hundred seconds were in vain
     case.work(50)
     case.newest = case.clock.wall()
     case.work(20)
-    case.recorder.stopped()
+    case.recorder.record_stop()
     case.work(5)
-    case.recorder.started()  # from a checkpoint that is 20 s old
+    case.recorder.record_start()  # from a checkpoint that is 20 s old
     assert (case.last.lost, case.last.starts, case.last.started) == (pytest.approx(120), 3, first)
 
 
 def test_an_agent_that_was_started_again_goes_on_with_what_it_wrote(case: Case) -> None:
-    case.recorder.started()
+    case.recorder.record_start()
     case.work(130)
-    case.begin(replace(BEGUN, began=case.clock.wall()))
-    case.recorder.started()
+    case.begin(replace(NEW_ATTEMPT, began=case.clock.wall()))
+    case.recorder.record_start()
     assert (case.last.starts, case.last.began) == (2, 1000.0)
     assert case.last.lost == pytest.approx(120)  # it was seen at work ten seconds before
-    case.begin(replace(BEGUN, token=8))
-    case.recorder.started()
+    case.begin(replace(NEW_ATTEMPT, token=8))
+    case.recorder.record_start()
     assert (case.last.token, case.last.starts) == (8, 1)
 
 
 def test_a_table_that_does_not_answer_keeps_nobody_from_work(case: Case) -> None:
     case.pages.fails = True
     case.begin()
-    case.recorder.started()
+    case.recorder.record_start()
     case.work(120)
     case.pages.fails = False
     case.work(61)
     assert case.last.starts == 1
-    assert case.last.seen > BEGUN.began
+    assert case.last.last_seen_at > NEW_ATTEMPT.began
 
 
-def test_a_trainer_tells_when_its_command_starts_and_ends(
+def test_the_trainer_records_the_start_and_the_end_of_the_command(
     tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer
 ) -> None:
     bench = Bench(tmp_path, clock, metadata_server)
     case = Case(clock, tmp_path)
-    case.recorder = Recorder(case.pages, BEGUN, lambda: newest_checkpoint(bench.checkpoints), clock, tmp_path)
+    case.recorder = Recorder(
+        case.pages, NEW_ATTEMPT, lambda: newest_checkpoint(bench.checkpoints), clock, tmp_path
+    )
     bench.record = case.recorder
     bench.stand_still()
     (bench.checkpoints / "step-1").touch()
@@ -170,16 +174,16 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobAttemptTable]:
 
 
 def test_the_table_keeps_the_last_hundred(table: JobAttemptTable) -> None:
-    told = replace(BEGUN, started=1767571200.25, told=1767574800.0, cause="spot", end="stopped")
-    table.write(told)
-    assert table.read(7) == told
+    current = replace(NEW_ATTEMPT, started=1767571200.25, notice_at=1767574800.0, cause="spot", end="stopped")
+    table.write(current)
+    assert table.read(7) == current
     assert table.read(7 + attempts.ATTEMPTS_RETAINED) is None
-    table.write(replace(told, token=7 + attempts.ATTEMPTS_RETAINED))
+    table.write(replace(current, token=7 + attempts.ATTEMPTS_RETAINED))
     assert table.read(7) is None
 
 
-def test_what_nobody_of_ours_writes_is_no_stint() -> None:
-    item = attempts.dump("resnet", BEGUN)
+def test_a_foreign_item_is_no_attempt() -> None:
+    item = attempts.dump("resnet", NEW_ATTEMPT)
     assert item["job"] == {"S": "resnet#07"}
     for broken in ({}, {**item, "seen": {"S": "x"}}, {**item, "seen": {"N": "x"}}):
         with pytest.raises(ValueError, match="malformed attempt"):

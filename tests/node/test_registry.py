@@ -7,7 +7,7 @@ import pytest
 
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress
-from contracts.registry.worker_report import Pulse
+from contracts.registry.worker_report import WorkerReport
 from tests.node import registry_table
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
@@ -26,10 +26,10 @@ def items(client: Any) -> dict[str, dict[str, str]]:
     return {i["worker"]["S"]: {k: next(iter(v.values())) for k, v in i.items()} for i in found}
 
 
-def test_since_is_the_first_beat_and_heartbeat_the_last(dynamodb: Any) -> None:
+def test_since_is_the_first_heartbeat_and_heartbeat_the_last(dynamodb: Any) -> None:
     registry = WorkerRegistry(dynamodb, "registry", "serve", "i-1")
-    registry.beat([0, 1], 1000.0, "ready", None)
-    registry.beat([0, 1], 1010.9, "ready", None)
+    registry.record_heartbeat([0, 1], 1000.0, "ready", None)
+    registry.record_heartbeat([0, 1], 1010.9, "ready", None)
     assert items(dynamodb)["i-1/0"] == {
         "group": "serve",
         "worker": "i-1/0",
@@ -42,39 +42,39 @@ def test_since_is_the_first_beat_and_heartbeat_the_last(dynamodb: Any) -> None:
     assert set(items(dynamodb)) == {"i-1/0", "i-1/1"}
 
 
-def test_a_doomed_worker_names_its_deadline_and_then_drains(dynamodb: Any) -> None:
+def test_an_interrupted_worker_reports_its_deadline_and_then_drains(dynamodb: Any) -> None:
     registry = WorkerRegistry(dynamodb, "registry", "serve", "i-1")
-    registry.beat([0], 1000.0, "ready", 1120.0)
-    registry.beat([0], 1100.0, "draining", 1120.0)
+    registry.record_heartbeat([0], 1000.0, "ready", 1120.0)
+    registry.record_heartbeat([0], 1100.0, "draining", 1120.0)
     item = items(dynamodb)["i-1/0"]
     assert (item["state"], item["deadline"]) == ("draining", "1120")
-    registry.beat([0], 1101.0, "ready", None)
+    registry.record_heartbeat([0], 1101.0, "ready", None)
     assert "deadline" not in items(dynamodb)["i-1/0"]
 
 
 def test_a_worker_that_left_is_gone(dynamodb: Any) -> None:
     registry = WorkerRegistry(dynamodb, "registry", "serve", "i-1")
-    registry.beat([0, 1], 1000.0, "ready", None)
-    registry.leave(1)
+    registry.record_heartbeat([0, 1], 1000.0, "ready", None)
+    registry.deregister(1)
     assert set(items(dynamodb)) == {"i-1/0"}
 
 
 def test_a_refusal_names_table_and_worker(dynamodb: Any) -> None:
     with pytest.raises(AgentError, match="registry nowhere, worker i-1/0: ResourceNotFound"):
-        WorkerRegistry(dynamodb, "nowhere", "serve", "i-1").beat([0], 1.0, "ready", None)
+        WorkerRegistry(dynamodb, "nowhere", "serve", "i-1").record_heartbeat([0], 1.0, "ready", None)
 
 
-def test_a_beat_carries_the_progress_and_takes_it_back(dynamodb: Any) -> None:
+def test_a_heartbeat_sets_and_removes_the_progress(dynamodb: Any) -> None:
     registry = WorkerRegistry(dynamodb, "registry", "train", "i-1")
-    told = Progress(7, 100, 990.5, 10.0, 1.5, 2.0)
-    registry.beat([0], 1000.0, "ready", 1120.0, told)
+    progress = Progress(7, 100, 990.5, 10.0, 1.5, 2.0)
+    registry.record_heartbeat([0], 1000.0, "ready", 1120.0, progress)
     [item] = dynamodb.scan(TableName="registry", ConsistentRead=True)["Items"]
-    assert registry_item.parse(item).progress == told
-    registry.beat([0], 1010.0, "ready", None)
+    assert registry_item.parse(item).progress == progress
+    registry.record_heartbeat([0], 1010.0, "ready", None)
     assert {"progress", "deadline"}.isdisjoint(items(dynamodb)["i-1/0"])
 
 
-def wish(client: Any, worker: str, at: int) -> None:
+def request_restart(client: Any, worker: str, at: int) -> None:
     client.update_item(
         TableName="registry",
         Key={"group": {"S": "serve"}, "worker": {"S": worker}},
@@ -83,25 +83,28 @@ def wish(client: Any, worker: str, at: int) -> None:
     )
 
 
-def test_a_wish_is_heard_with_the_next_beat_until_the_worker_has_started_anew(dynamodb: Any) -> None:
+def test_a_restart_request_is_returned_until_the_worker_has_restarted(dynamodb: Any) -> None:
     registry = WorkerRegistry(dynamodb, "registry", "serve", "i-1")
-    before, after = Pulse("v", starts=1), Pulse("v", starts=2)
-    assert registry.beat([0, 1], 1000.0, "ready", None, None, {0: before, 1: before}, [0, 1]) == set()
-    wish(dynamodb, "i-1/1", 1004)
-    assert registry.beat([0, 1], 1010.0, "ready", None, None, {0: before, 1: before}) == {1}
-    assert registry.beat([0, 1], 1020.0, "ready", None, None, {0: before, 1: before}) == {1}
-    assert registry.beat([0, 1], 1030.0, "ready", None, None, {0: before, 1: after}, [1]) == set()
+    before, after = WorkerReport("v", starts=1), WorkerReport("v", starts=2)
+    assert (
+        registry.record_heartbeat([0, 1], 1000.0, "ready", None, None, {0: before, 1: before}, [0, 1])
+        == set()
+    )
+    request_restart(dynamodb, "i-1/1", 1004)
+    assert registry.record_heartbeat([0, 1], 1010.0, "ready", None, None, {0: before, 1: before}) == {1}
+    assert registry.record_heartbeat([0, 1], 1020.0, "ready", None, None, {0: before, 1: before}) == {1}
+    assert registry.record_heartbeat([0, 1], 1030.0, "ready", None, None, {0: before, 1: after}, [1]) == set()
     [worker] = [
         registry_item.parse(item)
         for item in dynamodb.scan(TableName="registry", ConsistentRead=True)["Items"]
         if item["worker"]["S"] == "i-1/1"
     ]
-    assert (worker.since, worker.restart, worker.pulse) == (1030.0, None, after)
+    assert (worker.since, worker.restart_requested_at, worker.report) == (1030.0, None, after)
 
 
 @pytest.mark.parametrize("nonsense", [{"S": "now"}, {"N": "900"}, {"NULL": True}])
-def test_a_wish_that_makes_no_sense_or_is_done_is_none(nonsense: dict[str, Any]) -> None:
-    assert not registry_item.wished({"since": {"N": "1000"}, "restart": nonsense})
+def test_a_malformed_or_completed_restart_request_is_ignored(nonsense: dict[str, Any]) -> None:
+    assert not registry_item.is_restart_requested({"since": {"N": "1000"}, "restart": nonsense})
 
 
 def test_credentials_that_are_revoked_or_expired_are_an_error_of_one_line(dynamodb: Any) -> None:
@@ -110,4 +113,4 @@ def test_credentials_that_are_revoked_or_expired_are_an_error_of_one_line(dynamo
 
     dynamodb.meta.events.register("before-call.dynamodb.UpdateItem", refuse)
     with pytest.raises(AgentError, match="registry registry, worker i-1/0: RuntimeError: Credentials"):
-        WorkerRegistry(dynamodb, "registry", "serve", "i-1").beat([0], 1.0, "ready", None)
+        WorkerRegistry(dynamodb, "registry", "serve", "i-1").record_heartbeat([0], 1.0, "ready", None)

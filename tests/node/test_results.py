@@ -52,8 +52,8 @@ def test_a_job_is_done_when_its_results_are_there(bench: Bench) -> None:
     assert bench.job.marks == ["running", "done", "taken down"]
 
 
-def test_one_whose_results_do_not_arrive_has_failed_and_says_why(bench: Bench) -> None:
-    bench.results.problem = "artifacts are not all in s3://results/: a: AccessDenied"
+def test_a_job_fails_with_a_reason_if_its_results_are_not_uploaded(bench: Bench) -> None:
+    bench.results.problem = "artifacts not uploaded to s3://results/: a: AccessDenied"
     assert bench.trainer("true").run() == "failed"
     assert bench.job.marks == ["running", "failed", "taken down"]
     assert bench.results.problem in bench.job.reasons
@@ -67,7 +67,7 @@ def test_what_a_failed_job_leaves_is_delivered_too(bench: Bench) -> None:
 
 def test_a_notice_during_the_delivery_leaves_the_rest_to_the_next_instance(bench: Bench) -> None:
     trainer = bench.trainer("true")
-    bench.results.problem = "artifacts are not all in s3://results/: no time"
+    bench.results.problem = "artifacts not uploaded to s3://results/: no time"
     bench.results.meanwhile = trainer.stop
     assert trainer.run() == "stopped"
     assert bench.job.marks == ["running"]
@@ -75,18 +75,18 @@ def test_a_notice_during_the_delivery_leaves_the_rest_to_the_next_instance(bench
 
 def test_at_a_notice_there_is_the_time_that_the_notice_leaves(bench: Bench) -> None:
     trainer = bench.trainer("trap 'exit 0' TERM; touch up; while :; do sleep .02; done")
-    told: list[float] = []
+    stopped_at: list[float] = []
 
     def take(seconds: float) -> None:
-        if (bench.tmp / "up").exists() and not told:
-            told.append(bench.clock.monotonic())
+        if (bench.tmp / "up").exists() and not stopped_at:
+            stopped_at.append(bench.clock.monotonic())
             notice.write(bench.tmp, notice.from_lifecycle("Terminated", bench.clock.wall(), 120.0))
             trainer.stop()
 
     bench.clock.on_sleep = take
     assert trainer.run() == "stopped"
     [(_, seconds)] = bench.results.delivered
-    assert seconds == pytest.approx(told[0] + 110.0 - bench.clock.monotonic())
+    assert seconds == pytest.approx(stopped_at[0] + 110.0 - bench.clock.monotonic())
 
 
 def test_a_lost_lease_delivers_nothing_more(bench: Bench) -> None:

@@ -56,7 +56,7 @@ class Machine:
 
     def prepare(self, host: Disks) -> None:
         host._sys_block = self.block
-        scratch.prepare(host, "job", self.place, self.ami)
+        scratch.prepare_scratch(host, "job", self.place, self.ami)
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_tenants_of_the_list_run_with_volumes_of_their_own(
 
     node = tasks.Node(configs.load(body), tmp_path / "run", metadata_server.url)
     node.clock, node.data, node.clients, node.host = clock, tmp_path / "data", clients, Disks(aws)
-    node.aside = lambda work: work()
+    node.run_in_background = lambda work: work()
     stops: list[Callable[[], None]] = []
     node.on_sigterm = stops.append
     slept: list[float] = []
@@ -81,7 +81,7 @@ def test_tenants_of_the_list_run_with_volumes_of_their_own(
             stops[-1]()
 
     clock.on_sleep = stop_after
-    assert tasks.landlord(node) == 0
+    assert tasks.shared_host(node) == 0
     assert isinstance(node.host, Disks)
     assert list(node.host.pids()) == ["ada"]
     [argv] = [argv for argv in node.host.ran if argv[:2] == ["docker", "run"]]

@@ -23,33 +23,33 @@ from hypothesis import strategies as st
 from contracts.agent.config import Training
 from tests.node.bench import JobList
 from tests.node.clocks import FakeClock
-from userdata.agent.lease.renewal import Keeper
+from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine.errors import CommandError, LeaseLostError
 from userdata.agent.tasks import job
 from userdata.agent.tasks import training as task
 from userdata.agent.work.failures import faults
 from userdata.agent.work.failures.faults import (
-    FIRST_PAUSE,
-    MOST_ABSENCES,
-    MOST_HOSTS,
-    Breakdown,
+    MAX_HOSTS,
+    MAX_UNAVAILABLE_TRIES,
+    MIN_DELAY_SECONDS,
     DiskFacts,
-    Examination,
+    FailedRun,
     Fault,
-    Judgement,
+    FaultVerdict,
+    HostDiagnosis,
 )
-from userdata.agent.work.failures.inspection import Glance
-from userdata.agent.work.training.train import Trainer, TrainingPlace
+from userdata.agent.work.failures.inspection import GpuStatus
+from userdata.agent.work.training.train import Trainer, TrainingPaths
 
 RESTARTS = 2
 HOSTS = {
-    "sound": Examination(),
-    "gpu": Examination(gpus_expected=8, gpus_missing=1),
-    "xid": Examination(xids=(79,)),
-    "disk": Examination(data=DiskFacts("Input/output error")),
-    "cut off": Examination(silent=("AWS",)),
-    "taken": Examination(is_taken=True),
-    "full": Examination(data=DiskFacts(is_full=True)),  # the job's own
+    "sound": HostDiagnosis(),
+    "gpu": HostDiagnosis(gpus_expected=8, gpus_missing=1),
+    "xid": HostDiagnosis(xids=(79,)),
+    "disk": HostDiagnosis(data=DiskFacts("Input/output error")),
+    "cut off": HostDiagnosis(unreachable=("AWS",)),
+    "taken": HostDiagnosis(is_terminating=True),
+    "full": HostDiagnosis(data=DiskFacts(is_full=True)),  # the job's own
 }
 AILING = {"gpu", "xid", "disk", "cut off"}
 
@@ -96,7 +96,7 @@ class Scripted:
             self._ends = float("inf")
         return self._code
 
-    def told(self, number: signal.Signals) -> None:
+    def signalled(self, number: signal.Signals) -> None:
         if self._code is None:
             self._code = 0 if number is signal.SIGTERM else -number
 
@@ -155,10 +155,10 @@ class Life:
         self.process = Scripted(self, self.line)
         return self.process
 
-    def examine(self) -> Examination:
-        host = "taken" if self.is_taken else self.line.host
-        whose = "host" if host in AILING else self.fetched if self.fetched == "away" else "job"
-        self.said.append(("fault", "taken" if self.is_taken else whose))
+    def examine(self) -> HostDiagnosis:
+        host = "interrupted" if self.is_taken else self.line.host
+        cause = "host" if host in AILING else self.fetched if self.fetched == "away" else "job"
+        self.said.append(("fault", "interrupted" if self.is_taken else cause))
         self.at += 1
         return HOSTS[host]
 
@@ -171,31 +171,31 @@ class Life:
         host: Any = SimpleNamespace(
             run=lambda argv: self.said.append(("ran", argv)),
             processes=list,
-            signal_group=lambda pid, number: self.process and self.process.told(number),
-            signal=lambda pid, number: self.process and self.process.told(number),
-            attending=lambda attend: nullcontext(),
+            signal_group=lambda pid, number: self.process and self.process.signalled(number),
+            signal=lambda pid, number: self.process and self.process.signalled(number),
+            polling=lambda on_poll: nullcontext(),
         )
-        told = Training("resnet", "jobs", "repo", "0" * 40, ("x",), "", "p", max_restarts=RESTARTS)
-        heart: Any = SimpleNamespace(beat=lambda slots, **more: None, leave=lambda slot: None)
+        training = Training("resnet", "jobs", "repo", "0" * 40, ("x",), "", "p", max_restarts=RESTARTS)
+        heartbeats: Any = SimpleNamespace(send=lambda slots, **more: None, deregister=lambda slot: None)
         trainer = Trainer(
-            told,
-            TrainingPlace(self.folder, self.data, self.folder, self.data / "artifacts" / "resnet"),
+            training,
+            TrainingPaths(self.folder, self.data, self.folder, self.data / "artifacts" / "resnet"),
             self.table,
-            heart,
+            heartbeats,
             host,
             self.clock,
-            Keeper(self.renew, self.clock),
-            SimpleNamespace(glance=Glance, examine=self.examine),
+            LeaseRenewer(self.renew, self.clock),
+            SimpleNamespace(check_gpus=GpuStatus, diagnose=self.examine),
             self.make_ready,
             self.rung.append,
             self.spawn,
-            SimpleNamespace(pieces=0, settle=lambda: None),  # type: ignore[arg-type]
+            SimpleNamespace(pieces=0, flush=lambda: None),  # type: ignore[arg-type]
         )
         node: Any = SimpleNamespace(
-            config=SimpleNamespace(training=told, volume="dl"),
-            gate=lambda stop: None,
-            heart=lambda: heart,
-            is_taken=lambda: self.is_taken,
+            config=SimpleNamespace(training=training, volume="dl"),
+            wait_outside_warm_pool=lambda stop: None,
+            heartbeat_sender=lambda: heartbeats,
+            is_terminating=lambda: self.is_taken,
             on_sigterm=self.on_sigterm,
             host=host,
         )
@@ -203,11 +203,11 @@ class Life:
         downs: list[str] = []
         with (
             mock.patch.object(job, "jobs", return_value=self.table),
-            mock.patch.object(task, "_keeper", return_value=None),
-            mock.patch.object(task.snapshots, "ahead", return_value=None),
+            mock.patch.object(task, "_lease_renewer", return_value=None),
+            mock.patch.object(task.snapshots, "background_snapshots", return_value=None),
             mock.patch.object(task.recording, "recorder", return_value=None),
             mock.patch.object(task, "_trainer", return_value=trainer),
-            mock.patch.object(task.holding, "let_go", side_effect=lambda _: downs.append("down")),
+            mock.patch.object(task.holding, "release", side_effect=lambda _: downs.append("down")),
         ):
             try:
                 assert task.run(node) == 0
@@ -255,33 +255,33 @@ def test_the_rules_hold_in_each_plain_case(number: int) -> None:
     live(SCRIPTS[number])
 
 
-judge, after = faults.judge, faults.after
+judge, after = faults.classify, faults.respond
 
 
-def _never_the_host(failure: Breakdown, seen: Examination) -> Judgement:
+def _never_the_host(failure: FailedRun, seen: HostDiagnosis) -> FaultVerdict:
     found = judge(failure, seen)
     return replace(found, fault=Fault.JOB) if found.fault is Fault.HOST else found
 
 
-def _always_the_host(failure: Breakdown, seen: Examination) -> Judgement:
-    return Judgement(Fault.HOST, failure.what)
+def _always_the_host(failure: FailedRun, seen: HostDiagnosis) -> FaultVerdict:
+    return FaultVerdict(Fault.HOST, failure.description)
 
 
-def _full_is_the_host(failure: Breakdown, seen: Examination) -> Judgement:
+def _full_is_the_host(failure: FailedRun, seen: HostDiagnosis) -> FaultVerdict:
     return judge(failure, replace(seen, root=seen.data))
 
 
-def _away_is_the_job(failure: Breakdown, seen: Examination) -> Judgement:
-    return judge(replace(failure, is_away=False), seen)
+def _away_is_the_job(failure: FailedRun, seen: HostDiagnosis) -> FaultVerdict:
+    return judge(replace(failure, is_dependency_unavailable=False), seen)
 
 
-def _job_is_away(failure: Breakdown, seen: Examination) -> Judgement:
-    return judge(replace(failure, is_away=True), seen)
+def _job_is_away(failure: FailedRun, seen: HostDiagnosis) -> FaultVerdict:
+    return judge(replace(failure, is_dependency_unavailable=True), seen)
 
 
 def _no_pause(*given: Any, **more: Any) -> Any:
     tally, step = after(*given, **more)
-    return tally, replace(step, pause=0.0)
+    return tally, replace(step, delay_seconds=0.0)
 
 
 def _progress_forgets_nothing(*given: Any, **more: Any) -> Any:
@@ -295,16 +295,16 @@ def _one_more(tally: Any, judgement: Any, allowed: int, **more: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "mutant"),
     [
-        ("judge", _never_the_host),
-        ("judge", _always_the_host),
-        ("judge", _full_is_the_host),
-        ("judge", _away_is_the_job),
-        ("judge", _job_is_away),
-        ("after", _no_pause),
-        ("after", _progress_forgets_nothing),
-        ("after", _one_more),
-        ("MOST_HOSTS", 4),
-        ("MOST_ABSENCES", 40),
+        ("classify", _never_the_host),
+        ("classify", _always_the_host),
+        ("classify", _full_is_the_host),
+        ("classify", _away_is_the_job),
+        ("classify", _job_is_away),
+        ("respond", _no_pause),
+        ("respond", _progress_forgets_nothing),
+        ("respond", _one_more),
+        ("MAX_HOSTS", 4),
+        ("MAX_UNAVAILABLE_TRIES", 40),
     ],
 )
 def test_a_broken_rule_is_seen(name: str, mutant: Any) -> None:
@@ -324,12 +324,12 @@ def live(lines: list[Line]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         life = Life(Path(folder), lines)
         while life.at < len(lines) and "taken down" not in life.table.marks:
-            begun, tried, at = life.clock.monotonic(), life.tries, life.at
+            started_at, tried, at = life.clock.monotonic(), life.tries, life.at
             life.said.append(("instance", None))
             life.instance()
             # Never a loop without a pause: each further try costs at least the first one.
             again = life.tries - tried - 1
-            assert life.clock.monotonic() - begun >= FIRST_PAUSE * max(again, 0)
+            assert life.clock.monotonic() - started_at >= MIN_DELAY_SECONDS * max(again, 0)
             if life.at == at:
                 life.at += 1  # taken or overtaken: the next instance meets what comes next
         _check(life)
@@ -338,8 +338,8 @@ def live(lines: list[Line]) -> None:
 def _check(life: Life) -> None:
     """Count by the script alone what the supervisor must have counted."""
     faults = hosts = away = most_faults = most_hosts = 0
-    for kind, whose in life.said:
-        match kind, whose:
+    for kind, cause in life.said:
+        match kind, cause:
             case "saved", _:
                 faults = hosts = 0
             case "instance", _:
@@ -352,10 +352,10 @@ def _check(life: Life) -> None:
                 hosts += 1
             case "fault", "away":
                 away += 1
-                hosts += away > MOST_ABSENCES
+                hosts += away > MAX_UNAVAILABLE_TRIES
         most_faults, most_hosts = max(most_faults, faults), max(most_hosts, hosts)
     has_failed = life.table.marks[-2:] == ["failed", "taken down"]
     assert most_faults <= RESTARTS + 1
-    assert most_hosts <= MOST_HOSTS + 1
-    assert has_failed is (most_faults > RESTARTS or most_hosts > MOST_HOSTS), life.said
+    assert most_hosts <= MAX_HOSTS + 1
+    assert has_failed is (most_faults > RESTARTS or most_hosts > MAX_HOSTS), life.said
     assert ("JobFailures" in life.rung) is has_failed

@@ -17,7 +17,7 @@ from tests.node.clocks import FakeClock
 from tests.node.jobs import REGION, job, node, volumes
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost, UnitHost
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
@@ -40,9 +40,9 @@ def test_a_container_that_outlived_its_agent_ends_before_the_volume_is_given_bac
 
     asked: list[tuple[str, bool]] = []
     one = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", Docker(aws))
-    told = one.config.training
-    assert told is not None
-    one.config = replace(one.config, training=replace(told, image=f"a/b@sha256:{'0' * 64}"))
+    training = one.config.training
+    assert training is not None
+    one.config = replace(one.config, training=replace(training, image=f"a/b@sha256:{'0' * 64}"))
     assert tasks.volume(one, "up") == 0
     assert tasks.volume(one, "down") == 0
     assert asked == ([("ps", True), ("rm", True)] if answers else [])
@@ -90,7 +90,7 @@ def test_nothing_is_leased_in_the_warm_pool(
             metadata_server.documents[LIFECYCLE_STATE] = "InService"
 
     clock.on_sleep = leave_the_pool_later
-    made.gate()
+    made.wait_outside_warm_pool()
     assert len(waited) == 3
     clock.on_sleep = lambda seconds: None
     tasks.volume(made, "up")
@@ -196,14 +196,14 @@ def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
 ) -> None:
     group = Group(begins=1)
     monkeypatch.setattr(clients, "autoscaling", lambda region: group)
-    monkeypatch.setattr(tasks.node, "HOLD_EVERY", 0.001)
+    monkeypatch.setattr(tasks.node, "HOOK_EXTENSION_SECONDS", 0.001)
     made, host = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
     long_enough: list[bool] = []
 
     def pull(argv: Any, stdin: str = "") -> str:
         if argv[1] == "run":
             return "GPU 0: a double"
-        long_enough.append(group.extended_often.wait(PATIENCE))
+        long_enough.append(group.extended_often.wait(TIMEOUT_SECONDS))
         return ""
 
     monkeypatch.setattr(host, "run", pull)
@@ -223,14 +223,14 @@ def test_a_pull_without_end_is_given_up(
 ) -> None:
     group = Group(begins=1)
     monkeypatch.setattr(clients, "autoscaling", lambda region: group)
-    monkeypatch.setattr(tasks.node, "HOLD_EVERY", 0.0)
+    monkeypatch.setattr(tasks.node, "HOOK_EXTENSION_SECONDS", 0.0)
     made, _ = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
-    with made.holding("prepared"):
+    with made.extending_hook("prepared"):
         for thread in threading.enumerate():  # unless it has ended before
             if thread.name == "holds prepared":
-                thread.join(PATIENCE)
+                thread.join(TIMEOUT_SECONDS)
         assert "holds prepared" not in {thread.name for thread in threading.enumerate()}
-    assert len(group.extended) == tasks.node.HOLDS
+    assert len(group.extended) == tasks.node.MAX_HOOK_EXTENSIONS
 
 
 def test_a_restart_that_is_no_launch_ends_the_preparation(
@@ -254,7 +254,7 @@ def test_a_hook_outside_of_a_group_is_an_error_that_names_it(
         tasks.prepare(made)
 
 
-def test_a_launch_whose_containers_get_no_gpu_is_not_let_go_on(
+def test_a_launch_is_not_completed_if_containers_get_no_gpu(
     metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = Group(begins=1)
@@ -302,7 +302,7 @@ def test_no_worker_starts_before_its_datasets_are_mounted(
 @pytest.fixture
 def mount_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job's folder can be written, whatever is mounted there: it is none of this machine's."""
-    monkeypatch.setattr("userdata.agent.work.failures.inspection.try_to_write", lambda path: ("", False))
+    monkeypatch.setattr("userdata.agent.work.failures.inspection.check_writable", lambda path: ("", False))
 
 
 @pytest.mark.usefixtures("mount_point")
@@ -312,11 +312,11 @@ def test_no_job_starts_before_its_datasets_are_mounted_and_a_host_without_them_i
     made, ran = without_its_dataset
     made.config = configs.load(configs.training(volume=None, efs=MOUNTS, datasets=DATASETS))
     made.spawn = lambda *_: pytest.fail("nothing may start")
-    begun = clock.monotonic()
+    started_at = clock.monotonic()
     assert tasks.run(made) == 0
     switched_off = [argv[1:] for argv in ran if argv[0] == "shutdown"]
     assert switched_off == [["--poweroff", "+5"], ["--poweroff", "+0"]]
-    assert 20 * 60 < clock.monotonic() - begun < 60 * 60
+    assert 20 * 60 < clock.monotonic() - started_at < 60 * 60
     assert job()["hostFaults"]["M"]["count"] == {"N": "1"}
     assert job()["state"] == {"S": "running"}  # nothing is counted against the job
 
@@ -337,7 +337,7 @@ def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
     made.host.run = run  # type: ignore[method-assign]
     assert tasks.run(made) == 0
     assert job()["state"] == {"S": "failed"}
-    assert "user 990 cannot be kept from the instance's metadata" in job()["reason"]["S"]
+    assert "cannot block user 990 from the instance metadata" in job()["reason"]["S"]
 
 
 def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(
@@ -352,7 +352,7 @@ def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(
     made.host.run = lambda argv, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
     assert tasks.efs(made) == 0
     assert [argv[-1] for argv in ran if argv[0] == "mount"] == ["/models"]
-    with pytest.raises(AgentError, match=r"^/dltraining: the data volume is not mounted; nothing is written"):
+    with pytest.raises(AgentError, match=r"^/dltraining: the data volume is not mounted$"):
         made.mount()
     made.host.mounted = lambda path: "/dev/vol-1" if path == made.data else None  # type: ignore[method-assign]
     ran.clear()

@@ -15,7 +15,7 @@ from contracts.registry.item import Progress
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.waiting import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.work import notice
 from userdata.agent.work.training.train import newest_checkpoint
@@ -42,7 +42,7 @@ def test_failures_are_bounded_and_the_pauses_grow(bench: Bench) -> None:
     assert bench.starts[2] - bench.starts[1] > bench.starts[1] - bench.starts[0] >= 5
 
 
-def test_progress_starts_the_count_anew(bench: Bench) -> None:
+def test_progress_resets_the_count(bench: Bench) -> None:
     script = (
         "n=$(ls $GPU_SPOT_CHECKPOINTS | wc -l); test $n -ge 5 && exit 0; "
         "sleep 0.02; touch $GPU_SPOT_CHECKPOINTS/$n; exit 1"
@@ -64,7 +64,7 @@ def test_sigterm_is_passed_on_and_exit_0_is_then_a_save_and_not_the_end(
     def stop_when_up(seconds: float) -> None:
         if (bench.tmp / "up").exists() and not (bench.checkpoints / "saved").exists():
             trainer.stop()
-            bench.processes[0].wait(PATIENCE)  # simulated time stands still while a real process saves
+            bench.processes[0].wait(TIMEOUT_SECONDS)  # simulated time stands still while a real process saves
 
     bench.clock.on_sleep = stop_when_up
     assert trainer.run() == ("done" if says_done else "stopped")
@@ -85,7 +85,7 @@ def test_a_wrapper_does_not_cost_the_save(bench: Bench) -> None:
         if (bench.tmp / "up").exists():
             trainer.stop()
             # Simulated time would be up long before a busy machine has saved.
-            until((bench.checkpoints / "saved").exists)
+            wait_until((bench.checkpoints / "saved").exists)
 
     bench.clock.on_sleep = stop_when_up
     assert trainer.run() == "stopped"
@@ -94,24 +94,24 @@ def test_a_wrapper_does_not_cost_the_save(bench: Bench) -> None:
 
 def test_a_training_that_does_not_end_is_killed_shortly_before_the_instance_is_taken(bench: Bench) -> None:
     trainer = bench.trainer("trap '' TERM; touch up; while :; do sleep .02; done")
-    told: list[float] = []
+    stopped_at: list[float] = []
 
     def stop_when_up(seconds: float) -> None:
         if not (bench.tmp / "up").exists():
             time.sleep(0.01)
-        elif not told:
+        elif not stopped_at:
             found = notice.from_lifecycle("Terminated", bench.clock.wall(), 120.0)
             notice.write(bench.tmp, found)
-            told.append(found.deadline)
+            stopped_at.append(found.deadline)
             trainer.stop()
-        elif told[0] - bench.clock.wall() <= 9.5:
-            bench.processes[0].wait(PATIENCE)  # simulated time stands still while a real process dies,
+        elif stopped_at[0] - bench.clock.wall() <= 9.5:
+            bench.processes[0].wait(TIMEOUT_SECONDS)  # simulated time stands still while a real process dies,
             time.sleep(0.2)  # and its children
 
     bench.clock.on_sleep = stop_when_up
     assert trainer.run() == "stopped"
     assert bench.processes[0].returncode == -signal.SIGKILL
-    assert 9 <= told[0] - bench.clock.wall() <= 10
+    assert 9 <= stopped_at[0] - bench.clock.wall() <= 10
 
 
 def test_the_age_of_checkpoints_is_that_of_the_newest_file_at_any_depth(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_what_a_failed_run_has_left_does_not_end_the_one_that_is_tried_again(ben
     assert bench.job.marks[-2:] == ["failed", "taken down"]
 
 
-def test_what_the_command_tells_of_its_steps_goes_with_the_heartbeat(bench: Bench) -> None:
-    tells = 'printf \'{"step": 3, "steps": 9}\' >$GPU_SPOT_TELL.new; mv $GPU_SPOT_TELL.new $GPU_SPOT_TELL'
+def test_reported_steps_are_sent_with_the_heartbeat(bench: Bench) -> None:
+    script = 'printf \'{"step": 3, "steps": 9}\' >$GPU_SPOT_TELL.new; mv $GPU_SPOT_TELL.new $GPU_SPOT_TELL'
     seen: list[Progress | None] = []
     pass_time = bench.clock.on_sleep
 
@@ -195,6 +195,6 @@ def test_what_the_command_tells_of_its_steps_goes_with_the_heartbeat(bench: Benc
             (bench.tmp / "told").touch()
 
     bench.clock.on_sleep = watch
-    assert bench.trainer(f"{tells}; until [ -e {bench.tmp}/told ]; do sleep 0.05; done").run() == "done"
-    [told] = {(p.step, p.steps, p.rate) for p in seen if p is not None}
-    assert told == (3, 9, 0.0)
+    assert bench.trainer(f"{script}; until [ -e {bench.tmp}/told ]; do sleep 0.05; done").run() == "done"
+    [progress] = {(p.step, p.steps, p.rate) for p in seen if p is not None}
+    assert progress == (3, 9, 0.0)

@@ -19,9 +19,9 @@ from tests.node.clocks import FakeClock
 from tests.node.jobs import IMAGE
 from tests.node.world import World, WorldLease
 from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease
-from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
+from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, WorkCancelledError
 from userdata.agent.storage.volume import fill, model
-from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError, PassingError
+from userdata.agent.storage.volume.ebs import AwsEbs, ResourceNotFoundError, TransientError
 from userdata.agent.storage.volume.fill import MARKER, S3Filler
 from userdata.agent.storage.volume.model import CreateVolume
 
@@ -131,9 +131,9 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
     assert {v.id: v.source for v in adapter.volumes()} == {home: None, moved: home}
     adapter.delete_volume(home)
     adapter.delete_snapshot(snapshot)
-    with pytest.raises(NotThereError):
+    with pytest.raises(ResourceNotFoundError):
         adapter.delete_volume(home)
-    with pytest.raises(NotThereError):
+    with pytest.raises(ResourceNotFoundError):
         adapter.delete_snapshot(snapshot)
     assert [v.id for v in adapter.volumes()] == [moved]
 
@@ -202,14 +202,14 @@ def test_a_volume_and_its_copy_are_under_the_key_that_is_named() -> None:
         ("VolumeInUse", True),
     ],
 )
-def test_what_passes_by_itself_is_told_from_what_does_not(code: str, passes: bool) -> None:
+def test_transient_errors_are_distinguished(code: str, passes: bool) -> None:
     from botocore.exceptions import ClientError
 
     error = ClientError({"Error": {"Code": code, "Message": "m"}}, "AttachVolume")
     adapter = AwsEbs(Recorder(error), "dev", "g", "j", VolumeConfig())  # type: ignore[arg-type]
     with pytest.raises(AgentError, match=code) as caught:
         adapter.attach("vol-1", "i-1", "/dev/sdf")
-    assert isinstance(caught.value, PassingError) is passes
+    assert isinstance(caught.value, TransientError) is passes
 
 
 @pytest.fixture
@@ -228,15 +228,15 @@ def bucket() -> Any:
 
 def test_a_dataset_is_copied_and_marked_when_complete(bucket: Any, tmp_path: Path) -> None:
     filler = S3Filler(bucket, "s3://datasets/imagenet/", tmp_path)
-    assert not filler.filled()
-    beats: list[int] = []
-    filler.fill(lambda: beats.append(1))
-    assert filler.filled()
-    assert beats
+    assert not filler.is_complete()
+    polls: list[int] = []
+    filler.fill(lambda: polls.append(1))
+    assert filler.is_complete()
+    assert polls
     found = {str(p.relative_to(tmp_path)): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     assert found.pop(MARKER)
     assert found == {"a": b"1", "sub/b": b"22"}
-    assert not S3Filler(bucket, "s3://datasets/other/", tmp_path).filled()
+    assert not S3Filler(bucket, "s3://datasets/other/", tmp_path).is_complete()
 
 
 def test_a_copy_that_breaks_off_is_not_complete_and_goes_on(bucket: Any, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_copy_that_breaks_off_is_not_complete_and_goes_on(bucket: Any, tmp_pat
 
     with pytest.raises(LeaseLostError):
         filler.fill(lost)
-    assert not filler.filled()
+    assert not filler.is_complete()
     (tmp_path / "a").write_bytes(b"truncated")
     filler.fill(lambda: None)
     assert (tmp_path / "a").read_bytes() == b"1"
@@ -266,26 +266,26 @@ def test_a_large_object_ends_with_the_copy_that_is_broken_off(
                 Callback(1)
                 time.sleep(0.001)
 
-    monkeypatch.setattr(fill, "_KEEP_ALIVE_EVERY", 0.01)
+    monkeypatch.setattr(fill, "_KEEP_ALIVE_INTERVAL_SECONDS", 0.01)
     filler, asked = S3Filler(Client(), "s3://datasets/imagenet/", tmp_path), []  # type: ignore[arg-type, var-annotated]
 
     def taken() -> None:
         asked.append(1)
         if len(asked) > 2:
-            raise UnwantedError("taken")
+            raise WorkCancelledError("taken")
 
-    with pytest.raises(UnwantedError):
+    with pytest.raises(WorkCancelledError):
         filler.fill(taken)
-    assert not filler.filled()
+    assert not filler.is_complete()
 
 
 def test_an_empty_prefix_and_a_key_that_climbs_are_refused(bucket: Any, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="no objects there"):
+    with pytest.raises(RefusedError, match="has no objects; allowed: a prefix with at least one object"):
         S3Filler(bucket, "s3://datasets/nothing/", tmp_path).fill(lambda: None)
     bucket.put_object(Bucket="datasets", Key="evil/../../x", Body=b"")
-    with pytest.raises(RefusedError, match="would leave its directory"):
+    with pytest.raises(RefusedError, match="is outside the dataset's directory"):
         S3Filler(bucket, "s3://datasets/evil/", tmp_path).fill(lambda: None)
 
 
 def test_no_dataset_is_complete_at_once(tmp_path: Path) -> None:
-    assert S3Filler(None, "", tmp_path).filled()
+    assert S3Filler(None, "", tmp_path).is_complete()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.node import crash
-from tests.node.crash import STARTS, THENS, WEATHERS, Case, Outcome
+from tests.node.crash import CONDITIONS, STARTS, THENS, Case, Outcome
 
 ALL = list(crash.cases())
-CHOSEN = [c for c in ALL if c.weather == "calm"] + [c for c in ALL if c.weather != "calm"][::9]
+CHOSEN = [c for c in ALL if c.conditions == "calm"] + [c for c in ALL if c.conditions != "calm"][::9]
 
 
 def test_there_are_enough_cases() -> None:
     assert len(ALL) >= 10_000
     assert len(CHOSEN) >= 2000
-    kinds = {(c.start, c.weather, c.then) for c in CHOSEN}
-    assert len(kinds) == len(STARTS) * len(WEATHERS) * len(THENS)
+    kinds = {(c.start, c.conditions, c.then) for c in CHOSEN}
+    assert len(kinds) == len(STARTS) * len(CONDITIONS) * len(THENS)
 
 
 @pytest.mark.parametrize("then", THENS)

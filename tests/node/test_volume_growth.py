@@ -20,8 +20,8 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume import model
 from userdata.agent.storage.volume.ebs import AwsEbs
-from userdata.agent.storage.volume.execute import Executor, MountPlace
-from userdata.agent.storage.volume.growth import AS_IT_IS, Shape, change
+from userdata.agent.storage.volume.execute import Executor, MountContext
+from userdata.agent.storage.volume.growth import UNCHANGED, VolumeShape, required_change
 from userdata.agent.storage.volume.model import CreateVolume
 from userdata.agent.storage.volume.plan import plan
 
@@ -36,7 +36,7 @@ def world(clock: FakeClock) -> World:
 def boot(world: World, size: int, throughput: int = 125, zone: str = "a") -> Disk:
     """A whole life of an instance whose stack file says that size."""
     host, ebs = WorldHost(world, "i-x"), WorldEbs(world, "i-x", zone, size)
-    place = MountPlace("i-x", zone, Path("/dltraining"), 900.0, Shape(size, throughput))
+    place = MountContext("i-x", zone, Path("/dltraining"), 900.0, VolumeShape(size, throughput))
     filler = WorldFiller(host)
     executor = Executor(place, ebs, WorldLease(world, "i-x"), host, filler, world.clock)
     held = executor.up()
@@ -52,16 +52,16 @@ def asked(world: World) -> int:
 def test_what_is_asked_for() -> None:
     home = SimpleNamespace(size_gib=100, throughput_mib=125)
     for wanted, found in {
-        Shape(100, 125): AS_IT_IS,
-        Shape(200, 125): Shape(200, 0),
-        Shape(50, 125): AS_IT_IS,
-        Shape(100, 500): Shape(0, 500),
-        Shape(300, 250): Shape(300, 250),
-        AS_IT_IS: AS_IT_IS,
+        VolumeShape(100, 125): UNCHANGED,
+        VolumeShape(200, 125): VolumeShape(200, 0),
+        VolumeShape(50, 125): UNCHANGED,
+        VolumeShape(100, 500): VolumeShape(0, 500),
+        VolumeShape(300, 250): VolumeShape(300, 250),
+        UNCHANGED: UNCHANGED,
     }.items():
-        assert change(home, wanted) == found  # type: ignore[arg-type]
+        assert required_change(home, wanted) == found  # type: ignore[arg-type]
     of_another_type = SimpleNamespace(size_gib=100, throughput_mib=0)
-    assert change(of_another_type, Shape(100, 500)) == AS_IT_IS  # type: ignore[arg-type]
+    assert required_change(of_another_type, VolumeShape(100, 500)) == UNCHANGED  # type: ignore[arg-type]
 
 
 def test_it_is_seen_to_once_mounted_and_before_the_dataset_is_copied() -> None:
@@ -85,7 +85,7 @@ def test_a_change_within_the_cooldown_stops_nobody_and_is_asked_for_again(
     boot(world, 100)
     boot(world, 200)
     assert boot(world, 300).size == 200
-    assert "the volume is not changed until the next mount" in caplog.messages
+    assert "volume not modified until the next mount" in caplog.messages
     world.clock.sleep(4000)
     again = boot(world, 300)
     assert (again.size, again.filesystem_gib) == (300, 300)
@@ -96,7 +96,7 @@ def test_a_volume_never_shrinks_and_says_so(world: World, caplog: pytest.LogCapt
     boot(world, 200)
     assert boot(world, 100).size == 200
     assert asked(world) == 0
-    assert "the volume stays as large as it is: none shrinks" in caplog.messages
+    assert "volume not shrunk: EBS volumes only grow" in caplog.messages
 
 
 def test_a_move_makes_the_copy_as_large_as_the_stack_says_and_never_smaller(world: World) -> None:

@@ -18,7 +18,7 @@ from tests.node.world import World
 from tests.node.world_host import WorldHost
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
 from userdata.agent.storage.volume import model
-from userdata.agent.storage.volume.ebs import AwsEbs, PassingError
+from userdata.agent.storage.volume.ebs import AwsEbs, TransientError
 from userdata.agent.storage.volume.model import PREPARING, CreateVolume, EbsVolume, Snapshot
 from userdata.agent.storage.volume.plan import plan
 
@@ -58,7 +58,7 @@ def fail_newest(world: World) -> None:
 # Volumes and snapshots that EBS cannot bring up (states of the EC2 API: ``VolumeState``, ``SnapshotState``).
 
 
-def test_a_copy_in_state_error_is_made_anew_and_swept(region: Region) -> None:
+def test_a_copy_in_state_error_is_recreated_and_deleted(region: Region) -> None:
     region.world.after = on("create_volume", lambda n: fail_newest(region.world) if n <= 2 else None)
     region.live("i-x", "b", release=True)
     region.clock.sleep(60)
@@ -80,7 +80,7 @@ def test_three_failed_copies_are_for_people_and_the_home_is_as_it_was(region: Re
     assert region.damage() == Outcome(0, 0)
 
 
-def test_a_snapshot_in_state_error_is_taken_anew_and_three_are_for_people(region: Region) -> None:
+def test_a_snapshot_in_state_error_is_retaken_and_the_third_needs_an_operator(region: Region) -> None:
     def fail(most: int) -> Callable[[str, str], None]:
         def act(count: int) -> None:
             if count <= most:
@@ -113,7 +113,7 @@ def test_a_busy_attachment_is_waited_for_and_named(zone: str) -> None:
     assert "i-other" in step.reason
 
 
-def test_a_candidate_that_somebody_deletes_is_made_anew() -> None:
+def test_a_deleted_candidate_is_recreated() -> None:
     gone = EbsVolume("vol-c", "b", "deleting", None, None, None, 7, "vol-home", PREPARING)
     snapshot = Snapshot("snap-1", "completed", "vol-home", 7)
     step = plan(away(volumes=(HOME, gone), snapshots=(snapshot,)))
@@ -127,7 +127,7 @@ def test_a_zone_without_room_is_waited_for_and_then_said(region: Region) -> None
     def refuse(most: int) -> Callable[[str, str], None]:
         def act(count: int) -> None:
             if count <= most:
-                raise PassingError("ec2 create_volume: InsufficientVolumeCapacity")
+                raise TransientError("ec2 create_volume: InsufficientVolumeCapacity")
 
         return on("create_volume", act)
 
@@ -135,7 +135,7 @@ def test_a_zone_without_room_is_waited_for_and_then_said(region: Region) -> None
     region.live("i-x", "b", release=True)
     region.clock.sleep(60)
     region.world.before = refuse(10_000)
-    with pytest.raises(AgentError, match="gave up after 900 s: CreateVolume"):
+    with pytest.raises(AgentError, match="timed out after 900 s: CreateVolume"):
         region.live("i-y", "a", release=True)
     region.world.before = lambda instance, operation: None
     region.clock.sleep(200)
@@ -154,7 +154,7 @@ def test_a_key_or_a_limit_that_refuses_is_no_reason_to_wait(code: str) -> None:
     client: Any = Recorder(error)
     with pytest.raises(AgentError, match=code) as found:
         AwsEbs(client, "dev", "g", "j", Volume()).create_volume("a", 1, CreateVolume(None, None))
-    assert not isinstance(found.value, PassingError)
+    assert not isinstance(found.value, TransientError)
 
 
 def test_an_attempt_after_a_failed_one_is_another_request() -> None:
@@ -167,9 +167,7 @@ def test_an_attempt_after_a_failed_one_is_another_request() -> None:
     assert tokens[0] != tokens[1] == tokens[2]
 
 
-def test_a_snapshot_that_takes_hours_is_found_again_by_who_comes_next(
-    region: Region, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_instance_finds_a_slow_snapshot(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.node.world.SNAPSHOT_SECONDS", 4000.0)
     tries = 0
     while tries < 10:
@@ -251,7 +249,7 @@ def test_throttles_and_answers_that_are_lost_after_success_lose_nothing(seed: in
         if operation in TABLE and chance.random() < 0.1:
             raise job_table.no_answer()
         if operation in CHANGES and chance.random() < 0.2:
-            raise PassingError(f"ec2 {operation}: ReadTimeoutError")  # as AwsEbs says it
+            raise TransientError(f"ec2 {operation}: ReadTimeoutError")  # as AwsEbs says it
 
     region.world.before, region.world.after = before, after
     for life in range(4):
@@ -277,7 +275,7 @@ def test_a_repeated_release_that_had_been_done_is_no_failure(region: Region) -> 
     assert region.world.holder is None
 
 
-def test_who_loses_the_lease_on_the_way_lets_go_of_what_it_has_attached(region: Region) -> None:
+def test_a_lost_lease_detaches_the_volume(region: Region) -> None:
     def overtaken(instance: str, operation: str) -> None:
         if operation == "claim":
             region.world.item["holder"] = {"S": "i-other"}

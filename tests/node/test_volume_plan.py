@@ -8,7 +8,7 @@ import pytest
 from userdata.agent.lease.store import Lease
 from userdata.agent.storage.volume import model
 from userdata.agent.storage.volume.model import LIVE, PREPARING, EbsVolume, Observed, Snapshot
-from userdata.agent.storage.volume.plan import plan, target
+from userdata.agent.storage.volume.plan import plan, target_volume
 
 HOME = EbsVolume("vol-home", "a", "available", None, None, None, 3, None, LIVE)
 MINE = {"instance": "i-me", "attachment": "attached", "device": "/dev/sdf", "state": "in-use"}
@@ -26,7 +26,7 @@ def at_home(**changes: Any) -> Observed:
 
 def test_a_free_home_in_our_zone_is_attached() -> None:
     assert plan(observe()) == model.Attach("vol-home", "/dev/sdf")
-    assert target(observe()) == "vol-home"
+    assert target_volume(observe()) == "vol-home"
 
 
 def test_a_device_name_that_is_taken_is_not_used() -> None:
@@ -83,7 +83,7 @@ def test_the_old_home_goes_only_after_the_new_one_is_mounted_and_committed() -> 
     assert plan(replace(live, volumes=live.volumes[1:])) == model.Ready("vol-copy")
 
 
-def test_a_copy_without_a_file_system_is_refused_and_both_are_kept() -> None:
+def test_a_copy_without_a_file_system_is_rejected_and_both_are_retained() -> None:
     copy = EbsVolume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
     assert isinstance(plan(away(volumes=(HOME, copy), device="/dev/nvme1n1")), model.Refuse)
 
@@ -133,7 +133,7 @@ def test_something_else_at_the_mount_point_is_not_unmounted() -> None:
     assert plan(at_home(mounted="vol-left-by-a-crash")) == model.Unmount()
 
 
-def kept(*snapshots: Snapshot) -> set[str]:
+def retained(*snapshots: Snapshot) -> set[str]:
     """What is left of the snapshots of a home, itself a copy of ``vol-old``, when all is tidied up."""
     home, left = replace(HOME, source="vol-old", **MINE), list(snapshots)
     done = replace(at_home(mounted="vol-home", filled=True), volumes=(home,))
@@ -146,21 +146,21 @@ def kept(*snapshots: Snapshot) -> set[str]:
     return {s.id for s in left}
 
 
-def test_the_newest_whole_snapshot_is_kept_and_one_that_is_under_way() -> None:
+def test_the_newest_complete_snapshot_and_a_pending_one_are_retained() -> None:
     moved = Snapshot("moved", "completed", "vol-old", 6, started=50.0)
     early = Snapshot("early", "completed", "vol-home", 7, started=60.0)
     late = replace(early, id="late", started=70.0)
     pending = replace(early, id="pending", state="pending", started=80.0)
     failed = replace(pending, id="failed", state="error", started=90.0)
-    assert kept(moved) == {"moved"}
-    assert kept(moved, late, early) == {"late"}
-    assert kept(pending, early, moved) == {"pending", "early"}
-    assert kept(failed, pending, late, moved) == {"pending", "late"}
-    assert kept(pending, replace(pending, id="second", started=81.0), late) == {"second", "late"}
-    assert kept(failed) == set()
+    assert retained(moved) == {"moved"}
+    assert retained(moved, late, early) == {"late"}
+    assert retained(pending, early, moved) == {"pending", "early"}
+    assert retained(failed, pending, late, moved) == {"pending", "late"}
+    assert retained(pending, replace(pending, id="second", started=81.0), late) == {"second", "late"}
+    assert retained(failed) == set()
 
 
-def test_a_snapshot_of_something_else_is_not_kept_and_a_strangers_is_not_touched() -> None:
+def test_a_foreign_snapshot_is_neither_retained_nor_deleted() -> None:
     other = Snapshot("other", "completed", "vol-older", 7)
-    assert kept(other) == set()
-    assert kept(replace(other, token=None), replace(other, id="later", token=8)) == {"other", "later"}
+    assert retained(other) == set()
+    assert retained(replace(other, token=None), replace(other, id="later", token=8)) == {"other", "later"}

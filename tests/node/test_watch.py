@@ -75,7 +75,7 @@ def service(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -
     return Node(tmp_path, clock, metadata_server, configs.service())
 
 
-def test_training_is_told_at_once_and_the_file_names_the_deadline(training: Node) -> None:
+def test_training_gets_sigterm_at_once_and_the_file_has_the_deadline(training: Node) -> None:
     training.watcher.tick()
     assert training.file() is None
     training.interrupt()
@@ -90,7 +90,7 @@ def test_training_is_told_at_once_and_the_file_names_the_deadline(training: Node
     assert (training.directory / "notice.json").stat().st_mode & 0o777 == 0o644
 
 
-def test_service_workers_are_told_at_drain_at_and_not_before(service: Node) -> None:
+def test_service_workers_get_sigterm_at_drain_at_and_not_before(service: Node) -> None:
     service.interrupt()
     service.watcher.tick()
     assert service.file() is not None
@@ -114,9 +114,9 @@ def test_the_hook_is_completed_early_when_the_work_has_ended(training: Node) -> 
     training.server.documents[LIFECYCLE_STATE] = "Terminated"
     training.watcher.tick()
     training.host.pids.clear()
-    begun = training.clock.monotonic()
+    started_at = training.clock.monotonic()
     training.passes(10)
-    assert training.hook_calls == [pytest.approx(begun, abs=2)]
+    assert training.hook_calls == [pytest.approx(started_at, abs=2)]
 
 
 def test_the_hook_waits_for_a_volume_up_that_still_gives_back(training: Node) -> None:
@@ -126,9 +126,9 @@ def test_the_hook_waits_for_a_volume_up_that_still_gives_back(training: Node) ->
     assert training.hook_calls == []
     assert training.signals() == []  # it hears the notice by its file
     training.host.pids.clear()
-    begun = training.clock.monotonic()
+    started_at = training.clock.monotonic()
     training.passes(10)
-    assert training.hook_calls == [pytest.approx(begun, abs=2)]
+    assert training.hook_calls == [pytest.approx(started_at, abs=2)]
 
 
 def test_a_hook_that_is_not_active_yet_is_tried_again(training: Node) -> None:
@@ -160,7 +160,9 @@ def test_a_scale_in_is_a_notice_with_the_hooks_time(service: Node) -> None:
     assert service.signals() == [(12, signal.SIGTERM)]
 
 
-def test_who_has_served_and_returns_to_the_warm_pool_ends_its_work_and_then_the_hook(service: Node) -> None:
+def test_an_instance_that_returns_to_the_warm_pool_ends_its_work_then_completes_the_hook(
+    service: Node,
+) -> None:
     for state in ("InService", "Warmed:Stopped"):
         service.server.documents[LIFECYCLE_STATE] = state
         service.watcher.tick()
@@ -198,7 +200,7 @@ def test_an_earlier_deadline_replaces_a_later_one_and_not_the_other_way_round(tr
 @pytest.mark.parametrize("jump", [-86400.0, -600.0, 600.0, 86400.0])
 def test_a_wrong_local_clock_moves_no_deadline(service: Node, jump: float) -> None:
     service.clock.jump(jump)
-    begun = service.clock.monotonic()
+    started_at = service.clock.monotonic()
     service.interrupt()
     service.watcher.tick()
     service.clock.jump(-jump / 2)  # and again in the middle of the notice
@@ -207,7 +209,7 @@ def test_a_wrong_local_clock_moves_no_deadline(service: Node, jump: float) -> No
     service.passes(5)
     assert len(service.signals()) == 1
     service.passes(30)
-    assert 115 <= service.hook_calls[0] - begun <= 120
+    assert 115 <= service.hook_calls[0] - started_at <= 120
 
 
 def test_a_wrong_local_clock_without_the_services_time_still_gives_two_minutes(service: Node) -> None:
@@ -261,7 +263,7 @@ def test_a_document_that_cannot_be_read_is_a_notice(training: Node) -> None:
     training.watcher.tick()
     found = training.file()
     assert found is not None
-    assert found.deadline - found.seen == 120
+    assert found.deadline - found.received_at == 120
     assert training.signals()
 
 
@@ -276,14 +278,14 @@ def test_a_rebalance_recommendation_is_a_hint_and_no_notice(training: Node) -> N
 
 def test_passes_keep_their_grid_though_each_takes_time(training: Node) -> None:
     looks: list[float] = []
-    original = training.watcher._look
+    original = training.watcher._read_metadata
 
     def slow(path: str) -> Any:
         looks.append(training.clock.monotonic()) if path == SPOT_ACTION else None
         training.clock.advance(0.9)
         return original(path)
 
-    training.watcher._look = slow  # type: ignore[method-assign]
+    training.watcher._read_metadata = slow  # type: ignore[method-assign]
     training.passes(50)
     assert {round(b - a, 3) for a, b in pairwise(looks)} == {5.0}
 

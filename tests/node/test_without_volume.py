@@ -9,7 +9,7 @@ import pytest
 
 from tests.node import configs
 from tests.node.clocks import FakeClock
-from tests.node.jobs import REGION, doom, job, node, row
+from tests.node.jobs import REGION, job, node, row, write_notice
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent import tasks
@@ -107,7 +107,7 @@ def test_the_job_runs_under_its_lease_and_gives_it_back_unmounted(one: tasks.Nod
     assert not [argv for argv in host(one).ran if argv[0] == "systemctl"]
 
 
-def test_who_does_not_hold_the_lease_has_not_even_mounted_the_checkpoints(one: tasks.Node) -> None:
+def test_without_the_lease_the_checkpoints_are_not_mounted(one: tasks.Node) -> None:
     assert tasks.efs(one) == 0
     assert host(one).at == ["/models"]
 
@@ -115,45 +115,45 @@ def test_who_does_not_hold_the_lease_has_not_even_mounted_the_checkpoints(one: t
 def test_a_successor_stands_by_until_the_lease_is_given_back(
     one: tasks.Node, aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
 ) -> None:
-    holding.hold(one, Stop())
-    assert job_tasks.held(one) == (1, "")
-    one.heart().leave(0)
+    holding.acquire(one, Stop())
+    assert job_tasks.lease_and_volume(one) == (1, "")
+    one.heartbeat_sender().deregister(0)
     other = without_volume(
         node(aws, metadata_server, clock, tmp_path / "other", f"{REGION}b", MountHost())  # type: ignore[arg-type]
     )
     states: set[str] = set()
-    begun = clock.wall()
+    started_at = clock.wall()
 
     def watch(seconds: float) -> None:
         if found := row():
             states.add(found["state"])
         job_tasks.leases(one).renew(1)
-        if clock.wall() - begun > 300:
+        if clock.wall() - started_at > 300:
             clock.on_sleep = lambda seconds: None
-            holding.let_go(one)
+            holding.release(one)
 
     clock.on_sleep = watch
-    holding.hold(other, Stop())
+    holding.acquire(other, Stop())
     assert states == {"waiting"}
     assert job()["holder"]["S"] == other.identity.instance
-    assert job_tasks.held(one) is None
+    assert job_tasks.lease_and_volume(one) is None
 
 
 @pytest.mark.parametrize("why", ["a notice", "SIGTERM"])
 def test_an_instance_that_is_taken_takes_no_lease(why: str, one: tasks.Node, clock: FakeClock) -> None:
     one.spawn = lambda *_: pytest.fail("nothing may start")
-    told: list[Any] = []
-    one.on_sigterm = told.append
-    inner = one.gate
+    handlers: list[Any] = []
+    one.on_sigterm = handlers.append
+    inner = one.wait_outside_warm_pool
 
     def gate(stop: Stop | None = None) -> None:
         inner(stop)
         if why == "a notice":
-            doom(one.directory, clock)
+            write_notice(one.directory, clock)
         else:
-            told[-1]()
+            handlers[-1]()
 
-    one.gate = gate  # type: ignore[method-assign]
+    one.wait_outside_warm_pool = gate  # type: ignore[method-assign]
     assert tasks.run(one) == 0
     assert "holder" not in job()
 
@@ -189,29 +189,29 @@ def test_a_lease_that_another_has_taken_ends_the_job_at_once(one: tasks.Node, cl
         tasks.run(one)
     assert killed[0] - taken[0] <= 31  # it is found at the next renewal
     assert CHECKPOINTS not in host(one).at
-    assert job_tasks.held(one) is None
+    assert job_tasks.lease_and_volume(one) is None
 
 
 def test_what_cannot_be_unmounted_keeps_its_lease(one: tasks.Node) -> None:
-    holding.hold(one, Stop())
+    holding.acquire(one, Stop())
     one.mount()
     host(one).fails["umount"] = "busy"
     with pytest.raises(AgentError, match="busy"):
-        holding.let_go(one)
+        holding.release(one)
     assert job()["holder"]["S"] == one.identity.instance
-    assert job_tasks.held(one) is not None
+    assert job_tasks.lease_and_volume(one) is not None
 
 
 def test_a_file_system_that_is_away_costs_the_host_and_not_the_job(
     one: tasks.Node, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The mount point is there, on the root disk.
-    monkeypatch.setattr("userdata.agent.work.failures.inspection.try_to_write", lambda path: ("", False))
+    monkeypatch.setattr("userdata.agent.work.failures.inspection.check_writable", lambda path: ("", False))
     host(one).fails["mount"] = "exit 32: mount.nfs4: Connection timed out"
     one.spawn = lambda *_: pytest.fail("nothing may start")
-    begun = clock.monotonic()
+    started_at = clock.monotonic()
     assert tasks.run(one) == 0
-    assert clock.monotonic() - begun > 20 * 60
+    assert clock.monotonic() - started_at > 20 * 60
     assert job()["state"] == {"S": "running"}
     assert job()["hostFaults"]["M"]["count"] == {"N": "1"}
     assert "holder" not in job()
@@ -219,7 +219,7 @@ def test_a_file_system_that_is_away_costs_the_host_and_not_the_job(
 
 
 def test_a_python_of_its_own_does_not_go_onto_the_file_system(one: tasks.Node) -> None:
-    told = configs.training()["training"] | {"python": {"version": "3.12", "requirements": "r.txt"}}
-    made = without_volume(one, training=told)
+    handlers = configs.training()["training"] | {"python": {"version": "3.12", "requirements": "r.txt"}}
+    made = without_volume(one, training=handlers)
     found = environment.job_environment(made, job_tasks.code(made))
-    assert found._folder == Path("/var/lib/gpu-spot/scratch/environments")  # type: ignore[attr-defined]
+    assert found._directory == Path("/var/lib/gpu-spot/scratch/environments")  # type: ignore[attr-defined]

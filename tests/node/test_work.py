@@ -15,7 +15,7 @@ import pytest
 
 from contracts.agent.config import Service
 from tests.node.workbench import Bench
-from tests.waiting import until
+from tests.waiting import wait_until
 from userdata.agent.aws.imds import LIFECYCLE_STATE
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -27,7 +27,7 @@ from userdata.agent.work.service.workers import Slot, Workers, container_command
 STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
 
-def test_every_slot_runs_and_beats_once_a_period(workbench: Bench) -> None:
+def test_every_slot_runs_and_sends_a_heartbeat_per_interval(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN)
     workers.tick()
     workbench.wait_up()
@@ -35,20 +35,20 @@ def test_every_slot_runs_and_beats_once_a_period(workbench: Bench) -> None:
         workbench.clock.advance(0.5)
         workers.tick()
     assert len(workbench.processes) == 2
-    assert [b[0] for b in workbench.registry.beats] == [(0, 1)] * 3
-    assert {b[2:] for b in workbench.registry.beats} == {("ready", None)}
+    assert [b[0] for b in workbench.registry.heartbeats] == [(0, 1)] * 3
+    assert {b[2:] for b in workbench.registry.heartbeats} == {("ready", None)}
     record = json.loads((workbench.tmp / "workers" / "1.json").read_text())
     assert record == {"slot": 1, "gpu": 0, "pid": workbench.processes[1].pid}
 
 
-def test_nothing_starts_or_beats_in_the_warm_pool(workbench: Bench) -> None:
+def test_nothing_starts_and_no_heartbeat_is_sent_in_the_warm_pool(workbench: Bench) -> None:
     workbench.server.documents[LIFECYCLE_STATE] = "Warmed:Stopped"
     workers = workbench.workers(STUBBORN)
     for _ in range(5):
         workers.tick()
         workbench.clock.advance(10)
     assert workbench.processes == []
-    assert workbench.registry.beats == []
+    assert workbench.registry.heartbeats == []
     workbench.server.documents[LIFECYCLE_STATE] = "InService"
     workers.tick()
     assert len(workbench.processes) == 2
@@ -61,7 +61,7 @@ def test_an_instance_that_goes_back_to_the_warm_pool_falls_silent(workbench: Ben
     for _ in range(5):
         workbench.clock.advance(11)
         workers.tick()
-    assert len(workbench.registry.beats) == 1
+    assert len(workbench.registry.heartbeats) == 1
 
 
 def test_nothing_starts_while_the_lifecycle_state_is_unknown(workbench: Bench) -> None:
@@ -71,19 +71,19 @@ def test_nothing_starts_while_the_lifecycle_state_is_unknown(workbench: Bench) -
     assert workbench.processes == []
 
 
-def test_a_doomed_worker_stays_ready_until_drain_at_and_beats_until_its_end(workbench: Bench) -> None:
+def test_an_interrupted_worker_is_ready_until_drain_at_and_reports_until_its_end(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN, count=1)
     workers.tick()
     workbench.wait_up()
     now = workbench.clock.wall()
     notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now + 100, now))
     workers.tick()
-    assert workbench.registry.beats[-1] == ((0,), now, "ready", now + 120)  # at once, not a period later
+    assert workbench.registry.heartbeats[-1] == ((0,), now, "ready", now + 120)  # at once, not a period later
     workbench.clock.advance(100)
     workers.tick()
-    assert workbench.registry.beats[-1][2] == "draining"
+    assert workbench.registry.heartbeats[-1][2] == "draining"
     workers.stop()
-    until(lambda: not workers.tick())
+    wait_until(lambda: not workers.tick())
     assert workbench.processes[0].stdout
     assert workbench.processes[0].stdout.read() == b"drained\n"
     assert workbench.registry.left == [0]
@@ -105,16 +105,16 @@ def test_a_worker_that_fails_is_restarted_with_growing_pauses(workbench: Bench) 
 
 
 def test_a_worker_counts_when_it_says_so(workbench: Bench) -> None:
-    workers = workbench.workers(f"touch $GPU_SPOT_READY.soon; {STUBBORN}", count=1, says_ready=True)
+    workers = workbench.workers(f"touch $GPU_SPOT_READY.soon; {STUBBORN}", count=1, reports_readiness=True)
     workers.tick()
     workbench.wait_up()
     workbench.clock.advance(11)
     workers.tick()
-    assert workbench.registry.beats == []
+    assert workbench.registry.heartbeats == []
     (workbench.tmp / "ready" / "0" / "ready").touch()
     workbench.clock.advance(11)
     workers.tick()
-    assert workbench.registry.beats[-1][0] == (0,)
+    assert workbench.registry.heartbeats[-1][0] == (0,)
 
 
 def test_a_registry_that_is_away_stops_no_work(workbench: Bench) -> None:
@@ -125,7 +125,7 @@ def test_a_registry_that_is_away_stops_no_work(workbench: Bench) -> None:
         workbench.clock.advance(11)
     workbench.registry.down = False
     workers.tick()
-    assert len(workbench.registry.beats) == 1
+    assert len(workbench.registry.heartbeats) == 1
     assert len(workbench.processes) == 1
 
 
@@ -138,15 +138,15 @@ def test_a_registry_that_is_away_is_asked_once_a_period(workbench: Bench) -> Non
     assert workbench.registry.asked == 2
 
 
-def test_a_wish_starts_one_worker_anew_and_once(workbench: Bench) -> None:
+def test_a_restart_request_restarts_one_worker_once(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN)
     workers.tick()
     workbench.wait_up()
-    workbench.registry.wished = {1}
+    workbench.registry.restarts_requested = {1}
     workbench.clock.advance(10)
     workers.tick()
     assert workbench.registry.left == [1]  # while it drains nobody counts on it
-    until(lambda: not workers.tick() or len(workbench.processes) == 3)
+    wait_until(lambda: not workers.tick() or len(workbench.processes) == 3)
     assert workbench.processes[0].poll() is None
     assert workbench.processes[1].stdout
     assert workbench.processes[1].stdout.read() == b"drained\n"
@@ -154,20 +154,20 @@ def test_a_wish_starts_one_worker_anew_and_once(workbench: Bench) -> None:
         workbench.clock.advance(10)
         workers.tick()
     assert len(workbench.processes) == 3
-    assert [pulse.starts for pulse in workbench.registry.pulses[-1].values()] == [1, 2]
+    assert [report.starts for report in workbench.registry.worker_reports[-1].values()] == [1, 2]
     assert workbench.registry.first[1:4] == [frozenset(), frozenset({1}), frozenset()]
 
 
-def test_who_does_not_come_to_be_ready_goes_back_with_a_release_that_is_taken_back(workbench: Bench) -> None:
+def test_a_worker_that_never_becomes_ready_follows_a_rollback(workbench: Bench) -> None:
     asked: list[float] = []
-    row = [Service(command=("bash", "-c", STUBBORN), says_ready=True)]
+    row = [Service(command=("bash", "-c", STUBBORN), reports_readiness=True)]
 
     def release() -> Service:
         asked.append(workbench.clock.monotonic())
         return row[0]
 
     workbench.release = release
-    workers = workbench.workers(STUBBORN, count=1, says_ready=True)
+    workers = workbench.workers(STUBBORN, count=1, reports_readiness=True)
     workers.tick()
     workbench.wait_up()
     for _ in range(360):
@@ -175,69 +175,69 @@ def test_who_does_not_come_to_be_ready_goes_back_with_a_release_that_is_taken_ba
         workers.tick()
     assert len(asked) == 3
     assert len(workbench.processes) == 1  # a model may load for long
-    row[0] = Service(command=("bash", "-c", "echo other; sleep 60"), says_ready=True)
+    row[0] = Service(command=("bash", "-c", "echo other; sleep 60"), reports_readiness=True)
     workbench.clock.advance(60)
-    until(lambda: not workers.tick() or len(workbench.processes) == 2)
+    wait_until(lambda: not workers.tick() or len(workbench.processes) == 2)
     assert workbench.processes[1].stdout
     assert workbench.processes[1].stdout.readline() == b"other\n"
 
 
-def test_a_wish_that_cannot_be_taken_off_the_registry_is_carried_out_once(workbench: Bench) -> None:
+def test_a_request_that_cannot_be_deleted_is_executed_once(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN, count=1)
     workers.tick()
     workbench.wait_up()
-    workbench.registry.wished = {0}
+    workbench.registry.restarts_requested = {0}
     workbench.clock.advance(10)
-    workbench.registry.leave = lambda slot: None  # type: ignore[method-assign]
+    workbench.registry.deregister = lambda slot: None  # type: ignore[method-assign]
     workers.tick()
-    until(lambda: not workers.tick() or len(workbench.processes) == 2)
+    wait_until(lambda: not workers.tick() or len(workbench.processes) == 2)
     for _ in range(4):
         workbench.clock.advance(10)
         workers.tick()
     assert len(workbench.processes) == 2
 
 
-def test_a_worker_that_ignores_a_wish_is_killed_when_its_time_is_up(workbench: Bench) -> None:
+def test_a_worker_that_ignores_a_restart_is_killed_after_its_timeout(workbench: Bench) -> None:
     workers = workbench.workers("trap '' TERM; echo up; while :; do sleep 0.05; done", count=1)
     workers.tick()
     workbench.wait_up()
-    workbench.registry.wished = {0}
+    workbench.registry.restarts_requested = {0}
     workbench.clock.advance(10)
     workers.tick()
-    beats = len(workbench.registry.beats)
+    count = len(workbench.registry.heartbeats)
     workbench.clock.advance(STOP_SECONDS - 1)
     workers.tick()
     assert workbench.processes[0].poll() is None
-    assert len(workbench.registry.beats) == beats  # nobody counts on it meanwhile
+    assert len(workbench.registry.heartbeats) == count  # nobody counts on it meanwhile
     workbench.clock.advance(1)
-    until(lambda: not workers.tick() or len(workbench.processes) == 2)
+    wait_until(lambda: not workers.tick() or len(workbench.processes) == 2)
 
 
-def test_while_there_is_a_notice_nobody_wishes_anything(workbench: Bench) -> None:
+def test_restart_requests_are_ignored_during_a_notice(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN, count=1)
     workers.tick()
     workbench.wait_up()
     now = workbench.clock.wall()
     notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now + 100, now))
-    workbench.registry.wished = {0}
+    workbench.registry.restarts_requested = {0}
     workbench.clock.advance(10)
     workers.tick()
     workbench.clock.advance(10)
     workers.tick()
     assert workbench.registry.left == []
-    assert [len(beat[0]) for beat in workbench.registry.beats] == [1, 1, 1]
+    assert [len(heartbeat[0]) for heartbeat in workbench.registry.heartbeats] == [1, 1, 1]
 
 
-def test_told_to_stop_without_a_notice_the_workers_are_draining(workbench: Bench) -> None:
+def test_stopped_without_a_notice_the_workers_are_draining(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN, count=1)
     workers.tick()
     workbench.wait_up()
     workbench.processes[0].send_signal(signal.SIGSTOP)  # it has something to finish
     workers.stop()
     workers.tick()
-    assert workbench.registry.beats[-1][2:] == ("draining", None)
+    assert workbench.registry.heartbeats[-1][2:] == ("draining", None)
     workbench.processes[0].send_signal(signal.SIGCONT)
-    until(lambda: not workers.tick())
+    wait_until(lambda: not workers.tick())
 
 
 def test_a_secret_that_takes_long_keeps_nobody_from_being_looked_after(workbench: Bench) -> None:
@@ -245,9 +245,9 @@ def test_a_secret_that_takes_long_keeps_nobody_from_being_looked_after(workbench
     workers.tick()
     workbench.wait_up()
     asked: list[Callable[[], None]] = []
-    workbench.aside = asked.append  # and no answer comes
+    workbench.run_in_background = asked.append  # and no answer comes
     workbench.processes[0].kill()
-    until(lambda: bool(workers.tick() and workbench.registry.left))
+    wait_until(lambda: bool(workers.tick() and workbench.registry.left))
     for _ in range(6):
         workbench.clock.advance(5)
         assert workers.tick()
@@ -292,7 +292,7 @@ def test_a_registry_that_is_away_is_spoken_of_once_and_when_it_is_back(
     workbench.clock.advance(10)
     workers.tick()
     said = [r.message for r in caplog.records if "heart" in r.message or "remove" in r.message]
-    assert said == ["heartbeats fail; the work goes on", "heartbeats are back"]
+    assert said == ["heartbeats fail", "heartbeats recovered"]
 
 
 def test_slots_share_gpus() -> None:
@@ -312,7 +312,7 @@ def test_a_process_is_nobody_special_and_docker_is_called_by_root(
     image: str, user: str, workbench: Bench
 ) -> None:
     service = Service(command=("sleep", "60"), image=image, user="nobody")
-    workers = Workers(service, [], workbench.heart, SystemHost(), workbench.clock, workbench.tmp)
+    workers = Workers(service, [], workbench.heartbeats, SystemHost(), workbench.clock, workbench.tmp)
     process = workers._spawn(["sleep", "60"], {})
     try:
         status = Path(f"/proc/{process.pid}/status").read_text()
@@ -328,8 +328,10 @@ def test_a_process_is_nobody_special_and_docker_is_called_by_root(
 
 def test_a_user_that_the_image_lacks_is_named(workbench: Bench) -> None:
     service = Service(command=("sleep", "60"), user="no-such-user")
-    workers = Workers(service, [Slot(0, 0)], workbench.heart, SystemHost(), workbench.clock, workbench.tmp)
-    with pytest.raises(AgentError, match="user: 'no-such-user' is not there"):
+    workers = Workers(
+        service, [Slot(0, 0)], workbench.heartbeats, SystemHost(), workbench.clock, workbench.tmp
+    )
+    with pytest.raises(AgentError, match="user: 'no-such-user' does not exist"):
         workers.tick()
 
 

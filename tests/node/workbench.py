@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from contracts.agent.config import Service
-from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
+from tests.node.recording_registry import RecordingRegistry
 from userdata.agent.aws.imds import Metadata
-from userdata.agent.machine.background import Aside
+from userdata.agent.machine.background import BackgroundRunner
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work.heartbeat import Heart
-from userdata.agent.work.service.pulses import Pulses
+from userdata.agent.work.heartbeat import HeartbeatSender
+from userdata.agent.work.service.worker_reports import WorkerReports
 from userdata.agent.work.service.workers import Slot, Workers
 
 
 class Bench:
     def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer) -> None:
-        self.tmp, self.clock, self.server, self.registry = tmp, clock, server, BeatList()
+        self.tmp, self.clock, self.server, self.registry = tmp, clock, server, RecordingRegistry()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.secrets: Callable[[], Mapping[str, str]] = dict
-        self.aside: Aside = lambda work: work()
+        self.run_in_background: BackgroundRunner = lambda work: work()
         self.release: Callable[[], Service] | None = None
         self.host: SystemHost = SystemHost()
-        self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
+        self.heartbeats = HeartbeatSender(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
 
     def workers(self, command: str, count: int = 2, **service: Any) -> Workers:
         def spawn(argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -43,14 +43,14 @@ class Bench:
         return Workers(
             spec,
             places,
-            self.heart,
+            self.heartbeats,
             self.host,
             self.clock,
             self.tmp,
             spawn=spawn,
             secrets=lambda: self.secrets(),
-            pulses=Pulses(dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
-            aside=lambda work: self.aside(work),
+            worker_reports=WorkerReports(dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
+            run_in_background=lambda work: self.run_in_background(work),
             release=self.release,
         )
 

@@ -17,7 +17,7 @@ from tests.node.clocks import FakeClock
 from tests.node.job_table import Attributes, JobTable
 from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.storage.volume.ebs import NotThereError, PassingError
+from userdata.agent.storage.volume.ebs import ResourceNotFoundError, TransientError
 from userdata.agent.storage.volume.model import CreateVolume, EbsVolume, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
@@ -146,7 +146,7 @@ class World:
         self.calls.append((instance, operation))
         self.before(instance, operation)
         if limited and self._random.random() < self.throttle:
-            raise PassingError(f"ec2 {operation}: RequestLimitExceeded")
+            raise TransientError(f"ec2 {operation}: RequestLimitExceeded")
         self._remember()
         result = effect()
         self._remember()
@@ -211,7 +211,7 @@ class World:
 
     def disk(self, volume: str) -> Disk:
         if volume not in self.disks or self.disks[volume].gone_at is not None:
-            raise PassingError(f"InvalidVolume.NotFound: {volume}")
+            raise TransientError(f"InvalidVolume.NotFound: {volume}")
         return self.disks[volume]
 
 
@@ -252,10 +252,10 @@ class WorldEbs:
             copy = world.copies.get(snapshot) if snapshot else None
             now = world.clock.monotonic()
             if snapshot and (copy is None or now < copy.ready_at):
-                raise PassingError(f"InvalidSnapshot.NotFound: {snapshot}")
+                raise TransientError(f"InvalidSnapshot.NotFound: {snapshot}")
             tags = {"token": token, "state": "preparing", "source": wanted.source}
             volume, content = world.name("vol"), copy.content if copy else None
-            size = max(self._size, wanted.least_gib)
+            size = max(self._size, wanted.min_size_gib)
             world.disks[volume] = Disk(volume, zone, size, tags, now + CREATE_SECONDS, content, content)
             world._client_tokens[key] = volume
             return volume
@@ -290,11 +290,11 @@ class WorldEbs:
             if disk.zone != self._zone:
                 raise AgentError(f"InvalidVolume.ZoneMismatch: {volume} is in {disk.zone}")
             if disk.instance is not None:
-                raise PassingError(f"VolumeInUse: {volume}")
+                raise TransientError(f"VolumeInUse: {volume}")
             if disk.failed:
-                raise PassingError(f"IncorrectState: {volume}")
+                raise TransientError(f"IncorrectState: {volume}")
             if world.clock.monotonic() < disk.ready_at:
-                raise PassingError(f"IncorrectState: {volume}")
+                raise TransientError(f"IncorrectState: {volume}")
             if any(d.instance == instance and d.device == device for d in world.disks.values()):
                 raise AgentError(f"InvalidParameterValue: {device} is in use")
             disk.instance, disk.device = instance, device
@@ -306,7 +306,7 @@ class WorldEbs:
         def effect() -> None:
             disk = self._world.disk(volume)
             if disk.instance != instance or disk.detaching:
-                raise PassingError(f"IncorrectState: {volume}")
+                raise TransientError(f"IncorrectState: {volume}")
             assert not disk.mounted, f"{volume} is detached while it is mounted"
             disk.detaching, disk.settled_at = True, self._world.clock.monotonic() + DETACH_SECONDS
 
@@ -322,9 +322,9 @@ class WorldEbs:
         def effect() -> None:
             disk = self._world.disks.get(volume)
             if disk is None or disk.gone_at is not None:
-                raise NotThereError(volume)
+                raise ResourceNotFoundError(volume)
             if disk.instance is not None:
-                raise PassingError(f"VolumeInUse: {volume}")
+                raise TransientError(f"VolumeInUse: {volume}")
             disk.gone_at = self._world.clock.monotonic() + DELETE_SECONDS
 
         self._call("delete_volume", effect)
@@ -332,6 +332,6 @@ class WorldEbs:
     def delete_snapshot(self, snapshot: str) -> None:
         def effect() -> None:
             if self._world.copies.pop(snapshot, None) is None:
-                raise NotThereError(snapshot)
+                raise ResourceNotFoundError(snapshot)
 
         self._call("delete_snapshot", effect)

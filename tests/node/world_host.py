@@ -102,7 +102,7 @@ class WorldFiller:
     def __init__(self, host: WorldHost, parts: tuple[str, ...] = ("part-1", "part-2")) -> None:
         self._host, self._parts = host, parts
 
-    def filled(self) -> bool:
+    def is_complete(self) -> bool:
         is_marked = "dataset complete" in self._host.content()
         assert not is_marked or set(self._parts) <= set(self._host.content()), "a marker without its files"
         return is_marked

@@ -1,4 +1,4 @@
-"""What the stacks that ship declare, with ids and ARNs of the local cloud: they have AWS's shapes."""
+"""Resources of the sample stacks after a deployment on moto, with ids and ARNs in AWS's format."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.infra import training
 from tests.infra.declared import STACKS
 
 ROOT = Path(__file__).resolve().parents[2]
-FULLER = "fuller"
-"""Not a stack that ships: prod with what the others leave out, so that each statement is in some document."""
-NAMES = (*STACKS, "eks", FULLER)
+EXTENDED = "fuller"
+"""The sample ``prod`` with additional entries, so that every IAM statement is in some document."""
+NAMES = (*STACKS, "eks", EXTENDED)
 _TYPES = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge", "g6.xlarge"]}
-_NEEDS = {
+_REQUIREMENTS = {
     "target": 2,
     "instanceRequirements": {
         "accelerators": {"min": 1, "max": 1},
@@ -32,7 +32,7 @@ _NEEDS = {
         "memoryGiB": {"min": 16, "max": 256},
     },
 }
-_MORE: dict[str, Any] = {
+_EXTENDED_CONFIG: dict[str, Any] = {
     "identity": {
         "previews": {"repository": "acme/models", "stateBucket": "acme-state", "createProvider": True},
         "deploys": {"policies": ["arn:aws:iam::123456789012:policy/deploys"], "environment": "production"},
@@ -45,7 +45,7 @@ _MORE: dict[str, Any] = {
         {
             "name": "lab",
             "capacity": {**_TYPES, "instanceTypes": ["g5.12xlarge"], "fallback": {"warmInstances": 0}},
-            "callers": ["10.30.0.0/16"],
+            "allowedSources": ["10.30.0.0/16"],
             "tenants": [
                 {
                     **{"name": "a", "uid": 2001, "cpus": 2, "memoryGiB": 4, "image": training.IMAGE},
@@ -57,19 +57,19 @@ _MORE: dict[str, Any] = {
     "services": [
         {
             "name": "inference",
-            "capacity": {"kind": "mixed-asg", **_NEEDS},
+            "capacity": {"kind": "mixed-asg", **_REQUIREMENTS},
             "image": training.IMAGE,
             "queue": {
                 "kind": "rabbitmq",
                 "instanceType": "mq.m7g.large",
                 "deployment": "cluster",
-                "callers": ["10.30.0.0/16"],
+                "allowedSources": ["10.30.0.0/16"],
             },
             "datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
         },
         {
             "name": "batch",
-            "capacity": {"kind": "spot-fleet", **_NEEDS},
+            "capacity": {"kind": "spot-fleet", **_REQUIREMENTS},
             "command": ["serve"],
             "queue": {"kind": "rabbitmq", "existing": {"secret": "queues/batch"}},
             "scaling": {"min": 0},
@@ -97,38 +97,42 @@ class Declared:
 
 @dataclass(frozen=True)
 class Stack:
-    """The resources of a stack, and what its calls were warned of as deprecated."""
+    """The resources of a stack, and deprecation warnings of its calls."""
 
     resources: list[Declared]
-    warned: set[str]
+    deprecations: set[str]
 
 
 def _deployed(stack: str, overrides: dict[str, Any]) -> Stack:
     config = stackfile.load(ROOT, stack, overrides)
     with sandbox(config.region) as clients:
-        with warnings.catch_warnings(record=True) as seen:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.filterwarnings("always", category=DeprecationWarning, module=parameters.__name__)
             make_given(load_settings(config.values), clients)
             deployment = deploy(clients, config)
         resources = [
-            Declared(one.type, one.name, one.id, _values(one.inputs), _values(one.outputs))
-            for one in deployment.resources
-            if not one.is_component and not one.type.startswith("pulumi:")
+            Declared(
+                resource.type, resource.name, resource.id, _values(resource.inputs), _values(resource.outputs)
+            )
+            for resource in deployment.resources
+            if not resource.is_component and not resource.type.startswith("pulumi:")
         ]
-        return Stack(resources, {str(one.message) for one in seen if one.filename == parameters.__file__})
+        return Stack(
+            resources, {str(warning.message) for warning in caught if warning.filename == parameters.__file__}
+        )
 
 
 @cache
 def deployed(stack: str) -> Stack:
-    return apart(_deployed, "prod", _MORE) if stack == FULLER else apart(_deployed, stack, {})
+    return apart(_deployed, "prod", _EXTENDED_CONFIG) if stack == EXTENDED else apart(_deployed, stack, {})
 
 
 def _values(value: Any) -> Any:
-    """JSON's values alone: whole numbers without a fraction, as the engine sends them; no archives."""
+    """Return JSON values only: whole numbers as integers, as the engine sends them, and no archives."""
     if isinstance(value, dict):
-        return {key: _values(one) for key, one in value.items() if one is not None}
+        return {key: _values(nested) for key, nested in value.items() if nested is not None}
     if isinstance(value, list):
-        return [_values(one) for one in value]
+        return [_values(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, str | int | float | bool) else str(value)

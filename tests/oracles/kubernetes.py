@@ -1,9 +1,9 @@
-"""Kubernetes' own schemas over objects: what a strict API server would refuse of a declared version.
+"""Validation of Kubernetes objects as a strict API server of a given version would do it.
 
-Core objects by kubernetes-validate's strict schemas, Trainer's by the models of its API package, which drop
-unknown keys without a word, so that they are looked for here. For the other custom resources no package at
-hand has a schema: group, version, kind and keys are held to the lists below, taken from their documentation,
-and ``CUSTOM_WITHOUT_SCHEMA`` says which.
+Built-in objects are validated by kubernetes-validate's strict schemas, Trainer's by the models of its API
+package, which drop unknown keys silently: a comparison finds those. The other custom resources
+(``CUSTOM_WITHOUT_SCHEMA``) have no packaged schema; their keys are checked against the lists below, taken
+from their documentation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRAINER: Final = {
     ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"): "TrainerV1alpha1TrainingRuntime",
 }
 _ANY: Final[dict[str, Any]] = {"": None}
-"""Keys of the user's own: labels, parameters, limits."""
+"""Keys chosen by users: labels, parameters, limits."""
 _META: Final = {"name": None, "namespace": None, "labels": _ANY, "annotations": _ANY}
 _TERMS: Final = {"tags": _ANY, "id": None, "name": None}
 _KEYS: Final[dict[tuple[str, str], dict[str, Any]]] = {
@@ -137,17 +137,17 @@ _KEYS: Final[dict[tuple[str, str], dict[str, Any]]] = {
 CUSTOM_WITHOUT_SCHEMA: Final = frozenset(kind for _, kind in _KEYS)
 
 
-def refusal(told: Mapping[str, Any], version: str) -> str:
-    """Return why an API server of ``version`` would refuse an object; empty where it would not."""
-    key = (str(told.get("apiVersion")), str(told.get("kind")))
+def validation_error(manifest: Mapping[str, Any], version: str) -> str:
+    """Return why an API server of ``version`` would reject a manifest; empty if it would not."""
+    key = (str(manifest.get("apiVersion")), str(manifest.get("kind")))
     if key in _TRAINER:
-        return _of_trainer(told, _TRAINER[key])
+        return _trainer_error(manifest, _TRAINER[key])
     if key in _KEYS:
         shape = {"apiVersion": None, "kind": None, "metadata": _META, "spec": _KEYS[key]}
-        lacking = [f"{key[1]}: {one} is missing" for one in ("metadata", "spec") if one not in told]
-        return "; ".join([*lacking, *_unknown(told, shape, key[1]), *_restricted(told)])
+        missing = [f"{key[1]}: {part} is missing" for part in ("metadata", "spec") if part not in manifest]
+        return "; ".join([*missing, *_unknown(manifest, shape, key[1]), *_restricted(manifest)])
     try:
-        kubernetes_validate.validate(dict(told), version, strict=True)
+        kubernetes_validate.validate(dict(manifest), version, strict=True)
     except kubernetes_validate.SchemaNotFoundError:
         return f"{key[0]} {key[1]} is not known in {version}"
     except kubernetes_validate.ValidationError as error:
@@ -155,52 +155,52 @@ def refusal(told: Mapping[str, Any], version: str) -> str:
     return ""
 
 
-def _restricted(told: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the labels that Karpenter allows on no node.
+def _restricted(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield labels that Karpenter does not allow on nodes.
 
-    The rules of NodePool's CRD (karpenter-provider-aws, pkg/apis/crds/karpenter.sh_nodepools.yaml), without
-    their exceptions for well-known labels, which nothing here sets.
+    Source: NodePool CRD (karpenter-provider-aws, pkg/apis/crds/karpenter.sh_nodepools.yaml), without
+    the exceptions for well-known labels, which nothing here sets.
     """
-    if told["kind"] != "NodePool":
+    if manifest["kind"] != "NodePool":
         return
-    for label in told.get("spec", {}).get("template", {}).get("metadata", {}).get("labels", {}):
+    for label in manifest.get("spec", {}).get("template", {}).get("metadata", {}).get("labels", {}):
         if label.partition("/")[0].endswith(("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws")):
             yield f"NodePool.spec.template.metadata.labels.{label} is of a restricted domain"
 
 
-def _of_trainer(told: Mapping[str, Any], model: str) -> str:
-    # Imported where it is asked: the package loads all of its models, a second of each collection.
+def _trainer_error(manifest: Mapping[str, Any], model: str) -> str:
+    # Imported on use: the package loads all of its models, which takes a second.
     import kubeflow_trainer_api.models as trainer
 
     try:
-        read = getattr(trainer, model).from_json(json.dumps(told))
+        read = getattr(trainer, model).from_json(json.dumps(manifest))
     except ValueError as error:
-        return f"{told['kind']}: {error}"
-    return "; ".join(_dropped(told, read.to_dict(), str(told["kind"])))
+        return f"{manifest['kind']}: {error}"
+    return "; ".join(_dropped(manifest, read.to_dict(), str(manifest["kind"])))
 
 
-def _dropped(told: Any, kept: Any, path: str) -> Iterator[str]:
-    """Yield what a model did not keep: it knows no such key."""
-    if isinstance(told, Mapping):
-        for key, value in told.items():
-            if not isinstance(kept, Mapping) or key not in kept:
+def _dropped(source: Any, parsed: Any, path: str) -> Iterator[str]:
+    """Yield the keys that a model dropped because it does not know them."""
+    if isinstance(source, Mapping):
+        for key, value in source.items():
+            if not isinstance(parsed, Mapping) or key not in parsed:
                 yield f"{path}.{key} is not known"
             else:
-                yield from _dropped(value, kept[key], f"{path}.{key}")
-    elif isinstance(told, list):
-        for number, value in enumerate(told):
-            yield from _dropped(value, kept[number], f"{path}[{number}]")
+                yield from _dropped(value, parsed[key], f"{path}.{key}")
+    elif isinstance(source, list):
+        for number, value in enumerate(source):
+            yield from _dropped(value, parsed[number], f"{path}[{number}]")
 
 
-def _unknown(told: Any, shape: Mapping[str, Any] | None, path: str) -> Iterator[str]:
-    if isinstance(told, list):
-        for number, value in enumerate(told):
+def _unknown(source: Any, shape: Mapping[str, Any] | None, path: str) -> Iterator[str]:
+    if isinstance(source, list):
+        for number, value in enumerate(source):
             yield from _unknown(value, shape, f"{path}[{number}]")
-    elif isinstance(told, Mapping) and shape is not None and "" not in shape:
-        for key, value in told.items():
+    elif isinstance(source, Mapping) and shape is not None and "" not in shape:
+        for key, value in source.items():
             if key not in shape:
                 yield f"{path}.{key} is not known"
             else:
                 yield from _unknown(value, shape[key], f"{path}.{key}")
-    elif isinstance(told, Mapping) and shape is None:
+    elif isinstance(source, Mapping) and shape is None:
         yield f"{path} is an object, allowed: a value"

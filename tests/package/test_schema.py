@@ -1,4 +1,4 @@
-"""The package's schema follows from the models, and the example keeps to it."""
+"""The package's schema is derived from the models, and the example conforms to it."""
 
 from __future__ import annotations
 
@@ -32,26 +32,72 @@ def test_it_is_the_package_of_this_version() -> None:
     assert sorted(package()["resources"]) == [f"gpu-spot:index:{kind}" for kind in kinds]
 
 
-def test_every_key_of_every_model_is_in_it_and_required_where_it_has_no_default() -> None:
+def test_every_key_of_every_model_is_in_it_and_required_if_it_has_no_default() -> None:
     models = inputs.models()
     assert sorted(package()["types"]) == sorted(f"gpu-spot:index:{name}" for name in models)
     for name, choice in models.items():
         made = package()["types"][f"gpu-spot:index:{name}"]
         fields = [{f.alias or n: f for n, f in one.model_fields.items()} for one in choice]
-        assert set(made["properties"]) == set().union(*fields)
+        deprecated = inputs.deprecated_keys(choice)
+        assert set(made["properties"]) == set().union(*fields, deprecated)
         always = {key for key in fields[0] if all(key in one and one[key].is_required() for one in fields)}
-        assert set(made.get("required", [])) == always
+        assert set(made.get("required", [])) == always - {*deprecated.values()}
         assert all(one["description"] for one in made["properties"].values())
+        for key, one in made["properties"].items():
+            current = deprecated.get(key)
+            assert one.get("deprecationMessage") == (f"use {current}" if current else None)
+            if current:
+                same = {"type", "$ref", "items", "additionalProperties"}
+                assert {k: one.get(k) for k in same} == {k: made["properties"][current].get(k) for k in same}
+
+
+def test_published_type_names_do_not_change() -> None:
+    assert {"OwnCluster", "ServiceEntry", "TrainingEntry"} <= inputs.models().keys()
+
+
+def test_the_former_name_of_the_outputs_is_deprecated() -> None:
+    for resource in package()["resources"].values():
+        outputs, former = (dict(resource["properties"][key]) for key in ("outputs", "told"))
+        assert former.pop("deprecationMessage") == "use outputs"
+        assert former.pop("description") != outputs.pop("description")
+        assert former == outputs
+
+
+@pytest.mark.parametrize(
+    ("keys", "current", "path"),
+    [
+        ({"saysReady": True}, {"reportsReadiness": True}, "saysReady"),
+        (
+            {"queue": {"kind": "sqs", "tries": 3}},
+            {"queue": {"kind": "sqs", "maxDeliveries": 3}},
+            "queue.tries",
+        ),
+    ],
+)
+def test_a_component_accepts_deprecated_keys_with_a_warning_by_their_path(
+    keys: dict[str, Any], current: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", warnings.append)
+    given = {**example()["resources"]["ocr"]["properties"]}
+    given.pop("stackName", None)
+    assert of_inputs("gpu-spot:index:Service", given | keys) == []
+    old, new = (
+        inputs.load_component_settings("us-west-2", {**given, **each, "name": "ocr"}, "services")
+        for each in (keys, current)
+    )
+    assert old == new
+    assert [line.partition(", use ")[0] for line in warnings] == [f"{path}: deprecated key"]
 
 
 @pytest.mark.parametrize("path", STACK_FILES, ids=lambda path: path.stem)
-def test_what_a_shipped_stack_file_says_the_whole_component_says_too(path: Any) -> None:
+def test_the_whole_component_accepts_a_shipped_stack_file(path: Any) -> None:
     raw = yaml.safe_load(path.read_text("utf-8"))["config"]
     given = {key.removeprefix("gpu-spot:"): one for key, one in raw.items() if key.startswith("gpu-spot:")}
     assert of_inputs("gpu-spot:index:GpuSpot", given) == []
     region = raw["aws:region"]
     # The engine's protocol makes a float of every number.
-    assert inputs.settings(region, inputs.plain(_floats(given))) == load_settings(raw)
+    assert inputs.load_component_settings(region, inputs.to_plain(_floats(given))) == load_settings(raw)
 
 
 def _floats(value: Any) -> Any:
@@ -67,7 +113,7 @@ def test_the_example_keeps_to_the_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "message"),
     [
         (("lab", "properties", "capacity", "instanceType"), ["g5.xlarge"], "'instanceType' was unexpected"),
         (("ocr", "properties", "capacity", "max"), "twelve", "'twelve' is not of type 'integer'"),
@@ -76,33 +122,35 @@ def test_the_example_keeps_to_the_schema() -> None:
         (("ocr", "properties", "image"), "${lab.primery}", "${lab.primery} is no output"),
     ],
 )
-def test_what_the_schema_does_not_know_is_found(path: tuple[str, ...], value: Any, told: str) -> None:
+def test_a_program_that_breaks_the_schema_is_reported(
+    path: tuple[str, ...], value: Any, message: str
+) -> None:
     program = copy.deepcopy(example())
-    *above, last = path
-    here = program["resources"]
-    for key in above:
-        here = here[key]
+    *parents, last = path
+    section = program["resources"]
+    for key in parents:
+        section = section[key]
     if value is None:
-        del here[last]
+        del section[last]
     else:
-        here[last] = value
-    assert any(told in one for one in problems(program))
+        section[last] = value
+    assert any(message in problem for problem in problems(program))
 
 
-def test_a_wrong_value_is_told_by_its_path_in_the_component() -> None:
+def test_an_error_has_its_path_in_the_component() -> None:
     given = {**example()["resources"]["lab"]["properties"], "name": "lab"}
     given["capacity"]["target"] = -1
     with pytest.raises(SettingsError, match=re.escape("capacity.target: -1, allowed: at least 0")) as raised:
-        inputs.settings("us-west-2", given, "services")
+        inputs.load_component_settings("us-west-2", given, "services")
     assert str(raised.value).startswith("capacity")
 
 
-def test_what_only_an_update_knows_is_refused() -> None:
+def test_unknown_values_are_rejected() -> None:
     with pytest.raises(SettingsError, match=r"^network\.zones\[1\]: an output of another resource"):
-        inputs.plain({"network": {"zones": ["us-west-2a", pulumi.Output.from_input("us-west-2b")]}})
+        inputs.to_plain({"network": {"zones": ["us-west-2a", pulumi.Output.from_input("us-west-2b")]}})
 
 
-def test_the_engine_starts_the_folder_with_the_checkouts_environment_or_makes_one_of_the_lock() -> None:
+def test_the_plugin_has_the_checkouts_environment_or_installs_the_lock() -> None:
     folder = ROOT / "infra" / "package"
     options = yaml.safe_load((folder / "PulumiPlugin.yaml").read_text("utf-8"))["runtime"]["options"]
     assert (folder / options["virtualenv"]).resolve() == ROOT / ".venv"
@@ -110,10 +158,10 @@ def test_the_engine_starts_the_folder_with_the_checkouts_environment_or_makes_on
     assert (folder / line).resolve() == ROOT / "requirements.lock"
 
 
-def test_one_entry_has_the_keys_of_its_model_and_of_the_file_and_no_two_of_them_clash() -> None:
+def test_a_component_of_one_entry_has_the_keys_of_its_model_and_the_shared_keys() -> None:
     for name, entries in (("Service", "services"), ("TrainingJob", "training")):
-        own = set(package()["resources"][f"gpu-spot:index:{name}"]["inputProperties"])
+        keys = set(package()["resources"][f"gpu-spot:index:{name}"]["inputProperties"])
         model = Settings.model_fields[entries].annotation.__args__[0]  # type: ignore[union-attr]
-        keys = {field.alias or key for key, field in model.model_fields.items()}
-        assert not keys & set(inputs.SHARED)
-        assert own == (keys - {"name", "runsOn", "nodes"}) | {*inputs.SHARED, "stackName"}
+        entry = {field.alias or key for key, field in model.model_fields.items()} | {*model.deprecated_keys}
+        assert not entry & set(inputs.SHARED)
+        assert keys == (entry - {"name", "runsOn", "nodes"}) | {*inputs.SHARED, "stackName"}

@@ -1,4 +1,4 @@
-"""``pulumi new`` makes a project of the template, and its program deploys with the defaults."""
+"""``pulumi new`` creates a project from the template, and its program deploys with the defaults."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.package.checked import ROOT
 TEMPLATE = ROOT / "templates" / "gpu-spot"
 
 
-def made(folder: Path) -> None:
-    """Do what ``pulumi new`` does: names in all files, no block ``template``, a stack with the defaults."""
+def create_project(folder: Path) -> None:
+    """Create a project like ``pulumi new``: names filled in, no ``template``, a stack with the defaults."""
     shutil.copytree(TEMPLATE, folder, dirs_exist_ok=True)
     for path in folder.iterdir():
         text = path.read_text("utf-8").replace("${PROJECT}", "reading").replace("${DESCRIPTION}", "Reads.")
         path.write_text(text, "utf-8")
     project = yaml.safe_load((folder / "Pulumi.yaml").read_text("utf-8"))
-    asked = project.pop("template")["config"]
+    defaults = project.pop("template")["config"]
     (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), "utf-8")
-    config = {key if ":" in key else f"reading:{key}": one["default"] for key, one in asked.items()}
+    config = {key if ":" in key else f"reading:{key}": one["default"] for key, one in defaults.items()}
     (folder / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}), "utf-8")
 
 
@@ -46,20 +46,20 @@ def deployed(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("project")
-    made(folder)
+    create_project(folder)
     return apart(deployed, folder)
 
 
-def test_its_program_deploys_a_group_below_one_component(told: dict[str, Any]) -> None:
-    assert told["alone"] == ["gpu-spot:index:Service"]
-    assert (told["subnets"], told["target"]) == (3, "1")
+def test_its_program_deploys_a_group_below_one_component(project: dict[str, Any]) -> None:
+    assert project["alone"] == ["gpu-spot:index:Service"]
+    assert (project["subnets"], project["target"]) == (3, "1")
 
 
-def test_what_it_exports_leads_on(told: dict[str, Any]) -> None:
-    assert told["outputs"]["control"] == "/gpu-spot/reading-dev-workers/groups/workers/control"
-    assert told["outputs"]["followDecisions"].startswith("aws logs tail ")
+def test_its_outputs_name_the_parameter_and_a_command(project: dict[str, Any]) -> None:
+    assert project["outputs"]["control"] == "/gpu-spot/reading-dev-workers/groups/workers/control"
+    assert project["outputs"]["followDecisions"].startswith("aws logs tail ")
 
 
 def test_each_question_has_a_description_and_a_default() -> None:

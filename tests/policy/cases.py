@@ -1,4 +1,4 @@
-"""For each rule resources that break it and resources that keep it, as a program would declare them."""
+"""Violating and compliant resources for each rule, as a program would declare them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from policy.rules.model import Outside, Subject
+from policy.rules.model import ExternalFacts, Subject
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 OLD, YOUNG = "ami-00000000000000001", "ami-00000000000000002"
-MADE: Final = {OLD: NOW - timedelta(days=91), YOUNG: NOW - timedelta(days=90)}
-FACTS: Final = Outside(
+CREATED_AT: Final = {OLD: NOW - timedelta(days=91), YOUNG: NOW - timedelta(days=90)}
+FACTS: Final = ExternalFacts(
     NOW,
-    lambda image, region: MADE.get(image),
+    lambda image, region: CREATED_AT.get(image),
     lambda name, region: {"g6.xlarge": 0.8, "g5.xlarge": 1.006}.get(name),
 )
 TYPES: Final = {
@@ -127,7 +127,7 @@ VIOLATING: Final[dict[str, list[Case]]] = {
     "budget-and-alarm": [({}, [group(), ALARM]), ({}, [group(), BUDGET])],
 }
 
-KEEPING: Final[dict[str, list[Case]]] = {
+COMPLIANT: Final[dict[str, list[Case]]] = {
     "no-ingress-from-anywhere": [
         (
             {},

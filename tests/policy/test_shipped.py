@@ -1,4 +1,4 @@
-"""The environments that ship keep the mandatory policies, on their first preview and after."""
+"""The shipped environments comply with the mandatory policies, in the first preview and later ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from policy.judge import Violation, settings_of, violations
+from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import UNKNOWN, Subject
 from rehearsal.commands.deploy import violated
 from tests.infra.declared import Run, shipped
 from tests.policy.cases import FACTS
 
 
-def judged(run: Run) -> list[Violation]:
+def check(run: Run) -> list[Violation]:
     subjects = [
         Subject(
             one["type"],
@@ -30,18 +30,18 @@ def judged(run: Run) -> list[Violation]:
 
 
 @pytest.mark.parametrize(("stack", "mode"), [("prod", "unknown"), ("ocr", "known")])
-def test_a_shipped_environment_keeps_every_mandatory_policy(stack: str, mode: str) -> None:
-    found = judged(shipped(stack, mode))
+def test_a_shipped_environment_complies_with_all_mandatory_policies(stack: str, mode: str) -> None:
+    found = check(shipped(stack, mode))
     assert not [one for one in found if one.level == "mandatory"]
     if stack == "prod":
         assert not found
 
 
-def test_the_programs_unknowns_are_the_rules() -> None:
+def test_a_preview_has_unknown_values() -> None:
     assert any(UNKNOWN in str(one["inputs"]) for one in shipped("prod", "unknown").declared)
 
 
-def test_a_local_deployment_is_held_to_them_too() -> None:
+def test_a_local_deployment_is_checked_too() -> None:
     class Deployed:
         stack, region = "prod", "us-west-2"
         resources: tuple[Any, ...] = ()

@@ -1,4 +1,4 @@
-"""An empty account for each test."""
+"""An empty moto account for each test."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import boto3
 
 REPOSITORY = Path(__file__).parents[2]
 SERVICES = {"service-quotas": "servicequotas"}
-# What a client has beside operations, and what pages hide.
+# Attributes of a client that are not operations.
 OTHER = {"meta", "get_paginator"}
 
 

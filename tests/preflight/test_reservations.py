@@ -1,4 +1,4 @@
-"""Reserved capacity is looked at before somebody pays for it twice."""
+"""Checks of capacity reservations and Capacity Blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from gpu_spot.preflight.checks import reservations
 from pulumi_on_moto import AwsClients
-from tests.preflight.worlds import answer, error, remarks, stack
+from tests.preflight.worlds import error, results_of, stack, stub_operation
 
 ID = "cr-0123456789abcdef0"
 GROUP = "arn:aws:resource-groups:us-west-2:123456789012:group/reserved"
@@ -26,77 +26,77 @@ GOOD: dict[str, Any] = {
 }
 
 
-def found(clients: AwsClients, source: str = ID, count: int = 2, **given: Any) -> list[tuple[str, str]]:
-    answer(clients, "ec2", "DescribeCapacityReservations", {"CapacityReservations": [GOOD | given]})
+def results(clients: AwsClients, source: str = ID, count: int = 2, **given: Any) -> list[tuple[str, str]]:
+    stub_operation(clients, "ec2", "DescribeCapacityReservations", {"CapacityReservations": [GOOD | given]})
     wanted = stack({"fallback": {"reservation": {"source": source, "count": count}}})
-    return [(one.status, one.found) for one in remarks(reservations, wanted, clients)]
+    return [(one.status, one.finding) for one in results_of(reservations, wanted, clients)]
 
 
-def test_a_group_without_one_is_not_asked_about(clients: AwsClients) -> None:
-    assert remarks(reservations, stack(), clients) == []
+def test_a_group_without_reservation_needs_no_request(clients: AwsClients) -> None:
+    assert results_of(reservations, stack(), clients) == []
 
 
-def test_one_that_fits_is_counted(clients: AwsClients) -> None:
-    assert found(clients) == [("ok", "2 instances for 2")]
+def test_a_matching_reservation_is_counted(clients: AwsClients) -> None:
+    assert results(clients) == [("ok", "2 of 2 instances reserved")]
 
 
 @pytest.mark.parametrize(
     ("ids", "status", "said"),
-    [([ID], "ok", "2 instances for 2"), ([], "failure", "0 instances, count is 2")],
+    [([ID], "ok", "2 of 2 instances reserved"), ([], "failure", "0 instances reserved, count is 2")],
 )
-def test_those_of_a_resource_group_are_found_by_its_list(
+def test_reservations_of_a_resource_group_are_counted(
     clients: AwsClients, ids: list[str], status: str, said: str
 ) -> None:
     arn = "arn:aws:ec2:us-west-2:123456789012:capacity-reservation/"
     listed = {"Resources": [{"Identifier": {"ResourceArn": f"{arn}{one}"}} for one in ids]}
-    answer(clients, "resource-groups", "ListGroupResources", listed)
-    assert found(clients, GROUP) == [(status, said)]
+    stub_operation(clients, "resource-groups", "ListGroupResources", listed)
+    assert results(clients, GROUP) == [(status, said)]
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"State": "expired"}, "is expired"),
-        ({"InstanceType": "p5.48xlarge"}, "is for p5.48xlarge, which is none of the group's types"),
+        ({"InstanceType": "p5.48xlarge"}, "is for p5.48xlarge, not a type of the group"),
         ({"AvailabilityZone": "us-west-2d"}, "is in us-west-2d, where the stack has no subnet"),
         ({"InstancePlatform": "Windows"}, "is for Windows, instances are Linux/UNIX"),
         ({"Tenancy": "dedicated"}, "is for tenancy dedicated, instances have the default one"),
         (
             {"ReservationType": "capacity-block"},
-            "is a Capacity Block, which on-demand launches do not take",
+            "is a Capacity Block, which On-Demand launches cannot use",
         ),
     ],
 )
-def test_one_that_no_launch_can_enter_is_a_failure(
-    clients: AwsClients, given: dict[str, Any], said: str
-) -> None:
-    assert found(clients, **given) == [("failure", said), ("failure", "0 instances, count is 2")]
+def test_an_unusable_reservation_is_a_failure(clients: AwsClients, given: dict[str, Any], said: str) -> None:
+    assert results(clients, **given) == [("failure", said), ("failure", "0 instances reserved, count is 2")]
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"InstanceType": "g5.2xlarge"}, "on-demand tries g6.xlarge before g5.2xlarge"),
-        ({"InstanceMatchCriteria": "open"}, "is open: any instance of the account that fits takes it"),
+        ({"InstanceType": "g5.2xlarge"}, "On-Demand launches prefer g6.xlarge to g5.2xlarge"),
+        ({"InstanceMatchCriteria": "open"}, "is open: any matching instance of the account uses it"),
         ({"EndDate": datetime(2026, 12, 1, 11, 30, tzinfo=UTC)}, "ends at 2026-12-01 11:30 UTC"),
     ],
 )
-def test_what_may_surprise_is_a_warning(clients: AwsClients, given: dict[str, Any], said: str) -> None:
-    assert found(clients, **given) == [("warning", said), ("ok", "2 instances for 2")]
+def test_an_unexpected_property_of_a_reservation_is_a_warning(
+    clients: AwsClients, given: dict[str, Any], said: str
+) -> None:
+    assert results(clients, **given) == [("warning", said), ("ok", "2 of 2 instances reserved")]
 
 
-def test_more_than_is_reserved_is_a_failure(clients: AwsClients) -> None:
-    assert found(clients, count=3) == [("failure", "2 instances, count is 3")]
+def test_a_count_above_the_reservation_is_a_failure(clients: AwsClients) -> None:
+    assert results(clients, count=3) == [("failure", "2 instances reserved, count is 3")]
 
 
 @pytest.mark.parametrize(
     "code", ["InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed"]
 )
-def test_one_that_is_not_there_is_a_failure(clients: AwsClients, code: str) -> None:
-    answer(clients, "ec2", "DescribeCapacityReservations", error(code))
+def test_a_missing_reservation_is_a_failure(clients: AwsClients, code: str) -> None:
+    stub_operation(clients, "ec2", "DescribeCapacityReservations", error(code))
     wanted = stack({"fallback": {"reservation": {"source": ID, "count": 1}}})
-    [one] = remarks(reservations, wanted, clients)
-    assert (one.status, one.found) == ("failure", "is not in this account and region")
+    [one] = results_of(reservations, wanted, clients)
+    assert (one.status, one.finding) == ("failure", "does not exist in this account and region")
 
 
 BLOCK = {"reservation": ID, "instanceType": "g6.xlarge", "zone": "us-west-2a"}
@@ -108,8 +108,8 @@ BOUGHT: dict[str, Any] = {
 }
 
 
-def of_job(clients: AwsClients, shown: dict[str, Any]) -> tuple[str, str]:
-    answer(clients, "ec2", "DescribeCapacityReservations", shown)
+def job_result(clients: AwsClients, shown: dict[str, Any]) -> tuple[str, str]:
+    stub_operation(clients, "ec2", "DescribeCapacityReservations", shown)
     job = {
         "name": "resnet",
         "capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]},
@@ -118,12 +118,12 @@ def of_job(clients: AwsClients, shown: dict[str, Any]) -> tuple[str, str]:
         "command": ["python", "train.py"],
         "capacityBlock": BLOCK,
     }
-    [one] = remarks(reservations, stack(training=[job]), clients)
-    return one.status, one.found
+    [one] = results_of(reservations, stack(training=[job]), clients)
+    return one.status, one.finding
 
 
-def test_a_block_that_is_to_come_says_when(clients: AwsClients) -> None:
-    assert of_job(clients, {"CapacityReservations": [GOOD | BOUGHT]}) == (
+def test_a_future_capacity_block_has_its_dates(clients: AwsClients) -> None:
+    assert job_result(clients, {"CapacityReservations": [GOOD | BOUGHT]}) == (
         "ok",
         "is scheduled: g6.xlarge in us-west-2a from 2026-12-01 11:30 to 2026-12-02 11:30 UTC",
     )
@@ -132,7 +132,7 @@ def test_a_block_that_is_to_come_says_when(clients: AwsClients) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"ReservationType": "default"}, "is an On-Demand Capacity Reservation, no Capacity Block"),
+        ({"ReservationType": "default"}, "is an On-Demand Capacity Reservation, not a Capacity Block"),
         ({"AvailabilityZone": "us-west-2b"}, "is g6.xlarge in us-west-2b"),
         ({"InstanceType": "p5.48xlarge"}, "is p5.48xlarge in us-west-2a"),
         ({"State": "payment-failed"}, "is payment-failed"),
@@ -142,11 +142,11 @@ def test_a_block_that_is_to_come_says_when(clients: AwsClients) -> None:
 def test_a_block_that_the_job_cannot_use_is_a_failure(
     clients: AwsClients, given: dict[str, Any], said: str
 ) -> None:
-    assert of_job(clients, {"CapacityReservations": [GOOD | BOUGHT | given]}) == ("failure", said)
+    assert job_result(clients, {"CapacityReservations": [GOOD | BOUGHT | given]}) == ("failure", said)
 
 
-def test_a_block_that_is_not_there_is_a_failure(clients: AwsClients) -> None:
-    assert of_job(clients, error("InvalidCapacityReservationId.NotFound")) == (
+def test_a_missing_capacity_block_is_a_failure(clients: AwsClients) -> None:
+    assert job_result(clients, error("InvalidCapacityReservationId.NotFound")) == (
         "failure",
-        "is not in this account and region",
+        "does not exist in this account and region",
     )

@@ -35,7 +35,7 @@ def types(folder: str, name: str) -> tuple[str, list[str], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["dev", "fleet", "prod", "research"])
-def test_the_permissions_of_every_declared_type_are_known(name: str) -> None:
+def test_every_declared_type_has_permissions(name: str) -> None:
     region, found, fleet = apart(types, str(REPOSITORY), name)
     assert region == "us-west-2"
     assert set(found) <= ACTIONS.keys()
@@ -52,11 +52,11 @@ def test_a_stack_with_an_image_parameter_of_its_own_is_read(tmp_path: Path) -> N
     assert fleet
 
 
-def test_a_stack_whose_broker_has_callers_is_read(tmp_path: Path) -> None:
+def test_a_stack_with_allowed_sources_of_a_broker_is_read(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
     (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
     content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
-    queue = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "callers": ["sg-0123456789abcdef0"]}
+    queue = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "allowedSources": ["sg-0123456789abcdef0"]}
     content["config"]["gpu-spot:services"][0] |= {"command": ["serve"], "queue": queue}
     (tmp_path / "Pulumi.queue.yaml").write_text(yaml.safe_dump(content))
     _, found, _ = apart(types, str(tmp_path), "queue")
@@ -78,7 +78,7 @@ def test_a_stack_in_an_existing_network_is_read(tmp_path: Path) -> None:
     assert "aws:autoscaling/group:Group" in found
 
 
-def test_a_wrong_setting_is_told_as_a_preview_tells_it(tmp_path: Path) -> None:
+def test_an_invalid_setting_has_the_error_of_a_preview(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
     content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
     content["config"]["gpu-spot:network"]["cidr"] = "10.0.0.0/8"

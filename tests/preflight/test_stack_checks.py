@@ -1,4 +1,4 @@
-"""What a stack asks of its region: types, images, endpoints, names, money. Each check finds its cause."""
+"""Checks of a stack's region: types, images, endpoints, names, cost. Each check reports its problem."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.preflight.checks import endpoints, images, money, offerings, queues, sizes
-from gpu_spot.preflight.checks.account import taken_names
+from gpu_spot.preflight.checks import endpoints, images, monthly_cost, offerings, queues, sizes
+from gpu_spot.preflight.checks.account import name_conflicts
 from pulumi_on_moto import AwsClients
-from tests.preflight.worlds import answer, declared, remarks, stack, statuses
+from tests.preflight.worlds import declared, results_of, stack, statuses, stub_operation
 
 PARAMETER = "/images/mine"
 TEMPLATE = declared(
@@ -22,47 +22,47 @@ TEMPLATE = declared(
 
 def offered(clients: AwsClients, *pools: str) -> None:
     given = [{"InstanceType": type_, "Location": zone} for type_, zone in (pool.split("@") for pool in pools)]
-    answer(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": given})
+    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": given})
 
 
-def test_zones_and_types_that_are_not_there_are_told(clients: AwsClients) -> None:
+def test_missing_zones_and_types_are_reported(clients: AwsClients) -> None:
     offered(clients, "g6.xlarge@us-west-2a", "g5.2xlarge@us-west-2c")
-    found = remarks(offerings, stack(), clients)
+    found = results_of(offerings, stack(), clients)
     assert statuses(found) == {"web": "ok", "web in us-west-2b": "warning", "web: g5.2xlarge": "warning"}
-    assert found[0].found == "1 of 4 pools (a type in a zone) exist"
+    assert found[0].finding == "1 of 4 capacity pools (type and zone) are offered"
 
 
 def test_a_type_that_the_region_does_not_have_fails(clients: AwsClients) -> None:
     offered(clients, "g6.xlarge@us-west-2a", "g6.xlarge@us-west-2b")
-    assert statuses(remarks(offerings, stack(), clients)) == {"web": "ok", "web: g5.2xlarge": "failure"}
+    assert statuses(results_of(offerings, stack(), clients)) == {"web": "ok", "web: g5.2xlarge": "failure"}
 
 
 def test_a_group_without_any_pool_fails(clients: AwsClients) -> None:
     offered(clients)
-    assert statuses(remarks(offerings, stack(), clients)) == {"web": "failure"}
+    assert statuses(results_of(offerings, stack(), clients)) == {"web": "failure"}
 
 
 def test_a_zone_that_the_account_does_not_have_fails(clients: AwsClients) -> None:
     offered(clients, "g6.xlarge@us-west-2a", "g5.2xlarge@us-west-2h")
     network = {"cidr": "10.0.0.0/16", "zones": ["us-west-2a", "us-west-2h"]}
-    assert statuses(remarks(offerings, stack(network=network), clients)) == {
+    assert statuses(results_of(offerings, stack(network=network), clients)) == {
         "us-west-2h": "failure",
         "web": "ok",
     }
 
 
 def test_a_group_that_is_too_large_is_to_be_divided(clients: AwsClients) -> None:
-    large = {"max": sizes.MOST + 1}
-    [found] = remarks(sizes, stack(large), clients)
+    large = {"max": sizes.MAX_SLOTS + 1}
+    [found] = results_of(sizes, stack(large), clients)
     assert (found.subject, found.status) == ("web", "warning")
-    assert found.found.startswith("max is 5,001: ")
-    assert found.advice == "divide it: at most 5,000 a group (docs/scale.md)"
-    assert not remarks(sizes, stack({"max": sizes.MOST}), clients)
+    assert found.finding.startswith("max is 5,001: ")
+    assert found.advice == "split the group: at most 5,000 slots per group (docs/scale.md)"
+    assert not results_of(sizes, stack({"max": sizes.MAX_SLOTS}), clients)
 
 
 def test_a_group_without_a_max_is_as_large_as_twice_its_target(clients: AwsClients) -> None:
-    assert not remarks(sizes, stack({"target": 2500}), clients)
-    assert statuses(remarks(sizes, stack({"target": 2501}), clients)) == {"web": "warning"}
+    assert not results_of(sizes, stack({"target": 2500}), clients)
+    assert statuses(results_of(sizes, stack({"target": 2501}), clients)) == {"web": "warning"}
 
 
 def image(clients: AwsClients, *, kind: str = "aws:ec2:image", **given: Any) -> str:
@@ -75,16 +75,16 @@ def image(clients: AwsClients, *, kind: str = "aws:ec2:image", **given: Any) -> 
         "RootDeviceName": "/dev/sda1",
         "BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 75}}],
     }
-    answer(clients, "ec2", "DescribeImages", {"Images": [described | given]})
+    stub_operation(clients, "ec2", "DescribeImages", {"Images": [described | given]})
     value = {"Name": PARAMETER, "Value": "ami-0123456789abcdef0", "DataType": kind}
-    answer(clients, "ssm", "GetParameter", {"Parameter": value})
+    stub_operation(clients, "ssm", "GetParameter", {"Parameter": value})
     return PARAMETER
 
 
 def of_image(clients: AwsClients, **work: Any) -> list[tuple[str, str]]:
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"], "ami": PARAMETER}
     wanted = stack(declared=[TEMPLATE], services=[{"name": "web", "capacity": capacity, **work}])
-    return [(one.status, one.found) for one in remarks(images, wanted, clients)]
+    return [(one.status, one.finding) for one in results_of(images, wanted, clients)]
 
 
 def test_an_image_that_fits_is_named(clients: AwsClients) -> None:
@@ -98,12 +98,12 @@ def test_an_image_that_fits_is_named(clients: AwsClients) -> None:
     [
         ({"Architecture": "arm64"}, "is for arm64, g6.xlarge is x86_64"),
         ({"State": "deregistered"}, "is deregistered"),
-        ({"RootDeviceName": "/dev/xvda"}, "its root device is /dev/xvda, the launch template sets /dev/sda1"),
+        ({"RootDeviceName": "/dev/xvda"}, "root device is /dev/xvda, the launch template sets /dev/sda1"),
         (
             {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 200}}]},
-            "its root volume has 200 GiB, rootVolumeGiB is 125",
+            "root volume has 200 GiB, rootVolumeGiB is 125",
         ),
-        ({"kind": "text"}, "the parameter's data type is text, Auto Scaling wants aws:ec2:image"),
+        ({"kind": "text"}, "the parameter's data type is text, Auto Scaling requires aws:ec2:image"),
     ],
 )
 def test_an_image_that_does_not_fit_is_found(clients: AwsClients, given: dict[str, Any], said: str) -> None:
@@ -116,7 +116,7 @@ def test_an_image_that_does_not_fit_is_found(clients: AwsClients, given: dict[st
 def test_a_missing_parameter_and_a_missing_image_are_found(clients: AwsClients) -> None:
     assert [status for status, _ in of_image(clients)] == ["failure"]
     clients("ssm").put_parameter(Name=PARAMETER, Value="ami-0123456789abcdef9", Type="String")
-    assert [found for _, found in of_image(clients)][-1] == "ami-0123456789abcdef9 is not there"
+    assert [found for _, found in of_image(clients)][-1] == "ami-0123456789abcdef9 does not exist"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_missing_parameter_and_a_missing_image_are_found(clients: AwsClients) 
         (["./serve"], None, None),
     ],
 )
-def test_a_command_finds_its_python(
+def test_the_python_of_a_command_is_checked(
     clients: AwsClients, command: list[str], name: str | None, status: str | None
 ) -> None:
     image(clients, **({"Name": name} if name else {}))
@@ -141,7 +141,7 @@ def services(clients: AwsClients, zones: dict[str, list[str]]) -> None:
         {"ServiceName": f"com.amazonaws.us-west-2.{name}", "AvailabilityZones": there}
         for name, there in zones.items()
     ]
-    answer(clients, "ec2", "DescribeVpcEndpointServices", {"ServiceDetails": given})
+    stub_operation(clients, "ec2", "DescribeVpcEndpointServices", {"ServiceDetails": given})
 
 
 def endpoint(name: str, kind: str = "Interface") -> Any:
@@ -153,21 +153,21 @@ def endpoint(name: str, kind: str = "Interface") -> Any:
 def test_an_endpoint_must_be_in_all_zones(clients: AwsClients) -> None:
     wanted = stack(declared=[endpoint("sqs"), endpoint("logs"), endpoint("s3", "Gateway"), endpoint("new")])
     services(clients, {"sqs": ["us-west-2a"], "logs": ["us-west-2a", "us-west-2b"], "s3": []})
-    found = remarks(endpoints, wanted, clients)
-    assert [(one.subject.rpartition(".")[2], one.status, one.found) for one in found] == [
-        ("sqs", "failure", "has no endpoint in us-west-2b"),
-        ("new", "failure", "no such endpoint in this region"),
+    found = results_of(endpoints, wanted, clients)
+    assert [(one.subject.rpartition(".")[2], one.status, one.finding) for one in found] == [
+        ("sqs", "failure", "no endpoint in us-west-2b"),
+        ("new", "failure", "endpoint not available in this region"),
     ]
 
 
-def test_endpoints_that_are_there_need_nothing(clients: AwsClients) -> None:
+def test_existing_endpoints_are_ok(clients: AwsClients) -> None:
     services(clients, {"sqs": ["us-west-2a", "us-west-2b"]})
-    assert [one.status for one in remarks(endpoints, stack(declared=[endpoint("sqs")]), clients)] == ["ok"]
+    assert [one.status for one in results_of(endpoints, stack(declared=[endpoint("sqs")]), clients)] == ["ok"]
 
 
-def test_that_nobody_can_ask_where_efs_is_is_said(clients: AwsClients) -> None:
+def test_efs_zones_are_reported_as_unknown(clients: AwsClients) -> None:
     wanted = stack(declared=[declared("aws:efs/mountTarget:MountTarget")])
-    assert statuses(remarks(endpoints, wanted, clients)) == {"EFS": "not known"}
+    assert statuses(results_of(endpoints, wanted, clients)) == {"EFS": "not known"}
 
 
 NAMED = [
@@ -177,16 +177,16 @@ NAMED = [
 ]
 
 
-def test_free_names_need_nothing(clients: AwsClients) -> None:
+def test_available_names_are_ok(clients: AwsClients) -> None:
     clients("ssm").put_parameter(Name="/gpu-spot/dev2/groups/web/target", Value="1", Type="String")
     clients("logs").create_log_group(logGroupName="/gpu-spot/dev/instances/web2")
-    assert statuses(remarks(taken_names, stack(declared=NAMED), clients)) == {"stack dev": "ok"}
+    assert statuses(results_of(name_conflicts, stack(declared=NAMED), clients)) == {"stack dev": "ok"}
 
 
-def test_a_strangers_names_are_in_the_way(clients: AwsClients) -> None:
+def test_names_of_another_owner_are_conflicts(clients: AwsClients) -> None:
     clients("ssm").put_parameter(Name="/gpu-spot/dev/groups/web/target", Value="1", Type="String")
     clients("logs").create_log_group(logGroupName="/gpu-spot/dev/instances/web")
-    found = statuses(remarks(taken_names, stack(declared=NAMED), clients))
+    found = statuses(results_of(name_conflicts, stack(declared=NAMED), clients))
     assert found["/gpu-spot/dev/groups/web/target"] == "failure"
     assert found["/gpu-spot/dev/instances/web"] == "failure"
 
@@ -201,7 +201,7 @@ def test_a_stack_that_is_up_finds_its_own_names(clients: AwsClients) -> None:
     clients("logs").create_log_group(
         logGroupName="/gpu-spot/dev/instances/web", tags={"gpu-spot:stack": "dev"}
     )
-    assert statuses(remarks(taken_names, stack(declared=NAMED), clients)) == {"stack dev": "warning"}
+    assert statuses(results_of(name_conflicts, stack(declared=NAMED), clients)) == {"stack dev": "warning"}
 
 
 ALWAYS = [
@@ -212,27 +212,27 @@ ALWAYS = [
 ]
 
 
-def test_what_always_runs_is_added_up(clients: AwsClients) -> None:
+def test_permanent_costs_are_added_up(clients: AwsClients) -> None:
     warm = {"fallback": {"warmInstances": 2}}
-    found = remarks(money, stack(warm, ALWAYS), clients)
-    told = {one.subject: one.found for one in found}
-    assert told["NAT gateways"] == "1 × $32.85 = $32.85"
-    assert told["interface endpoints × zones"] == "2 × $7.30 = $14.60"
-    assert told["GiB of stopped warm instances"] == "250 × $0.08 = $20.00"
+    found = results_of(monthly_cost, stack(warm, ALWAYS), clients)
+    findings = {one.subject: one.finding for one in found}
+    assert findings["NAT gateways"] == "1 × $32.85 = $32.85"
+    assert findings["interface endpoints × zones"] == "2 × $7.30 = $14.60"
+    assert findings["GiB of stopped warm instances"] == "250 × $0.08 = $20.00"
     # 32.85 + 3.65 + 14.60 + 20.00
-    assert told["total"].startswith("$71 before any worker runs (list prices of ")
+    assert findings["total"].startswith("$71 without workers (list prices of ")
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "expected"),
     [
         ("m7g.large", ("ok", "3 × $59.57 = $178.70")),
         ("t3.medium", ("ok", "3 × $30.37 = $91.10")),
         ("m7i.4xlarge", ("ok", "3 × $588.67 = $1766.02")),
-        ("m9z.large", ("not known", "not in the total")),
+        ("m9z.large", ("not known", "not included")),
     ],
 )
-def test_a_cluster_runs_before_any_worker_does(kind: str, told: tuple[str, str], clients: AwsClients) -> None:
+def test_a_cluster_has_permanent_costs(kind: str, expected: tuple[str, str], clients: AwsClients) -> None:
     cluster = [
         declared("aws:eks/cluster:Cluster", version="1.36"),
         declared("aws:ec2/launchTemplate:LaunchTemplate", blockDeviceMappings=[{"ebs": {"volumeSize": 30}}]),
@@ -242,16 +242,19 @@ def test_a_cluster_runs_before_any_worker_does(kind: str, told: tuple[str, str],
             scalingConfig={"desiredSize": 3, "maxSize": 4},
         ),
     ]
-    found = {one.subject: (one.status, one.found) for one in remarks(money, stack(declared=cluster), clients)}
+    found = {
+        one.subject: (one.status, one.finding)
+        for one in results_of(monthly_cost, stack(declared=cluster), clients)
+    }
     assert found["EKS control planes"] == ("ok", "1 × $73.00 = $73.00")
-    assert found[f"system nodes {kind}"] == told
+    assert found[f"system nodes {kind}"] == expected
     assert found["GiB of system nodes"] == ("ok", "90 × $0.08 = $7.20")
 
 
-def test_a_budget_below_what_always_runs_is_a_warning(clients: AwsClients) -> None:
+def test_a_budget_below_permanent_costs_is_a_warning(clients: AwsClients) -> None:
     for budget, status in ((50, "warning"), (60, "ok")):
         wanted = stack({"fallback": {"enabled": False}}, ALWAYS, monitoring={"monthlyBudgetUsd": budget})
-        assert remarks(money, wanted, clients)[-1].status == status
+        assert results_of(monthly_cost, wanted, clients)[-1].status == status
 
 
 def broker(**changes: Any) -> Any:
@@ -275,67 +278,67 @@ def sold(
         "SupportedDeploymentModes": modes,
         "SupportedEngineVersions": list(versions),
     }
-    answer(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": [option]})
+    stub_operation(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": [option]})
 
 
 @pytest.mark.parametrize("versions", [("4.2",), ("3.13.7", "4.2.1")])
 def test_a_broker_that_is_sold_is_fine(clients: AwsClients, versions: tuple[str, ...]) -> None:
     sold(clients, versions=versions)
-    assert statuses(remarks(queues, stack(declared=[broker()]), clients)) == {"name": "ok"}
+    assert statuses(results_of(queues, stack(declared=[broker()]), clients)) == {"name": "ok"}
 
 
 def test_a_broker_that_is_not_sold_like_this_fails(clients: AwsClients) -> None:
     sold(clients, versions=("3.13",))
-    [found] = remarks(queues, stack(declared=[broker()]), clients)
+    [found] = results_of(queues, stack(declared=[broker()]), clients)
     assert found.status == "failure"
-    assert "it runs 3.13 as CLUSTER_MULTI_AZ, 3.13 as SINGLE_INSTANCE" in found.found
+    assert "supported: 3.13 as CLUSTER_MULTI_AZ, 3.13 as SINGLE_INSTANCE" in found.finding
 
 
 def test_a_type_of_broker_that_the_region_lacks_fails(clients: AwsClients) -> None:
-    answer(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": []})
-    [found] = remarks(queues, stack(declared=[broker()]), clients)
-    assert (found.status, found.found) == ("failure", "mq.m7g.large is not sold in this region")
+    stub_operation(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": []})
+    [found] = results_of(queues, stack(declared=[broker()]), clients)
+    assert (found.status, found.finding) == ("failure", "mq.m7g.large is not offered in this region")
 
 
 @pytest.mark.parametrize(("subnets", "status"), [(1, "ok"), (2, "failure")])
 def test_a_broker_where_it_is_not_sold_fails(clients: AwsClients, subnets: int, status: str) -> None:
     sold(clients)  # in the first of the stack's two zones
     wanted = broker(deploymentMode="CLUSTER_MULTI_AZ", subnetIds=["subnet"] * subnets)
-    assert statuses(remarks(queues, stack(declared=[wanted]), clients)) == {"name": status}
+    assert statuses(results_of(queues, stack(declared=[wanted]), clients)) == {"name": status}
 
 
-def test_the_secret_of_an_existing_broker_is_looked_for(clients: AwsClients) -> None:
+def test_the_secret_of_an_existing_broker_is_checked(clients: AwsClients) -> None:
     queue = {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}}
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
     services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
-    assert statuses(remarks(queues, stack(services=services), clients)) == {"queue of ocr": "failure"}
+    assert statuses(results_of(queues, stack(services=services), clients)) == {"queue of ocr": "failure"}
     clients("secretsmanager").create_secret(Name="queues/ocr", SecretString="amqps://a:b@c")
-    assert statuses(remarks(queues, stack(services=services), clients)) == {"queue of ocr": "ok"}
+    assert statuses(results_of(queues, stack(services=services), clients)) == {"queue of ocr": "ok"}
 
 
-def test_existing_queues_of_sqs_are_looked_for_and_so_is_where_the_dead_go(clients: AwsClients) -> None:
+def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: AwsClients) -> None:
     queue = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-dead"}}
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
     services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
 
     def seen() -> tuple[str, str]:
-        [found] = remarks(queues, stack(services=services), clients)
-        return found.status, found.found
+        [found] = results_of(queues, stack(services=services), clients)
+        return found.status, found.finding
 
     assert seen() == (
         "failure",
-        "there is no queue ocr in this account and region: workers would end at once",
+        "queue ocr does not exist in this account and region: workers would exit",
     )
     sqs = clients("sqs")
     url = sqs.create_queue(QueueName="ocr")["QueueUrl"]
-    assert seen() == ("failure", "ocr sends its dead letters to nobody, not to ocr-dead")
+    assert seen() == ("failure", "ocr has dead-letter queue none, not ocr-dead")
     dead = sqs.create_queue(QueueName="ocr-dead")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 3})
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
-    assert seen() == ("ok", "ocr is there, its dead letters go to ocr-dead")
+    assert seen() == ("ok", "ocr exists, its dead-letter queue is ocr-dead")
 
 
-def test_a_broker_is_left_out_of_the_total_and_said_to_be(clients: AwsClients) -> None:
-    found = statuses(remarks(money, stack(declared=[broker()]), clients))
+def test_a_broker_is_reported_as_not_included_in_the_total(clients: AwsClients) -> None:
+    found = statuses(results_of(monthly_cost, stack(declared=[broker()]), clients))
     assert found["broker mq.m7g.large, SINGLE_INSTANCE"] == "not known"

@@ -1,4 +1,4 @@
-"""An account on moto, with answers of ours where moto has none, and a small stack to look at it with."""
+"""A moto account with stubbed operations, and a small stack to check."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from botocore.validate import validate_parameters
 
-from gpu_spot.preflight.account import Account, identified
-from gpu_spot.preflight.remark import Check, Remark
+from gpu_spot.preflight.account import Account, identify
+from gpu_spot.preflight.check_result import Check, CheckResult
 from gpu_spot.preflight.stack import Declared, Stack
 from infra.settings import load_settings
 from pulumi_on_moto import AwsClients
@@ -36,34 +36,34 @@ def declared(type_: str, **inputs: Any) -> Declared:
     return Declared(type_, "name", inputs)
 
 
-def answer(clients: AwsClients, service: str, operation: str, response: Any) -> None:
-    """Let an operation answer with ``response``, or with what that makes of the request's body.
+def stub_operation(clients: AwsClients, service: str, operation: str, response: Any) -> None:
+    """Let an operation return ``response``, or the result of calling it with the request's body.
 
-    A ``dict`` with ``Error`` is raised as boto3 raises it. Requests and answers must fit botocore's model.
+    A ``dict`` with ``Error`` is raised as boto3 raises it. Requests and responses must fit botocore's model.
     """
     client = clients(service)
     model = client.meta.service_model.operation_model(operation)
 
-    def replied(params: Mapping[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
+    def respond(params: Mapping[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
         body = params["body"]
-        asked = json.loads(body) if isinstance(body, bytes | str) and body else body
-        given = response(asked) if callable(response) else response
-        if "Error" in given:
-            return SimpleNamespace(status_code=400), given
-        validate_parameters(given, model.output_shape)
-        return SimpleNamespace(status_code=200), given
+        request = json.loads(body) if isinstance(body, bytes | str) and body else body
+        body = response(request) if callable(response) else response
+        if "Error" in body:
+            return SimpleNamespace(status_code=400), body
+        validate_parameters(body, model.output_shape)
+        return SimpleNamespace(status_code=200), body
 
-    client.meta.events.register(f"before-call.{service}.{operation}", replied)
+    client.meta.events.register(f"before-call.{service}.{operation}", respond)
 
 
 def error(code: str, message: str = "") -> dict[str, Any]:
     return {"Error": {"Code": code, "Message": message}}
 
 
-def remarks(check: Check, wanted: Stack, clients: AwsClients | Callable[[str], Any]) -> list[Remark]:
-    account: Account = identified(clients)
-    return list(check.look(wanted, account))
+def results_of(check: Check, stack: Stack, clients: AwsClients | Callable[[str], Any]) -> list[CheckResult]:
+    account: Account = identify(clients)
+    return list(check.run(stack, account))
 
 
-def statuses(found: Sequence[Remark]) -> dict[str, str]:
-    return {one.subject: one.status for one in found}
+def statuses(results: Sequence[CheckResult]) -> dict[str, str]:
+    return {result.subject: result.status for result in results}

@@ -1,4 +1,4 @@
-"""A kind of queue that nobody has heard of, in the watcher's list alone: it is watched like the others."""
+"""A new kind of queue needs only an entry in the watcher's list."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ from typing import Any
 import pytest
 
 from contracts.registry import queue_state
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
 from lambdas.aws.queues import kinds
 from lambdas.aws.queues.watcher import build
 from lambdas.core.queues.history import QueueHistory
 
 PIGEONS = WatchedQueue("ocr", "pigeons", "loft", "roof")
-SEEN = Backlog(at=60.0, ready=3, taken=1, oldest=9.0, arriving=0.5, leaving=0.25, readers=2)
+STATE = QueueState(
+    observed_at=60.0, ready=3, in_flight=1, oldest_seconds=9.0, publish_rate=0.5, ack_rate=0.25, consumers=2
+)
 
 
-class Loft:
+class FakeReader:
     def __init__(self, sky: object) -> None:
         self.sky = sky
 
-    def look(
+    def observe(
         self, queue: WatchedQueue, past: QueueHistory, at: float, seconds: float
-    ) -> tuple[Backlog | None, QueueHistory]:
+    ) -> tuple[QueueState | None, QueueHistory]:
         assert (queue, self.sky) == (PIGEONS, "client of sky")
-        return SEEN, past
+        return STATE, past
 
 
 class Table:
-    """Keeps what is put."""
+    """Stores the items that are put."""
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
@@ -41,10 +43,10 @@ class Table:
         self.items.append(Item)
 
 
-def test_a_new_kind_is_read_and_its_row_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(kinds.KINDS, "pigeons", lambda client: Loft(client("sky")))  # type: ignore[arg-type]
+def test_a_new_kind_is_read_and_its_item_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kinds.KINDS, "pigeons", lambda client: FakeReader(client("sky")))  # type: ignore[arg-type]
     table = Table()
     clients = {"dynamodb": table, "sky": "client of sky"}
     [outcome] = build(clients.__getitem__, [PIGEONS], "registry", lambda: 60.0).run(5.0)
-    assert (outcome.backlog, outcome.trouble) == (SEEN, "")
-    assert queue_state.dump("ocr", SEEN) in table.items
+    assert (outcome.state, outcome.error) == (STATE, "")
+    assert queue_state.dump("ocr", STATE) in table.items

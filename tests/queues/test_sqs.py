@@ -1,4 +1,4 @@
-"""How a queue of SQS stands, by SQS's and CloudWatch's own answers."""
+"""The state of an SQS queue from responses of SQS and CloudWatch."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ AT = 1_700_000_030.0
 
 
 class CloudWatch:
-    """Tells of one queue what it is given: newest first, empty where there is nothing (``GetMetricData``)."""
+    """Returns the given values of one queue, newest first, as ``GetMetricData`` does."""
 
-    def __init__(self, **told: list[float]) -> None:
-        self.told = told
-        self.asked: dict[str, Any] = {}
+    def __init__(self, **values: list[float]) -> None:
+        self.values = values
+        self.request: dict[str, Any] = {}
 
-    def get_metric_data(self, **asked: Any) -> dict[str, Any]:
-        self.asked = asked
-        names = [one["Id"] for one in asked["MetricDataQueries"]]
-        return {"MetricDataResults": [{"Id": name, "Values": self.told.get(name, [])} for name in names]}
+    def get_metric_data(self, **request: Any) -> dict[str, Any]:
+        self.request = request
+        names = [query["Id"] for query in request["MetricDataQueries"]]
+        return {"MetricDataResults": [{"Id": name, "Values": self.values.get(name, [])} for name in names]}
 
 
 @pytest.fixture
@@ -40,45 +40,45 @@ def sqs() -> Iterator[Any]:
         )
 
 
-def fill(sqs: Any, waiting: int, taken: int) -> None:
+def fill(sqs: Any, waiting: int, in_flight: int) -> None:
     url = sqs.create_queue(QueueName=QUEUE.name)["QueueUrl"]
-    for _ in range(taken + waiting):
+    for _ in range(in_flight + waiting):
         sqs.send_message(QueueUrl=url, MessageBody="x")
-    if taken:
-        sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=taken)
+    if in_flight:
+        sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=in_flight)
 
 
-def test_lengths_are_sqs_and_rates_are_a_minutes(sqs: Any) -> None:
+def test_lengths_are_from_sqs_and_rates_from_whole_minutes(sqs: Any) -> None:
     fill(sqs, 3, 2)
     cloudwatch = CloudWatch(oldest=[95.0, 35.0], sent=[120.0, 1.0], deleted=[90.0], empty=[4.0])
     past = QueueHistory(AT - 60)
-    backlog, history = SqsReader(sqs, cloudwatch).look(QUEUE, past, AT, 5.0)
-    assert backlog is not None
-    assert (backlog.at, backlog.ready, backlog.taken, backlog.oldest) == (AT, 3, 2, 95.0)
-    assert (backlog.arriving, backlog.leaving, backlog.readers) == (2.0, 1.5, 1)
+    state, history = SqsReader(sqs, cloudwatch).observe(QUEUE, past, AT, 5.0)
+    assert state is not None
+    assert (state.observed_at, state.ready, state.in_flight, state.oldest_seconds) == (AT, 3, 2, 95.0)
+    assert (state.publish_rate, state.ack_rate, state.consumers) == (2.0, 1.5, 1)
     assert history is past
-    assert cloudwatch.asked["EndTime"].timestamp() == AT // 60 * 60  # a whole minute
-    assert cloudwatch.asked["ScanBy"] == "TimestampDescending"
-    metric = cloudwatch.asked["MetricDataQueries"][0]["MetricStat"]["Metric"]
+    assert cloudwatch.request["EndTime"].timestamp() == AT // 60 * 60  # a whole minute
+    assert cloudwatch.request["ScanBy"] == "TimestampDescending"
+    metric = cloudwatch.request["MetricDataQueries"][0]["MetricStat"]["Metric"]
     assert metric["Dimensions"] == [{"Name": "QueueName", "Value": "ocr-queue"}]
 
 
-def test_nobody_waits_where_all_is_with_workers(sqs: Any) -> None:
+def test_without_ready_messages_the_age_is_0(sqs: Any) -> None:
     fill(sqs, 0, 2)
-    backlog, _ = SqsReader(sqs, CloudWatch(oldest=[95.0])).look(QUEUE, QueueHistory(), AT, 5.0)
-    assert backlog is not None
-    assert (backlog.taken, backlog.oldest, backlog.readers) == (2, 0.0, 0)
+    state, _ = SqsReader(sqs, CloudWatch(oldest=[95.0])).observe(QUEUE, QueueHistory(), AT, 5.0)
+    assert state is not None
+    assert (state.in_flight, state.oldest_seconds, state.consumers) == (2, 0.0, 0)
 
 
-def test_who_may_not_be_taken_yet_does_not_wait(sqs: Any) -> None:
+def test_delayed_messages_do_not_count_as_ready(sqs: Any) -> None:
     fill(sqs, 1, 0)
     url = sqs.get_queue_url(QueueName=QUEUE.name)["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=900)
-    backlog, _ = SqsReader(sqs, CloudWatch()).look(QUEUE, QueueHistory(), AT, 5.0)
-    assert backlog is not None
-    assert backlog.ready == 1
+    state, _ = SqsReader(sqs, CloudWatch()).observe(QUEUE, QueueHistory(), AT, 5.0)
+    assert state is not None
+    assert state.ready == 1
 
 
-def test_a_queue_that_is_not_there_is_an_error(sqs: Any) -> None:
+def test_a_missing_queue_is_an_error(sqs: Any) -> None:
     with pytest.raises(ClientError, match="NonExistentQueue"):
-        SqsReader(sqs, CloudWatch()).look(QUEUE, QueueHistory(), AT, 5.0)
+        SqsReader(sqs, CloudWatch()).observe(QUEUE, QueueHistory(), AT, 5.0)

@@ -1,4 +1,4 @@
-"""The queue watcher against a broker's management API that misbehaves, and tables of moto."""
+"""The queue watcher with a misbehaving management API and DynamoDB tables of moto."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from contracts import names, watched_queue
 from contracts.registry import queue_state as backlog
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
-from lambdas.aws.queues.rabbitmq import RabbitMq
+from lambdas.aws.queues.rabbitmq import RabbitMqReader
 from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
 from lambdas.handlers import queues as entry
 from tests import models
 from tests.queues.test_management_api import BUSY, STARTED
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 SECRET = "queues/ocr"
 TABLE = "registry"
@@ -38,25 +38,25 @@ TABLE = "registry"
 
 @dataclass
 class Api:
-    """A management API: ``answer`` writes what is to come, ``asked`` are paths and who asked."""
+    """A management API: ``answer`` writes the next response, ``requests`` are paths and credentials."""
 
     answer: Callable[[BaseHTTPRequestHandler], None]
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def tell(self, told: Any, status: int = 200, **headers: str) -> None:
-        body = told if isinstance(told, bytes) else json.dumps(told).encode()
+    def respond(self, body_or_json: Any, status: int = 200, **headers: str) -> None:
+        content = body_or_json if isinstance(body_or_json, bytes) else json.dumps(body_or_json).encode()
 
         def answer(to: BaseHTTPRequestHandler) -> None:
             to.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 to.send_header(name, value)
             to.end_headers()
-            to.wfile.write(body)
+            to.wfile.write(content)
 
         self.answer = answer
 
@@ -67,13 +67,13 @@ def api() -> Iterator[Api]:
 
 
 def serve(tls: ssl.SSLContext | None) -> Iterator[Api]:
-    made = Api(lambda to: None)
-    made.tell(BUSY)
+    api = Api(lambda to: None)
+    api.respond(BUSY)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            made.asked.append((self.path, self.headers["Authorization"]))
-            made.answer(self)
+            api.requests.append((self.path, self.headers["Authorization"]))
+            api.answer(self)
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -82,17 +82,17 @@ def serve(tls: ssl.SSLContext | None) -> Iterator[Api]:
         server.daemon_threads = True
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
-        made.port = server.server_address[1]
+        api.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
-        yield made
+        yield api
         server.shutdown()
         thread.join()
 
 
 @dataclass
-class Place:
-    """moto's tables and secrets, and a clock."""
+class Deployment:
+    """Tables and secrets of moto, and a clock."""
 
     now: float = 1_000_000.0
 
@@ -120,103 +120,107 @@ class Place:
         [outcome] = watcher.run(seconds)
         return outcome
 
-    def row(self, group: str = "ocr") -> Backlog | None:
+    def row(self, group: str = "ocr") -> QueueState | None:
         item = self.dynamodb.get_item(TableName=TABLE, Key=backlog.key(group)).get("Item")
         return backlog.parse(item) if item else None
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def deployment() -> Iterator[Deployment]:
     with models.moto():
-        yield Place()
+        yield Deployment()
 
 
 def queue(api: Api, group: str = "ocr") -> WatchedQueue:
     return WatchedQueue(group, "rabbitmq", "pages", SECRET, api.address)
 
 
-def test_a_look_is_a_row_from_the_second_minute_on(place: Place, api: Api) -> None:
-    watcher = place.watcher(queue(api))
-    assert place.minute(watcher) == QueueOutcome(queue(api))
-    assert place.row() is None
-    api.tell({**BUSY, "messages_ready": 122, "message_stats": {"ack": 33, "publish": 160}})
-    outcome = place.minute(watcher)
-    assert outcome.backlog == Backlog(place.now, 122, 5, 60.0, 1.0, 0.5, 1)
-    assert place.row() == outcome.backlog
-    [(path, user)] = {*api.asked}
+def test_the_state_is_written_from_the_second_pass_on(deployment: Deployment, api: Api) -> None:
+    watcher = deployment.watcher(queue(api))
+    assert deployment.minute(watcher) == QueueOutcome(queue(api))
+    assert deployment.row() is None
+    api.respond({**BUSY, "messages_ready": 122, "message_stats": {"ack": 33, "publish": 160}})
+    outcome = deployment.minute(watcher)
+    assert outcome.state == QueueState(deployment.now, 122, 5, 60.0, 1.0, 0.5, 1)
+    assert deployment.row() == outcome.state
+    [(path, user)] = {*api.requests}
     assert path.startswith("/api/queues/%2F/pages?columns=")
     assert user == "Basic b2NyOmZpcnN0"  # ocr:first
 
 
-def test_a_new_copy_of_the_function_goes_on_where_the_last_one_was(place: Place, api: Api) -> None:
+def test_a_new_instance_of_the_function_continues_with_the_stored_history(
+    deployment: Deployment, api: Api
+) -> None:
     for _ in range(3):
-        outcome = place.minute(place.watcher(queue(api)))
-    assert outcome.backlog is not None
-    assert outcome.backlog.oldest == 120.0
+        outcome = deployment.minute(deployment.watcher(queue(api)))
+    assert outcome.state is not None
+    assert outcome.state.oldest_seconds == 120.0
 
 
-def test_another_queue_has_no_history_of_the_one_before(place: Place, api: Api) -> None:
-    place.minute(place.watcher(queue(api)))
+def test_another_queue_starts_without_history(deployment: Deployment, api: Api) -> None:
+    deployment.minute(deployment.watcher(queue(api)))
     other = WatchedQueue("ocr", "rabbitmq", "words", SECRET, api.address)
-    assert place.minute(place.watcher(other)) == QueueOutcome(other)
+    assert deployment.minute(deployment.watcher(other)) == QueueOutcome(other)
 
 
-def test_a_history_that_makes_no_sense_is_begun_anew(place: Place, api: Api) -> None:
-    watcher = place.watcher(queue(api))
-    place.minute(watcher)
+def test_a_malformed_history_is_reset(deployment: Deployment, api: Api) -> None:
+    watcher = deployment.watcher(queue(api))
+    deployment.minute(watcher)
     key = {**backlog.key("ocr"), names.REGISTRY_SORT_KEY: {"S": "history"}}
-    [item] = [place.dynamodb.get_item(TableName=TABLE, Key=key)["Item"]]
-    place.dynamodb.put_item(TableName=TABLE, Item={**item, "text": {"S": "nonsense"}})
-    assert place.minute(watcher) == QueueOutcome(queue(api))
-    assert place.minute(watcher).backlog is not None
+    [item] = [deployment.dynamodb.get_item(TableName=TABLE, Key=key)["Item"]]
+    deployment.dynamodb.put_item(TableName=TABLE, Item={**item, "text": {"S": "nonsense"}})
+    assert deployment.minute(watcher) == QueueOutcome(queue(api))
+    assert deployment.minute(watcher).state is not None
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "says"),
+    ("response", "status", "message"),
     [
-        ([], 200, "tells no length"),
-        ({"error": "not_authorized"}, 401, "refuses the secret's user"),
+        ([], 200, "returned no queue length"),
+        ({"error": "not_authorized"}, 401, "rejects the user in the secret"),
         ({"error": "Object Not Found"}, 404, "no such queue"),
-        (b"<html>\n<h1>502</h1>\n</html>", 200, "answers no JSON"),
-        (b"[" * 1_100_000, 200, "more than 1000000 bytes"),
+        (b"<html>\n<h1>502</h1>\n</html>", 200, "did not return JSON"),
+        (b"[" * 1_100_000, 200, "above 1000000 bytes"),
         ({}, 500, "status 500"),
     ],
 )
-def test_what_cannot_be_seen_is_not_written(
-    place: Place, api: Api, told: Any, status: int, says: str
+def test_an_unreachable_queue_writes_no_state(
+    deployment: Deployment, api: Api, response: Any, status: int, message: str
 ) -> None:
-    watcher = place.watcher(queue(api))
-    place.minute(watcher)
-    place.minute(watcher)
-    before = place.row()
-    api.tell(told, status)
-    outcome = place.minute(watcher)
-    assert says in outcome.trouble
-    assert "\n" not in outcome.trouble
-    assert "first" not in outcome.trouble  # the password
-    assert outcome.backlog is None
-    assert place.row() == before is not None
+    watcher = deployment.watcher(queue(api))
+    deployment.minute(watcher)
+    deployment.minute(watcher)
+    before = deployment.row()
+    api.respond(response, status)
+    outcome = deployment.minute(watcher)
+    assert message in outcome.error
+    assert "\n" not in outcome.error
+    assert "first" not in outcome.error  # the password
+    assert outcome.state is None
+    assert deployment.row() == before is not None
 
 
-def test_after_ten_minutes_without_a_broker_it_goes_on(place: Place, api: Api) -> None:
-    watcher = place.watcher(queue(api))
-    place.minute(watcher)
-    away = place.watcher(WatchedQueue("ocr", "rabbitmq", "pages", SECRET, "http://127.0.0.1:9"))
+def test_the_watcher_recovers_after_ten_minutes_without_a_broker(deployment: Deployment, api: Api) -> None:
+    watcher = deployment.watcher(queue(api))
+    deployment.minute(watcher)
+    unreachable = deployment.watcher(WatchedQueue("ocr", "rabbitmq", "pages", SECRET, "http://127.0.0.1:9"))
     for _ in range(10):
-        assert "does not answer: ConnectionRefusedError" in place.minute(away).trouble
-    assert place.row() is None
-    outcome = place.minute(watcher)
-    assert outcome.backlog is not None
-    assert outcome.backlog.oldest == 660.0
-    api.tell(STARTED)  # it was the broker that had been away
-    assert place.minute(watcher) == QueueOutcome(queue(api))
+        assert "does not respond: ConnectionRefusedError" in deployment.minute(unreachable).error
+    assert deployment.row() is None
+    outcome = deployment.minute(watcher)
+    assert outcome.state is not None
+    assert outcome.state.oldest_seconds == 660.0
+    api.respond(STARTED)  # the broker has restarted
+    assert deployment.minute(watcher) == QueueOutcome(queue(api))
 
 
-def test_a_broker_that_hangs_or_drips_takes_no_more_than_its_share(place: Place, api: Api) -> None:
+def test_a_broker_that_hangs_or_responds_slowly_uses_only_its_share_of_time(
+    deployment: Deployment, api: Api
+) -> None:
     free = threading.Event()
 
     def hang(to: BaseHTTPRequestHandler) -> None:
-        free.wait(PATIENCE)
+        free.wait(TIMEOUT_SECONDS)
 
     def drip(to: BaseHTTPRequestHandler) -> None:
         to.send_response(200)
@@ -231,27 +235,30 @@ def test_a_broker_that_hangs_or_drips_takes_no_more_than_its_share(place: Place,
     try:
         for answer in (hang, drip):
             api.answer = answer
-            assert "does not answer: TimeoutError" in place.minute(place.watcher(queue(api)), 0.5).trouble
+            assert (
+                "does not respond: TimeoutError"
+                in deployment.minute(deployment.watcher(queue(api)), 0.5).error
+            )
     finally:
         free.set()
 
 
-def test_a_queue_for_which_no_time_is_left_costs_none(place: Place, api: Api) -> None:
-    watcher = replace(place.watcher(queue(api)), dynamodb=None)  # type: ignore[type-var]
-    assert place.minute(watcher, 0.0).trouble == "no time was left for this queue"
-    assert not api.asked
+def test_a_queue_without_remaining_time_is_not_polled(deployment: Deployment, api: Api) -> None:
+    watcher = replace(deployment.watcher(queue(api)), dynamodb=None)  # type: ignore[type-var]
+    assert deployment.minute(watcher, 0.0).error == "no time left for this queue"
+    assert not api.requests
 
 
-def test_a_redirection_is_not_followed(place: Place, api: Api) -> None:
-    """Whoever answers could send the password anywhere."""
-    api.tell(b"", 302, Location=f"{api.address}/elsewhere")
-    assert "status 302" in place.minute(place.watcher(queue(api))).trouble
-    assert not [path for path, _ in api.asked if "elsewhere" in path]
+def test_a_redirect_is_not_followed(deployment: Deployment, api: Api) -> None:
+    """A redirect could send the password to another host."""
+    api.respond(b"", 302, Location=f"{api.address}/elsewhere")
+    assert "status 302" in deployment.minute(deployment.watcher(queue(api))).error
+    assert not [path for path, _ in api.requests if "elsewhere" in path]
 
 
-def test_a_password_that_was_changed_is_read_again_at_once(place: Place, api: Api) -> None:
-    watcher = place.watcher(queue(api))
-    place.minute(watcher)
+def test_a_changed_password_is_read_at_once(deployment: Deployment, api: Api) -> None:
+    watcher = deployment.watcher(queue(api))
+    deployment.minute(watcher)
     busy = api.answer
 
     def answer(to: BaseHTTPRequestHandler) -> None:
@@ -261,47 +268,49 @@ def test_a_password_that_was_changed_is_read_again_at_once(place: Place, api: Ap
             to.send_error(401)
 
     api.answer = answer
-    assert "refuses the secret's user" in place.minute(watcher).trouble
-    place.secrets.put_secret_value(SecretId=SECRET, SecretString="amqps://ocr:second@rabbit")
-    assert place.minute(watcher).backlog is not None
-    asked = len(api.asked)
-    place.minute(watcher)
-    assert len(api.asked) == asked + 1
+    assert "rejects the user in the secret" in deployment.minute(watcher).error
+    deployment.secrets.put_secret_value(SecretId=SECRET, SecretString="amqps://ocr:second@rabbit")
+    assert deployment.minute(watcher).state is not None
+    requests = len(api.requests)
+    deployment.minute(watcher)
+    assert len(api.requests) == requests + 1
 
 
-@pytest.mark.parametrize(("text", "says"), [("nonsense", "the broker's URL"), ("amqps://b", "names no host")])
-def test_a_secret_that_is_no_url_is_told_until_it_is_one(
-    place: Place, api: Api, text: str, says: str
+@pytest.mark.parametrize(
+    ("text", "message"), [("nonsense", "the broker's URL"), ("amqps://b", "has no host")]
+)
+def test_a_secret_without_a_url_is_an_error_until_it_is_fixed(
+    deployment: Deployment, api: Api, text: str, message: str
 ) -> None:
-    place.secrets.put_secret_value(SecretId=SECRET, SecretString=text)
-    watcher = place.watcher(queue(api))
-    assert says in place.minute(watcher).trouble
-    place.secrets.put_secret_value(SecretId=SECRET, SecretString="amqps://ocr:first@rabbit")
-    assert place.minute(watcher) == QueueOutcome(queue(api))
+    deployment.secrets.put_secret_value(SecretId=SECRET, SecretString=text)
+    watcher = deployment.watcher(queue(api))
+    assert message in deployment.minute(watcher).error
+    deployment.secrets.put_secret_value(SecretId=SECRET, SecretString="amqps://ocr:first@rabbit")
+    assert deployment.minute(watcher) == QueueOutcome(queue(api))
 
 
-def test_a_secret_that_may_not_be_read_is_told(place: Place, api: Api) -> None:
-    gone = WatchedQueue("ocr", "rabbitmq", "pages", "queues/none", api.address)
-    assert "ResourceNotFoundException" in place.minute(place.watcher(gone)).trouble
+def test_an_unreadable_secret_is_an_error(deployment: Deployment, api: Api) -> None:
+    missing_secret = WatchedQueue("ocr", "rabbitmq", "pages", "queues/none", api.address)
+    assert "ResourceNotFoundException" in deployment.minute(deployment.watcher(missing_secret)).error
 
 
-def test_one_queue_in_trouble_takes_nothing_from_the_others(place: Place, api: Api) -> None:
-    there = [queue(api, group) for group in ("a", "b")]
-    odd = WatchedQueue("c", "carrier-pigeons", "pages", SECRET)
-    watcher = place.watcher(there[0], odd, there[1])
+def test_an_error_in_one_queue_does_not_affect_the_others(deployment: Deployment, api: Api) -> None:
+    queues = [queue(api, group) for group in ("a", "b")]
+    unsupported = WatchedQueue("c", "carrier-pigeons", "pages", SECRET)
+    watcher = deployment.watcher(queues[0], unsupported, queues[1])
     watcher.run(5.0)
-    place.now += 60
+    deployment.now += 60
     outcomes = {outcome.queue.group: outcome for outcome in watcher.run(5.0)}
-    assert outcomes["a"].backlog == outcomes["b"].backlog is not None
-    assert "'carrier-pigeons' are not read, allowed: rabbitmq" in outcomes["c"].trouble
+    assert outcomes["a"].state == outcomes["b"].state is not None
+    assert "queue kind 'carrier-pigeons', allowed: rabbitmq" in outcomes["c"].error
 
 
-def certificate(folder: Path) -> ssl.SSLContext:
-    """A server's TLS with a certificate that it has signed itself, in ``folder``."""
+def certificate(directory: Path) -> ssl.SSLContext:
+    """Return the TLS context of a server with a self-signed certificate in ``directory``."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "rabbit")])
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -314,8 +323,8 @@ def certificate(folder: Path) -> ssl.SSLContext:
         )
         .sign(key, hashes.SHA256())
     )
-    (folder / "certificate").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key").write_bytes(
+    (directory / "certificate").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    (directory / "key").write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -323,58 +332,62 @@ def certificate(folder: Path) -> ssl.SSLContext:
         )
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "certificate", folder / "key")
+    context.load_cert_chain(directory / "certificate", directory / "key")
     return context
 
 
-def test_a_broker_is_believed_only_with_its_certificate(place: Place, tmp_path: Path) -> None:
+def test_a_broker_needs_a_trusted_certificate(deployment: Deployment, tmp_path: Path) -> None:
     for api in serve(certificate(tmp_path)):
-        there = WatchedQueue("ocr", "rabbitmq", "pages", SECRET, f"https://127.0.0.1:{api.port}")
-        assert "CERTIFICATE_VERIFY_FAILED" in place.minute(place.watcher(there)).trouble
-        assert not api.asked
-        trusting = RabbitMq(place.secrets, ssl.create_default_context(cafile=str(tmp_path / "certificate")))
-        watcher = QueueWatcher([there], {"rabbitmq": trusting}, place.dynamodb, TABLE, lambda: place.now)
-        assert place.minute(watcher) == QueueOutcome(there)
+        watched = WatchedQueue("ocr", "rabbitmq", "pages", SECRET, f"https://127.0.0.1:{api.port}")
+        assert "CERTIFICATE_VERIFY_FAILED" in deployment.minute(deployment.watcher(watched)).error
+        assert not api.requests
+        trusting = RabbitMqReader(
+            deployment.secrets, ssl.create_default_context(cafile=str(tmp_path / "certificate"))
+        )
+        watcher = QueueWatcher(
+            [watched], {"rabbitmq": trusting}, deployment.dynamodb, TABLE, lambda: deployment.now
+        )
+        assert deployment.minute(watcher) == QueueOutcome(watched)
 
 
-def test_the_handler_tells_each_queue_in_metrics_and_each_trouble_in_a_line(
-    place: Place, api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_handler_emits_metrics_for_each_queue_and_logs_each_error(
+    deployment: Deployment, api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = io.StringIO()
-    blind = WatchedQueue("blind", "rabbitmq", "pages", "queues/none", api.address)
+    unreachable = WatchedQueue("unreachable", "rabbitmq", "pages", "queues/none", api.address)
     for name, value in {
         names.ENV_STACK: "dev",
-        names.ENV_QUEUES: watched_queue.dumps([queue(api), blind]),
+        names.ENV_QUEUES: watched_queue.dumps([queue(api), unreachable]),
         names.ENV_REGISTRY_TABLE: TABLE,
         "POWERTOOLS_SERVICE_NAME": names.SERVICE_QUEUES,
         "AWS_DEFAULT_REGION": "us-west-2",
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(entry, "logger", Logger(service="queues", stream=log))
-    monkeypatch.setattr(entry.time, "time", lambda: place.now)
+    monkeypatch.setattr(entry.time, "time", lambda: deployment.now)
     entry._watcher.cache_clear()
     for _ in range(2):
-        place.now += 60
+        deployment.now += 60
         entry.handler({}, Remaining())
     entry._watcher.cache_clear()
     [first, second] = [json.loads(line) for line in log.getvalue().splitlines()]
-    assert first["message"] == second["message"] == "queue not seen"
-    assert (first["group"], first["queue"]) == ("blind", "pages")
+    assert first["message"] == second["message"] == "queue unreachable"
+    assert (first["group"], first["queue"]) == ("unreachable", "pages")
     assert "ResourceNotFoundException" in first["reason"]
-    sent = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    told = {(line["group"], name): line[name][-1] for line in sent for name in entry_names(line)}
-    every = {value for name, value in vars(names).items() if name.startswith("METRIC_QUEUE_")}
-    assert {name for group, name in told if group == "ocr"} == every
-    assert told["ocr", "QueueUnseen"] == 0
-    assert told["blind", "QueueUnseen"] == 1
-    assert (told["ocr", "QueueReady"], told["ocr", "QueueOldest"]) == (92, 60)
-    assert not [name for group, name in told if group == "blind" and name != "QueueUnseen"]
-    assert all(line["service"] == "queues" and line["stack"] == "dev" for line in sent)
+    metric_lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    metrics = {(line["group"], name): line[name][-1] for line in metric_lines for name in metric_names(line)}
+    queue_metrics = {value for name, value in vars(names).items() if name.startswith("METRIC_QUEUE_")}
+    assert {name for group, name in metrics if group == "ocr"} == queue_metrics
+    assert metrics["ocr", "QueueUnreachable"] == 0
+    assert metrics["unreachable", "QueueUnreachable"] == 1
+    assert (metrics["ocr", "QueueReady"], metrics["ocr", "QueueOldestMessageAge"]) == (92, 60)
+    assert not [name for group, name in metrics if group == "unreachable" and name != "QueueUnreachable"]
+    assert all(line["service"] == "queues" and line["stack"] == "dev" for line in metric_lines)
 
 
-def entry_names(line: dict[str, Any]) -> list[str]:
-    [told] = line["_aws"]["CloudWatchMetrics"]
-    return [metric["Name"] for metric in told["Metrics"]]
+def metric_names(line: dict[str, Any]) -> list[str]:
+    [directives] = line["_aws"]["CloudWatchMetrics"]
+    return [metric["Name"] for metric in directives["Metrics"]]
 
 
 class Remaining:

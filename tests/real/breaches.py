@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.real import containers as real
 from tests.real.tenants import ADDRESS, DISK_MIB, SERVICE, SharedHost
-from userdata.agent.tenants.host import firewall as walls
-from userdata.agent.tenants.host.container import PIDS
+from userdata.agent.tenants.host import firewall
+from userdata.agent.tenants.host.container import MAX_PIDS
 
 # Scripts that end with 0 where the tenant has what it must not have.
 ALONE = {
@@ -51,13 +51,13 @@ def breaches(host: SharedHost) -> list[str]:
 
 
 def network_breaches(host: SharedHost) -> list[str]:
-    """Return those of them that walls keep shut."""
+    """Return those of them that the firewall blocks."""
     return _of_all(host, lambda name, names: tuple(_reached(host, name, names)))
 
 
 def unenforced() -> list[str]:
     """Return the rules that nothing on this machine tries: its containers have no IPv6."""
-    return [line.strip() for line in walls.rules([2001]).splitlines() if "ip6" in line or "icmpv6" in line]
+    return [line.strip() for line in firewall.rules([2001]).splitlines() if "ip6" in line or "icmpv6" in line]
 
 
 def _of_all(host: SharedHost, look: Callable[[str, list[str]], Iterable[str]]) -> list[str]:
@@ -70,7 +70,7 @@ def _of_all(host: SharedHost, look: Callable[[str, list[str]], Iterable[str]]) -
 def _alone(host: SharedHost, name: str) -> Iterator[str]:
     yield from host.within(name, f"{TRIED}; rm -f /tmp/big /data/big").stdout.splitlines()
     group = host.inspected()[name]["HostConfig"]
-    if group["PidsLimit"] != PIDS:
+    if group["PidsLimit"] != MAX_PIDS:
         yield "has processes without end"
 
 
@@ -83,7 +83,7 @@ def _of_others(host: SharedHost, name: str, names: list[str]) -> Iterator[str]:
         if host.within(name, f"grep -rqs {secret(other)} {folders}").returncode == 0:
             yield f"reads data of {other}"
         # As if it had got out of the container, but not out of its user.
-        for path in host.place.home(other).glob("*/secret"):
+        for path in host.place.volume_path(other).glob("*/secret"):
             if _readable_by(user, path):
                 yield f"reads {path.parent.name} of {other} on the host"
         if host.within(name, f"kill -0 {host.pids()[other]}").returncode == 0:

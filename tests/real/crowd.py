@@ -19,11 +19,11 @@ from rehearsal.machines.real import run_recorder as witness
 from spot_work import Client, Queue, WorkError
 from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 
-QUEUE: Final = Queue("ocr", tries=200)
+QUEUE: Final = Queue("ocr", max_deliveries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
 WORKER: Final = (
     *("-m", "spot_work", "rehearsal.machines.real.run_recorder:run", "--requests"),
-    *("--queue", QUEUE.name, "--batch", "8", "--tries", str(QUEUE.tries)),
+    *("--queue", QUEUE.name, "--batch", "8", "--max-deliveries", str(QUEUE.max_deliveries)),
 )
 """What Python is told."""
 
@@ -53,7 +53,7 @@ class Broker(Protocol):
     @property
     def url(self) -> str: ...
 
-    def has_kept(self, queue: str) -> bool: ...
+    def has_queue(self, queue: str) -> bool: ...
 
     def kill(self) -> None: ...
 
@@ -125,7 +125,7 @@ def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses:
         for share, what in happenings:
             wait_for(lambda share=share: answered["all"] >= share * messages, crowd.output)
             if what == "broker":
-                wait_for(lambda: broker.has_kept(QUEUE.name), crowd.output)
+                wait_for(lambda: broker.has_queue(QUEUE.name), crowd.output)
                 broker.kill()
                 broker.start()
                 outcome.broker_restarts += 1

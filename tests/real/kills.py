@@ -225,7 +225,7 @@ def interrupted(
                 lost_steps = max(lost_steps, before[-1] + 1 - new[0])
             was_told = number == signal.SIGTERM and bool(new)
         told["mismatches"] += job.weights() != wanted
-        told["unreadable"] += (job.folder / "log-0").read_text().count("passed over")
+        told["unreadable"] += (job.folder / "log-0").read_text().count("is skipped")
         faults += job.faults()
     return {
         "kills": told["sigterm"] + told["sigkill"],
@@ -256,7 +256,7 @@ def at_each_write(
         if any(codes := job.end()):
             raise SystemExit(f"{job.folder}: ended with {codes}: {job.log()}")
         told["mismatches"] += job.weights() != wanted
-        told["unreadable"] += (job.folder / "log-0").read_text().count("passed over")
+        told["unreadable"] += (job.folder / "log-0").read_text().count("is skipped")
         faults += job.faults()
     return {"kills": told["writes"], **told, "faults": faults}
 

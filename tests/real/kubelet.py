@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from infra.kubernetes.place import Object
-from tests.kubernetes.entries import one, rendered
+from infra.kubernetes.context import Manifest
+from tests.kubernetes.entries import of_kind, rendered
 from tests.kubernetes.verdicts import verdict
 from tests.real import containers
 from tests.real.environments import ROOT
@@ -51,10 +51,10 @@ spot.finish()
 class Kubelet:
     """Runs the pods of one Job in ``place``; ``docker`` leads to an engine that has ``containers.PYTHON``."""
 
-    def __init__(self, place: Path, job: Object) -> None:
+    def __init__(self, place: Path, job: Manifest) -> None:
         """``place`` has the programs of ``containers.image`` in ``root/bin``: the Python image lacks them."""
         self.job = job
-        self.pod: Object = job["spec"]["template"]["spec"]
+        self.pod: Manifest = job["spec"]["template"]["spec"]
         [self.container] = self.pod["containers"]
         self._place, self._number = place, 0
         self.checkpoints = place / "efs"
@@ -130,7 +130,7 @@ class Kubelet:
             assert time.monotonic() < end, self.said(self.name)
             time.sleep(0.05)
 
-    def _folder(self, pod: str, volume: Object) -> Path:
+    def _folder(self, pod: str, volume: Manifest) -> Path:
         if "persistentVolumeClaim" in volume:
             return self.checkpoints
         folder = self._place / pod / volume["name"]
@@ -154,7 +154,7 @@ def job(place: Path, *command: str) -> Kubelet:
     folder = Path(tempfile.mkdtemp(prefix="job-", dir=place))
     folder.chmod(0o755)
     (folder / "root").symlink_to(place / "root")
-    return Kubelet(folder, one(rendered(job=entry), "Job"))
+    return Kubelet(folder, of_kind(rendered(job=entry), "Job"))
 
 
 def training(place: Path) -> Kubelet:

@@ -34,7 +34,7 @@ class Lending:
     """The tenants of a host, busy and idle in turn, while nothing else on the machine disturbs them."""
 
     def __init__(self, host: SharedHost) -> None:
-        self._homes = {name: host.place.home(name) / "data" for name in host.pids()}
+        self._homes = {name: host.place.volume_path(name) / "data" for name in host.pids()}
         self._pids = host.pids()
 
     def spent(self, name: str) -> float:

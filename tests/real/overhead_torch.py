@@ -28,7 +28,7 @@ def measured(folder: Path, parameters: int, saves: int, *, asynchronous: bool) -
     optimizer = torch.optim.AdamW(model.parameters())
     data = TensorDataset(torch.arange(STEPS))
     loader = DataLoader(data, batch_sampler=EpochBatches(STEPS, 1, shuffle=False))
-    interval = Interval(most=5.0)
+    interval = Interval(max_seconds=5.0)
     noted: list[float] = []
     interval.saved = noted.append  # type: ignore[method-assign]
     loop = Loop(folder, asynchronous=asynchronous, interval=interval, model=model, optimizer=optimizer)

@@ -18,10 +18,10 @@ from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.host import Host
 from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import meter
-from userdata.agent.tenants.host.container import HostPlace, name_of
-from userdata.agent.tenants.host.meter import Counters, Meter
-from userdata.agent.tenants.host.shares import Shares
-from userdata.agent.tenants.host.supervisor import Landlord, Means
+from userdata.agent.tenants.host.container import TenantPaths, name_of
+from userdata.agent.tenants.host.meter import Counters, UsageMeter
+from userdata.agent.tenants.host.shares import WeightCurve
+from userdata.agent.tenants.host.supervisor import TenantSupervisor, SupervisorDependencies
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
 
 PROGRAMS = ("nft", "mkfs.ext4", "setpriv", "busybox")
@@ -132,33 +132,33 @@ class SharedHost:
     def __init__(self, host: Host, place: Path, inside: Sequence[str]) -> None:
         self.host = host
         self.inside = list(inside)
-        self.place = HostPlace(ADDRESS, place / "run", place / "homes")
+        self.place = TenantPaths(ADDRESS, place / "run", place / "homes")
         self.place.run.mkdir()
         self.disks = Disks(place)
         self.tenants: tuple[Tenant, ...] = THREE
         self.pulse = Pulse()
         self.metrics: dict[str, list[emf.Metric]] = {}
-        self._made: Landlord | None = None
+        self._made: TenantSupervisor | None = None
         self._thread = threading.Thread()
 
     def begin(self) -> None:
         """Start the landlord, or another one after `stop`."""
-        means = Means(
+        means = SupervisorDependencies(
             host=self.host,
             clock=SystemClock(),
-            aside=lambda work: threading.Thread(target=work, daemon=True).start(),
-            heart=self.pulse,
-            homes=self.disks,
-            meter=Meter(self.metrics.__setitem__, lambda: None),
-            shares=Shares(),
-            fetch=lambda: self.tenants,
-            before=lambda: None,
-            shape=shape,
-            pull=lambda image: None,
-            devices=lambda part: [],
-            list_every=1.0,
+            run_in_background=lambda work: threading.Thread(target=work, daemon=True).start(),
+            heartbeats=self.pulse,
+            volumes=self.disks,
+            meter=UsageMeter(self.metrics.__setitem__, lambda: None),
+            weight_curve=WeightCurve(),
+            fetch_tenants=lambda: self.tenants,
+            cached_tenants=lambda: None,
+            read_shape=shape,
+            pull_image=lambda image: None,
+            cdi_devices=lambda part: [],
+            list_interval_seconds=1.0,
         )
-        self._made = Landlord(means, self.place)
+        self._made = TenantSupervisor(means, self.place)
         self._thread = threading.Thread(target=self._made.run, daemon=True)
         self._thread.start()
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from docs.site.stage import ROOT
-from tests.docs.commands import typed
+from tests.docs.commands import code_block_commands
 
-LINES = sorted({one.line for one in typed() if one.line.startswith(".venv/bin/gpu-spot demo ")})
+LINES = sorted({one.line for one in code_block_commands() if one.line.startswith(".venv/bin/gpu-spot demo ")})
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -183,8 +183,8 @@ def test_the_metadata_service_is_out_of_reach(docker: Bench) -> None:
     (docker.code / "ask").write_text(f"exec 3<>/dev/tcp/{real.METADATA}/80 && {asked}")
     ask = "bash ask || echo refused"
     assert docker.run(ask).endswith("credentials of the role")  # it is there, and without a rule answers
-    containers.shut_metadata(docker.host)
-    containers.shut_metadata(docker.host)
+    containers.block_metadata(docker.host)
+    containers.block_metadata(docker.host)
     assert docker.run(ask).endswith("refused\n")
     rules = docker.host.run(["iptables", "--list-rules", "DOCKER-USER"])
     assert rules.count(real.METADATA) == 1

@@ -11,9 +11,9 @@ from pathlib import Path
 import pika
 import pytest
 
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
-from lambdas.aws.queues.rabbitmq import RabbitMq
+from lambdas.aws.queues.rabbitmq import RabbitMqReader
 from lambdas.core.queues.history import QueueHistory
 from rehearsal.machines.real.broker import RabbitServer, free_port
 
@@ -40,18 +40,18 @@ class Watched:
         self.configure("")
         self.secrets = Secrets()
         self.secrets.text = self.broker.url
-        self.reader = RabbitMq(self.secrets)
+        self.reader = RabbitMqReader(self.secrets)
         self.past = QueueHistory()
 
     def configure(self, more: str) -> None:
         (self._folder / "rabbitmq.conf").write_text(_CONFIG.format(port=self._port) + more)
 
-    def look(self) -> Backlog | None:
+    def look(self) -> QueueState | None:
         queue = WatchedQueue("ocr", "rabbitmq", "pages", "broker", f"http://127.0.0.1:{self._port}")
-        seen, self.past = self.reader.look(queue, self.past, time.time(), 10.0)
+        seen, self.past = self.reader.observe(queue, self.past, time.time(), 10.0)
         return seen
 
-    def until(self, ready: int) -> Backlog:
+    def until(self, ready: int) -> QueueState:
         """Look until so many wait; what is told comes some seconds late."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
@@ -106,12 +106,12 @@ def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None
         channel.confirm_delivery()
         published = time.time()
         first = watched.until(100)
-        assert (first.taken, first.readers) == (0, 0)
+        assert (first.in_flight, first.consumers) == (0, 0)
         time.sleep(3.0)
         later = watched.until(100)
         # At least, and never more than it is; the totals were there some seconds after the messages.
-        assert 2.0 <= later.oldest <= time.time() - began
-        assert later.at - published - later.oldest < PATIENCE
+        assert 2.0 <= later.oldest_seconds <= time.time() - began
+        assert later.observed_at - published - later.oldest_seconds < PATIENCE
 
         channel.basic_qos(prefetch_count=5)
         taking = channel.consume("pages", inactivity_timeout=10.0)
@@ -119,24 +119,24 @@ def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None
             assert method is not None
             channel.basic_ack(method.delivery_tag)
         end = time.monotonic() + PATIENCE
-        while (seen := watched.until(65)).taken != 5:
+        while (seen := watched.until(65)).in_flight != 5:
             assert time.monotonic() < end
-        assert seen.readers == 1
-        assert watched.past.ended == 30
+        assert seen.consumers == 1
+        assert watched.past.acknowledged == 30
 
         right, watched.secrets.text = watched.secrets.text, watched.broker.url.replace(":guest@", ":old@")
-        watched.reader = RabbitMq(watched.secrets)
-        watched.trouble("refuses the secret's user")
+        watched.reader = RabbitMqReader(watched.secrets)
+        watched.trouble("rejects the user in the secret")
         watched.secrets.text = right
 
         end = time.monotonic() + PATIENCE
-        while not watched.broker.has_kept("pages"):
+        while not watched.broker.has_queue("pages"):
             assert time.monotonic() < end
             time.sleep(0.1)
         watched.broker.kill()
         watched.trouble("does not answer: ConnectionRefusedError")
     watched.broker.start()
-    assert watched.until(70).taken == 0  # those that were taken wait again
+    assert watched.until(70).in_flight == 0  # those that were taken wait again
 
     watched.broker.kill()
     watched.configure("management_agent.disable_metrics_collector = true\n")

@@ -18,15 +18,15 @@ from spot_work import (
     BrokerRefusedError,
     Client,
     ExpiredError,
-    HandBack,
     LostError,
     Queue,
     QueueFullError,
+    Requeue,
     Worker,
     WorkError,
 )
-from spot_work.rabbitmq.declare import dead
-from spot_work.rabbitmq.reader import RabbitSource
+from spot_work.rabbitmq.consumer import RabbitMQConsumer
+from spot_work.rabbitmq.declare import dead_letter_queue
 from tests.real import crowd
 from tests.real.stable import Processes
 
@@ -59,7 +59,7 @@ def at_work(broker: RabbitServer) -> Iterator[Callable[..., Worker]]:
     begun: list[tuple[Worker, threading.Thread]] = []
 
     def begin(queue: Queue, function: Callable[[Any], Any], prefetch: int = 4) -> Worker:
-        worker = Worker(RabbitSource(broker.url, queue, prefetch), function)
+        worker = Worker(RabbitMQConsumer(broker.url, queue, prefetch), function)
         thread = threading.Thread(target=worker.run)
         thread.start()
         begun.append((worker, thread))
@@ -92,7 +92,7 @@ def test_values_and_failures_come_back(broker: RabbitServer, at_work: Callable[.
 
 
 def test_nobody_answers_in_time(broker: RabbitServer) -> None:
-    with Client(broker.url, "alone") as client, pytest.raises(ExpiredError, match="alone: no answer in time"):
+    with Client(broker.url, "alone") as client, pytest.raises(ExpiredError, match="alone: no reply in time"):
         client.request(1, timeout=0.5)
 
 
@@ -130,8 +130,8 @@ def test_a_full_queue_refuses(broker: RabbitServer) -> None:
                 client.submit("one more", timeout=120).result(0.1)
 
     with (
-        Client(broker.url, Queue("full", most=5)) as client,
-        pytest.raises(QueueFullError, match="full: full at 5"),
+        Client(broker.url, Queue("full", max_length=5)) as client,
+        pytest.raises(QueueFullError, match="full: queue full, maximum length 5"),
     ):
         fill(client)
 
@@ -139,11 +139,11 @@ def test_a_full_queue_refuses(broker: RabbitServer) -> None:
 def test_a_task_that_is_handed_back_too_often_ends_among_the_dead(
     broker: RabbitServer, at_work: Callable[..., Worker]
 ) -> None:
-    queue, tries = Queue("poison", tries=3), []
+    queue, tries = Queue("poison", max_deliveries=3), []
 
     def refuse(value: object) -> object:
         tries.append(value)
-        raise HandBack
+        raise Requeue
 
     at_work(queue, refuse)
     with Client(broker.url, queue) as client, pytest.raises(ExpiredError):
@@ -157,18 +157,18 @@ def test_what_nobody_waits_for_and_fails_lies_among_the_dead(
 ) -> None:
     queue = Queue("forgotten")
     worker = at_work(queue, lambda _: 1 // 0)
-    _until(lambda: worker._source.is_connected.is_set())
+    _until(lambda: worker._consumer.is_connected.is_set())
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
         connection.channel().basic_publish("", queue.name, b"scan")
-        _until(lambda: worker.done == 1)
+        _until(lambda: worker.completed_count == 1)
     _until(lambda: _dead(broker, queue) == [b"scan"])
 
 
 def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: RabbitServer) -> None:
-    with Client(broker.url, Queue("twice", most=10)) as client, pytest.raises(ExpiredError):
+    with Client(broker.url, Queue("twice", max_length=10)) as client, pytest.raises(ExpiredError):
         client.request(1, timeout=1)
     with (
-        Client(broker.url, Queue("twice", most=20)) as client,
+        Client(broker.url, Queue("twice", max_length=20)) as client,
         pytest.raises(BrokerRefusedError, match=r"x-max-length.*twice"),
     ):
         client.request(1)
@@ -176,19 +176,20 @@ def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: RabbitSer
 
 def test_wrong_credentials_are_refused_at_once_and_never_shown(broker: RabbitServer) -> None:
     url = broker.url.replace("guest:guest", "guest:secret")
-    source = RabbitSource(url, Queue("any"), 1)
+    consumer = RabbitMQConsumer(url, Queue("any"), 1)
     with pytest.raises(BrokerRefusedError) as caught:
-        source.take(60)
+        consumer.receive(60)
     assert "secret" not in str(caught.value)
     assert str(broker.port) in str(caught.value)
 
 
 def test_a_broker_that_is_not_there_is_waited_for_so_long() -> None:
     port = free_port()
-    source = RabbitSource(f"amqp://guest:guest@127.0.0.1:{port}/", Queue("any"), 1, give_up_after=1.0)
-    with pytest.raises(ConnectionError, match=rf"127.0.0.1:{port}: not reached for"):
-        source.take(60)
-    source.close(1.0)
+    url = f"amqp://guest:guest@127.0.0.1:{port}/"
+    consumer = RabbitMQConsumer(url, Queue("any"), 1, max_outage_seconds=1.0)
+    with pytest.raises(ConnectionError, match=rf"127.0.0.1:{port}: unreachable for"):
+        consumer.receive(60)
+    consumer.close(1.0)
 
 
 def test_closing_ends_what_is_open(broker: RabbitServer) -> None:
@@ -205,7 +206,7 @@ def _dead(broker: RabbitServer, queue: Queue) -> list[bytes]:
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
         channel, found = connection.channel(), list[bytes]()
         while True:
-            method, _, body = channel.basic_get(dead(queue))
+            method, _, body = channel.basic_get(dead_letter_queue(queue))
             if method is None:
                 return found  # unacknowledged: back in the queue when this connection closes
             found.append(body)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.real import crowd
 from tests.real.stable import Processes
-from tests.spot_work.hostile_sqs import HostileSqs
+from tests.spot_work.faulty_sqs import FaultySqs
 
 
 @pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
@@ -17,12 +17,12 @@ def test_a_crowd_that_is_lost_and_drained_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    with HostileSqs(crowd.QUEUE.name, tries=crowd.QUEUE.tries) as sqs:
+    with FaultySqs(crowd.QUEUE.name, tries=crowd.QUEUE.max_deliveries) as sqs:
         for name, value in sqs.environment.items():
             monkeypatch.setenv(name, value)
         outcome = crowd.play(sqs, Processes(tmp_path), 400, workers=3, losses=8, seed=15)
         assert not sqs.texts(f"{crowd.QUEUE.name}-dead")
     assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
     assert outcome.drains_failed == 0, outcome
-    assert sqs.twice > 0
+    assert sqs.duplicates > 0
     assert outcome.runs_repeated > 0  # it was hostile, or nothing was shown

@@ -132,6 +132,6 @@ def test_the_programs_of_a_checkout_are_imported_where_it_is_installed_in_place(
     checkout = tmp_path / "gpu-spot"
     shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*left_out))
     python = environment_with(tmp_path, "--editable", checkout)
-    for module in ("infra.package.components", "policy.judge", "userdata.agent.cli", "contracts.names"):
+    for module in ("infra.package.components", "policy.evaluation", "userdata.agent.cli", "contracts.names"):
         where = run(python, "-I", "-c", f"import {module} as it; print(it.__file__)", cwd=tmp_path)
         assert Path(where.strip()).is_relative_to(checkout)

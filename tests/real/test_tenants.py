@@ -14,8 +14,7 @@ from tests.real import containers as real
 from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, unenforced
 from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SERVICE, THREE, SharedHost, shape, shared_host, tenant, until
-from userdata.agent.tenants.host import container
-from userdata.agent.tenants.host import firewall as walls
+from userdata.agent.tenants.host import container, firewall
 from userdata.agent.tenants.plan import plan
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
@@ -49,12 +48,12 @@ def test_what_is_tried_is_possible_where_nothing_prevents_it(host: SharedHost) -
     assert set(said.splitlines()) == set(ALONE)
 
 
-def test_it_is_the_walls_that_keep_tenants_in(host: SharedHost) -> None:
-    host.host.run(["nft", "delete", "table", "inet", walls.TABLE])
+def test_the_firewall_isolates_tenants(host: SharedHost) -> None:
+    host.host.run(["nft", "delete", "table", "inet", firewall.TABLE])
     try:
         found = network_breaches(host)
     finally:
-        walls.build(host.host, [one.uid for one in THREE])
+        firewall.apply_rules(host.host, [one.uid for one in THREE])
     assert f"ada reaches {real.METADATA}:80" in found
     assert f"bo reaches {ADDRESS}:{SERVICE}" in found
     assert network_breaches(host) == []
@@ -123,29 +122,29 @@ def test_a_notice_reaches_all_and_each_ends_in_its_time(host: SharedHost) -> Non
     assert host.pids() == {}
     for name in ("ada", "bo", "cy"):
         host.disks.bring(name, 0)
-        assert (host.place.home(name) / "data" / "told").read_text() == "told\n"
-        assert (host.place.home(name) / "data" / "secret").read_text() == f"secret-of-{name}\n"
+        assert (host.place.volume_path(name) / "data" / "told").read_text() == "told\n"
+        assert (host.place.volume_path(name) / "data" / "secret").read_text() == f"secret-of-{name}\n"
 
 
 def test_a_tenant_sees_its_own_gpus_and_one_without_sees_none() -> None:
     try:
         with real.folder() as place, real.podman(place):
-            spot = container.HostPlace(ADDRESS, place / "run", place / "homes")
+            spot = container.TenantPaths(ADDRESS, place / "run", place / "homes")
             for name, uid, gpus in (("ada", 2001, ["0"]), ("bo", 2002, ["1"]), ("cy", 2003, [])):
                 assert _seen(spot, name, uid, gpus) == [f"nvidia{gpu}" for gpu in gpus]
     except real.LackingError as error:
         pytest.skip(str(error))
 
 
-def _seen(place: container.HostPlace, name: str, uid: int, gpus: list[str]) -> list[str]:
+def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) -> list[str]:
     """Return the devices in a tenant's container, whose command is what podman of this age can do of it."""
     one = tenant(
         name, uid, command=("sh", "-c", "ls /dev | grep ^nvidia || true"), host_port=None, container_port=None
     )
-    for folder in (place.home(name) / "data", place.home(name) / "log", place.told(name)):
+    for folder in (place.volume_path(name) / "data", place.volume_path(name) / "log", place.notice_directory(name)):
         folder.mkdir(parents=True)
-    place.environment(name).parent.mkdir(exist_ok=True)
-    place.environment(name).write_text("".join(f"{k}={v}\n" for k, v in container.environment(one).items()))
+    place.environment_file(name).parent.mkdir(exist_ok=True)
+    place.environment_file(name).write_text("".join(f"{k}={v}\n" for k, v in container.environment(one).items()))
     argv = container.run_command(one, plan(shape(), [one]).slices[name], gpus, 100, place)
     for option in (
         "--runtime",

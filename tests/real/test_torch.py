@@ -77,7 +77,7 @@ def test_what_two_ranks_of_a_trainer_began_one_does_not_go_on_with(torch_bin: Pa
     assert told["codes"] == [0, 0, 1]
     last = told["log"].splitlines()[-1]
     assert "MismatchError" in last
-    assert "was saved by 2 processes, these are 1" in last
+    assert "was saved by 2 processes, allowed: 1" in last
 
 
 def test_a_trainer_whose_ranks_see_different_disks_saves_nothing_that_cannot_be_resumed(
@@ -94,11 +94,11 @@ def test_what_cannot_go_on_is_refused_in_one_line(torch_bin: Path, tmp_path: Pat
     assert told.pop("newest truncated") == 2  # steps of the epoch that was lost with it
     for case, part in {
         "plain loader": "allowed: batch_sampler=EpochBatches(len(data), batch_size)",
-        "no parts": "give it model=..., optimizer=...",
+        "no parts": "pass model=..., optimizer=...",
         "another model": "step-000000000002 is of another model",
-        "other data": "was saved in other data: {'length': 8, 'seed': 0",
-        "unreadable": "it holds spot_training.errors.SpotTrainingError; allowed: tensors and plain values",
-        "no process group": "call init_process_group() before",
+        "other data": "was saved with other data: {'length': 8, 'seed': 0",
+        "unreadable": "it has spot_training.errors.SpotTrainingError; allowed: tensors and plain values",
+        "no process group": "call init_process_group() first",
     }.items():
         text = told.pop(case)
         assert part in text

@@ -120,7 +120,7 @@ def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
         wait(lambda: steps() > 5, said.read_text())
         job.stop(100.0)
         wait(lambda: job.poll() is not None, "it does not end")
-        assert said.read_text().count("it goes on elsewhere") == 2
+        assert said.read_text().count("stopping for the interruption") == 2
         before = steps()
         job = start()
         wait(lambda: steps() > before + 5, said.read_text())

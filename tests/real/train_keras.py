@@ -98,7 +98,7 @@ def main(
     rate = keras.optimizers.schedules.CosineDecay(0.01, 100)
     model.compile(keras.optimizers.AdamW(rate, use_ema=True), "mse", metrics=["mae"])
     spot = SpotModel(
-        model, place / "checkpoints", log=place / NAME, log_every=1, interval=Interval(most=every)
+        model, place / "checkpoints", log=place / NAME, log_every=1, interval=Interval(max_seconds=every)
     )
     (place / "up-0").touch()
     spot.fit(

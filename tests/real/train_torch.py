@@ -101,7 +101,7 @@ def main(
     loop = Loop(
         place / "checkpoints",
         ranks=HorovodRanks(double) if horovod else None,
-        interval=Interval(most=every),
+        interval=Interval(max_seconds=every),
         asynchronous=asynchronous,
         model=model,
         optimizer=optimizer,

@@ -67,7 +67,7 @@ def main(
         {"ids": n, "inputs": torch.sin(n * torch.arange(1.0, 9.0)), "labels": float(n % 7)}
         for n in range(LENGTH)
     ]
-    spot = SpotCallback(place / "checkpoints", interval=Interval(most=every))
+    spot = SpotCallback(place / "checkpoints", interval=Interval(max_seconds=every))
     trainer = Trainer(
         Model(),
         TrainingArguments(

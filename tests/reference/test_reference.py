@@ -1,4 +1,4 @@
-"""docs/stack-file.md and `gpu-spot schema`: every key, as the schema has it now."""
+"""docs/stack-file.md and `gpu-spot schema` match the schema."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_headings_are_apart() -> None:
     assert len(headings) == len({*headings})
 
 
-def test_every_key_says_what_it_is() -> None:
+def test_every_key_has_a_description() -> None:
     sections = keys.sections(keys.schema())
     assert sum(len(section.keys) for section in sections) > 150
-    assert not [(s.places[:1], key.name) for s in sections for key in s.keys if len(key.about) < 4]
+    assert not [(s.paths[:1], key.name) for s in sections for key in s.keys if len(key.about) < 4]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_rule_in_words(rule: dict[str, object], words: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.name)
-def test_an_editor_takes_what_ships(path: Path) -> None:
+def test_the_schema_accepts_the_shipped_stack_files(path: Path) -> None:
     jsonschema.validate(yaml.safe_load(path.read_text("utf-8")), stack_file())
 
 
@@ -63,7 +63,7 @@ def test_an_editor_takes_what_ships(path: Path) -> None:
     ("key", "value"),
     [("gpu-spot:service", []), ("gpu-spot:protect", "yes"), ("gpu-spot:services", [{"name": "a", "x": 1}])],
 )
-def test_an_editor_refuses_what_the_program_does(key: str, value: object) -> None:
+def test_the_schema_rejects_what_the_program_rejects(key: str, value: object) -> None:
     file = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text("utf-8"))
     file["config"][key] = value
     with pytest.raises(jsonschema.ValidationError):

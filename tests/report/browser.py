@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 _FLAGS: Final = (
     "--headless",
@@ -50,7 +50,7 @@ class Browser:
             f"--window-size={width},{height}",
         ]
         done = subprocess.run(
-            [*command, *flags, page.as_uri()], capture_output=True, text=True, timeout=PATIENCE
+            [*command, *flags, page.as_uri()], capture_output=True, text=True, timeout=TIMEOUT_SECONDS
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

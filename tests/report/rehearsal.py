@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_spot.status.decisions import DecisionLine
 from lambdas.core.capacity.policies import DEFAULT, build
-from lambdas.core.model import Group, Pool, Release, SetDesired
+from lambdas.core.model import Group, Pool, TerminateInstances, SetDesired
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
 from market.rules import Rules
@@ -71,7 +71,7 @@ def _say(action: object) -> str:
     match action:
         case SetDesired(side, capacity):
             return f"set {side} to {capacity}"
-        case Release(side, instance_ids):
+        case TerminateInstances(side, instance_ids):
             return f"release {len(instance_ids)} of {side}"
         case _:
             return str(action)

@@ -6,22 +6,22 @@ import re
 from dataclasses import replace
 from html import unescape
 
-from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.status import standing
-from gpu_spot.jobs.timeline import tell
+from gpu_spot.jobs.status import job_status
+from gpu_spot.jobs.timeline import build_timeline
 from rehearsal.report.jobs.timeline import job_timeline
 from rehearsal.report.page import render
 from rehearsal.results.run import Run
-from tests.jobs.seen import NOW, job, stint
+from tests.jobs.snapshots import NOW, job, job_attempt
 
 SEEN = job(
     stints=(
-        stint(1, "i-1", 4000, 3000, stopped=0.0, market="on-demand"),
-        stint(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3500),
+        job_attempt(1, "i-1", 4000, 3000, stopped=0.0, market="on-demand"),
+        job_attempt(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3500),
     )
 )
-ACCOUNT = JobAccount(SEEN, standing(SEEN), tell(SEEN, PriceBook(lambda _: 0.36)))
+ACCOUNT = JobReport(SEEN, job_status(SEEN), build_timeline(SEEN, PriceBook(lambda _: 0.36)))
 
 
 def test_the_page_has_a_row_for_each_stay(run: Run) -> None:
@@ -49,4 +49,4 @@ def test_the_strip_shows_what_was_spot_on_demand_and_in_vain() -> None:
 
 def test_a_job_that_never_ran_has_no_timeline() -> None:
     idle = job()
-    assert job_timeline(JobAccount(idle, standing(idle), tell(idle, PriceBook(lambda _: None)))) == ""
+    assert job_timeline(JobReport(idle, job_status(idle), build_timeline(idle, PriceBook(lambda _: None)))) == ""

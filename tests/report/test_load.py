@@ -25,7 +25,7 @@ SPEEDS, HOURLY = {"g6.xlarge": 0.25, "g5.xlarge": 0.31}, {"g6.xlarge": 0.80, "g5
 def played(ticks: int, workers: int, peak: float = 1.0, warm_up: int = 60) -> LoadAccount:
     service = LoadedService.of(DAY_WITH_A_BURST, peak, ticks, SPEEDS, seed=1)
     for _ in range(ticks):
-        service.minute({"g6.xlarge": workers}, target=workers, paid=0.8 * workers * 0.3 / 60)
+        service.account({"g6.xlarge": workers}, target=workers, paid=0.8 * workers * 0.3 / 60)
     return service.account(60.0, warm_up, HOURLY, {})
 
 
@@ -39,7 +39,7 @@ def test_the_account_leaves_the_warm_up_out_and_sizes_for_the_busiest_five_minut
     arrivals = [1] * 3600 + [1] * 900 + [2] * 300 + [1] * 2400
     service = LoadedService(arrivals, SPEEDS, RequestQueue(np.asarray(arrivals), 1))
     for minute in range(120):
-        service.minute({} if minute < 30 else {"g6.xlarge": 40}, target=40, paid=0.5)
+        service.account({} if minute < 30 else {"g6.xlarge": 40}, target=40, paid=0.5)
     account = service.account(60.0, 60, HOURLY, {"g6.xlarge": 2})
     assert account.requests == sum(arrivals[3600:])
     # 8 workers of 0.25 are 4 instances with two each, 3.2 $/h; 7 of the other type are 7.07.
@@ -60,7 +60,7 @@ def test_more_workers_wait_less_for_more_money() -> None:
 def test_who_asks_nothing_waits_for_nothing() -> None:
     silent = played(90, 1, peak=1e-9)
     assert (silent.requests, silent.most, silent.late) == (0, 0.0, 0.0)
-    assert all(one.most is None for one in silent.waits)
+    assert all(wait.most is None for wait in silent.waits)
 
 
 def test_the_summary_and_the_terminal_say_what_it_came_to(loaded: Run) -> None:

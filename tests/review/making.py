@@ -1,10 +1,10 @@
-"""Make the engine's JSON for the pull requests from what the program declares at their base and head.
+"""Build the engine's JSON for pull requests from what the program declares at base and head.
 
-They are made, not recorded: no engine runs here. The form is that of ``PreviewDigest`` (see
+The JSON is built, not recorded: no engine runs here. The form is that of ``PreviewDigest`` (see
 ``gpu_spot/review/preview.py``); which inputs force a replacement is the table of
-``tests/infra/test_replacements.py``. Of what is unchanged only parameters are kept, of a state its inputs.
+``tests/infra/test_replacements.py``. Unchanged steps are dropped except parameters; a state has only inputs.
 
-``python -m tests.review.making`` writes the golden comments anew; look at their difference.
+``python -m tests.review.making`` rewrites the golden comments; review their diff.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
-from gpu_spot.review.judged import judged
-from policy.judge import settings_of, violations
+from gpu_spot.review.environments import review_environments
+from policy.evaluation import settings_of, violations
 from policy.rules import RULES
 from policy.rules.model import Subject
 from tests.infra.declared import ROOT, Run, run, variant
@@ -37,12 +37,12 @@ FORECAST = """**$2,316 a month** ($2,040 to $2,710), +$412 a month
 |---|---:|---:|---:|
 | inference | 20 (was 16) | $2,114 (+$412) | 99.93 |
 """
-"""Stands in for what ``gpu-spot forecast`` says; the figures are nobody's."""
+"""Stands in for the output of ``gpu-spot forecast``; the figures are fictitious."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """What the engine says of one environment: the digest that it prints, and its log of policy events."""
+class EnginePreview:
+    """The engine's output for one environment: the digest, and its event log."""
 
     digest: str
     events: str
@@ -50,33 +50,35 @@ class Made:
 
 @cache
 def declared(environment: str, edit: Edit | None) -> Run:
-    """Run the program of a shipped environment, edited; once, whoever asks."""
+    """Run the program of a shipped environment, edited; cached."""
     with tempfile.TemporaryDirectory() as folder:
         file = ROOT / f"Pulumi.{environment}.yaml"
         return run("known", variant(Path(folder), edit, file) if edit else file, environment)
 
 
 def digest(environment: str, before: Run, after: Run, error: str = "") -> dict[str, Any]:
-    """Return what ``pulumi preview --json --show-sames`` would print for the way from one run to another."""
-    old, new = ({(one["type"], one["name"]): one for one in side.declared} for side in (before, after))
-    steps = [_step(environment, old.get(key), one) for key, one in new.items()]
-    steps += [_step(environment, one, None) for key, one in old.items() if key not in new]
-    custom = [one for one in steps if one["urn"].count("aws:")]
-    summary = Counter(one["op"] for one in custom)
+    """Return the output of ``pulumi preview --json --show-sames`` between two runs."""
+    old, new = ({(step["type"], step["name"]): step for step in side.declared} for side in (before, after))
+    steps = [_step(environment, old.get(key), step) for key, step in new.items()]
+    steps += [_step(environment, step, None) for key, step in old.items() if key not in new]
+    custom = [step for step in steps if step["urn"].count("aws:")]
+    summary = Counter(step["op"] for step in custom)
     diagnostics = [{"message": error, "severity": "error"}] if error else []
-    kept = [one for one in steps if one["op"] != "same" or "aws:ssm/parameter:Parameter" in one["urn"]]
+    included = [
+        step for step in steps if step["op"] != "same" or "aws:ssm/parameter:Parameter" in step["urn"]
+    ]
     return {
         "config": {},
-        "steps": kept,
+        "steps": included,
         "diagnostics": diagnostics,
         "changeSummary": dict(sorted(summary.items())),
     }
 
 
 def _step(environment: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> dict[str, Any]:
-    one = new or old
-    assert one is not None
-    urn = f"urn:pulumi:{environment}::gpu-spot::{one['type']}::{one['name']}"
+    resource = new or old
+    assert resource is not None
+    urn = f"urn:pulumi:{environment}::gpu-spot::{resource['type']}::{resource['name']}"
     step: dict[str, Any] = {"op": "create" if old is None else "delete", "urn": urn}
     if old is not None:
         step["oldState"] = _state(urn, old)
@@ -113,80 +115,80 @@ def _paths(old: Any, new: Any, path: str) -> Iterator[tuple[str, str]]:
         for key in sorted(old.keys() | new.keys()):
             yield from _paths(old.get(key), new.get(key), f"{path}.{key}")
     elif isinstance(old, list) and isinstance(new, list):
-        for place in range(max(len(old), len(new))):
-            sides = (side[place] if place < len(side) else None for side in (old, new))
-            yield from _paths(*sides, f"{path}[{place}]")
+        for index in range(max(len(old), len(new))):
+            sides = (values[index] if index < len(values) else None for values in (old, new))
+            yield from _paths(*sides, f"{path}[{index}]")
     elif old != new:
         yield path, "add" if old is None else "delete" if new is None else "update"
 
 
-def _state(urn: str, one: dict[str, Any]) -> dict[str, Any]:
-    state = {"urn": urn, "custom": one["custom"], "type": one["type"], "parent": one["parent"]}
-    if one["custom"]:
-        state |= {"id": f"{one['name']}-id", "inputs": one["inputs"], "outputs": {}}
-    return state | ({"protect": True} if one["protect"] else {})
+def _state(urn: str, resource: dict[str, Any]) -> dict[str, Any]:
+    state = {"urn": urn, "custom": resource["custom"], "type": resource["type"], "parent": resource["parent"]}
+    if resource["custom"]:
+        state |= {"id": f"{resource['name']}-id", "inputs": resource["inputs"], "outputs": {}}
+    return state | ({"protect": True} if resource["protect"] else {})
 
 
 def events(environment: str, after: Run) -> str:
-    """Return the lines of the engine's ``--event-log`` that tell of policies: ``PolicyEvent``."""
+    """Return the policy events of the engine's ``--event-log``: ``PolicyEvent``."""
     subjects = [
         Subject(
-            one["type"],
-            one["name"],
-            f"urn:pulumi:{environment}::gpu-spot::{one['type']}::{one['name']}",
-            one["inputs"],
-            bool(one["protect"]),
+            resource["type"],
+            resource["name"],
+            f"urn:pulumi:{environment}::gpu-spot::{resource['type']}::{resource['name']}",
+            resource["inputs"],
+            bool(resource["protect"]),
             "us-west-2",
         )
-        for one in after.declared
+        for resource in after.declared
     ]
     urns = {subject.name: subject.urn for subject in subjects}
     descriptions = {rule.name: rule.description for rule in RULES}
-    told = [
+    policy_events = [
         {
-            "resourceUrn": urns.get(one.resource, ""),
-            "message": f"{descriptions[one.rule]}\n{one.resource}: {one.words}"
-            if one.resource
-            else one.words,
+            "resourceUrn": urns.get(resource.resource, ""),
+            "message": f"{descriptions[resource.rule]}\n{resource.resource}: {resource.message}"
+            if resource.resource
+            else resource.message,
             "color": "raw",
-            "policyName": one.rule,
+            "policyName": resource.rule,
             "policyPackName": "gpu-spot",
             "policyPackVersion": "0.1.0",
-            "enforcementLevel": one.level,
+            "enforcementLevel": resource.level,
         }
-        for one in violations(subjects, settings_of(environment), FACTS)
+        for resource in violations(subjects, settings_of(environment), FACTS)
     ]
     return "".join(
-        json.dumps({"sequence": place, "timestamp": 0, "policyEvent": one}) + "\n"
-        for place, one in enumerate(told)
+        json.dumps({"sequence": number, "timestamp": 0, "policyEvent": resource}) + "\n"
+        for number, resource in enumerate(policy_events)
     )
 
 
 @cache
-def made(request: str) -> Mapping[str, Made]:
-    """Return what the engine says of each environment that a pull request changes."""
-    found = {}
+def made_previews(request: str) -> Mapping[str, EnginePreview]:
+    """Return the engine's output for each environment that a pull request changes."""
+    previews = {}
     for environment, edit in REQUESTS[request].items():
         before, after = declared(environment, None), declared(environment, edit)
         steps = digest(environment, before, after, ERRORS.get((request, environment), ""))
-        found[environment] = Made(json.dumps(_whole(steps)), events(environment, after))
-    return found
+        previews[environment] = EnginePreview(json.dumps(_whole(steps)), events(environment, after))
+    return previews
 
 
 def write_golden() -> None:
-    """Write the comment on each pull request."""
+    """Write the golden comments."""
     for request in REQUESTS:
-        (GOLDEN / f"{request}.md").write_text(commented(request), "utf-8")
+        (GOLDEN / f"{request}.md").write_text(render_comment(request), "utf-8")
 
 
-def commented(request: str) -> str:
-    """Return the comment on a pull request, as the workflow has it made."""
+def render_comment(request: str) -> str:
+    """Return the comment on a pull request, as the workflow renders it."""
     previews = [
-        preview.read(environment, one.digest, preview.complaints(one.events))
-        for environment, one in made(request).items()
+        preview.read(environment, one.digest, preview.read_policy_events(one.events))
+        for environment, one in made_previews(request).items()
     ]
     forecasts = dict.fromkeys(REQUESTS[request], FORECAST)
-    return comment(judged(previews, forecasts), "https://ci.example.org/run/1", "c0ffee" * 6)
+    return comment(review_environments(previews, forecasts), "https://ci.example.org/run/1", "c0ffee" * 6)
 
 
 def _whole(value: Any) -> Any:

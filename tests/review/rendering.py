@@ -1,4 +1,4 @@
-"""A comment much as GitHub shows it: CommonMark with tables, folds and alerts, as wide as a pull request."""
+"""Render a comment similar to GitHub: CommonMark with tables, folds and alerts, as wide as a pull request."""
 
 from __future__ import annotations
 

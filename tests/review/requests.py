@@ -1,4 +1,4 @@
-"""Pull requests as changes of the shipped stack files, harmless to dangerous."""
+"""Pull requests as changes of the shipped stack files, from harmless to dangerous."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ REQUESTS: Final[Mapping[str, Mapping[str, Edit | None]]] = {
     "own-key": {"prod": _own_key},
     "without-a-bucket": {"prod": _without_a_bucket},
 }
-"""By name: what it changes in which environment."""
+"""By name: the edit of each environment."""
 
 ERRORS: Final = {
     ("without-a-bucket", "prod"): (
@@ -85,4 +85,4 @@ ERRORS: Final = {
         "`pulumi state unprotect <urn>`"
     )
 }
-"""What the engine says beside the steps (its words: ``pkg/resource/deploy/step_generator.go``)."""
+"""Engine errors in addition to the steps (text: ``pkg/resource/deploy/step_generator.go``)."""

@@ -1,4 +1,4 @@
-"""The scripts that the workflows call, run as they stand: doubles of pulumi and gh, a real git and jq."""
+"""The scripts of the workflows, run with doubles of pulumi and gh and real git and jq."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from tests.infra.declared import ROOT
-from tests.review.making import FORECAST, GOLDEN, made
-from tests.waiting import PATIENCE
+from tests.review.making import FORECAST, GOLDEN, made_previews
+from tests.waiting import TIMEOUT_SECONDS
 
 SCRIPTS = ROOT / ".github" / "scripts"
 
@@ -24,8 +24,8 @@ PULUMI = """#!/usr/bin/env bash
 printf '%s\\n' "$@" > arguments
 env | grep ^PULUMI_ | sort > environment
 while (($#)); do [[ $1 == --event-log ]] && cat events > "$2"; shift; done
-cat told
-echo "told on standard error" >&2
+cat output
+echo "message on standard error" >&2
 exit "$(cat status)"
 """
 GH = """#!/usr/bin/env bash
@@ -37,8 +37,8 @@ REVIEW = "import sys; from gpu_spot.cli import main; sys.exit(main())"
 
 
 @pytest.fixture
-def here(tmp_path: Path, require_program: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout's folder with doubles of the programs first on the path."""
+def work_dir(tmp_path: Path, require_program: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout's directory with doubles of the programs first on the path."""
     require_program("jq")
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -53,26 +53,28 @@ def here(tmp_path: Path, require_program: Callable[..., str], monkeypatch: pytes
 
 
 def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    known = {"REPOSITORY": "us/stacks", "NUMBER": "7", **environment}
+    variables = {"REPOSITORY": "us/stacks", "NUMBER": "7", **environment}
     command = [f".github/scripts/{name}", *arguments]
-    return subprocess.run(command, env=os.environ | known, capture_output=True, text=True, timeout=PATIENCE)
+    return subprocess.run(
+        command, env=os.environ | variables, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    )
 
 
-def engine(here: Path, told: str, *events: object, status: int = 0) -> None:
-    (here / "told").write_text(told)
-    (here / "events").write_text("".join(f"{json.dumps(one)}\n" for one in events))
-    (here / "status").write_text(str(status))
+def engine(work_dir: Path, output: str, *events: object, status: int = 0) -> None:
+    (work_dir / "output").write_text(output)
+    (work_dir / "events").write_text("".join(f"{json.dumps(one)}\n" for one in events))
+    (work_dir / "status").write_text(str(status))
 
 
 def git(*arguments: str) -> None:
-    who = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
-    subprocess.run(["git", *who, *arguments], check=True, capture_output=True)
+    identity = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
 
 
-def base(here: Path, *environments: str) -> None:
+def base(work_dir: Path, *environments: str) -> None:
     git("init", "--quiet", "--initial-branch", "main")
     for name in environments:
-        (here / f"Pulumi.{name}.yaml").write_text("config: {}\n")
+        (work_dir / f"Pulumi.{name}.yaml").write_text("config: {}\n")
     git("add", ".")
     git("commit", "--quiet", "--message", "base")
 
@@ -92,125 +94,125 @@ def base(here: Path, *environments: str) -> None:
     ],
 )
 def test_only_environments_that_the_pull_request_changes(
-    here: Path, paths: list[str], changed: list[str]
+    work_dir: Path, paths: list[str], changed: list[str]
 ) -> None:
-    base(here, "dev", "prod")
+    base(work_dir, "dev", "prod")
     for path in paths:
-        (here / path).parent.mkdir(parents=True, exist_ok=True)
-        (here / path).write_text("other\n")
+        (work_dir / path).parent.mkdir(parents=True, exist_ok=True)
+        (work_dir / path).write_text("other\n")
     git("add", ".")
     git("commit", "--quiet", "--message", "head")
     assert json.loads(script("changed-environments", "HEAD^1").stdout) == changed
 
 
-def test_an_environment_that_is_taken_away_has_no_preview(here: Path) -> None:
-    base(here, "dev", "prod")
+def test_a_deleted_environment_has_no_preview(work_dir: Path) -> None:
+    base(work_dir, "dev", "prod")
     git("rm", "--quiet", "Pulumi.prod.yaml")
     git("commit", "--quiet", "--message", "head")
     assert json.loads(script("changed-environments", "HEAD^1").stdout) == []
 
 
-def test_a_preview_keeps_what_the_engine_and_the_policies_say(here: Path) -> None:
+def test_a_preview_stores_engine_and_policy_results(work_dir: Path) -> None:
     violated = {"policyEvent": {"policyName": "imdsv2"}}
-    engine(here, '{"steps": []}', {"resourcePreEvent": {"secret": "inputs"}}, violated, status=1)
-    (here / "policy" / "config").mkdir(parents=True)
-    (here / "policy" / "config" / "prod.json").write_text("{}")
+    engine(work_dir, '{"steps": []}', {"resourcePreEvent": {"secret": "inputs"}}, violated, status=1)
+    (work_dir / "policy" / "config").mkdir(parents=True)
+    (work_dir / "policy" / "config" / "prod.json").write_text("{}")
     done = script("preview", "prod", "--refresh", PULUMI_BACKEND_URL="", PULUMI_ACCESS_TOKEN="token")
     assert done.returncode == 1  # a mandatory policy forbids it
-    assert json.loads((here / "out/preview/prod.json").read_text()) == {"steps": []}
-    assert [json.loads(line) for line in (here / "out/preview/prod.jsonl").read_text().splitlines()] == [
+    assert json.loads((work_dir / "out/preview/prod.json").read_text()) == {"steps": []}
+    assert [json.loads(line) for line in (work_dir / "out/preview/prod.jsonl").read_text().splitlines()] == [
         violated
     ]
-    arguments = (here / "arguments").read_text().splitlines()
+    arguments = (work_dir / "arguments").read_text().splitlines()
     assert arguments[:3] == ["preview", "--stack", "prod"]
     assert {"--json", "--show-sames", "--refresh", "policy/config/prod.json"} <= set(arguments)
-    environment = (here / "environment").read_text()
+    environment = (work_dir / "environment").read_text()
     assert "PULUMI_DEBUG_COMMANDS=true" in environment
     assert "PULUMI_ACCESS_TOKEN=token" in environment
     assert "PULUMI_BACKEND_URL" not in environment
 
 
-def test_a_preview_that_tells_no_json_tells_its_error(here: Path) -> None:
-    engine(here, "error: no stack named 'dev' found", status=255)
+def test_a_preview_without_json_reports_its_error(work_dir: Path) -> None:
+    engine(work_dir, "error: no stack named 'dev' found", status=255)
     done = script("preview", "dev")
     assert done.returncode == 255
-    [diagnostic] = json.loads((here / "out/preview/dev.json").read_text())["diagnostics"]
-    assert diagnostic == {"severity": "error", "message": "told on standard error\n"}
-    assert "--policy-pack-config" not in (here / "arguments").read_text()
-    engine(here, "", status=0)
+    [diagnostic] = json.loads((work_dir / "out/preview/dev.json").read_text())["diagnostics"]
+    assert diagnostic == {"severity": "error", "message": "message on standard error\n"}
+    assert "--policy-pack-config" not in (work_dir / "arguments").read_text()
+    engine(work_dir, "", status=0)
     assert script("preview", "dev").returncode == 1
 
 
-def command(here: Path, forecast: str, status: int = 0) -> str:
-    """A ``gpu-spot`` whose forecast is told and whose other commands are the real ones."""
-    (here / "forecast.md").write_text(forecast)
-    (here / "review.py").write_text(REVIEW)
-    path = here / "gpu-spot"
+def command(work_dir: Path, forecast: str, status: int = 0) -> str:
+    """Return a ``gpu-spot`` with a fixed forecast and the real other commands."""
+    (work_dir / "forecast.md").write_text(forecast)
+    (work_dir / "review.py").write_text(REVIEW)
+    path = work_dir / "gpu-spot"
     path.write_text(
         "#!/usr/bin/env bash\n"
         f'[[ $1 != forecast ]] || {{ echo "$@" > asked; cat forecast.md; echo "boom" >&2; exit {status}; }}\n'
-        f'exec {sys.executable} {here}/review.py "$@"\n'
+        f'exec {sys.executable} {work_dir}/review.py "$@"\n'
     )
     path.chmod(0o755)
     return str(path)
 
 
 @pytest.mark.long
-def test_from_the_engine_to_the_comment(here: Path) -> None:
-    fleet = made("other-types-of-a-fleet")["fleet"]
-    engine(here, fleet.digest, *map(json.loads, fleet.events.splitlines()))
-    base(here, "fleet")
-    known = {"GPU_SPOT": command(here, FORECAST), "PYTHONPATH": str(ROOT)}
+def test_from_the_engine_to_the_comment(work_dir: Path) -> None:
+    fleet = made_previews("other-types-of-a-fleet")["fleet"]
+    engine(work_dir, fleet.digest, *map(json.loads, fleet.events.splitlines()))
+    base(work_dir, "fleet")
+    known = {"GPU_SPOT": command(work_dir, FORECAST), "PYTHONPATH": str(ROOT)}
     assert script("preview", "fleet").returncode == 0
     assert script("forecast", "fleet", "HEAD", **known, MAX_MONTHLY_INCREASE="100").returncode == 0
-    assert "--head Pulumi.fleet.yaml --markdown --base" in (here / "asked").read_text()
-    assert "--max-monthly-increase 100" in (here / "asked").read_text()
+    assert "--head Pulumi.fleet.yaml --markdown --base" in (work_dir / "asked").read_text()
+    assert "--max-monthly-increase 100" in (work_dir / "asked").read_text()
     run = {"RUN": "https://ci.example.org/run/1", "COMMIT": "c0ffee" * 6}
     done = script("review", "comment.md", **known, **run)
     assert done.returncode == 0, done.stderr
     golden = (GOLDEN / "other-types-of-a-fleet.md").read_text("utf-8")
-    assert (here / "comment.md").read_text("utf-8") == golden
+    assert (work_dir / "comment.md").read_text("utf-8") == golden
 
 
-@pytest.mark.parametrize(("status", "expected", "told"), [(3, 3, "dear"), (2, 0, "No forecast: boom")])
-def test_a_forecast_beyond_its_bound_fails_and_one_that_fails_does_not(
-    here: Path, status: int, expected: int, told: str
+@pytest.mark.parametrize(("status", "expected", "text"), [(3, 3, "dear"), (2, 0, "No forecast: boom")])
+def test_an_exceeded_threshold_fails_but_a_failed_forecast_does_not(
+    work_dir: Path, status: int, expected: int, text: str
 ) -> None:
     git("init", "--quiet", "--initial-branch", "main")
-    (here / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (work_dir / "Pulumi.dev.yaml").write_text("config: {}\n")
     git("commit", "--quiet", "--allow-empty", "--message", "base")
-    done = script("forecast", "dev", "HEAD", GPU_SPOT=command(here, "dear\n", status))
+    done = script("forecast", "dev", "HEAD", GPU_SPOT=command(work_dir, "dear\n", status))
     assert done.returncode == expected
-    assert told in (here / "out/preview/dev.md").read_text()
-    assert "--base" not in (here / "asked").read_text()  # new: there is nothing to compare with
+    assert text in (work_dir / "out/preview/dev.md").read_text()
+    assert "--base" not in (work_dir / "asked").read_text()  # new: there is nothing to compare with
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_the_comment_is_edited_where_there_is_one(here: Path, existing: bool) -> None:
-    (here / "comment.md").write_text("<!-- gpu-spot preview -->\nnew\n")
+def test_the_comment_is_edited_where_there_is_one(work_dir: Path, existing: bool) -> None:
+    (work_dir / "comment.md").write_text("<!-- gpu-spot preview -->\nnew\n")
     others = [
         {"id": 1, "user": {"login": "somebody"}, "body": "<!-- gpu-spot preview -->\nquoted"},
         {"id": 2, "user": {"login": "github-actions[bot]"}, "body": "another bot's"},
     ]
     own = {"id": 3, "user": {"login": "github-actions[bot]"}, "body": "<!-- gpu-spot preview -->\nold"}
-    (here / "answer").write_text(json.dumps([*others, *([own] if existing else [])]))
+    (work_dir / "answer").write_text(json.dumps([*others, *([own] if existing else [])]))
     assert script("comment", "comment.md").returncode == 0
-    [_, call] = (here / "calls").read_text().splitlines()
+    [_, call] = (work_dir / "calls").read_text().splitlines()
     where = (
         "PATCH repos/us/stacks/issues/comments/3" if existing else "POST repos/us/stacks/issues/7/comments"
     )
     assert f"--method {where} --field body=@comment.md" in call
 
 
-def test_a_file_that_is_no_comment_of_ours_is_not_posted(here: Path) -> None:
-    (here / "comment.md").write_text('"] | anything\n')
+def test_only_generated_comments_are_posted(work_dir: Path) -> None:
+    (work_dir / "comment.md").write_text('"] | anything\n')
     assert script("comment", "comment.md").returncode == 2
-    assert not (here / "calls").exists()
+    assert not (work_dir / "calls").exists()
 
 
 @pytest.mark.parametrize(("status", "file"), [(0, "dev.same"), (3, "dev.md"), (1, None)])
-def test_drift_is_what_the_review_finds(here: Path, status: int, file: str | None) -> None:
-    double = here / "gpu-spot"
+def test_drift_follows_the_exit_status_of_the_review(work_dir: Path, status: int, file: str | None) -> None:
+    double = work_dir / "gpu-spot"
     double.write_text(
         "#!/usr/bin/env bash\n"
         f'while (($#)); do [[ $1 != --out ]] || echo it > "$2"; shift; done; exit {status}\n'
@@ -219,7 +221,7 @@ def test_drift_is_what_the_review_finds(here: Path, status: int, file: str | Non
     done = script("drift", "dev", "out/drift", GPU_SPOT=str(double))
     assert done.returncode == (0 if file else status)
     if file:
-        assert [one.name for one in (here / "out/drift").iterdir()] == [file]
+        assert [one.name for one in (work_dir / "out/drift").iterdir()] == [file]
 
 
 @pytest.mark.parametrize(
@@ -236,32 +238,32 @@ def test_drift_is_what_the_review_finds(here: Path, status: int, file: str | Non
     ],
 )
 def test_one_issue_for_each_environment_that_has_drifted(
-    here: Path, file: str, open_: bool, call: str | None
+    work_dir: Path, file: str, open_: bool, call: str | None
 ) -> None:
-    (here / "found").mkdir()
-    (here / "found" / file).write_text("it\n")
+    (work_dir / "found").mkdir()
+    (work_dir / "found" / file).write_text("it\n")
     answer = [
         {"number": 8, "title": "Drift: prod"},
         *([{"number": 9, "title": "Drift: dev"}] if open_ else []),
     ]
-    (here / "answer").write_text(json.dumps(answer))
+    (work_dir / "answer").write_text(json.dumps(answer))
     assert script("drift-issue", "found").returncode == 0
-    _, *changing = (here / "calls").read_text().splitlines()
+    _, *changing = (work_dir / "calls").read_text().splitlines()
     assert [call in one for one in changing] == [True] if call else not changing
 
 
-def test_up_holds_an_environment_to_its_policies(here: Path) -> None:
-    engine(here, "")
-    (here / "policy" / "config").mkdir(parents=True)
-    (here / "policy" / "config" / "prod.json").write_text("{}")
+def test_up_enforces_the_policies_of_an_environment(work_dir: Path) -> None:
+    engine(work_dir, "")
+    (work_dir / "policy" / "config").mkdir(parents=True)
+    (work_dir / "policy" / "config" / "prod.json").write_text("{}")
     assert script("up", "prod", PULUMI_BACKEND_URL="").returncode == 0
-    arguments = (here / "arguments").read_text().splitlines()
+    arguments = (work_dir / "arguments").read_text().splitlines()
     assert arguments[0] == "up"
     assert {"--yes", "--policy-pack", "policy/config/prod.json"} <= set(arguments)
     assert "--skip-preview" not in arguments
 
 
-def test_a_job_that_may_write_runs_nothing_of_the_pull_request() -> None:
+def test_jobs_with_write_permission_run_no_code_of_the_pull_request() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/preview.yml").read_text("utf-8"))["jobs"]
     writing = {name for name, job in jobs.items() if "write" in job["permissions"].values()}
     assert writing == {"comment", "preview"}
@@ -281,7 +283,7 @@ def test_zizmor_finds_nothing_unsafe_in_the_workflows() -> None:
 @pytest.mark.parametrize(
     "path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.name
 )
-def test_what_a_workflow_calls_is_there_and_takes_no_expression(path: Path) -> None:
+def test_scripts_of_workflows_exist_and_take_no_expressions(path: Path) -> None:
     steps = [
         step for job in yaml.safe_load(path.read_text("utf-8"))["jobs"].values() for step in job["steps"]
     ]

@@ -1,4 +1,4 @@
-"""What a roll-out writes and reads: AWS refuses, a write stays half done, a second pass changes nothing."""
+"""Reads and writes of a rollout: errors of AWS, partial writes, idempotency."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from contracts.agent.config import Service
 from contracts.group import release as rows
-from contracts.group import rolling
+from contracts.group import rollout_request
 from contracts.group.release import WorkerReleases
-from contracts.group.rolling import Rolling
-from lambdas.aws.health.remediation import Doctor
+from contracts.group.rollout_request import RolloutRequest
+from lambdas.aws.health.remediation import RemediationExecutor
 from lambdas.core.health.model import Restart
 from lambdas.core.rollout.memory import Rollout
 from lambdas.core.rollout.step import RolloutStep
-from tests.rollout.scenes import NEW, OLD
+from tests.rollout.simulated_service import NEW, OLD
 from userdata.agent.aws import releases
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.work.service.renewal import TRIES, Renewal
+from userdata.agent.work.service.restarts import MAX_TRIES, RestartCoordinator
 
 GROUP = "ocr"
 ROLLING = "/gpu-spot/dev/groups/ocr/rolling"
 STEP = RolloutStep(
-    Rollout(stable=OLD, trial=NEW),
+    Rollout(stable=OLD, candidate=NEW),
     WorkerReleases(OLD, NEW, frozenset({"i-1"})),
-    Rolling(at=1_767_571_200, surge=1, anew=("i-1",)),
+    RolloutRequest(requested_at=1_767_571_200, surge=1, restarting=("i-1",)),
 )
 
 
-def refused(code: str) -> ClientError:
+def client_error(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "no"}}, "any")
 
 
 @dataclass
-class Aws:
-    """The calls of a roll-out in their order; those in ``fails`` raise what stands there."""
+class FakeAws:
+    """Records the calls of a rollout in order; those in ``failures`` raise that error."""
 
     item: dict[str, Any] | None = None
     parameters: dict[str, str] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
-    fails: dict[str, Exception] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)
     restarted: list[str] = field(default_factory=list)
 
     def put_item(self, TableName: str, Item: dict[str, Any]) -> None:  # noqa: N803
@@ -62,112 +62,112 @@ class Aws:
 
     def get_item(self, TableName: str, Key: Any, ConsistentRead: bool) -> dict[str, Any]:  # noqa: N803
         self._call("get_item")
-        assert ConsistentRead  # what was written before the wish must be found
+        assert ConsistentRead  # the item written before the request must be read
         return {} if self.item is None else {"Item": self.item}
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
-        if name in self.fails:
-            raise self.fails[name]
+        if name in self.failures:
+            raise self.failures[name]
 
     @property
-    def leaves(self) -> dict[str, str]:
+    def parameter_values(self) -> dict[str, str]:
         return {name.rpartition("/")[2]: text for name, text in self.parameters.items()}
 
     def roll(self, step: RolloutStep = STEP) -> Rollout:
-        doctor = Doctor("dev", self, self, "registry", self, "topic")  # type: ignore[arg-type]
-        return doctor.roll(GROUP, step, self.leaves)
+        executor = RemediationExecutor("dev", self, self, "registry", self, "topic")  # type: ignore[arg-type]
+        return executor.apply_rollout(GROUP, step, self.parameter_values)
 
     def read(self, instance: str) -> Any:
         return releases.read(self, "registry", GROUP, instance)  # type: ignore[arg-type]
 
 
-def test_the_row_is_written_first_and_agents_read_from_it_what_they_start_from() -> None:
-    aws = Aws()
+def test_the_item_is_written_first_and_agents_read_their_release_from_it() -> None:
+    aws = FakeAws()
     aws.roll()
     assert aws.calls == ["put_item", "put_parameter"]
-    assert rolling.parse(aws.parameters[ROLLING]) == STEP.rolling
+    assert rollout_request.parse(aws.parameters[ROLLING]) == STEP.request
     assert (aws.read("i-1"), aws.read("i-2")) == (NEW, OLD)
 
 
-def test_a_second_pass_writes_nothing_and_another_row_is_written() -> None:
-    aws = Aws()
+def test_an_unchanged_item_is_not_written_again_and_a_changed_one_is() -> None:
+    aws = FakeAws()
     memory = aws.roll()
     aws.calls.clear()
     assert aws.roll(replace(STEP, memory=memory)) == memory
     assert aws.calls == []
     more = replace(STEP, memory=memory, releases=WorkerReleases(OLD, NEW, frozenset({"i-1", "i-2"})))
-    assert aws.roll(more).written != memory.written
+    assert aws.roll(more).written_hash != memory.written_hash
     assert aws.calls == ["put_item"]
 
 
-def test_who_has_ended_a_roll_out_takes_back_what_was_asked_of_the_controller() -> None:
-    aws = Aws()
+def test_the_end_of_a_rollout_withdraws_the_request_to_the_controller() -> None:
+    aws = FakeAws()
     memory = aws.roll()
     aws.roll(RolloutStep(memory, STEP.releases, None))
-    assert aws.parameters[ROLLING] == rolling.NONE
+    assert aws.parameters[ROLLING] == rollout_request.NONE
 
 
-def test_a_row_that_is_refused_is_not_remembered_and_nothing_is_asked() -> None:
-    aws = Aws(fails={"put_item": refused("ProvisionedThroughputExceededException")})
+def test_a_failed_write_is_not_recorded_and_nothing_is_requested() -> None:
+    aws = FakeAws(failures={"put_item": client_error("ProvisionedThroughputExceededException")})
     with pytest.raises(ClientError):
         aws.roll()
     assert aws.parameters == {}
-    aws.fails.clear()
-    assert aws.roll().written
+    aws.failures.clear()
+    assert aws.roll().written_hash
     assert aws.calls == ["put_item", "put_item", "put_parameter"]
 
 
-def test_a_row_that_was_written_without_the_parameter_is_written_again_and_then_both_stand() -> None:
-    aws = Aws(fails={"put_parameter": refused("ThrottlingException")})
+def test_after_a_partial_write_both_are_written_again() -> None:
+    aws = FakeAws(failures={"put_parameter": client_error("ThrottlingException")})
     with pytest.raises(ClientError):
         aws.roll()
     before = aws.item
-    aws.fails.clear()
-    aws.roll()  # its memory is the old one: the failed pass returned none
+    aws.failures.clear()
+    aws.roll()  # with the old memory: the failed pass returned none
     assert aws.item == before
-    assert rolling.parse(aws.parameters[ROLLING]) == STEP.rolling
+    assert rollout_request.parse(aws.parameters[ROLLING]) == STEP.request
 
 
-def test_of_workers_that_cannot_be_asked_those_that_are_gone_are_no_failure() -> None:
-    aws = Aws(
-        fails={
-            "update_item i-1/0": refused("ConditionalCheckFailedException"),
-            "update_item i-2/0": refused("AccessDeniedException"),
+def test_a_restart_of_a_worker_that_no_longer_exists_is_not_a_failure() -> None:
+    aws = FakeAws(
+        failures={
+            "update_item i-1/0": client_error("ConditionalCheckFailedException"),
+            "update_item i-2/0": client_error("AccessDeniedException"),
         }
     )
-    doctor = Doctor("dev", aws, aws, "registry", aws, "topic")  # type: ignore[arg-type]
-    failed = doctor.restart([Restart(GROUP, f"i-{n}", 0) for n in (1, 2, 3)], 5.0)
+    executor = RemediationExecutor("dev", aws, aws, "registry", aws, "topic")  # type: ignore[arg-type]
+    failed = executor.request_restarts([Restart(GROUP, f"i-{n}", 0) for n in (1, 2, 3)], 5.0)
     assert set(failed) == {"i-2"}
     assert aws.restarted == ["i-3/0"]
 
 
-def test_without_a_row_nobody_has_said_any_release() -> None:
-    assert Aws().read("i-1") is None
+def test_without_an_item_there_is_no_release() -> None:
+    assert FakeAws().read("i-1") is None
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        refused("AccessDeniedException"),
+        client_error("AccessDeniedException"),
         EndpointConnectionError(endpoint_url="https://dynamodb"),
         RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired."),
     ],
 )
-def test_a_row_that_cannot_be_read_is_an_error_of_one_line(error: Exception) -> None:
+def test_a_failed_read_is_a_one_line_error(error: Exception) -> None:
     with pytest.raises(AgentError, match=r"^release of ocr in registry: ") as caught:
-        Aws(fails={"get_item": error}).read("i-1")
+        FakeAws(failures={"get_item": error}).read("i-1")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"stable": {}}', '{"stable": null, "trial": null}'])
-def test_a_row_that_makes_no_sense_is_an_error_of_one_line(text: str) -> None:
+def test_a_malformed_item_is_a_one_line_error(text: str) -> None:
     item = {**rows.dump(GROUP, WorkerReleases(OLD)), "releases": {"S": text}}
     with pytest.raises(AgentError, match=r"^release of ocr in registry: "):
-        Aws(item=item).read("i-1")
+        FakeAws(item=item).read("i-1")
 
 
-def at_once(work: Callable[[], None]) -> None:
+def run_now(work: Callable[[], None]) -> None:
     work()
 
 
@@ -175,53 +175,53 @@ DECLARED, FETCHED = Service(command=("old",)), Service(command=("new",))
 
 
 @dataclass
-class Fetch:
-    """Answers with what comes next; an error is raised."""
+class FakeFetch:
+    """Returns the next result, or raises it if it is an error."""
 
-    answers: list[Service | AgentError]
-    asked: int = 0
+    results: list[Service | AgentError]
+    calls: int = 0
 
     def __call__(self) -> Service:
-        self.asked += 1
-        found = self.answers.pop(0)
-        if isinstance(found, AgentError):
-            raise found
-        return found
+        self.calls += 1
+        result = self.results.pop(0)
+        if isinstance(result, AgentError):
+            raise result
+        return result
 
 
-def test_nothing_is_asked_while_nobody_wishes() -> None:
-    fetch = Fetch([])
-    assert Renewal(fetch, at_once).poll((), DECLARED) == (DECLARED, frozenset())
-    assert fetch.asked == 0
+def test_nothing_is_fetched_without_a_restart_request() -> None:
+    fetch = FakeFetch([])
+    assert RestartCoordinator(fetch, run_now).poll((), DECLARED) == (DECLARED, frozenset())
+    assert fetch.calls == 0
 
 
-def test_workers_go_on_until_it_is_there_and_then_all_that_were_wished_start_anew_once() -> None:
+def test_workers_run_until_the_fetch_is_done_and_all_requested_ones_restart_once() -> None:
     later: list[Any] = []
-    renewal = Renewal(Fetch([FETCHED]), later.append)
+    renewal = RestartCoordinator(FakeFetch([FETCHED]), later.append)
     assert renewal.poll({0}, DECLARED) == (DECLARED, frozenset())
     assert renewal.poll({0, 1}, DECLARED) == (DECLARED, frozenset())
-    [fetching] = later  # asked once, however often it is wished
+    [fetching] = later  # fetched once, however often it is requested
     fetching()
     assert renewal.poll((), DECLARED) == (FETCHED, frozenset({0, 1}))
     assert renewal.poll((), FETCHED) == (FETCHED, frozenset())
     assert later == [fetching]
 
 
-def test_what_cannot_be_fetched_is_asked_a_few_times_and_then_workers_start_from_what_there_is() -> None:
-    fetch = Fetch([AgentError("pull refused")] * TRIES)
-    renewal = Renewal(fetch, at_once)
-    for _ in range(TRIES - 1):
+def test_after_some_failed_fetches_workers_restart_with_the_present_release() -> None:
+    fetch = FakeFetch([AgentError("pull refused")] * MAX_TRIES)
+    renewal = RestartCoordinator(fetch, run_now)
+    for _ in range(MAX_TRIES - 1):
         assert renewal.poll({0}, DECLARED) == (DECLARED, frozenset())
-        # Who wishes it does so with each heartbeat: without, nothing is asked.
+        # A restart is requested with each heartbeat: without a request, nothing is fetched.
         assert renewal.poll((), DECLARED) == (DECLARED, frozenset())
     assert renewal.poll({0}, DECLARED) == (DECLARED, frozenset({0}))
-    assert fetch.asked == TRIES
+    assert fetch.calls == MAX_TRIES
 
 
-def test_after_a_success_failures_count_anew() -> None:
-    fetch = Fetch([*[AgentError("pull refused")] * (TRIES - 1), FETCHED, AgentError("again")])
-    renewal = Renewal(fetch, at_once)
-    for _ in range(TRIES - 1):
+def test_a_success_resets_the_count_of_failures() -> None:
+    fetch = FakeFetch([*[AgentError("pull refused")] * (MAX_TRIES - 1), FETCHED, AgentError("again")])
+    renewal = RestartCoordinator(fetch, run_now)
+    for _ in range(MAX_TRIES - 1):
         renewal.poll({0}, DECLARED)
     assert renewal.poll({0}, DECLARED) == (FETCHED, frozenset({0}))
     assert renewal.poll({0}, FETCHED) == (FETCHED, frozenset())

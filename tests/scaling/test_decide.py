@@ -1,4 +1,4 @@
-"""The scaler's decisions: what it asks for, and that nothing missing ever makes it ask for less."""
+"""The scaler's decisions: targets, bounds, and that a missing input never lowers the target."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.group.scaling_settings import Bounds, Floor
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from lambdas.core.scaling import decide
 from lambdas.core.scaling.decide import ScalingDecision
-from lambdas.core.scaling.memory import COOLDOWN, ScalingMemory, dump, parse
+from lambdas.core.scaling.memory import COOLDOWN_SECONDS, ScalingMemory, dump, parse
 from lambdas.core.scaling.model import LoadObservation, Reason, WorkDone
 from lambdas.core.scaling.staffed_wait import StaffedWait
 
@@ -22,89 +22,97 @@ BOUNDS = Bounds(wait_seconds=60, minimum=1, maximum=50)
 SERVED = {"g6.xlarge": WorkDone(60, 240.0)}
 
 
-def queue(now: float, ready: int = 0, taken: int = 0, arriving: float = 4.0) -> Backlog:
-    return Backlog(at=now, ready=ready, taken=taken, oldest=0, arriving=arriving, leaving=arriving, readers=1)
+def queue(now: float, ready: int = 0, taken: int = 0, arriving: float = 4.0) -> QueueState:
+    return QueueState(
+        observed_at=now,
+        ready=ready,
+        in_flight=taken,
+        oldest_seconds=0,
+        publish_rate=arriving,
+        ack_rate=arriving,
+        consumers=1,
+    )
 
 
-def seen(now: float, target: int = 20, rate: float | None = 4.0, **changes: object) -> LoadObservation:
+def observation(now: float, target: int = 20, rate: float | None = 4.0, **changes: object) -> LoadObservation:
     usual = LoadObservation(
         now=now,
         target=target,
         queue=queue(now, arriving=rate or 0.0),
         ready={"g6.xlarge": target},
         booting=0,
-        served=SERVED if rate else {},
+        work_done=SERVED if rate else {},
         boot_seconds=180,
     )
     return replace(usual, **changes)  # type: ignore[arg-type]
 
 
-def after(
+def decide_for(
     minutes: int,
     bounds: Bounds = BOUNDS,
     memory: ScalingMemory | None = None,
-    begin: float = MONDAY,
+    start: float = MONDAY,
     **changes: object,
 ) -> tuple[ScalingDecision, float]:
-    """Return the last decision of so many minutes, each target carried out at once, and its time."""
+    """Return the last decision of some minutes, with targets applied at once, and its time."""
     target, memory = int(changes.pop("target", 20)), memory or ScalingMemory()  # type: ignore[call-overload]
     for minute in range(minutes):
-        now = begin + minute * 60
-        decision = decide(seen(now, target, **changes), bounds, memory)  # type: ignore[arg-type]
+        now = start + minute * 60
+        decision = decide(observation(now, target, **changes), bounds, memory)  # type: ignore[arg-type]
         target, memory = decision.target, decision.memory
     return decision, now
 
 
 def test_the_load_decides() -> None:
-    decision, _ = after(30)
-    # 4 requests a second of 4 s each keep 16 workers busy; doubt of a tenth and the wait allowed do the rest
+    decision, _ = decide_for(30)
+    # 4 requests a second of 4 s each keep 16 workers busy, plus a reserve for the forecast error and the wait
     assert 17 <= decision.target <= 22
     assert decision.reasons == (Reason.LOAD,)
 
 
-def test_where_the_next_worker_is_an_on_demand_one_more_are_late() -> None:
+def test_while_spot_is_scarce_more_requests_may_be_late() -> None:
     own = replace(BOUNDS, wait_seconds=5)
-    usual, _ = after(30, own)
-    scarce, _ = after(30, own, scarce=True)
-    # never fewer than the load keeps busy
+    usual, _ = decide_for(30, own)
+    scarce, _ = decide_for(30, own, is_spot_scarce=True)
+    # at least the workers that the load keeps busy
     assert 16 <= scarce.target < usual.target
     assert (scarce.reasons, usual.reasons) == ((Reason.SCARCE,), (Reason.LOAD,))
 
 
 def test_a_faster_type_needs_fewer() -> None:
-    slow, _ = after(30)
-    fast, _ = after(30, served={"g6.xlarge": WorkDone(60, 120.0)})
+    slow, _ = decide_for(30)
+    fast, _ = decide_for(30, work_done={"g6.xlarge": WorkDone(60, 120.0)})
     assert fast.target < 0.7 * slow.target
 
 
-def test_a_jam_is_answered_at_once_and_what_boots_counts() -> None:
-    calm, now = after(30)
-    jam = seen(now + 60, calm.target, queue=queue(now + 60, ready=2000))
-    more = decide(jam, BOUNDS, calm.memory)
-    assert more.target > calm.target + 5
-    booting = decide(replace(jam, booting=20), BOUNDS, calm.memory)
+def test_a_backlog_scales_out_at_once_and_booting_workers_count() -> None:
+    steady, now = decide_for(30)
+    jam = observation(now + 60, steady.target, queue=queue(now + 60, ready=2000))
+    more = decide(jam, BOUNDS, steady.memory)
+    assert more.target > steady.target + 5
+    booting = decide(replace(jam, booting=20), BOUNDS, steady.memory)
     assert booting.target < more.target
 
 
 def test_workers_on_premises_come_first() -> None:
-    alone, _ = after(30)
-    helped, _ = after(30, elsewhere={"g6.xlarge": 6})
+    alone, _ = decide_for(30)
+    helped, _ = decide_for(30, on_premises={"g6.xlarge": 6})
     assert helped.target == alone.target - 6
-    enough, _ = after(30, bounds=replace(BOUNDS, minimum=0), elsewhere={"g6.xlarge": 40})
+    enough, _ = decide_for(30, bounds=replace(BOUNDS, minimum=0), on_premises={"g6.xlarge": 40})
     assert enough.target == 0
 
 
-def test_fewer_only_after_the_whole_cooldown() -> None:
-    calm, now = after(30)
+def test_scale_in_only_after_the_whole_cooldown() -> None:
+    steady, now = decide_for(30)
     quiet: Sequence[int] = []
-    target, memory = calm.target, calm.memory
+    target, memory = steady.target, steady.memory
     for minute in range(1, 30):
-        decision = decide(seen(now + minute * 60, target, rate=1.0), BOUNDS, memory)
+        decision = decide(observation(now + minute * 60, target, rate=1.0), BOUNDS, memory)
         target, memory = decision.target, decision.memory
         quiet = [*quiet, target]
-    kept = quiet.count(calm.target)
-    assert COOLDOWN / 60 <= kept + 1 <= COOLDOWN / 60 + 4
-    assert quiet[-1] < calm.target / 2
+    unchanged = quiet.count(steady.target)
+    assert COOLDOWN_SECONDS / 60 <= unchanged + 1 <= COOLDOWN_SECONDS / 60 + 4
+    assert quiet[-1] < steady.target / 2
     assert quiet == sorted(quiet, reverse=True)
 
 
@@ -114,148 +122,166 @@ def test_fewer_only_after_the_whole_cooldown() -> None:
         ({"queue": None}, Reason.QUEUE_UNKNOWN),
         ({"queue": queue(MONDAY)}, Reason.QUEUE_UNKNOWN),
     ],
-    ids=["broker down", "an old row"],
+    ids=["broker down", "an old item"],
 )
-def test_what_is_missing_holds_the_target_and_rings(changes: dict[str, object], reason: Reason) -> None:
-    calm, now = after(30)
-    target, memory = calm.target, calm.memory
+def test_an_unknown_queue_holds_the_target_and_raises_an_alarm(
+    changes: dict[str, object], reason: Reason
+) -> None:
+    steady, now = decide_for(30)
+    target, memory = steady.target, steady.memory
     for minute in range(60, 180):
-        decision = decide(replace(seen(now + minute * 60, target, rate=0.0), **changes), BOUNDS, memory)  # type: ignore[arg-type]
+        decision = decide(
+            replace(observation(now + minute * 60, target, rate=0.0), **changes), BOUNDS, memory
+        )  # type: ignore[arg-type]
         target, memory = decision.target, decision.memory
-        assert target == calm.target
+        assert target == steady.target
         assert reason in decision.reasons
-        assert decision.rings
+        assert decision.is_alarm
 
 
-def test_requests_that_come_while_none_end_hold_the_target_and_ring() -> None:
-    calm, now = after(30)
-    stuck, _ = after(40, memory=calm.memory, begin=now + 60, target=calm.target, served={}, rate=1.0)
-    assert stuck.target == calm.target
+def test_stale_throughput_holds_the_target_and_raises_an_alarm() -> None:
+    steady, now = decide_for(30)
+    stuck, _ = decide_for(
+        40, memory=steady.memory, start=now + 60, target=steady.target, work_done={}, rate=1.0
+    )
+    assert stuck.target == steady.target
     assert Reason.THROUGHPUT_STALE in stuck.reasons
 
 
-def test_a_memory_that_is_lost_lets_nobody_go_for_nearly_a_cooldown() -> None:
-    for minutes in range(1, int(0.9 * COOLDOWN / 60)):
-        lost, _ = after(minutes, rate=0.5)
+def test_after_loss_of_the_state_nothing_scales_in_for_nearly_a_cooldown() -> None:
+    for minutes in range(1, int(0.9 * COOLDOWN_SECONDS / 60)):
+        lost, _ = decide_for(minutes, rate=0.5)
         assert lost.target == 20
-    assert after(int(COOLDOWN / 60) + 2, rate=0.5)[0].target < 20
+    assert decide_for(int(COOLDOWN_SECONDS / 60) + 2, rate=0.5)[0].target < 20
 
 
 @pytest.mark.parametrize(("ended", "coming"), [(60.0, 0.0), (0.0, 4.0)])
-def test_neither_workers_nor_queue_alone_say_silence(ended: float, coming: float) -> None:
+def test_neither_workers_nor_queue_alone_make_a_service_idle(ended: float, coming: float) -> None:
     allowed = replace(BOUNDS, minimum=0)
-    calm, now = after(30, allowed)
+    steady, now = decide_for(30, allowed)
     served = {"g6.xlarge": WorkDone(ended, 4 * ended)}
-    alone, _ = after(60, allowed, calm.memory, now + 60, target=calm.target, rate=coming, served=served)
+    alone, _ = decide_for(
+        60, allowed, steady.memory, now + 60, target=steady.target, rate=coming, work_done=served
+    )
     assert alone.target > 0
 
 
-def test_a_request_that_is_still_with_a_worker_keeps_one() -> None:
+def test_an_in_flight_request_keeps_one_worker() -> None:
     allowed = replace(BOUNDS, minimum=0)
-    calm, now = after(30, allowed)
-    target, memory = calm.target, calm.memory
+    steady, now = decide_for(30, allowed)
+    target, memory = steady.target, steady.memory
     for minute in range(1, 60):
         at = now + minute * 60
-        held = seen(at, target, rate=0.0, queue=queue(at, taken=1, arriving=0.0))
+        held = observation(at, target, rate=0.0, queue=queue(at, taken=1, arriving=0.0))
         decision = decide(held, allowed, memory)
         target, memory = decision.target, decision.memory
     assert target == 1
 
 
-def test_a_row_of_the_queue_counts_for_three_minutes() -> None:
-    young, old = (seen(MONDAY, queue=queue(MONDAY - age)) for age in (170, 190))
+def test_a_queue_state_is_valid_for_three_minutes() -> None:
+    young, old = (observation(MONDAY, queue=queue(MONDAY - age)) for age in (170, 190))
     assert Reason.QUEUE_UNKNOWN not in decide(young, BOUNDS, ScalingMemory()).reasons
     assert Reason.QUEUE_UNKNOWN in decide(old, BOUNDS, ScalingMemory()).reasons
 
 
-def test_what_workers_do_is_learned_anew_within_hours() -> None:
-    day, now = after(600)
-    slower, _ = after(360, memory=day.memory, begin=now + 60, served={"g6.xlarge": WorkDone(60, 480.0)})
-    assert slower.each == pytest.approx(0.125, rel=0.1)
+def test_a_new_throughput_is_learned_within_hours() -> None:
+    day, now = decide_for(600)
+    slower, _ = decide_for(
+        360, memory=day.memory, start=now + 60, work_done={"g6.xlarge": WorkDone(60, 480.0)}
+    )
+    assert slower.worker_rate == pytest.approx(0.125, rel=0.1)
 
 
-def test_to_zero_only_where_allowed_and_after_long_silence_and_back_at_once() -> None:
+def test_scale_to_zero_only_if_allowed_and_idle_and_back_at_once() -> None:
     allowed = replace(BOUNDS, minimum=0)
-    calm, now = after(30, allowed)
-    soon, _ = after(10, allowed, calm.memory, now + 60, rate=0.0, target=calm.target)
+    steady, now = decide_for(30, allowed)
+    soon, _ = decide_for(10, allowed, steady.memory, now + 60, rate=0.0, target=steady.target)
     assert soon.target > 0
-    gone, then = after(60, allowed, calm.memory, now + 60, rate=0.0, target=calm.target)
-    assert gone.target == 0
-    assert gone.reasons == (Reason.IDLE,)
-    kept, _ = after(60, BOUNDS, calm.memory, now + 60, rate=0.0, target=calm.target)
-    assert kept.target == 1
-    asked = seen(then + 60, 0, rate=0.0, queue=queue(then + 60, ready=1, arriving=0.1))
-    back = decide(asked, allowed, gone.memory)
+    idle, then = decide_for(60, allowed, steady.memory, now + 60, rate=0.0, target=steady.target)
+    assert idle.target == 0
+    assert idle.reasons == (Reason.IDLE,)
+    not_allowed, _ = decide_for(60, BOUNDS, steady.memory, now + 60, rate=0.0, target=steady.target)
+    assert not_allowed.target == 1
+    asked = observation(then + 60, 0, rate=0.0, queue=queue(then + 60, ready=1, arriving=0.1))
+    back = decide(asked, allowed, idle.memory)
     assert back.target >= 1
     assert Reason.WAKE in back.reasons
 
 
-def test_somebody_asks_a_service_that_never_worked() -> None:
-    first = decide(seen(MONDAY, 0, served={}), replace(BOUNDS, minimum=0), ScalingMemory())
+def test_the_first_requests_of_a_service_start_one_worker() -> None:
+    first = decide(observation(MONDAY, 0, work_done={}), replace(BOUNDS, minimum=0), ScalingMemory())
     assert first.target == 1
 
 
 def test_floors_hold_at_their_times_in_utc() -> None:
     bounds = replace(BOUNDS, floors=(Floor(30, 8 * 60, 18 * 60, frozenset(range(5))),))
-    at_nine, _ = after(30, bounds, begin=MONDAY + 9 * 3600, rate=0.1)
+    at_nine, _ = decide_for(30, bounds, start=MONDAY + 9 * 3600, rate=0.1)
     assert at_nine.target == 30
     assert Reason.FLOOR in at_nine.reasons
     assert bounds.floor(MONDAY + 7 * 3600) == 1
     assert bounds.floor(MONDAY + 5 * 86400 + 9 * 3600) == 1
 
 
-def test_after_something_was_missing_the_cooldown_begins_anew() -> None:
-    calm, now = after(30)
-    blind, then = after(30, memory=calm.memory, begin=now + 60, target=calm.target, rate=0.5, queue=None)
-    kept, _ = after(8, memory=blind.memory, begin=then + 60, target=blind.target, rate=0.5)
-    assert calm.target == blind.target == kept.target
-    gone, _ = after(12, memory=blind.memory, begin=then + 60, target=blind.target, rate=0.5)
-    assert gone.target < calm.target
+def test_after_a_missing_input_the_cooldown_restarts() -> None:
+    steady, now = decide_for(30)
+    without_queue, then = decide_for(
+        30, memory=steady.memory, start=now + 60, target=steady.target, rate=0.5, queue=None
+    )
+    during_cooldown, _ = decide_for(
+        8, memory=without_queue.memory, start=then + 60, target=without_queue.target, rate=0.5
+    )
+    assert steady.target == without_queue.target == during_cooldown.target
+    after_cooldown, _ = decide_for(
+        12, memory=without_queue.memory, start=then + 60, target=without_queue.target, rate=0.5
+    )
+    assert after_cooldown.target < steady.target
 
 
-def test_a_scaler_that_did_not_run_lets_nobody_go() -> None:
-    calm, now = after(30)
-    late = decide(seen(now + 540, calm.target, rate=0.5), BOUNDS, calm.memory)
-    assert late.target == calm.target
+def test_after_an_outage_of_the_scaler_nothing_scales_in() -> None:
+    steady, now = decide_for(30)
+    late = decide(observation(now + 540, steady.target, rate=0.5), BOUNDS, steady.memory)
+    assert late.target == steady.target
 
 
-def test_a_short_floor_is_no_reason_to_swing() -> None:
+def test_a_short_floor_causes_no_reversal() -> None:
     bounds = replace(BOUNDS, floors=(Floor(40, 30, 33),))
-    targets = [after(minutes, bounds)[0].target for minutes in (30, 32, 36, 44)]
+    targets = [decide_for(minutes, bounds)[0].target for minutes in (30, 32, 36, 44)]
     assert targets[1:3] == [40, 40]
     assert targets[3] < 40
 
 
 @pytest.mark.parametrize("target", [3, 20, 80])
 def test_never_beyond_the_maximum(target: int) -> None:
-    decision, _ = after(5, replace(BOUNDS, maximum=10), target=target, rate=40.0)
+    decision, _ = decide_for(5, replace(BOUNDS, maximum=10), target=target, rate=40.0)
     assert decision.target == 10
 
 
-def test_the_same_minute_again_says_the_same() -> None:
-    calm, now = after(30)
-    again = decide(seen(now, calm.target), BOUNDS, calm.memory)
-    assert again.target == calm.target
-    assert again.memory.arrivals == calm.memory.arrivals
-    assert again.memory.profile == calm.memory.profile
+def test_a_decision_is_idempotent_within_a_minute() -> None:
+    steady, now = decide_for(30)
+    again = decide(observation(now, steady.target), BOUNDS, steady.memory)
+    assert again.target == steady.target
+    assert again.memory.arrivals == steady.memory.arrivals
+    assert again.memory.profile == steady.memory.profile
 
 
 def test_the_memory_survives_as_text_and_stays_small() -> None:
     memory = ScalingMemory()
     for minute in range(8 * 1440):
-        memory = memory.seen(one := seen(MONDAY + minute * 60), one.queue, 60).ordered(one.now, 20)
+        memory = memory.update(
+            minute_observation := observation(MONDAY + minute * 60), minute_observation.queue, 60
+        ).record_decision(minute_observation.now, 20)
     text = dump(memory)
     assert len(text) < 10_000
     read = parse(text)
     assert read.arrivals == memory.arrivals
-    assert read.staffed == memory.staffed
-    assert read.wanted == memory.wanted
+    assert read.staffed_wait == memory.staffed_wait
+    assert read.desired == memory.desired
     assert read.profile.rates == pytest.approx(memory.profile.rates, rel=1e-3)
     assert dump(read) == text
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"rates":1}', "null"])
-def test_a_memory_that_cannot_be_read_begins_anew(text: str) -> None:
+def test_malformed_text_gives_an_empty_state(text: str) -> None:
     assert parse(text) == ScalingMemory()
 
 
@@ -272,36 +298,42 @@ minutes = st.fixed_dictionaries(
 
 
 @given(st.lists(minutes, min_size=5, max_size=40), st.integers(0, 3))
-def test_whatever_is_seen_the_target_is_within_its_bounds_and_never_lower_for_what_is_missing(
-    story: list[dict[str, object]], minimum: int
+def test_the_target_is_within_its_bounds_and_never_lower_for_a_missing_input(
+    timeline: list[dict[str, object]], minimum: int
 ) -> None:
     bounds = replace(BOUNDS, minimum=minimum)
     target, memory, up, quiet = 20, ScalingMemory(), -100, 0
-    for minute, one in enumerate(story):
+    for minute, inputs in enumerate(timeline):
         now = MONDAY + minute * 60
-        waiting, arrivals = one["waiting"], one["arrivals"]
+        waiting, arrivals = inputs["waiting"], inputs["arrivals"]
         rate = float(arrivals or 0.0)  # type: ignore[arg-type]
-        told = None if waiting is None else queue(now - 600 * bool(one["old"]), int(waiting), 0, rate)  # type: ignore[call-overload]
-        ended = int(one["ended"])  # type: ignore[call-overload]
+        queue_state = (
+            None if waiting is None else queue(now - 600 * bool(inputs["old"]), int(waiting), 0, rate)
+        )  # type: ignore[call-overload]
+        ended = int(inputs["ended"])  # type: ignore[call-overload]
         decision = decide(
             LoadObservation(
                 now=now,
                 target=target,
-                queue=told,
-                ready={"g6.xlarge": int(one["ready"])},  # type: ignore[call-overload]
-                booting=int(one["booting"]),  # type: ignore[call-overload]
-                served={"g6.xlarge": WorkDone(ended, 4.0 * ended)},
+                queue=queue_state,
+                ready={"g6.xlarge": int(inputs["ready"])},  # type: ignore[call-overload]
+                booting=int(inputs["booting"]),  # type: ignore[call-overload]
+                work_done={"g6.xlarge": WorkDone(ended, 4.0 * ended)},
                 boot_seconds=180,
             ),
             bounds,
             memory,
         )
-        quiet = quiet + 1 if arrivals == 0 and told is not None and not one["old"] and waiting == 0 else 0
+        quiet = (
+            quiet + 1
+            if arrivals == 0 and queue_state is not None and not inputs["old"] and waiting == 0
+            else 0
+        )
         assert minimum <= decision.target <= bounds.maximum
-        if decision.rings:
+        if decision.is_alarm:
             assert decision.target >= target
         if decision.target < target:
-            assert minute - up >= COOLDOWN / 60
+            assert minute - up >= COOLDOWN_SECONDS / 60
         if decision.target == 0 < target:
             assert quiet >= 10
         if decision.target > target:
@@ -309,14 +341,20 @@ def test_whatever_is_seen_the_target_is_within_its_bounds_and_never_lower_for_wh
         target, memory = decision.target, decision.memory
 
 
-def test_requests_that_were_late_are_answered_with_more_workers_and_punctual_ones_with_fewer() -> None:
-    calm, now = after(30)
-    late = replace(queue(now + 60, ready=1), oldest=90.0)
-    told = [decide(seen(now + 60, queue=q), BOUNDS, calm.memory) for q in (late, replace(late, oldest=30.0))]
-    shorter, longer = (one.memory.staffed.log - calm.memory.staffed.log for one in told)
+def test_late_requests_add_workers_and_punctual_ones_remove_them() -> None:
+    steady, now = decide_for(30)
+    late = replace(queue(now + 60, ready=1), oldest_seconds=90.0)
+    decisions = [
+        decide(observation(now + 60, queue=state), BOUNDS, steady.memory)
+        for state in (late, replace(late, oldest_seconds=30.0))
+    ]
+    shorter, longer = (
+        decision.memory.staffed_wait.log_factor - steady.memory.staffed_wait.log_factor
+        for decision in decisions
+    )
     assert shorter < 0 < longer
-    learned = [replace(calm.memory, staffed=StaffedWait(log, 4.0)) for log in (-1.5, 1.5)]
-    more, fewer = (decide(seen(now + 60), BOUNDS, memory).wanted for memory in learned)
+    learned = [replace(steady.memory, staffed_wait=StaffedWait(log, 4.0)) for log in (-1.5, 1.5)]
+    more, fewer = (decide(observation(now + 60), BOUNDS, memory).desired for memory in learned)
     assert more is not None
     assert fewer is not None
     assert more > fewer

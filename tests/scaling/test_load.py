@@ -1,4 +1,4 @@
-"""The replay of a load: its queue, its shapes, and the rules that others publish."""
+"""The replay of a load: its queue, its shapes, and published scaling rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from market.load.shapes import SHAPES, LoadShape
 
 
 def arrivals(*rates: float) -> np.ndarray:
-    """A minute of each rate, evenly spread."""
+    """Return one minute of each rate, evenly spread."""
     return np.concatenate([np.diff(np.floor(np.arange(61) * rate)) for rate in rates]).astype(np.int64)
 
 
-def test_nobody_waits_where_workers_are_idle() -> None:
+def test_no_request_waits_while_workers_are_idle() -> None:
     queue = RequestQueue(arrivals(1, 1, 1), 1)
     minutes = [queue.minute({0.25: 40}) for _ in range(3)]
     assert [m.arrived for m in minutes] == [60, 60, 60]
@@ -24,7 +24,7 @@ def test_nobody_waits_where_workers_are_idle() -> None:
     assert sum(m.busy_seconds for m in minutes) == pytest.approx(180 / 0.25, rel=0.2)
 
 
-def test_who_comes_while_nobody_serves_waits_until_somebody_does() -> None:
+def test_requests_without_workers_wait_for_the_first_worker() -> None:
     queue = RequestQueue(arrivals(1, 0, 0), 1)
     assert queue.minute({}).waiting == 60
     assert queue.minute({}).oldest >= 118
@@ -33,7 +33,7 @@ def test_who_comes_while_nobody_serves_waits_until_somebody_does() -> None:
     assert (waits.min(), waits.max()) == (61, 120)
 
 
-def test_requests_of_a_worker_that_is_gone_wait_anew() -> None:
+def test_requests_of_a_terminated_worker_return_to_the_queue() -> None:
     queue = RequestQueue(arrivals(1, 0), 1)
     before = queue.minute({0.001: 100})
     after = queue.minute({})
@@ -41,12 +41,12 @@ def test_requests_of_a_worker_that_is_gone_wait_anew() -> None:
     assert (after.taken, after.waiting, after.arrived) == (0, before.taken, 0)
 
 
-def test_mm_n_in_the_long_run_waits_as_erlang_says() -> None:
+def test_mm_n_in_the_long_run_matches_erlang_c() -> None:
     coming = np.random.default_rng(7).poisson(5.0, 86400)
     queue = RequestQueue(coming.astype(np.int64), 7)
     for _ in range(1440):
         queue.minute({0.25: 22})
-    # Erlang C of 20 Erlang on 22 workers is 0.53; half of whom waits does so for more than 1.4 s.
+    # Erlang C of 20 Erlang on 22 workers is 0.53; half of the waiting requests wait longer than 1.4 s.
     assert np.mean(queue.waits() > 10) == pytest.approx(0.53 * np.exp(-0.5 * 10), abs=0.02)
 
 

@@ -1,4 +1,4 @@
-"""The scaler's pass over AWS: what it reads, writes and says, and what it does when AWS fails it."""
+"""A pass of the scaler over AWS: reads, writes, metrics, and errors of AWS."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from contracts import names
 from contracts.group import scaling_settings as settings
 from contracts.group.scaling_settings import Floor, ScalingSettings
 from contracts.registry.item import Worker
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from contracts.registry.queue_state import dump as queue_row
-from lambdas.aws.scaler import ScalerOutcome, ScalerPlace, build
+from lambdas.aws.scaler import ScalerConfig, ScalerOutcome, build
 from lambdas.core.capacity import memory as controllers
-from lambdas.core.model import Market
+from lambdas.core.model import PurchaseOption
 from lambdas.core.scaling.model import Reason
 from lambdas.handlers import scaler as handler
-from tests.health.fake_aws import GROUP, NOW, PULSE, ROOT, HealthAws
+from tests.health.fake_aws import GROUP, NOW, REPORT, ROOT, HealthAws
 
-PLACE = ScalerPlace("dev", ROOT, "memory", "registry")
+PLACE = ScalerConfig("dev", ROOT, "memory", "registry")
 SETTINGS = ScalingSettings(1, 16, 2)
-PACE = 0.5
-"""What a worker ends in a second where it always has work."""
+WORKER_RATE = 0.5
+"""Requests a second of a worker that is always busy."""
 
 
 @dataclass
 class ScalerAws(HealthAws):
-    """A group of instances with two workers each, on a queue that is told of each minute."""
+    """A group of instances with two workers each, with a new queue state each minute."""
 
     load: float = 2.0
-    waiting: int = 0
-    age: float = 0.0
-    taken: int = 4
-    is_told: bool = True
+    waiting_requests: int = 0
+    oldest_seconds: float = 0.0
+    in_flight: int = 4
+    has_queue_state: bool = True
     is_stuck: bool = False
     is_late: bool = False
 
-    def begin(self, size: int, own: ScalingSettings = SETTINGS) -> None:
-        for one in self.add(size):
-            self.row(Worker(GROUP, one, 1, NOW - 7000, NOW - 5, "ready", pulse=PULSE))
+    def create_group(self, size: int, scaling: ScalingSettings = SETTINGS) -> None:
+        for instance_id in self.add(size):
+            self.row(Worker(GROUP, instance_id, 1, NOW - 7000, NOW - 5, "ready", report=REPORT))
         config = json.loads(self.parameters[f"{ROOT}/{GROUP}/config"])
         self.set(
             GROUP,
-            config=json.dumps({**config, "max": own.maximum, "slots": {"g5.xlarge": 2}}),
-            scaling=settings.dumps(own),
+            config=json.dumps({**config, "max": scaling.maximum, "slots": {"g5.xlarge": 2}}),
+            scaling=settings.dumps(scaling),
         )
 
     @property
@@ -57,15 +57,29 @@ class ScalerAws(HealthAws):
 
     def minute(self) -> ScalerOutcome:
         self.now += 60
-        self.beat()
+        self.send_heartbeats()
         rows = [row for rows in self.rows.values() for row in rows.values() if "pulse" in row]
         working = max(1, len(rows))
-        rate = 0.0 if self.is_stuck else PACE if self.waiting else min(PACE, self.load / working)
+        rate = (
+            0.0
+            if self.is_stuck
+            else WORKER_RATE
+            if self.waiting_requests
+            else min(WORKER_RATE, self.load / working)
+        )
         for row in rows:
             row["pulse"]["M"]["rate"] = {"N": str(rate)}
-        if self.is_told:
-            seen = Backlog(self.now - 20, self.waiting, self.taken, self.age, self.load, self.load, working)
-            self.rows[names.queue_partition(GROUP)] = {"queue": queue_row(GROUP, seen)}
+        if self.has_queue_state:
+            queue_state = QueueState(
+                self.now - 20,
+                self.waiting_requests,
+                self.in_flight,
+                self.oldest_seconds,
+                self.load,
+                self.load,
+                working,
+            )
+            self.rows[names.queue_partition(GROUP)] = {"queue": queue_row(GROUP, queue_state)}
         [outcome] = build(self.client, PLACE, lambda: self.now).run(50)
         return outcome
 
@@ -85,13 +99,13 @@ class ScalerAws(HealthAws):
         super()._put_parameter(Name, **more)
 
 
-def learned(size: int = 8, own: ScalingSettings = SETTINGS) -> ScalerAws:
-    """Return a service whose workers were seen to have work for a while, and have caught up."""
+def learned(size: int = 8, scaling: ScalingSettings = SETTINGS) -> ScalerAws:
+    """Return a service with measured throughput and an empty queue."""
     aws = ScalerAws()
-    aws.begin(size, own)
-    aws.load, aws.waiting, aws.age = size * 2 * PACE, 200, 400.0
+    aws.create_group(size, scaling)
+    aws.load, aws.waiting_requests, aws.oldest_seconds = size * 2 * WORKER_RATE, 200, 400.0
     aws.minutes(3)
-    aws.load, aws.waiting, aws.age = 2.0, 0, 0.0
+    aws.load, aws.waiting_requests, aws.oldest_seconds = 2.0, 0, 0.0
     return aws
 
 
@@ -114,84 +128,84 @@ def test_a_pass_makes_a_fixed_number_of_calls_whatever_the_groups_size() -> None
         }
 
 
-def test_what_workers_do_is_learned_where_the_queue_waits_and_kept_where_it_does_not() -> None:
+def test_throughput_is_measured_under_backlog_and_retained_without() -> None:
     aws = learned()
     for _ in range(10):
         outcome = aws.minute()
         assert outcome.decision is not None
-        assert outcome.decision.each == pytest.approx(PACE)
-        assert not outcome.decision.rings
+        assert outcome.decision.worker_rate == pytest.approx(WORKER_RATE)
+        assert not outcome.decision.is_alarm
 
 
 def test_the_target_is_written_in_slots_at_once_up_and_after_the_cooldown_down() -> None:
     aws = learned()
     high = aws.target
-    assert high > 8  # 200 wait
+    assert high > 8  # 200 requests wait
     aws.minutes(5)
     assert aws.target == high  # within the cooldown
     aws.minutes(30)
     low = aws.target
-    # 2 a second are 4 workers at work, and some to spare for the wait.
+    # 2 requests a second keep 4 workers busy, plus a reserve.
     assert 3 <= low <= 8
     aws.load = 6.0
-    assert aws.minute().written
+    assert aws.minute().is_written
     assert aws.target > low
 
 
-def test_a_dry_run_says_what_it_would_do_and_writes_no_target() -> None:
+def test_a_dry_run_reports_the_target_and_does_not_write_it() -> None:
     aws = learned(8, replace(SETTINGS, dry_run=True))
     outcome = aws.minutes(30)
     assert aws.calls["put_parameter"] == 0
-    assert (outcome.before, outcome.written) == (8, False)
+    assert (outcome.previous_target, outcome.is_written) == (8, False)
     assert outcome.target < 8
 
 
-def test_on_demand_in_the_place_of_spot_is_seen_beyond_what_the_mix_asks_for() -> None:
-    wanted = []
+def test_on_demand_beyond_the_mix_counts_as_scarce_spot() -> None:
+    desired = []
     for base in (0, 8):
         aws = learned(8, replace(SETTINGS, wait_seconds=2))
         config = json.loads(aws.parameters[f"{ROOT}/{GROUP}/config"])
         aws.set(GROUP, config=json.dumps({**config, "base": base}))
-        for one in aws.instances.values():
-            del one["InstanceLifecycle"]
+        for instance in aws.instances.values():
+            del instance["InstanceLifecycle"]
         aws.load = 6.0
         decision = aws.minutes(20).decision
         assert decision is not None
-        wanted.append(decision.wanted)
-    scarce, usual = wanted
+        desired.append(decision.desired)
+    scarce, usual = desired
     assert scarce < usual
 
 
-@pytest.mark.parametrize("silence", ["old", "none", "nonsense"])
-def test_a_queue_of_which_nobody_tells_holds_the_target_and_rings(silence: str) -> None:
+@pytest.mark.parametrize("state", ["old", "none", "nonsense"])
+def test_an_unknown_queue_holds_the_target_and_raises_an_alarm(state: str) -> None:
     aws = learned()
     aws.minutes(30)
-    before, aws.is_told = aws.target, False
-    row = {"queue": {"ready": {"S": "many"}}} if silence == "nonsense" else {}
-    if silence != "old":
+    before, aws.has_queue_state = aws.target, False
+    row = {"queue": {"ready": {"S": "many"}}} if state == "nonsense" else {}
+    if state != "old":
         aws.rows[names.queue_partition(GROUP)] = row
     outcome = aws.minutes(30)
     assert aws.target == before
     assert Reason.QUEUE_UNKNOWN in reasons(outcome)
-    assert handler.gauges(outcome, frozenset(reasons(outcome)))[names.METRIC_SCALING_BLIND] == 1
-    assert bool(outcome.troubles) == (silence == "nonsense")
+    assert handler.gauges(outcome, frozenset(reasons(outcome)))[names.METRIC_SCALING_LOAD_UNKNOWN] == 1
+    assert bool(outcome.read_errors) == (state == "nonsense")
 
 
-def test_requests_that_come_while_none_end_hold_the_target_and_ring() -> None:
+def test_stale_throughput_holds_the_target_and_raises_an_alarm() -> None:
     aws = learned()
     aws.minutes(30)
     before, aws.is_stuck = aws.target, True
     outcome = aws.minutes(10)
     assert aws.target == before
-    assert handler.gauges(outcome, frozenset(reasons(outcome)))[names.METRIC_SCALING_STALE] == 1
+    assert handler.gauges(outcome, frozenset(reasons(outcome)))[names.METRIC_SCALING_THROUGHPUT_UNKNOWN] == 1
 
 
-def test_to_zero_and_back_where_that_is_allowed() -> None:
+def test_scale_to_zero_and_back_if_allowed() -> None:
     aws = learned(8, replace(SETTINGS, minimum=0))
-    aws.load, aws.taken = 0.0, 0
+    aws.load, aws.in_flight = 0.0, 0
     aws.minutes(40)
     assert aws.target == 0
-    aws.load, aws.waiting = 0.1, 1
+    aws.load, aws.waiting_requests = 0.1, 1
     aws.minute()
     assert aws.target >= 1
 
@@ -203,18 +217,20 @@ def test_a_floor_counts_in_slots() -> None:
 
 
 @pytest.mark.parametrize("target", ["9", "5000", "9" * 5000])
-def test_a_maximum_that_was_lowered_is_kept_whatever_stands_there(target: str) -> None:
+def test_a_lowered_maximum_applies_whatever_the_stored_target(target: str) -> None:
     aws = learned()
     aws.set(GROUP, target=target, scaling=settings.dumps(replace(SETTINGS, maximum=3)))
     outcome = aws.minute()
-    assert (outcome.error, outcome.before, aws.target) == (None, 3, 3)
+    assert (outcome.error, outcome.previous_target, aws.target) == (None, 3, 3)
 
 
-def test_workers_on_premises_count_and_their_slots_are_left_in_the_target() -> None:
-    """The controller takes them off what AWS holds."""
+def test_workers_on_premises_count_and_their_slots_stay_in_the_target() -> None:
+    """The controller subtracts them from what AWS holds."""
     alone, aided = learned(), learned()
     for slot in range(4):
-        row = Worker(names.on_premises_partition(GROUP), "gpu-1", slot, NOW, aided.now, "ready", pulse=PULSE)
+        row = Worker(
+            names.on_premises_partition(GROUP), "gpu-1", slot, NOW, aided.now, "ready", report=REPORT
+        )
         aided.row(row)
     for aws in (alone, aided):
         aws.minutes(40)
@@ -225,7 +241,7 @@ def test_the_controllers_boot_time_counts() -> None:
     targets: dict[float, int] = {}
     for boot in (60.0, 900.0):
         aws = learned()
-        memory = controllers.dump(replace(controllers.Memory(), boots={Market.SPOT: (boot,)}))
+        memory = controllers.dump(replace(controllers.Memory(), boots={PurchaseOption.SPOT: (boot,)}))
         aws.memory[GROUP] = {"group": {"S": GROUP}, "version": {"N": "1"}, "memory": {"S": memory}}
         aws.load = 4.0
         aws.minutes(30)
@@ -236,7 +252,7 @@ def test_the_controllers_boot_time_counts() -> None:
 @pytest.mark.parametrize(
     ("leaf", "text"), [("scaling", "{}"), ("scaling", "no"), ("config", "{}"), ("target", "many")]
 )
-def test_a_parameter_that_makes_no_sense_is_an_error_that_names_it(leaf: str, text: str) -> None:
+def test_a_malformed_parameter_is_an_error_that_names_it(leaf: str, text: str) -> None:
     aws = learned()
     aws.set(GROUP, **{leaf: text})
     aws.calls.clear()
@@ -246,7 +262,7 @@ def test_a_parameter_that_makes_no_sense_is_an_error_that_names_it(leaf: str, te
 
 
 @pytest.mark.parametrize("call", ["query", "get_item", "put_item", "put_parameter"])
-def test_what_aws_refuses_changes_nothing_and_the_next_minute_mends_it(call: str) -> None:
+def test_an_aws_error_changes_nothing_and_the_next_pass_recovers(call: str) -> None:
     aws = learned()
     aws.minutes(30)
     before, aws.load = aws.target, 6.0
@@ -257,17 +273,17 @@ def test_what_aws_refuses_changes_nothing_and_the_next_minute_mends_it(call: str
     assert aws.target > before
 
 
-def test_of_two_copies_one_writes() -> None:
+def test_of_two_concurrent_copies_only_one_writes() -> None:
     aws = learned()
     aws.minutes(30)
     before, aws.load, aws.is_late = aws.target, 6.0, True
     late = aws.minute()
     assert (late.decision, late.error, aws.target) == (None, None, before)
     aws.is_late = False
-    assert aws.minute().written
+    assert aws.minute().is_written
 
 
-def test_a_memory_that_says_nothing_is_an_empty_one_and_lets_nobody_go() -> None:
+def test_malformed_state_counts_as_empty_and_nothing_scales_in() -> None:
     aws = learned()
     aws.minutes(30)
     before = aws.target
@@ -276,7 +292,7 @@ def test_a_memory_that_says_nothing_is_an_empty_one_and_lets_nobody_go() -> None
     assert aws.target >= before
 
 
-def test_each_decision_is_a_line_and_metrics(
+def test_each_decision_is_a_log_line_and_metrics(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
@@ -295,7 +311,7 @@ def test_each_decision_is_a_line_and_metrics(
     assert metrics["service"] == names.SERVICE_SCALER
     aws.set(GROUP, scaling="{}")
     handler.handler({}, _Context())
-    assert caplog.records[-1].message == "not scaled"
+    assert caplog.records[-1].message == "scaling failed"
     assert _metrics(capsys)[-1][names.METRIC_SCALING_ERRORS] == [1]
 
 

@@ -1,4 +1,4 @@
-"""A disk as unkind as real ones: it stops, refuses, comes back later, forgets what was not flushed."""
+"""A disk with faults: it stops, fails, recovers, and loses data that was not flushed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spot_training.checkpointer import Checkpointer
 from spot_training.storage.files import Files
-from spot_training.storage.patience import Patience
+from spot_training.storage.retry import RetryPolicy
 
 
 class Gone(BaseException):
@@ -17,7 +17,7 @@ class Gone(BaseException):
 
 
 class Clock:
-    """Time that passes when somebody sleeps."""
+    """Time that advances by sleeping."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -28,8 +28,8 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def patience(self, seconds: float = 120.0) -> Patience:
-        return Patience(seconds, self, self.sleep)
+    def retry_policy(self, seconds: float = 120.0) -> RetryPolicy:
+        return RetryPolicy(seconds, self, self.sleep)
 
 
 class Disk(Files):

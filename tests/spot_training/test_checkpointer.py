@@ -1,4 +1,4 @@
-"""Checkpoints on a disk that fails: the newest good one, or one clear line."""
+"""Checkpoints on a disk with faults: the newest valid one is restored, or a clear error is raised."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spot_training import (
     SpotTrainingError,
 )
 from tests.spot_training.disk import STALE, Clock, Disk, Gone, content, dying_at, let_go, read, refusing
-from tests.waiting import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 
 def run(folder: Path, *steps: int, disk: Disk | None = None, **options: object) -> Checkpointer:
     """A process that saves some steps and ends."""
-    one = Checkpointer(folder, files=disk, patience=Clock().patience(), **options)  # type: ignore[arg-type]
+    one = Checkpointer(folder, files=disk, retry_policy=Clock().retry_policy(), **options)  # type: ignore[arg-type]
     try:
         one.restore()
         for step in steps:
@@ -60,7 +60,7 @@ def run(folder: Path, *steps: int, disk: Disk | None = None, **options: object) 
 
 
 def found(folder: Path, **options: object) -> tuple[int, str] | None:
-    one = Checkpointer(folder, patience=Clock().patience(), **options)  # type: ignore[arg-type]
+    one = Checkpointer(folder, retry_policy=Clock().retry_policy(), **options)  # type: ignore[arg-type]
     try:
         return read(one)
     finally:
@@ -116,8 +116,8 @@ def test_a_step_that_is_there_is_replaced_and_never_missing(folder: Path) -> Non
     for number in range(1, 200):
         shutil.rmtree(folder, ignore_errors=True)
         run(folder, 10)
-        one = Checkpointer(folder, files=(disk := Disk()), patience=Clock().patience())
-        one._store.own()
+        one = Checkpointer(folder, files=(disk := Disk()), retry_policy=Clock().retry_policy())
+        one._store.acquire()
         disk.at, disk.count = dying_at(number), 0
         try:
             one.save(10, content("again"))
@@ -153,8 +153,8 @@ def damage(place: Path, kind: str) -> None:
 
 
 DAMAGE = {
-    "flipped": "another checksum",
-    "truncated": "has 7 bytes of 5000",
+    "flipped": "wrong checksum",
+    "truncated": "has 7 of 5000 bytes",
     "missing": "weights is missing",
     "no manifest": "no manifest",
     "torn manifest": "manifest.json is damaged",
@@ -163,22 +163,24 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_one_is_named_and_the_one_before_is_taken(folder: Path, kind: str, said: list[str]) -> None:
+def test_a_damaged_checkpoint_is_logged_and_the_previous_one_is_restored(
+    folder: Path, kind: str, said: list[str]
+) -> None:
     run(folder, 10, 20)
     damage(folder / "step-000000000020", kind)
     assert found(folder) == (10, "at 10")
     [line] = said
-    assert "step-000000000020 is passed over" in line
+    assert "step-000000000020 is skipped" in line
     assert DAMAGE[kind] in line
-    assert found(folder) == (10, "at 10")  # it is said once: what is damaged is aside
+    assert found(folder) == (10, "at 10")  # logged once: the damaged one is quarantined
     assert len(said) == 1
 
 
-def test_where_all_are_damaged_nothing_begins_anew(folder: Path) -> None:
+def test_only_damaged_checkpoints_raise_a_restore_error(folder: Path) -> None:
     run(folder, 10, 20)
     for name in names(folder):
         damage(folder / name, "flipped")
-    with pytest.raises(RestoreError, match=r"none of step-000000000020, step-000000000010 can be used"):
+    with pytest.raises(RestoreError, match=r"none of step-000000000020, step-000000000010 can be loaded"):
         found(folder)
 
 
@@ -188,7 +190,7 @@ def test_a_save_that_is_refused_raises_one_line_and_the_one_before_stays(
     folder: Path, error: int, kind: str
 ) -> None:
     run(folder, 10)
-    one = Checkpointer(folder, files=(disk := Disk()), patience=Clock().patience())
+    one = Checkpointer(folder, files=(disk := Disk()), retry_policy=Clock().retry_policy())
     one.restore()
     disk.at = refusing(error, kind)
     with pytest.raises(SaveError, match=os.strerror(error)) as caught:
@@ -210,7 +212,7 @@ def test_a_disk_that_is_full_in_truth(tmp_path: Path) -> None:
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("this machine may not mount a file system")
     try:
-        one = Checkpointer(tmp_path / "small" / "c", patience=Clock().patience())
+        one = Checkpointer(tmp_path / "small" / "c", retry_policy=Clock().retry_policy())
         one.restore()
         one.save(10, content("at 10"))
         with pytest.raises(SaveError, match="No space left on device"):
@@ -231,7 +233,7 @@ def test_a_file_system_that_is_gone_for_a_minute_is_waited_for(
 ) -> None:
     run(folder, 10)
     clock = Clock()
-    one = Checkpointer(folder, files=(disk := Disk()), patience=clock.patience())
+    one = Checkpointer(folder, files=(disk := Disk()), retry_policy=clock.retry_policy())
     one.restore()
     refuse, back = refusing(error, kind), clock() + 60
 
@@ -248,9 +250,9 @@ def test_a_file_system_that_is_gone_for_a_minute_is_waited_for(
     assert os.strerror(error) in said[0]
 
 
-def test_what_could_not_be_flushed_is_written_anew(folder: Path) -> None:
+def test_a_file_that_could_not_be_flushed_is_written_again(folder: Path) -> None:
     """After an error of fsync the kernel may have dropped the pages: to flush again would prove nothing."""
-    one = Checkpointer(folder, files=(disk := Disk()), patience=Clock().patience())
+    one = Checkpointer(folder, files=(disk := Disk()), retry_policy=Clock().retry_policy())
     one.restore()
     written: list[Path] = []
 
@@ -270,12 +272,12 @@ def test_what_could_not_be_flushed_is_written_anew(folder: Path) -> None:
 
 def test_one_that_is_gone_for_longer_ends_the_save_in_time(folder: Path) -> None:
     clock = Clock()
-    one = Checkpointer(folder, files=(disk := Disk()), patience=clock.patience())
+    one = Checkpointer(folder, files=(disk := Disk()), retry_policy=clock.retry_policy())
     one.restore()
-    disk.at, begun = refusing(STALE, "sync"), clock()
+    disk.at, started = refusing(STALE, "sync"), clock()
     with pytest.raises(SaveError):
         one.save(10, content("at 10"))
-    assert 100 < clock() - begun <= 120
+    assert 100 < clock() - started <= 120
     let_go(one)
 
 
@@ -288,7 +290,7 @@ def test_a_rename_that_was_carried_out_but_not_answered_counts(
         rename(self, target)
         return rename(self, target)  # what the client sends again: there is no such file any more
 
-    one = Checkpointer(folder, patience=Clock().patience())
+    one = Checkpointer(folder, retry_policy=Clock().retry_policy())
     one.restore()
     monkeypatch.setattr(Path, "rename", unanswered)
     one.save(10, content("at 10"))
@@ -327,15 +329,15 @@ def test_a_second_process_is_refused_by_name_until_the_first_has_ended(folder: P
         other.communicate()
 
 
-def test_who_has_lost_the_lock_does_not_commit(folder: Path) -> None:
-    """A machine that was cut off from EFS for longer than its lease, and comes back."""
-    old = Checkpointer(folder, patience=Clock().patience())
+def test_a_process_that_lost_the_lock_does_not_commit(folder: Path) -> None:
+    """A machine that reconnects to EFS after its lease has expired."""
+    old = Checkpointer(folder, retry_policy=Clock().retry_policy())
     old.restore()
     old.save(10, content("at 10"))
     let = old._store._lock  # type: ignore[attr-defined]
     os.close(let._handle)
     let._handle = None
-    new = Checkpointer(folder, patience=Clock().patience())
+    new = Checkpointer(folder, retry_policy=Clock().retry_policy())
     new.restore()
     new.save(20, content("new"))
     with pytest.raises(InUseError, match="taken over by process"):
@@ -353,18 +355,18 @@ def test_without_locks_the_later_one_wins(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", no_locks)
-    first, second = (Checkpointer(folder, patience=Clock().patience()) for _ in range(2))
+    first, second = (Checkpointer(folder, retry_policy=Clock().retry_policy()) for _ in range(2))
     first.restore()
     second.restore()
     with pytest.raises(InUseError, match="taken over"):
         first.save(10, content("first"))
     second.save(10, content("second"))
-    assert "no locks there" in said[0]
+    assert "file system without locks" in said[0]
 
 
 def test_one_that_cannot_be_read_today_drives_out_no_other(folder: Path) -> None:
     run(folder, 10, 30)
-    one = Checkpointer(folder, files=(disk := Disk()), patience=Clock().patience(), keep=1)
+    one = Checkpointer(folder, files=(disk := Disk()), retry_policy=Clock().retry_policy(), keep=1)
 
     def at(count: int, what: str, path: Path) -> None:
         if what == "read" and "step-000000000030" in str(path):
@@ -379,7 +381,7 @@ def test_one_that_cannot_be_read_today_drives_out_no_other(folder: Path) -> None
     assert names(folder) == ["step-000000000020", "step-000000000030"]
 
 
-def test_who_never_restores_saves_over_what_was_left_half_written(folder: Path) -> None:
+def test_a_save_without_a_restore_removes_incomplete_files(folder: Path) -> None:
     (folder / ".new-step-000000000010.1" / "rank-00000").mkdir(parents=True)
     one = Checkpointer(folder)
     one.save(10, content("at 10"))
@@ -389,7 +391,7 @@ def test_who_never_restores_saves_over_what_was_left_half_written(folder: Path) 
 
 def test_another_model_is_refused_by_both_names(folder: Path) -> None:
     run(folder, 10, fingerprint="resnet50")
-    with pytest.raises(MismatchError, match="is of another model: resnet50, this one: vit"):
+    with pytest.raises(MismatchError, match="is of another model: fingerprint resnet50, allowed: vit"):
         found(folder, fingerprint="vit")
     assert found(folder, fingerprint="resnet50") == (10, "at 10")
 
@@ -397,24 +399,24 @@ def test_another_model_is_refused_by_both_names(folder: Path) -> None:
 class Thread:
     """A rank of a training in threads."""
 
-    def __init__(self, rank: int, size: int, told: list[str], meet: threading.Barrier) -> None:
-        self.rank, self.size, self._told, self._meet = rank, size, told, meet
+    def __init__(self, rank: int, size: int, texts: list[str], barrier: threading.Barrier) -> None:
+        self.rank, self.size, self._texts, self._barrier = rank, size, texts, barrier
 
     def gather(self, text: str) -> Sequence[str]:
-        self._told[self.rank] = text
-        self._meet.wait(PATIENCE)
-        every = list(self._told)
-        self._meet.wait(PATIENCE)
-        return every
+        self._texts[self.rank] = text
+        self._barrier.wait(TIMEOUT_SECONDS)
+        gathered = list(self._texts)
+        self._barrier.wait(TIMEOUT_SECONDS)
+        return gathered
 
 
 def together(size: int, act: object) -> list[object]:
-    """Let all ranks act; return what each returned or raised."""
-    told, meet, ends = [""] * size, threading.Barrier(size), [None] * size
+    """Run ``act`` on all ranks; return each rank's result or error."""
+    texts, barrier, ends = [""] * size, threading.Barrier(size), [None] * size
 
     def rank(number: int) -> None:
         try:
-            ends[number] = act(Thread(number, size, told, meet))  # type: ignore[operator]
+            ends[number] = act(Thread(number, size, texts, barrier))  # type: ignore[operator]
         except SpotTrainingError as error:
             ends[number] = error  # type: ignore[call-overload]
 
@@ -433,7 +435,7 @@ def save_as_rank(folder: Path, failing: int = -1, **options: object) -> object:
                 raise OSError(errno.ENOSPC, "No space left on device")
             content(f"rank {ranks.rank} of {ranks.size}")(path)
 
-        one = Checkpointer(folder, ranks=ranks, patience=Clock().patience(), **options)  # type: ignore[arg-type]
+        one = Checkpointer(folder, ranks=ranks, retry_policy=Clock().retry_policy(), **options)  # type: ignore[arg-type]
         try:
             saved = one.restore()
             one.save(10 if saved is None else saved.step + 10, write)
@@ -468,13 +470,13 @@ def test_a_file_that_only_one_rank_reads_is_damaged_for_all(folder: Path, said: 
     together(2, save_as_rank(folder))
     (folder / "step-000000000020" / "rank-00001" / "state").write_text("else")
     assert together(2, save_as_rank(folder)) == [["rank 0 of 2", "rank 1 of 2"]] * 2
-    assert "step-000000000020 is passed over: rank-00001/state has 4 bytes of 11" in said[0]
+    assert "step-000000000020 is skipped: rank-00001/state has 4 of 11 bytes" in said[0]
 
 
 def test_another_world_is_refused_or_shared_out(folder: Path) -> None:
     together(2, save_as_rank(folder))
     [refused] = together(1, save_as_rank(folder))
-    assert "saved by 2 processes, these are 1" in str(refused)
+    assert "saved by 2 processes, allowed: 1" in str(refused)
     assert together(1, save_as_rank(folder, reshard=True)) == [["rank 0 of 2", "rank 1 of 2"]]
 
 

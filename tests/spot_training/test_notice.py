@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from spot_training import Notice
-from spot_training.metadata import ask
-from tests.waiting import PATIENCE, until
+from spot_training.metadata import get_metadata
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +32,14 @@ def test_the_agents_file_is_the_notice_and_has_the_deadline(tmp_path: Path) -> N
     notice = Notice(
         environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 1000.0 + now[0], clock=lambda: now[0]
     )
-    assert not notice.told
+    assert not notice.received
     assert notice.deadline is None
     assert notice.seconds_left is None
     file.write_text(json.dumps({"version": 1, "kind": "spot", "deadline": 1090.5}))
     now[0] = 0.5
-    assert not notice.told  # looked for once a second
+    assert not notice.received  # looked for once a second
     now[0] = 1.5
-    assert notice.told
+    assert notice.received
     assert (notice.deadline, notice.seconds_left) == (1090.5, 89.0)
     now[0] = 200.0
     assert notice.seconds_left == 0.0
@@ -50,51 +50,53 @@ def test_a_notice_that_cannot_be_read_is_one_too(tmp_path: Path, caplog: pytest.
     file = tmp_path / "notice.json"
     file.write_text("{")
     notice = Notice(environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 50.0)
-    assert notice.told
+    assert notice.received
     assert notice.deadline == 170.0
-    assert "two minutes are assumed" in caplog.text
+    assert "assuming two minutes" in caplog.text
     notice.close()
 
 
-def test_sigterm_is_heard_and_the_handler_before_it_too(tmp_path: Path) -> None:
-    heard: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+def test_sigterm_is_handled_and_the_previous_handler_is_called(tmp_path: Path) -> None:
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     file = tmp_path / "notice.json"
     notice = Notice(environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 7.0)
     os.kill(os.getpid(), signal.SIGTERM)
-    until(lambda: notice.told)
-    assert heard == [signal.SIGTERM]
+    wait_until(lambda: notice.received)
+    assert signals == [signal.SIGTERM]
     assert notice.seconds_left == 100.0
     file.write_text('{"deadline": 127.0}')  # the agent knows better
     assert notice.seconds_left == 120.0
     notice.close()
     os.kill(os.getpid(), signal.SIGTERM)
-    until(lambda: len(heard) == 2)
+    wait_until(lambda: len(signals) == 2)
 
 
 def test_without_a_handler_before_it_the_process_lives_on() -> None:
     script = (
         "import os, signal; from spot_training import Notice; notice = Notice(environment={});"
-        "os.kill(os.getpid(), signal.SIGTERM); print(notice.told)"
+        "os.kill(os.getpid(), signal.SIGTERM); print(notice.received)"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "True\n"
 
 
-def test_another_thread_hears_the_file_and_says_what_it_does_not(
+def test_another_thread_reads_the_file_and_logs_that_sigterm_is_not_handled(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file, made = tmp_path / "notice.json", []
+    file, created = tmp_path / "notice.json", []
     file.write_text('{"deadline": 1.0}')
-    thread = threading.Thread(target=lambda: made.append(Notice(environment={"GPU_SPOT_NOTICE": str(file)})))
+    thread = threading.Thread(
+        target=lambda: created.append(Notice(environment={"GPU_SPOT_NOTICE": str(file)}))
+    )
     thread.start()
     thread.join()
-    assert made[0].told
-    assert [one.getMessage() for one in caplog.records] == [
-        "SIGTERM is not heard: a handler can be installed in the main thread only"
+    assert created[0].received
+    assert [record.getMessage() for record in caplog.records] == [
+        "no SIGTERM handler: it can be installed in the main thread only"
     ]
 
 
-def test_the_metadata_service_is_asked_where_there_is_no_agent() -> None:
+def test_the_metadata_service_is_polled_without_an_agent() -> None:
     answers: list[Any] = [OSError("gone"), None, '{"action": "stop", "time": "2017-09-18T08:22:00Z"}']
     asked = threading.Event()
 
@@ -107,12 +109,12 @@ def test_the_metadata_service_is_asked_where_there_is_no_agent() -> None:
         return answer
 
     notice = Notice(environment={}, metadata=metadata)
-    assert asked.wait(PATIENCE)
-    until(lambda: notice.told)
+    assert asked.wait(TIMEOUT_SECONDS)
+    wait_until(lambda: notice.received)
     assert notice.deadline == 1505722920.0
     notice.close()
     quiet = Notice(environment={"GPU_SPOT_NOTICE": "/nowhere"}, metadata=metadata)
-    assert not quiet.told
+    assert not quiet.received
     quiet.close()
     assert len(answers) == 2
 
@@ -145,6 +147,6 @@ def test_the_service_is_asked_with_a_token(monkeypatch: pytest.MonkeyPatch) -> N
     with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         host = f"http://127.0.0.1:{server.server_port}"
-        assert ask("spot/instance-action", host) == "/latest/meta-data/spot/instance-action"
-        assert ask("none", host) is None
+        assert get_metadata("spot/instance-action", host) == "/latest/meta-data/spot/instance-action"
+        assert get_metadata("none", host) is None
         server.shutdown()

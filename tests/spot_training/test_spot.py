@@ -1,4 +1,4 @@
-"""When to save, what the agent is told, a log that goes on, and the loop that puts them together."""
+"""The checkpoint interval, progress reports, the training log, and the loop that combines them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_where_bound_and_ten_minutes_conflict_the_ten_minutes_win_and_both_are_n
     assert (interval.seconds, interval.seconds) == (600.0, 600.0)
     [line] = [one.getMessage() for one in caplog.records]
     assert line == (
-        "a save takes 30 s: every 600 s that is 4.8 % of the time, above the bound of 3.5 %; "
-        "saved every 600 s all the same (most=600)"
+        "a save takes 30 s: every 600 s that is 4.8 % of the time, above the limit of 3.5 %; "
+        "still saving every 600 s (max_seconds=600)"
     )
 
 
@@ -64,31 +64,33 @@ def test_the_rate_comes_from_the_environment_or_is_refused() -> None:
             Interval(environment={"GPU_SPOT_INTERRUPTIONS_PER_HOUR": wrong})
 
 
-def test_the_agent_is_told_now_and_then(tmp_path: Path) -> None:
-    tell, done, clock = tmp_path / "tell.json", tmp_path / "done", Clock()
-    environment = {"GPU_SPOT_TELL": str(tell), "GPU_SPOT_DONE": str(done)}
+def test_progress_is_reported_at_most_every_ten_seconds(tmp_path: Path) -> None:
+    report, done, clock = tmp_path / "tell.json", tmp_path / "done", Clock()
+    environment = {"GPU_SPOT_TELL": str(report), "GPU_SPOT_DONE": str(done)}
     progress = Progress(environment=environment, clock=clock)
-    progress.tell(1, 50)
-    assert json.loads(tell.read_text()) == {"step": 1, "steps": 50}
-    progress.tell(2, 50)
-    assert json.loads(tell.read_text())["step"] == 1
+    progress.report(1, 50)
+    assert json.loads(report.read_text()) == {"step": 1, "steps": 50}
+    progress.report(2, 50)
+    assert json.loads(report.read_text())["step"] == 1
     clock.sleep(10)
-    progress.tell(3, None)
-    assert json.loads(tell.read_text()) == {"step": 3}
-    progress.tell(4, 50, now=True)
-    assert json.loads(tell.read_text())["step"] == 4
+    progress.report(3, None)
+    assert json.loads(report.read_text()) == {"step": 3}
+    progress.report(4, 50, now=True)
+    assert json.loads(report.read_text())["step"] == 4
     assert not done.exists()
     progress.done()
     assert done.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["done", "tell.json"]
 
 
-def test_an_agent_that_cannot_be_told_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_progress_file_that_cannot_be_written_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     progress = Progress(environment={"GPU_SPOT_TELL": str(tmp_path / "no" / "tell")})
-    progress.tell(1, 2, now=True)
-    progress.tell(2, 2, now=True)
+    progress.report(1, 2, now=True)
+    progress.report(2, 2, now=True)
     assert len(caplog.records) == 1
-    Progress(environment={}).tell(1, 2, now=True)
+    Progress(environment={}).report(1, 2, now=True)
 
 
 def test_a_log_goes_on_behind_the_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -110,14 +112,14 @@ def test_a_log_goes_on_behind_the_checkpoint(tmp_path: Path, caplog: pytest.LogC
     last.rewind(position)
     last.write({"step": 2})
     last.close()
-    assert "rows of before are lost" in caplog.text
+    assert "earlier rows are lost" in caplog.text
     assert path.read_text().splitlines()[-1] == '{"step": 2}'
 
 
-class Told(Notice):
-    """A notice that is there when it is set."""
+class FakeNotice(Notice):
+    """A notice that a test sets."""
 
-    told = False
+    received = False
 
     def __init__(self) -> None:
         pass
@@ -127,10 +129,10 @@ class Told(Notice):
 
 
 def spot(folder: Path, disk: Disk, clock: Clock) -> Spot:
-    checkpointer = Checkpointer(folder, files=disk, patience=clock.patience())
+    checkpointer = Checkpointer(folder, files=disk, retry_policy=clock.retry_policy())
     return Spot(
         checkpointer=checkpointer,
-        notice=Told(),
+        notice=FakeNotice(),
         interval=Interval(per_hour=0.5, environment={}),
         progress=Progress(environment={}),
         clock=clock,
@@ -151,7 +153,7 @@ def test_it_saves_by_the_interval_and_at_the_notice(tmp_path: Path) -> None:
 
         one.after(step, write)
         if step == 250:
-            one.notice.told = True  # type: ignore[misc]
+            one.notice.received = True  # type: ignore[misc]
         if one.should_stop():
             one.after(step, write)
             break
@@ -162,7 +164,7 @@ def test_it_saves_by_the_interval_and_at_the_notice(tmp_path: Path) -> None:
     let_go(one.checkpointer)
 
 
-def test_a_save_that_fails_is_said_tried_again_and_told_in_the_end(
+def test_a_failed_save_is_logged_retried_and_raised_at_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, disk = Clock(), Disk()
@@ -171,7 +173,7 @@ def test_a_save_that_fails_is_said_tried_again_and_told_in_the_end(
     disk.at = refusing(errno.ENOSPC, "write")
     clock.sleep(60)
     one.after(1, content("x"))
-    assert "step 1 is not saved, training goes on" in caplog.text
+    assert "step 1 not saved, training continues" in caplog.text
     assert "No space left on device" in caplog.text
     with pytest.raises(SaveError):
         one.finish()
@@ -180,7 +182,7 @@ def test_a_save_that_fails_is_said_tried_again_and_told_in_the_end(
     one.after(2, content("x"))
     one.finish(2)
     disk.at = refusing(errno.ENOSPC, "write")
-    one.notice.told = True  # type: ignore[misc]
+    one.notice.received = True  # type: ignore[misc]
     with pytest.raises(SaveError):
         one.after(3, content("x"))
     let_go(one.checkpointer)

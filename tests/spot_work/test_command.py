@@ -1,4 +1,4 @@
-"""The command takes from its environment what the node agent puts there, and arguments go before."""
+"""The command reads its defaults from the node agent's environment variables; arguments take precedence."""
 
 from __future__ import annotations
 
@@ -17,24 +17,46 @@ URL = "amqps://gpu-spot:pa55@b-1.example.com:5671"
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     calls: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(command, "serve", lambda *given, **more: calls.append(given))
-    for name, value in queue.environment(agent.Queue("ocr", "queues/ocr", tries=3, most=10), URL).items():
+    monkeypatch.setattr(command, "serve", lambda *args, **kwargs: calls.append(args))
+    for name, value in queue.environment(
+        agent.Queue("ocr", "queues/ocr", max_deliveries=3, max_length=10), URL
+    ).items():
         monkeypatch.setenv(name, value)
     return calls
 
 
-def test_what_the_agent_says_is_enough(served: list[tuple[Any, ...]]) -> None:
+def test_the_agents_environment_is_sufficient(served: list[tuple[Any, ...]]) -> None:
     assert command.main(["builtins:len"]) == 0
-    [(function, asked, url, _)] = served
-    assert (function, asked, url) == (len, Queue("ocr", tries=3, most=10), URL)
+    [(function, served_queue, url, _)] = served
+    assert (function, served_queue, url) == (len, Queue("ocr", max_deliveries=3, max_length=10), URL)
 
 
-def test_arguments_go_before_it(served: list[tuple[Any, ...]]) -> None:
-    assert command.main(["builtins:len", "--queue", "pages", "--tries", "5", "--most", "0"]) == 0
-    assert served[0][1] == Queue("pages", tries=5, most=0)
+def test_arguments_take_precedence(served: list[tuple[Any, ...]]) -> None:
+    assert (
+        command.main(["builtins:len", "--queue", "pages", "--max-deliveries", "5", "--max-length", "0"]) == 0
+    )
+    assert served[0][1] == Queue("pages", max_deliveries=5, max_length=0)
 
 
-def test_without_it_the_queue_must_be_named(
+def test_former_options_are_accepted_with_a_warning(
+    served: list[tuple[Any, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["builtins:len", "--tries", "5", "--most", "0"]) == 0
+    assert served[0][1] == Queue("ocr", max_deliveries=5, max_length=0)
+    errors = capsys.readouterr().err
+    assert "--tries is deprecated, use --max-deliveries" in errors
+    assert "--most is deprecated, use --max-length" in errors
+
+
+def test_help_shows_only_current_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    text = capsys.readouterr().out
+    assert "--max-deliveries" in text
+    assert "--tries" not in text
+
+
+def test_without_the_environment_the_queue_is_required(
     served: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("SPOT_WORK_QUEUE")
@@ -43,7 +65,7 @@ def test_without_it_the_queue_must_be_named(
     assert "--queue" in capsys.readouterr().err
 
 
-def test_a_queue_of_sqs_is_told_without_a_secret(
+def test_the_agent_passes_an_sqs_queue_by_url(
     served: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SPOT_WORK_TRIES", "SPOT_WORK_MOST"):
@@ -54,12 +76,12 @@ def test_a_queue_of_sqs_is_told_without_a_secret(
     assert served[0][1:3] == (Queue("ocr"), "sqs://us-west-2/123456789012")
 
 
-@pytest.mark.parametrize("place", [{}, {"secret": "a", "url": "sqs://us-west-2/123456789012"}])
-def test_a_queue_is_found_one_way(place: dict[str, Any]) -> None:
+@pytest.mark.parametrize("source", [{}, {"secret": "a", "url": "sqs://us-west-2/123456789012"}])
+def test_a_queue_needs_either_a_secret_or_a_url(source: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="one is needed"):
-        agent.Queue("ocr", **place)
+        agent.Queue("ocr", **source)
 
 
-def test_both_ends_have_the_same_defaults() -> None:
-    ours = agent.Queue("ocr", "queues/ocr")
-    assert (ours.tries, ours.most) == (Queue.tries, Queue.most)
+def test_agent_and_package_have_the_same_defaults() -> None:
+    queue_ = agent.Queue("ocr", "queues/ocr")
+    assert (queue_.max_deliveries, queue_.max_length) == (Queue.max_deliveries, Queue.max_length)

@@ -1,4 +1,4 @@
-"""What worker and client call of SQS is what the stack lets them call, and nothing else."""
+"""The IAM statements for workers and clients allow exactly the SQS calls that they make."""
 
 from __future__ import annotations
 
@@ -14,69 +14,74 @@ from infra.iam.sqs_statements import SqsArns
 from infra.iam.statement import Statement
 from infra.scope import Scope
 from spot_work import Queue, Worker, message
-from spot_work.pending import Pending
-from spot_work.sqs import answers, reader
-from spot_work.sqs.post import SqsPost
-from spot_work.sqs.reader import SqsSource
-from tests.spot_work.hostile_sqs import ACCOUNT, REGION, HostileSqs
-from tests.waiting import PATIENCE
+from spot_work.pending import PendingRequests
+from spot_work.sqs import consumer, reply_queue
+from spot_work.sqs.consumer import SqsConsumer
+from spot_work.sqs.publisher import SqsPublisher
+from tests.spot_work.faulty_sqs import ACCOUNT, REGION, FaultySqs
+from tests.waiting import TIMEOUT_SECONDS
 
 ARNS = SqsArns("queue", "dead", "answers")
 
 
 class Recorder:
-    """A client that notes which operation was made on which kind of queue."""
+    """A client that records the actions called and the kind of queue of each."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self.made: set[tuple[str, str]] = set()
+        self.actions: set[tuple[str, str]] = set()
 
     def __getattr__(self, name: str) -> Any:
-        def call(**given: Any) -> Any:
-            on = given.get("QueueUrl") or given.get("QueueName") or ""
-            kind = "answers" if "-answers-" in on else "dead" if on.endswith("-dead") else "queue"
+        def call(**kwargs: Any) -> Any:
+            queue = kwargs.get("QueueUrl") or kwargs.get("QueueName") or ""
+            kind = "answers" if "-answers-" in queue else "dead" if queue.endswith("-dead") else "queue"
             action = "".join(word.capitalize() for word in name.removesuffix("_batch").split("_"))
-            # A list of queues knows no resource.
-            self.made.add((f"sqs:{action}", "*" if action == "ListQueues" else kind))
-            return getattr(self._client, name)(**given)
+            # ListQueues supports no resource.
+            self.actions.add((f"sqs:{action}", "*" if action == "ListQueues" else kind))
+            return getattr(self._client, name)(**kwargs)
 
         return call
 
 
 def granted(statements: list[Statement]) -> set[tuple[str, str]]:
-    return {(action, str(on)) for one in statements for action in one.actions for on in one.resources}
+    return {
+        (action, str(resource))
+        for statement in statements
+        for action in statement.actions
+        for resource in statement.resources
+    }
 
 
-def test_worker_and_client_need_all_that_they_may_do_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_and_client_make_exactly_the_allowed_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    monkeypatch.setattr(reader, "_POLL_SECONDS", 1)
-    monkeypatch.setattr(answers, "KEEP_EVERY", 0.2)
-    with HostileSqs(visibility=10, share=0.0) as sqs:
-        asking, working = Recorder(sqs.client()), Recorder(sqs.client())
-        lost = answers.make(sqs.client(), "ocr")
-        sqs.client().tag_queue(QueueUrl=lost, Tags={"spot-work:alive": "1"})
-        pending, done = Pending(), threading.Event()
-        post = SqsPost(sqs.url, Queue("ocr"), pending, client=asking)
-        worker = Worker(SqsSource(sqs.url, Queue("ocr"), 2, client=working), _work)
+    monkeypatch.setattr(consumer, "_POLL_SECONDS", 1)
+    monkeypatch.setattr(reply_queue, "MARK_ALIVE_INTERVAL_SECONDS", 0.2)
+    with FaultySqs(visibility=10, share=0.0) as sqs:
+        client, worker_client = Recorder(sqs.client()), Recorder(sqs.client())
+        abandoned = reply_queue.create(sqs.client(), "ocr")
+        sqs.client().tag_queue(QueueUrl=abandoned, Tags={"spot-work:alive": "1"})
+        pending, done = PendingRequests(), threading.Event()
+        publisher = SqsPublisher(sqs.url, Queue("ocr"), pending, client=client)
+        worker = Worker(SqsConsumer(sqs.url, Queue("ocr"), 2, client=worker_client), _work)
         thread = threading.Thread(target=worker.run)
         thread.start()
-        _ask(post, pending, "r1", done)
-        assert done.wait(PATIENCE)
+        _send(publisher, pending, "r1", done)
+        assert done.wait(TIMEOUT_SECONDS)
         url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
-        sqs.client().send_message(QueueUrl=url, MessageBody="bad")  # nobody waits: it is buried
-        until = threading.Event()
+        sqs.client().send_message(QueueUrl=url, MessageBody="bad")  # without reply_to: dead-lettered
+        poll = threading.Event()
         while not (
             sqs.texts("ocr-dead")
-            and ("sqs:ChangeMessageVisibility", "queue") in working.made
-            and {"sqs:TagQueue", "sqs:ListQueues"} <= {action for action, _ in asking.made}
+            and ("sqs:ChangeMessageVisibility", "queue") in worker_client.actions
+            and {"sqs:TagQueue", "sqs:ListQueues"} <= {action for action, _ in client.actions}
         ):
-            assert not until.wait(0.05)
+            assert not poll.wait(0.05)
         worker.drain()
-        thread.join(PATIENCE)
-        post.close()
+        thread.join(TIMEOUT_SECONDS)
+        publisher.close()
     scope = Scope("dev", REGION, ACCOUNT, "aws")
-    assert working.made == granted(sqs_statements.worker(ARNS))
-    assert asking.made == granted(sqs_statements.caller(scope, ARNS))
+    assert worker_client.actions == granted(sqs_statements.worker(ARNS))
+    assert client.actions == granted(sqs_statements.caller(scope, ARNS))
 
 
 def _work(value: Any) -> Any:
@@ -86,9 +91,8 @@ def _work(value: Any) -> Any:
     return value
 
 
-def _ask(post: SqsPost, pending: Pending, identity: str, done: threading.Event) -> None:
-
-    answer: Future[Any] = Future()
-    answer.add_done_callback(lambda _: done.set())
-    pending.add(message.request("ask", identity, "", 0.0, 1e12, again=False), answer, 1e12)
-    post.send(identity)
+def _send(publisher: SqsPublisher, pending: PendingRequests, request_id: str, done: threading.Event) -> None:
+    future: Future[Any] = Future()
+    future.add_done_callback(lambda _: done.set())
+    pending.add(message.request("request", request_id, "", 0.0, 1e12, is_resend=False), future, 1e12)
+    publisher.send(request_id)

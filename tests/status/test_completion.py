@@ -1,4 +1,4 @@
-"""What bash completes after `gpu-spot completion bash`, asked of a real bash."""
+"""Completions of the bash script, from a real bash."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def sourced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_bash_completes_commands_options_and_files(
     sourced: Path, typed: tuple[str, ...], offered: list[str]
 ) -> None:
-    told = subprocess.run(
+    completed = subprocess.run(
         ["bash", "--norc", "-c", ASK, "bash", sourced, "gpu-spot", *typed],
         cwd=sourced.parent,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert (sorted(told.stdout.split()), told.stderr) == (offered, "")
+    assert (sorted(completed.stdout.split()), completed.stderr) == (offered, "")
 
 
 def test_the_command_prints_the_script_of_either_shell(capsys: pytest.CaptureFixture[str]) -> None:
     for shell, mark in (("bash", "-F _shtab_gpu_spot gpu-spot"), ("zsh", "#compdef gpu-spot")):
         assert cli.main(["completion", shell]) == 0
-        said = capsys.readouterr().out
-        assert mark in said
-        assert "replay-deadline" in said
+        output = capsys.readouterr().out
+        assert mark in output
+        assert "replay-deadline" in output

@@ -1,4 +1,4 @@
-"""What `gpu-spot --help` tells a newcomer."""
+"""The output of `gpu-spot --help`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOME = Path(commands.__file__).parent
 
 
 def modules() -> set[str]:
-    """Every module that adds a command, as the panels name them."""
+    """Every module that adds a command, as named in the panels."""
     return {
         ".".join(path.relative_to(HOME).with_suffix("").parts)
         for path in HOME.rglob("*.py")
@@ -19,7 +19,7 @@ def modules() -> set[str]:
     }
 
 
-def test_every_command_stands_in_one_panel() -> None:
+def test_every_command_is_in_one_panel() -> None:
     listed = [module for panel in cli._PANELS.values() for module in panel]
     assert sorted(listed) == sorted(modules())
     assert all(importlib.import_module(f"gpu_spot.commands.{module}") for module in listed)
@@ -30,7 +30,7 @@ def test_the_list_has_a_line_for_each_command_and_fits_a_terminal() -> None:
     for title, panel in cli._PANELS.items():
         start = lines.index(f"{title}:")
         for offset, module in enumerate(panel, start=1):
-            name, _, told = lines[start + offset].strip().partition("  ")
+            name, _, summary = lines[start + offset].strip().partition("  ")
             assert name == module.rpartition(".")[2].replace("_", "-")
-            assert told.strip()
+            assert summary.strip()
     assert max(map(len, lines)) <= 120

@@ -1,4 +1,4 @@
-"""``gpu-spot status`` against the rehearsed cloud, on a terminal and in a pipe."""
+"""``gpu-spot status`` against a rehearsal, on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ REGION = "us-west-2"
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
-    return apart(_told)
+def results() -> dict[str, Any]:
+    return apart(_collect)
 
 
-def test_a_stack_in_a_market_is_shown(told: dict[str, Any]) -> None:
-    first, ringing = json.loads(told["json"]), json.loads(told["ringing"])
+def test_a_stack_in_a_market_is_shown(results: dict[str, Any]) -> None:
+    first, ringing = json.loads(results["json"]), json.loads(results["ringing"])
     assert first.keys() == documented("status")
 
     [group] = first["groups"]
     live = group["instances"]
-    assert (first["is_well"], told["code"], group["group"]) == (True, 0, "inference")
+    assert (first["is_well"], results["code"], group["group"]) == (True, 0, "inference")
     assert group["ready"] + group["booting"] + group["draining"] == len(live) > 0
     assert group["ready"] == sum(one["count"] for one in group["workers"] if one["phase"] == "ready")
     assert group["missing"] == max(0, group["target"] - group["ready"])
@@ -49,12 +49,14 @@ def test_a_stack_in_a_market_is_shown(told: dict[str, Any]) -> None:
         (one["at"] for one in first["decisions"]), reverse=True
     )
 
-    assert (ringing["is_well"], told["ringing code"]) == (False, 1)
-    assert [one["name"] for one in ringing["alarms"]] == [told["alarm"]]
+    assert (ringing["is_well"], results["ringing code"]) == (False, 1)
+    [alarm] = ringing["alarms"]
+    assert alarm.keys() == {"name", "since", "says"}
+    assert alarm["name"] == results["alarm"]
 
 
-def test_what_deploy_made_is_told_to_machines(told: dict[str, Any]) -> None:
-    deployed = json.loads(told["deployed"])
+def test_deploy_prints_its_resources_as_json(results: dict[str, Any]) -> None:
+    deployed = json.loads(results["deployed"])
     assert {"type": "aws:autoscaling/group:Group", "name": "gpu-spot-dev-inference-primary"} in deployed[
         "resources"
     ]
@@ -62,79 +64,82 @@ def test_what_deploy_made_is_told_to_machines(told: dict[str, Any]) -> None:
     assert all(one["rule"] and one["words"] for one in deployed["violations"])
 
 
-def test_a_terminal_gets_colours_and_a_pipe_gets_plain_words(told: dict[str, Any]) -> None:
-    assert "\x1b[" in told["terminal"]
-    assert "\x1b" not in told["pipe"]
-    plain = " ".join(told["pipe"].split())
-    assert plain.startswith(f"dev in {REGION} needs a look")
+def test_a_terminal_gets_colours_and_a_pipe_gets_plain_words(results: dict[str, Any]) -> None:
+    assert "\x1b[" in results["terminal"]
+    assert "\x1b" not in results["pipe"]
+    plain = " ".join(results["pipe"].split())
+    assert plain.startswith(f"dev in {REGION} needs attention")
     assert plain.index("ALARM ") < plain.index("groups")
-    assert "docs/operations.md#alarms" in plain
-    assert re.search(r"\$\d+\.\d\d/h \(\d+ % of on-demand\)", plain)
-    assert re.search(r"\d+ calls to AWS for this view", plain)
-    assert told["looks"] == 3
+    assert "docs/runbook.md" in plain
+    assert re.search(r"\$\d+\.\d\d/h \(\d+ % of On-Demand\)", plain)
+    assert re.search(r"\d+ AWS API calls", plain)
+    assert results["looks"] == 3
 
 
-def test_the_policy_allows_what_it_asks_for_and_nothing_else(told: dict[str, Any]) -> None:
+def test_the_policy_allows_exactly_the_requests(results: dict[str, Any]) -> None:
     document = permissions.policy("dev", REGION)
-    asked = {request["action"] for request in told["requests"]}
-    for request in told["requests"]:
+    asked = {request["action"] for request in results["requests"]}
+    for request in results["requests"]:
         assert allows([document], Request(request["action"], request["resource"])), request
     of_fleets = {one for one in allowed_actions([document]) if "SpotFleet" in one}
-    elsewhere = {"sts:GetCallerIdentity", "dynamodb:BatchGetItem"}  # who asks; of stacks with jobs
-    assert allowed_actions([document]) - of_fleets - elsewhere == asked
+    other_calls = {
+        "sts:GetCallerIdentity",
+        "dynamodb:BatchGetItem",
+    }  # the caller's identity; stacks with jobs
+    assert allowed_actions([document]) - of_fleets - other_calls == asked
     other = {"dynamodb:GetItem": "table/gpu-spot-prod-memory-0a1b2c3"}
     for action, resource in other.items():
         arn = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:{resource}"
         assert not allows([document], Request(action, arn))
 
 
-def _told() -> dict[str, Any]:
-    """Play six hours of market, then look in all ways."""
+def _collect() -> dict[str, Any]:
+    """Simulate six hours of market, then run the command in all ways."""
     with living(load("dev", small(4))) as world:
         fleet = world.fleet()
-        _keep_logs(world)
+        _store_controller_logs(world)
         replay = world.replay(fleet, 6)
         replay.run(300)
         world.cloud.set_time(replay.start + 300 * TICK_SECONDS)
         world.cloud.heartbeat(world.cloud.alive("inference"))  # calm ticks are not played
-        found: dict[str, Any] = {"deployed": deploy.as_json(world.deployment, [])}
+        results: dict[str, Any] = {"deployed": deploy.as_json(world.deployment, [])}
         noted = _requests(world)
-        found["json"], found["code"] = _shown(world, "--json")
-        found["alarm"] = _ring(world)
-        found["ringing"], found["ringing code"] = _shown(world, "--json")
-        found["pipe"], _ = _shown(world)
-        found["terminal"], found["looks"] = _watched(world)
+        results["json"], results["code"] = _shown(world, "--json")
+        results["alarm"] = _activate_alarm(world)
+        results["ringing"], results["ringing code"] = _shown(world, "--json")
+        results["pipe"], _ = _shown(world)
+        results["terminal"], results["looks"] = _watched(world)
         ours = ("cloudwatch:PutMetricAlarm", "cloudwatch:SetAlarmState")
-        found["requests"] = [one for one in noted if one["action"] not in ours]
-        return found
+        results["requests"] = [one for one in noted if one["action"] not in ours]
+        return results
 
 
 def _shown(world: World, *words: str, wait: Any = None) -> tuple[str, int]:
     args = cli.parser("status").parse_args(["status", *words])
-    with redirect_stdout(io.StringIO()) as said:
+    with redirect_stdout(io.StringIO()) as output:
         code = status.act(args, world.clients, world.config, wait, lambda: world.clock.now)
-    return said.getvalue(), code
+    return output.getvalue(), code
 
 
 def _watched(world: World) -> tuple[str, int]:
-    written, looks = io.StringIO(), iter((True, True, False))
-    made: list[int] = []
+    written, continue_polling = io.StringIO(), iter((True, True, False))
+    polls: list[int] = []
 
     def wait() -> bool:
-        made.append(1)
-        return next(looks)
+        polls.append(1)
+        return next(continue_polling)
 
     terminal = Console(file=written, force_terminal=True, width=140, height=60)
-    kept, status.Console = status.Console, lambda: terminal  # type: ignore[misc, assignment]
+    console_class, status.Console = status.Console, lambda: terminal  # type: ignore[misc, assignment]
     try:
         _shown(world, "--watch", wait=wait)
     finally:
-        status.Console = kept  # type: ignore[misc]
-    return written.getvalue(), len(made)
+        status.Console = console_class  # type: ignore[misc]
+    return written.getvalue(), len(polls)
 
 
-def _ring(world: World) -> str:
-    """Let one of the stack's alarms ring, and one of a stack whose name begins alike."""
+def _activate_alarm(world: World) -> str:
+    """Set one of the stack's alarms to ALARM, and one of a stack with the same name prefix."""
     cloudwatch = world.clients("cloudwatch")
     [name] = [
         one["AlarmName"]
@@ -158,8 +163,8 @@ def _ring(world: World) -> str:
     return str(name)
 
 
-def _keep_logs(world: World) -> None:
-    """Write what the controller logs where Lambda writes it: into the log group that the program declares."""
+def _store_controller_logs(world: World) -> None:
+    """Write the controller's log to the log group that the program declares, as Lambda does."""
     logs, functions = world.clients("logs"), world.deployment.functions
     [group] = [
         one["logGroupName"]
@@ -168,7 +173,7 @@ def _keep_logs(world: World) -> None:
     logs.create_log_stream(logGroupName=group, logStreamName="one")
     run = functions.run
 
-    def kept() -> list[Invocation]:
+    def run_and_store() -> list[Invocation]:
         found = list(run())
         lines = [line for one in found for line in one.log]
         at = round(1000 * world.clock.now)
@@ -177,11 +182,11 @@ def _keep_logs(world: World) -> None:
             logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=events)
         return found
 
-    functions.run = kept  # type: ignore[method-assign]
+    functions.run = run_and_store  # type: ignore[method-assign]
 
 
 def _requests(world: World) -> list[dict[str, str]]:
-    """Note what is asked of AWS from now on, as IAM authorises it."""
+    """Record the AWS requests from now on, as IAM authorizes them."""
     found: list[dict[str, str]] = []
 
     def note(model: Any, params: Any, **_: Any) -> None:

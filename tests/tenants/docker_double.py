@@ -1,4 +1,4 @@
-"""The rehearsal's Docker on a machine whose files are real, and what it was told."""
+"""The rehearsal's Docker on a machine with real files; it records its commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DockerDouble", "options"]
 
 
 class DockerDouble(Containers, SystemHost):
-    """Notes each command before it is run."""
+    """Records each command before it runs."""
 
     def __init__(self) -> None:
         super().__init__()

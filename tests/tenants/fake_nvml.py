@@ -1,4 +1,4 @@
-"""pynvml with two GPUs that can be cut, as much of it as a shared host asks for."""
+"""The part of pynvml that a shared host uses, with two MIG-capable GPUs."""
 
 # ruff: noqa: N801, N802, N818 - the names are pynvml's
 

@@ -68,7 +68,7 @@ _gpus = st.one_of(
 
 @st.composite
 def tenant_lists(draw: st.DrawFn) -> list[Tenant]:
-    """Draw tenants, of whom some ask for too much, or for what another has."""
+    """Draw tenants, some of which request too much or a resource of another tenant."""
     found = []
     for name in draw(st.lists(st.sampled_from(NAMES), max_size=8)):
         port = draw(st.one_of(st.none(), st.integers(8000, 8060)))

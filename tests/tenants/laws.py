@@ -1,4 +1,4 @@
-"""What every accepted plan keeps, judged from the plan and the list alone."""
+"""Invariants of every accepted plan, checked by the plan and the list only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from userdata.agent.tenants.model import HostPlan, HostShape, Slice, Tenant
 
 
 def oversold(host: HostShape, tenants: Sequence[Tenant], plan: HostPlan) -> list[str]:
-    """Return what is promised and not there, and who has not what it asked for."""
+    """Return the oversold resources, and the tenants that do not have what they requested."""
     found = []
     reserve = sum(len(core) for core in host.reserved_cores)
     if (
@@ -39,7 +39,7 @@ def oversold(host: HostShape, tenants: Sequence[Tenant], plan: HostPlan) -> list
 
 
 def overlaps(host: HostShape, plan: HostPlan) -> list[str]:
-    """Return who has what another has, too, and who has what is the system's."""
+    """Return the overlaps between tenants, and with the resources reserved for the system."""
     found = []
     threads = {cpu: core for node in host.nodes for core in node.cores for cpu in core}
     system = {cpu for core in host.reserved_cores for cpu in core}
@@ -67,7 +67,7 @@ def _places(host: HostShape, one: Slice) -> set[tuple[int, int]]:
 
 
 def moved(before: Mapping[str, Slice], after: Mapping[str, Slice], same: set[str]) -> list[str]:
-    """Return those of ``same``, whose wishes did not change, that have other GPUs or pinned CPUs."""
+    """Return the tenants of ``same`` (with unchanged requests) whose GPUs or pinned CPUs changed."""
     found = []
     for name in sorted(same & {*before} & {*after}):
         one, other = before[name], after[name]

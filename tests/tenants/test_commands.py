@@ -1,4 +1,4 @@
-"""What a host is told on three real types, word for word; and what no tenant's container may be given."""
+"""The commands on three real instance types, verbatim, and the isolation of tenants' containers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from contracts.agent.names import RUN_DIR, UNIT_LANDLORD
+from contracts.agent.names import RUN_DIR, UNIT_TENANT_SUPERVISOR
 from infra.catalogue import host_shapes
 from tests.tenants.docker_double import options
 from tests.tenants.hosts import tenant
 from userdata.agent.tenants import weights
-from userdata.agent.tenants.host import container
-from userdata.agent.tenants.host import firewall as walls
-from userdata.agent.tenants.host.container import HostPlace
-from userdata.agent.tenants.host.steps import Found, TenantStep, WantedTenant, pieces, steps
+from userdata.agent.tenants.host import container, firewall
+from userdata.agent.tenants.host.container import TenantPaths
+from userdata.agent.tenants.host.steps import (
+    DesiredTenant,
+    TenantContainer,
+    TenantStep,
+    exclusive_resources,
+    steps,
+)
 from userdata.agent.tenants.model import Slice, Tenant
 from userdata.agent.tenants.plan import plan
 
 GOLDEN = Path(__file__).parent / "golden"
 UNITS = Path(container.__file__).parents[2] / "units"
-PLACE = HostPlace("10.0.1.5", RUN_DIR, Path("/dltraining/tenants"))
+PLACE = TenantPaths("10.0.1.5", RUN_DIR, Path("/dltraining/tenants"))
 
 HOSTS: dict[str, tuple[Tenant, ...]] = {
     "p4d.24xlarge": (
@@ -54,8 +59,8 @@ def commands(name: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_command_lines_of_real_types(name: str) -> None:
-    told = "\n".join(shlex.join(argv).replace(" --", " \\\n  --") for argv in commands(name)) + "\n"
-    assert told == (GOLDEN / f"{name}.txt").read_text("utf-8")
+    text = "\n".join(shlex.join(argv).replace(" --", " \\\n  --") for argv in commands(name)) + "\n"
+    assert text == (GOLDEN / f"{name}.txt").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -77,10 +82,10 @@ def test_an_environment_cannot_ask_for_gpus_or_name_another_tenant() -> None:
     cheat = tenant(
         "cy", environment={"NVIDIA_VISIBLE_DEVICES": "all", "GPU_SPOT_TENANT": "ada", "HOME": "/log"}
     )
-    told = container.environment(cheat)
-    assert told["NVIDIA_VISIBLE_DEVICES"] == "void"
-    assert told["GPU_SPOT_TENANT"] == "cy"
-    assert told["HOME"] == "/log"
+    environment = container.environment(cheat)
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert environment["GPU_SPOT_TENANT"] == "cy"
+    assert environment["HOME"] == "/log"
 
 
 def test_another_container_is_needed_for_all_but_cpus() -> None:
@@ -90,7 +95,7 @@ def test_another_container_is_needed_for_all_but_cpus() -> None:
     def spec(
         changed: Tenant = one, slice_: Slice = part, gpus: tuple[str, ...] = ("0",), shares: int = 9
     ) -> str:
-        return container.spec_of(container.run_command(changed, slice_, gpus, shares, PLACE))
+        return container.spec_hash(container.run_command(changed, slice_, gpus, shares, PLACE))
 
     assert spec(slice_=replace(part, cpus=(4,), weight=3)) == spec(shares=77) == spec()
     others = {
@@ -106,20 +111,20 @@ def test_another_container_is_needed_for_all_but_cpus() -> None:
     assert len(others) == 8
 
 
-def test_the_walls_are_one_transaction_that_is_never_away() -> None:
-    text = walls.rules([2002, 2001])
-    assert text.startswith(f"table inet {walls.TABLE}\ndelete table inet {walls.TABLE}\ntable inet")
+def test_the_firewall_rules_are_one_transaction() -> None:
+    text = firewall.rules([2002, 2001])
+    assert text.startswith(f"table inet {firewall.TABLE}\ndelete table inet {firewall.TABLE}\ntable inet")
     assert 'iifname "gst-*" drop' in text
     assert 'iifname "gst-*" oifname "gst-*" drop' in text
     for address in ("169.254.0.0/16", "fd00:ec2::/32", "fe80::/10"):
         assert any(address in line and line.endswith("drop") for line in text.splitlines())
     assert text.count("meta skuid { 2001, 2002 }") == 2
-    assert "chain output" not in walls.rules([])
+    assert "chain output" not in firewall.rules([])
     assert len(container.bridge_of(tenant("x", uid=59_999))) <= 15
 
 
 def test_the_unit_leaves_tenants_running_and_is_the_last_to_be_killed() -> None:
-    unit = (UNITS / UNIT_LANDLORD).read_text("utf-8").splitlines()
+    unit = (UNITS / UNIT_TENANT_SUPERVISOR).read_text("utf-8").splitlines()
     for line in (
         "ExecStart=/opt/gpu-spot/python -S -m userdata.agent landlord",
         "KillMode=mixed",
@@ -132,13 +137,13 @@ def test_the_unit_leaves_tenants_running_and_is_the_last_to_be_killed() -> None:
     assert not [line for line in unit if line.startswith(("Requires=docker", "BindsTo=", "PartOf="))]
 
 
-def wanted(one: Tenant, part: Slice, spec: str = "1") -> WantedTenant:
-    return WantedTenant(one, part, spec, 100)
+def wanted(one: Tenant, part: Slice, spec: str = "1") -> DesiredTenant:
+    return DesiredTenant(one, part, spec, 100)
 
 
-def found(one: Tenant, part: Slice, spec: str = "1", *, is_running: bool = True) -> Found:
-    mine = pieces(part, one.uid, one.host_port)
-    return Found("id", one.name, spec, part, is_running, 100, part.cpuset, 7, "now", mine)
+def found(one: Tenant, part: Slice, spec: str = "1", *, is_running: bool = True) -> TenantContainer:
+    mine = exclusive_resources(part, one.uid, one.host_port)
+    return TenantContainer("id", one.name, spec, part, is_running, 100, part.cpuset, 7, "now", mine)
 
 
 ADA, BO = tenant("ada", host_port=8001, container_port=80), tenant("bo")
@@ -166,12 +171,12 @@ def test_nothing_is_done_where_nothing_differs() -> None:
         (replace(BO, uid=ADA.uid), OTHER),
     ],
 )
-def test_who_needs_what_another_still_has_waits_until_it_is_gone(heir: Tenant, part: Slice) -> None:
+def test_a_tenant_that_needs_a_resource_of_another_container_waits(heir: Tenant, part: Slice) -> None:
     here = {"ada": found(ADA, ONE)}
     assert steps({"bo": wanted(heir, part)}, here, (), ()) == (TenantStep("end", "ada"),)
     assert steps({"bo": wanted(heir, part)}, here, (), {"ada"}) == ()
     assert steps({"bo": wanted(heir, part)}, {}, (), ()) == (TenantStep("start", "bo"),)
 
 
-def test_what_is_left_of_a_tenant_without_a_container_is_ended_too() -> None:
+def test_leftovers_of_a_tenant_without_a_container_are_removed_too() -> None:
     assert steps({}, {}, {"old"}, ()) == (TenantStep("end", "old"),)

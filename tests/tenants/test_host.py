@@ -1,4 +1,4 @@
-"""What a shared host reads of its machine and of S3: folders as the kernel writes them, S3 in the process."""
+"""What a shared host reads from its machine and from S3: files in the kernel's format, S3 by moto."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from tests.tenants.fake_nvml import GIB, FakeNvml
 from tests.tenants.hosts import tenant
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tenants import codec, weights
-from userdata.agent.tenants.host import docker, meter, parts, shape, usage
-from userdata.agent.tenants.host import firewall as walls
-from userdata.agent.tenants.host.listing import Listing
-from userdata.agent.tenants.host.shares import Shares
-from userdata.agent.tenants.host.usage import TenantUse, Used
+from userdata.agent.tenants.host import docker, firewall, meter, parts, shape, usage
+from userdata.agent.tenants.host.listing import TenantListReader
+from userdata.agent.tenants.host.shares import WeightCurve
+from userdata.agent.tenants.host.usage import CpuAccount, CpuUsage
 from userdata.agent.tenants.model import HostShape, MigInstance, NumaNode, Slice
 
 
@@ -28,27 +27,31 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-# --- who used what ---
+# --- CPU accounts ---
 
 
-def test_what_one_uses_beyond_its_own_was_lent_by_those_who_left_theirs() -> None:
-    told = usage.settle({"a": Used(2, 300.0), "b": Used(2, 60.0), "c": Used(4, 120.0)}, 60.0)
-    assert told["a"] == TenantUse(300.0, 180.0, 0.0)
-    assert told["b"].borrowed == told["c"].borrowed == 0.0
-    assert told["b"].lent == pytest.approx(180.0 * 60 / 180)
-    assert told["c"].lent == pytest.approx(180.0 * 120 / 180)
+def test_borrowed_cpu_seconds_are_lent_in_proportion_to_idle_ones() -> None:
+    accounts = usage.compute_accounts(
+        {"a": CpuUsage(2, 300.0), "b": CpuUsage(2, 60.0), "c": CpuUsage(4, 120.0)}, 60.0
+    )
+    assert accounts["a"] == CpuAccount(300.0, 180.0, 0.0)
+    assert accounts["b"].borrowed == accounts["c"].borrowed == 0.0
+    assert accounts["b"].lent == pytest.approx(180.0 * 60 / 180)
+    assert accounts["c"].lent == pytest.approx(180.0 * 120 / 180)
 
 
 def test_pinned_cpus_are_not_lent() -> None:
-    told = usage.settle({"a": Used(2, 240.0), "b": Used(4, 60.0), "c": Used(4, 60.0, lends=False)}, 60.0)
-    assert (told["a"].borrowed, told["b"].lent, told["c"].lent) == (120.0, 120.0, 0.0)
+    accounts = usage.compute_accounts(
+        {"a": CpuUsage(2, 240.0), "b": CpuUsage(4, 60.0), "c": CpuUsage(4, 60.0, is_lender=False)}, 60.0
+    )
+    assert (accounts["a"].borrowed, accounts["b"].lent, accounts["c"].lent) == (120.0, 120.0, 0.0)
 
 
-def test_nobody_lends_more_than_it_left_idle() -> None:
-    # More CPUs than were promised to anybody: what was nobody's is nobody's loan.
-    told = usage.settle({"a": Used(1, 600.0), "b": Used(1, 30.0)}, 60.0)
-    assert told["a"].borrowed == 540.0
-    assert told["b"].lent == 30.0
+def test_a_tenant_does_not_lend_more_than_it_left_idle() -> None:
+    # More CPUs than are allocated: no tenant lends unallocated ones.
+    accounts = usage.compute_accounts({"a": CpuUsage(1, 600.0), "b": CpuUsage(1, 30.0)}, 60.0)
+    assert accounts["a"].borrowed == 540.0
+    assert accounts["b"].lent == 30.0
 
 
 # --- control groups ---
@@ -69,21 +72,21 @@ def test_counters_of_both_versions_of_control_groups(tmp_path: Path) -> None:
 
 def test_shares_follow_the_curve_of_the_runtime_that_is_here(tmp_path: Path) -> None:
     write(tmp_path / "cg/cgroup.controllers", "cpu memory\n")
-    shares = Shares(tmp_path / "cg", tmp_path / "proc")
-    asked = shares.of(400)
+    shares = WeightCurve(tmp_path / "cg", tmp_path / "proc")
+    asked = shares.shares_for(400)
     assert weights.weight_of(asked) == 400
     write(tmp_path / "proc/7/cgroup", "0::/docker/ab\n")
     write(tmp_path / "cg/docker/ab/cpu.weight", "400\n")
-    assert not shares.learn(7, asked)
+    assert not shares.calibrate(7, asked)
     write(tmp_path / "cg/docker/ab/cpu.weight", f"{weights.old_weight_of(asked)}\n")
-    assert shares.learn(7, asked)
-    assert not shares.learn(7, asked)
-    assert weights.old_weight_of(shares.of(400)) == 400
+    assert shares.calibrate(7, asked)
+    assert not shares.calibrate(7, asked)
+    assert weights.old_weight_of(shares.shares_for(400)) == 400
 
 
 def test_shares_of_version_one_are_weights_themselves(tmp_path: Path) -> None:
-    shares = Shares(tmp_path)
-    assert [shares.of(weight) for weight in (40, 400)] == [40, 400]
+    shares = WeightCurve(tmp_path)
+    assert [shares.shares_for(weight) for weight in (40, 400)] == [40, 400]
 
 
 # --- the host's shape ---
@@ -98,13 +101,13 @@ def test_cores_nodes_gpus_and_memory_as_the_kernel_shows_them(tmp_path: Path) ->
     for gpu in (0, 1):
         write(tmp_path / f"bus/pci/devices/0000:{gpu + 1}0:1c.0/numa_node", f"{1 - gpu}\n")
     write(tmp_path / "meminfo", "MemTotal:       1174405120 kB\nMemFree: 1 kB\n")
-    seen = shape.look(FakeNvml(), tmp_path, tmp_path / "meminfo")
+    seen = shape.read_shape(FakeNvml(), tmp_path, tmp_path / "meminfo")
     assert seen.nodes == (NumaNode(((0, 4), (1, 5)), (1,)), NumaNode(((2, 6), (3,)), (0,)))
     assert (seen.memory_gib, seen.gpus) == (1120, (0, 1))
     assert "1g.5gb" in {one.name for one in seen.mig}
-    assert isinstance(shape.look(None), HostShape)  # this very machine
-    with pytest.raises(AgentError, match="cannot be read"):
-        shape.look(None, tmp_path / "nowhere")
+    assert isinstance(shape.read_shape(None), HostShape)  # this very machine
+    with pytest.raises(AgentError, match="cannot read the host's CPUs and memory"):
+        shape.read_shape(None, tmp_path / "nowhere")
 
 
 # --- parts of GPUs ---
@@ -127,15 +130,17 @@ class Driver(DockerDouble):
 def test_a_part_is_cut_once_and_known_by_its_uuid() -> None:
     nvml = FakeNvml()
     driver, part = Driver(nvml), Slice((1,), 40, GIB, mig=MigInstance(1, "3g.20gb", 4))
-    assert parts.devices(driver, nvml, part) == ["MIG-1-4"]
+    assert parts.cdi_devices(driver, nvml, part) == ["MIG-1-4"]
     assert driver.ran[1] == ["nvidia-smi", "-i", "1", "-mig", "1"]
     assert driver.ran[3][:3] == ["nvidia-ctk", "cdi", "generate"]
     driver.ran.clear()
-    assert parts.devices(driver, nvml, part) == ["MIG-1-4"]
+    assert parts.cdi_devices(driver, nvml, part) == ["MIG-1-4"]
     assert not driver.ran
-    with pytest.raises(AgentError, match="not there after it was cut"):
-        parts.devices(Driver(nvml, cuts=False), nvml, Slice((1,), 40, GIB, mig=MigInstance(0, "3g.20gb", 0)))
-    assert parts.devices(driver, nvml, Slice((1,), 40, GIB, gpus=(0, 1))) == ["0", "1"]
+    with pytest.raises(AgentError, match="not listed after its creation"):
+        parts.cdi_devices(
+            Driver(nvml, cuts=False), nvml, Slice((1,), 40, GIB, mig=MigInstance(0, "3g.20gb", 0))
+        )
+    assert parts.cdi_devices(driver, nvml, Slice((1,), 40, GIB, gpus=(0, 1))) == ["0", "1"]
 
 
 # --- the list ---
@@ -149,12 +154,10 @@ def bucket() -> Iterator[Any]:
         yield client
 
 
-def test_a_list_is_fetched_when_it_is_another_one_and_kept_for_the_next_process(
-    bucket: Any, tmp_path: Path
-) -> None:
-    kept = tmp_path / "run" / "tenants.json"
-    listing = Listing(bucket, "agents", "shared", kept)
-    assert listing.before() is None
+def test_a_changed_list_is_fetched_and_cached_for_the_next_process(bucket: Any, tmp_path: Path) -> None:
+    cache = tmp_path / "run" / "tenants.json"
+    listing = TenantListReader(bucket, "agents", "shared", cache)
+    assert listing.cached() is None
     with pytest.raises(AgentError, match=r"s3://agents/hosts/shared/tenants\.json: NoSuchKey"):
         listing.fetch()
     first = (tenant("ada"), tenant("bo", host_port=8001, container_port=80))
@@ -163,18 +166,16 @@ def test_a_list_is_fetched_when_it_is_another_one_and_kept_for_the_next_process(
     assert listing.fetch() is None
     bucket.put_object(Bucket="agents", Key=codec.key_of("shared"), Body=codec.encode(first[:1]))
     assert listing.fetch() == first[:1]
-    assert Listing(bucket, "agents", "shared", kept).before() == first[:1]
+    assert TenantListReader(bucket, "agents", "shared", cache).cached() == first[:1]
 
 
-def test_a_list_that_cannot_be_understood_is_complained_about_once_and_not_kept(
-    bucket: Any, tmp_path: Path
-) -> None:
-    listing = Listing(bucket, "agents", "shared", tmp_path / "tenants.json")
+def test_an_invalid_list_raises_once_and_is_not_cached(bucket: Any, tmp_path: Path) -> None:
+    listing = TenantListReader(bucket, "agents", "shared", tmp_path / "tenants.json")
     bucket.put_object(Bucket="agents", Key=codec.key_of("shared"), Body='{"tenants": [{"name": "x"}]}')
     with pytest.raises(ConfigError):
         listing.fetch()
     assert listing.fetch() is None
-    assert listing.before() is None
+    assert listing.cached() is None
 
 
 # --- docker ---
@@ -186,7 +187,7 @@ def test_a_cpuset_is_read_as_the_kernel_writes_it() -> None:
     assert docker.cpus(Slice((0, 1, 2, 48), 40, GIB).cpuset) == (0, 1, 2, 48)
 
 
-def test_no_tenant_starts_without_walls() -> None:
+def test_no_tenant_starts_without_a_firewall() -> None:
     class Bare(DockerDouble):
         def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
             if argv[0] == "nft":
@@ -194,4 +195,4 @@ def test_no_tenant_starts_without_walls() -> None:
             return super().run(argv, stdin, environment)
 
     with pytest.raises(AgentError, match=r"none is started: nft.*; allowed: a machine with nftables"):
-        walls.build(Bare(), [2001])
+        firewall.apply_rules(Bare(), [2001])

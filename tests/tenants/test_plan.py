@@ -1,4 +1,4 @@
-"""Plans of shared hosts: nobody gets what another has or moves for a newcomer; a refusal names its cause."""
+"""Plans of shared hosts: no overlaps, no moves for a new tenant, and rejections that name their cause."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def test_what_is_held_changes_neither_what_is_accepted_nor_its_laws(
 
 
 @given(hosts, tenant_lists(), tenant_lists())
-def test_nobody_moves_for_a_newcomer_or_one_who_leaves(
+def test_no_tenant_moves_if_another_is_added_or_removed(
     machine: HostShape, tenants: list[Tenant], others: list[Tenant]
 ) -> None:
     assume(_fits(machine, tenants))
     before = plan(machine, tenants).slices
-    # Without ids and parts, which may need a place that somebody has.
+    # Without ids and MIG instances, which may need a GPU of another tenant.
     plain = [one for one in others if not one.gpu_ids and one.mig is None and one.name not in before]
     for after in ([*tenants, *plain], tenants[1:]):
         if _fits(machine, after):

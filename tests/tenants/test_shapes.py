@@ -77,31 +77,31 @@ GOLDEN: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_plans_of_real_types(name: str) -> None:
-    wishes, expected = GOLDEN[name]
-    assert lines(host_shapes.shape(name), [tenant(**wish) for wish in wishes]) == expected
+    requests, expected = GOLDEN[name]
+    assert lines(host_shapes.shape(name), [tenant(**request) for request in requests]) == expected
 
 
 @pytest.mark.parametrize("name", host_shapes.TYPES)
 def test_a_type_has_what_ec2_says(name: str) -> None:
-    told = INSTANCE_TYPES[name]
+    described = INSTANCE_TYPES[name]
     shape = host_shapes.shape(name)
-    assert shape.cpus == told["VCpuInfo"]["DefaultVCpus"]
-    assert shape.threads == told["VCpuInfo"]["DefaultThreadsPerCore"]
-    [gpu] = told["GpuInfo"]["Gpus"]
+    assert shape.cpus == described["VCpuInfo"]["DefaultVCpus"]
+    assert shape.threads == described["VCpuInfo"]["DefaultThreadsPerCore"]
+    [gpu] = described["GpuInfo"]["Gpus"]
     assert len(shape.gpus) == gpu["Count"]
     # What the kernel shows is less than what is sold, and not by much.
-    assert 0.95 <= shape.memory_gib * 1024 / told["MemoryInfo"]["SizeInMiB"] < 1
+    assert 0.95 <= shape.memory_gib * 1024 / described["MemoryInfo"]["SizeInMiB"] < 1
     assert sorted(gpu for node in shape.nodes for gpu in node.gpus) == list(shape.gpus)
 
 
-def test_a_tenant_who_comes_takes_nothing_from_those_who_are_there() -> None:
+def test_a_new_tenant_takes_no_resources_of_running_tenants() -> None:
     shape = host_shapes.shape("p4d.24xlarge")
     first = [tenant("m", cpus=8, cpu_mode="pinned", gpus=2), tenant("n", cpus=4, mig="2g.10gb")]
     held = plan(shape, first).slices
     more = [tenant("a", cpus=40, cpu_mode="pinned", gpus=4), *first, tenant("b", mig="3g.20gb")]
     found = plan(shape, more, held).slices
     assert (found["m"], found["n"].mig) == (held["m"], held["n"].mig)
-    # Who asks for the very GPU gets it; only the tenant who has it gets another.
+    # A tenant that requests the GPU by id gets it; only the tenant that had it gets another.
     taken = plan(shape, [*first, tenant("x", gpu_ids=(held["m"].gpus[0],))], held).slices
     assert taken["n"] == held["n"]
     assert taken["m"].gpus[0] == held["m"].gpus[1]
@@ -136,15 +136,15 @@ def test_a_part_stays_but_where_parts_fit_in_another_order_only() -> None:
         ([{"gpu_ids": (4,)}], "tenant 'a': GPU 4, allowed: 0, 1, 2, 3"),
         (
             [{"mig": "1g.5gb"}],
-            "tenant 'a': MIG profile 1g.5gb, allowed: none, these GPUs cannot be cut",
+            "tenant 'a': MIG profile 1g.5gb, allowed: none, these GPUs do not support MIG",
         ),
         ([{"uid": 2000}, {"uid": 2000}], "tenant 'b': uid 2000, allowed: each uid once"),
     ],
 )
 def test_a_refusal_says_what_and_what_is_allowed(tenants: list[dict[str, Any]], says: str) -> None:
-    asked = [tenant(name, **wish) for name, wish in zip("ab", tenants, strict=False)]
+    requested = [tenant(name, **fields) for name, fields in zip("ab", tenants, strict=False)]
     with pytest.raises(PlanRefusedError, match=f"^{says}"):
-        plan(host_shapes.shape("g5.12xlarge"), asked)
+        plan(host_shapes.shape("g5.12xlarge"), requested)
 
 
 def test_a_list_and_a_slice_survive_their_text() -> None:

@@ -1,4 +1,4 @@
-"""Tenants' volumes on the double of EBS: brought at once, kept, given back, found again by the next host."""
+"""Tenants' volumes on a double of EBS: attached, renewed, released, attached again by the next host."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.node.clocks import FakeClock
 from tests.node.world import World, WorldEbs, WorldLease
 from tests.node.world_host import WorldHost
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.storage.volume.execute import Executor, MountPlace
-from userdata.agent.storage.volume.growth import Shape
-from userdata.agent.tenants.host.volumes import DEVICES, Empty, Volumes
-from userdata.agent.tenants.model import MOST_TENANTS
+from userdata.agent.storage.volume.execute import Executor, MountContext
+from userdata.agent.storage.volume.growth import VolumeShape
+from userdata.agent.tenants.host.volumes import DEVICES, NoDataset, TenantVolumes
+from userdata.agent.tenants.model import MAX_TENANTS
 
 
 class Region:
@@ -27,18 +27,18 @@ class Region:
     def world(self, tenant: str) -> World:
         return self.worlds.setdefault(tenant, World(self.clock))
 
-    def volumes(self, instance: str, zone: str = "a") -> Volumes:
+    def volumes(self, instance: str, zone: str = "a") -> TenantVolumes:
         def make(tenant: str, data_gib: int, device: str) -> Executor:
             world = self.world(tenant)
-            place = MountPlace(instance, zone, self.tmp / tenant, 900.0, Shape(data_gib), (device,))
+            place = MountContext(instance, zone, self.tmp / tenant, 900.0, VolumeShape(data_gib), (device,))
             ebs, leases = WorldEbs(world, instance, zone, data_gib), WorldLease(world, instance)
-            return Executor(place, ebs, leases, WorldHost(world, instance), Empty(), self.clock)
+            return Executor(place, ebs, leases, WorldHost(world, instance), NoDataset(), self.clock)
 
         def taken() -> set[str]:
             disks = [disk for world in self.worlds.values() for disk in world.disks.values()]
             return {str(disk.device) for disk in disks if disk.instance == instance}
 
-        return Volumes(
+        return TenantVolumes(
             make,
             lambda tenant: WorldLease(self.world(tenant), instance),
             taken,
@@ -63,50 +63,50 @@ def region(tmp_path: Path) -> Region:
 def test_each_has_a_volume_and_a_device_name_of_its_own(region: Region) -> None:
     volumes = region.volumes("i-1")
     for name in ("ada", "bo", "cy"):
-        volumes.bring(name, 20)
-    assert volumes.held() == {"ada", "bo", "cy"}
+        volumes.attach(name, 20)
+    assert volumes.tenants() == {"ada", "bo", "cy"}
     assert sorted(str(one) for one in region.attached("i-1").values()) == list(DEVICES[:3])
     # Another process of this boot knows of none of it but by EC2 and the notes.
     later = region.volumes("i-1")
     for name in ("ada", "bo", "cy", "dee"):
-        later.bring(name, 20)
+        later.attach(name, 20)
     assert len(set(region.attached("i-1").values())) == 4
-    assert len(DEVICES) > 2 * MOST_TENANTS
+    assert len(DEVICES) > 2 * MAX_TENANTS
 
 
 def test_what_a_tenant_wrote_is_there_on_the_next_host_in_another_zone(region: Region) -> None:
     first = region.volumes("i-1", "a")
     for name in ("ada", "bo"):
-        first.bring(name, 20)
+        first.attach(name, 20)
         WorldHost(region.world(name), "i-1").write(f"of {name}")
     for name in ("ada", "bo"):
-        first.give_back(name)
-    assert first.held() == frozenset()
+        first.release(name)
+    assert first.tenants() == frozenset()
     second = region.volumes("i-2", "b")
     for name in ("ada", "bo"):
-        second.bring(name, 20)
+        second.attach(name, 20)
         assert WorldHost(region.world(name), "i-2").content() == (f"of {name}",)
         assert region.world(name).holder == "i-2"
 
 
-def test_leases_are_renewed_and_one_that_is_another_hosts_is_told(region: Region) -> None:
+def test_leases_are_renewed_and_lost_ones_are_returned(region: Region) -> None:
     volumes = region.volumes("i-1")
     for name in ("ada", "bo"):
-        volumes.bring(name, 20)
+        volumes.attach(name, 20)
     for _ in range(10):
         region.clock.advance(40.0)
-        assert volumes.keep() == frozenset()
+        assert volumes.renew_leases() == frozenset()
     assert WorldLease(region.world("ada"), "i-2").acquire() is None
     region.clock.advance(200.0)  # a host that slept
     assert WorldLease(region.world("ada"), "i-2").acquire() is not None
-    assert volumes.keep() == {"ada"}
+    assert volumes.renew_leases() == {"ada"}
 
 
 def test_a_larger_volume_grows_where_it_is(region: Region) -> None:
     volumes = region.volumes("i-1")
-    volumes.bring("ada", 20)
+    volumes.attach("ada", 20)
     before = region.attached("i-1")
-    volumes.bring("ada", 50)
+    volumes.attach("ada", 50)
     assert region.attached("i-1") == before
     [disk] = region.world("ada").disks.values()
     assert disk.size == 50
@@ -115,6 +115,6 @@ def test_a_larger_volume_grows_where_it_is(region: Region) -> None:
 def test_no_more_volumes_than_names(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("userdata.agent.tenants.host.volumes.DEVICES", DEVICES[:1])
     volumes = region.volumes("i-1")
-    volumes.bring("ada", 20)
-    with pytest.raises(AgentError, match="no device name is free, allowed: 1 volumes"):
-        volumes.bring("bo", 20)
+    volumes.attach("ada", 20)
+    with pytest.raises(AgentError, match="no free device name, allowed: 1 volumes"):
+        volumes.attach("bo", 20)

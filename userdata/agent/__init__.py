@@ -1,1 +1,1 @@
-"""The node agent: what a GPU instance does by itself, one subcommand and one systemd unit for each task."""
+"""The node agent of a GPU instance: one subcommand and one systemd unit per task."""

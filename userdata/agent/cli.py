@@ -1,4 +1,4 @@
-"""The agent's command line: ``python -m userdata.agent <subcommand>``, one systemd unit for each."""
+"""The agent's command line, ``python -m userdata.agent <subcommand>``; systemd units run the subcommands."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ Task = Callable[[tasks.Node, argparse.Namespace], int]
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser; each subcommand's ``task`` is what carries it out."""
-    top = argparse.ArgumentParser(prog="gpu-spot-agent", description="What a GPU instance does by itself.")
+    """Return the parser; each subcommand's ``task`` executes it."""
+    top = argparse.ArgumentParser(prog="gpu-spot-agent", description="Node agent of a GPU instance.")
     top.add_argument(
-        "--config", type=Path, default=CONFIG_PATH, help="the configuration (default: %(default)s)"
+        "--config", type=Path, default=CONFIG_PATH, help="configuration file (default: %(default)s)"
     )
     top.add_argument(
-        "--run-dir", type=Path, default=RUN_DIR, help="notice and worker files (default: %(default)s)"
+        "--run-dir",
+        type=Path,
+        default=RUN_DIR,
+        help="directory of the notice and worker files (default: %(default)s)",
     )
     top.add_argument(
-        "--metadata-url", default=DEFAULT_URL, help="the metadata service (default: %(default)s)"
+        "--metadata-url", default=DEFAULT_URL, help="URL of the metadata service (default: %(default)s)"
     )
     commands = top.add_subparsers(dest="command", required=True)
 
@@ -35,26 +38,24 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(task=task)
         return command
 
-    add("watch", lambda node, _: tasks.watch(node), "hear the notice, pass it on, use all of it")
-    volume = add(
-        "volume", lambda node, a: tasks.volume(node, a.action), "bring the data volume here, or give it back"
-    )
+    add("watch", lambda node, _: tasks.watch(node), "watch for interruption notices and signal the workload")
+    volume = add("volume", lambda node, a: tasks.volume(node, a.action), "attach or detach the data volume")
     volume.add_argument("action", choices=("up", "down"))
-    add("efs", lambda node, _: tasks.efs(node), "mount the file systems")
+    add("efs", lambda node, _: tasks.efs(node), "mount the EFS file systems")
     add("run", lambda node, _: tasks.run(node), "run the training job")
-    add("prepare", lambda node, _: tasks.prepare(node), "make ready what a launch waits for")
+    add("prepare", lambda node, _: tasks.prepare(node), "prepare the instance and complete the launch hook")
     add("work", lambda node, _: tasks.work(node), "run the service's workers")
-    add("landlord", lambda node, _: tasks.landlord(node), "look after a shared host's tenants")
+    add("landlord", lambda node, _: tasks.shared_host(node), "supervise the tenants of a shared host")
     add("metrics", lambda node, _: tasks.metrics(node), "send GPU metrics")
     hook = add("hook", lambda node, a: tasks.hook(node, a.which, a.result), "complete a lifecycle hook")
     hook.add_argument("which", choices=("launch", "terminate"))
     hook.add_argument("result", choices=("CONTINUE", "ABANDON"))
-    add("doctor", lambda node, _: tasks.doctor(node), "check everything and explain")
+    add("doctor", lambda node, _: tasks.doctor(node), "check the instance and report problems")
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; every error is one log line and an exit code (see `errors`)."""
+    """Run a subcommand; an error is one log line and an exit code (see `errors`)."""
     options = parser().parse_args(arguments)
     log.configure()
     try:

@@ -1,4 +1,4 @@
-"""Read the agent's configuration file."""
+"""Reader of the agent's configuration file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from userdata.agent.machine.errors import ConfigError
 
 
 def load(path: Path) -> Config:
-    """Return the configuration in the file at ``path``; raise ``ConfigError`` for one that cannot be used."""
+    """Return the configuration in the file at ``path``; raise ``ConfigError`` if it is invalid."""
     try:
         return config.parse(path.read_text())
     except OSError as error:

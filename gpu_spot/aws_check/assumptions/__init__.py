@@ -1,4 +1,4 @@
-"""The assumptions, by what they are about."""
+"""The assumptions, one module per subject."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ _MODULES: Final = (
 )
 
 ASSUMPTIONS: Final = tuple(
-    one for module in _MODULES for one in vars(module).values() if isinstance(one, Assumption)
+    value for module in _MODULES for value in vars(module).values() if isinstance(value, Assumption)
 )

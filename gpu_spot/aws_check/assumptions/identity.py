@@ -1,4 +1,4 @@
-"""IAM: conditions on tags, as the policies of this stack have them."""
+"""IAM conditions on tags, as in the policies of this stack."""
 
 from __future__ import annotations
 
@@ -6,66 +6,70 @@ import json
 from typing import Any, Final
 
 from gpu_spot.aws_check.assumption import assumes
-from gpu_spot.aws_check.lab import Falsified, Lab
+from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
 
 _NO_SIMULATION: Final = "moto has no SimulateCustomPolicy"
 
 
-def _decision(lab: Lab, statement: dict[str, Any], arn: str, key: str, value: str, kind: str) -> str:
+def _decision(
+    test_bed: AwsTestBed, statement: dict[str, Any], arn: str, key: str, value: str, kind: str
+) -> str:
     policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **statement}]}
-    found = lab.clients("iam").simulate_custom_policy(
+    response = test_bed.clients("iam").simulate_custom_policy(
         PolicyInputList=[json.dumps(policy)],
         ActionNames=[statement["Action"]],
         ResourceArns=[arn],
         ContextEntries=[{"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": kind}],
     )
-    return str(found["EvaluationResults"][0]["EvalDecision"])
+    return str(response["EvaluationResults"][0]["EvalDecision"])
 
 
-def _conditional(lab: Lab, action: str, arn: str, operator: str, key: str, kind: str = "string") -> str:
-    """Try a condition with the value that it asks for and with another."""
+def _test_condition(
+    test_bed: AwsTestBed, action: str, arn: str, operator: str, key: str, kind: str = "string"
+) -> str:
+    """Test a condition with the required value and with another value."""
     statement = {"Action": action, "Resource": arn, "Condition": {operator: {key: ["mine"]}}}
-    own = _decision(lab, statement, arn, key, "mine", kind)
-    other = _decision(lab, statement, arn, key, "theirs", kind)
-    if (own, other) != ("allowed", "implicitDeny"):
-        raise Falsified(f"with the value {own}, with another {other}")
-    return "allowed with the value, denied with another"
+    with_value = _decision(test_bed, statement, arn, key, "mine", kind)
+    with_other_value = _decision(test_bed, statement, arn, key, "theirs", kind)
+    if (with_value, with_other_value) != ("allowed", "implicitDeny"):
+        raise Falsified(f"with the required value {with_value}, with another {with_other_value}")
+    return "allowed with the required value, denied with another"
 
 
 @assumes(
     'Auto Scaling guide, "Identity-based policy examples"',
     "infra/iam/controller_statements.py",
-    "another group is allowed, or the own denied",
-    unplayable=_NO_SIMULATION,
+    "another group is allowed, or the tagged group is denied",
+    unsupported_reason=_NO_SIMULATION,
 )
-def tags_of_groups_bound_permissions(lab: Lab) -> str:
-    """SetDesiredCapacity can be allowed by the tag of the group."""
+def tags_of_groups_bound_permissions(test_bed: AwsTestBed) -> str:
+    """SetDesiredCapacity can be restricted by a tag of the group."""
     arn = "arn:aws:autoscaling:us-east-1:123456789012:autoScalingGroup:*:autoScalingGroupName/gpu-spot-x"
-    return _conditional(
-        lab, "autoscaling:SetDesiredCapacity", arn, "StringEquals", "aws:ResourceTag/gpu-spot:stack"
+    return _test_condition(
+        test_bed, "autoscaling:SetDesiredCapacity", arn, "StringEquals", "aws:ResourceTag/gpu-spot:stack"
     )
 
 
 @assumes(
     "Service authorization reference, Amazon EC2",
     "userdata/agent/aws/permissions.py",
-    "another volume is allowed, or the own denied",
-    unplayable=_NO_SIMULATION,
+    "another volume is allowed, or the tagged volume is denied",
+    unsupported_reason=_NO_SIMULATION,
 )
-def tags_of_volumes_bound_permissions(lab: Lab) -> str:
-    """DeleteVolume can be allowed by the tag of the volume."""
+def tags_of_volumes_bound_permissions(test_bed: AwsTestBed) -> str:
+    """DeleteVolume can be restricted by a tag of the volume."""
     arn = "arn:aws:ec2:us-east-1:123456789012:volume/vol-0123456789abcdef0"
-    return _conditional(lab, "ec2:DeleteVolume", arn, "StringEquals", "aws:ResourceTag/gpu-spot:job")
+    return _test_condition(test_bed, "ec2:DeleteVolume", arn, "StringEquals", "aws:ResourceTag/gpu-spot:job")
 
 
 @assumes(
     'DynamoDB guide, "Using IAM policy conditions for fine-grained access control"',
     "userdata/agent/aws/permissions.py",
-    "another key is allowed, or the own denied",
-    unplayable=_NO_SIMULATION,
+    "another key is allowed, or the required key is denied",
+    unsupported_reason=_NO_SIMULATION,
 )
-def keys_of_items_bound_permissions(lab: Lab) -> str:
-    """UpdateItem can be allowed for items of one key."""
+def keys_of_items_bound_permissions(test_bed: AwsTestBed) -> str:
+    """UpdateItem can be restricted to items of one key."""
     arn = "arn:aws:dynamodb:us-east-1:123456789012:table/registry"
     key, operator = "dynamodb:LeadingKeys", "ForAllValues:StringEquals"
-    return _conditional(lab, "dynamodb:UpdateItem", arn, operator, key, "stringList")
+    return _test_condition(test_bed, "dynamodb:UpdateItem", arn, operator, key, "stringList")

@@ -1,20 +1,20 @@
-"""What Auto Scaling takes of a launch template."""
+"""Launch templates in Auto Scaling groups."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from gpu_spot.aws_check.assumption import assumes
-from gpu_spot.aws_check.lab import IMAGE_PARAMETER, INSTANCE_TYPE, Falsified, Lab
+from gpu_spot.aws_check.aws_test_bed import IMAGE_PARAMETER, INSTANCE_TYPE, AwsTestBed, Falsified
 
 _GUIDE: Final = (
     'Auto Scaling guide, "Use AWS Systems Manager parameters instead of AMI IDs in launch templates"'
 )
 
 
-def _pool_accepted(lab: Lab, group: str) -> str:
-    client = lab.clients("autoscaling")
-    lab.accepted(
+def _expect_warm_pool(test_bed: AwsTestBed, group: str) -> str:
+    client = test_bed.clients("autoscaling")
+    test_bed.expect_success(
         lambda: client.put_warm_pool(
             AutoScalingGroupName=group, MinSize=0, MaxGroupPreparedCapacity=0, PoolState="Stopped"
         )
@@ -45,50 +45,52 @@ def _mixed(template: str, overrides: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _created(lab: Lab, what: str, template: str, overrides: list[dict[str, Any]]) -> None:
-    lab.clients("autoscaling").create_auto_scaling_group(
-        AutoScalingGroupName=lab.name(what),
+def _create_group(test_bed: AwsTestBed, suffix: str, template: str, overrides: list[dict[str, Any]]) -> None:
+    test_bed.clients("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName=test_bed.resource_name(suffix),
         MinSize=0,
         MaxSize=0,
         MixedInstancesPolicy=_mixed(template, overrides),
-        VPCZoneIdentifier=",".join(lab.subnets.values()),
-        Tags=[{**tag, "PropagateAtLaunch": True} for tag in lab.tags],
+        VPCZoneIdentifier=",".join(test_bed.subnets.values()),
+        Tags=[{**tag, "PropagateAtLaunch": True} for tag in test_bed.tags],
     )
 
 
-@assumes(_GUIDE, "infra/program/entries/group.py", "PutWarmPool is refused")
-def image_id_with_warm_pool(lab: Lab) -> str:
-    """A group whose template holds an image id takes a warm pool."""
-    return _pool_accepted(lab, lab.group("image-pool"))
+@assumes(_GUIDE, "infra/program/entries/group.py", "PutWarmPool is rejected")
+def image_id_with_warm_pool(test_bed: AwsTestBed) -> str:
+    """A group whose launch template has an image id supports a warm pool."""
+    return _expect_warm_pool(test_bed, test_bed.group("image-pool"))
 
 
 @assumes(
-    "AWS, What's New, November 2025: warm pools with mixed instances policies; refused before",
+    "AWS, What's New, November 2025: warm pools with mixed instances policies; rejected before",
     "infra/components/capacity/capacity_group.py",
-    "PutWarmPool is refused",
+    "PutWarmPool is rejected",
 )
-def mixed_group_with_warm_pool(lab: Lab) -> str:
-    """A group of several on-demand types takes a warm pool."""
-    # Two types, on-demand only, as a fallback has them.
+def mixed_group_with_warm_pool(test_bed: AwsTestBed) -> str:
+    """A group of several On-Demand types supports a warm pool."""
+    # Two types, On-Demand only, as in a fallback group.
     types = [{"InstanceType": INSTANCE_TYPE}, {"InstanceType": "t3.micro"}]
-    _created(lab, "mixed-pool", lab.template("mixed-pool"), types)
-    return _pool_accepted(lab, lab.name("mixed-pool"))
+    _create_group(test_bed, "mixed-pool", test_bed.template("mixed-pool"), types)
+    return _expect_warm_pool(test_bed, test_bed.resource_name("mixed-pool"))
 
 
-@assumes(_GUIDE, "infra/program/entries/group.py", "CreateAutoScalingGroup is refused")
-def parameter_image(lab: Lab) -> str:
-    """A group without warm pool takes a template that names its image by a parameter."""
-    template = lab.template("parameter", f"resolve:ssm:{IMAGE_PARAMETER}")
-    group = lab.accepted(lambda: lab.group("parameter", template))
-    return f"{len(lab.described(group)['Instances'])} members, and the group is there"
+@assumes(_GUIDE, "infra/program/entries/group.py", "CreateAutoScalingGroup is rejected")
+def parameter_image(test_bed: AwsTestBed) -> str:
+    """A group without warm pool supports a launch template with an SSM parameter as image."""
+    template = test_bed.template("parameter", f"resolve:ssm:{IMAGE_PARAMETER}")
+    group = test_bed.expect_success(lambda: test_bed.group("parameter", template))
+    return f"{len(test_bed.describe_group(group)['Instances'])} members, the group exists"
 
 
 @assumes(_GUIDE, "infra/program/entries/group.py", "PutWarmPool is accepted")
-def parameter_image_refuses_warm_pool(lab: Lab) -> str:
-    """With such a template a warm pool is refused."""
-    group = lab.group("parameter-pool", lab.template("parameter-pool", f"resolve:ssm:{IMAGE_PARAMETER}"))
-    client = lab.clients("autoscaling")
-    return lab.refused(
+def parameter_image_refuses_warm_pool(test_bed: AwsTestBed) -> str:
+    """A launch template with an SSM parameter as image rejects a warm pool."""
+    group = test_bed.group(
+        "parameter-pool", test_bed.template("parameter-pool", f"resolve:ssm:{IMAGE_PARAMETER}")
+    )
+    client = test_bed.clients("autoscaling")
+    return test_bed.expect_refusal(
         lambda: client.put_warm_pool(AutoScalingGroupName=group, MinSize=0, PoolState="Stopped"),
         "parameter",
         "resolve:ssm",
@@ -97,10 +99,12 @@ def parameter_image_refuses_warm_pool(lab: Lab) -> str:
 
 
 @assumes(_GUIDE, "infra/program/entries/group.py", "CreateAutoScalingGroup is accepted")
-def parameter_image_refuses_requirements(lab: Lab) -> str:
-    """Such a template and instance requirements do not go together."""
-    template = lab.template("requirements", f"resolve:ssm:{IMAGE_PARAMETER}")
-    return lab.refused(lambda: _created(lab, "requirements", template, _blocks(1)), "ami-", "resolve:ssm")
+def parameter_image_refuses_requirements(test_bed: AwsTestBed) -> str:
+    """A launch template with an SSM parameter as image rejects instance requirements."""
+    template = test_bed.template("requirements", f"resolve:ssm:{IMAGE_PARAMETER}")
+    return test_bed.expect_refusal(
+        lambda: _create_group(test_bed, "requirements", template, _blocks(1)), "ami-", "resolve:ssm"
+    )
 
 
 @assumes(
@@ -108,23 +112,25 @@ def parameter_image_refuses_requirements(lab: Lab) -> str:
     "infra/schema/capacity.py",
     "a group of five is accepted",
 )
-def five_requirement_blocks(lab: Lab) -> str:
-    """A group takes at most four blocks of instance requirements."""
-    template = lab.template("blocks")
-    return lab.refused(
-        lambda: _created(lab, "blocks", template, _blocks(5)), "InstanceRequirements", "overrides"
+def five_requirement_blocks(test_bed: AwsTestBed) -> str:
+    """A group supports at most four blocks of instance requirements."""
+    template = test_bed.template("blocks")
+    return test_bed.expect_refusal(
+        lambda: _create_group(test_bed, "blocks", template, _blocks(5)), "InstanceRequirements", "overrides"
     )
 
 
-@assumes("CreateLaunchTemplateVersion", "infra/components/capacity/launch_template.py", "other numbers")
-def template_versions(lab: Lab) -> str:
-    """A new version of a template is its latest and not its default."""
-    template, ec2 = lab.template("version"), lab.clients("ec2")
-    made = ec2.create_launch_template_version(
-        LaunchTemplateId=template, LaunchTemplateData={"ImageId": lab.image, "InstanceType": "t3.micro"}
+@assumes(
+    "CreateLaunchTemplateVersion", "infra/components/capacity/launch_template.py", "other version numbers"
+)
+def template_versions(test_bed: AwsTestBed) -> str:
+    """A new version of a launch template is its latest version, but not its default version."""
+    template, ec2 = test_bed.template("version"), test_bed.clients("ec2")
+    response = ec2.create_launch_template_version(
+        LaunchTemplateId=template, LaunchTemplateData={"ImageId": test_bed.image, "InstanceType": "t3.micro"}
     )
-    version = made["LaunchTemplateVersion"]["VersionNumber"]
-    [found] = ec2.describe_launch_templates(LaunchTemplateIds=[template])["LaunchTemplates"]
-    if (version, found["LatestVersionNumber"], found["DefaultVersionNumber"]) != (2, 2, 1):
-        raise Falsified(f"new {version}, latest {found['LatestVersionNumber']}")
+    version = response["LaunchTemplateVersion"]["VersionNumber"]
+    [description] = ec2.describe_launch_templates(LaunchTemplateIds=[template])["LaunchTemplates"]
+    if (version, description["LatestVersionNumber"], description["DefaultVersionNumber"]) != (2, 2, 1):
+        raise Falsified(f"new {version}, latest {description['LatestVersionNumber']}")
     return "latest 2, default 1"

@@ -1,4 +1,4 @@
-"""Launches in one zone."""
+"""Launches in a selected zone."""
 
 from __future__ import annotations
 
@@ -6,56 +6,59 @@ import uuid
 from typing import Any, Final
 
 from gpu_spot.aws_check.assumption import assumes
-from gpu_spot.aws_check.lab import Falsified, Lab
+from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
 
 _GUIDE: Final = 'Auto Scaling guide, "Launch instances synchronously"'
-_ACT: Final = "lambdas/aws/capacity/auto_scaling.py"
+_MODULE: Final = "lambdas/aws/capacity/auto_scaling.py"
 
 
-def _order(lab: Lab, group: str, count: int = 1) -> Any:
-    """Ask for ``count`` in the last of the zones."""
-    return lab.clients("autoscaling").launch_instances(
+def _launch_instances(test_bed: AwsTestBed, group: str, count: int = 1) -> Any:
+    """Launch ``count`` instances in the last zone."""
+    return test_bed.clients("autoscaling").launch_instances(
         AutoScalingGroupName=group,
         RequestedCapacity=count,
-        AvailabilityZones=[max(lab.subnets)],
+        AvailabilityZones=[max(test_bed.subnets)],
         ClientToken=str(uuid.uuid4()),
         RetryStrategy="retry-with-group-configuration",
     )
 
 
 @assumes(
-    f"{_GUIDE}; of the desired capacity it says nothing",
-    _ACT,
-    "it is elsewhere or not protected, or the desired capacity stays or is raised twice",
+    f"{_GUIDE}; it does not mention the desired capacity",
+    _MODULE,
+    "another zone or no protection, or the desired capacity is not raised by one",
     instances=1,
 )
-def launch_in_zone(lab: Lab) -> str:
-    """LaunchInstances launches a protected member in the zone and raises the desired capacity by it."""
-    group, zone = lab.group("zone", NewInstancesProtectedFromScaleIn=True), max(lab.subnets)
-    answer = lab.accepted(lambda: _order(lab, group))
-    if answer.get("Errors"):
-        raise Falsified(f"refused: {answer['Errors']}")
-    [launched] = [one for told in answer["Instances"] for one in told["InstanceIds"]]
-    lab.desires(group, 1)
-    lab.until(lambda: lab.states(group) == {launched: "InService"}, "it alone is in service")
-    [member] = lab.described(group)["Instances"]
+def launch_in_zone(test_bed: AwsTestBed) -> str:
+    """LaunchInstances launches a protected instance in the zone and raises the desired capacity by one."""
+    group, zone = test_bed.group("zone", NewInstancesProtectedFromScaleIn=True), max(test_bed.subnets)
+    response = test_bed.expect_success(lambda: _launch_instances(test_bed, group))
+    if response.get("Errors"):
+        raise Falsified(f"rejected: {response['Errors']}")
+    [launched] = [i for instances in response["Instances"] for i in instances["InstanceIds"]]
+    test_bed.expect_desired_capacity(group, 1)
+    test_bed.wait_until(
+        lambda: test_bed.lifecycle_states(group) == {launched: "InService"},
+        "only this instance is in service",
+    )
+    [member] = test_bed.describe_group(group)["Instances"]
     if member["AvailabilityZone"] != zone or not member["ProtectedFromScaleIn"]:
         raise Falsified(f"it is in {member['AvailabilityZone']}, protected: {member['ProtectedFromScaleIn']}")
-    return f"one, protected, in {zone}, desired 1"
+    return f"one protected instance in {zone}, desired capacity 1"
 
 
-@assumes("none found; as SetDesiredCapacity", "lambdas/core/capacity/availability.py", "it is accepted")
-def launch_in_zone_above_max(lab: Lab) -> str:
-    """LaunchInstances refuses more than MaxSize leaves room for."""
-    group = lab.group("zone-above")
-    return lab.refused(lambda: _order(lab, group, 3), "max")
+@assumes("none found; same as SetDesiredCapacity", "lambdas/core/capacity/availability.py", "it is accepted")
+def launch_in_zone_above_max(test_bed: AwsTestBed) -> str:
+    """LaunchInstances rejects a capacity above MaxSize."""
+    group = test_bed.group("zone-above")
+    return test_bed.expect_refusal(lambda: _launch_instances(test_bed, group, 3), "max")
 
 
 @assumes(f"{_GUIDE}, limitations", "infra/components/capacity/capacity_group.py", "it is accepted")
-def launch_in_zone_refuses_warm_pool(lab: Lab) -> str:
-    """LaunchInstances takes no group with a warm pool."""
-    group = lab.group("zone-warm")
-    lab.clients("autoscaling").put_warm_pool(
+def launch_in_zone_refuses_warm_pool(test_bed: AwsTestBed) -> str:
+    """LaunchInstances rejects a group with a warm pool."""
+    group = test_bed.group("zone-warm")
+    test_bed.clients("autoscaling").put_warm_pool(
         AutoScalingGroupName=group, MinSize=0, MaxGroupPreparedCapacity=0, PoolState="Stopped"
     )
-    return lab.refused(lambda: _order(lab, group), "warm pool")
+    return test_bed.expect_refusal(lambda: _launch_instances(test_bed, group), "warm pool")

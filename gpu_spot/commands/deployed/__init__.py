@@ -1,1 +1,1 @@
-"""Commands about a stack that is deployed: who it is, what it does, and what people do to it."""
+"""Commands that read or change a deployed stack."""

@@ -1,4 +1,4 @@
-"""Which deployed stack a command is about, and with whose credentials it asks."""
+"""Options that select a deployed stack, and the clients for its account."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from pulumi_declared.stackfile import StackConfig
 _PROFILE_KEY: Final = "aws:profile"
 
 
-def of_stack(parser: argparse.ArgumentParser, stack: str = "dev", profile: str | None = None) -> None:
-    """Add the options that say which."""
-    parser.add_argument("--stack", default=stack, help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+def add_stack_options(
+    parser: argparse.ArgumentParser, stack: str = "dev", profile: str | None = None
+) -> None:
+    """Add ``--stack`` and ``--profile``."""
+    parser.add_argument("--stack", default=stack, help="stack file Pulumi.<STACK>.yaml (default: dev)")
     parser.add_argument(
         "--profile",
         default=profile,
-        help="the AWS profile (default: the stack's aws:profile, or AWS's own order)",
+        help="AWS profile (default: the stack's aws:profile, or the AWS credential chain)",
     )
 
 
-def clients_of(args: argparse.Namespace, config: StackConfig) -> ClientOf:
-    """Return the clients of the caller's account, the same each time; raise ``UserError``."""
+def clients_for(args: argparse.Namespace, config: StackConfig) -> ClientOf:
+    """Return a function that returns cached clients of the stack's account. Raises ``UserError``."""
     clients = connect(config.region, args.profile or config.values.get(_PROFILE_KEY)).clients
-    kept: dict[str, object] = {}
+    cache: dict[str, object] = {}
 
     def client(service: str) -> object:
-        if service not in kept:
-            kept[service] = clients(service)
-        return kept[service]
+        if service not in cache:
+            cache[service] = clients(service)
+        return cache[service]
 
     return client

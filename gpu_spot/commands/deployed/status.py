@@ -1,4 +1,4 @@
-"""``gpu-spot status``: what a deployed stack does now."""
+"""``gpu-spot status``: show the current state of a deployed stack."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from rich.console import Console
 from rich.live import Live
 
 from gpu_spot.commands import project
-from gpu_spot.commands.deployed.stack import clients_of, of_stack
+from gpu_spot.commands.deployed.stack import add_stack_options, clients_for
 from gpu_spot.preflight.account import ClientOf
 from gpu_spot.preflight.stack import settings_of
-from gpu_spot.status import account, permissions
+from gpu_spot.status import permissions, report
 from gpu_spot.status.reader import StackReader
-from gpu_spot.status.seen import DeclaredEntries, StackSeen
+from gpu_spot.status.snapshot import DeclaredEntries, StackSnapshot
 from gpu_spot.status.text import view
 from infra.schema import Settings
 from pulumi_declared.stackfile import StackConfig, load
 
-LOOK_EVERY: Final = 15.0
-"""Seconds between two looks of ``--watch``: a look is some calls for each group, as the controller's own."""
+POLL_SECONDS: Final = 15.0
+"""Poll interval of ``--watch``. Each poll makes several calls per group, as the controller does."""
 
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser(
         "status",
-        help="what a deployed stack does now: alarms, groups, workers, jobs, money, last decisions",
-        description="What a deployed stack does now. Only reads. The exit status is 1 where an alarm rings "
-        "or a group cannot be looked at.",
+        help="show a deployed stack: alarms, groups, workers, jobs, cost and recent decisions",
+        description="Show the current state of a deployed stack. Read-only. The exit status is 1 if an alarm "
+        "is in state ALARM or a group cannot be read.",
     )
-    of_stack(parser)
-    parser.add_argument("--group", help="only this group (default: all)")
+    add_stack_options(parser)
+    parser.add_argument("--group", help="show only this group (default: all)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--watch", action="store_true", help=f"look every {LOOK_EVERY:g} s until Ctrl-C")
-    form.add_argument("--policy", action="store_true", help="print the IAM policy that this command needs")
+    form.add_argument("--watch", action="store_true", help=f"refresh every {POLL_SECONDS:g} s until Ctrl-C")
+    form.add_argument("--policy", action="store_true", help="print the IAM policy that this command requires")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look in the account of the caller's credentials; errors are one line each."""
+    """Show the stack with the caller's credentials."""
     config = load(project.find(), args.stack)
     if args.policy:
         _print(permissions.policy(args.stack, config.region))
         return 0
-    return act(args, clients_of(args, config), config)
+    return act(args, clients_for(args, config), config)
 
 
 def act(
@@ -61,45 +61,45 @@ def act(
     wait: Callable[[], bool] | None = None,
     now: Callable[[], float] | None = None,
 ) -> int:
-    """Show the stack through ``clients``; ``wait`` tells whether to look again, here until Ctrl-C."""
-    declared = declared_in(settings_of(config))
+    """Show the stack through ``clients``. ``wait`` returns whether to poll again; by default until Ctrl-C."""
+    declared = declared_entries(settings_of(config))
     reader = StackReader(clients, args.stack, config.region, declared, now)
     console = Console()
 
-    def look() -> StackSeen:
+    def read_snapshot() -> StackSnapshot:
         try:
-            return reader.look(args.group)
+            return reader.read(args.group)
         except (BotoCoreError, ClientError) as error:
             raise ValueError(f"stack {args.stack!r} in {config.region}: {error}") from None
 
-    seen = look()
+    snapshot = read_snapshot()
     if args.json:
-        _print(account.to_json(seen))
+        _print(report.to_json(snapshot))
     elif not args.watch:
-        console.print(view(seen))
+        console.print(view(snapshot))
     else:
-        again = wait or _wait
-        with Live(view(seen), console=console, auto_refresh=False, screen=console.is_terminal) as live:
-            while again():
-                seen = look()
-                live.update(view(seen), refresh=True)
-    return 0 if seen.is_well else 1
+        wait_for_next = wait or _wait
+        with Live(view(snapshot), console=console, auto_refresh=False, screen=console.is_terminal) as live:
+            while wait_for_next():
+                snapshot = read_snapshot()
+                live.update(view(snapshot), refresh=True)
+    return 0 if snapshot.is_healthy else 1
 
 
-def declared_in(settings: Settings) -> DeclaredEntries:
-    """Return what only the stack file tells."""
+def declared_entries(settings: Settings) -> DeclaredEntries:
+    """Return the entries that only the stack file knows."""
     return DeclaredEntries(
-        tenants={host.name: tuple(one.name for one in host.tenants) for host in settings.shared_hosts},
+        tenants={host.name: tuple(tenant.name for tenant in host.tenants) for host in settings.shared_hosts},
         on_kubernetes=tuple(
             entry.name for entry in (*settings.on_kubernetes.services, *settings.on_kubernetes.training)
         ),
     )
 
 
-def _print(told: dict[str, Any]) -> None:
-    sys.stdout.write(f"{json.dumps(told, indent=2)}\n")
+def _print(document: dict[str, Any]) -> None:
+    sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
 
 
 def _wait() -> bool:
-    time.sleep(LOOK_EVERY)
+    time.sleep(POLL_SECONDS)
     return True

@@ -1,4 +1,4 @@
-"""``gpu-spot tensorboard``: the curves of all jobs, through Session Manager, on a page of this machine."""
+"""``gpu-spot tensorboard``: open TensorBoard for all jobs through a Session Manager tunnel."""
 
 from __future__ import annotations
 
@@ -24,41 +24,43 @@ if TYPE_CHECKING:
 
 DOCUMENT: Final = "AWS-StartPortForwardingSession"
 _PROGRAMS: Final = ("aws", "session-manager-plugin")
-_LOOK_EVERY: Final = 5.0
-_READY_WITHIN: Final = 600.0
+_POLL_SECONDS: Final = 5.0
+_READY_TIMEOUT_SECONDS: Final = 600.0
 
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
-    parser = commands.add_parser("tensorboard", help="open TensorBoard over what all jobs write to EFS")
-    parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
-    parser.add_argument("--port", type=int, default=PORT, help=f"the port on this machine (default: {PORT})")
-    parser.add_argument("--stop", action="store_true", help="end the instance that shows it now")
+    parser = commands.add_parser("tensorboard", help="open TensorBoard for the logs that jobs write to EFS")
+    parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--port", type=int, default=PORT, help=f"local port (default: {PORT})")
+    parser.add_argument("--stop", action="store_true", help="terminate the TensorBoard instance")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start the instance unless it runs, and forward a port to it until the user ends that; or end it."""
+    """Start the instance if necessary and forward a local port to it until Ctrl-C, or terminate it."""
     console = Console()
     region = load(project.find(), args.stack).region
     ec2, ssm = boto3.client("ec2", region_name=region), boto3.client("ssm", region_name=region)
     try:
         if args.stop:
             ended = stop(ec2, args.stack)
-            console.print(f"ended {', '.join(ended)}" if ended else "nothing runs")
+            console.print(f"terminated {', '.join(ended)}" if ended else "no TensorBoard instance is running")
             return 0
         if missing := [program for program in _PROGRAMS if shutil.which(program) is None]:
             raise ValueError(
-                f"{', '.join(missing)} not found, needed: the AWS CLI and its Session Manager plugin"
+                f"{', '.join(missing)} not found; install the AWS CLI and the Session Manager plugin"
             )
         instance, is_new = running(ec2, args.stack)
-        console.print(f"{instance} {'is started, this takes two minutes' if is_new else 'runs already'}")
+        console.print(
+            f"{instance} {'is starting, which takes about two minutes' if is_new else 'is running'}"
+        )
         wait(ssm, instance)
     except (BotoCoreError, ClientError) as error:
         raise ValueError(f"TensorBoard of stack {args.stack!r} in {region}: {error}") from None
     console.print(
-        f"http://127.0.0.1:{args.port} (Ctrl-C closes it; the instance ends by itself after {IDLE_MINUTES} "
-        "minutes without a page open)",
+        f"http://127.0.0.1:{args.port} (Ctrl-C closes the tunnel; the instance terminates after "
+        f"{IDLE_MINUTES} minutes without an open page)",
         soft_wrap=True,
     )
     try:
@@ -68,16 +70,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def running(ec2: EC2Client, stack: str) -> tuple[str, bool]:
-    """Return the instance that shows it, and whether it was started only now.
+    """Return the TensorBoard instance, and whether it was started by this call.
 
-    Raises ``ValueError`` where the stack has no ``tensorboard``.
+    Raises ``ValueError`` if the stack has no ``tensorboard``.
     """
-    if found := _instances(ec2, stack):
-        return found[0], False
+    if instances := _instances(ec2, stack):
+        return instances[0], False
     templates = ec2.describe_launch_templates(Filters=_filters(stack))["LaunchTemplates"]
     if not templates:
         raise ValueError(
-            f"stack {stack!r} has no launch template for it, allowed: after `up` with tensorboard"
+            f"stack {stack!r} has no TensorBoard instance; set `tensorboard` in the stack file and deploy"
         )
     template = {"LaunchTemplateId": templates[0]["LaunchTemplateId"], "Version": "$Default"}
     started = ec2.run_instances(LaunchTemplate=template, MinCount=1, MaxCount=1)  # type: ignore[arg-type]
@@ -85,24 +87,26 @@ def running(ec2: EC2Client, stack: str) -> tuple[str, bool]:
 
 
 def stop(ec2: EC2Client, stack: str) -> list[str]:
-    """End what shows it; return the instances."""
-    if found := _instances(ec2, stack):
-        ec2.terminate_instances(InstanceIds=found)
-    return found
+    """Terminate the TensorBoard instances and return their ids."""
+    if instances := _instances(ec2, stack):
+        ec2.terminate_instances(InstanceIds=instances)
+    return instances
 
 
 def wait(ssm: SSMClient, instance: str, sleep: Callable[[float], object] = time.sleep) -> None:
-    """Wait until Session Manager reaches an instance; raise ``ValueError`` after ten minutes."""
-    for _ in range(round(_READY_WITHIN / _LOOK_EVERY)):
-        found = ssm.describe_instance_information(Filters=[{"Key": "InstanceIds", "Values": [instance]}])
-        if any(one["PingStatus"] == "Online" for one in found["InstanceInformationList"]):
+    """Wait until an instance is online in Session Manager. Raises ``ValueError`` after ten minutes."""
+    for _ in range(round(_READY_TIMEOUT_SECONDS / _POLL_SECONDS)):
+        response = ssm.describe_instance_information(Filters=[{"Key": "InstanceIds", "Values": [instance]}])
+        if any(info["PingStatus"] == "Online" for info in response["InstanceInformationList"]):
             return
-        sleep(_LOOK_EVERY)
-    raise ValueError(f"{instance} is not reached by Session Manager within {_READY_WITHIN / 60:g} minutes")
+        sleep(_POLL_SECONDS)
+    raise ValueError(
+        f"{instance} is not online in Session Manager after {_READY_TIMEOUT_SECONDS / 60:g} minutes"
+    )
 
 
 def forwarding(instance: str, region: str, port: int) -> list[str]:
-    """Return the command that brings the page here.
+    """Return the command that forwards the local port.
 
     Source: Systems Manager guide, "Start a session", port forwarding.
     """
@@ -116,7 +120,7 @@ def forwarding(instance: str, region: str, port: int) -> list[str]:
 def _instances(ec2: EC2Client, stack: str) -> list[str]:
     states: Any = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     pages = ec2.get_paginator("describe_instances").paginate(Filters=_filters(stack) + states)
-    return sorted(one["InstanceId"] for page in pages for r in page["Reservations"] for one in r["Instances"])
+    return sorted(i["InstanceId"] for page in pages for r in page["Reservations"] for i in r["Instances"])
 
 
 def _filters(stack: str) -> Any:

@@ -1,0 +1,1 @@
+"""Commands on a Spot market: forecast, advise, replay."""

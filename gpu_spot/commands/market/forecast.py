@@ -1,4 +1,4 @@
-"""``gpu-spot forecast``: what a stack file will cost and serve, and what a change of it changes."""
+"""``gpu-spot forecast``: cost and availability of a stack file, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -12,110 +12,110 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from gpu_spot.commands.market import outlook
-from gpu_spot.commands.market.outlook import WRONG
-from gpu_spot.forecast import running, stack, words
+from gpu_spot.commands.market import forecast_inputs
+from gpu_spot.commands.market.forecast_inputs import INVALID_INPUT
+from gpu_spot.forecast import running, stack, text
 from gpu_spot.forecast.stack import StackForecast
 
 EXCEEDED: Final = 3
-"""The exit status where a threshold is exceeded."""
+"""Exit status if a threshold is exceeded."""
 
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser(
         "forecast",
-        help="say what a stack file will cost a month and how available its groups will be",
-        epilog=f"Exit status: 0, {WRONG} for wrong input, {EXCEEDED} where a threshold is exceeded.",
+        help="forecast the monthly cost of a stack file and the availability of its groups",
+        epilog=f"Exit status: 0, {INVALID_INPUT} for invalid input, {EXCEEDED} if a threshold is exceeded.",
     )
     parser.add_argument(
-        "--base", type=Path, metavar="FILE", help="the stack file before the change (default: no comparison)"
+        "--base", type=Path, metavar="FILE", help="stack file before the change (default: no comparison)"
     )
-    parser.add_argument("--head", type=Path, required=True, metavar="FILE", help="the stack file")
+    parser.add_argument("--head", type=Path, required=True, metavar="FILE", help="stack file")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print JSON")
-    shown.add_argument("--markdown", action="store_true", help="print Markdown (as without either)")
+    shown.add_argument("--markdown", action="store_true", help="print Markdown (the default)")
     parser.add_argument(
         "--max-monthly-increase",
         type=float,
         metavar="USD",
-        help="exit 3 above so much more in the middle of the range; needs --base",
+        help="exit with status 3 if the middle of the range increases by more; requires --base",
     )
     parser.add_argument(
         "--min-availability",
         type=float,
         metavar="SHARE",
-        help="exit 3 where a group is less available in the middle of its range, 0 to 1",
+        help="exit with status 3 if the middle of a group's availability range is lower, 0 to 1",
     )
-    outlook.add_market(parser)
+    forecast_inputs.add_market_options(parser)
     parser.add_argument(
         "--file-system-gib",
         type=float,
         default=0.0,
         metavar="GIB",
-        help="GiB on EFS, to be counted in the month (default: 0)",
+        help="GiB stored on EFS, for the monthly cost (default: 0)",
     )
-    parser.set_defaults(run=partial(outlook.run, _run))
+    parser.set_defaults(run=partial(forecast_inputs.run, _run))
 
 
 def _run(args: argparse.Namespace) -> int:
     _check(args)
-    recorded = outlook.market(args)
+    recorded = forecast_inputs.market(args)
     versions = []
     for option, file in (("--base", args.base), ("--head", args.head)):
         if file is not None:
-            config, settings = outlook.read(option, file)
-            price = outlook.prices(args, settings)
+            config, settings = forecast_inputs.read(option, file)
+            price = forecast_inputs.prices(args, settings)
             versions.append((config, settings, price, stack.questions(settings, price, recorded)))
     _, settings, price, _ = versions[-1]
-    sys.stderr.writelines(f"{remark}\n" for remark in settings.remarks(datetime.now(UTC)))
-    scored = outlook.scores(args, settings.capacities, settings.region)
-    told_basis = outlook.basis(args, price, scored)
+    sys.stderr.writelines(f"{note}\n" for note in settings.preview_warnings(datetime.now(UTC)))
+    scored = forecast_inputs.scores(args, settings.capacities, settings.region)
+    basis = forecast_inputs.basis(args, price, scored)
     with ExitStack() as opened:
         programs = [opened.enter_context(running.processes(1)) for _ in versions]
         replays = opened.enter_context(running.processes(max(1, args.processes)))
-        told = opened.enter_context(outlook.bar("replayed"))
+        progress = opened.enter_context(forecast_inputs.progress_bar("replayed"))
         declared = running.declared([(config, settings) for config, settings, *_ in versions], programs)
-        outlooks = stack.answered(
-            (question for *_, asked in versions for question in asked.values()),
-            lambda questions: running.answers(questions, recorded, replays, told),
+        outlooks = stack.forecast_questions(
+            (question for *_, questions_by_group in versions for question in questions_by_group.values()),
+            lambda questions: running.forecast_slots(questions, recorded, replays, progress),
         )
-        found = [
-            stack.forecast(settings, price, asked, outlooks, wait(), args.file_system_gib)
-            for (_, settings, price, asked), wait in zip(versions, declared, strict=True)
+        forecasts = [
+            stack.forecast(settings, price, questions_by_group, outlooks, wait(), args.file_system_gib)
+            for (_, settings, price, questions_by_group), wait in zip(versions, declared, strict=True)
         ]
-    head, base = found[-1], found[0] if args.base else None
+    head, base = forecasts[-1], forecasts[0] if args.base else None
     over = list(_exceeded(args, base, head))
     if args.json:
-        told_json = {**words.to_json(base, head, told_basis), "exceeded": over}
-        sys.stdout.write(json.dumps(told_json, indent=1) + "\n")
+        document = {**text.to_json(base, head, basis), "exceeded": over}
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
     else:
-        sys.stdout.write(words.markdown(base, head, told_basis))
-    sys.stderr.writelines(f"gpu-spot: {one}\n" for one in over)
+        sys.stdout.write(text.markdown(base, head, basis))
+    sys.stderr.writelines(f"gpu-spot: {message}\n" for message in over)
     return EXCEEDED if over else 0
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.max_monthly_increase is not None and args.base is None:
-        raise ValueError("--max-monthly-increase without --base, allowed: with it")
-    least = args.min_availability
-    if least is not None and not 0 <= least <= 1:
-        raise ValueError(f"--min-availability is {least:g}, allowed: 0 to 1")
+        raise ValueError("--max-monthly-increase requires --base")
+    min_availability = args.min_availability
+    if min_availability is not None and not 0 <= min_availability <= 1:
+        raise ValueError(f"--min-availability is {min_availability:g}, allowed: 0 to 1")
     if not 0 <= args.file_system_gib < float("inf"):
-        raise ValueError(f"--file-system-gib is {args.file_system_gib:g}, a number ≥ 0 is needed")
+        raise ValueError(f"--file-system-gib is {args.file_system_gib:g}, allowed: a number of at least 0")
 
 
 def _exceeded(args: argparse.Namespace, base: StackForecast | None, head: StackForecast) -> Iterator[str]:
-    most, least = args.max_monthly_increase, args.min_availability
-    if most is not None and base is not None:
+    max_increase, min_availability = args.max_monthly_increase, args.min_availability
+    if max_increase is not None and base is not None:
         more = head.month.middle - base.month.middle
         unknown = [group.name for group in head.groups if group.cost is None]
         if unknown:
-            yield f"the cost of {', '.join(unknown)} is not known, a bound on it cannot be kept"
-        if more > most:
-            yield f"the month costs ${more:,.2f} more, allowed: at most ${most:,.2f}"
-    if least is not None:
+            yield f"the cost of {', '.join(unknown)} is unknown, so --max-monthly-increase cannot be checked"
+        if more > max_increase:
+            yield f"the monthly cost increases by ${more:,.2f}, allowed: at most ${max_increase:,.2f}"
+    if min_availability is not None:
         for group in head.groups:
-            if group.slots and group.availability.middle < least:
+            if group.slots and group.availability.middle < min_availability:
                 ready = f"{group.availability.middle:.5f}"
-                yield f"{group.name} is available {ready}, allowed: at least {least:g}"
+                yield f"the availability of {group.name} is {ready}, allowed: at least {min_availability:g}"

@@ -1,4 +1,4 @@
-"""``gpu-spot replay``: what a capacity policy would have cost, and how ready it would have been."""
+"""``gpu-spot replay``: cost and availability of capacity policies on Spot capacity traces."""
 
 from __future__ import annotations
 
@@ -18,88 +18,113 @@ from market.comparison.runs import PolicyOutcome, compare
 from market.plots import frontier
 from market.rules import HOSTILE, TICK_SECONDS, Rules
 
-_EPILOG: Final = f"""The tick is {TICK_SECONDS:g} s and the first hour is not counted. A policy is
-{", ".join(NAMES)}, or {AT_VALUE}, at a shortage cost."""
+_EPILOG: Final = f"""The tick is {TICK_SECONDS:g} s; the first hour is not counted. Policies:
+{", ".join(NAMES)}, and {AT_VALUE} with a shortage cost."""
 
 _NUMBERS: Final = ("avail %", "full %", "cost", "÷ bound", "launches/d", "losses/d", "waste %", "s")
-TROUBLE: Final = {
-    "on_demand_refusal": "probability that on-demand is refused",
-    "warm_refusal": "probability that a warm instance is not started",
-    "api_failure": "probability that a look fails",
-    "retry_seconds": "a group's wait after a refused spot launch",
-    "replace_seconds": "until a group finds that an instance has ended",
-    "look_seconds": "the controller's schedule, where no event wakes it",
-    "early": "share of drops with a rebalance recommendation ahead",
-    "false_alarms": "recommendations without a drop, for each with one",
-    "shortest_notice_seconds": "notices come between so long and 120 s ahead",
+FAULTS: Final = {
+    "on_demand_refusal": "probability that an On-Demand launch fails",
+    "warm_refusal": "probability that a warm instance fails to start",
+    "api_failure": "probability that a controller poll fails",
+    "retry_seconds": "delay of a group's next attempt after a failed Spot launch",
+    "replace_seconds": "delay until a group detects a terminated instance",
+    "look_seconds": "interval of the controller's scheduled runs",
+    "early": "share of interruptions preceded by a rebalance recommendation",
+    "false_alarms": "false recommendations per correct one",
+    "shortest_notice_seconds": "minimum warning time of an interruption notice, at most 120",
     "boot_spread": "standard deviation of the logarithm of boot times",
-    "on_demand_episodes": "share of the times without spot in which on-demand is refused, too",
-    "drop_spread": "share of the trace's gap over which a drop is spread",
-    "type_lag_seconds": "by so much at most a type is behind its zone's others",
-    "ceiling": "most instances, times the target",
+    "on_demand_episodes": "share of Spot outages in which On-Demand launches fail, too",
+    "drop_spread": "share of the trace interval over which a drop is spread",
+    "type_lag_seconds": "maximum delay of an instance type behind the others of its zone",
+    "ceiling": "maximum instances as a multiple of the target",
 }
-"""Fields of ``Rules`` that are options."""
+"""Fields of ``Rules`` that are options of the group "fault injection", with their help."""
+
+
+_OPTION_NAMES: Final = {"early": "rebalance-share", "look_seconds": "poll-seconds"}
+"""Options that are not named after their field."""
 
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser(
-        "replay", help="replay spot capacity traces against capacity policies", epilog=_EPILOG
+        "replay", help="replay Spot capacity traces against capacity policies", epilog=_EPILOG
     )
     parser.add_argument(
-        "--trace", nargs="+", type=Path, required=True, metavar="DIR|FILE", help="a pool each file"
+        "--trace", nargs="+", type=Path, required=True, metavar="DIR|FILE", help="traces, one pool per file"
     )
-    parser.add_argument("--target", type=int, required=True, metavar="N", help="workers that shall be ready")
     parser.add_argument(
-        "--pool-size", type=int, metavar="K", help="times each sample (default: 8 for 0/1 traces, else 1)"
+        "--target", type=int, required=True, metavar="N", help="target number of ready workers"
     )
-    parser.add_argument("--policy", default="expected-cost", metavar="NAME[,NAME…]|all")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes, a list")
+    parser.add_argument(
+        "--pool-size",
+        type=int,
+        metavar="K",
+        help="multiplier of each sample (default: 8 for 0/1 traces, else 1)",
+    )
+    parser.add_argument(
+        "--policy", default="expected-cost", metavar="NAME[,NAME…]|all", help="policies to compare"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the random number generator (default: 1)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as a JSON list")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="plot cost against availability: .html or .svg"
     )
-    market = parser.add_argument_group("the market")
+    market = parser.add_argument_group("market")
     number: dict[str, Any] = {"type": float, "metavar": "X"}
-    market.add_argument("--notice", default=0.9, help="share of drops announced 120 s ahead (0.9)", **number)
-    market.add_argument("--cold-start", default=180.0, help="seconds until spot is ready (180)", **number)
     market.add_argument(
-        "--on-demand-cold-start", default=60.0, help="seconds until on-demand is ready (60)", **number
-    )
-    market.add_argument("--spot-price", default=0.3, help="spot ÷ on-demand (0.3)", **number)
-    market.add_argument(
-        "--on-demand-price", help="US dollars an hour; spot then costs what the trace says", **number
+        "--notice-share", default=0.9, help="share of interruptions with a 120 s notice (0.9)", **number
     )
     market.add_argument(
-        "--drain-seconds", default=0.0, help="no work in the last seconds before a deadline (0)", **number
+        "--cold-start", default=180.0, help="seconds until a Spot instance is ready (180)", **number
     )
     market.add_argument(
-        "--warm-instances", type=int, metavar="N", help="beyond N on-demand takes the cold start (no bound)"
+        "--on-demand-cold-start",
+        default=60.0,
+        help="seconds until an On-Demand instance is ready (60)",
+        **number,
+    )
+    market.add_argument("--spot-price", default=0.3, help="Spot price ÷ On-Demand price (0.3)", **number)
+    market.add_argument(
+        "--on-demand-price", help="US dollars per hour; Spot prices are then those of the traces", **number
     )
     market.add_argument(
-        "--warm-reuse", action="store_true", help="on-demand that is released returns to the warm pool"
+        "--drain-seconds", default=0.0, help="seconds before a deadline without work (0)", **number
     )
     market.add_argument(
-        "--types", type=int, default=1, metavar="N", help="types that share a trace, a pool each (1)"
+        "--warm-instances",
+        type=int,
+        metavar="N",
+        help="size of the warm pool; beyond it On-Demand starts cold (unlimited)",
     )
-    trouble = parser.add_argument_group("trouble, none by default")
-    trouble.add_argument(
-        "--hostile",
+    market.add_argument(
+        "--warm-reuse", action="store_true", help="return released On-Demand instances to the warm pool"
+    )
+    market.add_argument(
+        "--types", type=int, default=1, metavar="N", help="instance types per trace, one pool each (1)"
+    )
+    faults = parser.add_argument_group("fault injection, off by default")
+    faults.add_argument(
+        "--inject-faults",
         action="store_true",
-        help="what AWS does besides, as in the demo; what follows overrides it",
+        help="inject the faults of the demo; options below override them",
     )
-    for name, meaning in TROUBLE.items():
-        trouble.add_argument(f"--{name.replace('_', '-')}", help=meaning, **number)
+    for name, meaning in FAULTS.items():
+        faults.add_argument(
+            f"--{_OPTION_NAMES.get(name, name.replace('_', '-'))}", dest=name, help=meaning, **number
+        )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay, print a table, and write what was asked for; raise ``ValueError`` for what a user can mend."""
-    told = {name: getattr(args, name) for name in TROUBLE if getattr(args, name) is not None}
+    """Replay, print a table and write the requested files. Raises ``ValueError`` for invalid input."""
+    faults = {name: getattr(args, name) for name in FAULTS if getattr(args, name) is not None}
     rules = Rules(
-        **{**(HOSTILE if args.hostile else {}), **told},
+        **{**(HOSTILE if args.inject_faults else {}), **faults},
         seed=args.seed,
-        notice=args.notice,
+        notice=args.notice_share,
         spot_cold_start=args.cold_start,
         on_demand_cold_start=args.on_demand_cold_start,
         spot_price=args.spot_price,
@@ -109,14 +134,14 @@ def run(args: argparse.Namespace) -> int:
         warm_reuse=args.warm_reuse,
         types=args.types,
     )
-    contenders = named(args.policy)
+    policies = named(args.policy)
     if args.plot is not None:
         frontier.check(args.plot)
     for option, file in (("--json", args.json), ("--plot", args.plot)):
-        files.can_write(option, file)
-    outcomes = list(compare(traces.load(args.trace), rules, contenders, args.target, args.pool_size))
+        files.check_writable(option, file)
+    outcomes = list(compare(traces.load(args.trace), rules, policies, args.target, args.pool_size))
     console = Console()
-    # In a pipe there is no terminal whose width counts.
+    # A pipe has no width: use a fixed one.
     (console if console.is_terminal else Console(width=120)).print(_table(outcomes))
     if args.json is not None:
         files.write("--json", args.json, json.dumps([o.to_json() for o in outcomes], indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""``gpu-spot replay-deadline``: what training jobs under a deadline cost in single zones."""
+"""``gpu-spot replay-deadline``: cost of training jobs with a deadline in single zones."""
 
 from __future__ import annotations
 
@@ -20,39 +20,43 @@ Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
 
 def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    """Add the command to a parser's subcommands; ``run`` carries it out."""
+    """Add the command to an ``argparse`` sub-parsers object."""
     parser = subparsers.add_parser(
         "replay-deadline",
-        help="replay training jobs under a deadline, each trace a zone of its own",
-        description="Replay one-instance jobs under a deadline. Every trace file is a zone of its own.",
+        help="replay training jobs with a deadline; each trace is one zone",
+        description="Replay one-instance jobs with a deadline. Each trace file is one zone.",
     )
     parser.add_argument(
-        "--trace", nargs="+", type=Path, required=True, metavar="DIR|FILE", help="traces, one zone a file"
+        "--trace", nargs="+", type=Path, required=True, metavar="DIR|FILE", help="traces, one zone per file"
     )
     parser.add_argument(
-        "--compute", type=float, required=True, metavar="HOURS", help="compute that the job needs"
+        "--compute", type=float, required=True, metavar="HOURS", help="compute time of the job"
     )
     parser.add_argument(
-        "--deadline", type=float, required=True, metavar="HOURS", help="from the start of the job"
+        "--deadline", type=float, required=True, metavar="HOURS", help="deadline, from the start of the job"
     )
     parser.add_argument(
-        "--delay", type=float, required=True, metavar="MIN", help="change-over paid at each start"
+        "--restart-minutes", type=float, required=True, metavar="MIN", help="overhead of each start"
     )
-    parser.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all", help=f"of {', '.join(NAMES)}")
     parser.add_argument(
-        "--starts", type=int, default=200, help="start times a trace, evenly spread (default 200)"
+        "--policy", default="all", metavar="NAME[,NAME…]|all", help=f"policies to compare: {', '.join(NAMES)}"
     )
-    parser.add_argument("--spot-price", type=float, default=0.3, help="of the on-demand price (default 0.3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument(
+        "--starts", type=int, default=200, help="start times per trace, evenly spread (default: 200)"
+    )
+    parser.add_argument(
+        "--spot-price", type=float, default=0.3, help="share of the On-Demand price (default: 0.3)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     parser.set_defaults(run=run)
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay and print a table; return 0, or 2 after one line on standard error if the input is bad."""
+    """Replay and print a table. Returns 2 after one line on standard error if the input is invalid."""
     try:
-        files.can_write("--json", args.json)
-        with traces.named():
+        files.check_writable("--json", args.json)
+        with traces.name_option():
             outcomes = _outcomes(args)
         if args.json is not None:
             files.write("--json", args.json, json.dumps([asdict(o) for o in outcomes], indent=2) + "\n")
@@ -65,24 +69,27 @@ def run(args: argparse.Namespace) -> int:
 
 def _outcomes(args: argparse.Namespace) -> list[ZoneOutcome]:
     if args.starts < 1:
-        raise ValueError(f"--starts is {args.starts}, at least 1 is needed")
-    for option in ("compute", "deadline", "delay"):
-        value = getattr(args, option)
+        raise ValueError(f"--starts is {args.starts}, allowed: at least 1")
+    for option in ("compute", "deadline", "restart-minutes"):
+        value = getattr(args, option.replace("-", "_"))
         if not math.isfinite(value):
-            raise ValueError(f"--{option} is {value}, a finite number is needed")
+            raise ValueError(f"--{option} is {value}, allowed: a finite number")
     job = Job(
-        _whole(args.compute * 60), _whole(args.deadline * 60), _whole(args.delay), spot_price=args.spot_price
+        _whole(args.compute * 60),
+        _whole(args.deadline * 60),
+        _whole(args.restart_minutes),
+        spot_price=args.spot_price,
     )
     return list(compare(args.trace, job, named(args.policy), args.starts))
 
 
 def _whole(minutes: float) -> float:
-    """Return whole minutes, rounded up, in seconds."""
+    """Round minutes up to whole minutes; return seconds."""
     return 60.0 * math.ceil(minutes - 1e-9)
 
 
 def _table(outcomes: Sequence[ZoneOutcome]) -> str:
-    """Return the outcomes as text; costs are parts of what the same job costs on on-demand alone."""
+    """Return the outcomes as text; costs are relative to the same job on On-Demand alone."""
     width = max(len(Path(o.trace).stem) for o in outcomes) + 2
     lines = [
         f"{'trace':{width}}{'policy':26}{'cost':>7}{'÷ clairvoyant':>15}{'spot h':>8}{'on-demand h':>13}"

@@ -1,4 +1,4 @@
-"""Recorded markets that ``--trace`` names; what is wrong with one is told with the option."""
+"""Traces that ``--trace`` names; an error names the option."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from market.supply.trace import PoolTrace, TraceError
 
 
 def load(paths: Iterable[Path]) -> tuple[PoolTrace, ...]:
-    """Return the pools that ``--trace`` names; raise ``TraceError``."""
-    with named():
+    """Return the capacity pools that ``--trace`` names. Raises ``TraceError``."""
+    with name_option():
         return trace.load(paths)
 
 
 @contextmanager
-def named() -> Iterator[None]:
-    """Name the option in what the body says of a trace."""
+def name_option() -> Iterator[None]:
+    """Prefix a ``TraceError`` of the body with the option."""
     try:
         yield
     except TraceError as error:

@@ -1,1 +1,1 @@
-"""The commands that rehearse on this machine: their options. What they carry out stands in `rehearsal`."""
+"""Options of the commands that run a rehearsal; `rehearsal.commands` implements them."""

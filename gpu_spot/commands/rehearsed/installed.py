@@ -1,4 +1,4 @@
-"""What rehearses is imported where a command needs it, and may be missing."""
+"""Imports of the optional package `rehearsal`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pulumi_declared.errors import UserError
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """Import what rehearses in the body; raise ``UserError`` where something is missing."""
+def rehearsal_installed() -> Iterator[None]:
+    """Turn a failed import in the body into a ``UserError``."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise UserError(
-            f"{error.name} is missing, with which this machine rehearses: `make setup` in a clone installs it"
+            f"{error.name} is missing, but rehearsals need it: run `make setup` in a clone"
         ) from None

@@ -1,23 +1,30 @@
-"""The checks, in the order in which they are shown: a module each."""
+"""The checks in display order, one module each."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from gpu_spot.preflight.check_result import Check
 from gpu_spot.preflight.checks import (
     disks,
     encryption,
     endpoints,
     images,
     limits,
-    money,
+    monthly_cost,
     offerings,
     queues,
     reservations,
     sizes,
 )
-from gpu_spot.preflight.checks.account import billing, github, permissions, quotas, service_roles, taken_names
-from gpu_spot.preflight.remark import Check
+from gpu_spot.preflight.checks.account import (
+    billing,
+    github,
+    name_conflicts,
+    permissions,
+    quotas,
+    service_roles,
+)
 
 CHECKS: Final[tuple[Check, ...]] = (
     permissions,
@@ -32,8 +39,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     encryption,
     endpoints,
     queues,
-    taken_names,
+    name_conflicts,
     github,
     billing,
-    money,
+    monthly_cost,
 )

@@ -1,8 +1,8 @@
-"""The key that encrypts volumes.
+"""The KMS key of the volumes.
 
-Source: Auto Scaling guide, "Required AWS KMS key policy for use with encrypted volumes": with a customer
-managed key its service-linked role needs the key's policy, or a grant. Instances that may not use it end as
-they start.
+Source: Auto Scaling guide, "Required AWS KMS key policy for use with encrypted volumes": the service-linked
+role needs a customer managed key's policy or a grant. Instances without access to the key terminate at
+launch.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 
-NAME: Final = "key of the volumes"
+NAME: Final = "volume encryption key"
 
-_AWS_OWN: Final = "alias/aws/ebs"
+_AWS_MANAGED: Final = "alias/aws/ebs"
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """See which keys the volumes take, and whether those who launch may use them."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Check the keys of the volumes and the access of the launching roles."""
     for key in sorted(_named(stack)) or [account.clients("ec2").get_ebs_default_kms_key_id()["KmsKeyId"]]:
-        yield from _of_key(key, stack, account)
+        yield from _check_key(key, stack, account)
 
 
 def _named(stack: Stack) -> set[str]:
-    """Return the keys that launch templates name; without any, EC2 takes the account's default."""
+    """Return the keys of the launch templates; without one, EC2 uses the account's default key."""
     mappings = [
         mapping.get("ebs", {})
         for template in stack.of_type("aws:ec2/launchTemplate:LaunchTemplate")
@@ -35,29 +35,31 @@ def _named(stack: Stack) -> set[str]:
     return {ebs["kmsKeyId"] for ebs in mappings if ebs.get("kmsKeyId")}
 
 
-def _of_key(key: str, stack: Stack, account: Account) -> Iterator[Remark]:
-    if key.endswith(_AWS_OWN):
-        yield Remark(key, "ok", "AWS's own")
+def _check_key(key: str, stack: Stack, account: Account) -> Iterator[CheckResult]:
+    if key.endswith(_AWS_MANAGED):
+        yield CheckResult(key, "ok", "AWS managed")
         return
     kms = account.clients("kms")
-    known = kms.describe_key(KeyId=key)["KeyMetadata"]
-    if known["KeyManager"] == "AWS":
-        yield Remark(key, "ok", "AWS's own")
-    elif not known["Enabled"]:
-        yield Remark(key, "failure", f"it is {known['KeyState']}", "enable it, or name another")
+    metadata = kms.describe_key(KeyId=key)["KeyMetadata"]
+    if metadata["KeyManager"] == "AWS":
+        yield CheckResult(key, "ok", "AWS managed")
+    elif not metadata["Enabled"]:
+        yield CheckResult(
+            key, "failure", f"key state is {metadata['KeyState']}", "enable the key, or use another"
+        )
     else:
-        for role in _launching(stack):
-            yield _judged(kms, known["Arn"], role)
+        for role in _launching_roles(stack):
+            yield _check_grant(kms, metadata["Arn"], role)
 
 
-def _launching(stack: Stack) -> Iterator[str]:
+def _launching_roles(stack: Stack) -> Iterator[str]:
     if stack.has("aws:autoscaling/group:Group"):
         yield "AWSServiceRoleForAutoScaling"
     if stack.has("aws:ec2/spotFleetRequest:SpotFleetRequest"):
         yield "AWSServiceRoleForEC2SpotFleet"
 
 
-def _judged(kms: Any, key: str, role: str) -> Remark:
+def _check_grant(kms: Any, key: str, role: str) -> CheckResult:
     subject = f"{key} for {role}"
     policy: str = kms.get_key_policy(KeyId=key, PolicyName="default")["Policy"]
     grants = kms.get_paginator("list_grants").paginate(KeyId=key)
@@ -65,6 +67,8 @@ def _judged(kms: Any, key: str, role: str) -> Remark:
         grant.get("GranteePrincipal", "").endswith(f"/{role}") for page in grants for grant in page["Grants"]
     )
     if granted or f"/{role}" in policy:
-        return Remark(subject, "ok", "its policy or a grant names the role")
-    found = "a customer's key, and neither its policy nor a grant names the role"
-    return Remark(subject, "failure", found, "allow the role in the key's policy, with kms:CreateGrant")
+        return CheckResult(subject, "ok", "the key policy or a grant names the role")
+    finding = "customer managed key without the role in its policy or grants"
+    return CheckResult(
+        subject, "failure", finding, "allow the role in the key's policy, with kms:CreateGrant"
+    )

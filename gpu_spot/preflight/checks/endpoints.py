@@ -1,7 +1,7 @@
-"""Which zones have the services that the stack puts into them.
+"""Availability of AWS services in the stack's zones.
 
-Source: ``DescribeVpcEndpointServices``: a service names the zones where its endpoint can have an address.
-EFS has no such question: ``CreateMountTarget`` answers ``UnsupportedAvailabilityZone`` where it is not.
+Source: ``DescribeVpcEndpointServices`` lists the zones of a service's endpoints. EFS has no such call:
+``CreateMountTarget`` returns ``UnsupportedAvailabilityZone``.
 """
 
 from __future__ import annotations
@@ -10,45 +10,51 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 
 NAME: Final = "services in the zones"
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Look at every endpoint that the stack declares, and say what cannot be looked up."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Check every declared endpoint; report what cannot be checked."""
     declared = {
-        one["serviceName"]: one.get("vpcEndpointType") == "Interface"
-        for one in stack.of_type("aws:ec2/vpcEndpoint:VpcEndpoint")
+        inputs["serviceName"]: inputs.get("vpcEndpointType") == "Interface"
+        for inputs in stack.of_type("aws:ec2/vpcEndpoint:VpcEndpoint")
     }
     if declared:
         yield from _endpoints(declared, stack.zones, account)
     if stack.has("aws:efs/mountTarget:MountTarget"):
-        yield Remark(
+        yield CheckResult(
             "EFS",
             "not known",
-            "AWS does not tell in which zones a mount target can be",
-            "if `up` says UnsupportedAvailabilityZone, take that zone out of network.zones",
+            "AWS does not list the zones that support mount targets",
+            "if `up` fails with UnsupportedAvailabilityZone, remove that zone from network.zones",
         )
 
 
-def _endpoints(declared: dict[str, bool], zones: tuple[str, ...], account: Account) -> Iterator[Remark]:
-    # A filter, because the parameter ServiceNames refuses the whole list for one unknown name.
+def _endpoints(declared: dict[str, bool], zones: tuple[str, ...], account: Account) -> Iterator[CheckResult]:
+    # The parameter ServiceNames rejects the whole list if one name is unknown; a filter does not.
     pages = (
         account.clients("ec2")
         .get_paginator("describe_vpc_endpoint_services")
         .paginate(Filters=[{"Name": "service-name", "Values": sorted(declared)}])
     )
-    there = {one["ServiceName"]: one["AvailabilityZones"] for page in pages for one in page["ServiceDetails"]}
+    zones_by_service = {
+        service["ServiceName"]: service["AvailabilityZones"]
+        for page in pages
+        for service in page["ServiceDetails"]
+    }
     for name, is_interface in declared.items():
-        lacking = [zone for zone in zones if is_interface and zone not in there.get(name, ())]
-        if name not in there:
-            yield Remark(
-                name, "failure", "no such endpoint in this region", "choose another way out in `network`"
+        missing_zones = [
+            zone for zone in zones if is_interface and zone not in zones_by_service.get(name, ())
+        ]
+        if name not in zones_by_service:
+            yield CheckResult(
+                name, "failure", "endpoint not available in this region", "choose another `network` egress"
             )
-        elif lacking:
-            found = f"has no endpoint in {', '.join(lacking)}"
-            yield Remark(name, "failure", found, "take these out of network.zones")
-    if declared.keys() <= there.keys():
-        yield Remark("endpoints", "ok", f"{len(declared)} services looked up")
+        elif missing_zones:
+            finding = f"no endpoint in {', '.join(missing_zones)}"
+            yield CheckResult(name, "failure", finding, "remove these zones from network.zones")
+    if declared.keys() <= zones_by_service.keys():
+        yield CheckResult("endpoints", "ok", f"{len(declared)} services checked")

@@ -1,7 +1,7 @@
-"""Quotas of the network: what the account has, and what the stack adds to it.
+"""Network quotas of the account, and what the stack adds.
 
 Source: VPC user guide, "Amazon VPC quotas": 5 VPCs, 5 internet gateways, 5 Elastic IP addresses, 20 gateway
-endpoints a region unless raised.
+endpoints per region by default.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from contracts import names
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.service_quotas import quota
 from gpu_spot.preflight.stack import Stack
 
-NAME: Final = "quotas of the network"
+NAME: Final = "network quotas"
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What a quota counts: a resource type of Pulumi's, and EC2's operation and key that list it."""
+    """A quota: the Pulumi resource type that it counts, and the EC2 operation and key that list it."""
 
     service: str
     code: str
@@ -52,23 +52,23 @@ _COUNTED: Final = (
 )
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Count what is there, and what comes."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Compare existing and declared resources with each quota."""
     for counted in _COUNTED:
         chosen = (counted.inputs or {}).items()
         declared = sum(chosen <= inputs.items() for inputs in stack.of_type(counted.type))
         if declared:
-            yield _judged(stack, account, counted, declared)
+            yield _compare(stack, account, counted, declared)
 
 
-def _judged(stack: Stack, account: Account, counted: _Counted, declared: int) -> Remark:
-    there = getattr(account.clients("ec2"), counted.operation)()[counted.key]
+def _compare(stack: Stack, account: Account, counted: _Counted, declared: int) -> CheckResult:
+    existing = getattr(account.clients("ec2"), counted.operation)()[counted.key]
     if counted.inputs:
-        there = [one for one in there if one["VpcEndpointType"] == "Gateway"]
-    own = sum(_is_own(one, stack.name) for one in there)
-    more, found = max(0, declared - own), quota(account, counted.service, counted.code)
-    told = f"{found.value:.0f}, {len(there)} in use; this stack adds {more}"
-    return found.remark(told, len(there) + more, len(there) + more)
+        existing = [endpoint for endpoint in existing if endpoint["VpcEndpointType"] == "Gateway"]
+    owned = sum(_is_own(resource, stack.name) for resource in existing)
+    more, resource_quota = max(0, declared - owned), quota(account, counted.service, counted.code)
+    finding = f"{resource_quota.value:.0f}, {len(existing)} in use; this stack adds {more}"
+    return resource_quota.check(finding, len(existing) + more, len(existing) + more)
 
 
 def _is_own(resource: Mapping[str, Any], stack: str) -> bool:

@@ -1,9 +1,9 @@
-"""Which of the stack's instance types its zones have, and whether the zones are this account's.
+"""The stack's zones and the instance types offered in them.
 
-Source: ``DescribeInstanceTypeOfferings`` and ``DescribeAvailabilityZones``. A zone's name is the account's
-own: us-west-2a of one account is another's us-west-2c (EC2 user guide, "Availability Zone IDs"). A type that
-the region does not have "might cause the request to fail entirely" (Auto Scaling guide, "Setup overview for
-creating a mixed instances group").
+Source: ``DescribeInstanceTypeOfferings`` and ``DescribeAvailabilityZones``. Zone names differ between
+accounts: us-west-2a of one account is us-west-2c of another (EC2 user guide, "Availability Zone IDs"). A type
+that the region does not have "might cause the request to fail entirely" (Auto Scaling guide, "Setup overview
+for creating a mixed instances group").
 """
 
 from __future__ import annotations
@@ -12,51 +12,57 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
 
 NAME: Final = "zones and instance types"
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Look at the zones, then at each group's types in them."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Check the zones, then each group's types in them."""
     ec2 = account.clients("ec2")
-    there = {zone["ZoneName"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]}
+    account_zones = {zone["ZoneName"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]}
     for zone in stack.zones:
-        if zone not in there:
-            advice = f"put others into network.zones: {', '.join(sorted(there))}"
-            yield Remark(zone, "failure", "this account has no such zone", advice)
+        if zone not in account_zones:
+            advice = f"use other zones in network.zones: {', '.join(sorted(account_zones))}"
+            yield CheckResult(zone, "failure", "the account does not have this zone", advice)
     capacities = stack.settings.capacities
-    offered = _offered(ec2, sorted({name for one in capacities.values() for name in one.types}))
+    offered = _offered_pools(
+        ec2, sorted({name for capacity in capacities.values() for name in capacity.types})
+    )
     for group, capacity in capacities.items():
-        yield from _of_group(group, capacity, stack.zones, offered)
+        yield from _check_group(group, capacity, stack.zones, offered)
 
 
-def _offered(ec2: Any, types: list[str]) -> set[tuple[str, str]]:
-    """Return pairs of type and zone."""
+def _offered_pools(ec2: Any, types: list[str]) -> set[tuple[str, str]]:
+    """Return pairs of instance type and zone."""
     pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
         LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": types}]
     )
-    return {(one["InstanceType"], one["Location"]) for page in pages for one in page["InstanceTypeOfferings"]}
+    return {
+        (offering["InstanceType"], offering["Location"])
+        for page in pages
+        for offering in page["InstanceTypeOfferings"]
+    }
 
 
-def _of_group(
+def _check_group(
     group: str, capacity: Capacity, zones: tuple[str, ...], offered: set[tuple[str, str]]
-) -> Iterator[Remark]:
+) -> Iterator[CheckResult]:
     pools = {(name, zone) for name in capacity.types for zone in zones} & offered
-    told = f"{len(pools)} of {len(capacity.types) * len(zones)} pools (a type in a zone) exist"
+    finding = f"{len(pools)} of {len(capacity.types) * len(zones)} capacity pools (type and zone) are offered"
     if not pools:
-        yield Remark(group, "failure", told, "choose other types or zones")
+        yield CheckResult(group, "failure", finding, "choose other types or zones")
         return
-    yield Remark(group, "ok", told)
+    yield CheckResult(group, "ok", finding)
     for zone in zones:
-        if not any(place == zone for _, place in pools):
-            yield Remark(f"{group} in {zone}", "warning", "none of its types is sold there")
+        if not any(pool_zone == zone for _, pool_zone in pools):
+            yield CheckResult(f"{group} in {zone}", "warning", "none of its types is offered in this zone")
     for name in capacity.types:
         subject = f"{group}: {name}"
         if not any(kind == name for kind, _ in offered):
-            found = "is not sold in this region: AWS may refuse the whole group"
-            yield Remark(subject, "failure", found, "take it out of instanceTypes")
+            finding = "not offered in this region: AWS may reject the whole group"
+            yield CheckResult(subject, "failure", finding, "remove it from instanceTypes")
         elif not any(kind == name for kind, _ in pools):
-            yield Remark(subject, "warning", "is sold in none of the stack's zones")
+            yield CheckResult(subject, "warning", "not offered in any zone of the stack")

@@ -1,4 +1,4 @@
-"""Groups that are too large for one: docs/scale.md says what stops, and when."""
+"""Group sizes beyond the tested limits (docs/scale.md)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 
-NAME: Final = "sizes of groups"
+NAME: Final = "group sizes"
 
-MOST: Final = 5_000
-"""Of what ``capacity.max`` counts: about half of what the group's memory and its workers' rows can take."""
+MAX_SLOTS: Final = 5_000
+"""Recommended limit of ``capacity.max``: about half of what the group's memory and registry items allow."""
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Yield the groups that may grow too large; nothing is asked of AWS."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Yield the groups that may grow too large; makes no AWS calls."""
     for group, capacity in stack.settings.capacities.items():
-        if capacity.maximum > MOST:
-            found = (
-                f"max is {capacity.maximum:,}: its heartbeats share one partition of DynamoDB, its memory is "
-                "one item"
+        if capacity.maximum > MAX_SLOTS:
+            finding = (
+                f"max is {capacity.maximum:,}: heartbeats share one DynamoDB partition, the state is one item"
             )
-            yield Remark(group, "warning", found, f"divide it: at most {MOST:,} a group (docs/scale.md)")
+            yield CheckResult(
+                group,
+                "warning",
+                finding,
+                f"split the group: at most {MAX_SLOTS:,} slots per group (docs/scale.md)",
+            )

@@ -1,1 +1,1 @@
-"""GPU capacity: both sides of a group, and how they start instances."""
+"""GPU capacity: capacity groups, their launch templates and parameters."""

@@ -1,4 +1,4 @@
-"""Where instances find the node agent."""
+"""The bucket from which instances download the node agent."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class AgentStoreArgs:
-    """The stack."""
+    """Arguments of ``AgentStore``."""
 
     scope: Scope
 
 
 class AgentStore(pulumi.ComponentResource):
-    """Produces: a bucket, and in it the agent's archive under its own hash.
+    """A bucket with the agent's archive, whose key contains its hash.
 
-    Archives of earlier versions stay: an instance that boots during an update still finds its own.
+    Archives of earlier versions are retained: an instance that boots during an update still finds its own.
     """
 
     bucket: pulumi.Output[str]
     archives_arn: pulumi.Output[str]
-    """All archives: an instance of an older template fetches an older one, also while `up` goes on."""
+    """All archives: an instance of an older launch template downloads an older one, also during an update."""
     archive: agent_archive.AgentArchive
 
     def __init__(self, name: str, args: AgentStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the store."""
         super().__init__("gpu-spot:infra:AgentStore", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        # Nothing in it cannot be built again.
+        # Its content can be rebuilt.
         bucket = Bucket(name, BucketArgs(args.scope, schema.Bucket(name="agent"), disposable=True), child)
         self.archive = agent_archive.build()
         stored = aws.s3.BucketObjectv2(
@@ -45,11 +45,11 @@ class AgentStore(pulumi.ComponentResource):
             key=self.archive.key,
             source=pulumi.FileAsset(str(self.archive.path)),
             content_type="application/zip",
-            # Without the user's tags: an object takes ten.
+            # Without the user's tags: an S3 object has at most ten.
             tags={"Name": name, names.TAG_STACK: args.scope.stack},
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
-        # Read from the object, not from its bucket: no instance may boot before its agent is there.
+        # The object's output, not the bucket's: instances depend on the uploaded archive.
         self.bucket = stored.bucket
-        self.archives_arn = pulumi.Output.concat(bucket.arn, "/", agent_archive.FOLDER, "/*")
+        self.archives_arn = pulumi.Output.concat(bucket.arn, "/", agent_archive.DIRECTORY, "/*")
         self.register_outputs({"bucket": self.bucket, "key": self.archive.key})

@@ -1,4 +1,4 @@
-"""GPU capacity: a primary side that is mostly spot, and the on-demand group behind it."""
+"""A capacity group: a primary group, mostly Spot, and an On-Demand fallback group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contracts import names
 from contracts.group import config as group_config
 from contracts.group import control
 from contracts.group.config import GroupConfig
-from infra.catalogue.on_demand_prices import in_place_of, price
+from infra.catalogue.on_demand_prices import price, replacement_prices
 from infra.components.capacity import overrides, parameter
 from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
@@ -26,20 +26,25 @@ LAUNCH_HOOK: Final = "instance-prepared"
 _LAUNCH_HOOK_SECONDS: Final = 600
 DRAIN_HOOK: Final = "work-ended"
 DRAIN_HOOK_SECONDS: Final = 120
-"""As long as a spot notice, so that work has one time to end in, whoever takes the instance."""
+"""As long as a Spot interruption notice: work has the same time to finish however its instance terminates."""
 
 CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
-"""The controller moves it between two runs of the program, which must not move it back."""
+"""The controller sets it. Without ``ignore_changes`` the next ``pulumi up`` would reset it."""
 
 
 @dataclass(frozen=True)
 class CapacityGroupArgs:
-    """``primary`` and ``fallback`` are what each side starts; no fallback where that is empty.
+    """Arguments of ``CapacityGroup``.
 
-    ``subnet_ids`` are by zone, ``instance_role_arn`` is the role that instances take. ``config`` is what the
-    controller must know, as far as the stack file says it; the component adds names and prices.
-    ``follows_volume``: its work has a volume that is in one zone at a time. With a ``block`` the fallback is
-    what was bought there, and no other on-demand. With ``scales`` the target is the scaler's.
+    Attributes:
+        primary: Launch templates of the primary group, in order of preference.
+        fallback: Launch templates of the fallback group; empty for no fallback.
+        subnet_ids: Private subnets by availability zone.
+        instance_role_arn: The only role that a Spot Fleet may pass to instances.
+        config: The controller's configuration from the stack file; the component adds names and prices.
+        block: A Capacity Block for the fallback, which then launches no other On-Demand instance.
+        follows_volume: The work has an EBS volume, so its instance must be in the volume's zone.
+        scales: The scaler writes the target.
     """
 
     scope: Scope
@@ -53,45 +58,46 @@ class CapacityGroupArgs:
     block: CapacityBlock | None = None
     follows_volume: bool = False
     scales: bool = False
-    ready_after: list[pulumi.Resource] = field(default_factory=list)
+    depends_on: list[pulumi.Resource] = field(default_factory=list)
 
 
 class CapacityGroup(pulumi.ComponentResource):
-    """One group of GPU instances that the controller keeps at its target.
+    """A group of GPU instances that the controller keeps at its target.
 
-    Produces: the primary side, an Auto Scaling group (mixed instances) or a Spot Fleet, the fallback Auto
-    Scaling group (on-demand only, optionally with a warm pool), and the parameters ``config``, ``target``,
-    ``control``, for a job ``finished``, for who prepares a dataset ``prepared``, which the controller
-    reads. A fleet that only requests has neither fallback nor parameters.
+    Declares the primary group (an Auto Scaling group with a mixed instances policy, or a Spot Fleet), the
+    fallback Auto Scaling group (On-Demand, optionally with a warm pool), and the controller's parameters:
+    ``config``, ``target``, ``control``, ``finished`` for a training job, ``prepared`` for the preparation of
+    a dataset. A Spot Fleet of type ``request`` has neither a fallback nor parameters.
 
-    Both sides start empty and are filled by the controller. A new template version reaches instances as they
-    are replaced: an instance refresh would be a second writer of capacity, and end work that runs well.
+    Both groups are created empty; the controller fills them. Running instances keep their launch template
+    version until they are replaced. There is no instance refresh: it would change capacity as well, and
+    interrupt healthy work.
     """
 
     primary_name: pulumi.Output[str]
     fallback_name: pulumi.Output[str] | None
-    is_kept: bool
+    is_managed: bool
     by_zone: bool
 
     def __init__(
         self, name: str, args: CapacityGroupArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare the group."""
+        """Declare the groups and parameters."""
         super().__init__("gpu-spot:infra:CapacityGroup", name, None, opts)
         self._args = args
-        self.primary_name = self._fleet().id if args.capacity.is_fleet else self._mixed_group().name
-        self.fallback_name = self._fallback().name if args.fallback else None
-        self.is_kept = args.capacity.is_kept
-        # Where the volume is. LaunchInstances takes no group with a warm pool (Auto
-        # Scaling guide, "Launch instances synchronously", limitations); a Capacity Block has but one zone.
+        self.primary_name = self._spot_fleet().id if args.capacity.is_fleet else self._mixed_group().name
+        self.fallback_name = self._fallback_group().name if args.fallback else None
+        self.is_managed = args.capacity.is_managed
+        # LaunchInstances launches in the volume's zone. It does not support warm pools (Auto Scaling guide,
+        # "Launch instances synchronously", limitations); a Capacity Block is in one zone anyway.
         self.by_zone = bool(
             args.follows_volume and args.fallback and not args.block and not args.capacity.warm_instances
         )
-        if self.is_kept:
+        if self.is_managed:
             self._parameters()
         self.register_outputs({"primary": self.primary_name, "fallback": self.fallback_name})
 
-    def _fleet(self) -> SpotFleet:
+    def _spot_fleet(self) -> SpotFleet:
         args = self._args
         return SpotFleet(
             args.scope.name(args.group, "primary"),
@@ -102,7 +108,7 @@ class CapacityGroup(pulumi.ComponentResource):
                 args.primary,
                 list(args.subnet_ids.values()),
                 args.instance_role_arn,
-                args.ready_after,
+                args.depends_on,
             ),
             pulumi.ResourceOptions(parent=self),
         )
@@ -121,8 +127,7 @@ class CapacityGroup(pulumi.ComponentResource):
             ),
         )
 
-    def _fallback(self) -> aws.autoscaling.Group:
-        warm = self._args.capacity.warm_instances
+    def _fallback_group(self) -> aws.autoscaling.Group:
         return self._auto_scaling_group(
             "fallback",
             self._args.fallback,
@@ -131,9 +136,9 @@ class CapacityGroup(pulumi.ComponentResource):
                 on_demand_base_capacity=0,
                 on_demand_percentage_above_base_capacity=100,
             ),
-            # A warm instance is stopped once its launch ends: the hook holds it until it is prepared.
-            # Declared with the group, because the pool begins to fill at once; also without a pool, because
-            # a hook cannot be added this way later.
+            # Keeps a warm instance running until it is prepared; it is stopped when its launch completes.
+            # An initial hook applies from the first launch and cannot be added later: declared also without a
+            # pool.
             launch_hooks=[
                 aws.autoscaling.GroupInitialLifecycleHookArgs(
                     name=LAUNCH_HOOK,
@@ -142,40 +147,49 @@ class CapacityGroup(pulumi.ComponentResource):
                     default_result="ABANDON",
                 )
             ],
-            # Without a bound it is max minus desired: everything. So many are with those in service, because
-            # a pool of a fixed size launches a successor for whom it gives, and ends who comes back (Auto
-            # Scaling guide, "Warm pools", core concepts). A job leaves its traces on an instance, and is not
-            # to find another's. With a mixed instances policy a group may have a pool since November 2025
-            # (AWS, What's New).
-            warm_pool=aws.autoscaling.GroupWarmPoolArgs(
-                pool_state="Stopped",
-                min_size=0,
-                max_group_prepared_capacity=warm,
-                instance_reuse_policy=aws.autoscaling.GroupWarmPoolInstanceReusePolicyArgs(
-                    reuse_on_scale_in=not self._args.config.run
-                ),
-            )
-            if warm
-            else None,
+            warm_pool=self._warm_pool(),
             reservation=self._args.capacity.fallback.reservation,
         )
 
-    def _largest_size(self) -> int:
-        """Return the bound of one side, which the controller keeps with the other's below the maximum.
+    def _warm_pool(self) -> aws.autoscaling.GroupWarmPoolArgs | None:
+        """Return the fallback's warm pool, None without one.
 
-        With weights it leaves room for what the last launch brought beyond: ahead of a release the desired
-        capacity is raised to what stands, and AWS refuses to raise it above this.
+        The bound counts warm and in-service instances together. A pool of fixed size would launch a
+        replacement for each instance it gives out and terminate each one that returns; without a bound it
+        would hold the maximum size minus the desired capacity.
+        Source: Auto Scaling guide, "Warm pools", core concepts. Warm pools support mixed instances policies
+        since November 2025 (AWS, What's New).
+        """
+        warm_instances = self._args.capacity.warm_instances
+        if not warm_instances:
+            return None
+        return aws.autoscaling.GroupWarmPoolArgs(
+            pool_state="Stopped",
+            min_size=0,
+            max_group_prepared_capacity=warm_instances,
+            instance_reuse_policy=aws.autoscaling.GroupWarmPoolInstanceReusePolicyArgs(
+                # A training job leaves files on its instance, which the next job must not see.
+                reuse_on_scale_in=not self._args.config.run
+            ),
+        )
+
+    def _max_size(self) -> int:
+        """Return the ``MaxSize`` of each group; the controller keeps both together within the maximum.
+
+        Weighted launches may exceed the desired capacity by up to one weight. Before it terminates an
+        instance, the controller raises the desired capacity to the running weight, and AWS rejects a value
+        above ``MaxSize``.
         """
         capacity = self._args.capacity
         return capacity.maximum + (0 if capacity.unit == "instances" else max(capacity.weights.values()))
 
     def _on_demand_strategy(self) -> str:
-        # Requirements have no order that could be followed.
+        # Instance requirements have no order of preference.
         return "lowest-price" if self._args.capacity.instance_requirements else "prioritized"
 
     def _auto_scaling_group(
         self,
-        side: str,
+        group_role: str,
         launchables: Sequence[Launchable],
         distribution: aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs,
         *,
@@ -184,18 +198,18 @@ class CapacityGroup(pulumi.ComponentResource):
         reservation: Reservation | None = None,
     ) -> aws.autoscaling.Group:
         args = self._args
-        name = args.scope.name(args.group, side)
-        tags = args.scope.tags(name, group=args.group, side=side)
-        block = args.block if side == "fallback" else None
-        own = launchables[0].template
+        name = args.scope.name(args.group, group_role)
+        tags = args.scope.tags(name, group=args.group, group_role=group_role)
+        block = args.block if group_role == "fallback" else None
+        template = launchables[0].template
         return aws.autoscaling.Group(
             name,
             min_size=0,
-            max_size=self._largest_size(),
+            max_size=self._max_size(),
             desired_capacity=0,
             vpc_zone_identifiers=[args.subnet_ids[block.zone]] if block else list(args.subnet_ids.values()),
-            # A Capacity Block is one type in one zone, and its template says so.
-            launch_template=aws.autoscaling.GroupLaunchTemplateArgs(id=own.id, version=own.version)
+            # A Capacity Block has one instance type in one zone, both in its launch template.
+            launch_template=aws.autoscaling.GroupLaunchTemplateArgs(id=template.id, version=template.version)
             if block
             else None,
             mixed_instances_policy=None
@@ -204,24 +218,24 @@ class CapacityGroup(pulumi.ComponentResource):
                 instances_distribution=distribution,
                 launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(
                     launch_template_specification=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
-                        launch_template_id=own.id,
-                        version=own.version,
+                        launch_template_id=template.id,
+                        version=template.version,
                     ),
-                    overrides=overrides.of_group(args.capacity, launchables),
+                    overrides=overrides.auto_scaling_overrides(args.capacity, launchables),
                 ),
             ),
-            # It acts on recommendations, most of which are false, and ends before the successor's work is
-            # ready. The controller covers each loss (docs/adr/0020).
+            # Capacity Rebalancing acts on recommendations, most of which no interruption follows, and
+            # terminates the old instance before work on the new one is ready (docs/adr/0020).
             capacity_rebalance=False,
-            # Nothing but the controller names who goes: a lowered capacity or bound ends nobody in service.
-            # TerminateInstanceInAutoScalingGroup does, and who comes out of the warm pool is protected, too
-            # (Auto Scaling guide, "Use instance scale-in protection").
+            # A lower desired capacity terminates no protected instance: the controller selects each one and
+            # calls TerminateInstanceInAutoScalingGroup, which ignores the protection. Instances from the warm
+            # pool are protected as well (Auto Scaling guide, "Use instance scale-in protection").
             protect_from_scale_in=True,
-            # Evening out zones ends instances that work. Launches still spread over the zones.
-            suspended_processes=list(names.SUSPENDED_BY_US),
+            # AZRebalance terminates working instances. Launches are spread over the zones without it.
+            suspended_processes=list(names.SUSPENDED_BY_STACK),
             initial_lifecycle_hooks=[
                 *launch_hooks,
-                # A scale-in gives no notice of its own: the hook is the time that work has to end.
+                # A scale-in has no advance notice: the hook gives the work time to finish.
                 aws.autoscaling.GroupInitialLifecycleHookArgs(
                     name=DRAIN_HOOK,
                     lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
@@ -230,61 +244,64 @@ class CapacityGroup(pulumi.ComponentResource):
                 ),
             ],
             warm_pool=warm_pool,
-            capacity_reservation_specification=overrides.reserved_first(reservation),
-            # Zones in balance would leave a reservation in one of them for another's on-demand.
+            capacity_reservation_specification=overrides.reservation_first(reservation),
+            # Balancing zones first would launch On-Demand in one zone while another has reserved capacity.
             availability_zone_distribution=aws.autoscaling.GroupAvailabilityZoneDistributionArgs(
                 capacity_distribution_strategy="reservations-then-balanced"
             )
             if reservation
             else None,
             health_check_type="EC2",
-            # Whether AWS has capacity now is the controller's matter, not a failed deployment.
+            # A lack of capacity must not fail the deployment: the controller handles it.
             wait_for_capacity_timeout="0",
-            # `destroy` ends what still runs, warm pool included, instead of waiting for an empty group.
+            # `pulumi destroy` terminates running and warm instances instead of waiting for an empty group.
             force_delete=True,
             tags=[
                 aws.autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=True)
                 for key, value in tags.items()
             ],
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=args.ready_after, ignore_changes=list(CAPACITY_OWNED_BY_CONTROLLER)
+                parent=self, depends_on=args.depends_on, ignore_changes=list(CAPACITY_OWNED_BY_CONTROLLER)
             ),
         )
 
     def _parameters(self) -> None:
         args, capacity = self._args, self._args.capacity
-        sides = pulumi.Output.all(self.primary_name, self.fallback_name)
+        group_names = pulumi.Output.all(self.primary_name, self.fallback_name)
         self._parameter(
             names.PARAMETER_CONFIG,
-            "What the controller must know",
-            sides.apply(lambda known: group_config.dumps(self._config(*known))),
+            "Configuration of the controller",
+            group_names.apply(lambda primary_and_fallback: self._config_text(*primary_and_fallback)),
         )
         self._parameter(
             names.PARAMETER_TARGET,
-            f"How many {args.capacity.unit} to keep up",
+            f"Target capacity in {args.capacity.unit}",
             str(capacity.target),
-            owned_by_others=args.scales,
+            is_initial_value=args.scales,
         )
         if args.config.run:
-            self._parameter(names.PARAMETER_FINISHED, "The run that has ended", "none", owned_by_others=True)
+            self._parameter(names.PARAMETER_FINISHED, "The finished run", "none", is_initial_value=True)
         if args.config.prepared_by == args.group:
-            self._parameter(
-                names.PARAMETER_PREPARED, "The dataset that is there", "none", owned_by_others=True
-            )
-        self._parameter(names.PARAMETER_CONTROL, "Set by people", control.INITIAL, owned_by_others=True)
+            self._parameter(names.PARAMETER_PREPARED, "The prepared dataset", "none", is_initial_value=True)
+        self._parameter(
+            names.PARAMETER_CONTROL, "Mode, set by operators", control.INITIAL, is_initial_value=True
+        )
+
+    def _config_text(self, primary: str, fallback: str | None) -> str:
+        """Return the stored configuration with the names of both groups.
+
+        The parameter is written after both groups exist; from then on every launch starts the run it names.
+        """
+        return group_config.dumps(self._config(primary, fallback))
 
     def _config(self, primary: str, fallback: str | None) -> GroupConfig:
-        """Return the configuration, complete; written after both sides, whose names stand in it.
-
-        From then on every launch starts the run that it names.
-        """
         return dataclasses.replace(
             self._args.config,
             primary=primary,
             fallback=fallback,
             zones=tuple(self._args.subnet_ids),
             on_demand_prices=self._on_demand_prices(),
-            own_prices=self._own_prices(),
+            own_prices=self._budget_prices(),
             by_zone=self.by_zone,
         )
 
@@ -293,18 +310,18 @@ class CapacityGroup(pulumi.ComponentResource):
         if not (args.fallback or args.config.budget) or args.block:
             return {}
         in_order = capacity.instance_requirements is None
-        return in_place_of(capacity.types, args.scope.region, capacity.weights, in_order=in_order)
+        return replacement_prices(capacity.types, args.scope.region, capacity.weights, in_order=in_order)
 
-    def _own_prices(self) -> dict[str, float]:
-        """Return what each type costs on-demand, for a budget; the schema refuses those of no price."""
+    def _budget_prices(self) -> dict[str, float]:
+        """Return On-Demand prices by type for a budget; the schema rejects types without a known price."""
         args, region = self._args, self._args.scope.region
         prices = {kind: price(kind, region) for kind in args.capacity.types} if args.config.budget else {}
         return {kind: dollars for kind, dollars in prices.items() if dollars is not None}
 
     def _parameter(
-        self, leaf: str, description: str, value: pulumi.Input[str], *, owned_by_others: bool = False
+        self, leaf: str, description: str, value: pulumi.Input[str], *, is_initial_value: bool = False
     ) -> None:
         args = self._args
         parameter.declare(
-            args.scope, self, args.group, leaf, description, value, owned_by_others=owned_by_others
+            args.scope, self, args.group, leaf, description, value, is_initial_value=is_initial_value
         )

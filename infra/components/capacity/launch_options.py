@@ -1,4 +1,4 @@
-"""What every launch template of a stack says alike: metadata, the root volume, whose tags a launch makes."""
+"""Options common to all launch templates: metadata, root volume, tags."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from infra.scope import Scope
 
 
 def metadata_options(*, with_tags: bool = False) -> aws.ec2.LaunchTemplateMetadataOptionsArgs:
-    """Return metadata with session tokens alone, and one hop, which ends on the instance.
+    """Return options for IMDSv2 only, with a hop limit of one.
 
-    So containers on a bridge network, and a cluster's pods, cannot take the instance's credentials.
-    ``with_tags`` lets it tell the instance's tags.
+    One hop ends on the instance: containers on a bridge network and pods cannot get its credentials.
+    ``with_tags`` exposes the instance's tags.
     """
     return aws.ec2.LaunchTemplateMetadataOptionsArgs(
         http_endpoint="enabled",
@@ -24,7 +24,7 @@ def metadata_options(*, with_tags: bool = False) -> aws.ec2.LaunchTemplateMetada
 
 
 def root_volume(scope: Scope, device: str, gib: int) -> aws.ec2.LaunchTemplateBlockDeviceMappingArgs:
-    """Return the root volume, encrypted and gone with its instance; ``device`` is as the image names it."""
+    """Return an encrypted root volume, deleted with its instance; ``device`` is the image's name for it."""
     return aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=device,
         ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
@@ -37,8 +37,8 @@ def root_volume(scope: Scope, device: str, gib: int) -> aws.ec2.LaunchTemplateBl
     )
 
 
-def tagged(
+def tag_specifications(
     tags: dict[str, str], kinds: Collection[str] = ("instance", "volume", "network-interface")
 ) -> list[aws.ec2.LaunchTemplateTagSpecificationArgs]:
-    """Return the tags of what a launch makes: the provider's own and a group's reach only instances."""
+    """Return tags for what a launch creates; those of the provider and of a group reach only instances."""
     return [aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags) for kind in kinds]

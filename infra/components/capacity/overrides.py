@@ -1,4 +1,4 @@
-"""Instance types and requirements in the words of Auto Scaling groups and Spot Fleets."""
+"""Launch template overrides of Auto Scaling groups and Spot Fleets: instance types or requirements."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ FLEET_STRATEGIES: Final = {
     "capacity-optimized-prioritized": "capacityOptimizedPrioritized",
     "lowest-price": "lowestPrice",
 }
-"""The fleet's word for each allocation strategy of the settings, whose words are Auto Scaling's."""
+"""Spot Fleet allocation strategies by those of the settings, which are Auto Scaling's."""
 
 _PRICE_PROTECTION: Final = 100
-"""Per cent above the cheapest matching type; for on-demand AWS's default is 20, which leaves one type."""
+"""Percent above the cheapest matching type; AWS's default for On-Demand is 20, which leaves one type."""
 
 _NO_LIMIT: Final = 100_000
-"""In place of a range's open end, which the provider sends for a fleet as 0 (terraform-provider-aws,
-``expandMemoryMiB`` and its neighbours). More than any instance has."""
+"""Upper bound of an open range, more than any instance has. The provider would send 0 for a fleet
+(terraform-provider-aws, ``expandMemoryMiB`` and similar functions)."""
 
 
-def of_group(capacity: Capacity, launchables: Sequence[Launchable]) -> list[Any]:
-    """Return a mixed-instances group's overrides; its own template is that of the first launchable."""
+def auto_scaling_overrides(capacity: Capacity, launchables: Sequence[Launchable]) -> list[Any]:
+    """Return the overrides of a mixed instances policy whose own template is that of the first launchable."""
     overrides: list[Any] = []
     for launchable in launchables:
-        own = launchable is launchables[0]
+        uses_group_template = launchable is launchables[0]
         specification = {
             "launch_template_id": launchable.template.id,
             "version": launchable.template.version,
         }
         overrides += [
             aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(
-                launch_template_specification=None if own else specification, **choice
+                launch_template_specification=None if uses_group_template else specification, **choice
             )
             for choice in _choices(capacity, launchable, str)
         ]
     return overrides
 
 
-def of_fleet(
+def fleet_configs(
     capacity: Capacity, launchables: Sequence[Launchable], subnet_ids: Sequence[pulumi.Input[str]]
 ) -> list[Any]:
-    """Return a fleet's launch template configurations: every choice in every subnet, in order of choice."""
-    # From 1: the provider takes 0 for "not given", and then the first choice is the last.
+    """Return a fleet's launch template configurations: each choice in each subnet, by priority."""
+    # From 1: the provider omits a priority of 0, which would make the first choice the last.
     configs, priority = [], 1
     for launchable in launchables:
         overrides = []
@@ -59,7 +59,7 @@ def of_fleet(
             overrides += [
                 aws.ec2.SpotFleetRequestLaunchTemplateConfigOverrideArgs(
                     subnet_id=subnet,
-                    # Only an order among types means something; AWS refuses it beside requirements.
+                    # AWS rejects a priority together with requirements.
                     priority=priority if "instance_type" in choice else None,
                     **choice,
                 )
@@ -70,7 +70,7 @@ def of_fleet(
             aws.ec2.SpotFleetRequestLaunchTemplateConfigArgs(
                 launch_template_specification=aws.ec2.SpotFleetRequestLaunchTemplateConfigLaunchTemplateSpecificationArgs(
                     id=launchable.template.id,
-                    # A number would replace the fleet, and end its instances, with every new version.
+                    # With a number each new version would replace the fleet and terminate its instances.
                     version="$Latest",
                 ),
                 overrides=overrides,
@@ -79,17 +79,17 @@ def of_fleet(
     return configs
 
 
-def reserved_first(
+def reservation_first(
     reservation: Reservation | None,
 ) -> aws.autoscaling.GroupCapacityReservationSpecificationArgs | None:
-    """Return how a group launches into a reservation first, and beyond it on-demand.
+    """Return how a group launches: into a reservation first, then On-Demand.
 
     Source: EC2 Auto Scaling guide, "Target Capacity Reservations from your Auto Scaling group".
     """
     if reservation is None:
         return None
     target = {
-        "capacity_reservation_ids" if reservation.is_one else "capacity_reservation_resource_group_arns": [
+        "capacity_reservation_ids" if reservation.is_single else "capacity_reservation_resource_group_arns": [
             reservation.source
         ]
     }
@@ -104,28 +104,28 @@ def reserved_first(
 def _choices(
     capacity: Capacity, launchable: Launchable, weight: Callable[[int], str | float]
 ) -> list[dict[str, Any]]:
-    """Return one choice for each type, or one for the requirements; a weight as ``weight`` spells it."""
+    """Return a choice for each type, or one for the requirements; ``weight`` converts a weight."""
     if capacity.instance_requirements is not None:
         return [{"instance_requirements": _requirements(capacity.instance_requirements, launchable.types)}]
     if capacity.unit == "instances":
         return [{"instance_type": name} for name in launchable.types]
-    # All or none: AWS refuses a group in which only some types have one (API, ``LaunchTemplateOverrides``).
+    # For all types: AWS rejects a group in which only some have a weight (API, ``LaunchTemplateOverrides``).
     weights = capacity.weights
     return [{"instance_type": name, "weighted_capacity": weight(weights[name])} for name in launchable.types]
 
 
-def _requirements(wanted: InstanceRequirements, types: tuple[str, ...]) -> dict[str, Any]:
+def _requirements(requirements: InstanceRequirements, types: tuple[str, ...]) -> dict[str, Any]:
     return {
-        "vcpu_count": _bounds(wanted.vcpus),
-        "memory_mib": _bounds(wanted.memory_gib, scale=1024),
+        "vcpu_count": _bounds(requirements.vcpus),
+        "memory_mib": _bounds(requirements.memory_gib, scale=1024),
         "accelerator_types": ["gpu"],
         "accelerator_manufacturers": ["nvidia"],
-        "accelerator_count": _bounds(wanted.accelerators),
-        # What the catalogue knows to match, so that AWS takes nothing that the image cannot boot.
+        "accelerator_count": _bounds(requirements.accelerators),
+        # Types that the image boots, from the catalogue.
         "allowed_instance_types": list(types),
         "on_demand_max_price_percentage_over_lowest_price": _PRICE_PROTECTION,
     }
 
 
-def _bounds(wanted: Range, scale: int = 1) -> dict[str, int]:
-    return {"min": wanted.min * scale, "max": (wanted.max or _NO_LIMIT) * scale}
+def _bounds(bounds: Range, scale: int = 1) -> dict[str, int]:
+    return {"min": bounds.min * scale, "max": (bounds.max or _NO_LIMIT) * scale}

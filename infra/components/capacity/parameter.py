@@ -1,4 +1,4 @@
-"""A parameter of a group, as it stands below the group's name in Parameter Store."""
+"""A group's parameter in Parameter Store."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def declare(
     description: str,
     value: pulumi.Input[str],
     *,
-    owned_by_others: bool = False,
+    is_initial_value: bool = False,
 ) -> aws.ssm.Parameter:
-    """Declare a parameter; what others write into one of theirs stays through every `up`."""
+    """Declare a parameter. With ``is_initial_value`` Pulumi does not reset it once it has changed."""
     name = scope.name(group, leaf)
     return aws.ssm.Parameter(
         name,
         name=names.group_parameter(scope.stack, group, leaf),
         type=aws.ssm.ParameterType.STRING,
         description=f"{description} ({group})",
-        # Not a secret: as `value` the provider would hide it in every preview.
+        # Not a secret: the provider would hide `value` in previews.
         insecure_value=value,
         tags=scope.tags(name, group=group),
         opts=pulumi.ResourceOptions(
-            parent=parent, ignore_changes=["insecureValue"] if owned_by_others else None
+            parent=parent, ignore_changes=["insecureValue"] if is_initial_value else None
         ),
     )

@@ -1,4 +1,4 @@
-"""A Spot Fleet as the primary side of a capacity group."""
+"""A Spot Fleet as the primary group of a capacity group."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from infra.schema.capacity import Capacity
 from infra.scope import Scope
 
 CAPACITIES: Final = ("targetCapacity", "onDemandTargetCapacity")
-"""The controller moves both, and together: raising the target alone would raise the spot share alone, and
-raising the on-demand share alone would shrink it. A changed base reaches the fleet through the controller."""
+"""The controller sets both together: the target alone changes the Spot share, the On-Demand target alone
+changes it inversely. It also applies a changed On-Demand base."""
 
 OWNED_BY_CONTROLLER: Final = (*CAPACITIES, "excessCapacityTerminationPolicy")
-"""It repeats the policy with each capacity, in the API's spelling, which is not the provider's."""
+"""With each capacity the controller sends the policy, in the API's spelling, not the provider's."""
 
 _TAGGING_POLICY: Final = "iam::aws:policy/service-role/AmazonEC2SpotFleetTaggingRole"
 
 
 @dataclass(frozen=True)
 class SpotFleetArgs:
-    """``instance_role_arn`` is the only role that the fleet may hand to instances."""
+    """``instance_role_arn`` is the only role that the fleet may pass to instances."""
 
     scope: Scope
     group: str
@@ -36,14 +36,14 @@ class SpotFleetArgs:
     launchables: Sequence[Launchable]
     subnet_ids: Sequence[pulumi.Input[str]]
     instance_role_arn: pulumi.Input[str]
-    ready_after: Sequence[pulumi.Resource] = field(default_factory=list)
+    depends_on: Sequence[pulumi.Resource] = field(default_factory=list)
 
 
 class SpotFleet(pulumi.ComponentResource):
-    """Produces: the fleet's role with AWS's tagging policy and one that narrows it, and the fleet.
+    """A Spot Fleet and its role, which has AWS's tagging policy and one that restricts it.
 
-    A fleet of type ``maintain`` starts empty and is filled by the controller. One of type ``request`` asks
-    for its capacity once; to change its capacity is to ask anew.
+    A fleet of type ``maintain`` is created empty and filled by the controller. A fleet of type ``request``
+    requests its capacity once and is replaced to change it.
     """
 
     id: pulumi.Output[str]
@@ -52,35 +52,35 @@ class SpotFleet(pulumi.ComponentResource):
         """Declare the fleet."""
         super().__init__("gpu-spot:infra:SpotFleet", name, None, opts)
         self._args = args
-        capacity, tags = args.capacity, args.scope.tags(name, group=args.group, side="primary")
+        capacity, tags = args.capacity, args.scope.tags(name, group=args.group, group_role="primary")
         role, permissions = self._role()
-        kept = capacity.is_kept
+        is_managed = capacity.is_managed
         fleet = aws.ec2.SpotFleetRequest(
             name,
             iam_fleet_role=role.arn,
             fleet_type=capacity.fleet_type,
-            target_capacity=0 if kept else capacity.target,
-            on_demand_target_capacity=0 if kept else capacity.on_demand_base,
+            target_capacity=0 if is_managed else capacity.target,
+            on_demand_target_capacity=0 if is_managed else capacity.on_demand_base,
             on_demand_allocation_strategy="lowestPrice" if capacity.instance_requirements else "prioritized",
             allocation_strategy=overrides.FLEET_STRATEGIES[capacity.allocation_strategy],
             spot_price=str(capacity.max_price) if capacity.max_price is not None else None,
-            launch_template_configs=overrides.of_fleet(capacity, args.launchables, args.subnet_ids),
+            launch_template_configs=overrides.fleet_configs(capacity, args.launchables, args.subnet_ids),
             instance_interruption_behaviour="terminate",
-            # The controller chooses who goes: a lowered target alone ends nothing.
-            excess_capacity_termination_policy="NoTermination" if kept else None,
-            replace_unhealthy_instances=kept,
+            # The controller selects the instances to terminate; a lower target terminates none.
+            excess_capacity_termination_policy="NoTermination" if is_managed else None,
+            replace_unhealthy_instances=is_managed,
             terminate_instances_on_delete="true",
             wait_for_fulfillment=False,
-            # Said although empty or default: left out, the provider reads them back as changes that replace.
+            # Explicit defaults: the provider would read missing ones back as changes that replace the fleet.
             instance_pools_to_use_count=1,
             load_balancers=[],
             target_group_arns=[],
             tags=tags,
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[*permissions, *args.ready_after],
-                ignore_changes=list(OWNED_BY_CONTROLLER) if kept else None,
-                replace_on_changes=None if kept else list(CAPACITIES),
+                depends_on=[*permissions, *args.depends_on],
+                ignore_changes=list(OWNED_BY_CONTROLLER) if is_managed else None,
+                replace_on_changes=None if is_managed else list(CAPACITIES),
             ),
         )
         self.id = fleet.id
@@ -102,10 +102,10 @@ class SpotFleet(pulumi.ComponentResource):
             policy_arn=pulumi.Output.concat("arn:", args.scope.partition, ":", _TAGGING_POLICY),
             opts=child,
         )
-        narrowed = aws.iam.RolePolicy(
+        restriction = aws.iam.RolePolicy(
             name,
             role=role.name,
             policy=document(aws_service_statements.fleet(args.instance_role_arn)),
             opts=child,
         )
-        return role, [attachment, narrowed]
+        return role, [attachment, restriction]

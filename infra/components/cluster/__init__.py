@@ -1,1 +1,1 @@
-"""An EKS cluster: what the stack declares in one, and one of its own."""
+"""An EKS cluster created by the stack, and the objects in any cluster."""

@@ -1,4 +1,4 @@
-"""EKS's add-ons: what nodes need to be ready, and the drivers of what pods read and write."""
+"""EKS add-ons: those that nodes need to become ready, and storage drivers."""
 
 from __future__ import annotations
 
@@ -12,75 +12,86 @@ import pulumi_aws as aws
 
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.iam import cluster_statements
-from infra.iam.statement import Statement, lend_key, with_key
-from infra.schema.cluster.own_cluster import OwnCluster
+from infra.iam.statement import Statement, grant_key, use_key
+from infra.schema.cluster.created_cluster import CreatedCluster
 from infra.scope import Scope
 
 _SYSTEM: Final = "kube-system"
 BEFORE_NODES: Final = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-"""Run on each node and make it ready; the others need a node that is."""
+"""Add-ons that make a node ready; the others need a ready node."""
 _SECRETS: Final = "aws-secrets-store-csi-driver-provider"
 _CONFIGURATION: Final[dict[str, Any]] = {
-    # Off by default, and workers whose queue's URL lies in a secret never start then.
-    # Else two answer however many nodes ask (EKS guide, "Scale CoreDNS Pods for high DNS traffic").
+    # Without autoscaling two pods serve any number of nodes (EKS guide, "Scale CoreDNS Pods for high DNS
+    # traffic").
     "coredns": {"autoScaling": {"enabled": True}},
+    # Off by default; a worker whose queue URL is in a secret would never start.
     _SECRETS: {"secrets-store-csi-driver": {"syncSecret": {"enabled": True}, "enableSecretRotation": True}},
 }
 
 
 @dataclass(frozen=True)
 class AddonsArgs:
-    """``names`` are EKS's; they wait for ``ready``. ``checkpoints`` is what the EFS driver may mount."""
+    """``names`` are EKS's; ``file_system_statements`` are what the EFS driver may mount."""
 
     scope: Scope
-    own: OwnCluster
+    created: CreatedCluster
     cluster: str
-    made: pulumi.Input[str]
+    created_cluster_name: pulumi.Input[str]
     names: Sequence[str]
-    ready: Sequence[pulumi.Resource] = ()
-    checkpoints: Sequence[Statement] = field(default=())
+    depends_on: Sequence[pulumi.Resource] = ()
+    file_system_statements: Sequence[Statement] = field(default=())
 
 
 class Addons(pulumi.ComponentResource):
-    """Produces: the add-ons, and a role for each that calls AWS, by EKS Pod Identity."""
+    """Add-ons, with an EKS Pod Identity role for each that calls AWS."""
 
-    made: list[pulumi.Resource]
+    addons: list[pulumi.Resource]
 
     def __init__(self, name: str, args: AddonsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the add-ons."""
         super().__init__("gpu-spot:infra:Addons", name, None, opts)
-        self.made = [self._addon(args, addon) for addon in args.names]
+        self.addons = [self._addon(args, addon) for addon in args.names]
         self.register_outputs({})
 
     def _addon(self, args: AddonsArgs, addon: str) -> pulumi.Resource:
-        scope, own = args.scope, _CONFIGURATION.get(addon)
+        scope, configuration = args.scope, _CONFIGURATION.get(addon)
         name = scope.name("addon", addon, limit=100)
-        made: pulumi.Resource = aws.eks.Addon(
+        resource: pulumi.Resource = aws.eks.Addon(
             name,
-            cluster_name=args.made,
+            cluster_name=args.created_cluster_name,
             addon_name=addon,
-            addon_version=args.own.addon_versions.get(addon),  # type: ignore[call-overload]
-            configuration_values=json.dumps(own) if own else None,
+            addon_version=args.created.addon_versions.get(addon),  # type: ignore[call-overload]
+            configuration_values=json.dumps(configuration) if configuration else None,
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             tags=scope.tags(name),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*args.ready, *self._identity(args, addon)]),
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=[*args.depends_on, *self._identity(args, addon)]
+            ),
         )
-        return made
+        return resource
 
     def _identity(self, args: AddonsArgs, addon: str) -> list[pulumi.Resource]:
-        """Declare who an add-on's pods are: nobody, unless they call AWS."""
+        """Declare the role of an add-on's pods if they call AWS."""
         scope = args.scope
-        volumes = [*lend_key(scope), *with_key(scope, ["ec2"])]
-        known: dict[str, tuple[str, Sequence[Statement], Sequence[str]]] = {
+        volumes = [*grant_key(scope), *use_key(scope, ["ec2"])]
+        service_accounts: dict[str, tuple[str, Sequence[Statement], Sequence[str]]] = {
             "vpc-cni": ("aws-node", (), cluster_statements.NETWORK),
             "aws-ebs-csi-driver": ("ebs-csi-controller-sa", volumes, cluster_statements.VOLUMES),
         }
-        if args.checkpoints:
-            # Volumes are static: the driver's controller makes nothing, and has no role.
-            known["aws-efs-csi-driver"] = ("efs-csi-node-sa", args.checkpoints, ())
-        if addon not in known:
+        if args.file_system_statements:
+            # Volumes are static: the driver's controller creates nothing and needs no role.
+            service_accounts["aws-efs-csi-driver"] = ("efs-csi-node-sa", args.file_system_statements, ())
+        if addon not in service_accounts:
             return []
-        account, allowed, managed = known[addon]
-        identity = PodIdentityArgs(scope, args.cluster, _SYSTEM, account, allowed, managed, made=args.made)
+        account, allowed, managed = service_accounts[addon]
+        identity = PodIdentityArgs(
+            scope,
+            args.cluster,
+            _SYSTEM,
+            account,
+            allowed,
+            managed,
+            created_cluster_name=args.created_cluster_name,
+        )
         return [PodIdentity(scope.name("addon", account), identity, pulumi.ResourceOptions(parent=self))]

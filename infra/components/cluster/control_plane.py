@@ -1,4 +1,4 @@
-"""A cluster's control plane: who may reach it, what it writes down, under which key its secrets lie."""
+"""A cluster's control plane: access, logs and encryption of secrets."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.cluster.objects import Reached
+from infra.components.cluster.objects import ClusterEndpoint
 from infra.components.cluster.roles import service_role
 from infra.components.network.network import Network
 from infra.iam import cluster_statements
 from infra.schema import Kubernetes
-from infra.schema.cluster.own_cluster import OwnCluster
+from infra.schema.cluster.created_cluster import CreatedCluster
 from infra.scope import Scope
 
 _POLICIES: Final = {
@@ -25,33 +25,33 @@ _POLICIES: Final = {
 
 @dataclass(frozen=True)
 class ControlPlaneArgs:
-    """``settings`` is of the cluster as a whole, ``own`` what only one of the stack's own has."""
+    """``settings`` are those of any cluster, ``created`` those of a cluster that the stack creates."""
 
     scope: Scope
     settings: Kubernetes
-    own: OwnCluster
+    created: CreatedCluster
     network: Network
     log_retention_days: int
 
 
 class ControlPlane(pulumi.ComponentResource):
-    """Produces: the cluster, its role, logs and access entries, a key unless the stack has the customer's.
+    """An EKS cluster with its role, log group, access entries and, without a customer's key, a KMS key.
 
-    ``reached`` tells how objects get there, once somebody may make them.
+    ``endpoint`` depends on the access entries, so objects are created after access is granted.
     """
 
     name: pulumi.Output[str]
-    reached: Reached
+    endpoint: ClusterEndpoint
 
     def __init__(self, name: str, args: ControlPlaneArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the control plane."""
         super().__init__("gpu-spot:infra:ControlPlane", name, None, opts)
         self._scope, self._child = args.scope, pulumi.ResourceOptions(parent=self)
-        scope, own, cluster = args.scope, args.own, args.settings.cluster
+        scope, created, cluster = args.scope, args.created, args.settings.cluster
         role = service_role(
             scope, "control-plane", "eks.amazonaws.com", cluster_statements.CONTROL_PLANE, self._child
         )
-        # EKS would make it without an end.
+        # EKS would create it without a retention period.
         logs = aws.cloudwatch.LogGroup(
             scope.name("control-plane"),
             name=f"/aws/eks/{cluster}/cluster",
@@ -60,7 +60,7 @@ class ControlPlane(pulumi.ComponentResource):
             tags=scope.tags(scope.name("control-plane")),
             opts=self._child,
         )
-        made = aws.eks.Cluster(
+        eks_cluster = aws.eks.Cluster(
             name,
             name=cluster,
             version=args.settings.version,
@@ -68,8 +68,8 @@ class ControlPlane(pulumi.ComponentResource):
             vpc_config=aws.eks.ClusterVpcConfigArgs(
                 subnet_ids=list(args.network.subnet_ids.values()),
                 endpoint_private_access=True,
-                endpoint_public_access=bool(own.public_cidrs),
-                public_access_cidrs=list(own.public_cidrs) or None,
+                endpoint_public_access=bool(created.public_cidrs),
+                public_access_cidrs=list(created.public_cidrs) or None,
             ),
             access_config=aws.eks.ClusterAccessConfigArgs(
                 authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
@@ -80,17 +80,22 @@ class ControlPlane(pulumi.ComponentResource):
                 ),
                 resources=["secrets"],
             ),
-            enabled_cluster_log_types=list(own.logs),
-            # The engine installs the add-ons, or EKS would and then own what it installed.
+            enabled_cluster_log_types=list(created.logs),
+            # Add-ons are resources of the stack; EKS would own those that it installs itself.
             bootstrap_self_managed_addons=False,
-            # Extended support costs six times as much and comes by itself (EKS guide, "Upgrade policy").
+            # The default, extended support, costs six times as much (EKS guide, "Upgrade policy").
             upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
             tags=scope.tags(name),
             opts=pulumi.ResourceOptions(parent=self, protect=scope.protect or None, depends_on=[logs]),
         )
-        self.name = made.name
-        entries = [self._admit(made, number, one.role, one.may) for number, one in enumerate(own.access)]
-        self.reached = Reached(cluster, made.endpoint, made.certificate_authority.data, entries)
+        self.name = eks_cluster.name
+        entries = [
+            self._grant_access(eks_cluster, number, access.role, access.access_policy)
+            for number, access in enumerate(created.access)
+        ]
+        self.endpoint = ClusterEndpoint(
+            cluster, eks_cluster.endpoint, eks_cluster.certificate_authority.data, entries
+        )
         self.register_outputs({"name": self.name})
 
     def _key(self) -> pulumi.Output[str]:
@@ -101,12 +106,14 @@ class ControlPlane(pulumi.ComponentResource):
             enable_key_rotation=True,
             deletion_window_in_days=30,
             tags=self._scope.tags(name),
-            opts=self._scope.stateful(self),
+            opts=self._scope.stateful_options(self),
         )
         arn: pulumi.Output[str] = key.arn
         return arn
 
-    def _admit(self, cluster: aws.eks.Cluster, number: int, role: str, may: str) -> pulumi.Resource:
+    def _grant_access(
+        self, cluster: aws.eks.Cluster, number: int, role: str, access_policy: str
+    ) -> pulumi.Resource:
         name = self._scope.name("access", str(number))
         entry = aws.eks.AccessEntry(
             name,
@@ -116,8 +123,8 @@ class ControlPlane(pulumi.ComponentResource):
             tags=self._scope.tags(name),
             opts=self._child,
         )
-        policy = f":eks::aws:cluster-access-policy/{_POLICIES[may]}"
-        admitted: pulumi.Resource = aws.eks.AccessPolicyAssociation(
+        policy = f":eks::aws:cluster-access-policy/{_POLICIES[access_policy]}"
+        association: pulumi.Resource = aws.eks.AccessPolicyAssociation(
             name,
             cluster_name=cluster.name,
             principal_arn=entry.principal_arn,
@@ -125,4 +132,4 @@ class ControlPlane(pulumi.ComponentResource):
             access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
             opts=self._child,
         )
-        return admitted
+        return association

@@ -1,4 +1,4 @@
-"""A cluster of the stack's own: control plane, nodes, add-ons, Karpenter, charts, in that order."""
+"""An EKS cluster created by the stack: control plane, nodes, add-ons, Karpenter, charts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArg
 from infra.components.network.network import Network
 from infra.iam.statement import Statement
 from infra.schema import Kubernetes, Settings
-from infra.schema.cluster.own_cluster import OwnCluster
+from infra.schema.cluster.created_cluster import CreatedCluster
 from infra.scope import Scope
 
 _ALWAYS: Final = ("coredns", "aws-ebs-csi-driver", "aws-efs-csi-driver", "snapshot-controller")
@@ -27,51 +27,56 @@ _SECRETS: Final = "aws-secrets-store-csi-driver-provider"
 
 
 @dataclass(frozen=True)
-class OwnClusterArgs:
-    """``there`` has the entries on Kubernetes; ``engines`` is what each engine may do for them, by name."""
+class EksClusterArgs:
+    """``entries`` are the settings of entries on Kubernetes.
+
+    ``engine_statements`` are the permissions of cluster components (``keda``, ``efs-csi``) by name.
+    """
 
     scope: Scope
     settings: Kubernetes
-    own: OwnCluster
-    there: Settings
+    created: CreatedCluster
+    entries: Settings
     network: Network
-    engines: Mapping[str, Sequence[Statement]]
+    engine_statements: Mapping[str, Sequence[Statement]]
     log_retention_days: int
 
 
-class OwnEksCluster(pulumi.ComponentResource):
-    """Produces: the cluster and what the entries' objects need in it.
+class EksCluster(pulumi.ComponentResource):
+    """A cluster with everything that the entries' objects need.
 
-    ``made`` is its name once it is there; ``ready`` is what brings the kinds of objects; ``node_profile`` is
-    of Karpenter's nodes.
+    Attributes:
+        created_name: The cluster's name as an output of its creation.
+        node_profile: The instance profile of Karpenter's nodes.
+        depends_on: What objects must wait for: access, add-ons and custom resource definitions.
     """
 
-    made: pulumi.Output[str]
+    created_name: pulumi.Output[str]
     node_profile: pulumi.Output[str]
     provider: kubernetes.Provider
-    ready: Sequence[pulumi.Resource]
+    depends_on: Sequence[pulumi.Resource]
 
-    def __init__(self, name: str, args: OwnClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the cluster."""
         super().__init__("gpu-spot:infra:OwnEksCluster", name, None, opts)
         self._args, self._child = args, pulumi.ResourceOptions(parent=self)
         scope, cluster = args.scope, args.settings.cluster
         plane = ControlPlane(
             scope.name("cluster"),
-            ControlPlaneArgs(scope, args.settings, args.own, args.network, args.log_retention_days),
+            ControlPlaneArgs(scope, args.settings, args.created, args.network, args.log_retention_days),
             self._child,
         )
-        self.made = plane.name
+        self.created_name = plane.name
         first = self._addons("node-addons", BEFORE_NODES, ())
         nodes = SystemNodes(
             scope.name("system-nodes"),
-            SystemNodesArgs(scope, args.own, plane.name, args.network, first.made),
+            SystemNodesArgs(scope, args.created, plane.name, args.network, first.addons),
             self._child,
         )
         rest = self._addons("addons", (*_ALWAYS, *([_SECRETS] if self._has_secrets else [])), [nodes.group])
         karpenter = Karpenter(scope.name("karpenter"), KarpenterArgs(scope, cluster, plane.name), self._child)
         self.node_profile = karpenter.node_profile
-        self.provider = objects.provider(scope, plane.reached)
+        self.provider = objects.provider(scope, plane.endpoint)
         installed = Charts(
             scope.name("charts"),
             ChartsArgs(
@@ -80,35 +85,37 @@ class OwnEksCluster(pulumi.ComponentResource):
                 self.provider,
                 karpenter.queue_name,
                 self._charts(),
-                [*plane.reached.ready, *rest.made, *karpenter.ready, *self._keda()],
+                [*plane.endpoint.depends_on, *rest.addons, *karpenter.depends_on, *self._keda()],
             ),
             self._child,
         )
-        self.ready = [*plane.reached.ready, *rest.made, *installed.made]
-        self.register_outputs({"name": self.made})
+        self.depends_on = [*plane.endpoint.depends_on, *rest.addons, *installed.releases]
+        self.register_outputs({"name": self.created_name})
 
     @property
     def _has_secrets(self) -> bool:
-        services = self._args.there.services
+        services = self._args.entries.services
         return any(service.queue is not None and service.queue.has_secret for service in services)
 
     @property
     def _scales(self) -> bool:
-        return any(service.scaling is not None for service in self._args.there.services)
+        return any(service.scaling is not None for service in self._args.entries.services)
 
     def _addons(self, short: str, names: Sequence[str], ready: Sequence[pulumi.Resource]) -> Addons:
         args = self._args
-        checkpoints = args.engines.get("efs-csi", ())
+        checkpoints = args.engine_statements.get("efs-csi", ())
         return Addons(
             args.scope.name(short),
-            AddonsArgs(args.scope, args.own, args.settings.cluster, self.made, names, ready, checkpoints),
+            AddonsArgs(
+                args.scope, args.created, args.settings.cluster, self.created_name, names, ready, checkpoints
+            ),
             self._child,
         )
 
     def _keda(self) -> list[pulumi.Resource]:
-        """Declare who KEDA's operator is, if it looks at queues."""
+        """Declare the role of KEDA's operator if it reads queues."""
         args = self._args
-        if not (allowed := args.engines.get("keda")):
+        if not (allowed := args.engine_statements.get("keda")):
             return []
         identity = PodIdentityArgs(
             args.scope,
@@ -116,17 +123,17 @@ class OwnEksCluster(pulumi.ComponentResource):
             charts.KEDA_NAMESPACE,
             charts.KEDA_ACCOUNT,
             allowed,
-            made=self.made,
+            created_cluster_name=self.created_name,
         )
         return [PodIdentity(args.scope.name("keda-pods"), identity, self._child)]
 
     def _charts(self) -> list[charts.Chart]:
-        there = self._args.there
-        wanted = [charts.KARPENTER, charts.DEVICES, charts.GPU_METRICS]
-        if there.training:
-            wanted.append(charts.KUEUE)
-        if any(job.nodes > 1 for job in there.training):
-            wanted.append(charts.TRAINER)
+        entries = self._args.entries
+        selected = [charts.KARPENTER, charts.DEVICES, charts.GPU_METRICS]
+        if entries.training:
+            selected.append(charts.KUEUE)
+        if any(job.nodes > 1 for job in entries.training):
+            selected.append(charts.TRAINER)
         if self._scales:
-            wanted.append(charts.KEDA)
-        return wanted
+            selected.append(charts.KEDA)
+        return selected

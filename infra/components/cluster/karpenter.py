@@ -1,4 +1,4 @@
-"""What Karpenter needs of AWS: who it is, who its nodes are, and a queue in which it hears of their ends."""
+"""Karpenter's AWS resources: its role, its nodes' role, and the interruption queue."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from infra.scope import Scope
 
 NAMESPACE: Final = "kube-system"
 ACCOUNT: Final = "karpenter"
-_QUEUE_KEEPS: Final = 300
-"""Seconds. A notice of an earlier minute is of an instance that is gone (karpenter.sh, "CloudFormation")."""
+_QUEUE_RETENTION_SECONDS: Final = 300
+"""Older notices are of terminated instances. Source: karpenter.sh, "CloudFormation"."""
 _EVENTS: Final = {
     "interruption": ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
     "rebalance": ("aws.ec2", "EC2 Instance Rebalance Recommendation"),
@@ -29,22 +29,22 @@ _EVENTS: Final = {
 
 @dataclass(frozen=True)
 class KarpenterArgs:
-    """``cluster`` is the cluster's name, ``made`` the same once it is there."""
+    """``created_cluster_name`` is the name in ``cluster`` as an output of the cluster's creation."""
 
     scope: Scope
     cluster: str
-    made: pulumi.Input[str]
+    created_cluster_name: pulumi.Input[str]
 
 
 class Karpenter(pulumi.ComponentResource):
-    """Produces: the controller's role, the nodes' role, instance profile and access entry, queue, rules."""
+    """The controller's role, the nodes' role, instance profile and access entry, the queue and its rules."""
 
     queue_name: pulumi.Output[str]
     node_profile: pulumi.Output[str]
-    ready: list[pulumi.Resource]
+    depends_on: list[pulumi.Resource]
 
     def __init__(self, name: str, args: KarpenterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare Karpenter's part of AWS."""
+        """Declare the resources."""
         super().__init__("gpu-spot:infra:Karpenter", name, None, opts)
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         self._scope, self._child = scope, child
@@ -52,9 +52,9 @@ class Karpenter(pulumi.ComponentResource):
         profile = aws.iam.InstanceProfile(
             scope.name("gpu-nodes"), role=nodes.name, tags=scope.tags(scope.name("gpu-nodes")), opts=child
         )
-        joins = aws.eks.AccessEntry(
+        access_entry = aws.eks.AccessEntry(
             scope.name("gpu-nodes"),
-            cluster_name=args.made,
+            cluster_name=args.created_cluster_name,
             principal_arn=nodes.arn,
             type="EC2_LINUX",
             tags=scope.tags(scope.name("gpu-nodes")),
@@ -69,18 +69,22 @@ class Karpenter(pulumi.ComponentResource):
                 NAMESPACE,
                 ACCOUNT,
                 cluster_statements.karpenter(scope, args.cluster, queue.arn, nodes.arn),
-                made=args.made,
+                created_cluster_name=args.created_cluster_name,
             ),
             child,
         )
-        self.queue_name, self.node_profile, self.ready = queue.name, profile.name, [identity, joins]
+        self.queue_name, self.node_profile, self.depends_on = (
+            queue.name,
+            profile.name,
+            [identity, access_entry],
+        )
         self.register_outputs({"queueName": self.queue_name})
 
     def _queue(self) -> aws.sqs.Queue:
         name, key = self._scope.name("node-notices"), self._scope.kms_key_arn
         queue = aws.sqs.Queue(
             name,
-            message_retention_seconds=_QUEUE_KEEPS,
+            message_retention_seconds=_QUEUE_RETENTION_SECONDS,
             kms_master_key_id=key,
             sqs_managed_sse_enabled=True if key is None else None,
             tags=self._scope.tags(name),
@@ -91,7 +95,7 @@ class Karpenter(pulumi.ComponentResource):
             rule_name = self._scope.name("node", short)
             rule = aws.cloudwatch.EventRule(
                 rule_name,
-                description="Tells Karpenter of its nodes",
+                description="Interruption and state events of nodes for Karpenter",
                 event_pattern=json.dumps({"source": [source], "detail-type": [kind]}),
                 tags=self._scope.tags(rule_name),
                 opts=self._child,

@@ -1,4 +1,4 @@
-"""Roles of a cluster that AWS's own policies describe."""
+"""Roles of a cluster with AWS managed policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.scope import Scope
 def service_role(
     scope: Scope, short: str, service: str, policies: Sequence[str], opts: pulumi.ResourceOptions
 ) -> aws.iam.Role:
-    """Declare the role of a service of AWS's, with policies of AWS's own, by their names."""
+    """Declare a role that an AWS service assumes, with AWS managed policies by name."""
     name = scope.name(short)
     role = aws.iam.Role(
         name,
@@ -28,7 +28,7 @@ def service_role(
         aws.iam.RolePolicyAttachment(
             scope.name(short, policy, limit=128),
             role=role.name,
-            policy_arn=cluster_statements.managed(scope, policy),
+            policy_arn=cluster_statements.managed_policy_arn(scope, policy),
             opts=opts,
         )
     return role

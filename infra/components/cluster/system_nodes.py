@@ -1,4 +1,4 @@
-"""The node group of a cluster's own pods: DNS, controllers, drivers."""
+"""The node group for system pods: DNS, controllers, drivers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.catalogue.cpu_types import architecture
-from infra.components.capacity.launch_options import metadata_options, root_volume, tagged
+from infra.components.capacity.launch_options import metadata_options, root_volume, tag_specifications
 from infra.components.cluster.roles import service_role
 from infra.components.network.network import Network
 from infra.iam import cluster_statements
-from infra.schema.cluster.own_cluster import OwnCluster
+from infra.schema.cluster.created_cluster import CreatedCluster
 from infra.scope import Scope
 
 _IMAGES: Final = {"arm64": "AL2023_ARM_64_STANDARD", "x86_64": "AL2023_x86_64_STANDARD"}
@@ -23,20 +23,20 @@ _ROOT_GIB: Final = 30
 
 @dataclass(frozen=True)
 class SystemNodesArgs:
-    """``cluster`` is the cluster's name; ``ready`` is what nodes need to become ready: their network."""
+    """``depends_on`` are the add-ons that nodes need to become ready."""
 
     scope: Scope
-    own: OwnCluster
+    created: CreatedCluster
     cluster: pulumi.Input[str]
     network: Network
-    ready: Sequence[pulumi.Resource]
+    depends_on: Sequence[pulumi.Resource]
 
 
 class SystemNodes(pulumi.ComponentResource):
-    """Produces: a managed node group on-demand, its launch template and role.
+    """An On-Demand managed node group with its launch template and role.
 
-    Without a taint: every chart would have to bear it, and GPU nodes have one of their own that keeps all but
-    the entries' pods away.
+    It has no taint, which every chart would have to tolerate. GPU nodes have one that only the entries' pods
+    tolerate.
     """
 
     group: aws.eks.NodeGroup
@@ -49,10 +49,10 @@ class SystemNodes(pulumi.ComponentResource):
         role = service_role(scope, "system-nodes", "ec2.amazonaws.com", cluster_statements.NODE, child)
         template = aws.ec2.LaunchTemplate(
             name,
-            description="Nodes of a cluster's own pods",
+            description="Nodes for system pods",
             metadata_options=metadata_options(),
             block_device_mappings=[root_volume(scope, "/dev/xvda", _ROOT_GIB)],
-            tag_specifications=tagged(tags, ("instance", "volume")),
+            tag_specifications=tag_specifications(tags, ("instance", "volume")),
             update_default_version=True,
             tags=tags,
             opts=child,
@@ -62,19 +62,19 @@ class SystemNodes(pulumi.ComponentResource):
             cluster_name=args.cluster,
             node_role_arn=role.arn,
             subnet_ids=list(args.network.subnet_ids.values()),
-            ami_type=_IMAGES[architecture(args.own.system_type)],
-            instance_types=[args.own.system_type],
+            ami_type=_IMAGES[architecture(args.created.system_instance_type)],
+            instance_types=[args.created.system_instance_type],
             capacity_type="ON_DEMAND",
             launch_template=aws.eks.NodeGroupLaunchTemplateArgs(
                 id=template.id, version=template.latest_version.apply(str)
             ),
             scaling_config=aws.eks.NodeGroupScalingConfigArgs(
-                min_size=args.own.system_nodes,
-                desired_size=args.own.system_nodes,
-                max_size=args.own.system_nodes + 1,
+                min_size=args.created.system_nodes,
+                desired_size=args.created.system_nodes,
+                max_size=args.created.system_nodes + 1,
             ),
             update_config=aws.eks.NodeGroupUpdateConfigArgs(max_unavailable=1),
             tags=tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.ready)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on)),
         )
         self.register_outputs({})

@@ -1,4 +1,4 @@
-"""The function that keeps the groups at their targets."""
+"""The controller: the function that keeps groups at their targets."""
 
 from __future__ import annotations
 
@@ -16,36 +16,38 @@ from infra.components.identity.identity import FunctionIdentity, FunctionIdentit
 from infra.iam import controller_statements
 from infra.scope import Scope
 
-_TIMEOUT: Final = 60
-_VISIBILITY: Final = 6 * _TIMEOUT
+_TIMEOUT_SECONDS: Final = 60
+_VISIBILITY_TIMEOUT_SECONDS: Final = 6 * _TIMEOUT_SECONDS
 """At least six times the function's timeout (Lambda guide, "Configuring a queue to use with Lambda")."""
-BATCH: Final = 100
-"""The most messages of a run: one answers a whole burst, for many warnings come when a pool is taken back."""
-RUNS: Final = 2
-"""The most at once."""
+BATCH_SIZE: Final = 100
+"""Maximum messages per invocation: many warnings arrive at once when a capacity pool is reclaimed."""
+MAX_CONCURRENCY: Final = 2
 
 SERVICE: Final = names.SERVICE_CONTROLLER
 
 
 @dataclass(frozen=True)
 class ControllerArgs:
-    """``ready_after``: what must exist before the first wake-up, and be gone only after the last one.
+    """Arguments of ``Controller``.
 
-    ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block;
-    ``zones``: whether some are asked for on-demand in one zone.
+    Attributes:
+        has_fleets: Some groups are Spot Fleets.
+        has_capacity_blocks: Some groups have a Capacity Block.
+        launches_by_zone: Some groups launch On-Demand instances in a given zone.
+        depends_on: Created before the event source mapping and deleted after it.
     """
 
     scope: Scope
     state: State
     log_retention_days: int
-    fleets: bool
-    blocks: bool
-    zones: bool
-    ready_after: list[pulumi.Resource] = field(default_factory=list)
+    has_fleets: bool
+    has_capacity_blocks: bool
+    launches_by_zone: bool
+    depends_on: list[pulumi.Resource] = field(default_factory=list)
 
 
 class Controller(pulumi.ComponentResource):
-    """Produces: log group, wake-ups (queues and rules), function identity, function, event source mapping."""
+    """The function with its log group, wake-up queue, role and event source mapping."""
 
     function_name: pulumi.Output[str]
     log_group_name: pulumi.Output[str]
@@ -56,7 +58,7 @@ class Controller(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:Controller", name, None, opts)
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         function_name = scope.name("controller")
-        # Ours, before the function runs: Lambda would make one that keeps its events for ever.
+        # Before the function runs: Lambda would create one without a retention period.
         log = aws.cloudwatch.LogGroup(
             function_name,
             retention_in_days=args.log_retention_days,
@@ -66,7 +68,7 @@ class Controller(pulumi.ComponentResource):
         )
         self.wake_ups = WakeUps(
             scope.name("wake-ups"),
-            WakeUpsArgs(scope, _VISIBILITY, args.fleets),
+            WakeUpsArgs(scope, _VISIBILITY_TIMEOUT_SECONDS, args.has_fleets),
             pulumi.ResourceOptions(parent=self),
         )
         identity = FunctionIdentity(
@@ -80,9 +82,9 @@ class Controller(pulumi.ComponentResource):
                     memory_arn=args.state.memory.arn,
                     registry_arn=args.state.registry.arn,
                     log_group_arn=log.arn,
-                    fleets=args.fleets,
-                    blocks=args.blocks,
-                    zones=args.zones,
+                    has_fleets=args.has_fleets,
+                    has_capacity_blocks=args.has_capacity_blocks,
+                    launches_by_zone=args.launches_by_zone,
                 ),
             ),
             child,
@@ -96,7 +98,7 @@ class Controller(pulumi.ComponentResource):
             code=archive.build(),
             kms_key_arn=scope.kms_key_arn,
             role=identity.role_arn,
-            timeout=_TIMEOUT,
+            timeout=_TIMEOUT_SECONDS,
             memory_size=512,
             environment=aws.lambda_.FunctionEnvironmentArgs(
                 variables={
@@ -117,12 +119,14 @@ class Controller(pulumi.ComponentResource):
             function_name,
             event_source_arn=self.wake_ups.queue_arn,
             function_name=function.name,
-            batch_size=BATCH,
+            batch_size=BATCH_SIZE,
             maximum_batching_window_in_seconds=1,
             function_response_types=["ReportBatchItemFailures"],
-            scaling_config=aws.lambda_.EventSourceMappingScalingConfigArgs(maximum_concurrency=RUNS),
+            scaling_config=aws.lambda_.EventSourceMappingScalingConfigArgs(
+                maximum_concurrency=MAX_CONCURRENCY
+            ),
             tags=scope.tags(function_name),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=args.ready_after),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
         )
         self.function_name, self.log_group_name = function.name, log.name
         self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})

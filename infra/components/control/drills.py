@@ -1,4 +1,4 @@
-"""Interruption drills: what people may start to see that a group bears the loss of spot instances."""
+"""Interruption drills: AWS FIS experiments that interrupt a group's Spot instances."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from infra.iam.statement import document
 from infra.scope import Scope
 
 ACTION: Final = "aws:ec2:send-spot-instance-interruptions"
-"""Of AWS FIS: a rebalance recommendation at once, the two-minute notice, then EC2 interrupts the instance as
-it does by itself (FIS user guide, "Actions reference", Amazon EC2 actions; EC2 user guide, "Initiate a Spot
-Instance interruption", with the regions that lack it). On-demand instances are no targets of it."""
+"""Sends a rebalance recommendation and the two-minute notice, then interrupts the instance as EC2 does. It
+does not apply to On-Demand instances. Source: FIS user guide, "Actions reference", Amazon EC2 actions; EC2
+user guide, "Initiate a Spot Instance interruption", which lists the regions without it."""
 _BEFORE_INTERRUPTION: Final = "PT2M"
-"""From the start of the action to the interruption, two minutes after the notice; the least of PT2M to PT15M
-(FIS user guide, "Actions reference"), so the notice comes at once."""
+"""From the start of the action to the interruption, the minimum: the notice is sent immediately.
+Source: FIS user guide, "Actions reference"."""
 _TARGET: Final = "instances"
 
 
 @dataclass(frozen=True)
 class DrillsArgs:
-    """``instances`` says by group how many a drill takes, ``alarms`` which alarm stops it (ARN)."""
+    """By group: ``instance_counts`` to interrupt, and ``stop_alarms``, ARNs of alarms that stop the drill."""
 
     scope: Scope
-    instances: Mapping[str, int]
-    alarms: Mapping[str, pulumi.Input[str]]
+    instance_counts: Mapping[str, int]
+    stop_alarms: Mapping[str, pulumi.Input[str]]
 
 
 class Drills(pulumi.ComponentResource):
-    """Produces for each group a FIS experiment template and the role that FIS takes for it."""
+    """For each group a FIS experiment template and its role."""
 
     def __init__(self, name: str, args: DrillsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare them; nothing happens before somebody starts one."""
+        """Declare the templates; an operator starts experiments."""
         super().__init__("gpu-spot:infra:Drills", name, None, opts)
         self._scope, self._child = args.scope, pulumi.ResourceOptions(parent=self)
-        for group, count in args.instances.items():
-            self._template(group, count, args.alarms[group])
+        for group, count in args.instance_counts.items():
+            self._template(group, count, args.stop_alarms[group])
         self.register_outputs({})
 
     def _template(self, group: str, count: int, alarm: pulumi.Input[str]) -> None:
@@ -63,7 +63,7 @@ class Drills(pulumi.ComponentResource):
         )
         aws.fis.ExperimentTemplate(
             name,
-            description=f"Interrupts {count} of the spot instances of {group}.",
+            description=f"Interrupts {count} Spot instances of {group}.",
             role_arn=role.arn,
             targets=[
                 aws.fis.ExperimentTemplateTargetArgs(

@@ -1,4 +1,4 @@
-"""The function that looks whether services' workers work, and what it is told and writes."""
+"""The health checker: its function, parameters and alarms."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from contracts.group import release_settings as releases
 from infra.components.capacity import parameter
 from infra.components.control.health_alarms import alarms
 from infra.components.control.scheduled_function import (
-    KeeperArgs,
     ScheduledFunction,
     ScheduledFunctionArgs,
+    ServiceFunctionArgs,
 )
-from infra.components.monitoring.alarm_spec import declare
+from infra.components.monitoring.alarm_spec import declare_alarm
 from infra.iam import health_statements
 from infra.schema import Service
 
 _SHORT: Final = "health-checker"
-_TIMEOUT: Final = 55
+_TIMEOUT_SECONDS: Final = 55
 
 
 class HealthChecker(pulumi.ComponentResource):
-    """Produces: each service's parameters for the health checker, a function each minute, its alarms."""
+    """The health checker: parameters of each service, a function that runs each minute, its alarms."""
 
     log_group_name: pulumi.Output[str]
 
-    def __init__(self, name: str, args: KeeperArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: ServiceFunctionArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         """Declare the health checker."""
         super().__init__("gpu-spot:infra:HealthChecker", name, None, opts)
         self._scope = scope = args.scope
-        told = [self._parameters(service) for service in args.services]
+        parameters = [self._parameters(service) for service in args.services]
         function = ScheduledFunction(
             name,
             ScheduledFunctionArgs(
                 scope=scope,
                 short=_SHORT,
-                description="Looks whether services' workers work",
+                description="Checks the health of services' workers",
                 handler=names.HEALTH_HANDLER,
                 service=names.SERVICE_HEALTH,
-                timeout=_TIMEOUT,
+                timeout_seconds=_TIMEOUT_SECONDS,
                 log_retention_days=args.log_retention_days,
-                allowed=health_statements.health_checker(
+                statements=health_statements.health_checker(
                     scope,
                     memory_arn=args.state.memory.arn,
                     registry_arn=args.state.registry.arn,
@@ -57,30 +59,35 @@ class HealthChecker(pulumi.ComponentResource):
                     names.ENV_REGISTRY_TABLE: args.state.registry.name,
                     names.ENV_TOPIC: args.topic_arn,
                 },
-                ready_after=[*args.ready_after, *(one for both in told for one in both)],
+                depends_on=[
+                    *args.depends_on,
+                    *(parameter for of_service in parameters for parameter in of_service),
+                ],
             ),
             pulumi.ResourceOptions(parent=self),
         )
         services = [service.name for service in args.services]
         for alarm in alarms(scope.stack, services, function.function_name):
-            declare(scope, args.topic_arn, alarm, self)
+            declare_alarm(scope, args.topic_arn, alarm, self)
         self.log_group_name = function.log_group_name
         self.register_outputs({"logGroup": self.log_group_name})
 
     def _parameters(self, service: Service) -> list[aws.ssm.Parameter]:
         scope, group = self._scope, service.name
-        told = "What the health checker must know"
-        wished = "Instances that the health checker wants replaced"
-        rolled = "What the health checker asks of the controller while it rolls a release out"
-        started = "From what the workers are to be started"
-        kept = {names.PARAMETER_HEALTH: (told, settings.dumps(service.health.told))}
-        if service.wanted is not None:
-            kept[names.PARAMETER_RELEASE] = started, releases.dumps(service.wanted)
-        others = {names.PARAMETER_WISHES: wished, names.PARAMETER_ROLLING: rolled}
+        read = {names.PARAMETER_HEALTH: ("Health check settings", settings.dumps(service.health.contract))}
+        if service.desired_release is not None:
+            read[names.PARAMETER_RELEASE] = "Release of the workers", releases.dumps(service.desired_release)
+        written = {
+            names.PARAMETER_REPLACEMENT_REQUESTS: "Replacement requests of the health checker",
+            names.PARAMETER_ROLLOUT_REQUEST: "Capacity request of a rollout",
+        }
         return [
-            *(parameter.declare(scope, self, group, leaf, *what) for leaf, what in kept.items()),
             *(
-                parameter.declare(scope, self, group, leaf, what, "{}", owned_by_others=True)
-                for leaf, what in others.items()
+                parameter.declare(scope, self, group, leaf, description, value)
+                for leaf, (description, value) in read.items()
+            ),
+            *(
+                parameter.declare(scope, self, group, leaf, description, "{}", is_initial_value=True)
+                for leaf, description in written.items()
             ),
         ]

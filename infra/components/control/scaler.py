@@ -1,4 +1,4 @@
-"""The function that says how many workers a service has, and what it is told and writes."""
+"""The scaler: its function, parameters and alarms."""
 
 from __future__ import annotations
 
@@ -11,34 +11,38 @@ from contracts.group import scaling_settings as settings
 from infra.components.capacity import parameter
 from infra.components.control.scaler_alarms import alarms
 from infra.components.control.scheduled_function import (
-    KeeperArgs,
     ScheduledFunction,
     ScheduledFunctionArgs,
+    ServiceFunctionArgs,
 )
-from infra.components.monitoring.alarm_spec import declare
+from infra.components.monitoring.alarm_spec import declare_alarm
 from infra.iam import scaler_statements
 
 _SHORT: Final = "scaler"
-_TIMEOUT: Final = 55
+_TIMEOUT_SECONDS: Final = 55
 
 
 class Scaler(pulumi.ComponentResource):
-    """Produces: each service's parameter ``scaling``, a function that runs each minute, its alarms."""
+    """The scaler: a parameter of each service, a function that runs each minute, its alarms."""
 
     log_group_name: pulumi.Output[str]
 
-    def __init__(self, name: str, args: KeeperArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: ServiceFunctionArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         """Declare the scaler."""
         super().__init__("gpu-spot:infra:Scaler", name, None, opts)
         scope, services = args.scope, [service.name for service in args.services]
-        told = [
+        parameters = [
             parameter.declare(
                 scope,
                 self,
                 service.name,
                 names.PARAMETER_SCALING,
-                "What the scaler must know",
-                settings.dumps(service.scaling.told(service.capacity.most_target, service.workers_per_slot)),
+                "Scaling settings",
+                settings.dumps(
+                    service.scaling.contract(service.capacity.max_target, service.workers_per_slot)
+                ),
             )
             for service in args.services
             if service.scaling is not None
@@ -48,12 +52,12 @@ class Scaler(pulumi.ComponentResource):
             ScheduledFunctionArgs(
                 scope=scope,
                 short=_SHORT,
-                description="Says how many workers services have",
+                description="Sets the targets of services that scale",
                 handler=names.SCALER_HANDLER,
                 service=names.SERVICE_SCALER,
-                timeout=_TIMEOUT,
+                timeout_seconds=_TIMEOUT_SECONDS,
                 log_retention_days=args.log_retention_days,
-                allowed=scaler_statements.scaler(
+                statements=scaler_statements.scaler(
                     scope,
                     services,
                     memory_arn=args.state.memory.arn,
@@ -64,11 +68,11 @@ class Scaler(pulumi.ComponentResource):
                     names.ENV_MEMORY_TABLE: args.state.memory.name,
                     names.ENV_REGISTRY_TABLE: args.state.registry.name,
                 },
-                ready_after=[*args.ready_after, *told],
+                depends_on=[*args.depends_on, *parameters],
             ),
             pulumi.ResourceOptions(parent=self),
         )
         for alarm in alarms(scope.stack, services, function.function_name):
-            declare(scope, args.topic_arn, alarm, self)
+            declare_alarm(scope, args.topic_arn, alarm, self)
         self.log_group_name = function.log_group_name
         self.register_outputs({"logGroup": self.log_group_name})

@@ -1,4 +1,4 @@
-"""A helper function that runs each minute, and what it needs to."""
+"""A Lambda function that runs each minute."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class ScheduledFunctionArgs:
-    """``short`` names the function within the stack; it takes ``timeout`` seconds at most, below 60.
+    """Arguments of ``ScheduledFunction``.
 
-    ``service`` is what it calls itself in logs and metrics, ``allowed`` what it may do beside writing its
-    log. With ``subnet_ids`` it runs in a VPC, with ``security_group_ids``. ``ready_after``: what must exist
-    before it first runs.
+    Attributes:
+        short: The function's name without the stack's prefix.
+        service: The function's name in logs and metrics.
+        timeout_seconds: Below 60.
+        statements: Permissions in addition to writing its log.
+        subnet_ids: The function runs in these subnets of a VPC, if given, with ``security_group_ids``.
+        depends_on: Created before the first invocation.
     """
 
     scope: Scope
@@ -31,29 +35,29 @@ class ScheduledFunctionArgs:
     description: str
     handler: str
     service: str
-    timeout: int
+    timeout_seconds: int
     log_retention_days: int
-    allowed: Sequence[Statement]
+    statements: Sequence[Statement]
     environment: Mapping[str, pulumi.Input[str]]
     subnet_ids: Collection[pulumi.Input[str]] = ()
     security_group_ids: Collection[pulumi.Input[str]] = ()
-    ready_after: list[pulumi.Resource] = field(default_factory=list)
+    depends_on: list[pulumi.Resource] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class KeeperArgs:
-    """Of a function that keeps ``services`` each minute; ``topic_arn`` hears its messages and alarms."""
+class ServiceFunctionArgs:
+    """Arguments of the health checker and the scaler; ``topic_arn`` receives their messages and alarms."""
 
     scope: Scope
     services: Sequence[Service]
     state: State
     topic_arn: pulumi.Input[str]
     log_retention_days: int
-    ready_after: list[pulumi.Resource] = field(default_factory=list)
+    depends_on: list[pulumi.Resource] = field(default_factory=list)
 
 
 class ScheduledFunction(pulumi.ComponentResource):
-    """Produces: log group, identity, function, its schedule and the permission of that."""
+    """A function with its log group, role and schedule."""
 
     function_name: pulumi.Output[str]
     log_group_name: pulumi.Output[str]
@@ -65,7 +69,7 @@ class ScheduledFunction(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:ScheduledFunction", name, None, opts)
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         full = scope.name(args.short)
-        # Ours, before the function runs: Lambda would make one that keeps its events for ever.
+        # Before the function runs: Lambda would create one without a retention period.
         log = aws.cloudwatch.LogGroup(
             full,
             retention_in_days=args.log_retention_days,
@@ -73,7 +77,7 @@ class ScheduledFunction(pulumi.ComponentResource):
             tags=scope.tags(full),
             opts=child,
         )
-        allowed = [write_log(log.arn), *args.allowed]
+        allowed = [write_log(log.arn), *args.statements]
         identity = FunctionIdentity(full, FunctionIdentityArgs(scope, args.short, allowed), child)
         function = aws.lambda_.Function(
             full,
@@ -84,7 +88,7 @@ class ScheduledFunction(pulumi.ComponentResource):
             code=archive.build(),
             kms_key_arn=scope.kms_key_arn,
             role=identity.role_arn,
-            timeout=args.timeout,
+            timeout=args.timeout_seconds,
             memory_size=256,
             environment=aws.lambda_.FunctionEnvironmentArgs(
                 variables={
@@ -103,8 +107,8 @@ class ScheduledFunction(pulumi.ComponentResource):
             tags=scope.tags(full),
             opts=child,
         )
-        # A schedule calls asynchronously: Lambda would repeat a failed minute twice and keep a throttled one
-        # for six hours, beside the minutes that follow (Lambda guide: errors of asynchronous invocation).
+        # A schedule invokes asynchronously: Lambda would retry a failed event twice and keep a throttled one
+        # for six hours (Lambda guide, errors of asynchronous invocation). The next minute's event is enough.
         aws.lambda_.FunctionEventInvokeConfig(
             full,
             function_name=function.name,
@@ -112,17 +116,17 @@ class ScheduledFunction(pulumi.ComponentResource):
             maximum_event_age_in_seconds=60,
             opts=child,
         )
-        self._each_minute(full, scope, function, args.ready_after)
+        self._each_minute(full, scope, function, args.depends_on)
         self.function_name, self.log_group_name = function.name, log.name
         self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})
 
     def _each_minute(
-        self, full: str, scope: Scope, function: aws.lambda_.Function, after: list[pulumi.Resource]
+        self, full: str, scope: Scope, function: aws.lambda_.Function, depends_on: list[pulumi.Resource]
     ) -> None:
         child = pulumi.ResourceOptions(parent=self)
         rule = aws.cloudwatch.EventRule(
             full,
-            description=f"Runs {full} each minute",
+            description=f"Invokes {full} each minute",
             schedule_expression="rate(1 minute)",
             tags=scope.tags(full),
             opts=child,
@@ -139,5 +143,5 @@ class ScheduledFunction(pulumi.ComponentResource):
             full,
             rule=rule.name,
             arn=function.arn,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[permission, *after]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[permission, *depends_on]),
         )

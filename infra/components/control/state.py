@@ -1,4 +1,4 @@
-"""What the controller remembers, what the workers report, and how far jobs are."""
+"""DynamoDB tables: memory of the functions, worker registry, jobs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class StateArgs:
-    """The stack."""
+    """Arguments of ``State``."""
 
     scope: Scope
 
 
 class State(pulumi.ComponentResource):
-    """Produces three tables, encrypted and recoverable to any second: memory, worker registry, jobs."""
+    """Three tables, encrypted and with point-in-time recovery: memory, worker registry, jobs."""
 
     memory: aws.dynamodb.Table
     registry: aws.dynamodb.Table
@@ -34,7 +34,7 @@ class State(pulumi.ComponentResource):
         self.registry = self._table(
             "registry", [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY], ttl=names.REGISTRY_TTL
         )
-        # Without an expiry: a job that is done stays done.
+        # Without expiry: a finished job stays finished.
         self.jobs = self._table("jobs", [JOB_KEY])
         self.register_outputs(
             {"memory": self.memory.name, "registry": self.registry.name, "jobs": self.jobs.name}
@@ -55,5 +55,5 @@ class State(pulumi.ComponentResource):
             ),
             deletion_protection_enabled=self._scope.protect,
             tags=self._scope.tags(name),
-            opts=self._scope.stateful(self),
+            opts=self._scope.stateful_options(self),
         )

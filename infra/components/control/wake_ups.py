@@ -1,4 +1,4 @@
-"""What wakes the controller: one queue, fed by EventBridge rules and a schedule."""
+"""The controller's wake-up queue, fed by EventBridge rules and a schedule."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from infra.iam.statement import document
 from infra.scope import Scope
 
 _DAY: Final = 86_400
-_QUEUE_KEEPS: Final = 3600
-"""Seconds. The minute's schedule makes an older wake-up worthless."""
-_ATTEMPTS: Final = 5
-"""Before the dead-letter queue; Lambda's guide advises at least five."""
-_ENDS_BY_SCHEDULE: Final = tuple(
-    f"AWS_EC2_{what}"
-    for what in (
+_RETENTION_SECONDS: Final = 3600
+"""The schedule sends a wake-up each minute, so older ones have no value."""
+_MAX_RECEIVE_COUNT: Final = 5
+"""Source: the Lambda guide recommends at least five."""
+_SCHEDULED_CHANGES: Final = tuple(
+    f"AWS_EC2_{change}"
+    for change in (
         "INSTANCE_RETIREMENT",
         "INSTANCE_STOP",
         "INSTANCE_TERMINATION",
@@ -32,31 +32,28 @@ _ENDS_BY_SCHEDULE: Final = tuple(
         "SYSTEM_REBOOT",
     )
 )
-"""What ends an instance or its work at a time that AWS names: codes of AWS Health, without their endings
-(``_SCHEDULED``, ``_MAINTENANCE_SCHEDULED``, ``_EXPEDITED`` …). Network maintenance ends nothing."""
+"""AWS Health codes of scheduled changes that end an instance or its work, without their endings
+(``_SCHEDULED``, ``_MAINTENANCE_SCHEDULED``, ``_EXPEDITED`` …). Network maintenance does not."""
 _FLEET_EVENTS: Final = (
     "EC2 Spot Fleet State Change",
     "EC2 Spot Fleet Spot Instance Request Change",
     "EC2 Spot Fleet Instance Change",
     "EC2 Spot Fleet Error",
 )
-"""Without "Information", which tells of prices and says nothing that an observation misses."""
+"""Without "Information" events, which are about prices."""
 
 
 @dataclass(frozen=True)
 class WakeUpsArgs:
-    """``visibility_seconds`` is for how long a message in work stays hidden from other readers.
-
-    ``fleets``: whether Spot Fleets' events wake, too.
-    """
+    """``visibility_seconds`` is the visibility timeout; ``has_fleets`` adds events of Spot Fleets."""
 
     scope: Scope
     visibility_seconds: int
-    fleets: bool
+    has_fleets: bool
 
 
 class WakeUps(pulumi.ComponentResource):
-    """Produces: queue, dead-letter queue, their policies, and for each kind of event a rule and a target."""
+    """A queue and a dead-letter queue with their policies, and a rule and target for each kind of event."""
 
     queue_arn: pulumi.Output[str]
     queue_url: pulumi.Output[str]
@@ -65,19 +62,19 @@ class WakeUps(pulumi.ComponentResource):
     dead_letter_name: pulumi.Output[str]
 
     def __init__(self, name: str, args: WakeUpsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare the queue and what feeds it."""
+        """Declare the queues and rules."""
         super().__init__("gpu-spot:infra:WakeUps", name, None, opts)
         self._scope, self._child = args.scope, pulumi.ResourceOptions(parent=self)
         dead_letters = self._queue("dead-letters", retention=14 * _DAY)
         queue = self._queue(
             "wake-ups",
-            retention=_QUEUE_KEEPS,
+            retention=_RETENTION_SECONDS,
             visibility=args.visibility_seconds,
             redrive=pulumi.Output.json_dumps(
-                {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": _ATTEMPTS}
+                {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": _MAX_RECEIVE_COUNT}
             ),
         )
-        patterns = event_patterns(args.scope.prefix, fleets=args.fleets)
+        patterns = event_patterns(args.scope.prefix, has_fleets=args.has_fleets)
         rules = [self._rule(short, pattern) for short, pattern in patterns.items()]
         rules.append(self._rule("every-minute", None))
         self._policy("wake-ups", queue, rules)
@@ -108,7 +105,7 @@ class WakeUps(pulumi.ComponentResource):
             message_retention_seconds=retention,
             visibility_timeout_seconds=visibility,
             redrive_policy=redrive,
-            # Never the AWS-managed KMS key: EventBridge cannot send to a queue under it.
+            # Not the AWS managed KMS key: EventBridge cannot send to a queue encrypted with it.
             kms_master_key_id=key,
             sqs_managed_sse_enabled=True if key is None else None,
             tags=self._scope.tags(name),
@@ -119,7 +116,7 @@ class WakeUps(pulumi.ComponentResource):
         name = self._scope.name(short)
         rule = aws.cloudwatch.EventRule(
             name,
-            description="Wakes the capacity controller",
+            description="Sends wake-ups to the capacity controller",
             event_pattern=json.dumps(pattern) if pattern else None,
             schedule_expression=None if pattern else "rate(1 minute)",
             tags=self._scope.tags(name),
@@ -138,30 +135,31 @@ class WakeUps(pulumi.ComponentResource):
         )
 
 
-def event_patterns(group_prefix: str, *, fleets: bool) -> dict[str, dict[str, Any]]:
+def event_patterns(group_prefix: str, *, has_fleets: bool) -> dict[str, dict[str, Any]]:
     """Return EventBridge patterns by short name.
 
-    EC2's and fleets' events carry no tags: those of the whole account come in, and the others' only wake.
+    Events of EC2 and Spot Fleets have no tags, so those of the whole account match; events of instances of
+    other stacks are wake-ups only.
     """
-    ours = {"AutoScalingGroupName": [{"prefix": group_prefix}]}
+    by_name = {"AutoScalingGroupName": [{"prefix": group_prefix}]}
     patterns: dict[str, dict[str, Any]] = {
         "interruption": {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]},
         "rebalance": {"source": ["aws.ec2"], "detail-type": ["EC2 Instance Rebalance Recommendation"]},
         "state-change": {
             "source": ["aws.ec2"],
             "detail-type": ["EC2 Instance State-change Notification"],
-            # Only losses: that an instance runs says nothing about its workers.
+            # Losses only: that an instance runs does not mean that its workers are ready.
             "detail": {"state": ["stopping", "shutting-down", "terminated"]},
         },
         "launch": {
             "source": ["aws.autoscaling"],
             "detail-type": ["EC2 Instance Launch Successful", "EC2 Instance Launch Unsuccessful"],
-            "detail": ours,
+            "detail": by_name,
         },
         "terminate": {
             "source": ["aws.autoscaling"],
             "detail-type": ["EC2 Instance Terminate Successful", "EC2 Instance Terminate Unsuccessful"],
-            "detail": ours,
+            "detail": by_name,
         },
     }
     patterns["health"] = {
@@ -170,9 +168,9 @@ def event_patterns(group_prefix: str, *, fleets: bool) -> dict[str, dict[str, An
         "detail": {
             "service": ["EC2"],
             "eventTypeCategory": ["scheduledChange"],
-            "eventTypeCode": [{"prefix": prefix} for prefix in _ENDS_BY_SCHEDULE],
+            "eventTypeCode": [{"prefix": prefix} for prefix in _SCHEDULED_CHANGES],
         },
     }
-    if fleets:
+    if has_fleets:
         patterns["fleet"] = {"source": ["aws.ec2spotfleet"], "detail-type": list(_FLEET_EVENTS)}
     return patterns

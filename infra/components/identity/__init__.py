@@ -1,1 +1,1 @@
-"""Who instances, functions, previews and deployments are."""
+"""IAM roles of instances, functions, on-premises hosts and continuous integration."""

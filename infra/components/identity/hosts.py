@@ -1,4 +1,4 @@
-"""Who workers of a service are that run on hosts of one's own."""
+"""Identity of a service's workers on on-premises hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class HostIdentityArgs:
-    """``group`` is the service, ``settings`` says who may be one of its workers."""
+    """``group`` is the service; ``settings`` names the principals that may assume the role."""
 
     scope: Scope
     group: str
@@ -24,7 +24,7 @@ class HostIdentityArgs:
 
 
 class HostIdentity(pulumi.ComponentResource):
-    """Produces: a managed policy; a role that has it, if somebody is named who may take that."""
+    """A managed policy, and a role with it if the settings name a principal."""
 
     policy_arn: pulumi.Output[str]
     role_arn: pulumi.Output[str] | None = None

@@ -1,4 +1,4 @@
-"""Who instances and functions are. What they may do stands in ``infra.iam``."""
+"""Roles of instances and functions. Their permissions are in ``infra.iam``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class InstanceIdentityArgs:
-    """``group`` is the capacity group whose instances take this identity."""
+    """``group`` is the capacity group of the instances."""
 
     scope: Scope
     group: str
@@ -22,7 +22,7 @@ class InstanceIdentityArgs:
 
 
 class InstanceIdentity(pulumi.ComponentResource):
-    """The identity of one group's instances. Produces: role, its policy, instance profile."""
+    """A role for the instances of a group, with its policy and instance profile."""
 
     profile_arn: pulumi.Output[str]
     role_arn: pulumi.Output[str]
@@ -55,15 +55,15 @@ class InstanceIdentity(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class FunctionIdentityArgs:
-    """``function`` is the short name of the function, ``allowed`` what it may do."""
+    """``function`` is the function's name without the stack's prefix."""
 
     scope: Scope
     function: str
-    allowed: list[Statement]
+    statements: list[Statement]
 
 
 class FunctionIdentity(pulumi.ComponentResource):
-    """The identity of one helper function. Produces: role, its policy."""
+    """A role for a function, with its policy."""
 
     role_arn: pulumi.Output[str]
 
@@ -81,7 +81,7 @@ class FunctionIdentity(pulumi.ComponentResource):
             tags=args.scope.tags(role_name),
             opts=child,
         )
-        policy = aws.iam.RolePolicy(role_name, role=role.name, policy=document(args.allowed), opts=child)
-        # Handed out only with its policy: a function or event source that starts earlier is refused.
+        policy = aws.iam.RolePolicy(role_name, role=role.name, policy=document(args.statements), opts=child)
+        # Depends on the policy: a function or event source created earlier would be denied access.
         self.role_arn = pulumi.Output.all(role.arn, policy.id).apply(lambda parts: str(parts[0]))
         self.register_outputs({"roleArn": self.role_arn})

@@ -1,4 +1,4 @@
-"""The roles that continuous integration assumes: to preview the stack, to bring it up, to look for drift."""
+"""Roles that continuous integration assumes for previews, deployments and drift detection."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from infra.iam.statement import Statement, document
 from infra.scope import Scope
 
 _ISSUER: Final = "token.actions.githubusercontent.com"
-_AUDIENCE: Final = "sts.amazonaws.com"
+_CLIENT_ID: Final = "sts.amazonaws.com"
 
 
 @dataclass(frozen=True)
 class PreviewsArgs:
-    """Whose pull requests may preview, where the state is, and what there is to look at.
+    """Arguments of ``Previews``.
 
-    ``images`` are parameters of this account that name images; ``cluster`` is one of EKS that the stack looks
-    up, and none of its own.
+    Attributes:
+        settings: The repository whose pull requests are trusted, and the state's bucket.
+        images: Parameters of this account that name images.
+        cluster: An existing EKS cluster that the stack looks up.
     """
 
     scope: Scope
@@ -37,11 +39,11 @@ class PreviewsArgs:
 
 
 class Previews(pulumi.ComponentResource):
-    """Produces: role with its policy; GitHub's identity provider if this stack is to declare it.
+    """A role with its policy, and GitHub's identity provider if the settings ask for it.
 
-    A preview compares with the state and reads image parameters and, where there are such, snapshots of
-    datasets, an existing network or cluster, the services of interface endpoints; it looks at nothing else.
-    For a broker it draws a password, which nobody keeps.
+    A preview compares with the state and looks up image parameters and, if the stack uses them, snapshots of
+    datasets, an existing network or cluster, and the services of interface endpoints. For a broker it
+    generates a password, which is not stored.
     """
 
     role_arn: pulumi.Output[str]
@@ -56,7 +58,7 @@ class Previews(pulumi.ComponentResource):
             provider = aws.iam.OpenIdConnectProvider(
                 name,
                 url=f"https://{_ISSUER}",
-                client_id_lists=[_AUDIENCE],
+                client_id_lists=[_CLIENT_ID],
                 tags=scope.tags(name),
                 opts=child,
             ).arn
@@ -85,7 +87,7 @@ class Previews(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class DeploysArgs:
-    """``previews`` says which repository is trusted and where the state is, ``provider_arn`` by whom."""
+    """``previews`` names the trusted repository and the state's bucket."""
 
     scope: Scope
     settings: schema.Deploys
@@ -94,10 +96,10 @@ class DeploysArgs:
 
 
 class Deploys(pulumi.ComponentResource):
-    """Produces: a role to deploy and one to look for drift, with the policies that the stack file names.
+    """A role for deployments and one for drift detection, with the policies that the settings name.
 
-    What an update may do is not bounded here: it makes roles, and whoever makes roles can have any right that
-    no boundary keeps from them.
+    The permissions of a deployment are not bounded here: it creates roles, and so can obtain any permission
+    that no permissions boundary excludes.
     """
 
     role_arn: pulumi.Output[str]
@@ -107,9 +109,9 @@ class Deploys(pulumi.ComponentResource):
         """Declare the roles."""
         super().__init__("gpu-spot:infra:Deploys", name, None, opts)
         scope, settings, bucket = args.scope, args.settings, args.previews.state_bucket
-        branch = preview_statements.of_branch(settings.branch)
+        branch = preview_statements.branch_subject(settings.branch)
         deploying = (
-            preview_statements.of_environment(settings.environment) if settings.environment else branch
+            preview_statements.environment_subject(settings.environment) if settings.environment else branch
         )
         read_only = pulumi.Output.concat("arn:", scope.partition, ":iam::aws:policy/ReadOnlyAccess")
         self.role_arn = self._role(
@@ -152,11 +154,11 @@ def _role(
     jobs: str,
     opts: pulumi.ResourceOptions,
 ) -> aws.iam.Role:
-    """Declare a role for GitHub's jobs whose subject ends with ``jobs``."""
+    """Declare a role for GitHub jobs whose OIDC subject ends with ``jobs``."""
     return aws.iam.Role(
         name,
         assume_role_policy=document(
-            preview_statements.assumed_by_jobs(provider, _ISSUER, _AUDIENCE, repository, jobs)
+            preview_statements.assumed_by_jobs(provider, _ISSUER, _CLIENT_ID, repository, jobs)
         ),
         max_session_duration=3600,
         permissions_boundary=scope.permissions_boundary,

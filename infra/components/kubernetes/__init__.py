@@ -1,1 +1,1 @@
-"""The AWS side of entries on Kubernetes."""
+"""IAM of entries on Kubernetes."""

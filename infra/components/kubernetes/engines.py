@@ -1,4 +1,4 @@
-"""What the cluster's own engines may do for this stack: policies, for whoever runs the cluster to attach."""
+"""Policies for components of an existing cluster, which its operator attaches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class EnginePoliciesArgs:
-    """``allowed`` is what each engine may do, by its name."""
+    """``statements`` are the permissions of each component (``keda``, ``efs-csi``) by name."""
 
     scope: Scope
-    allowed: Mapping[str, Sequence[Statement]]
+    statements: Mapping[str, Sequence[Statement]]
 
 
 class EnginePolicies(pulumi.ComponentResource):
-    """Produces: a managed policy for each engine. Their roles belong to the cluster, which others share."""
+    """A managed policy for each component. Their roles belong to the cluster."""
 
     arns: dict[str, pulumi.Output[str]]
 
@@ -32,13 +32,13 @@ class EnginePolicies(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:EnginePolicies", name, None, opts)
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         self.arns = {}
-        for engine, allowed in args.allowed.items():
-            own = scope.name("kubernetes", engine)
+        for engine, allowed in args.statements.items():
+            policy_name = scope.name("kubernetes", engine)
             self.arns[engine] = aws.iam.Policy(
-                own,
+                policy_name,
                 description=f"What {engine} needs for the entries of {scope.stack} on Kubernetes",
                 policy=document(allowed),
-                tags=scope.tags(own),
+                tags=scope.tags(policy_name),
                 opts=child,
             ).arn
         self.register_outputs({"arns": self.arns})

@@ -1,4 +1,4 @@
-"""Who a service's pods are: a role of their own, by EKS Pod Identity."""
+"""A role for pods, by EKS Pod Identity."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class PodIdentityArgs:
-    """``account`` is a service account in ``namespace``; ``allowed`` is what its pods may do.
+    """Arguments of ``PodIdentity``.
 
-    ``managed`` are policies of AWS's own, by name. ``group`` is the entry whose pods they are; ``made`` is
-    the cluster's name once the stack has made it.
+    Attributes:
+        account: A service account in ``namespace``.
+        statements: Permissions of its pods.
+        managed_policies: Names of AWS managed policies.
+        group: The entry of the pods, for tags.
+        created_cluster_name: The cluster's name as an output of its creation by the stack.
     """
 
     scope: Scope
     cluster: str
     namespace: str
     account: str
-    allowed: Sequence[Statement]
-    managed: Sequence[str] = ()
+    statements: Sequence[Statement]
+    managed_policies: Sequence[str] = ()
     group: str | None = None
-    made: pulumi.Input[str] | None = None
+    created_cluster_name: pulumi.Input[str] | None = None
 
 
 class PodIdentity(pulumi.ComponentResource):
-    """Produces: a role, and its association with a service account."""
+    """A role and its association with a service account."""
 
     role_arn: pulumi.Output[str]
 
@@ -49,18 +53,18 @@ class PodIdentity(pulumi.ComponentResource):
             tags=tags,
             opts=child,
         )
-        if args.allowed:
-            aws.iam.RolePolicy(name, role=role.name, policy=document(args.allowed), opts=child)
-        for policy in args.managed:
+        if args.statements:
+            aws.iam.RolePolicy(name, role=role.name, policy=document(args.statements), opts=child)
+        for policy in args.managed_policies:
             aws.iam.RolePolicyAttachment(
                 f"{name}-{policy.rpartition('/')[2]}",
                 role=role.name,
-                policy_arn=cluster_statements.managed(scope, policy),
+                policy_arn=cluster_statements.managed_policy_arn(scope, policy),
                 opts=child,
             )
         aws.eks.PodIdentityAssociation(
             name,
-            cluster_name=args.cluster if args.made is None else args.made,
+            cluster_name=args.cluster if args.created_cluster_name is None else args.created_cluster_name,
             namespace=args.namespace,
             service_account=args.account,
             role_arn=role.arn,

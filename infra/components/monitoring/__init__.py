@@ -1,1 +1,1 @@
-"""What people hear and see."""
+"""Alarms, dashboard, budget, TensorBoard, and the CloudWatch agent's configuration."""

@@ -1,4 +1,4 @@
-"""One alarm, and how it is declared."""
+"""A CloudWatch alarm as a value, and its resource."""
 
 from __future__ import annotations
 
@@ -13,88 +13,97 @@ from infra.scope import Scope
 
 MINUTE: Final = 60
 FIVE_MINUTES: Final = 300
-_LONGEST_NAME: Final = 255
-"""Of an alarm (``PutMetricAlarm``)."""
+_MAX_NAME_LENGTH: Final = 255
+"""Source: CloudWatch API reference, ``PutMetricAlarm``."""
 
-Inputs = Mapping[str, pulumi.Input[str]]
+Dimensions = Mapping[str, pulumi.Input[str]]
 
 
 @dataclass(frozen=True)
 class AlarmSpec:
-    """One alarm: ``statistic`` of a metric at or above ``at_least`` in ``needed`` of ``periods`` periods.
+    """An alarm on ``statistic`` of a metric, in alarm if ``datapoints`` of ``periods`` periods breach.
 
-    ``period`` is in seconds. ``silence`` says what no data means. With ``other``, a second metric of the same
-    dimensions, ``expression`` (metric math) makes one number of ``value`` and ``other``, which counts then.
+    A period breaches if the statistic is at or above ``threshold``, with ``below`` if it is less.
+    With ``second_metric`` (same dimensions) the alarm is on ``expression``: metric math in which ``value`` is
+    ``metric`` and ``other`` is ``second_metric``.
     """
 
     name: str
-    says: str
+    description: str
     namespace: str
     metric: str
-    dimensions: Inputs
+    dimensions: Dimensions
     statistic: Literal["Average", "Maximum", "Minimum", "Sum"]
-    at_least: int
-    period: int = MINUTE
+    threshold: int
+    period_seconds: int = MINUTE
     periods: int = 1
-    needed: int = 1
-    silence: Literal["breaching", "notBreaching"] = "notBreaching"
+    datapoints: int = 1
+    treat_missing_data: Literal["breaching", "notBreaching"] = "notBreaching"
     below: bool = False
-    other: str = ""
+    second_metric: str = ""
     expression: str = ""
+    logical_name: str = ""
+    """The resource's name in Pulumi if it is not ``name``: alarms that were renamed keep their URN."""
 
 
 def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
-    """Return the dimensions under which the function ``service`` reports a group."""
+    """Return the dimensions of the metrics that the function ``service`` emits for a group."""
     return {"group": group, "stack": stack, "service": service}
 
 
-def of_function(short: str, function: pulumi.Input[str], *, who: str, silent: str) -> Iterator[AlarmSpec]:
-    """Yield the alarms of a function that must run each minute; ``silent`` says what its silence means."""
-    of = {"FunctionName": function}
+def function_alarms(
+    short: str, function: pulumi.Input[str], *, title: str, consequence: str
+) -> Iterator[AlarmSpec]:
+    """Yield the alarms of a function that runs each minute; ``consequence`` is that of not running."""
+    dimensions = {"FunctionName": function}
     yield AlarmSpec(
-        f"{short}-silent",
-        f"The {who} has not run for five minutes: {silent}",
+        f"{short}-not-running",
+        f"The {title} has not run for five minutes: {consequence}",
         "AWS/Lambda",
         "Invocations",
-        of,
+        dimensions,
         "Sum",
-        at_least=1,
-        period=FIVE_MINUTES,
-        silence="breaching",
+        threshold=1,
+        period_seconds=FIVE_MINUTES,
+        treat_missing_data="breaching",
         below=True,
+        logical_name=f"{short}-silent",
     )
     yield AlarmSpec(
         f"{short}-errors",
-        f"Runs of the {who} fail.",
+        f"Invocations of the {title} fail.",
         "AWS/Lambda",
         "Errors",
-        of,
+        dimensions,
         "Sum",
-        at_least=1,
+        threshold=1,
         periods=5,
-        needed=3,
+        datapoints=3,
     )
 
 
-def declare(
+def declare_alarm(
     scope: Scope, topic_arn: pulumi.Input[str], alarm: AlarmSpec, parent: pulumi.Resource
 ) -> aws.cloudwatch.MetricAlarm:
-    """Declare an alarm whose beginning and end the topic hears."""
-    name, alone = scope.name(alarm.name, limit=_LONGEST_NAME), not alarm.other
+    """Declare an alarm that notifies the topic when it enters ``ALARM`` and when it returns to ``OK``."""
+    name = scope.name(alarm.name, limit=_MAX_NAME_LENGTH)
+    logical_name = scope.name(alarm.logical_name, limit=_MAX_NAME_LENGTH) if alarm.logical_name else name
+    is_plain_metric = not alarm.second_metric
     return aws.cloudwatch.MetricAlarm(
-        name,
-        alarm_description=alarm.says,
-        namespace=alarm.namespace if alone else None,
-        metric_name=alarm.metric if alone else None,
-        dimensions=alarm.dimensions if alone else None,
-        statistic=alarm.statistic if alone else None,
-        metric_queries=None if alone else list(_queries(alarm)),
+        logical_name,
+        name=name if alarm.logical_name else None,
+        alarm_description=alarm.description,
+        namespace=alarm.namespace if is_plain_metric else None,
+        metric_name=alarm.metric if is_plain_metric else None,
+        dimensions=alarm.dimensions if is_plain_metric else None,
+        statistic=alarm.statistic if is_plain_metric else None,
+        metric_queries=None if is_plain_metric else list(_queries(alarm)),
         comparison_operator="LessThanThreshold" if alarm.below else "GreaterThanOrEqualToThreshold",
-        threshold=alarm.at_least,
-        period=alarm.period if alone else None,
+        threshold=alarm.threshold,
+        period=alarm.period_seconds if is_plain_metric else None,
         evaluation_periods=alarm.periods,
-        datapoints_to_alarm=alarm.needed,
-        treat_missing_data=alarm.silence,
+        datapoints_to_alarm=alarm.datapoints,
+        treat_missing_data=alarm.treat_missing_data,
         alarm_actions=[topic_arn],
         ok_actions=[topic_arn],
         tags=scope.tags(name),
@@ -103,7 +112,7 @@ def declare(
 
 
 def _queries(alarm: AlarmSpec) -> Iterator[aws.cloudwatch.MetricAlarmMetricQueryArgs]:
-    for name, metric in (("value", alarm.metric), ("other", alarm.other)):
+    for name, metric in (("value", alarm.metric), ("other", alarm.second_metric)):
         yield aws.cloudwatch.MetricAlarmMetricQueryArgs(
             id=name,
             metric=aws.cloudwatch.MetricAlarmMetricQueryMetricArgs(
@@ -111,7 +120,7 @@ def _queries(alarm: AlarmSpec) -> Iterator[aws.cloudwatch.MetricAlarmMetricQuery
                 metric_name=metric,
                 dimensions=alarm.dimensions,
                 stat=alarm.statistic,
-                period=alarm.period,
+                period=alarm.period_seconds,
             ),
         )
     yield aws.cloudwatch.MetricAlarmMetricQueryArgs(

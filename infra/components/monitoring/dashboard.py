@@ -1,4 +1,4 @@
-"""The dashboard: what a group has against what it should have, who pays what, what went wrong."""
+"""Body of the CloudWatch dashboard: rows for each group and one for the controller."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _HEIGHT: Final = 6
 
 
 DashboardRow: TypeAlias = list[dict[str, Any]]
-"""Widgets side by side, without their places."""
+"""Widgets of one row, without their positions."""
 
 
 def body(
     scope: Scope, rows: Iterable[DashboardRow], function: pulumi.Input[str], log_group: pulumi.Input[str]
 ) -> dict[str, Any]:
-    """Return the dashboard's body: the rows of all groups, and last the controller's.
+    """Return the dashboard's body: the rows of all groups, then the controller's.
 
-    Outputs stay outputs: only values hang on them, never the layout.
+    Only values depend on Pulumi outputs, never the layout.
     """
     return {
         "start": "-PT6H",
@@ -38,39 +38,47 @@ def body(
 
 
 def group_row(scope: Scope, group: str, *, is_nvidia: bool) -> DashboardRow:
-    """Return what a group has against what it should have; of other makers' GPUs than NVIDIA's no plot."""
+    """Return a group's row: readiness, purchase options, losses, and GPUs if they are NVIDIA's."""
     dimensions = group_dimensions(scope.stack, group, names.SERVICE_CONTROLLER)
-    of = [part for pair in dimensions.items() for part in pair]
+    pairs = [part for pair in dimensions.items() for part in pair]
     gpu = ["group", group, "stack", scope.stack]
 
     def line(metric: str, statistic: str = "Average", **options: Any) -> list[Any]:
-        return [names.METRIC_NAMESPACE, metric, *of, {"stat": statistic, **options}]
+        return [names.METRIC_NAMESPACE, metric, *pairs, {"stat": statistic, **options}]
 
     def gpu_line(metric: str, statistic: str, label: str) -> list[Any]:
         return [names.INSTANCE_NAMESPACE, f"nvidia_smi_{metric}", *gpu, {"stat": statistic, "label": label}]
 
     row = [
-        _plot(scope, f"{group}: ready against target", [line("Target", "Maximum"), line("Ready", "Minimum")]),
-        _plot(scope, f"{group}: spot and on-demand", [line("Spot"), line("OnDemand")], stacked=True),
+        _plot(scope, f"{group}: ready and target", [line("Target", "Maximum"), line("Ready", "Minimum")]),
+        _plot(scope, f"{group}: Spot and On-Demand", [line("Spot"), line("OnDemand")], stacked=True),
         _plot(
-            scope, f"{group}: doomed and missing", [line("Doomed", "Maximum"), line("Shortage", "Maximum")]
+            scope,
+            f"{group}: interrupted and missing",
+            [line(names.METRIC_INTERRUPTED_INSTANCES, "Maximum"), line("Shortage", "Maximum")],
         ),
     ]
     gpus = [
-        gpu_line("utilization_gpu", "Average", "busy, %"),
-        gpu_line("utilization_memory", "Average", "memory busy, %"),
-        gpu_line("temperature_gpu", "Maximum", "hottest, °C"),
+        gpu_line("utilization_gpu", "Average", "utilization, %"),
+        gpu_line("utilization_memory", "Average", "memory utilization, %"),
+        gpu_line("temperature_gpu", "Maximum", "maximum temperature, °C"),
     ]
     return [*row, _plot(scope, f"{group}: GPUs", gpus)] if is_nvidia else row
 
 
 def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> DashboardRow:
-    """Return what a service's users feel, who works for them, and what it costs."""
+    """Return a service's row: queue, scaling, workers and cost."""
     controller = names.SERVICE_CONTROLLER
 
-    def line(function: str, metric: str, label: str, *more: str, **options: Any) -> list[Any]:
-        of = [part for pair in group_dimensions(scope.stack, group, function).items() for part in pair]
-        return [names.METRIC_NAMESPACE, metric, *of, *more, {"stat": "Average", "label": label, **options}]
+    def line(function: str, metric: str, label: str, *extra: str, **options: Any) -> list[Any]:
+        pairs = [part for pair in group_dimensions(scope.stack, group, function).items() for part in pair]
+        return [
+            names.METRIC_NAMESPACE,
+            metric,
+            *pairs,
+            *extra,
+            {"stat": "Average", "label": label, **options},
+        ]
 
     def queue(metric: str, label: str, **options: Any) -> list[Any]:
         return line(names.SERVICE_QUEUES, metric, label, **options)
@@ -78,16 +86,24 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
     requests = [
         _plot(
             scope,
-            f"{group}: requests a second",
-            [queue(names.METRIC_QUEUE_ARRIVING, "come"), queue(names.METRIC_QUEUE_LEAVING, "are done")],
+            f"{group}: requests per second",
+            [
+                queue(names.METRIC_QUEUE_PUBLISH_RATE, "published"),
+                queue(names.METRIC_QUEUE_ACK_RATE, "acknowledged"),
+            ],
         ),
         _plot(
             scope,
-            f"{group}: requests that wait, and the oldest",
+            f"{group}: requests in the queue",
             [
-                queue(names.METRIC_QUEUE_READY, "wait", stat="Maximum"),
-                queue(names.METRIC_QUEUE_TAKEN, "with workers", stat="Maximum"),
-                queue(names.METRIC_QUEUE_OLDEST, "oldest at least, s", stat="Maximum", yAxis="right"),
+                queue(names.METRIC_QUEUE_READY, "ready", stat="Maximum"),
+                queue(names.METRIC_QUEUE_IN_FLIGHT, "in flight", stat="Maximum"),
+                queue(
+                    names.METRIC_QUEUE_OLDEST_MESSAGE_AGE,
+                    "age of the oldest, s",
+                    stat="Maximum",
+                    yAxis="right",
+                ),
             ],
         ),
     ]
@@ -97,53 +113,40 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
         for metric, state in (
             (names.METRIC_WORKERS_READY, "ready"),
             (names.METRIC_WORKERS_DRAINING, "draining"),
-            (names.METRIC_WORKERS_SILENT, "silent"),
+            (names.METRIC_WORKERS_NOT_REPORTING, "not reporting"),
         )
     ]
-    wanted = [
-        line(names.SERVICE_SCALER, names.METRIC_SCALING_WANTED, "the load asks for", stat="Maximum"),
+    scaling = [
+        line(names.SERVICE_SCALER, names.METRIC_SCALING_DESIRED, "by load", stat="Maximum"),
         line(names.SERVICE_SCALER, names.METRIC_SCALING_TARGET, "target", stat="Maximum"),
     ]
-    money = [
+    cost = [
         line(controller, names.METRIC_HOURLY_COST, "paid", id="paid"),
-        line(controller, names.METRIC_HOURLY_COST_ON_DEMAND, "all on-demand", id="whole"),
+        line(controller, names.METRIC_HOURLY_COST_ON_DEMAND, "all On-Demand", id="whole"),
         [{"expression": "100 * paid / whole", "label": "share, %", "id": "share", "yAxis": "right"}],
     ]
     return [
         *(requests if has_queue else ()),
-        *([_plot(scope, f"{group}: what the load asks for", wanted)] if scales else []),
+        *([_plot(scope, f"{group}: scaling", scaling)] if scales else []),
         _plot(scope, f"{group}: workers", workers),
-        _plot(scope, f"{group}: US dollars an hour", money),
+        _plot(scope, f"{group}: US dollars per hour", cost),
     ]
 
 
 def tenants_row(scope: Scope, host: str, tenants: Collection[str]) -> DashboardRow:
-    """Return who uses what of a shared host, and what of it was lent."""
+    """Return a shared host's row: CPU used, borrowed and lent, and memory, by tenant."""
 
     def lines(metric: str) -> list[list[Any]]:
+        dimensions = ["group", host, "stack", scope.stack, names.TENANT]
         return [
-            [
-                *(
-                    names.INSTANCE_NAMESPACE,
-                    metric,
-                    "group",
-                    host,
-                    "stack",
-                    scope.stack,
-                    names.TENANT,
-                    tenant,
-                ),
-                {"stat": "Maximum", "label": tenant},
-            ]
+            [names.INSTANCE_NAMESPACE, metric, *dimensions, tenant, {"stat": "Maximum", "label": tenant}]
             for tenant in tenants
         ]
 
     return [
-        _plot(
-            scope, f"{host}: seconds of CPU a minute", lines(names.METRIC_TENANT_CPU_SECONDS), stacked=True
-        ),
-        _plot(scope, f"{host}: of these, others'", lines(names.METRIC_TENANT_CPU_BORROWED), stacked=True),
-        _plot(scope, f"{host}: lent to others", lines(names.METRIC_TENANT_CPU_LENT), stacked=True),
+        _plot(scope, f"{host}: CPU seconds per minute", lines(names.METRIC_TENANT_CPU_SECONDS), stacked=True),
+        _plot(scope, f"{host}: CPU seconds borrowed", lines(names.METRIC_TENANT_CPU_BORROWED), stacked=True),
+        _plot(scope, f"{host}: CPU seconds lent", lines(names.METRIC_TENANT_CPU_LENT), stacked=True),
         _plot(scope, f"{host}: memory, MB", lines(names.METRIC_TENANT_MEMORY), stacked=True),
     ]
 

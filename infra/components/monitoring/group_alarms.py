@@ -1,4 +1,4 @@
-"""What wakes a person."""
+"""Alarms of the controller, its queues and the capacity groups."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from infra.components.monitoring.alarm_spec import (
     FIVE_MINUTES,
     MINUTE,
     AlarmSpec,
-    Inputs,
-    declare,
+    Dimensions,
+    declare_alarm,
+    function_alarms,
     group_dimensions,
-    of_function,
 )
 from infra.scope import Scope
 
 
 @dataclass(frozen=True)
-class Watched:
-    """One capacity group: its ceiling of on-demand instances, the patience with it in minutes, and its GPUs.
+class GroupAlarmSettings:
+    """A capacity group and the thresholds of its alarms.
 
-    Only NVIDIA's are asked how they are.
+    Only groups with NVIDIA GPUs have the GPU alarm: the node agent does not read others.
     """
 
     name: str
@@ -36,23 +36,20 @@ class Watched:
 
 @dataclass(frozen=True)
 class AlarmsArgs:
-    """``queue`` and ``dead_letters`` are names, ``service`` is what the function calls itself in metrics.
-
-    ``more`` are alarms of other things.
-    """
+    """``queue`` and ``dead_letters`` are queue names, ``service`` a dimension of the function's metrics."""
 
     scope: Scope
     topic_arn: pulumi.Input[str]
-    groups: tuple[Watched, ...]
+    groups: tuple[GroupAlarmSettings, ...]
     function: pulumi.Input[str]
     service: str
     queue: pulumi.Input[str]
     dead_letters: pulumi.Input[str]
-    more: tuple[AlarmSpec, ...] = ()
+    extra_alarms: tuple[AlarmSpec, ...] = ()
 
 
 class Alarms(pulumi.ComponentResource):
-    """Produces an alarm for each thing that only a person can mend; the topic hears its end, too."""
+    """The stack's alarms. Each notifies the topic when it enters ``ALARM`` and when it returns to ``OK``."""
 
     arns: dict[str, pulumi.Output[str]]
     """By the alarm's short name."""
@@ -61,148 +58,153 @@ class Alarms(pulumi.ComponentResource):
         """Declare the alarms."""
         super().__init__("gpu-spot:infra:Alarms", name, None, opts)
         self.arns = {
-            alarm.name: declare(args.scope, args.topic_arn, alarm, self).arn for alarm in alarms(args)
+            alarm.name: declare_alarm(args.scope, args.topic_arn, alarm, self).arn for alarm in alarms(args)
         }
         self.register_outputs({})
 
 
 def alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
     """Yield all alarms of a stack."""
-    yield from args.more
-    yield from _of_function(args.function)
-    yield from _of_queues(args)
+    yield from args.extra_alarms
+    yield from _controller_alarms(args.function)
+    yield from _queue_alarms(args)
     for group in args.groups:
         stack = args.scope.stack
-        yield from _of_group(stack, group, group_dimensions(stack, group.name, args.service))
+        yield from _group_alarms(stack, group, group_dimensions(stack, group.name, args.service))
 
 
-def _of_function(function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
-    yield from of_function("controller", function, who="controller", silent="nobody keeps the groups full.")
+def _controller_alarms(function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
+    yield from function_alarms(
+        "controller", function, title="controller", consequence="capacity is not adjusted."
+    )
     yield AlarmSpec(
         "controller-throttles",
-        "Runs of the controller are refused for lack of concurrency.",
+        "Invocations of the controller are throttled: the account has no concurrency left.",
         "AWS/Lambda",
         "Throttles",
         {"FunctionName": function},
         "Sum",
-        at_least=1,
+        threshold=1,
         periods=5,
-        needed=3,
+        datapoints=3,
     )
 
 
-def _of_queues(args: AlarmsArgs) -> Iterator[AlarmSpec]:
+def _queue_alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
     yield AlarmSpec(
         "wake-ups-old",
-        "A wake-up has waited for more than five minutes.",
+        "A wake-up message of the controller is older than five minutes.",
         "AWS/SQS",
         "ApproximateAgeOfOldestMessage",
         {"QueueName": args.queue},
         "Maximum",
-        at_least=300,
+        threshold=300,
     )
     yield AlarmSpec(
         "dead-letters",
-        "A wake-up could not be handled or delivered; the message tells which.",
+        "A wake-up message of the controller could not be processed or delivered; see the message.",
         "AWS/SQS",
         "ApproximateNumberOfMessagesVisible",
         {"QueueName": args.dead_letters},
         "Maximum",
-        at_least=1,
+        threshold=1,
     )
 
 
-def _of_group(stack: str, group: Watched, of: Inputs) -> Iterator[AlarmSpec]:
-    of_instances = {"group": group.name, "stack": stack}
+def _group_alarms(stack: str, group: GroupAlarmSettings, dimensions: Dimensions) -> Iterator[AlarmSpec]:
+    instance_dimensions = {"group": group.name, "stack": stack}
     yield AlarmSpec(
         f"{group.name}-shortage",
-        f"{group.name} lacks ready instances for {group.shortage_minutes} minutes.",
+        f"{group.name} has had fewer ready instances than its target for {group.shortage_minutes} minutes.",
         names.METRIC_NAMESPACE,
         "Shortage",
-        of,
+        dimensions,
         "Minimum",
-        at_least=1,
+        threshold=1,
         periods=group.shortage_minutes,
-        needed=group.shortage_minutes,
+        datapoints=group.shortage_minutes,
     )
     periods = group.on_demand_minutes * MINUTE // FIVE_MINUTES
     yield AlarmSpec(
         f"{group.name}-on-demand",
-        f"{group.name} pays for more than {group.on_demand_ceiling} on-demand instances "
+        f"{group.name} has run more than {group.on_demand_ceiling} On-Demand instances "
         f"for {group.on_demand_minutes} minutes.",
         names.METRIC_NAMESPACE,
         "OnDemand",
-        of,
+        dimensions,
         "Minimum",
-        at_least=group.on_demand_ceiling + 1,
-        period=FIVE_MINUTES,
+        threshold=group.on_demand_ceiling + 1,
+        period_seconds=FIVE_MINUTES,
         periods=periods,
-        needed=periods,
+        datapoints=periods,
     )
     yield AlarmSpec(
         f"{group.name}-above-max",
-        f"{group.name} runs more instances than its maximum for ten minutes.",
+        f"{group.name} has run more instances than its maximum for ten minutes.",
         names.METRIC_NAMESPACE,
         "AboveMaximum",
-        of,
+        dimensions,
         "Minimum",
-        at_least=1,
+        threshold=1,
         periods=10,
-        needed=10,
+        datapoints=10,
     )
     yield AlarmSpec(
-        f"{group.name}-refused",
-        f"Launches of {group.name} are refused for limits, permissions or configuration, instances never "
-        "report, or memory was lost; the controller's log said which when it began.",
+        f"{group.name}-controller-alarm",
+        f"Launches of {group.name} fail because of quotas, permissions or configuration, scaling processes "
+        "are suspended, instances never report, or the controller lost its state. Its log has the reason.",
         names.METRIC_NAMESPACE,
         "AlarmCauses",
-        of,
+        dimensions,
         "Maximum",
-        at_least=1,
-        period=FIVE_MINUTES,
+        threshold=1,
+        period_seconds=FIVE_MINUTES,
+        logical_name=f"{group.name}-refused",
     )
     yield AlarmSpec(
-        f"{group.name}-half-seen",
-        f"The controller cannot read all of {group.name}: workers' rows make no sense, or AWS withholds "
-        "launches or notices; its log says which.",
+        f"{group.name}-incomplete-observation",
+        f"The controller could not read the whole state of {group.name} for ten minutes; its log has the "
+        "errors.",
         names.METRIC_NAMESPACE,
-        "Troubles",
-        of,
+        names.METRIC_READ_ERRORS,
+        dimensions,
         "Minimum",
-        at_least=1,
+        threshold=1,
         periods=10,
-        needed=10,
+        datapoints=10,
+        logical_name=f"{group.name}-half-seen",
     )
     yield AlarmSpec(
         f"{group.name}-boot",
-        f"Instances of {group.name} fail to boot; the log of the instances says at which step.",
+        f"Instances of {group.name} fail to boot; the log of the instances names the step.",
         names.INSTANCE_NAMESPACE,
         "BootFailures",
-        of_instances,
+        instance_dimensions,
         "Sum",
-        at_least=1,
-        period=FIVE_MINUTES,
+        threshold=1,
+        period_seconds=FIVE_MINUTES,
     )
     if group.is_nvidia:
         yield AlarmSpec(
             f"{group.name}-gpu-lost",
-            f"An instance of {group.name} has lost a GPU; the lines of its metrics say which instance.",
+            f"An instance of {group.name} has lost a GPU; the log of the instances names it.",
             names.INSTANCE_NAMESPACE,
             "GpusLost",
-            of_instances,
+            instance_dimensions,
             "Maximum",
-            at_least=1,
+            threshold=1,
             periods=5,
-            needed=2,
+            datapoints=2,
         )
     yield AlarmSpec(
-        f"{group.name}-unkept",
-        f"The controller cannot look after {group.name}, or AWS refuses what it asks; its log says why.",
+        f"{group.name}-controller-errors",
+        f"The controller fails for {group.name}, or AWS rejects its requests; its log has the error.",
         names.METRIC_NAMESPACE,
         "ControllerErrors",
-        of,
+        dimensions,
         "Sum",
-        at_least=1,
+        threshold=1,
         periods=5,
-        needed=3,
+        datapoints=3,
+        logical_name=f"{group.name}-unkept",
     )

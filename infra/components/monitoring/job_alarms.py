@@ -1,4 +1,4 @@
-"""What wakes a person about a training job, beside what does about its group."""
+"""Alarms of a training job, in addition to those of its capacity group."""
 
 from __future__ import annotations
 
@@ -11,64 +11,67 @@ from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec, grou
 def alarms(
     stack: str, job: str, *, has_volume: bool = False, has_deadline: bool = False, has_budget: bool = False
 ) -> Iterator[AlarmSpec]:
-    """Yield the alarms of a job: of its end, and of its volume, date and budget where it has them."""
-    of_instances = {"group": job, "stack": stack}
-    # Each once, when the node agent says so. The job's state itself stands in the job table.
-    for alarm, metric, says in (
-        ("failed", names.METRIC_JOB_FAILURES, "has failed for good and runs no more"),
-        ("stalled", names.METRIC_JOB_STALLS, "hung, was stopped and starts again from its last checkpoint"),
-        ("host-fault", names.METRIC_HOST_FAULTS, "ran on a host that is no good and is replaced"),
+    """Yield the alarms of a job: failures, and those of its volume, deadline and budget if it has them."""
+    dimensions = {"group": job, "stack": stack}
+    # The node agent emits each once. The job's state is in the job table.
+    for alarm, metric, description in (
+        ("failed", names.METRIC_JOB_FAILURES, "failed permanently and is not restarted"),
+        (
+            "stalled",
+            names.METRIC_JOB_STALLS,
+            "made no progress, was stopped and restarts from its last checkpoint",
+        ),
+        ("host-fault", names.METRIC_HOST_FAULTS, "failed because of its host, which is replaced"),
     ):
         yield AlarmSpec(
             f"{job}-{alarm}",
-            f"The job {job} {says}; the log of the instances says why.",
+            f"The job {job} {description}; the log of the instances has the reason.",
             names.INSTANCE_NAMESPACE,
             metric,
-            of_instances,
+            dimensions,
             "Sum",
-            at_least=1,
-            period=FIVE_MINUTES,
+            threshold=1,
+            period_seconds=FIVE_MINUTES,
         )
     if has_volume:
         yield AlarmSpec(
             f"{job}-volume-full",
-            f"Less than a tenth of {job}'s data volume is free; raise volumeGiB, or delete what nobody "
-            "reads.",
+            f"Less than 10 % of the data volume of {job} is free. Raise volumeGiB or delete unused files.",
             names.INSTANCE_NAMESPACE,
             names.METRIC_FREE_SPACE,
-            of_instances,
+            dimensions,
             "Minimum",
-            at_least=10,
-            period=FIVE_MINUTES,
+            threshold=10,
+            period_seconds=FIVE_MINUTES,
             below=True,
         )
     if has_deadline:
-        yield _of_controller(
+        yield _controller_alarm(
             stack,
             job,
             "deadline",
-            names.METRIC_DEADLINE,
-            f"The job {job} cannot meet its deadline, or tells no progress, so that nobody knows; the "
-            "controller's log said which when it began.",
+            names.METRIC_DEADLINE_AT_RISK,
+            f"The job {job} cannot meet its deadline, or reports no progress to tell. The controller's log "
+            "has the reason.",
         )
     if has_budget:
-        yield _of_controller(
+        yield _controller_alarm(
             stack,
             job,
             "budget",
-            names.METRIC_BUDGET,
-            f"Most of the budget of the job {job} is spent, or it will not do, or the job is held "
-            "because it is spent; the controller's log said which when it began.",
+            names.METRIC_BUDGET_AT_RISK,
+            f"The budget of the job {job} is nearly spent, will not suffice for the remaining work, or is "
+            "spent and the job is stopped. The controller's log has the reason.",
         )
 
 
-def _of_controller(stack: str, job: str, alarm: str, metric: str, says: str) -> AlarmSpec:
+def _controller_alarm(stack: str, job: str, alarm: str, metric: str, description: str) -> AlarmSpec:
     return AlarmSpec(
         f"{job}-{alarm}",
-        says,
+        description,
         names.METRIC_NAMESPACE,
         metric,
         group_dimensions(stack, job, names.SERVICE_CONTROLLER),
         "Maximum",
-        at_least=1,
+        threshold=1,
     )

@@ -1,4 +1,4 @@
-"""What people hear and see of a stack."""
+"""Monitoring of a stack: topic, alarms, dashboard and budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.components.control.controller import SERVICE, Controller
 from infra.components.monitoring import dashboard
 from infra.components.monitoring.alarm_spec import AlarmSpec
 from infra.components.monitoring.dashboard import DashboardRow
-from infra.components.monitoring.group_alarms import Alarms, AlarmsArgs, Watched
+from infra.components.monitoring.group_alarms import Alarms, AlarmsArgs, GroupAlarmSettings
 from infra.iam import resource_policies
 from infra.iam.statement import document
 from infra.scope import Scope
@@ -22,15 +22,15 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class MonitoredGroup:
-    """A group that is kept.
+    """A managed group.
 
-    ``can_wait``: a shortage keeps no user waiting. ``rows`` of the dashboard and ``alarms`` are those that
-    only its kind of entry has.
+    ``is_batch``: a shortage keeps no user waiting. ``rows`` of the dashboard and ``alarms`` are those of the
+    entry's kind, in addition to those of every group.
     """
 
     name: str
     capacity: schema.Capacity
-    can_wait: bool = False
+    is_batch: bool = False
     rows: Sequence[DashboardRow] = ()
     alarms: Sequence[AlarmSpec] = ()
 
@@ -47,12 +47,12 @@ class MonitoringArgs:
 
 
 class Monitoring(pulumi.ComponentResource):
-    """Produces: topic with its policy, subscription, alarms, dashboard, budget."""
+    """The alarm topic with its policy and subscription, the alarms, the dashboard and the budget."""
 
     topic_arn: pulumi.Output[str]
     dashboard_name: pulumi.Output[str]
     shortage_arns: dict[str, pulumi.Output[str]]
-    """The alarm that rings for a shortage, by group."""
+    """ARNs of the shortage alarms by group."""
 
     def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the monitoring."""
@@ -66,10 +66,10 @@ class Monitoring(pulumi.ComponentResource):
                 scope,
                 self.topic_arn,
                 tuple(
-                    Watched(
+                    GroupAlarmSettings(
                         group.name,
                         group.capacity.ceiling,
-                        settings.standstill_minutes if group.can_wait else settings.shortage_minutes,
+                        settings.stall_minutes if group.is_batch else settings.shortage_minutes,
                         settings.on_demand_minutes,
                         group.capacity.is_nvidia,
                     )
@@ -79,7 +79,7 @@ class Monitoring(pulumi.ComponentResource):
                 service=SERVICE,
                 queue=controller.wake_ups.queue_name,
                 dead_letters=controller.wake_ups.dead_letter_name,
-                more=(*args.alarms, *(alarm for group in args.groups for alarm in group.alarms)),
+                extra_alarms=(*args.alarms, *(alarm for group in args.groups for alarm in group.alarms)),
             ),
             self._child,
         )
@@ -132,7 +132,7 @@ class Monitoring(pulumi.ComponentResource):
             time_unit="MONTHLY",
             limit_amount=amount,
             limit_unit="USD",
-            # Counts once the tag is activated as a cost allocation tag (Billing, once for each account).
+            # Matches after the tag is activated as a cost allocation tag (Billing, once per account).
             cost_filters=[
                 aws.budgets.BudgetCostFilterArgs(
                     name="TagKeyValue", values=[f"user:{names.TAG_STACK}${scope.stack}"]

@@ -1,4 +1,4 @@
-"""What wakes a person because of a service's queue, by what the queue watcher tells of it."""
+"""Alarms of a service's queue, on the metrics of the queue watcher."""
 
 from __future__ import annotations
 
@@ -9,71 +9,76 @@ from typing import Final
 from contracts import names
 from infra.components.monitoring.alarm_spec import AlarmSpec, group_dimensions
 
-FULL: Final = 0.8
-"""How much of what it may hold a queue holds when somebody should look."""
+NEARLY_FULL: Final = 0.8
+"""Share of a limit at which an alarm is raised."""
 
 
 @dataclass(frozen=True)
-class QueueBounds:
-    """A service's queue: how many may wait in it (0: any), and for how many seconds."""
+class QueueLimits:
+    """Limits of a service's queue. ``max_length`` counts ready messages; 0 is no limit."""
 
     service: str
-    most: int
-    oldest_seconds: int
+    max_length: int
+    max_message_age_seconds: int
 
 
-def alarms(stack: str, queue: QueueBounds) -> Iterator[AlarmSpec]:
+def alarms(stack: str, queue: QueueLimits) -> Iterator[AlarmSpec]:
     """Yield the alarms of one queue."""
-    of = group_dimensions(stack, queue.service, names.SERVICE_QUEUES)
+    dimensions = group_dimensions(stack, queue.service, names.SERVICE_QUEUES)
     name = f"{queue.service}-queue"
     yield AlarmSpec(
-        f"{name}-unseen",
-        f"For ten minutes nobody could see how the queue of {queue.service} stands; the queue watcher's log "
-        "says why.",
+        f"{name}-unreachable",
+        f"The queue watcher could not read the queue of {queue.service} for ten minutes; its log has the "
+        "error.",
         names.METRIC_NAMESPACE,
-        names.METRIC_QUEUE_UNSEEN,
-        of,
+        names.METRIC_QUEUE_UNREACHABLE,
+        dimensions,
         "Minimum",
-        at_least=1,
+        threshold=1,
         periods=10,
-        needed=10,
-        silence="breaching",
+        datapoints=10,
+        treat_missing_data="breaching",
+        logical_name=f"{name}-unseen",
     )
     yield AlarmSpec(
-        f"{name}-old",
-        f"A task of {queue.service} has waited for {queue.oldest_seconds} seconds, and others since.",
+        f"{name}-message-age",
+        f"The oldest message of {queue.service} has waited for at least {queue.max_message_age_seconds} "
+        "seconds during the last five minutes.",
         names.METRIC_NAMESPACE,
-        names.METRIC_QUEUE_OLDEST,
-        of,
+        names.METRIC_QUEUE_OLDEST_MESSAGE_AGE,
+        dimensions,
         "Maximum",
-        at_least=queue.oldest_seconds,
+        threshold=queue.max_message_age_seconds,
         periods=5,
-        needed=5,
+        datapoints=5,
+        logical_name=f"{name}-old",
     )
     yield AlarmSpec(
-        f"{name}-unread",
-        f"Tasks of {queue.service} have waited for 15 minutes and no worker reads them.",
+        f"{name}-no-consumers",
+        f"Messages of {queue.service} have waited for 15 minutes, and the queue has no consumer.",
         names.METRIC_NAMESPACE,
-        names.METRIC_QUEUE_READERS,
-        of,
+        names.METRIC_QUEUE_CONSUMERS,
+        dimensions,
         "Maximum",
-        at_least=1,
+        threshold=1,
         periods=15,
-        needed=15,
+        datapoints=15,
         below=True,
-        other=names.METRIC_QUEUE_READY,
+        second_metric=names.METRIC_QUEUE_READY,
         expression="IF(other > 0, value, 1)",
+        logical_name=f"{name}-unread",
     )
-    if queue.most:
+    if queue.max_length:
         yield AlarmSpec(
-            f"{name}-deep",
-            f"{FULL:.0%} of the {queue.most} tasks that may wait for {queue.service} do; when all do, new "
-            "ones are refused.",
+            f"{name}-length",
+            f"The queue of {queue.service} holds {NEARLY_FULL:.0%} of its maximum of {queue.max_length} "
+            "messages; at the maximum it rejects new messages.",
             names.METRIC_NAMESPACE,
             names.METRIC_QUEUE_READY,
-            of,
+            dimensions,
             "Maximum",
-            at_least=max(1, int(FULL * queue.most)),
+            threshold=max(1, int(NEARLY_FULL * queue.max_length)),
             periods=5,
-            needed=5,
+            datapoints=5,
+            logical_name=f"{name}-deep",
         )

@@ -1,4 +1,4 @@
-"""What instances of a group tell CloudWatch: GPU metrics, the agent's own lines, logs."""
+"""The CloudWatch agent's configuration on instances: GPU metrics, metrics of the node agent, logs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ _GPU_METRICS: Final = (
     "temperature_gpu",
     "power_draw",
 )
-"""Of the CloudWatch agent's ``nvidia_gpu`` section, which publishes them as ``nvidia_smi_…``.
+"""Metrics of the ``nvidia_gpu`` section, published as ``nvidia_smi_…``.
 
-Each is paid for as a custom metric: sent for each GPU of each instance, five of them are $12 a month for
-eight GPUs.
+Each is billed as a custom metric. Per GPU, these five would cost $12 a month for eight GPUs.
 """
 
 
 @dataclass(frozen=True)
 class TelemetryArgs:
-    """``group`` is the capacity group whose instances report; its accelerators are NVIDIA's or not."""
+    """``group`` is the capacity group of the instances; ``is_nvidia`` adds GPU metrics."""
 
     scope: Scope
     group: str
@@ -39,7 +38,7 @@ class TelemetryArgs:
 
 
 class Telemetry(pulumi.ComponentResource):
-    """Produces: the log group of a group's instances, the configuration of their CloudWatch agent."""
+    """The log group of a group's instances and a parameter with their CloudWatch agent's configuration."""
 
     log_group_arn: pulumi.Output[str]
     log_group_name: str
@@ -74,7 +73,7 @@ class Telemetry(pulumi.ComponentResource):
 
 
 def configuration(stack: str, group: str, log_group: str, is_nvidia: bool) -> dict[str, Any]:
-    """Return the CloudWatch agent's configuration: NVIDIA's GPUs added up by group, our lines, logs."""
+    """Return the CloudWatch agent's configuration; GPU metrics are aggregated by group."""
     gpus = {
         "namespace": names.INSTANCE_NAMESPACE,
         "append_dimensions": {"InstanceId": "${aws:InstanceId}"},
@@ -82,7 +81,7 @@ def configuration(stack: str, group: str, log_group: str, is_nvidia: bool) -> di
         "metrics_collected": {
             "nvidia_gpu": {
                 "measurement": list(_GPU_METRICS),
-                # Only what is added up is sent: as many metrics, whatever GPUs and instances there are.
+                # Only aggregates are sent, so the number of metrics is independent of GPUs and instances.
                 "drop_original_metrics": list(_GPU_METRICS),
                 "append_dimensions": {"group": group, "stack": stack},
             }
@@ -99,9 +98,9 @@ def configuration(stack: str, group: str, log_group: str, is_nvidia: bool) -> di
                         {
                             "file_path": path,
                             "log_group_name": log_group,
-                            "log_stream_name": f"{{instance_id}}/{what}",
+                            "log_stream_name": f"{{instance_id}}/{stream}",
                         }
-                        for path, what in ((CLOUD_INIT_LOG, "boot"), (UNIT_LOG, "units"))
+                        for path, stream in ((CLOUD_INIT_LOG, "boot"), (UNIT_LOG, "units"))
                     ]
                 }
             },

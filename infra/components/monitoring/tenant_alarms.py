@@ -1,4 +1,4 @@
-"""What wakes a person about the tenants of a shared host."""
+"""Alarms of the tenants of a shared host."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec
 
 
 def alarms(stack: str, host: str, tenants: Collection[str]) -> Iterator[AlarmSpec]:
-    """Yield the alarms of each tenant: it has no container anywhere, or one that does not stay up.
+    """Yield the alarms of each tenant: its container is missing, or restarts repeatedly.
 
-    What is counted comes from the host once a minute. A host that is away for so long is as bad for a tenant
-    as a container that is, so silence is what rings.
+    The host emits the metrics once a minute. A missing host is as bad for a tenant as a missing container,
+    so missing data is what breaches.
     """
     for tenant in tenants:
         of = {"group": host, "stack": stack, names.TENANT: tenant}
         yield AlarmSpec(
             f"{host}-{tenant}-missing",
-            f"{tenant} has not run on {host} for twenty minutes: there is no host, or image, volume or "
-            "the list is wrong; the log of the instances says which.",
+            f"The container of {tenant} on {host} has not run for 20 minutes: the host is missing, or the "
+            "tenant's image, volume or configuration is wrong. See the log of the instances.",
             names.INSTANCE_NAMESPACE,
             names.METRIC_TENANT_CPU_SECONDS,
             of,
             "Maximum",
-            at_least=0,
-            period=FIVE_MINUTES,
+            threshold=0,
+            period_seconds=FIVE_MINUTES,
             periods=4,
-            needed=4,
-            silence="breaching",
+            datapoints=4,
+            treat_missing_data="breaching",
             below=True,
         )
         yield AlarmSpec(
             f"{host}-{tenant}-restarting",
-            f"The container of {tenant} on {host} ends again and again; what it wrote lies on its volume.",
+            f"The container of {tenant} on {host} restarts repeatedly; its output is on its volume.",
             names.INSTANCE_NAMESPACE,
             names.METRIC_TENANT_RESTARTS,
             of,
             "Sum",
-            at_least=3,
-            period=FIVE_MINUTES,
+            threshold=3,
+            period_seconds=FIVE_MINUTES,
             periods=3,
-            needed=2,
+            datapoints=2,
         )

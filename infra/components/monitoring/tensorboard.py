@@ -1,4 +1,4 @@
-"""TensorBoard over what all jobs write to the file system, on an instance that a person starts."""
+"""TensorBoard for all jobs on the file system, on an instance that a user starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pulumi_aws as aws
 
 from contracts import names
 from infra import schema
-from infra.components.capacity.launch_options import metadata_options, root_volume, tagged
+from infra.components.capacity.launch_options import metadata_options, root_volume, tag_specifications
 from infra.components.storage.file_system import FileSystem
 from infra.iam import aws_service_statements, instance_statements
 from infra.iam.statement import document
@@ -20,12 +20,12 @@ from infra.scope import Scope
 from userdata.tensorboard import render
 
 _IMAGE: Final = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{architecture}"
-"""It brings Session Manager's agent, and its packages come from S3."""
+"""It includes the Systems Manager agent, and its packages come from S3."""
 
 
 @dataclass(frozen=True)
 class TensorBoardArgs:
-    """``subnet_id`` and ``security_group_ids`` are the instance's: a way out, and none in."""
+    """``subnet_id`` and ``security_group_ids`` are the instance's; it needs outbound access only."""
 
     scope: Scope
     settings: schema.TensorBoard
@@ -35,12 +35,12 @@ class TensorBoardArgs:
 
 
 class TensorBoard(pulumi.ComponentResource):
-    """Produces: role with its policy, instance profile, launch template."""
+    """A launch template with its role, policy and instance profile."""
 
     template_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: TensorBoardArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare what is needed to start it."""
+        """Declare the launch template."""
         super().__init__("gpu-spot:infra:TensorBoard", name, None, opts)
         scope, settings, child = args.scope, args.settings, pulumi.ResourceOptions(parent=self)
         tags = scope.tags(names.tensorboard(scope.stack))
@@ -55,20 +55,20 @@ class TensorBoard(pulumi.ComponentResource):
         aws.iam.RolePolicy(
             name,
             role=role.name,
-            policy=document(instance_statements.reader(args.files.arn, point)),
+            policy=document(instance_statements.file_system_reader(args.files.arn, point)),
             opts=child,
         )
         profile = aws.iam.InstanceProfile(name, role=role.name, tags=tags, opts=child)
         boot_data = pulumi.Output.all(
             args.files.id, args.files.access_point_ids[settings.access_point]
-        ).apply(lambda known: base64.b64encode(render(*known).encode()).decode())
+        ).apply(lambda ids: base64.b64encode(render(*ids).encode()).decode())
         template = aws.ec2.LaunchTemplate(
             name,
-            description="Shows TensorBoard until nobody looks",
+            description="Shows TensorBoard until it is unused",
             image_id=_IMAGE.format(architecture=settings.architecture),
             instance_type=settings.instance_type,
             iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=profile.arn),
-            # It switches itself off, and nothing of it stays.
+            # It shuts itself down, which terminates it.
             instance_initiated_shutdown_behavior="terminate",
             network_interfaces=[
                 aws.ec2.LaunchTemplateNetworkInterfaceArgs(
@@ -81,7 +81,7 @@ class TensorBoard(pulumi.ComponentResource):
             ],
             metadata_options=metadata_options(),
             block_device_mappings=[root_volume(scope, "/dev/xvda", 10)],
-            tag_specifications=tagged(tags),
+            tag_specifications=tag_specifications(tags),
             user_data=boot_data,
             update_default_version=True,
             tags=tags,

@@ -1,1 +1,1 @@
-"""The VPC, of the stack's own or given, and its ways out."""
+"""The VPC, created or existing, its endpoints and outbound access."""

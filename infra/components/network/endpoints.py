@@ -1,4 +1,4 @@
-"""Ways to AWS's services that stay inside the VPC."""
+"""VPC endpoints of AWS services."""
 
 from __future__ import annotations
 
@@ -14,38 +14,42 @@ from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
 _GATEWAYS: Final = ("s3", "dynamodb")
-"""Free, so always there: an archive, a dataset and a heartbeat need no NAT gateway."""
+"""Free, so always declared: S3 and DynamoDB need no NAT gateway."""
 
-_EVERY: Final[frozenset[Need]] = frozenset(get_args(Need))
+_ALL_NEEDS: Final[frozenset[Need]] = frozenset(get_args(Need))
 
 INTERFACES: Final[Mapping[str, frozenset[Need]]] = {
     "autoscaling": frozenset({"hooks"}),
     "ec2": frozenset({"attached", "tenants", "volume"}),
     "ecr.api": frozenset({"image"}),
     "ecr.dkr": frozenset({"image"}),
-    "logs": _EVERY,
-    "monitoring": _EVERY,
+    "logs": _ALL_NEEDS,
+    "monitoring": _ALL_NEEDS,
     "secretsmanager": frozenset({"queue", "secret"}),
     "sqs": frozenset({"sqs"}),
-    "ssm": _EVERY,
-    "ssmmessages": _EVERY,
+    "ssm": _ALL_NEEDS,
+    "ssmmessages": _ALL_NEEDS,
 }
-"""AWS's name of each service that instances call, and what an instance is there for when it does.
+"""Services that instances call, by AWS's names, with the needs of instances that call them.
 
-Each costs money by the hour in each zone. Not ``ec2messages``: Systems Manager's agent does without it since
-its version 3.3.40.0 (Systems Manager guide, "Reference: ec2messages, ssmmessages, and other API operations").
-Not EFS: mounting is NFS.
+Each endpoint is billed by the hour in each zone. Not ``ec2messages``: the Systems Manager agent does not need
+it since version 3.3.40.0 (Systems Manager guide, "Reference: ec2messages, ssmmessages, and other API
+operations"). Not EFS: mounting is NFS.
 """
 
 _PREFIXES: Final = ("com.amazonaws", "cn.com.amazonaws")
-"""What AWS's names of services start with; in China it differs from one service to the next."""
+"""Prefixes of service names; in China they differ between services."""
 
 
 @dataclass(frozen=True)
 class EndpointsArgs:
-    """``interfaces`` are AWS's names of services, ``clients`` is who may use their endpoints.
+    """Arguments of ``Endpoints``.
 
-    ``subnet_ids`` by zone. Without route tables there are no gateway endpoints.
+    Attributes:
+        subnet_ids: Subnets by zone.
+        route_table_ids: Empty for no gateway endpoints.
+        clients: The security group that may use interface endpoints.
+        interfaces: AWS's names of services with an interface endpoint.
     """
 
     scope: Scope
@@ -57,7 +61,7 @@ class EndpointsArgs:
 
 
 class Endpoints(pulumi.ComponentResource):
-    """Produces: gateway endpoints; interface endpoints in the private subnets and their security group."""
+    """Gateway endpoints, and interface endpoints in the private subnets with their security group."""
 
     def __init__(self, name: str, args: EndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the endpoints."""
@@ -68,7 +72,7 @@ class Endpoints(pulumi.ComponentResource):
             aws.ec2.VpcEndpoint(
                 endpoint_name,
                 vpc_id=args.vpc_id,
-                # Of gateways the same in every partition.
+                # The same for gateways in every partition.
                 service_name=f"{_PREFIXES[0]}.{args.scope.region}.{service}",
                 vpc_endpoint_type="Gateway",
                 route_table_ids=list(args.route_table_ids),
@@ -83,27 +87,29 @@ class Endpoints(pulumi.ComponentResource):
         args, group = self._args, self._security_group()
         for service in args.interfaces:
             name = args.scope.name("endpoint", service.replace(".", "-"))
-            found = self._looked_up(service)
-            # Of zones alone, which a first preview knows: it refuses before there are subnets.
-            zones = found.availability_zones.apply(partial(_common_zones, service, list(args.subnet_ids)))
+            endpoint_service = self._look_up_service(service)
+            # Zones are known in the first preview, subnet ids are not: a missing zone fails the preview.
+            zones = endpoint_service.availability_zones.apply(
+                partial(_common_zones, service, list(args.subnet_ids))
+            )
             aws.ec2.VpcEndpoint(
                 name,
                 vpc_id=args.vpc_id,
-                service_name=found.service_name,
+                service_name=endpoint_service.service_name,
                 vpc_endpoint_type="Interface",
                 subnet_ids=pulumi.Output.all(zones, dict(args.subnet_ids)).apply(
-                    lambda known: [known[1][zone] for zone in known[0]]
+                    lambda values: [values[1][zone] for zone in values[0]]
                 ),
                 security_group_ids=[group.id],
-                # The services' usual names lead here, so that no client is configured.
+                # Clients use the services' usual names.
                 private_dns_enabled=True,
                 tags=args.scope.tags(name),
                 opts=self._child,
             )
 
-    def _looked_up(self, service: str) -> pulumi.Output[aws.ec2.GetVpcEndpointServiceResult]:
-        """Return what AWS says of a service: its name here, and the zones that it is in."""
-        found: pulumi.Output[aws.ec2.GetVpcEndpointServiceResult] = aws.ec2.get_vpc_endpoint_service_output(
+    def _look_up_service(self, service: str) -> pulumi.Output[aws.ec2.GetVpcEndpointServiceResult]:
+        """Look up a service's full name and availability zones in the region."""
+        result: pulumi.Output[aws.ec2.GetVpcEndpointServiceResult] = aws.ec2.get_vpc_endpoint_service_output(
             service_type="Interface",
             filters=[
                 aws.ec2.GetVpcEndpointServiceFilterArgs(
@@ -111,9 +117,9 @@ class Endpoints(pulumi.ComponentResource):
                     values=[f"{prefix}.{self._args.scope.region}.{service}" for prefix in _PREFIXES],
                 )
             ],
-            opts=self._args.scope.asking,
+            opts=self._args.scope.invoke_options,
         )
-        return found
+        return result
 
     def _security_group(self) -> aws.ec2.SecurityGroup:
         args, name = self._args, self._args.scope.name("endpoints")
@@ -139,15 +145,16 @@ class Endpoints(pulumi.ComponentResource):
 
 
 def interfaces(needs: Collection[Need], extra: Iterable[str] = ()) -> list[str]:
-    """Return the services whose endpoints instances with ``needs`` use, and ``extra`` ones; sorted."""
+    """Return the services that instances with ``needs`` call, and ``extra``, sorted."""
     return sorted({name for name, by in INTERFACES.items() if not by.isdisjoint(needs)} | set(extra))
 
 
-def _common_zones(service: str, ours: Collection[str], its: Collection[str]) -> list[str]:
-    """Return the zones that can have an endpoint; instances in the others use those, too."""
-    found = [zone for zone in ours if zone in its]
-    if not found:
+def _common_zones(service: str, subnet_zones: Collection[str], service_zones: Collection[str]) -> list[str]:
+    """Return the zones that support an endpoint; instances in other zones use those endpoints."""
+    zones = [zone for zone in subnet_zones if zone in service_zones]
+    if not zones:
         raise pulumi.RunError(
-            f"no endpoint of {service} in {', '.join(ours)}, allowed: one of {', '.join(sorted(its))}"
+            f"no endpoint of {service} in {', '.join(subnet_zones)}, "
+            f"allowed: one of {', '.join(sorted(service_zones))}"
         )
-    return found
+    return zones

@@ -1,4 +1,4 @@
-"""What of a network stays as it was made: another wish ends the preview, not an update half-way."""
+"""Network settings that cannot change: a different value fails the preview, not the update."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from infra.scope import Scope
 
 
 def cidr_block(scope: Scope, cidr: str) -> pulumi.Output[str]:
-    """Return ``cidr``, unless this stack has a VPC that has another.
+    """Return ``cidr``; the output raises ``pulumi.RunError`` if the stack's VPC has another.
 
-    The output raises ``pulumi.RunError`` then: a new VPC could be made, but the NAT gateway's address is in
-    use, and a file system's mount targets are all in one VPC (EFS's API, ``CreateMountTarget``).
+    Replacing the VPC would fail: the NAT gateway's address is in use, and all mount targets of a file system
+    must be in one VPC (EFS API, ``CreateMountTarget``).
     """
-    ours = {f"tag:{names.TAG_STACK}": scope.stack}
-    found = pulumi.Output.all(_ids(scope, ours), _ids(scope, ours | {"cidr": cidr}))
+    by_stack = {f"tag:{names.TAG_STACK}": scope.stack}
+    vpc_ids = pulumi.Output.all(_ids(scope, by_stack), _ids(scope, by_stack | {"cidr": cidr}))
 
-    def check(known: Sequence[Sequence[str]]) -> str:
-        there, same = known
-        if there and not same:
+    def check(ids: Sequence[Sequence[str]]) -> str:
+        existing, with_same_cidr = ids
+        if existing and not with_same_cidr:
             raise pulumi.RunError(
-                f"gpu-spot:network.cidr: {cidr} is not what {', '.join(there)} of this stack has, "
+                f"gpu-spot:network.cidr: {cidr} is not what {', '.join(existing)} of this stack has, "
                 "allowed: no change (make a second stack)"
             )
         return cidr
 
-    checked: pulumi.Output[str] = found.apply(check)
-    return checked
+    result: pulumi.Output[str] = vpc_ids.apply(check)
+    return result
 
 
 def _ids(scope: Scope, filters: dict[str, str]) -> pulumi.Output[Sequence[str]]:
-    asked = [aws.ec2.GetVpcsFilterArgs(name=name, values=[value]) for name, value in filters.items()]
-    ids: pulumi.Output[Sequence[str]] = aws.ec2.get_vpcs_output(filters=asked, opts=scope.asking).ids
+    arguments = [aws.ec2.GetVpcsFilterArgs(name=name, values=[value]) for name, value in filters.items()]
+    ids: pulumi.Output[Sequence[str]] = aws.ec2.get_vpcs_output(
+        filters=arguments, opts=scope.invoke_options
+    ).ids
     return ids

@@ -1,4 +1,4 @@
-"""A record of the VPC's traffic."""
+"""VPC flow logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class FlowLogsArgs:
-    """Which traffic is recorded, and for how many days."""
+    """Arguments of ``FlowLogs``."""
 
     scope: Scope
     vpc_id: pulumi.Input[str]
@@ -24,7 +24,7 @@ class FlowLogsArgs:
 
 
 class FlowLogs(pulumi.ComponentResource):
-    """Produces: log group, role that may write into it, flow log."""
+    """A flow log with its log group and role."""
 
     def __init__(self, name: str, args: FlowLogsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the flow log."""

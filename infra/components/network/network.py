@@ -18,12 +18,12 @@ from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
 _SLOT_BITS: Final = 4
-"""Sixteen blocks: eight private ones, then eight public ones, one for each zone letter from a to h."""
+"""16 blocks: eight private, then eight public, one of each for zone letters a to h."""
 
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """No input is an output: subnets follow from the settings. ``needs`` are those of all instances."""
+    """``needs`` are those of all instances. No argument is an output: the first preview knows the subnets."""
 
     scope: Scope
     settings: schema.Network
@@ -40,21 +40,23 @@ class ZonePlan:
 
 
 def plan(cidr: str, zones: tuple[str, ...]) -> Mapping[str, ZonePlan]:
-    """Return the blocks by zone. They depend on its letter only: adding or removing a zone moves none."""
+    """Return the blocks by zone. Each depends only on the zone's letter: other zones never move it."""
     blocks = list(ipaddress.IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))
     slots = {zone: ord(zone[-1]) - ord("a") for zone in zones}
     return {zone: ZonePlan(str(blocks[slot]), str(blocks[slot + 8])) for zone, slot in slots.items()}
 
 
 class Network(pulumi.ComponentResource):
-    """A VPC with a private subnet in each zone, and ways out of it; or its part in one that is there.
+    """A VPC with a private subnet in each zone, or the stack's resources in an existing VPC.
 
-    Produces: the workers' security group (nothing in, everything out), endpoints. If it is the stack's own:
-    VPC, its default security group without rules; for each zone a private subnet with a route table; flow
-    logs if asked for. With NAT: internet gateway, for each zone a public subnet, one NAT gateway or one for
-    each zone.
+    Always declares the workers' security group (no inbound, all outbound traffic) and VPC endpoints. For a
+    created VPC also its default security group without rules, a private subnet and route table in each zone,
+    and flow logs if enabled; with NAT an internet gateway, a public subnet in each zone, and one NAT gateway
+    or one per zone.
 
-    ``subnet_ids`` are private, by zone. Workers have the security group that is ours and those given to us.
+    Attributes:
+        subnet_ids: Private subnets by zone.
+        security_group_ids: Those of workers: the stack's own and existing ones of the settings.
     """
 
     vpc_id: pulumi.Output[str]
@@ -68,14 +70,18 @@ class Network(pulumi.ComponentResource):
         self._scope, settings = args.scope, args.settings
         self._child = pulumi.ResourceOptions(parent=self)
         tables: Mapping[str, aws.ec2.RouteTable] = {}
-        given: tuple[pulumi.Output[str], ...] = ()
+        extra_group_ids: tuple[pulumi.Output[str], ...] = ()
         if settings.cidr is None:
-            place = existing.look_up(self._scope, settings)
-            self.vpc_id, self.subnet_ids, given = place.vpc_id, place.subnet_ids, place.security_group_ids
+            network = existing.look_up(self._scope, settings)
+            self.vpc_id, self.subnet_ids, extra_group_ids = (
+                network.vpc_id,
+                network.subnet_ids,
+                network.security_group_ids,
+            )
         else:
-            tables = self._own(settings, settings.cidr)
+            tables = self._create_vpc(settings, settings.cidr)
         self.worker_security_group_id = self._worker_security_group().id
-        self.security_group_ids = [self.worker_security_group_id, *given]
+        self.security_group_ids = [self.worker_security_group_id, *extra_group_ids]
         Endpoints(
             self._scope.name("endpoints"),
             EndpointsArgs(
@@ -102,17 +108,17 @@ class Network(pulumi.ComponentResource):
             }
         )
 
-    def _own(self, settings: schema.Network, cidr: str) -> Mapping[str, aws.ec2.RouteTable]:
+    def _create_vpc(self, settings: schema.Network, cidr: str) -> Mapping[str, aws.ec2.RouteTable]:
         """Declare a VPC; return its private route tables by zone."""
         blocks = plan(cidr, settings.zones)
         self.vpc_id = self._vpc(cidr).id
         private = {zone: self._subnet("private", zone, block.private) for zone, block in blocks.items()}
-        # A table for each zone, even behind one gateway: changing `egress` then moves routes, not subnets.
+        # A table per zone even with one gateway: a changed `egress` changes routes, not subnets.
         tables = {zone: self._route_table("private", zone) for zone in private}
         for zone, subnet in private.items():
             self._associate("private", zone, subnet, tables[zone])
         if settings.egress != "none":
-            self._way_out(blocks, tables, per_zone=settings.egress == "nat-gateway-per-zone")
+            self._internet_access(blocks, tables, per_zone=settings.egress == "nat-gateway-per-zone")
         self.subnet_ids = {zone: subnet.id for zone, subnet in private.items()}
         return tables
 
@@ -126,7 +132,7 @@ class Network(pulumi.ComponentResource):
             tags=self._scope.tags(name),
             opts=self._child,
         )
-        # Who names no group gets this one; without rules it reaches nothing and nothing reaches it.
+        # Resources without a security group get this one; without rules it allows no traffic.
         default_name = self._scope.name("default")
         aws.ec2.DefaultSecurityGroup(
             default_name,
@@ -138,7 +144,7 @@ class Network(pulumi.ComponentResource):
         )
         return vpc
 
-    def _way_out(
+    def _internet_access(
         self, blocks: Mapping[str, ZonePlan], tables: Mapping[str, aws.ec2.RouteTable], *, per_zone: bool
     ) -> None:
         name = self._scope.name("internet")
@@ -158,7 +164,7 @@ class Network(pulumi.ComponentResource):
             self._associate("public", zone, subnet, out)
         first = next(iter(public))
         nats = {
-            zone: self._nat(zone, subnet, after=route)
+            zone: self._nat(zone, subnet, route=route)
             for zone, subnet in public.items()
             if per_zone or zone == first
         }
@@ -171,8 +177,8 @@ class Network(pulumi.ComponentResource):
                 opts=self._child,
             )
 
-    def _subnet(self, side: str, zone: str, cidr: str) -> aws.ec2.Subnet:
-        name = self._scope.name(side, zone)
+    def _subnet(self, kind: str, zone: str, cidr: str) -> aws.ec2.Subnet:
+        name = self._scope.name(kind, zone)
         return aws.ec2.Subnet(
             name,
             vpc_id=self.vpc_id,
@@ -187,21 +193,21 @@ class Network(pulumi.ComponentResource):
         name = self._scope.name(*parts)
         return aws.ec2.RouteTable(name, vpc_id=self.vpc_id, tags=self._scope.tags(name), opts=self._child)
 
-    def _associate(self, side: str, zone: str, subnet: aws.ec2.Subnet, table: aws.ec2.RouteTable) -> None:
+    def _associate(self, kind: str, zone: str, subnet: aws.ec2.Subnet, table: aws.ec2.RouteTable) -> None:
         aws.ec2.RouteTableAssociation(
-            self._scope.name(side, zone), subnet_id=subnet.id, route_table_id=table.id, opts=self._child
+            self._scope.name(kind, zone), subnet_id=subnet.id, route_table_id=table.id, opts=self._child
         )
 
-    def _nat(self, zone: str, subnet: aws.ec2.Subnet, *, after: pulumi.Resource) -> aws.ec2.NatGateway:
+    def _nat(self, zone: str, subnet: aws.ec2.Subnet, *, route: pulumi.Resource) -> aws.ec2.NatGateway:
         name = self._scope.name("nat", zone)
         address = aws.ec2.Eip(name, domain="vpc", tags=self._scope.tags(name), opts=self._child)
-        # A NAT gateway needs the way to the internet before it works, and AWS doesn't say so in its inputs.
+        # A NAT gateway needs the internet route, which none of its inputs refers to.
         return aws.ec2.NatGateway(
             name,
             allocation_id=address.id,
             subnet_id=subnet.id,
             tags=self._scope.tags(name),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[after]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[route]),
         )
 
     def _worker_security_group(self) -> aws.ec2.SecurityGroup:

@@ -1,1 +1,1 @@
-"""What services' workers read from, a room for each kind of queue; ``kinds`` lists them."""
+"""Services' queues: a package for each kind of queue, listed in ``kinds``."""

@@ -1,4 +1,4 @@
-"""What the stack knows of a service's queue, whatever its kind."""
+"""A service's queue of any kind, as the rest of the program uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contracts.agent import config as agent
 from contracts.watched_queue import WatchedQueue
 from infra.components.monitoring import queue_alarms
 from infra.components.monitoring.alarm_spec import AlarmSpec
-from infra.components.monitoring.queue_alarms import QueueBounds
+from infra.components.monitoring.queue_alarms import QueueLimits
 from infra.components.network.network import Network
 from infra.iam.queue_statements import QueueAccess
 from infra.schema.services.queues.kinds import AnyQueue
@@ -25,7 +25,7 @@ SettingsT = TypeVar("SettingsT", bound=QueueSettings)
 
 @dataclass(frozen=True)
 class QueueArgs(Generic[SettingsT]):
-    """``service`` names whose queue it is; its workers are in ``network``."""
+    """``service`` is the queue's service; its workers are in ``network``."""
 
     scope: Scope
     service: str
@@ -35,31 +35,31 @@ class QueueArgs(Generic[SettingsT]):
 
 @dataclass(frozen=True)
 class DeclaredQueue:
-    """A service's queue, declared by the stack or found: each kind's ``declare`` returns one."""
+    """A service's queue, created by the stack or existing. Each kind's ``declare`` returns it."""
 
     service: str
     settings: AnyQueue
-    found: Mapping[str, pulumi.Input[str]]
-    """What AWS names of it, as ``for_workers`` of its settings takes it."""
+    attributes: Mapping[str, pulumi.Input[str]]
+    """Attributes known after creation, as keyword arguments of the settings' ``for_workers``."""
     watched: pulumi.Output[WatchedQueue]
-    """Where the queue watcher finds it."""
+    """The queue watcher's configuration of it."""
     access: QueueAccess
-    """What it asks of IAM."""
-    own_alarms: Sequence[AlarmSpec] = ()
-    """Beside those that every queue has."""
+    """IAM permissions by role."""
+    extra_alarms: Sequence[AlarmSpec] = ()
+    """In addition to the alarms of every queue."""
     outputs: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """How others reach it: its part of the output ``queues``; none without."""
+    """Its part of the stack output ``queues``."""
 
     @property
     def for_workers(self) -> pulumi.Output[agent.Queue]:
-        """What the agent's configuration says of it."""
-        return pulumi.Output.all(**self.found).apply(partial(self.settings.for_workers, self.service))
+        """The node agent's configuration of it."""
+        return pulumi.Output.all(**self.attributes).apply(partial(self.settings.for_workers, self.service))
 
     def marked_for_workers(self, mark: str) -> agent.Queue:
-        """Return the same with ``mark`` wherever AWS has a name for something."""
-        return self.settings.for_workers(self.service, dict.fromkeys(self.found, mark))
+        """Return the same with ``mark`` in place of each attribute."""
+        return self.settings.for_workers(self.service, dict.fromkeys(self.attributes, mark))
 
     def alarms(self, stack: str) -> list[AlarmSpec]:
-        """Return all that ring because of it."""
-        bounds = QueueBounds(self.service, self.settings.most_waiting, self.settings.oldest_seconds)
-        return [*queue_alarms.alarms(stack, bounds), *self.own_alarms]
+        """Return the alarms of the queue."""
+        limits = QueueLimits(self.service, self.settings.max_waiting, self.settings.max_message_age_seconds)
+        return [*queue_alarms.alarms(stack, limits), *self.extra_alarms]

@@ -1,4 +1,4 @@
-"""The kinds of queue that a stack can declare, by ``services[].queue.kind``."""
+"""Kinds of queue by ``services[].queue.kind``."""
 
 from __future__ import annotations
 

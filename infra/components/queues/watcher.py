@@ -1,4 +1,4 @@
-"""The function that looks at the queues: how much waits there, since when, and who reads."""
+"""The queue watcher: a function that records the length, age and consumers of queues."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from infra.iam import queue_statements
 from infra.scope import Scope
 
 _SHORT: Final = "queues"
-_TIMEOUT: Final = 50
+_TIMEOUT_SECONDS: Final = 50
 
 
 @dataclass(frozen=True)
 class QueueWatcherArgs:
-    """``queues`` are all of the stack, wherever their workers are."""
+    """``queues`` are all of the stack, also those with workers on Kubernetes or on premises."""
 
     scope: Scope
     queues: Sequence[DeclaredQueue]
@@ -32,9 +32,9 @@ class QueueWatcherArgs:
 
 
 class QueueWatcher(pulumi.ComponentResource):
-    """Produces a function in the private subnets that runs each minute.
+    """A function in the private subnets that runs each minute.
 
-    It has the workers' security groups: it reaches a broker, and the endpoints, wherever they do.
+    It has the workers' security groups, so it can connect to each broker and endpoint that they use.
     """
 
     def __init__(self, name: str, args: QueueWatcherArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -46,12 +46,12 @@ class QueueWatcher(pulumi.ComponentResource):
             ScheduledFunctionArgs(
                 scope=scope,
                 short=_SHORT,
-                description="Looks at the services' queues",
+                description="Records the state of services' queues",
                 handler=names.QUEUES_HANDLER,
                 service=names.SERVICE_QUEUES,
-                timeout=_TIMEOUT,
+                timeout_seconds=_TIMEOUT_SECONDS,
                 log_retention_days=args.log_retention_days,
-                allowed=queue_statements.queue_watcher(
+                statements=queue_statements.queue_watcher(
                     scope,
                     scope.name(_SHORT),
                     registry.arn,
@@ -65,8 +65,8 @@ class QueueWatcher(pulumi.ComponentResource):
                 },
                 subnet_ids=list(args.network.subnet_ids.values()),
                 security_group_ids=args.network.security_group_ids,
-                # Without endpoints it would only say that it sees nothing.
-                ready_after=[args.network],
+                # Without endpoints it could not connect.
+                depends_on=[args.network],
             ),
             pulumi.ResourceOptions(parent=self),
         )

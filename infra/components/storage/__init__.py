@@ -1,1 +1,1 @@
-"""What outlives instances."""
+"""Storage that outlives instances: file system, buckets, repositories."""

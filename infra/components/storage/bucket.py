@@ -1,4 +1,4 @@
-"""A bucket."""
+"""An S3 bucket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class BucketArgs:
-    """One bucket. One that is ``disposable`` goes with all that lies in it."""
+    """``disposable`` deletes the bucket with its objects."""
 
     scope: Scope
     settings: schema.Bucket
@@ -23,7 +23,7 @@ class BucketArgs:
 
 
 class Bucket(pulumi.ComponentResource):
-    """Produces: bucket (encrypted, versioned, private, over TLS only) with its policy and lifecycle."""
+    """An encrypted, versioned, private bucket that accepts TLS only, with its lifecycle rules."""
 
     name: pulumi.Output[str]
     arn: pulumi.Output[str]
@@ -31,8 +31,8 @@ class Bucket(pulumi.ComponentResource):
     def __init__(self, name: str, args: BucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the bucket."""
         super().__init__("gpu-spot:infra:Bucket", name, None, opts)
-        # What keeps it private and its versions goes no sooner than the bucket itself.
-        child = pulumi.ResourceOptions(parent=self) if args.disposable else args.scope.stateful(self)
+        # Protected like the bucket: they keep it private and versioned.
+        child = pulumi.ResourceOptions(parent=self) if args.disposable else args.scope.stateful_options(self)
         bucket = aws.s3.Bucket(
             name,
             force_destroy=args.disposable or None,
@@ -50,7 +50,7 @@ class Bucket(pulumi.ComponentResource):
             restrict_public_buckets=True,
             opts=child,
         )
-        # S3 refuses two changes of a bucket's access at once.
+        # S3 rejects concurrent changes of a bucket's access.
         aws.s3.BucketPolicy(
             name,
             bucket=bucket.id,
@@ -71,7 +71,7 @@ class Bucket(pulumi.ComponentResource):
                     apply_server_side_encryption_by_default=aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
                         sse_algorithm="AES256" if key is None else "aws:kms", kms_master_key_id=key
                     ),
-                    # One call of KMS for many objects.
+                    # Fewer KMS requests.
                     bucket_key_enabled=key is not None or None,
                 )
             ],
@@ -87,7 +87,7 @@ class Bucket(pulumi.ComponentResource):
             name,
             bucket=bucket.id,
             rules=_rules(args.settings),
-            # Rules about old versions need versions.
+            # Rules for noncurrent versions need versioning.
             opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[versioning])),
         )
         self.register_outputs({"name": self.name})

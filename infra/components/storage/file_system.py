@@ -1,4 +1,4 @@
-"""A shared file system that outlives instances and zones."""
+"""An EFS file system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NFS: Final = 2049
 
 @dataclass(frozen=True)
 class FileSystemArgs:
-    """``subnet_ids`` by zone: one mount target in each. ``clients`` is the security group that may mount."""
+    """``subnet_ids`` by zone each get a mount target; ``clients`` is the security group that may mount."""
 
     scope: Scope
     settings: Settings
@@ -30,7 +30,7 @@ class FileSystemArgs:
 
 
 class FileSystem(pulumi.ComponentResource):
-    """Produces: encrypted file system, its policy, security group, mount targets, access points."""
+    """An encrypted file system with its policy, security group, mount targets and access points."""
 
     id: pulumi.Output[str]
     arn: pulumi.Output[str]
@@ -46,7 +46,7 @@ class FileSystem(pulumi.ComponentResource):
             name,
             encrypted=True,
             kms_key_id=scope.kms_key_arn,
-            # Scales by itself with what many workers read at once; bursting throughput follows stored bytes.
+            # Scales with concurrent reads of many workers; bursting throughput depends on the stored bytes.
             throughput_mode="elastic",
             performance_mode="generalPurpose",
             lifecycle_policies=[
@@ -56,7 +56,7 @@ class FileSystem(pulumi.ComponentResource):
                 aws.efs.FileSystemLifecyclePolicyArgs(transition_to_primary_storage_class="AFTER_1_ACCESS"),
             ],
             tags=scope.tags(name),
-            opts=scope.stateful(self),
+            opts=scope.stateful_options(self),
         )
         self.id, self.arn = system.id, system.arn
         aws.efs.FileSystemPolicy(
@@ -110,7 +110,7 @@ class FileSystem(pulumi.ComponentResource):
             posix_user=aws.efs.AccessPointPosixUserArgs(uid=point.user_id, gid=point.group_id),
             root_directory=aws.efs.AccessPointRootDirectoryArgs(
                 path=point.path,
-                # Made on first use by this owner, or mounting a path that is not there fails.
+                # Created on first use; mounting a missing path would fail.
                 creation_info=aws.efs.AccessPointRootDirectoryCreationInfoArgs(
                     owner_uid=point.user_id, owner_gid=point.group_id, permissions="0750"
                 ),

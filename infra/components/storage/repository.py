@@ -1,4 +1,4 @@
-"""A repository of worker images."""
+"""An ECR repository of worker images."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class RepositoryArgs:
-    """One repository of the settings."""
+    """Arguments of ``Repository``."""
 
     scope: Scope
     settings: schema.Repository
 
 
 class Repository(pulumi.ComponentResource):
-    """Produces: repository (encrypted, scanned on push, tags that never move) with its lifecycle."""
+    """An encrypted repository with immutable tags, scan on push and a lifecycle policy."""
 
     url: pulumi.Output[str]
     arn: pulumi.Output[str]
@@ -40,7 +40,7 @@ class Repository(pulumi.ComponentResource):
                 )
             ],
             tags=args.scope.tags(name),
-            opts=args.scope.stateful(self),
+            opts=args.scope.stateful_options(self),
         )
         aws.ecr.LifecyclePolicy(
             name,

@@ -1,4 +1,4 @@
-"""What outlives instances."""
+"""Storage that outlives instances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class StorageArgs:
-    """``subnet_ids`` by zone; ``clients`` is the security group that may mount the file system."""
+    """``subnet_ids`` are by zone; ``clients`` is the security group that may mount the file system."""
 
     scope: Scope
     settings: schema.Storage
@@ -26,7 +26,7 @@ class StorageArgs:
 
 
 class Storage(pulumi.ComponentResource):
-    """Produces what the settings name: file system, buckets, repositories. ``None`` and empty where none."""
+    """The file system, buckets and repositories of the settings."""
 
     file_system: FileSystem | None
     buckets: dict[str, Bucket]

@@ -1,1 +1,1 @@
-"""Shared hosts: what the tenants of a machine need in AWS."""
+"""AWS resources of the tenants of shared hosts."""

@@ -1,4 +1,4 @@
-"""What a shared host's tenants have in AWS: their list, their ports, and who reaches them."""
+"""AWS resources of a shared host's tenants: their list, ports and port forwarding."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from infra.schema.shared_host import Tenant
 from infra.scope import Scope
 from userdata.agent.tenants import codec
 
-_LONGEST_NAME: Final = 128
-"""Of policies and of documents (IAM's and Systems Manager's references)."""
+_MAX_NAME_LENGTH: Final = 128
+"""Of IAM policies and of Systems Manager documents. Source: their API references."""
 
 
 @dataclass(frozen=True)
 class TenancyArgs:
-    """The host, as its stack file has it, the network that it stands in, and where instances read."""
+    """``host`` is the shared host of the stack file; ``store`` has the bucket for its tenants' list."""
 
     scope: Scope
     host: schema.SharedHost
@@ -33,20 +33,19 @@ class TenancyArgs:
 
 
 class Tenancy(pulumi.ComponentResource):
-    """Produces: the list of tenants in S3, the host's security group with the tenants' ports.
+    """The list of tenants in S3 and a security group with their ports.
 
-    And for each tenant with a port: a session document that forwards to it, and the policy that allows that
-    and nothing else. The list is an object of its own: a tenant that comes, goes or
-    changes is no new boot data, so that no instance is replaced for it.
+    Each tenant with a port also has a session document that forwards to it and a policy that allows only
+    that. The list is a separate object: a changed tenant does not change user data and replaces no instance.
     """
 
     list_arn: pulumi.Output[str]
     security_group_id: pulumi.Output[str]
     forwarding: dict[str, dict[str, pulumi.Input[str] | int]]
-    """By tenant that has a port: ``document``, ``policy`` and ``port``."""
+    """By tenant with a port: ``document``, ``policy`` and ``port``."""
 
     def __init__(self, name: str, args: TenancyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare what the tenants need."""
+        """Declare the resources."""
         super().__init__("gpu-spot:infra:Tenancy", name, None, opts)
         self._args, self._child = args, pulumi.ResourceOptions(parent=self)
         scope, host = args.scope, args.host
@@ -56,7 +55,7 @@ class Tenancy(pulumi.ComponentResource):
             key=codec.key_of(host.name),
             content=codec.encode(host.declared),
             content_type="application/json",
-            # Without the user's tags: an object takes ten.
+            # Without the user's tags: an S3 object has at most ten.
             tags={"Name": name, names.TAG_STACK: scope.stack},
             opts=self._child,
         )
@@ -83,11 +82,11 @@ class Tenancy(pulumi.ComponentResource):
             opts=self._child,
         )
         for tenant in host.tenants:
-            for caller in host.callers if tenant.host_port is not None else ():
-                where = caller.replace(".", "-").replace("/", "-")
+            for caller in host.allowed_sources if tenant.host_port is not None else ():
+                suffix = caller.replace(".", "-").replace("/", "-")
                 aws.vpc.SecurityGroupIngressRule(
-                    # By the port, too: with another port it is another rule.
-                    f"{name}-{tenant.host_port}-{where}",
+                    # With the port: another port is another rule.
+                    f"{name}-{tenant.host_port}-{suffix}",
                     security_group_id=group.id,
                     ip_protocol="tcp",
                     from_port=tenant.host_port,
@@ -101,7 +100,7 @@ class Tenancy(pulumi.ComponentResource):
 
     def _forwarding(self, tenant: Tenant, port: int) -> dict[str, pulumi.Input[str] | int]:
         scope, host = self._args.scope, self._args.host
-        name = scope.name(host.name, tenant.name, limit=_LONGEST_NAME)
+        name = scope.name(host.name, tenant.name, limit=_MAX_NAME_LENGTH)
         tags = scope.tags(name, group=host.name)
         forwarder = aws.ssm.Document(
             name,
@@ -122,9 +121,9 @@ class Tenancy(pulumi.ComponentResource):
 
 
 def session(tenant: str, port: int) -> dict[str, object]:
-    """Return a session document that forwards one port of the host's and no other.
+    """Return a session document that forwards one fixed port of the host; the caller chooses the local port.
 
-    Form: Systems Manager guide, "Session document schema". The local port is the caller's to choose.
+    Source: Systems Manager guide, "Session document schema".
     """
     return {
         "schemaVersion": "1.0",

@@ -1,4 +1,4 @@
-"""A capacity group and all that its instances need, whatever the kind of its entry."""
+"""The capacity group of an entry and the resources of its instances, for all kinds of entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 
 from contracts.agent import config as agent
-from contracts.agent.config import GroupSide
+from contracts.agent.config import GroupRoleName
 from contracts.group.config import GroupConfig
 from infra.components.capacity.capacity_group import (
     DRAIN_HOOK,
@@ -23,8 +23,8 @@ from infra.components.capacity.launch_template import (
     Launchable,
     LaunchTemplate,
     LaunchTemplateArgs,
-    looked_up_at_launch,
-    looked_up_at_preview,
+    resolve_ami_at_launch,
+    resolve_ami_at_preview,
 )
 from infra.components.identity.identity import InstanceIdentity, InstanceIdentityArgs
 from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
@@ -39,11 +39,15 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class EntryGroup:
-    """What a kind says of the group of one of its entries.
+    """The part of a group that depends on the kind of its entry.
 
-    ``work`` are the fields of the agent's configuration that the kind fills. ``tags`` are of instances,
-    which have ``security_groups`` beside the network's and start after ``ready_after``; the others as in
-    ``CapacityGroupArgs``.
+    Attributes:
+        work: fields of the node agent's configuration.
+        tags: tags of the instances.
+        security_groups: security groups of the instances in addition to those of the network.
+        depends_on: resources that must exist before instances start.
+
+    The other fields are those of ``CapacityGroupArgs``.
     """
 
     entry: GroupEntry
@@ -52,19 +56,19 @@ class EntryGroup:
     config: GroupConfig
     block: CapacityBlock | None = None
     follows_volume: bool = False
-    scales: bool = False
+    is_scaled: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
     security_groups: Sequence[pulumi.Input[str]] = ()
-    ready_after: Sequence[pulumi.Resource] = ()
+    depends_on: Sequence[pulumi.Resource] = ()
 
 
-def capacity_group(group: EntryGroup, foundation: Foundation) -> CapacityGroup:
+def declare_capacity_group(group: EntryGroup, foundation: Foundation) -> CapacityGroup:
     """Declare an entry's capacity group."""
     scope, capacity, name = foundation.scope, group.entry.capacity, group.entry.name
     telemetry = Telemetry(
         scope.name(name, "telemetry"),
         TelemetryArgs(scope, name, foundation.log_retention_days, capacity.is_nvidia),
-        scope.below,
+        scope.child_options,
     )
     access = dataclasses.replace(
         group.access,
@@ -72,11 +76,11 @@ def capacity_group(group: EntryGroup, foundation: Foundation) -> CapacityGroup:
         cloudwatch_parameter=scope.arn("ssm", f"parameter{telemetry.parameter_name}"),
     )
     identity = InstanceIdentity(
-        scope.name(name, "instance"), InstanceIdentityArgs(scope, name, access), scope.below
+        scope.name(name, "instance"), InstanceIdentityArgs(scope, name, access), scope.child_options
     )
 
-    def launchables(side: GroupSide) -> list[Launchable]:
-        return _launchables(group, side, foundation, identity, telemetry)
+    def launchables(group_role: GroupRoleName) -> list[Launchable]:
+        return _launchables(group, group_role, foundation, identity, telemetry)
 
     return CapacityGroup(
         scope.name(name),
@@ -91,74 +95,78 @@ def capacity_group(group: EntryGroup, foundation: Foundation) -> CapacityGroup:
             config=group.config,
             block=group.block,
             follows_volume=group.follows_volume,
-            scales=group.scales,
-            # Warm instances start with the group: without a way out and permissions they could not report.
-            ready_after=[foundation.network, identity, telemetry, *group.ready_after],
+            scales=group.is_scaled,
+            # Warm instances start with the group and need egress and permissions to report.
+            depends_on=[foundation.network, identity, telemetry, *group.depends_on],
         ),
-        scope.below,
+        scope.child_options,
     )
 
 
 def _launchables(
     group: EntryGroup,
-    side: GroupSide,
+    group_role: GroupRoleName,
     foundation: Foundation,
     identity: InstanceIdentity,
     telemetry: Telemetry,
 ) -> list[Launchable]:
     scope, entry = foundation.scope, group.entry
-    found: list[Launchable] = []
-    image_id = _image_lookup(scope, entry.capacity, side)
-    started = entry.fallback_capacity if side == "fallback" else entry.capacity
-    for image, types in started.images.items():
-        # The first keeps the plain name: a second image, for some family, replaces no template.
-        family = [types[0].partition(".")[0]] if found else []
+    launchables: list[Launchable] = []
+    image_id = _image_lookup(scope, entry.capacity, group_role)
+    capacity = entry.fallback_capacity if group_role == "fallback" else entry.capacity
+    for image, types in capacity.images.items():
+        # The first template has no suffix, so that a second image does not replace it.
+        family = [types[0].partition(".")[0]] if launchables else []
         template = LaunchTemplate(
-            scope.name(entry.name, side, *family),
+            scope.name(entry.name, group_role, *family),
             LaunchTemplateArgs(
                 scope=scope,
                 group=entry.name,
-                side=side,
+                group_role=group_role,
                 image_id=image_id(image),
                 root_volume_gib=entry.capacity.root_volume_gib,
                 profile_arn=identity.profile_arn,
                 security_group_ids=[*foundation.network.security_group_ids, *group.security_groups],
                 store=foundation.store,
                 cloudwatch_parameter=telemetry.parameter_name,
-                agent=_agent(group, side, foundation, telemetry),
+                agent=_agent(group, group_role, foundation, telemetry),
                 datasets=entry.datasets,
                 instance_tags=group.tags,
-                block=group.block if side == "fallback" else None,
+                block=group.block if group_role == "fallback" else None,
             ),
-            scope.below,
+            scope.child_options,
         )
-        found.append(Launchable(template, types))
-    return found
+        launchables.append(Launchable(template, types))
+    return launchables
 
 
-def _image_lookup(scope: Scope, capacity: Capacity, side: GroupSide) -> Callable[[str], pulumi.Input[str]]:
-    """Return how an image is looked up: as late as AWS allows.
+def _image_lookup(
+    scope: Scope, capacity: Capacity, group_role: GroupRoleName
+) -> Callable[[str], pulumi.Input[str]]:
+    """Return the lookup of machine images: at launch if AWS supports it for the group, else at preview.
 
-    For the fallback always at preview: a warm pool that is taken out of the stack file is still there when
-    the new template arrives, because the provider updates a group before its pool.
+    For the fallback always at preview: when a warm pool is removed from the stack file, it still exists while
+    the launch template changes, because the provider updates a group before its pool.
     """
     lists_types = not capacity.is_fleet and capacity.instance_requirements is None
-    if side == "primary" and lists_types:
-        return looked_up_at_launch
-    return lambda image: looked_up_at_preview(scope, image)
+    if group_role == "primary" and lists_types:
+        return resolve_ami_at_launch
+    return lambda image: resolve_ami_at_preview(scope, image)
 
 
 def _agent(
-    group: EntryGroup, side: GroupSide, foundation: Foundation, telemetry: Telemetry
+    group: EntryGroup, group_role: GroupRoleName, foundation: Foundation, telemetry: Telemetry
 ) -> pulumi.Output[agent.Config]:
-    """Return the node agent's configuration on one side, once AWS has named what stands in it."""
+    """Return the node agent's configuration for a group role, with the names that AWS assigns."""
     hooks = None
-    if side == "fallback" or not group.entry.capacity.is_fleet:
-        launch = LAUNCH_HOOK if side == "fallback" else ""
+    if group_role == "fallback" or not group.entry.capacity.is_fleet:
+        launch = LAUNCH_HOOK if group_role == "fallback" else ""
         hooks = agent.Hooks(launch=launch, terminate=DRAIN_HOOK, terminate_seconds=DRAIN_HOOK_SECONDS)
     scope = foundation.scope
-    place = agent_config.InstancePlace(scope.region, scope.stack, side, hooks, telemetry.log_group_name)
+    context = agent_config.InstanceContext(
+        scope.region, scope.stack, group_role, hooks, telemetry.log_group_name
+    )
     registry = foundation.state.registry.name
     return pulumi.Output.all(registry, group.work).apply(
-        lambda known: agent_config.build(group.entry, place, *known)
+        lambda outputs: agent_config.build(group.entry, context, *outputs)
     )

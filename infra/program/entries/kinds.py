@@ -1,4 +1,4 @@
-"""The kinds of entries, and what all of them declare."""
+"""All kinds of entries."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ KINDS: Final[tuple[EntryKind, ...]] = (
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return what the stack's instances are there for."""
+    """Return the needs of all instances of the stack."""
     return frozenset().union(*(kind.needs(settings) for kind in KINDS))
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
-    """Declare all entries; return those that are on capacity groups."""
+    """Declare all entries; return those that have a capacity group."""
     return [workload for kind in KINDS for workload in kind.declare(settings, foundation)]

@@ -1,4 +1,4 @@
-"""What an entry's instances are there for: it chooses their permissions and the network's endpoints."""
+"""The needs of an entry's instances, which determine their permissions and the VPC endpoints."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from userdata.agent.aws.permissions import Need
 _ECR: Final = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^@:]+)")
 
 
-def needs(entry: GroupEntry, images: Iterable[str], own: Mapping[Need, bool]) -> frozenset[Need]:
-    """Return an entry's needs: those of all kinds, and which of its kind's ``own`` it has."""
-    of_all: dict[Need, bool] = {
+def needs(entry: GroupEntry, images: Iterable[str], kind_needs: Mapping[Need, bool]) -> frozenset[Need]:
+    """Return the needs of an entry: those of all kinds, and those that are true in ``kind_needs``."""
+    common_needs: dict[Need, bool] = {
         "image": any(map(_ECR.match, images)),
         "hooks": not entry.capacity.is_fleet or entry.capacity.fallback.enabled,
         "attached": bool(entry.datasets),
     }
-    return frozenset(need for need, applies in {**of_all, **own}.items() if applies)
+    return frozenset(need for need, applies in {**common_needs, **kind_needs}.items() if applies)
 
 
 def repositories(images: Iterable[str], scope: Scope) -> tuple[pulumi.Input[str], ...]:
-    """Return the ARNs of the ECR repositories of ``images``.
+    """Return the ARNs of the ECR repositories of ``images``, without duplicates.
 
-    An image from elsewhere needs no permission of ours; several may be of one repository.
+    Images of other registries need no permissions.
     """
-    places = {place.groups() for image in images if (place := _ECR.match(image))}
-    return tuple(scope.arn_of_image(*place) for place in sorted(places))
+    repositories = {match.groups() for image in images if (match := _ECR.match(image))}
+    return tuple(scope.image_repository_arn(*repository) for repository in sorted(repositories))

@@ -1,4 +1,4 @@
-"""What every kind of entry is to the program: its needs, and the workloads that it declares."""
+"""The interface of the kinds of entries, and the workloads that they declare."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from userdata.agent.aws.permissions import Need
 
 @dataclass(frozen=True)
 class Workload:
-    """An entry's capacity group, and what those must know of it that look after all groups."""
+    """An entry's capacity group, with its monitoring and operational properties."""
 
     group: CapacityGroup
     monitored: MonitoredGroup
@@ -23,23 +23,24 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """The group's name."""
+        """Name of the group."""
         return self.monitored.name
 
     @property
     def capacity(self) -> Capacity:
-        """The group's capacity."""
+        """Capacity of the group."""
         return self.monitored.capacity
 
 
 class EntryKind(Protocol):
-    """A kind of entry: the module ``kind.py`` of its folder."""
+    """A kind of entry: the module ``kind.py`` of its package."""
 
     def needs(self, settings: Settings, /) -> frozenset[Need]:
-        """Return what instances of such entries are there for; the network has endpoints for it."""
+        """Return the needs of the instances of all entries of this kind."""
 
     def declare(self, settings: Settings, foundation: Foundation, /) -> Sequence[Workload]:
-        """Declare the stack file's entries of this kind, export what their users need next.
+        """Declare the entries of this kind and export their outputs.
 
-        Returns those that are on capacity groups.
+        Returns:
+            The entries that have a capacity group.
         """

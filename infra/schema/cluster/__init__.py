@@ -1,0 +1,1 @@
+"""The stack file's `kubernetes`: what runs there, and a cluster that the stack creates."""

@@ -1,4 +1,4 @@
-"""Who prepares the datasets of ``training[].prepare``: derived from the jobs that they are prepared for."""
+"""Builders of the datasets of ``training[].prepare``, derived from the jobs that use them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from infra.schema.jobs.training import ON_THE_VOLUME, SHORTAGE_COST, Training
 
 @dataclass(frozen=True)
 class Builder:
-    """One group that prepares ``dataset`` (``<name>@<version>``).
+    """A group that builds ``dataset`` (``<name>@<version>``).
 
-    ``entry`` is the first job that names it, changed to do that: its checkout, image and environment, the
-    command of ``prepare``, a volume of its own, one CPU instance.
+    ``entry`` is derived from the first job that uses the dataset: it has the job's checkout, image and
+    environment, the command of ``prepare``, its own volume and one CPU instance.
     """
 
     dataset: str
@@ -23,41 +23,41 @@ class Builder:
 
     @property
     def group(self) -> str:
-        """The name of its capacity group, which is its name in the job table, too."""
+        """Name of the capacity group, and of the builder in the job table."""
         return self.entry.name
 
 
 def dataset_of(job: Training) -> str:
-    """Return ``<name>@<version>`` of what a job prepares, empty where it prepares nothing."""
+    """Return ``<name>@<version>`` of a job's prepared dataset, empty if it has none."""
     return "" if job.prepare is None else f"{job.prepare.name or job.name}@{job.prepare.version}"
 
 
 def group_of(job: Training) -> str:
-    """Return the name of the group that prepares a job's dataset, empty where it prepares nothing."""
+    """Return the name of the group that builds a job's dataset, empty if it has none."""
     return "" if job.prepare is None else f"{job.prepare.name or job.name}{GROUP_SUFFIX}"
 
 
 def builders(training: Iterable[Training]) -> tuple[Builder, ...]:
-    """Return who prepares what the jobs ask for, one for each dataset.
+    """Return the builders of the jobs' datasets, one for each dataset.
 
     Raises:
-        ValueError: two jobs mean different things by one dataset.
+        ValueError: two jobs define the same dataset differently.
     """
-    first: dict[str, Training] = {}
+    first_jobs: dict[str, Training] = {}
     for job in training:
         if job.prepare is None:
             continue
-        other = first.setdefault(group_of(job), job)
-        for what in ("prepare", "repository", "dataset"):
-            mine, theirs = getattr(job, what), getattr(other, what)
-            if what == "prepare":  # one may name what is the other's name
-                mine, theirs = (one.model_copy(update={"name": ""}) for one in (mine, theirs))
-            if mine != theirs:
+        first = first_jobs.setdefault(group_of(job), job)
+        for key in ("prepare", "repository", "dataset"):
+            value, first_value = getattr(job, key), getattr(first, key)
+            if key == "prepare":  # the name of a dataset defaults to that of its job
+                value, first_value = (v.model_copy(update={"name": ""}) for v in (value, first_value))
+            if value != first_value:
                 raise ValueError(
-                    f"{other.name!r} and {job.name!r} prepare {job.prepare.name or job.name!r}, each with "
-                    f"another {what}, allowed: the same prepare, repository and dataset, or another name"
+                    f"{first.name!r} and {job.name!r} prepare {job.prepare.name or job.name!r} with another "
+                    f"value of {key}, allowed: the same prepare, repository and dataset, or another name"
                 )
-    return tuple(Builder(dataset_of(job), _entry(job)) for job in first.values())
+    return tuple(Builder(dataset_of(job), _entry(job)) for job in first_jobs.values())
 
 
 def _entry(job: Training) -> Training:
@@ -73,11 +73,11 @@ def _entry(job: Training) -> Training:
                 "instanceTypes": (prepare.instance_type,),
                 "ami": image,
                 "rootVolumeGiB": capacity.root_volume_gib,
-                # A dataset can wait, however urgent the job is; nobody stands by for it.
+                # A dataset can wait, even for an urgent job, and needs no warm pool.
                 "fallback": {
                     "enabled": True,
                     "warmInstances": 0,
-                    "knobs": {"shortageCost": SHORTAGE_COST},
+                    "policyParameters": {"shortageCost": SHORTAGE_COST},
                 },
             }
         ),
@@ -93,7 +93,7 @@ def _entry(job: Training) -> Training:
         "datasets": (),
         "capacity_block": None,
         "artifacts": None,
-        "snapshot_every_minutes": 0,  # one is taken at the end
+        "snapshot_every_minutes": 0,  # a snapshot is created at the end
         "prepare": None,
     }
     return job.model_copy(update=changes)

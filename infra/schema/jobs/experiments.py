@@ -1,4 +1,4 @@
-"""The experiments of a job with a ``matrix``, each as an entry of its own."""
+"""The experiments of a job with a ``matrix``, each as a separate entry."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from infra.schema.work import check_text
 
 
 def experiments(job: Training) -> tuple[Training, ...]:
-    """Return a job's experiments as entries of their own; the job itself where it has none of those.
+    """Return a job's experiments as separate entries; the job itself if it has no separate experiments.
 
-    ``matrix`` of an experiment are its own values. They, and nothing else, make its name, so that another
-    value, or another order, renames nobody. All share the dataset that one of them prepares.
+    An experiment's ``matrix`` has its own values only. Its name depends on these values alone: another value
+    in the matrix, or another order, renames no experiment. All experiments share one prepared dataset.
     """
     if job.matrix is None or job.shares_group:
         return (job,)
-    return tuple(_experiment(job, chosen) for chosen in names.combinations(job.matrix))
+    return tuple(_experiment(job, values) for values in names.combinations(job.matrix))
 
 
-def _experiment(job: Training, chosen: Mapping[str, str]) -> Training:
-    name = names.name_of(job.name, chosen)
-    environment = {**job.environment, **chosen}
+def _experiment(job: Training, values: Mapping[str, str]) -> Training:
+    name = names.name_of(job.name, values)
+    environment = {**job.environment, **values}
     check_text(job.command, environment)
     changes = {
         "name": name,
         "environment": environment,
-        "matrix": {variable: (value,) for variable, value in chosen.items()},
+        "matrix": {variable: (value,) for variable, value in values.items()},
         "artifacts": job.artifacts and f"{job.artifacts}{name}/",
         "prepare": job.prepare and job.prepare.model_copy(update={"name": job.prepare.name or job.name}),
     }

@@ -1,6 +1,7 @@
-"""Where a job seems to read its training data from the shared file system, which is slow.
+"""Detection of jobs that seem to read their training data from the shared file system, which is slow.
 
-Checkpoints are a few large files, written now and then; data are many small ones, read all the time.
+Checkpoints are a few large files that are written now and then. Training data is many small files that are
+read all the time.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from contracts.agent.names import DATA_DIR
 from infra.schema.jobs.training import ON_THE_VOLUME, Training
 
 SLOW: Final = (
-    "each read is a round trip of about 1 ms, so many small files are slow, and one instance gets at most "
-    "1,500 MiB/s (EFS user guide, performance specifications), while the GPU is paid. Name what is read in "
-    "dataset, prepare or datasets: then it lies on a volume"
+    "each read is a round trip of about 1 ms, so many small files are slow, and an instance gets at most "
+    "1,500 MiB/s (EFS user guide, performance specifications). Use dataset, prepare or datasets to have the "
+    "data on a volume"
 )
 
 _WORDS: Final = r"(^|[^a-z])(data|datasets?|inputs?|train|val|valid|corpus)([^a-z]|$)"
@@ -23,30 +24,31 @@ _DATA: Final = re.compile(_WORDS, re.IGNORECASE)
 
 
 def data_on_file_system(job: Training) -> Iterator[tuple[str, str]]:
-    """Yield the option that shows it, below the job's entry, and what it shows."""
+    """Yield the key below the job's entry, and the text, of each sign of training data on EFS."""
     if job.checkpoints == ON_THE_VOLUME:
         return
-    places = (f"{DATA_DIR}/checkpoints", "$GPU_SPOT_CHECKPOINTS", "${GPU_SPOT_CHECKPOINTS}")
-    seen = False
-    before = ""
+    prefixes = (f"{DATA_DIR}/checkpoints", "$GPU_SPOT_CHECKPOINTS", "${GPU_SPOT_CHECKPOINTS}")
+    has_signs = False
+    previous = ""
     for argument in job.command:
-        option, found = _split(argument, before)
-        if found.startswith(places) and _DATA.search(option):
-            seen = True
+        option, value = _split(argument, previous)
+        if value.startswith(prefixes) and _DATA.search(option):
+            has_signs = True
             yield "command", f"{argument!r} seems to be training data on EFS"
-        before = argument
+        previous = argument
     for name, value in job.environment.items():
-        if value.startswith(places) and _DATA.search(name):
-            seen = True
+        if value.startswith(prefixes) and _DATA.search(name):
+            has_signs = True
             yield f"environment.{name}", f"{value!r} seems to be training data on EFS"
-    if not seen and not (job.dataset or job.prepare or job.datasets):
+    if not has_signs and not (job.dataset or job.prepare or job.datasets):
         yield (
             "checkpoints",
-            "nothing here brings the job its data; if it reads them beside its checkpoints on EFS",
+            "the job has no dataset, prepare or datasets; if it reads its data from the EFS of its "
+            "checkpoints",
         )
 
 
-def _split(argument: str, before: str) -> tuple[str, str]:
-    """Return an option and its value, written in one argument or in two."""
+def _split(argument: str, previous: str) -> tuple[str, str]:
+    """Return an option and its value, which are one argument or two."""
     option, equals, value = argument.partition("=")
-    return (option, value) if equals else (before, argument)
+    return (option, value) if equals else (previous, argument)

@@ -1,6 +1,7 @@
-"""The shape of ``training[].matrix``: one entry that stands for several experiments.
+"""Settings of ``training[].matrix``: an entry that defines several experiments.
 
-Up to ``MOST`` are a job and a group each. More share one group, whose instances run one after another.
+Up to ``MAX_SEPARATE_EXPERIMENTS`` are a job and a group each. More share one group, whose instances run one
+experiment after another.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pydantic import BeforeValidator, Field
 from contracts import limits
 from contracts.agent import experiments as names
 
-MOST: Final = 20
-"""Experiments of one entry with groups, a role, templates and alarms each; more of them share a group."""
-MOST_SHARED: Final = 1000
-"""Experiments of one entry that share a group: each is an item that instances look at again and again."""
+MAX_SEPARATE_EXPERIMENTS: Final = 20
+"""Experiments of an entry that have a group, a role, launch templates and alarms each; more share a group."""
+MAX_SHARED_EXPERIMENTS: Final = 1000
+"""Experiments of an entry that share a group: each is a table item that all instances poll."""
 
 
 def _as_text(value: object) -> str:
-    """Return a value as the environment has it: 1.0 as ``1``, as whoever hands it on may write either."""
+    """Return a value as the text of a variable; 1.0 is ``1``, because parsers may return either for 1."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"{json.dumps(value, default=str)}, allowed: text and numbers")
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -37,25 +38,25 @@ Value: TypeAlias = Annotated[
 Matrix: TypeAlias = Annotated[
     dict[limits.EnvironmentName, Annotated[tuple[Value, ...], Field(min_length=1)]], Field(min_length=1)
 ]
-"""Values by environment variable; an experiment for each combination of them."""
+"""Values by environment variable. Each combination is an experiment."""
 
 
 def check(matrix: Matrix, name: str, environment: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for too many experiments, and for what cannot be told apart or handed over."""
+    """Raise ``ValueError`` for too many experiments, for duplicate values and for conflicting names."""
     for variable, values in matrix.items():
-        if twice := [value for value in values if values.count(value) > 1]:
-            raise ValueError(f"{variable} has {twice[0]!r} twice, allowed: each value once")
+        if duplicates := [value for value in values if values.count(value) > 1]:
+            raise ValueError(f"{variable} has {duplicates[0]!r} twice, allowed: each value once")
         if variable in environment:
-            raise ValueError(f"{variable} stands in environment, too, allowed: in one of them")
-    if (found := count(matrix)) > MOST_SHARED:
-        raise ValueError(f"{found} experiments, allowed: at most {MOST_SHARED}")
-    if len(name) > names.LONGEST_NAME:
+            raise ValueError(f"{variable} is in environment as well, allowed: in one of them")
+    if (experiments := count(matrix)) > MAX_SHARED_EXPERIMENTS:
+        raise ValueError(f"{experiments} experiments, allowed: at most {MAX_SHARED_EXPERIMENTS}")
+    if len(name) > names.MAX_NAME_LENGTH:
         raise ValueError(
-            f"beside the name {name!r}, allowed: a name of at most {names.LONGEST_NAME} characters, "
-            "to which each experiment adds its own"
+            f"with the name {name!r}, allowed: a name of at most {names.MAX_NAME_LENGTH} characters, because "
+            "the name of each experiment adds to it"
         )
 
 
 def count(matrix: Matrix) -> int:
-    """Return how many experiments a matrix has."""
+    """Return the number of experiments of a matrix."""
     return math.prod(map(len, matrix.values()))

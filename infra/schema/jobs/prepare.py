@@ -1,4 +1,4 @@
-"""The shape of ``training[].prepare``: a dataset that is made once, before any GPU is paid."""
+"""Settings of ``training[].prepare``: a dataset that is built once, before any GPU instance starts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 
 GROUP_SUFFIX: Final = "-data"
-"""What follows a dataset's name in that of the group that prepares it."""
-LONGEST_DATASET_NAME: Final = 24 - len(GROUP_SUFFIX)
+"""Suffix of the name of the group that builds a dataset."""
+MAX_DATASET_NAME_LENGTH: Final = 24 - len(GROUP_SUFFIX)
 
 
 class Prepare(Model):
-    """What makes a dataset once, on an instance without GPUs."""
+    """Preparation of a dataset, once, on an instance without GPUs."""
 
     name: limits.Name | None = None
-    """The dataset's; left out, the job's."""
+    """Name of the dataset. Default: the job's name."""
     version: limits.DatasetVersion
-    """What is in it changes with this, and with nothing else."""
+    """Version of the dataset. A new version builds it again."""
     command: limits.Command
-    """Fills ``$GPU_SPOT_DATASETS``, in the job's checkout."""
+    """Command that fills the directory ``$GPU_SPOT_DATASETS``; it runs in the job's checkout."""
     instance_type: str
-    """Without accelerators, of the image's architecture."""
+    """Instance type without accelerators, with the CPU architecture of the job's machine image."""
     size_gib: Annotated[limits.VolumeGib | None, Field(alias="sizeGiB")] = None
-    """GiB of the volume that it fills; left out, as many as the job's."""
+    """Size in GiB of the dataset's volume. Default: ``volumeGiB`` of the job."""
 
     @field_validator("instance_type")
     @classmethod
@@ -40,21 +40,21 @@ class Prepare(Model):
 
 
 class CpuCapacity(Capacity):
-    """The capacity of who prepares a dataset: one instance of a type without accelerators, from ``ami``."""
+    """Capacity of a dataset's builder: one instance without accelerators, from ``ami``."""
 
     @property
     def is_nvidia(self) -> bool:
-        """It has no accelerators."""
+        """False: the type has no accelerators."""
         return False
 
     @property
     def architecture(self) -> Architecture:
-        """What the type's name tells."""
+        """CPU architecture, by the name of the type."""
         return cpu_types.architecture(self.types[0])
 
     @property
     def images(self) -> Mapping[str, tuple[str, ...]]:
-        """The image of the job that it prepares for."""
+        """The machine image of the job."""
         assert self.ami is not None
         return {self.ami: self.types}
 

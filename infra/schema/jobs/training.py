@@ -1,4 +1,4 @@
-"""The shape of ``training[]``."""
+"""Settings of ``training[]``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from contracts import limits
-from contracts.agent.config import check_places
+from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATA_DIR
 from contracts.group import policies
 from infra.catalogue import accelerators as catalogue
@@ -15,17 +15,18 @@ from infra.catalogue import cpu_types
 from infra.catalogue.on_demand_prices import price
 from infra.schema.base import Model, WrongKeyError
 from infra.schema.capacity import Capacity
-from infra.schema.cluster.kubernetes import check_capacity, refused
-from infra.schema.jobs import matrix as several
-from infra.schema.jobs.moment import moment
-from infra.schema.jobs.prepare import LONGEST_DATASET_NAME, Prepare
+from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
+from infra.schema.jobs import matrix as matrices
+from infra.schema.jobs.date_time import parse_date_time
+from infra.schema.jobs.prepare import MAX_DATASET_NAME_LENGTH, Prepare
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work, check_names, check_text
 
 ON_THE_VOLUME = "volume"
-"""What ``checkpoints`` says where they lie beside the dataset."""
+"""Value of ``checkpoints`` for checkpoints on the data volume."""
 SHORTAGE_COST: Final = 2.0
-"""A job can wait: unless told otherwise it goes on-demand only while spot is refused, not for a spot boot."""
+"""Default for jobs, which can wait: they use On-Demand while Spot launches fail, not while a Spot Instance
+boots."""
 
 _ON_INSTANCES: Final[dict[str, str]] = {
     "dataset": "datasets[], volumes from snapshots",
@@ -37,9 +38,9 @@ _ON_INSTANCES: Final[dict[str, str]] = {
     "deadline": "on instances",
     "budget": "on instances",
 }
-"""Keys that the node agent or the controller keeps, and what is allowed in their place on Kubernetes."""
+"""Fields that the node agent or the controller implements, and their alternatives on Kubernetes."""
 
-_OF_A_VOLUME: Final = (
+_VOLUME_FIELDS: Final = (
     "dataset",
     "prepare",
     "initialization_rate_mib",
@@ -49,104 +50,111 @@ _OF_A_VOLUME: Final = (
 
 
 class Python(Model):
-    """A Python of the job's own, built once from a file of the repository."""
+    """A Python environment for the job, built once from a file of the repository."""
 
     version: limits.PythonVersion
-    """Such as ``3.12``."""
+    """Python version, such as ``3.12``."""
     requirements: limits.RequirementsFile
-    """A file of the repository: pip's, or a lock as PEP 751 has it."""
+    """Path in the repository of a pip requirements file or a PEP 751 lock file."""
 
 
 class Training(Work):
-    """A training job on one instance, which its data volume follows from zone to zone.
+    """A training job on one instance. Its data volume follows the instance from zone to zone.
 
-    The command runs in a container, or with a Python that is built once, or with what the machine image has.
+    The command runs in a container, or in a Python environment, or with the Python of the machine image.
     """
 
     capacity_block: CapacityBlock | None = None
-    """What has been bought in advance: between its dates the job runs there, and it has no other fallback."""
+    """A purchased Capacity Block. The job runs in it from its start to its end, and has no other fallback."""
     repository: limits.CodeRepository
-    """The code, by its https address."""
+    """HTTPS URL of the Git repository with the code."""
     revision: limits.Revision
-    """The commit that runs; another one is another run."""
+    """Commit to run, as the full hash. A new revision is a new run."""
     command: limits.Command
-    """The program and its arguments, in the checkout."""
-    dataset: limits.DatasetFolder | None = None
-    """A folder in S3 that is copied to the volume when that is new."""
-    volume_gib: Annotated[limits.VolumeGibOrNone, Field(alias="volumeGiB")] = 100
-    """GiB of the data volume. With 0 there is none: checkpoints lie on EFS, and the job runs in any zone at
-    once."""
+    """Program and arguments; they run in the checkout."""
+    dataset: limits.DatasetLocation | None = None
+    """S3 prefix whose objects are copied to the data volume when the volume is created."""
+    volume_gib: Annotated[limits.OptionalVolumeGib, Field(alias="volumeGiB")] = 100
+    """Size of the data volume in GiB. 0: no volume; checkpoints are on EFS, and the job can start in any
+    zone."""
     initialization_rate_mib: limits.InitializationRateMib | None = None
-    """As of a dataset, for the job's own volume."""
+    """Volume initialization rate of the data volume in MiB/s, which is charged. Default: blocks are loaded
+    when they are read."""
     throughput_mib: limits.ThroughputMib = 125
-    """The volume's, MiB/s."""
-    snapshot_every_minutes: limits.SnapshotEveryMinutes = 30
-    """A snapshot of the volume while the job trains, where there is a new checkpoint; 0: only at moves."""
+    """Throughput of the data volume in MiB/s."""
+    snapshot_every_minutes: limits.SnapshotIntervalMinutes = 30
+    """Minutes between snapshots of the data volume while the job runs, taken if there is a new checkpoint. 0:
+    only when the volume moves to another zone."""
     checkpoints: limits.Name = ON_THE_VOLUME
-    """Where they lie: beside the dataset on the volume, or an access point of ``storage.fileSystem``."""
+    """Location of checkpoints: ``volume``, or the name of an access point of ``storage.fileSystem``."""
     max_restarts: limits.MaxRestarts = 5
-    """Failures in a row without a new checkpoint after which the job has failed."""
+    """Number of restarts in a row, without a new checkpoint, after which the job has failed."""
     stalled_after_minutes: limits.StalledAfterMinutes = 60
-    """So long without a new checkpoint, output or work on a GPU counts as a failure; 0: nothing does."""
+    """Minutes without a new checkpoint, output or GPU activity after which the job counts as hung and is
+    restarted. 0 disables the check."""
     image: limits.ContainerImage | None = None
-    """The container that the command runs in, by its digest."""
+    """Container image that the command runs in, with its digest."""
     python: Python | None = None
-    """A Python of the job's own, in place of a container."""
-    artifacts: limits.ArtifactsFolder | None = None
-    """A folder in S3 for what the command leaves in ``$GPU_SPOT_ARTIFACTS``."""
+    """A Python environment, instead of a container."""
+    artifacts: limits.ArtifactsLocation | None = None
+    """S3 prefix for the files that the command writes to ``$GPU_SPOT_ARTIFACTS``."""
     repository_secret: limits.SecretName | None = None
-    """The secret with the token of a private repository."""
+    """Name of the Secrets Manager secret with the token of a private repository."""
     submodules: bool = False
-    """Whether they are fetched, too."""
+    """Whether Git submodules are fetched."""
     prepare: Prepare | None = None
-    """What makes the dataset once, before any GPU is paid; the volume is made from its snapshot."""
-    matrix: several.Matrix | None = None
-    """Values by environment variable: an experiment for each combination. Up to 20 are a job each; more share
-    one group, whose instances take them one after another."""
+    """Preparation of the dataset, once, before any GPU instance starts. The data volume is created from its
+    snapshot."""
+    matrix: matrices.Matrix | None = None
+    """Values by environment variable. Each combination is an experiment. Up to 20 experiments are a job each;
+    more share one group, whose instances run one after another."""
     nodes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Machines that train together; more than one do so on Kubernetes only."""
+    """Number of nodes that train together. More than one requires ``runsOn: kubernetes``."""
     deadline: str | None = None
-    """When the job is to be done, ISO 8601 with a zone: on-demand is then bought by that. The command must
-    tell its steps in ``$GPU_SPOT_TELL``."""
+    """Date and time by which the job should finish, in ISO 8601 with a time zone. On-Demand capacity is
+    bought as needed to meet it. The command must report its steps in the file ``$GPU_SPOT_TELL``."""
     budget: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = None
-    """US dollars that the run's instances may cost: once they have, it saves and is held. Each experiment of
-    a ``matrix`` has one of its own."""
+    """Maximum cost of the run's instances in US dollars. When it is spent, the job saves a checkpoint and
+    is held. Each experiment of a ``matrix`` has its own budget."""
 
     @property
     def deadline_at(self) -> float:
         """The deadline in epoch seconds, 0 without one."""
-        return 0.0 if self.deadline is None else moment(self.deadline).timestamp()
+        return 0.0 if self.deadline is None else parse_date_time(self.deadline).timestamp()
 
     @field_validator("deadline")
     @classmethod
-    def _kept_by_spot_and_on_demand(cls, deadline: str | None, info: ValidationInfo) -> str | None:
+    def _deadline_can_be_met(cls, deadline: str | None, info: ValidationInfo) -> str | None:
         if deadline is None:
             return None
-        moment(deadline)
-        given = info.data
-        if given.get("capacity_block") is not None:
-            raise ValueError("beside capacityBlock, allowed: one of them (a block has its own dates)")
-        if "capacity" not in given:
+        parse_date_time(deadline)
+        if info.data.get("capacity_block") is not None:
+            raise ValueError("with capacityBlock, allowed: one of them (a block has its own dates)")
+        if "capacity" not in info.data:
             return deadline
-        capacity: Capacity = given["capacity"]
+        capacity: Capacity = info.data["capacity"]
         fallback = capacity.fallback
         if not fallback.enabled:
-            raise ValueError("with fallback.enabled false, allowed: true (on-demand keeps a deadline)")
-        if fallback.policy != policies.DEFAULT or fallback.knobs != {"shortageCost": SHORTAGE_COST}:
             raise ValueError(
-                "beside fallback.policy or fallback.knobs, allowed: one of them (a deadline is a policy)"
+                "with fallback.enabled false, allowed: true (a deadline may need On-Demand capacity)"
+            )
+        defaults = {"shortageCost": SHORTAGE_COST}
+        if fallback.policy != policies.DEFAULT or fallback.policy_parameters != defaults:
+            raise ValueError(
+                "with fallback.policy or fallback.policyParameters, allowed: one of them (a deadline is a "
+                "policy)"
             )
         if capacity.on_demand_base or capacity.spot_percentage != 100:
-            raise ValueError("beside onDemandBase or spotPercentage, allowed: 0 and 100")
+            raise ValueError("with onDemandBase or spotPercentage, allowed: 0 and 100")
         return deadline
 
     @field_validator("budget")
     @classmethod
-    def _of_what_is_paid_by_the_hour(cls, budget: float | None, info: ValidationInfo) -> float | None:
+    def _has_hourly_prices(cls, budget: float | None, info: ValidationInfo) -> float | None:
         if budget is None:
             return None
         if info.data.get("capacity_block") is not None:
-            raise ValueError("beside capacityBlock, allowed: one of them (a block is paid beforehand)")
+            raise ValueError("with capacityBlock, allowed: one of them (a block is paid in advance)")
         region = str((info.context or {}).get("region", ""))
         types = info.data["capacity"].types if "capacity" in info.data else ()
         if unknown := sorted(kind for kind in types if price(kind, region) is None):
@@ -160,32 +168,34 @@ class Training(Work):
     @classmethod
     def _one_instance(cls, capacity: Capacity) -> Capacity:
         if capacity.unit != "instances":
-            raise ValueError(f"unit {capacity.unit!r}, allowed: 'instances' (a job has one, of any size)")
-        if not capacity.is_kept:
-            raise ValueError("fleetType 'request' is never replenished, allowed: 'maintain'")
+            raise ValueError(f"unit {capacity.unit!r}, allowed: 'instances' (a job runs on one instance)")
+        if not capacity.is_managed:
+            raise ValueError(
+                "fleetType 'request', allowed: 'maintain' ('request' does not replace instances)"
+            )
         fallback = capacity.fallback
         if fallback.warm_instances is None:
-            # The volume takes longer to come than the instance, and a warm one would outlast the job.
+            # The volume takes longer to arrive than an instance, and warm instances would outlast the job.
             fallback = fallback.model_copy(update={"warm_instances": 0})
-        if fallback.policy == policies.DEFAULT and not fallback.knobs:
-            fallback = fallback.model_copy(update={"knobs": {"shortageCost": SHORTAGE_COST}})
+        if fallback.policy == policies.DEFAULT and not fallback.policy_parameters:
+            fallback = fallback.model_copy(update={"policy_parameters": {"shortageCost": SHORTAGE_COST}})
         capacity = capacity.model_copy(update={"fallback": fallback})
         catalogue.check_volumes(capacity.types)
         return capacity
 
     @property
     def shares_group(self) -> bool:
-        """Whether this is one job with several experiments, which its instances take one after another."""
-        return self.matrix is not None and several.count(self.matrix) > several.MOST
+        """Whether the experiments share one group, whose instances run one after another."""
+        return self.matrix is not None and matrices.count(self.matrix) > matrices.MAX_SEPARATE_EXPERIMENTS
 
     @property
     def has_volume(self) -> bool:
-        """Whether a data volume of its own follows the job."""
+        """Whether the job has a data volume."""
         return self.volume_gib > 0
 
     @property
     def fallback_capacity(self) -> Capacity:
-        """What the fallback starts: with a Capacity Block the one type that was bought there."""
+        """Capacity of the fallback group; with a Capacity Block, of the block's instance type."""
         if self.capacity_block is None:
             return self.capacity
         types = {"instance_types": (self.capacity_block.instance_type,), "instance_requirements": None}
@@ -200,12 +210,12 @@ class Training(Work):
         fallback = capacity.fallback
         if not fallback.enabled or fallback.reservation is not None or fallback.warm_instances:
             raise ValueError(
-                f"{block.reservation} is the job's fallback, allowed: beside it no fallback.enabled: false, "
-                "fallback.reservation or fallback.warmInstances"
+                f"{block.reservation} is the job's fallback, allowed: without fallback.enabled: false, "
+                "fallback.reservation and fallback.warmInstances"
             )
         if capacity.on_demand_base:
             raise ValueError(
-                f"{block.reservation} beside onDemandBase, which is kept in any case, allowed: 0"
+                f"{block.reservation} with onDemandBase, which runs outside the block, allowed: 0"
             )
         catalogue.check_mix((*capacity.types, block.instance_type), capacity.ami, capacity.amis)
         catalogue.check_volumes((block.instance_type,))
@@ -215,130 +225,133 @@ class Training(Work):
     @classmethod
     def _not_over_datasets(cls, dataset: str | None, info: ValidationInfo) -> str | None:
         if dataset is not None:
-            check_places([one.path for one in info.data.get("datasets", ())], [f"{DATA_DIR}/datasets"])
+            check_mount_paths(
+                [volume.path for volume in info.data.get("datasets", ())], [f"{DATA_DIR}/datasets"]
+            )
         return dataset
 
     @field_validator("image")
     @classmethod
-    def _with_gpus_to_hand_over(cls, image: str | None, info: ValidationInfo) -> str | None:
+    def _container_on_nvidia(cls, image: str | None, info: ValidationInfo) -> str | None:
         if image is not None and "capacity" in info.data and not info.data["capacity"].is_nvidia:
-            raise ValueError("a container gets NVIDIA's GPUs only, allowed: instance types that have them")
+            raise ValueError("a container without NVIDIA GPUs, allowed: instance types with NVIDIA GPUs")
         return image
 
     @field_validator("python")
     @classmethod
     def _instead_of_an_image(cls, python: Python | None, info: ValidationInfo) -> Python | None:
         if python is not None and info.data.get("image") is not None:
-            raise ValueError("beside image, allowed: one of them (an image brings its own)")
+            raise ValueError("with image, allowed: one of them (an image has its own Python)")
         return python
 
     @field_validator("prepare")
     @classmethod
-    def _of_the_jobs_image(cls, prepare: Prepare | None, info: ValidationInfo) -> Prepare | None:
-        given = info.data
-        if prepare is None or not {"name", "capacity", "volume_gib", "environment"} <= given.keys():
+    def _fits_the_job(cls, prepare: Prepare | None, info: ValidationInfo) -> Prepare | None:
+        data = info.data
+        if prepare is None or not {"name", "capacity", "volume_gib", "environment"} <= data.keys():
             return prepare
-        wanted = given["capacity"].architecture
-        if (found := cpu_types.architecture(prepare.instance_type)) != wanted:
+        required = data["capacity"].architecture
+        if (architecture := cpu_types.architecture(prepare.instance_type)) != required:
             raise ValueError(
-                f"instanceType {prepare.instance_type!r} is {found}, allowed: {wanted}, as the image of the "
-                "job's types is"
+                f"instanceType {prepare.instance_type!r} is {architecture}, allowed: {required}, the "
+                "architecture of the job's machine image"
             )
-        if prepare.size_gib is not None and prepare.size_gib > given["volume_gib"]:
+        if prepare.size_gib is not None and prepare.size_gib > data["volume_gib"]:
             raise ValueError(
-                f"sizeGiB {prepare.size_gib}, allowed: at most volumeGiB {given['volume_gib']} of the job"
+                f"sizeGiB {prepare.size_gib}, allowed: at most volumeGiB {data['volume_gib']} of the job"
             )
-        if len(name := prepare.name or given["name"]) > LONGEST_DATASET_NAME:
-            raise ValueError(f"name {name!r}, allowed: at most {LONGEST_DATASET_NAME} characters")
-        check_text(prepare.command, given["environment"])
+        if len(name := prepare.name or data["name"]) > MAX_DATASET_NAME_LENGTH:
+            raise ValueError(f"name {name!r}, allowed: at most {MAX_DATASET_NAME_LENGTH} characters")
+        check_text(prepare.command, data["environment"])
         return prepare
 
     @field_validator("matrix")
     @classmethod
-    def _of_jobs_side_by_side(
-        cls, matrix: several.Matrix | None, info: ValidationInfo
-    ) -> several.Matrix | None:
+    def _valid_experiments(
+        cls, matrix: matrices.Matrix | None, info: ValidationInfo
+    ) -> matrices.Matrix | None:
         if matrix is None or not {"name", "environment", "capacity_block"} <= info.data.keys():
             return matrix
         check_names(matrix)
-        several.check(matrix, info.data["name"], info.data["environment"])
+        matrices.check(matrix, info.data["name"], info.data["environment"])
         if info.data["capacity_block"] is not None:
-            raise ValueError("beside capacityBlock, allowed: one of them (a block is one job's)")
+            raise ValueError("with capacityBlock, allowed: one of them (a block is for one job)")
         return matrix
 
     @model_validator(mode="after")
-    def _several_instances_for_several_experiments(self) -> Training:
+    def _target_matches_experiments(self) -> Training:
         if self.shares_group:
             self._check_shared()
         elif self.capacity.target != 1:
             raise WrongKeyError(
                 ("capacity", "target"),
-                f"{self.capacity.target}, allowed: 1 (a job and its volume are in one place at a time; "
-                f"more only with a matrix of more than {several.MOST} experiments, which share a group)",
+                f"{self.capacity.target}, allowed: 1 (a job and its volume are on one instance at a time; "
+                "more "
+                f"requires a matrix with more than {matrices.MAX_SEPARATE_EXPERIMENTS} experiments)",
             )
         return self
 
     def _check_shared(self) -> None:
-        """Raise ``ValueError`` for what experiments cannot have that share a group."""
+        """Raise ``ValueError`` for settings that experiments of a shared group do not support."""
         assert self.matrix is not None
-        given = f"matrix with {several.count(self.matrix)} experiments, which share one group"
+        shared = f"matrix with {matrices.count(self.matrix)} experiments, which share one group"
         if self.has_volume:
-            raise ValueError(
-                f"{given}, beside volumeGiB {self.volume_gib}, allowed: 0 (checkpoints lie on EFS)"
-            )
+            raise ValueError(f"{shared}, with volumeGiB {self.volume_gib}, allowed: 0 (checkpoints on EFS)")
         for key in ("deadline", "budget"):
             if getattr(self, key) is not None:
                 raise ValueError(
-                    f"{given}, beside {key}, allowed: with at most {several.MOST} experiments, a group each"
+                    f"{shared}, with {key}, allowed: at most {matrices.MAX_SEPARATE_EXPERIMENTS} "
+                    "experiments, "
+                    "which have a group each"
                 )
-        every = {variable: " ".join(values) for variable, values in self.matrix.items()}
+        all_values = {variable: " ".join(values) for variable, values in self.matrix.items()}
         try:
-            check_text(self.command, {**self.environment, **every})
+            check_text(self.command, {**self.environment, **all_values})
         except ValueError as error:
-            raise ValueError(f"{given}: {error}") from None
+            raise ValueError(f"{shared}: {error}") from None
 
     @model_validator(mode="after")
-    def _nothing_on_no_volume(self) -> Training:
+    def _volume_settings_need_a_volume(self) -> Training:
         if self.has_volume:
             return self
-        for key in _OF_A_VOLUME:
-            if key in self.model_fields_set and getattr(self, key) is not None:
-                given = type(self).model_fields[key].alias
+        for field in _VOLUME_FIELDS:
+            if field in self.model_fields_set and getattr(self, field) is not None:
+                key = type(self).model_fields[field].alias
                 raise ValueError(
-                    f"{given} beside volumeGiB 0, allowed: with a volume; a job without one reads datasets[]"
+                    f"{key} with volumeGiB 0, allowed: with a volume (a job without one can use datasets[])"
                 )
         if self.checkpoints == ON_THE_VOLUME:
             raise ValueError(
-                f"checkpoints {ON_THE_VOLUME!r} beside volumeGiB 0, allowed: an access point of "
+                f"checkpoints {ON_THE_VOLUME!r} with volumeGiB 0, allowed: an access point of "
                 "storage.fileSystem"
             )
         return self
 
     @model_validator(mode="after")
-    def _can_run_there(self) -> Training:
+    def _supported_by_platform(self) -> Training:
         if self.runs_on == "kubernetes":
             self._check_pod()
         elif self.nodes > 1:
             raise ValueError(
-                f"nodes {self.nodes} beside runsOn {self.runs_on!r}, allowed: 1, or 'kubernetes'"
+                f"nodes {self.nodes} with runsOn {self.runs_on!r}, allowed: 1, or runsOn 'kubernetes'"
             )
         return self
 
     def _check_pod(self) -> None:
-        """Raise ``ValueError`` for what nobody would do for a job on Kubernetes."""
+        """Raise ``ValueError`` for settings that jobs on Kubernetes do not support."""
         if self.image is None:
-            raise refused("without an image", "with one, which runs as a pod")
-        for key, instead in _ON_INSTANCES.items():
-            if getattr(self, key) is not None:
-                raise refused(f"beside {type(self).model_fields[key].alias or key}", instead)
+            raise unsupported_error("without an image", "with one")
+        for field, alternative in _ON_INSTANCES.items():
+            if getattr(self, field) is not None:
+                raise unsupported_error(f"with {type(self).model_fields[field].alias or field}", alternative)
         if self.has_volume:
-            raise refused(
-                f"beside volumeGiB {self.volume_gib}",
+            raise unsupported_error(
+                f"with volumeGiB {self.volume_gib}",
                 "0 (checkpoints on the file system, datasets[] from snapshots)",
             )
         if "stalled_after_minutes" in self.model_fields_set and self.stalled_after_minutes:
-            given = f"beside stalledAfterMinutes {self.stalled_after_minutes}"
-            raise refused(given, "0 (nobody looks there)")
+            setting = f"with stalledAfterMinutes {self.stalled_after_minutes}"
+            raise unsupported_error(setting, "0 (the check needs the node agent)")
         if self.nodes > 1 and self.matrix is not None:
-            raise refused(f"beside nodes {self.nodes} and matrix", "one of the two")
+            raise unsupported_error(f"with nodes {self.nodes} and matrix", "one of the two")
         check_capacity(self.capacity)

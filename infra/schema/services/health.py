@@ -1,8 +1,9 @@
-"""The shape of ``services[].health``."""
+"""Settings of ``services[].health``."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -12,20 +13,29 @@ from infra.schema.base import Model
 
 
 class Health(Model):
-    """How a service's workers are watched."""
+    """Health checks of a service's workers."""
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {
+        "stuckSeconds": "stallTimeoutSeconds",
+        "mostAtOnce": "maxUnavailablePercent",
+        "digest": "dailyReportHour",
+    }
 
     grace_seconds: Annotated[int, Field(ge=60, le=7200)] = settings.GRACE_SECONDS
-    """From an instance's launch until its workers should report; longer where boots take long."""
-    stuck_seconds: Annotated[int, Field(ge=60, le=86_400)] = settings.STUCK_SECONDS
-    """A worker that finishes nothing for so long while requests wait, or the others finish ten each, is
-    restarted: longer than the longest request."""
-    most_at_once: Annotated[int, Field(ge=0, le=100)] = settings.MOST_AT_ONCE
-    """Percent of the instances under treatment, one at least; 0: people are told, nothing is done."""
-    digest: Annotated[int, Field(ge=0, le=23)] | None = settings.DIGEST_HOUR
-    """The hour (UTC) of the daily message; null: none."""
+    """Seconds from the launch of an instance until its workers must report. Longer if boots take longer."""
+    stall_timeout_seconds: Annotated[int, Field(ge=60, le=86_400)] = settings.STALL_TIMEOUT_SECONDS
+    """Seconds without a finished request, while requests wait or the other workers finish ten each, after
+    which a worker is restarted. Must be longer than the longest request."""
+    max_unavailable_percent: Annotated[int, Field(ge=0, le=100)] = settings.MAX_UNAVAILABLE_PERCENT
+    """Maximum percentage of instances that are restarted or replaced at once, at least one instance. 0:
+    report only."""
+    daily_report_hour: Annotated[int, Field(ge=0, le=23)] | None = settings.DAILY_REPORT_HOUR
+    """Hour (UTC) of the daily report. Null disables the report."""
 
     @property
-    def told(self) -> HealthSettings:
-        """What the health checker is told."""
-        digest = settings.NO_DIGEST if self.digest is None else self.digest
-        return HealthSettings(self.grace_seconds, self.stuck_seconds, self.most_at_once, digest)
+    def contract(self) -> HealthSettings:
+        """The settings in the format of the health checker."""
+        hour = settings.NO_DAILY_REPORT if self.daily_report_hour is None else self.daily_report_hour
+        return HealthSettings(
+            self.grace_seconds, self.stall_timeout_seconds, self.max_unavailable_percent, hour
+        )

@@ -1,4 +1,4 @@
-"""The shape of ``services[].onPremises``: hosts of one's own that run the same workers."""
+"""Settings of ``services[].onPremises``: workers on hosts outside AWS."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Principal: TypeAlias = Annotated[
 
 
 class OnPremises(Model):
-    """Who may register workers that run elsewhere; without a key a policy is declared, and nobody has it."""
+    """Access for workers on premises. Without any key the stack creates the IAM policy, but no role."""
 
     trust_anchor: TrustAnchor | None = None
-    """Of IAM Roles Anywhere: hosts whose certificates come from it may take the role."""
+    """ARN of an IAM Roles Anywhere trust anchor. Hosts with a certificate of it may assume the role."""
     organizational_unit: Annotated[str, Field(pattern=r"^[^\x00-\x1f*?$]+$", max_length=64)] | None = None
-    """Only those whose certificate's subject has this OU."""
+    """Organizational unit (OU) that the subject of a host's certificate must have."""
     principals: Annotated[tuple[Principal, ...], Field(max_length=10)] = ()
-    """Roles and users who may take it."""
+    """ARNs of IAM roles and users that may assume the role."""
 
     @field_validator("organizational_unit")
     @classmethod
-    def _of_certificates(cls, unit: str | None, info: ValidationInfo) -> str | None:
+    def _needs_a_trust_anchor(cls, unit: str | None, info: ValidationInfo) -> str | None:
         if unit is not None and info.data.get("trust_anchor", "") is None:
-            raise ValueError(f"{unit!r} without trustAnchor, allowed: beside it")
+            raise ValueError(f"{unit!r} without trustAnchor, allowed: with trustAnchor")
         return unit

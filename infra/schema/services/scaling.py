@@ -1,8 +1,9 @@
-"""The shape of ``services[].scaling``: how many workers a service has, by its load."""
+"""Settings of ``services[].scaling``: scaling of a service by its load."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias, get_args
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -15,29 +16,33 @@ DAYS: Final[tuple[Day, ...]] = get_args(Day)
 
 
 class ScalingFloor(Model):
-    """At least so many from one time of day to another, on some days of the week."""
+    """A minimum target between two times of day, on some days of the week."""
 
-    least: Annotated[int, Field(ge=1)]
-    """At least so many, counted as ``capacity.target`` is."""
+    deprecated_keys: ClassVar[Mapping[str, str]] = {"least": "min"}
+
+    min: Annotated[int, Field(ge=1)]
+    """Minimum target during this time, in ``capacity.unit``."""
     begin: Annotated[str, Field(alias="from", pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
-    """Time of day, UTC."""
+    """Start, as a time of day (UTC)."""
     end: Annotated[str, Field(alias="to", pattern=r"^(([01]\d|2[0-3]):[0-5]\d|24:00)$")]
-    """A later one; over midnight: two floors."""
+    """End, as a later time of day (UTC), up to ``24:00``. A floor over midnight is two floors."""
     days: Annotated[tuple[Day, ...], Field(min_length=1)] = DAYS
-    """Of the week; left out, all."""
+    """Days of the week. Default: all."""
 
     @property
-    def told(self) -> Floor:
-        """What the scaler is told."""
+    def contract(self) -> Floor:
+        """The floor in the format of the scaler."""
         days = frozenset(map(DAYS.index, self.days))
-        return Floor(self.least, _minute(self.begin), _minute(self.end), days)
+        return Floor(self.min, _minute(self.begin), _minute(self.end), days)
 
     @field_validator("end")
     @classmethod
-    def _after_its_begin(cls, end: str, info: ValidationInfo) -> str:
+    def _after_begin(cls, end: str, info: ValidationInfo) -> str:
         begin = info.data.get("begin")
         if begin is not None and end <= begin:
-            raise ValueError(f"{end} is not after {begin}, allowed: a later time (over midnight: two floors)")
+            raise ValueError(
+                f"{end} is not after {begin}, allowed: a later time (use two floors over midnight)"
+            )
         return end
 
     @field_validator("days")
@@ -50,26 +55,31 @@ class ScalingFloor(Model):
 
 
 class Scaling(Model):
-    """The scaler alone moves the target, between ``min`` and what ``capacity.max`` leaves room for."""
+    """Scaling of the target by the load of the queue, from ``min`` to what ``capacity.max`` allows."""
 
     wait_seconds: Annotated[int, Field(ge=1, le=3600)] = settings.WAIT_SECONDS
-    """One request in a hundred may wait for longer."""
+    """99th percentile of the time that a request may wait for a worker, in seconds."""
     min: Annotated[int, Field(ge=0)] = settings.MINIMUM
-    """The least, counted as ``capacity.target`` is. 0: a service that nobody asks anything has no worker."""
+    """Minimum target, in ``capacity.unit``. 0: a service without requests has no worker."""
     floors: Annotated[tuple[ScalingFloor, ...], Field(max_length=10)] = ()
-    """More than the least at some times."""
+    """Higher minimum targets at some times of the week."""
     dry_run: bool = False
-    """Only say what would be done; ``capacity.target`` counts."""
+    """Whether the scaler only logs its decisions; the target is then ``capacity.target``."""
 
     @property
     def highest_floor(self) -> int:
-        """The most that is ever kept without any load."""
-        return max(self.min, *(floor.least for floor in self.floors), 0)
+        """Highest of all minimum targets."""
+        return max(self.min, *(floor.min for floor in self.floors), 0)
 
-    def told(self, most: int, per_slot: int) -> ScalingSettings:
-        """Return what the scaler is told, with the most that the group may hold and the workers in a slot."""
-        floors = tuple(floor.told for floor in self.floors)
-        return ScalingSettings(self.min, most, per_slot, self.wait_seconds, floors, self.dry_run)
+    def contract(self, max_target: int, per_slot: int) -> ScalingSettings:
+        """Return the settings in the format of the scaler.
+
+        Args:
+            max_target: maximum target of the group.
+            per_slot: workers in one unit of the target.
+        """
+        floors = tuple(floor.contract for floor in self.floors)
+        return ScalingSettings(self.min, max_target, per_slot, self.wait_seconds, floors, self.dry_run)
 
 
 def _minute(time: str) -> int:

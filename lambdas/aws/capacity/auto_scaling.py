@@ -9,165 +9,174 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from contracts.names import SUSPENDED_BY_US
+from contracts.names import SUSPENDED_BY_STACK
 from lambdas.aws.capacity.capacity_service import (
-    GoneError,
+    CapacityChange,
+    CapacityState,
+    GroupNotFoundError,
     Member,
-    NotPlacedError,
-    NotReleasedError,
-    Order,
-    SideView,
+    NotTerminatedError,
+    ZoneUnavailableError,
 )
-from lambdas.core.launch_failures import REFUSAL_SECONDS, classify, known
-from lambdas.core.model import Group, Refusal, RefusalKind, Side
+from lambdas.core.launch_failures import LAUNCH_FAILURE_SECONDS, classify, find_kind
+from lambdas.core.model import Group, GroupRole, LaunchFailure, LaunchFailureKind
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
 
 _IN_SERVICE: Final = "InService"
-_GIVEN_UP: Final = ("Terminating", "Terminating:Wait")
-"""At the final notice of a spot instance the group calls its termination hook at once: it works on until the
-hook ends (Auto Scaling guide, "Amazon EC2 Auto Scaling lifecycle hooks")."""
-_LEFT: Final = (
+_TERMINATING: Final = ("Terminating", "Terminating:Wait")
+"""A Spot instance with an interruption notice enters its termination hook at once, and works until its end.
+
+Source: Auto Scaling guide, "Amazon EC2 Auto Scaling lifecycle hooks".
+"""
+_NOT_SERVING: Final = (
     *("Terminating:Proceed", "Terminating:Retained", "Terminated"),
     *("Detach", "Standby", "EnteringStandby", "Warmed"),
 )
 _LAUNCHING: Final = "Launching a new EC2 instance"
-_REFILL: Final = "into warm pool"
-"""A launch that only fills the pool up again says nothing of one that is wanted now (from others' logs)."""
-_REFUSED: Final = ("Failed", "Cancelled")
-"""``Cancelled`` is a launch that was given up; without a known text it counts like lack of capacity."""
+_WARM_POOL_LAUNCH: Final = "into warm pool"
+"""A launch into the warm pool does not show whether a launch into service succeeds. Source: logs of users."""
+_FAILED: Final = ("Failed", "Cancelled")
+"""``Cancelled`` without a known message counts as a lack of capacity."""
 _THROTTLED: Final = ("Throttling", "ThrottlingException", "RequestLimitExceeded")
-_MOST_AT_ONCE: Final = 50
-"""How many instances SetInstanceProtection takes (its API reference)."""
-ACTIVITIES: Final = 20
-"""How many of a group's newest activities are read to learn whether launches are refused."""
+_MAX_PROTECTION_BATCH: Final = 50
+"""Maximum instances in a call. Source: Auto Scaling API reference, ``SetInstanceProtection``."""
+MAX_ACTIVITIES: Final = 20
+"""Newest activities of a group that are read to find launch failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoScalingService:
-    """See ``CapacityService``; names are those of Auto Scaling groups."""
+    """See ``CapacityService``; names are names of Auto Scaling groups."""
 
-    shows_late: ClassVar[bool] = False
+    is_eventually_consistent: ClassVar[bool] = False
     client: AutoScalingClient
 
-    def look(self, names: Sequence[str]) -> dict[str, SideView]:
-        """See ``CapacityService``: one call."""
-        views: dict[str, SideView] = {}
+    def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
+        """See ``CapacityService``; makes one call."""
+        states: dict[str, CapacityState] = {}
         for group in self._groups(names):
             members = {
                 member["InstanceId"]: Member(
                     instance_type=member.get("InstanceType", ""),
                     zone=member["AvailabilityZone"],
-                    healthy=member["HealthStatus"].casefold() == "healthy",
-                    given_up=member["LifecycleState"] in _GIVEN_UP,
-                    # A text; only groups with weights have it.
+                    is_healthy=member["HealthStatus"].casefold() == "healthy",
+                    is_terminating=member["LifecycleState"] in _TERMINATING,
+                    # A string; absent in groups without weights.
                     slots=int(member.get("WeightedCapacity", 1)),
                 )
                 for member in group["Instances"]
-                if not member["LifecycleState"].startswith(_LEFT)
+                if not member["LifecycleState"].startswith(_NOT_SERVING)
             }
             suspended = {process["ProcessName"] for process in group.get("SuspendedProcesses", ())}
-            views[group["AutoScalingGroupName"]] = SideView(
+            states[group["AutoScalingGroupName"]] = CapacityState(
                 group["DesiredCapacity"],
                 members,
-                # AWS itself suspends launches after a day without a success (Auto Scaling guide, "Suspend and
-                # resume processes").
-                suspended=frozenset(suspended - {*SUSPENDED_BY_US}),
+                # AWS suspends launches after a day without a success.
+                # Source: Auto Scaling guide, "Suspend and resume processes".
+                suspended=frozenset(suspended - {*SUSPENDED_BY_STACK}),
             )
         for name in names:
-            if name not in views:
-                raise GoneError(f"Auto Scaling group {name!r} does not exist")
-        return views
+            if name not in states:
+                raise GroupNotFoundError(f"Auto Scaling group {name!r} does not exist")
+        return states
 
-    def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
-        """See ``CapacityService``: one call; activities come newest first."""
-        activities = self.client.describe_scaling_activities(AutoScalingGroupName=name, MaxRecords=ACTIVITIES)
+    def launch_failure(self, name: str, role: GroupRole, now: float) -> LaunchFailure | None:
+        """See ``CapacityService``; makes one call, which returns the newest activities first."""
+        activities = self.client.describe_scaling_activities(
+            AutoScalingGroupName=name, MaxRecords=MAX_ACTIVITIES
+        )
         for activity in activities["Activities"]:
-            if not activity["Description"].startswith(_LAUNCHING) or _REFILL in activity["Description"]:
+            description = activity["Description"]
+            if not description.startswith(_LAUNCHING) or _WARM_POOL_LAUNCH in description:
                 continue
-            at = activity["StartTime"].timestamp()
-            if activity["StatusCode"] in _REFUSED and at > now - REFUSAL_SECONDS:
+            started_at = activity["StartTime"].timestamp()
+            if activity["StatusCode"] in _FAILED and started_at > now - LAUNCH_FAILURE_SECONDS:
                 message = activity.get("StatusMessage", "")
-                unknown = RefusalKind.CAPACITY if activity["StatusCode"] == "Cancelled" else classify(message)
-                return Refusal(side, known(message) or unknown, at, message)
-            if activity["StatusCode"] in ("Successful", *_REFUSED):
+                unknown = (
+                    LaunchFailureKind.CAPACITY if activity["StatusCode"] == "Cancelled" else classify(message)
+                )
+                return LaunchFailure(role, find_kind(message) or unknown, started_at, message)
+            if activity["StatusCode"] in ("Successful", *_FAILED):
                 return None
         return None
 
-    def move(self, name: str, order: Order, group: Group) -> None:
-        """See ``CapacityService``: one call an instance, which chooses the victims.
+    def apply(self, name: str, change: CapacityChange, group: Group) -> None:
+        """See ``CapacityService``; makes one call per terminated instance.
 
-        Where a warm pool takes them back, and may, they go by scale-in instead; a zone's are launched there.
+        Instances that may return to a warm pool are removed by scale-in instead, and capacity for a zone is
+        launched there.
         """
-        if order.zone and order.raises and not order.going:
-            self._launch_in_zone(name, order)
+        if change.zone and change.is_increase and not change.to_terminate:
+            self._launch_in_zone(name, change)
             return
-        if order.going and not order.for_good and self._takes_back(name, order):
-            self._scale_in(name, order)
+        if change.to_terminate and not change.skip_warm_pool and self._can_return_to_warm_pool(name, change):
+            self._scale_in(name, change)
             return
-        if order.capacity != order.before:
-            self._set_desired(name, order.capacity)
-        standing: dict[str, ClientError] = {}
-        for number, instance_id in enumerate(order.going):
+        if change.capacity != change.current:
+            self._set_desired(name, change.capacity)
+        not_terminated: dict[str, ClientError] = {}
+        for number, instance_id in enumerate(change.to_terminate):
             try:
                 self.client.terminate_instance_in_auto_scaling_group(
                     InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
                 )
             except ClientError as error:
-                told = error.response["Error"]
-                # Gone already: what was wanted is so, and the next look sees it.
-                if "not found" not in told.get("Message", "").casefold():
-                    standing[instance_id] = error
-                if told["Code"] in _THROTTLED:
-                    # The others would wait as long, and then the pass is over.
-                    standing |= dict.fromkeys(order.going[number:], error)
+                details = error.response["Error"]
+                # A missing instance is terminated already.
+                if "not found" not in details.get("Message", "").casefold():
+                    not_terminated[instance_id] = error
+                if details["Code"] in _THROTTLED:
+                    # The other calls would be throttled, too, and take up the rest of the pass.
+                    not_terminated |= dict.fromkeys(change.to_terminate[number:], error)
                     break
-        if standing:
-            raise NotReleasedError(tuple(standing), next(iter(standing.values())))
+        if not_terminated:
+            raise NotTerminatedError(tuple(not_terminated), next(iter(not_terminated.values())))
 
-    def _launch_in_zone(self, name: str, order: Order) -> None:
-        """Launch what is added in the order's zone; where that has none the group seeks it in all of its own.
+    def _launch_in_zone(self, name: str, change: CapacityChange) -> None:
+        """Launch the added capacity in the change's zone, or in all zones of the group if it has none.
 
-        AWS does both, and raises the desired capacity in either case (API reference, LaunchInstances, retry
-        strategy); what the call did not do is done here, be it refused as a whole or lost on the way.
+        The call does both, and raises the desired capacity in either case. If it fails or its response is
+        lost, the desired capacity is set here.
+        Source: Auto Scaling API reference, ``LaunchInstances``, ``RetryStrategy``.
         """
-        missed = ""
+        error_text = ""
         try:
-            answer = self.client.launch_instances(
+            response = self.client.launch_instances(
                 AutoScalingGroupName=name,
-                RequestedCapacity=order.capacity - order.before,
-                AvailabilityZones=[order.zone],
-                ClientToken=str(uuid.uuid4()),  # of one call and its retries
+                RequestedCapacity=change.capacity - change.current,
+                AvailabilityZones=[change.zone],
+                ClientToken=str(uuid.uuid4()),  # the same in boto3's retries
                 RetryStrategy="retry-with-group-configuration",
             )
-            told = [f"{e.get('ErrorCode')}: {e.get('ErrorMessage')}" for e in answer.get("Errors", ())]
-            missed = "; ".join(told)
+            errors = [f"{e.get('ErrorCode')}: {e.get('ErrorMessage')}" for e in response.get("Errors", ())]
+            error_text = "; ".join(errors)
         except (BotoCoreError, ClientError) as error:
-            missed = str(error)
-        if any(group["DesiredCapacity"] < order.capacity for group in self._groups([name])):
-            self._set_desired(name, order.capacity)
-        if missed:
-            raise NotPlacedError(f"{name!r} launches wherever it can, not in {order.zone}: {missed}")
+            error_text = str(error)
+        if any(group["DesiredCapacity"] < change.capacity for group in self._groups([name])):
+            self._set_desired(name, change.capacity)
+        if error_text:
+            raise ZoneUnavailableError(f"{name!r} launches in any zone, not in {change.zone}: {error_text}")
 
-    def _takes_back(self, name: str, order: Order) -> bool:
-        """Say whether a scale-in takes exactly who is to go, and returns them to the group's warm pool.
+    def _can_return_to_warm_pool(self, name: str, change: CapacityChange) -> bool:
+        """Return whether a scale-in removes exactly the given instances and returns them to the warm pool.
 
-        It ends nobody protected, and protection begins in service (Auto Scaling guide, "Use instance scale-in
-        protection"); nothing says that TerminateInstanceInAutoScalingGroup returns anybody.
+        A scale-in spares protected instances, and protection starts in service. No documentation says that
+        ``TerminateInstanceInAutoScalingGroup`` returns instances to the pool.
+        Source: Auto Scaling guide, "Use instance scale-in protection".
         """
         for group in self._groups([name]):
             policy = group.get("WarmPoolConfiguration", {}).get("InstanceReusePolicy", {})
-            counted = [
-                m for m in group["Instances"] if not m["LifecycleState"].startswith((*_GIVEN_UP, *_LEFT))
-            ]
-            others = [member for member in counted if member["InstanceId"] not in order.going]
+            not_counted = (*_TERMINATING, *_NOT_SERVING)
+            counted = [m for m in group["Instances"] if not m["LifecycleState"].startswith(not_counted)]
+            remaining = [member for member in counted if member["InstanceId"] not in change.to_terminate]
             return (
                 policy.get("ReuseOnScaleIn", False)
-                and group["DesiredCapacity"] == order.capacity == len(counted)
-                and len(others) == len(counted) - len(order.going)
-                and all(m["LifecycleState"] == _IN_SERVICE and m["ProtectedFromScaleIn"] for m in others)
+                and group["DesiredCapacity"] == change.capacity == len(counted)
+                and len(remaining) == len(counted) - len(change.to_terminate)
+                and all(m["LifecycleState"] == _IN_SERVICE and m["ProtectedFromScaleIn"] for m in remaining)
             )
         return False
 
@@ -177,14 +186,14 @@ class AutoScalingService:
         )
         return [group for page in pages for group in page["AutoScalingGroups"]]
 
-    def _scale_in(self, name: str, order: Order) -> None:
-        for start in range(0, len(order.going), _MOST_AT_ONCE):
+    def _scale_in(self, name: str, change: CapacityChange) -> None:
+        for start in range(0, len(change.to_terminate), _MAX_PROTECTION_BATCH):
             self.client.set_instance_protection(
                 AutoScalingGroupName=name,
-                InstanceIds=order.going[start : start + _MOST_AT_ONCE],
+                InstanceIds=change.to_terminate[start : start + _MAX_PROTECTION_BATCH],
                 ProtectedFromScaleIn=False,
             )
-        self._set_desired(name, order.after)
+        self._set_desired(name, change.final_capacity)
 
     def _set_desired(self, name: str, capacity: int) -> None:
         self.client.set_desired_capacity(

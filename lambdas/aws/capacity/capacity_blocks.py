@@ -1,4 +1,4 @@
-"""Until when a group's Capacity Block is there, as EC2 says: a block may be extended, or its payment fail."""
+"""Capacity Blocks: their end times, read from EC2, since a block can be extended or its payment can fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.settings import GroupSettings
-from lambdas.core.capacity.capacity_block import within
+from lambdas.core.capacity.capacity_block import apply_block
 from lambdas.core.model import Observation
 
 if TYPE_CHECKING:
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CapacityBlocks:
-    """Looks at the blocks of groups that have one."""
+    """Reads the Capacity Blocks of groups."""
 
     ec2: EC2Client
 
     def apply(self, settings: GroupSettings, observation: Observation, now: float) -> Observation:
-        """Return the observation with what the group's block gives now.
+        """Return the observation with the capacity of the group's block.
 
-        Calls: one for a group with a block, else none. Where it cannot be read what is there stays.
+        Makes one call for a group with a block. If it fails, the current reserved capacity is kept.
         """
         if not settings.config.block:
             return observation
         try:
-            return within(observation, self._ends(settings.config.block), now)
+            return apply_block(observation, self._end(settings.config.block), now)
         except (BotoCoreError, ClientError) as error:
-            told = (
-                *observation.troubles,
-                f"Capacity Block {settings.config.block!r} could not be read: {error}",
+            read_errors = (
+                *observation.read_errors,
+                f"Capacity Block {settings.config.block!r} not read: {error}",
             )
             reserved = min(observation.fallback_desired, observation.group.target)
             group = replace(observation.group, fallback=reserved > 0, reserved=reserved)
-            return replace(observation, group=group, troubles=told)
+            return replace(observation, group=group, read_errors=read_errors)
 
-    def _ends(self, block: str) -> float | None:
-        """Return when it ends, ``None`` while instances cannot be launched into it."""
-        [found] = self.ec2.describe_capacity_reservations(CapacityReservationIds=[block])[
+    def _end(self, block: str) -> float | None:
+        """Return the end of the block; None while instances cannot be launched into it."""
+        [reservation] = self.ec2.describe_capacity_reservations(CapacityReservationIds=[block])[
             "CapacityReservations"
         ]
-        return found["EndDate"].timestamp() if found["State"] == "active" else None
+        return reservation["EndDate"].timestamp() if reservation["State"] == "active" else None

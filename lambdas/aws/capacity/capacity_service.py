@@ -1,4 +1,4 @@
-"""What every kind of capacity group shows and takes, whichever AWS service stands behind it."""
+"""The common interface of Auto Scaling groups and Spot Fleets."""
 
 from __future__ import annotations
 
@@ -6,98 +6,97 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from lambdas.core.model import Group, Refusal, Side
+from lambdas.core.model import Group, GroupRole, LaunchFailure
 
 
-class NotReleasedError(RuntimeError):
-    """Some instances were not let go; ``instance_ids`` are those."""
+class NotTerminatedError(RuntimeError):
+    """Some instances (``instance_ids``) were not terminated."""
 
     def __init__(self, instance_ids: tuple[str, ...], cause: Exception) -> None:
-        """Name them, and why the first of them stands."""
-        super().__init__(f"not released: {', '.join(instance_ids)}: {cause}")
+        """Take the instances, and the error of the first."""
+        super().__init__(f"not terminated: {', '.join(instance_ids)}: {cause}")
         self.instance_ids = instance_ids
 
 
-class NotPlacedError(RuntimeError):
-    """A zone did not give what was asked of it; the side seeks as much wherever it launches."""
+class ZoneUnavailableError(RuntimeError):
+    """The requested zone has no capacity; the same capacity was requested in all zones of the group."""
 
 
-class GoneError(LookupError):
-    """A group or fleet that the parameters name does not exist, or no longer takes instances."""
+class GroupNotFoundError(LookupError):
+    """A group or fleet named in the parameters does not exist, or is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a group as the group lists it; the zone is empty where the service does not tell it.
+    """A member of a group as the group lists it; ``zone`` is empty if the service does not report it.
 
-    ``given_up``: the group ends it, and no longer counts it. ``slots``: for how much it counts otherwise, its
-    weight.
+    ``is_terminating``: the group terminates it and does not count it. ``slots``: its weight.
     """
 
     instance_type: str
     zone: str = ""
-    healthy: bool = True
-    given_up: bool = False
+    is_healthy: bool = True
+    is_terminating: bool = False
     slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class SideView:
-    """One side as its service shows it: the desired capacity, and its members by instance id.
+class CapacityState:
+    """The state of a group or fleet: desired capacity, and members by instance id.
 
-    ``frozen``: it takes no order now, and is no worse for it. ``suspended``: processes that it should have.
+    ``is_modifying``: it accepts no change now. ``suspended``: suspended processes that the group needs.
     """
 
     desired: int
     members: Mapping[str, Member]
-    frozen: bool = False
+    is_modifying: bool = False
     suspended: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What one side is to do: a desired capacity, then let ``going`` go, which takes ``freed`` slots off it.
+class CapacityChange:
+    """A change of a group or fleet: set ``capacity``, then terminate instances with ``freed_slots`` slots.
 
-    ``before`` is the desired capacity that the order was decided on; what is added is sought in ``zone``.
-    ``for_good``: nobody of them is to come back.
+    ``current``: the desired capacity that the decision was based on. ``zone``: preferred for added capacity.
+    ``skip_warm_pool``: the instances must not return to a warm pool.
     """
 
-    before: int
+    current: int
     capacity: int
-    going: tuple[str, ...] = ()
-    freed: int = 0
+    to_terminate: tuple[str, ...] = ()
+    freed_slots: int = 0
     zone: str = ""
-    for_good: bool = False
+    skip_warm_pool: bool = False
 
     @property
-    def after(self) -> int:
-        """The desired capacity once they are gone."""
-        return self.capacity - self.freed
+    def final_capacity(self) -> int:
+        """The desired capacity after the terminations."""
+        return self.capacity - self.freed_slots
 
     @property
-    def raises(self) -> bool:
-        """Say whether more is asked for than before."""
-        return self.after > self.before
+    def is_increase(self) -> bool:
+        """Whether the change increases the desired capacity."""
+        return self.final_capacity > self.current
 
 
 class CapacityService(Protocol):
-    """One AWS service that holds instances at a desired capacity: Auto Scaling, or Spot Fleet.
+    """An AWS service that maintains a desired capacity: Auto Scaling or Spot Fleet.
 
-    ``shows_late``: its desired capacity is lowered before a released member has left its list, and may be
-    read as it was for a while after it was changed.
+    ``is_eventually_consistent``: reads may return the former desired capacity for a while, and a terminated
+    member stays listed after the desired capacity was lowered.
     """
 
-    shows_late: ClassVar[bool]
+    is_eventually_consistent: ClassVar[bool]
 
-    def look(self, names: Sequence[str]) -> dict[str, SideView]:
-        """Return what stands behind each name; members that no longer work are left out."""
+    def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
+        """Return the state of each group or fleet; members that serve no more are left out."""
         ...
 
-    def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
-        """Return the newest launch if it was refused."""
+    def launch_failure(self, name: str, side: GroupRole, now: float) -> LaunchFailure | None:
+        """Return the newest launch if it failed."""
         ...
 
-    def move(self, name: str, order: Order, group: Group) -> None:
+    def apply(self, name: str, change: CapacityChange, group: Group) -> None:
         """Carry an order out; ends nobody whom it does not name, and the gone are no error.
 
         Raises ``NotReleasedError`` where the desired capacity was set and some were not let go,

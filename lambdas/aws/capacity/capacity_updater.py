@@ -1,78 +1,87 @@
-"""Carry decisions out: the only place that changes capacity."""
+"""Applies decisions. Invariant: no other module changes capacity."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lambdas.aws.capacity.capacity_service import CapacityService, NotPlacedError, NotReleasedError, Order
+from lambdas.aws.capacity.capacity_service import (
+    CapacityChange,
+    CapacityService,
+    NotTerminatedError,
+    ZoneUnavailableError,
+)
 from lambdas.aws.settings import GroupSettings
-from lambdas.core.model import Action, Observation, Release, SetDesired, Side
+from lambdas.core.model import Action, GroupRole, Observation, SetDesired, TerminateInstances
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A side that did not take its order, or not as it was given, and whom it has not let go."""
+class FailedCapacityChange:
+    """A capacity change that failed wholly or in part, with the instances that were not terminated."""
 
-    side: Side
+    group_role: GroupRole
     error: Exception
-    standing: tuple[str, ...]
+    not_terminated: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
-    """Acts on the sides of groups; ``capacity`` by kind of side."""
+class CapacityUpdater:
+    """Changes groups and fleets; ``capacity`` is the service by kind of resource."""
 
     capacity: Mapping[str, CapacityService]
 
-    def perform(
-        self, actions: Sequence[Action], settings: GroupSettings, seen: Observation
-    ) -> tuple[Failure, ...]:
-        """Carry out what a decision wants, side by side; alarms change nothing in AWS. Repeatable.
+    def apply_actions(
+        self, actions: Sequence[Action], settings: GroupSettings, observation: Observation
+    ) -> tuple[FailedCapacityChange, ...]:
+        """Apply the actions of a decision; idempotent. Alarms change nothing in AWS.
 
-        A side that fails does not keep the other from its order: who refuses spot must not hold up on-demand.
-        What is lowered goes first, and where that fails the other side is raised only as far as the ceiling
-        leaves room.
+        If one group cannot be changed, the other still is: a Spot failure must not block On-Demand. Decreases
+        are applied first; if one fails, the other group is increased only as far as the maximum allows.
         """
-        failures: list[Failure] = []
-        is_stuck = False
-        orders = _orders(actions, seen).items()
-        # Ahead of a release a side is raised for a moment, too.
-        for side, order in sorted(
-            orders, key=lambda item: (item[1].raises, item[1].capacity > item[1].before)
+        failures: list[FailedCapacityChange] = []
+        has_failed = False
+        changes = _changes(actions, observation).items()
+        # Before terminations the capacity may be raised for a moment, too: sort by both.
+        for role, change in sorted(
+            changes, key=lambda item: (item[1].is_increase, item[1].capacity > item[1].current)
         ):
-            handle = settings.sides[side]
-            kept = _beside(order, side, settings.group.maximum, seen) if is_stuck else order
+            resource = settings.resources[role]
+            limited = _limit(change, role, settings.group.maximum, observation) if has_failed else change
             try:
-                self.capacity[handle.kind].move(handle.name, kept, settings.group)
-            except NotReleasedError as error:
-                failures.append(Failure(side, error, error.instance_ids))
-            except NotPlacedError as error:
-                failures.append(Failure(side, error, ()))
-            except Exception as error:  # whatever it is: told with the others, when all have been tried
-                is_stuck = True
-                failures.append(Failure(side, error, order.going))
+                self.capacity[resource.kind].apply(resource.name, limited, settings.group)
+            except NotTerminatedError as error:
+                failures.append(FailedCapacityChange(role, error, error.instance_ids))
+            except ZoneUnavailableError as error:
+                failures.append(FailedCapacityChange(role, error, ()))
+            except Exception as error:  # reported after all changes were tried
+                has_failed = True
+                failures.append(FailedCapacityChange(role, error, change.to_terminate))
         return tuple(failures)
 
 
-def _orders(actions: Iterable[Action], seen: Observation) -> dict[Side, Order]:
-    """Return what each side is to do, in one piece: a fleet takes one modification at a time."""
-    orders: dict[Side, Order] = {}
+def _changes(actions: Iterable[Action], observation: Observation) -> dict[GroupRole, CapacityChange]:
+    """Return one change per group role: a fleet accepts one modification at a time."""
+    changes: dict[GroupRole, CapacityChange] = {}
     for action in actions:
         match action:
-            case SetDesired(side, capacity, _, zone):
-                orders[side] = Order(seen.desired(side), capacity, zone=zone)
-            case Release(side, instance_ids, _, freed, for_good):
-                order = orders.get(side, Order(seen.desired(side), seen.desired(side)))
-                orders[side] = replace(order, going=instance_ids, freed=freed, for_good=for_good)
+            case SetDesired(role, capacity, _, zone):
+                changes[role] = CapacityChange(observation.desired_capacity(role), capacity, zone=zone)
+            case TerminateInstances(role, instance_ids, _, freed_slots, skip_warm_pool):
+                desired = observation.desired_capacity(role)
+                changes[role] = replace(
+                    changes.get(role, CapacityChange(desired, desired)),
+                    to_terminate=instance_ids,
+                    freed_slots=freed_slots,
+                    skip_warm_pool=skip_warm_pool,
+                )
             case _:
                 pass
-    return orders
+    return changes
 
 
-def _beside(order: Order, side: Side, maximum: int, seen: Observation) -> Order:
-    """Return the order as far as it fits beside another side that stays as it is."""
-    others = sum(seen.desired(other) for other in Side if other is not side)
-    # Raised to what stands already, ahead of a release, it launches nothing.
-    room = max(order.before, seen.counted(side), maximum - others)
-    return replace(order, capacity=min(order.capacity, room))
+def _limit(change: CapacityChange, role: GroupRole, maximum: int, observation: Observation) -> CapacityChange:
+    """Return the change limited to the maximum, given that the other group stays as it is."""
+    other_desired = sum(observation.desired_capacity(r) for r in GroupRole if r is not role)
+    # Raising it to the slots that are counted already, before terminations, launches nothing.
+    limit = max(change.current, observation.counted_slots(role), maximum - other_desired)
+    return replace(change, capacity=min(change.capacity, limit))

@@ -1,4 +1,4 @@
-"""One pass of the controller over a stack: read the groups, and for each observe, decide, remember, act."""
+"""A pass of the controller over a stack: for each group observe, decide, save the memory, act."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from contracts.group.control import Mode
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget, BudgetError
 from lambdas.aws.capacity.capacity_blocks import CapacityBlocks
-from lambdas.aws.capacity.capacity_service import GoneError, NotPlacedError
-from lambdas.aws.capacity.capacity_updater import Actor, Failure
+from lambdas.aws.capacity.capacity_service import GroupNotFoundError, ZoneUnavailableError
+from lambdas.aws.capacity.capacity_updater import CapacityUpdater, FailedCapacityChange
 from lambdas.aws.capacity.observe import Observer
 from lambdas.aws.capacity.services import capacity_services
 from lambdas.aws.capacity.spot_prices import SpotPrices
-from lambdas.aws.capacity.wake_up_messages import AlarmClock
-from lambdas.aws.memory import ConflictError, MemoryStore, Remembered
+from lambdas.aws.capacity.wake_up_messages import WakeUpScheduler
+from lambdas.aws.memory import ConflictError, MemoryStore, StoredMemory
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.core.capacity.availability import Decision, decide
-from lambdas.core.capacity.memory import note, untaken
+from lambdas.core.capacity.memory import apply_events, without_failed_request
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event
 from lambdas.core.model import Alarm
@@ -32,18 +32,19 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 
-MOST_LOOKS: Final = 3
-"""So often a pass looks at a group that it could not read, or about which another copy decided meanwhile.
+MAX_ATTEMPTS: Final = 3
+"""Attempts per group and pass, after a read error or a decision of a concurrent execution.
 
-Three are enough for a notice to be known however the copies mix: who is first with the second save has read
-the first one's, who is first with the third has read that, and so looked after the notice was seen."""
+Three are enough to handle a notice however executions interleave: the second save was made after reading the
+first, the third after reading the second, so its observation is newer than the notice.
+"""
 PASS_SECONDS: Final = 50.0
-"""What a pass may take where nobody says otherwise."""
+"""Default time limit of a pass."""
 
 
 @dataclass(frozen=True, slots=True)
-class StackPlace:
-    """Where a stack's controller finds what is its own: names and addresses of deployed resources."""
+class ControllerConfig:
+    """The deployed resources of a stack's controller."""
 
     stack: str
     root: str
@@ -54,76 +55,75 @@ class StackPlace:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What became of one group in a pass: a decision, or the error that kept it from one.
+    """The result of a pass for a group: a decision, or the error that prevented it.
 
-    With a decision, ``errors`` are what went wrong while it was carried out. ``causes`` is how many causes
-    of alarms stand, ``looks`` how often the group was looked at. ``troubles`` are what could not be read,
-    made no sense, or was refused where it was wanted, and did not keep it from going on; ``is_partial`` that
-    a read failed. ``cost`` is None where a price is not known.
+    With a decision, ``errors`` occurred while it was applied. ``alarm_causes``: number of active alarms.
+    ``read_errors`` did not prevent the decision: failed reads, malformed items, capacity not found in the
+    preferred zone. ``is_partial``: a read failed. ``cost`` is None if a price is unknown.
     """
 
     group: str
     decision: Decision | None = None
-    carried_out: bool = False
-    causes: int = 0
-    troubles: tuple[str, ...] = ()
+    is_applied: bool = False
+    alarm_causes: int = 0
+    read_errors: tuple[str, ...] = ()
     is_partial: bool = False
     errors: tuple[Exception, ...] = ()
-    looks: int = 1
+    attempts: int = 1
     cost: costs.HourlyCost | None = None
 
     @property
     def error(self) -> Exception | None:
-        """The first of the errors."""
+        """The first error."""
         return next(iter(self.errors), None)
 
     @property
-    def is_worth_another_try(self) -> bool:
-        """Whether something failed that may pass by itself: parameters and what is gone do not."""
-        lasting = (GoneError, ParameterError)
-        return self.is_partial or any(not isinstance(error, lasting) for error in self.errors)
+    def is_retryable(self) -> bool:
+        """Whether a retry may succeed: not for invalid parameters or missing groups."""
+        permanent = (GroupNotFoundError, ParameterError)
+        return self.is_partial or any(not isinstance(error, permanent) for error in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Keeps the groups below ``root`` at their targets; ``clock`` returns epoch seconds."""
+    """Maintains the targets of the groups below ``root``; ``clock`` returns epoch seconds."""
 
     ssm: SSMClient
     root: str
     observer: Observer
     prices: SpotPrices
     blocks: CapacityBlocks
-    store: MemoryStore
-    actor: Actor
-    alarm_clock: AlarmClock
+    memory_store: MemoryStore
+    updater: CapacityUpdater
+    wake_ups: WakeUpScheduler
     clock: Callable[[], float]
 
     def run(self, events: Sequence[Event] = (), seconds: float = PASS_SECONDS) -> list[GroupOutcome]:
-        """Look after every group, within ``seconds``.
+        """Reconcile each group, within ``seconds``.
 
-        An error in one group is its outcome and does not touch the others: each has its share of the time
-        that is left, and another is first each minute.
+        An error in one group does not affect the others. Each has a share of the remaining time, and the
+        order rotates each minute.
         """
         ends_at = self.clock() + seconds
         groups, errors = self._parameters()
         outcomes = [GroupOutcome(name, errors=(error,)) for name, error in errors.items()]
-        waiting = [(group, 1) for group in _rotated(list(groups.values()), self.clock())]
-        while waiting:
-            now, (settings, looks) = self.clock(), waiting.pop(0)
-            budget = Budget(now + (ends_at - now) / (len(waiting) + 1), self.clock)
-            outcome = replace(self._outcome(settings, events, budget), looks=looks)
+        pending = [(group, 1) for group in _rotated(list(groups.values()), self.clock())]
+        while pending:
+            now, (settings, attempt) = self.clock(), pending.pop(0)
+            budget = Budget(now + (ends_at - now) / (len(pending) + 1), self.clock)
+            outcome = replace(self._outcome(settings, events, budget), attempts=attempt)
             undecided = outcome.decision is None and not isinstance(outcome.error, BudgetError)
-            again = undecided and outcome.is_worth_another_try and looks < MOST_LOOKS
-            if again and self.clock() < ends_at:
-                # Another copy was first, or a read failed: a message that goes back waits far longer.
-                waiting.append((settings, looks + 1))
+            should_retry = undecided and outcome.is_retryable and attempt < MAX_ATTEMPTS
+            if should_retry and self.clock() < ends_at:
+                # Retry now: a message that returns to the queue is received much later.
+                pending.append((settings, attempt + 1))
             else:
                 outcomes.append(outcome)
         return outcomes
 
     def _parameters(self) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
-        """Return all groups, read again where that fails: without them the whole pass would."""
-        for _ in range(MOST_LOOKS - 1):
+        """Return all groups, with retries: without them the whole pass fails."""
+        for _ in range(MAX_ATTEMPTS - 1):
             try:
                 return parameters.read(self.ssm, self.root)
             except (BotoCoreError, ClientError):
@@ -132,87 +132,93 @@ class Controller:
 
     def _outcome(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
         try:
-            return self._look_after(settings, events, budget)
-        except Exception as error:  # whatever it is: told with the others
+            return self._reconcile(settings, events, budget)
+        except Exception as error:  # reported with the other groups
             return GroupOutcome(settings.group.name, errors=(error,))
 
-    def _look_after(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
+    def _reconcile(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
         name = settings.group.name
         now = self.clock()
-        remembered = self.store.load(name)
+        stored = self.memory_store.load(name)
         observation = self.blocks.apply(settings, self.observer.observe(settings, now, budget), now)
-        memory, trouble = self.prices.refresh(settings, note(remembered.memory, events, now), now)
+        memory, price_error = self.prices.refresh(settings, apply_events(stored.memory, events, now), now)
         observation = replace(
             observation,
             spot_prices=memory.spot_prices,
-            troubles=(*observation.troubles, *([trouble] if trouble else [])),
+            read_errors=(*observation.read_errors, *([price_error] if price_error else [])),
         )
         decision = decide(observation, settings.policy, memory, now)
-        causes = len(decision.memory.alarmed.difference(by_deadline.ALARMS, bill.ALARMS))  # these ring alone
-        if remembered.unreadable is not None:
-            lost = Alarm("memory-unreadable", f"memory of group {name!r} is lost: {remembered.unreadable}")
-            decision, causes = replace(decision, actions=(lost, *decision.actions)), causes + 1
+        alarm_causes = len(
+            decision.memory.active_alarms.difference(by_deadline.ALARMS, bill.ALARMS)
+        )  # they have alarms of their own
+        if stored.parse_error is not None:
+            reset = Alarm("memory-unreadable", f"memory of group {name!r} was reset: {stored.parse_error}")
+            decision = replace(decision, actions=(reset, *decision.actions))
+            alarm_causes += 1
         acts = bool(decision.actions) and settings.group.control.mode is not Mode.DRY_RUN
-        wake_at, errors = self._wake(decision.wake_at, remembered.wake_at, now)
-        changed = (decision.memory, wake_at) != (remembered.memory, remembered.wake_at)
-        version = remembered.version
-        if acts or changed or remembered.unreadable is not None:
-            # Claim first, act after: of two copies that saw the same, one acts.
-            version = self.store.save(name, decision.memory, wake_at, version)
-        elsewhere: tuple[str, ...] = ()
+        wake_at, errors = self._schedule_wake_up(decision.next_run_at, stored.wake_at, now)
+        changed = (decision.memory, wake_at) != (stored.memory, stored.wake_at)
+        version = stored.version
+        if acts or changed or stored.parse_error is not None:
+            # Save first: of two executions with the same observation only one acts.
+            version = self.memory_store.save(name, decision.memory, wake_at, version)
+        zone_errors: tuple[str, ...] = ()
         if acts:
-            told = self.actor.perform(decision.actions, settings, observation)
-            failures = [failure for failure in told if not isinstance(failure.error, NotPlacedError)]
-            elsewhere = tuple(str(f.error) for f in told if isinstance(f.error, NotPlacedError))
+            results = self.updater.apply_actions(decision.actions, settings, observation)
+            failures = [failure for failure in results if not isinstance(failure.error, ZoneUnavailableError)]
+            zone_errors = tuple(str(f.error) for f in results if isinstance(f.error, ZoneUnavailableError))
             errors += [failure.error for failure in failures]
             if failures:
-                # What did not happen must not be believed until it is forgotten.
-                errors += self._unmark(name, failures, Remembered(decision.memory, version, wake_at))
+                # The memory must not hold requests that AWS did not accept.
+                stored = StoredMemory(decision.memory, version, wake_at)
+                errors += self._remove_failed_requests(name, failures, stored)
         return GroupOutcome(
             group=name,
             decision=decision,
-            carried_out=acts,
-            causes=causes,
-            troubles=(*observation.troubles, *elsewhere),
+            is_applied=acts,
+            alarm_causes=alarm_causes,
+            read_errors=(*observation.read_errors, *zone_errors),
             is_partial=observation.is_partial,
             errors=tuple(errors),
-            cost=costs.hourly(observation, settings.config.on_demand_prices),
+            cost=costs.hourly_cost(observation, settings.config.on_demand_prices),
         )
 
-    def _unmark(self, name: str, failures: Sequence[Failure], claimed: Remembered) -> list[Exception]:
-        """Take back what was remembered of orders that failed; return what went wrong with that, too."""
-        newer: list[Exception] = []
-        for _ in range(MOST_LOOKS):
+    def _remove_failed_requests(
+        self, name: str, failures: Sequence[FailedCapacityChange], stored: StoredMemory
+    ) -> list[Exception]:
+        """Remove failed requests from the memory; return the errors of that."""
+        conflicts: list[Exception] = []
+        for _ in range(MAX_ATTEMPTS):
             try:
-                if newer:
-                    claimed = self.store.load(name)
-                memory = claimed.memory
+                if conflicts:
+                    stored = self.memory_store.load(name)
+                memory = stored.memory
                 for failure in failures:
-                    memory = untaken(memory, failure.side, failure.standing)
-                self.store.save(name, memory, claimed.wake_at, claimed.version)
+                    memory = without_failed_request(memory, failure.group_role, failure.not_terminated)
+                self.memory_store.save(name, memory, stored.wake_at, stored.version)
             except ConflictError as error:
-                newer = [error]
-            except Exception as error:  # whatever it is: told with the others
+                conflicts = [error]
+            except Exception as error:  # reported with the other groups
                 return [error]
             else:
                 return []
-        return newer
+        return conflicts
 
-    def _wake(
-        self, wake_at: float | None, sent: float | None, now: float
+    def _schedule_wake_up(
+        self, next_run_at: float | None, scheduled_at: float | None, now: float
     ) -> tuple[float | None, list[Exception]]:
-        """Set the alarm clock; return what may be remembered as set, and what went wrong.
+        """Schedule the next run; return its time, None if that failed, and the errors.
 
-        It goes before the memory: a wake-up that is remembered has been sent. What is due between two minutes
-        of the schedule hangs on it: cover that pays no longer, the end of a drain.
+        Called before the memory is saved: a stored wake-up has been sent. Actions due between two runs of the
+        schedule depend on it: the end of a drain, On-Demand cover that is not needed any more.
         """
-        if wake_at is None or wake_at == sent:
-            return wake_at, []
+        if next_run_at is None or next_run_at == scheduled_at:
+            return next_run_at, []
         try:
-            self.alarm_clock.set(wake_at - now)
-        except Exception as error:  # whatever it is: it must not hold up capacity
+            self.wake_ups.schedule(next_run_at - now)
+        except Exception as error:  # it must not block capacity changes
             return None, [error]
-        return wake_at, []
+        return next_run_at, []
 
 
 def _rotated(groups: list[GroupSettings], now: float) -> list[GroupSettings]:
@@ -220,18 +226,18 @@ def _rotated(groups: list[GroupSettings], now: float) -> list[GroupSettings]:
     return groups[first:] + groups[:first]
 
 
-def build(client: Callable[[str], Any], place: StackPlace, clock: Callable[[], float]) -> Controller:
-    """Return the controller of one stack; ``client`` gives the boto3 client of a service by its name."""
+def build(client: Callable[[str], Any], config: ControllerConfig, clock: Callable[[], float]) -> Controller:
+    """Return the controller of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb, ec2 = client("dynamodb"), client("ec2")
     capacity = capacity_services(client("autoscaling"), ec2)
     return Controller(
         ssm=client("ssm"),
-        root=place.root,
-        observer=Observer(place.stack, capacity, ec2, RegistryReader(dynamodb, place.registry_table)),
+        root=config.root,
+        observer=Observer(config.stack, capacity, ec2, RegistryReader(dynamodb, config.registry_table)),
         prices=SpotPrices(ec2),
         blocks=CapacityBlocks(ec2),
-        store=MemoryStore(dynamodb, place.memory_table),
-        actor=Actor(capacity),
-        alarm_clock=AlarmClock(client("sqs"), place.queue_url),
+        memory_store=MemoryStore(dynamodb, config.memory_table),
+        updater=CapacityUpdater(capacity),
+        wake_ups=WakeUpScheduler(client("sqs"), config.queue_url),
         clock=clock,
     )

@@ -1,4 +1,4 @@
-"""Observe a capacity group: a bounded number of AWS calls whatever its size, paged where AWS pages."""
+"""Observes capacity groups, with a bounded number of AWS calls."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
-from contracts.registry.item import SKEW_SECONDS
+from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS
 from lambdas.aws.budget import Budget
-from lambdas.aws.capacity.capacity_service import CapacityService, Member, SideView
+from lambdas.aws.capacity.capacity_service import CapacityService, CapacityState, Member
 from lambdas.aws.registry import (
-    Registered,
+    RegisteredWorkers,
     RegistryReader,
+    count_serving,
     deadline,
+    has_standby_worker,
     progress,
     ready_since,
-    serving,
-    standing_by,
 )
 from lambdas.aws.settings import GroupSettings
 from lambdas.core.capacity import replacements
 from lambdas.core.events import NOTICE_SECONDS
-from lambdas.core.model import Group, Instance, Market, Observation, Pool, Refusal, Side
+from lambdas.core.model import Group, GroupRole, Instance, LaunchFailure, Observation, Pool, PurchaseOption
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
-MOST_TRIES: Final = 3
+SPOT_REQUEST_ATTEMPTS: Final = 3
 _LIVE: Final = ("pending", "running")
-_DOOMED: Final = ("marked-for-termination", "marked-for-stop")
+_MARKED_STATUS_CODES: Final = ("marked-for-termination", "marked-for-stop")
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Sees the groups of one stack through injected clients; ``capacity`` by kind of side."""
+    """Observes the groups of a stack; ``capacity`` is the service by kind of resource."""
 
     stack: str
     capacity: Mapping[str, CapacityService]
@@ -46,63 +46,72 @@ class Observer:
     registry: RegistryReader
 
     def observe(self, settings: GroupSettings, now: float, budget: Budget) -> Observation:
-        """Return what AWS and the worker registry say of the group now.
+        """Return the state of the group in AWS and in the worker registry.
 
-        Calls: one for the groups, one for each 1,000 instances, one for each registry page, one for the spot
-        requests with a notice, one for each side's refusals; a fleet's members take one for each 1,000 more,
-        workers on premises one for each page of theirs. What could not be read of the spot requests, refusals
-        and workers on premises is told in ``troubles``, and observation goes on without.
-        Raises ``GoneError``, ``BudgetError``.
+        Calls: one for the groups, one per 1,000 instances, one per registry page, one for the Spot requests
+        with a notice, one per group role for launch failures; one per 1,000 members of a fleet, one per
+        registry page of on-premises workers. Errors of Spot requests, launch failures and on-premises workers
+        are returned in ``read_errors``.
+
+        Raises:
+            GroupNotFoundError: a group or fleet does not exist.
+            BudgetError: the group's share of the pass is used up.
         """
-        sides = self._sides(settings)
+        states = self._states(settings)
         details = self._details(settings.group.name, budget)
         registry = self.registry.read(settings.group.name, budget)
         failed: list[str] = []
-        announced = self._announced(failed) if any(view.members for view in sides.values()) else {}
-        seen = [
-            _instance(settings, side, instance_id, member, details.get(instance_id), registry, now)
-            for side, view in sides.items()
-            for instance_id, member in view.members.items()
+        deadlines = self._deadlines(failed) if any(state.members for state in states.values()) else {}
+        described = [
+            _instance(settings, role, instance_id, member, details.get(instance_id), registry, now)
+            for role, state in states.items()
+            for instance_id, member in state.members.items()
         ]
-        instances = tuple(_announce(instance, announced) for instance in seen if instance is not None)
-        refusals, unread = self._refusals(settings, now, failed)
-        elsewhere = self._elsewhere(settings, now, budget, failed)
-        wishes, ignored = replacements.sift(settings.wishes, settings.group, instances, now)
-        skipped = [*settings.troubles, *ignored]
-        if registry.malformed:
-            skipped.append(f"{registry.malformed} malformed rows in the worker registry")
+        instances = tuple(_with_deadline(i, deadlines.get(i.id)) for i in described if i is not None)
+        launch_failures, unknown = self._launch_failures(settings, now, failed)
+        on_premises_slots = self._on_premises_slots(settings, now, budget, failed)
+        requests, ignored = replacements.filter_requests(
+            settings.replacement_requests, settings.group, instances, now
+        )
+        skipped = [*settings.read_errors, *ignored]
+        if registry.malformed_items:
+            skipped.append(f"{registry.malformed_items} malformed items in the worker registry")
         return Observation(
             group=settings.group,
-            primary_desired=sides[Side.PRIMARY].desired,
-            fallback_desired=sides[Side.FALLBACK].desired if Side.FALLBACK in sides else 0,
+            primary_desired=states[GroupRole.PRIMARY].desired,
+            fallback_desired=states[GroupRole.FALLBACK].desired if GroupRole.FALLBACK in states else 0,
             instances=instances,
-            refusals=refusals,
-            frozen=frozenset(side for side, view in sides.items() if view.frozen),
-            late=frozenset(
-                s for s, handle in settings.sides.items() if self.capacity[handle.kind].shows_late
+            launch_failures=launch_failures,
+            modifying=frozenset(role for role, state in states.items() if state.is_modifying),
+            eventually_consistent=frozenset(
+                role
+                for role, resource in settings.resources.items()
+                if self.capacity[resource.kind].is_eventually_consistent
             ),
-            listed={
-                s: sum(m.slots for m in view.members.values() if not m.given_up) for s, view in sides.items()
+            listed_slots={
+                role: sum(member.slots for member in state.members.values() if not member.is_terminating)
+                for role, state in states.items()
             },
-            unread=unread,
-            suspended={s: view.suspended for s, view in sides.items() if view.suspended},
-            wishes=wishes,
-            rolling=settings.rolling,
-            elsewhere=elsewhere,
-            troubles=(*skipped, *failed),
+            activities_unknown=unknown,
+            suspended={role: state.suspended for role, state in states.items() if state.suspended},
+            replacement_requests=requests,
+            rollout_request=settings.rollout_request,
+            on_premises_slots=on_premises_slots,
+            read_errors=(*skipped, *failed),
             is_partial=bool(failed),
         )
 
-    def _sides(self, settings: GroupSettings) -> dict[Side, SideView]:
-        views: dict[str, SideView] = {}
-        for kind in sorted({side.kind for side in settings.sides.values()}):
-            views |= self.capacity[kind].look([s.name for s in settings.sides.values() if s.kind == kind])
-        return {side: views[handle.name] for side, handle in settings.sides.items()}
+    def _states(self, settings: GroupSettings) -> dict[GroupRole, CapacityState]:
+        resources = settings.resources
+        states: dict[str, CapacityState] = {}
+        for kind in sorted({resource.kind for resource in resources.values()}):
+            states |= self.capacity[kind].describe([r.name for r in resources.values() if r.kind == kind])
+        return {role: states[resource.name] for role, resource in resources.items()}
 
     def _details(self, group: str, budget: Budget) -> dict[str, InstanceTypeDef]:
-        """Return the instances by id, also those that have ended: they are not the ones unknown yet.
+        """Return the instances by id, terminated ones included, to tell these from undescribed ones.
 
-        Asked for by tag, since one unknown id fails a list of ids.
+        Selected by tag, because a list of ids fails if one of them is unknown.
         """
         pages = self.ec2.get_paginator("describe_instances").paginate(
             Filters=[
@@ -118,23 +127,23 @@ class Observer:
             for instance in reservation["Instances"]
         }
 
-    def _announced(self, failed: list[str]) -> Mapping[str, float]:
-        """Return the deadlines of marked spot instances, so that no lost event hides a notice.
+    def _deadlines(self, failed: list[str]) -> Mapping[str, float]:
+        """Return the deadlines of Spot instances with a notice, in case its event was lost.
 
-        Tried again at once where it fails: an event may be lost, and the next minute is half a notice away.
+        Retried at once: the next pass is half a notice later.
         """
-        told = ""
-        for _ in range(MOST_TRIES):
+        error_text = ""
+        for _ in range(SPOT_REQUEST_ATTEMPTS):
             try:
-                return self._marked()
+                return self._marked_for_termination()
             except (BotoCoreError, ClientError) as error:
-                told = f"spot requests could not be read: {error}"
-        failed.append(told)
+                error_text = f"Spot requests not read: {error}"
+        failed.append(error_text)
         return {}
 
-    def _marked(self) -> Mapping[str, float]:
+    def _marked_for_termination(self) -> Mapping[str, float]:
         pages = self.ec2.get_paginator("describe_spot_instance_requests").paginate(
-            Filters=[{"Name": "status-code", "Values": list(_DOOMED)}]
+            Filters=[{"Name": "status-code", "Values": list(_MARKED_STATUS_CODES)}]
         )
         return {
             request["InstanceId"]: request["Status"]["UpdateTime"].timestamp() + NOTICE_SECONDS
@@ -143,95 +152,97 @@ class Observer:
             if "InstanceId" in request
         }
 
-    def _elsewhere(
+    def _on_premises_slots(
         self, settings: GroupSettings, now: float, budget: Budget, failed: list[str]
     ) -> int | None:
-        """Return for how many slots workers on premises serve, ``None`` where that cannot be read."""
+        """Return the slots that on-premises workers serve; None if unknown."""
         if not settings.config.on_premises:
             return 0
         try:
-            registered = self.registry.elsewhere(settings.group.name, budget)
+            registered = self.registry.read_on_premises(settings.group.name, budget)
         except (BotoCoreError, ClientError) as error:
-            failed.append(f"workers on premises could not be read: {error}")
+            failed.append(f"on-premises workers not read: {error}")
             return None
-        return serving(registered, now) // settings.config.on_premises
+        return count_serving(registered, now) // settings.config.on_premises
 
-    def _refusals(
+    def _launch_failures(
         self, settings: GroupSettings, now: float, failed: list[str]
-    ) -> tuple[tuple[Refusal, ...], frozenset[Side]]:
-        """Return the known refusals, and the sides whose could not be read."""
-        found: list[Refusal] = []
-        unread: set[Side] = set()
-        for side, handle in settings.sides.items():
+    ) -> tuple[tuple[LaunchFailure, ...], frozenset[GroupRole]]:
+        """Return the launch failures, and the group roles whose activities could not be read."""
+        failures: list[LaunchFailure] = []
+        unknown: set[GroupRole] = set()
+        for role, resource in settings.resources.items():
             try:
-                refusal = self.capacity[handle.kind].refusal(handle.name, side, now)
+                failure = self.capacity[resource.kind].launch_failure(resource.name, role, now)
             except (BotoCoreError, ClientError) as error:
-                failed.append(f"launches of {handle.name!r} could not be read: {error}")
-                unread.add(side)
+                failed.append(f"launches of {resource.name!r} not read: {error}")
+                unknown.add(role)
             else:
-                found += [refusal] if refusal is not None else []
-        return tuple(found), frozenset(unread)
+                failures += [failure] if failure is not None else []
+        return tuple(failures), frozenset(unknown)
 
 
 def _instance(
     settings: GroupSettings,
-    side: Side,
+    role: GroupRole,
     instance_id: str,
     member: Member,
     detail: InstanceTypeDef | None,
-    registry: Registered,
+    registry: RegisteredWorkers,
     now: float,
 ) -> Instance | None:
-    """Return one member as an instance, ``None`` for one that has ended and is still listed.
+    """Return a member as an instance; None if it is terminated and still listed.
 
-    A member that EC2 does not describe yet is there all the same: descriptions lag (EC2 API reference,
-    "Eventual consistency"), and who is left out of a count may be ended by the group for it.
+    A member that EC2 does not describe yet counts: if it were left out, the group might terminate another for
+    it.
+    Source: EC2 API reference, "Eventual consistency".
     """
     if detail is not None and detail["State"]["Name"] not in _LIVE:
         return None
-    heard = registry.workers.get(instance_id, [])
+    workers = registry.workers.get(instance_id, [])
     instance_type = member.instance_type if detail is None else detail["InstanceType"]
-    expected = settings.config.slots.get(instance_type, 1)
+    expected_workers = settings.config.slots.get(instance_type, 1)
     if detail is None:
-        zone, market, launched_at = member.zone, _likely(side, settings.group), now
+        zone, purchase_option, launched_at = member.zone, _likely_option(role, settings.group), now
     else:
         zone, launched_at = detail["Placement"]["AvailabilityZone"], detail["LaunchTime"].timestamp()
-        market = Market.SPOT if detail.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND
-        # EC2 dates the launch anew when a warm pool's instance starts: rows may be of its service before.
-        heard = [worker for worker in heard if worker.heartbeat > launched_at - SKEW_SECONDS]
-    ends = now + NOTICE_SECONDS if member.given_up else None
-    known = (ends, deadline(heard, now))
-    ready = ready_since(heard, expected, now) if member.healthy else None
+        is_spot = detail.get("InstanceLifecycle") == "spot"
+        purchase_option = PurchaseOption.SPOT if is_spot else PurchaseOption.ON_DEMAND
+        # A start from a warm pool renews the launch time: older heartbeats are of an earlier start.
+        workers = [w for w in workers if w.heartbeat > launched_at - MAX_CLOCK_SKEW_SECONDS]
+    hook_deadline = now + NOTICE_SECONDS if member.is_terminating else None
+    deadlines = [d for d in (hook_deadline, deadline(workers, now)) if d is not None]
+    ready = ready_since(workers, expected_workers, now) if member.is_healthy else None
     return Instance(
         id=instance_id,
         pool=_pool(instance_type, zone),
-        market=market,
-        side=side,
+        purchase_option=purchase_option,
+        group_role=role,
         launched_at=launched_at,
         ready_since=ready,
-        deadline=min((d for d in known if d is not None), default=None),
-        standing_by=member.healthy and standing_by(heard, now),
-        described=detail is not None,
-        given_up=member.given_up,
+        deadline=min(deadlines, default=None),
+        is_standby=member.is_healthy and has_standby_worker(workers, now),
+        is_described=detail is not None,
+        is_terminating=member.is_terminating,
         slots=member.slots,
-        unclear=ready is None and instance_id in registry.unclear,
-        progress=progress(heard, now),
+        has_malformed_records=ready is None and instance_id in registry.malformed_hosts,
+        progress=progress(workers, now),
     )
 
 
-def _announce(instance: Instance, announced: Mapping[str, float]) -> Instance:
-    at = announced.get(instance.id)
-    if at is None or (instance.deadline is not None and instance.deadline <= at):
+def _with_deadline(instance: Instance, deadline_: float | None) -> Instance:
+    if deadline_ is None or (instance.deadline is not None and instance.deadline <= deadline_):
         return instance
-    return replace(instance, deadline=at)
+    return replace(instance, deadline=deadline_)
 
 
-def _likely(side: Side, group: Group) -> Market:
-    """Return how a side mostly pays."""
-    return Market.SPOT if side is Side.PRIMARY and group.spot_percentage else Market.ON_DEMAND
+def _likely_option(role: GroupRole, group: Group) -> PurchaseOption:
+    """Return the purchase option of most instances of a group role."""
+    is_spot = role is GroupRole.PRIMARY and group.spot_percentage > 0
+    return PurchaseOption.SPOT if is_spot else PurchaseOption.ON_DEMAND
 
 
 @cache
 def _pool(instance_type: str, zone: str) -> Pool:
-    """Return one object for each pool: thousands of instances share it, and compare by identity."""
+    """Return the same object for equal pools: thousands of instances share it, and compare by identity."""
     return Pool(instance_type, zone)

@@ -1,4 +1,4 @@
-"""The AWS services that hold instances of groups, by a side's ``kind``."""
+"""The capacity services by kind of resource."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET
 
 
 def capacity_services(autoscaling: Any, ec2: Any) -> dict[str, CapacityService]:
-    """Return them all; the arguments are boto3 clients."""
+    """Return the services; the arguments are boto3 clients."""
     return {AUTO_SCALING: AutoScalingService(autoscaling), SPOT_FLEET: SpotFleetService(ec2)}

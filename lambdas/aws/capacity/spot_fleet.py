@@ -1,7 +1,7 @@
-"""A maintain-type Spot Fleet as the primary side.
+"""Spot Fleets of type ``maintain`` as primary groups.
 
-Its target counts on-demand, too: both targets are set together, or the spot share would shrink (EC2 guide,
-"Modify a Spot Fleet request").
+The target capacity includes On-Demand: both targets are set together to keep the Spot share.
+Source: EC2 guide, "Modify a Spot Fleet request".
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from botocore.exceptions import ClientError
 
 from contracts.group.on_demand_share import on_demand_share
-from lambdas.aws.capacity.capacity_service import GoneError, Member, NotReleasedError, Order, SideView
-from lambdas.core.launch_failures import classify, known
-from lambdas.core.model import Group, Refusal, Side
+from lambdas.aws.capacity.capacity_service import (
+    CapacityChange,
+    CapacityState,
+    GroupNotFoundError,
+    Member,
+    NotTerminatedError,
+)
+from lambdas.core.launch_failures import classify, find_kind
+from lambdas.core.model import Group, GroupRole, LaunchFailure
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -25,39 +31,39 @@ if TYPE_CHECKING:
 _LIVE: Final = ("submitted", "active", "modifying")
 _MODIFIABLE: Final = "active"
 HISTORY_SECONDS: Final = 300.0
-"""How long an error in the fleet's history counts as a refusal: the fleet retries every few minutes."""
+"""Age up to which an error in the history counts as a launch failure: the fleet retries every few minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpotFleetService:
     """See ``CapacityService``; names are fleet request ids (``sfr-…``)."""
 
-    shows_late: ClassVar[bool] = True
+    is_eventually_consistent: ClassVar[bool] = True
     client: EC2Client
 
-    def look(self, names: Sequence[str]) -> dict[str, SideView]:
-        """See ``CapacityService``: one call for the fleets, one for each page of a fleet's members."""
-        views: dict[str, SideView] = {}
-        described = self.client.describe_spot_fleet_requests(SpotFleetRequestIds=list(names))
-        for fleet in described["SpotFleetRequestConfigs"]:
+    def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
+        """See ``CapacityService``; makes one call for the fleets and one per page of members."""
+        states: dict[str, CapacityState] = {}
+        response = self.client.describe_spot_fleet_requests(SpotFleetRequestIds=list(names))
+        for fleet in response["SpotFleetRequestConfigs"]:
             name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
             if state not in _LIVE:
-                raise GoneError(f"Spot Fleet {name!r} is {state}, one of {', '.join(_LIVE)} is needed")
+                raise GroupNotFoundError(f"Spot Fleet {name!r} is {state}, allowed: {', '.join(_LIVE)}")
             config = fleet["SpotFleetRequestConfig"]
             members = self._members(name, _weights(config))
-            views[name] = SideView(config["TargetCapacity"], members, frozen=state != _MODIFIABLE)
+            states[name] = CapacityState(config["TargetCapacity"], members, is_modifying=state != _MODIFIABLE)
         for name in names:
-            if name not in views:
-                raise GoneError(f"Spot Fleet {name!r} does not exist")
-        return views
+            if name not in states:
+                raise GroupNotFoundError(f"Spot Fleet {name!r} does not exist")
+        return states
 
-    def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
-        """See ``CapacityService``: the newest error of the fleet's history whose words are known.
+    def launch_failure(self, name: str, role: GroupRole, now: float) -> LaunchFailure | None:
+        """See ``CapacityService``; returns the newest known error in the fleet's history, else the newest.
 
-        The sub-type alone says little: a shortage comes as "There is no Spot capacity available …" under
-        ``spotFleetRequestConfigurationInvalid`` (terraform-provider-aws, pull request 26493), and
-        specifications are blacklisted after it. Where a shortage is not even told, the target stays
-        unfulfilled: ``lambdas.core.capacity.history`` sees that.
+        The sub-type is not specific: a lack of capacity is "There is no Spot capacity available …" under
+        ``spotFleetRequestConfigurationInvalid``, after which the fleet blacklists launch specifications
+        (Source: terraform-provider-aws, pull request 26493). If the history has no error, the target stays
+        unfulfilled, which ``lambdas.core.capacity.history`` detects.
         """
         history = self.client.describe_spot_fleet_request_history(
             SpotFleetRequestId=name,
@@ -65,35 +71,38 @@ class SpotFleetService:
             StartTime=datetime.fromtimestamp(now - HISTORY_SECONDS, UTC),
         )
         records = sorted(history["HistoryRecords"], key=lambda record: record["Timestamp"], reverse=True)
-        refusals = [_refusal(side, record) for record in records]
-        return next((r for r in refusals if known(r.message) is not None), refusals[0] if refusals else None)
+        failures = [_launch_failure(role, record) for record in records]
+        return next(
+            (f for f in failures if find_kind(f.message) is not None), failures[0] if failures else None
+        )
 
-    def move(self, name: str, order: Order, group: Group) -> None:
-        """See ``CapacityService``: at most one modification, on-demand share and target together.
+    def apply(self, name: str, change: CapacityChange, group: Group) -> None:
+        """See ``CapacityService``; makes one modification, of the target and the On-Demand share together.
 
-        The target is lowered first, or the fleet would replace whom we terminate; a second modification would
-        be refused (``FleetNotInModifiableState``). Without excess termination the fleet ends nobody itself.
+        The target is lowered first, or the fleet would replace the terminated instances; it would refuse a
+        second modification (``FleetNotInModifiableState``). With ``noTermination`` it terminates no instance
+        itself.
         """
-        target = max(0, order.after)
-        if target != order.before:
+        target = max(0, change.final_capacity)
+        if target != change.current:
             self.client.modify_spot_fleet_request(
                 SpotFleetRequestId=name,
                 TargetCapacity=target,
                 OnDemandTargetCapacity=on_demand_share(target, group.base, group.spot_percentage),
                 ExcessCapacityTerminationPolicy="noTermination",
             )
-        if order.going:
+        if change.to_terminate:
             try:
-                self.client.terminate_instances(InstanceIds=list(order.going))
+                self.client.terminate_instances(InstanceIds=list(change.to_terminate))
             except ClientError as error:
-                raise NotReleasedError(order.going, error) from error
+                raise NotTerminatedError(change.to_terminate, error) from error
 
     def _members(self, name: str, weights: Mapping[str, int]) -> dict[str, Member]:
         pages = self.client.get_paginator("describe_spot_fleet_instances").paginate(SpotFleetRequestId=name)
         return {
             member["InstanceId"]: Member(
                 member.get("InstanceType", ""),
-                healthy=member.get("InstanceHealth", "healthy") == "healthy",
+                is_healthy=member.get("InstanceHealth", "healthy") == "healthy",
                 slots=weights.get(member.get("InstanceType", ""), 1),
             )
             for page in pages
@@ -102,7 +111,7 @@ class SpotFleetService:
 
 
 def _weights(config: SpotFleetRequestConfigDataOutputTypeDef) -> dict[str, int]:
-    """Return for how much an instance of a type counts; AWS's default is 1, and ours are whole numbers."""
+    """Return the weights by instance type, which are whole numbers here; AWS's default is 1."""
     return {
         override["InstanceType"]: int(override.get("WeightedCapacity", 1))
         for template in config.get("LaunchTemplateConfigs", ())
@@ -111,8 +120,8 @@ def _weights(config: SpotFleetRequestConfigDataOutputTypeDef) -> dict[str, int]:
     }
 
 
-def _refusal(side: Side, record: HistoryRecordTypeDef) -> Refusal:
+def _launch_failure(role: GroupRole, record: HistoryRecordTypeDef) -> LaunchFailure:
     information = record["EventInformation"]
     subtype = information.get("EventSubType", "")
     message = f"{subtype}: {information.get('EventDescription', '')}"
-    return Refusal(side, classify(message), record["Timestamp"].timestamp(), message)
+    return LaunchFailure(role, classify(message), record["Timestamp"].timestamp(), message)

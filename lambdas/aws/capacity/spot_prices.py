@@ -1,4 +1,4 @@
-"""What spot costs now, against the on-demand that stands in for it: read rarely, remembered in between."""
+"""Spot prices as fractions of the On-Demand prices that they replace, cached in the group's memory."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 _PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
-"""Accounts that once had EC2-Classic are told of their networks under the second name: experience."""
+"""Accounts that once had EC2-Classic get prices for VPCs under the second name. Source: experience."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpotPrices:
-    """Keeps the prices that a group remembers."""
+    """Refreshes the prices in a group's memory."""
 
     ec2: EC2Client
 
     def refresh(self, settings: GroupSettings, memory: Memory, now: float) -> tuple[Memory, str | None]:
-        """Return the memory with prices of now, and what kept them from being read.
+        """Return the memory with current prices, and the error if they could not be read.
 
-        Calls: none as long as the remembered ones are believed, nor where no on-demand price is known, else
-        one for each 1,000 pools. Where that fails the last prices stay, and the next look tries again.
+        Makes no call while the stored prices are valid or no On-Demand price is known, else one per 1,000
+        pools. After an error the last prices are kept and the next pass retries.
         """
         if not settings.config.on_demand_prices:
             return replace(memory, spot_prices={}, priced_at=None), None
@@ -39,23 +39,23 @@ class SpotPrices:
         try:
             return replace(memory, spot_prices=self._read(settings, now), priced_at=now), None
         except (BotoCoreError, ClientError) as error:
-            return memory, f"spot prices could not be read: {error}"
+            return memory, f"Spot prices not read: {error}"
 
     def _read(self, settings: GroupSettings, now: float) -> dict[str, float]:
         on_demand = settings.config.on_demand_prices
-        at = datetime.fromtimestamp(now, UTC)
+        time = datetime.fromtimestamp(now, UTC)
         pages = self.ec2.get_paginator("describe_spot_price_history").paginate(
-            InstanceTypes=list(on_demand),  # type: ignore[arg-type]  # any text, to the controller
+            InstanceTypes=list(on_demand),  # type: ignore[arg-type]  # the literal type has no use here
             ProductDescriptions=list(_PRODUCTS),
             Filters=[{"Name": "availability-zone", "Values": list(settings.config.zones)}],
-            # One moment: "the effective price as of the start time" (API, DescribeSpotPriceHistory).
-            StartTime=at,
-            EndTime=at,
+            # Equal times return "the effective price as of the start time" (DescribeSpotPriceHistory).
+            StartTime=time,
+            EndTime=time,
         )
         prices: dict[str, float] = {}
         for page in pages:
-            for told in page["SpotPriceHistory"]:
-                pool = str(Pool(told["InstanceType"], told["AvailabilityZone"]))
-                price = float(told["SpotPrice"]) / on_demand[told["InstanceType"]]
+            for record in page["SpotPriceHistory"]:
+                pool = str(Pool(record["InstanceType"], record["AvailabilityZone"]))
+                price = float(record["SpotPrice"]) / on_demand[record["InstanceType"]]
                 prices[pool] = min(price, prices.get(pool, math.inf))
         return prices

@@ -1,4 +1,4 @@
-"""Wake the controller between two minutes of its schedule, by messages on its own queue."""
+"""Messages on the controller's own queue that start it between two runs of its schedule."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-LONGEST_DELAY: Final = 900.0
-"""Seconds that SQS delays a message at most; the schedule covers what lies later."""
+MAX_DELAY_SECONDS: Final = 900.0
+"""Maximum message delay of SQS; the schedule covers later times."""
 
 
 RETRY_SECONDS: Final = 20
-"""Seconds until a message that goes back is received again: at most three tries within a minute."""
-_MOST_ENTRIES: Final = 10
-"""Of one batch request (SQS API reference, "ChangeMessageVisibilityBatch")."""
+"""Visibility timeout of returned messages: at most three attempts within a minute."""
+_MAX_BATCH_ENTRIES: Final = 10
+"""Source: SQS API reference, ``ChangeMessageVisibilityBatch``."""
 
 
 @dataclass(frozen=True, slots=True)
-class AlarmClock:
-    """Sends wake-ups through an injected client."""
+class WakeUpScheduler:
+    """Schedules runs of the controller."""
 
     client: SQSClient
     queue_url: str
 
-    def set(self, seconds: float) -> None:
+    def schedule(self, seconds: float) -> None:
         """Wake the controller in ``seconds``, rounded up; nothing where that is beyond ``LONGEST_DELAY``."""
-        if seconds <= LONGEST_DELAY:
+        if seconds <= MAX_DELAY_SECONDS:
             self.client.send_message(
                 QueueUrl=self.queue_url,
                 MessageBody=json.dumps({"detail-type": "gpu-spot Wake-up", "source": "gpu-spot"}),
                 DelaySeconds=max(0, math.ceil(seconds)),
             )
 
-    def again(self, receipt_handles: Sequence[str]) -> None:
+    def retry_soon(self, receipt_handles: Sequence[str]) -> None:
         """Let messages that go back be received again after ``RETRY_SECONDS``, not the queue's own timeout.
 
         That is six times the function's, for a function that dies; a notice is over by then.
         """
-        for start in range(0, len(receipt_handles), _MOST_ENTRIES):
-            batch = receipt_handles[start : start + _MOST_ENTRIES]
+        for start in range(0, len(receipt_handles), _MAX_BATCH_ENTRIES):
+            batch = receipt_handles[start : start + _MAX_BATCH_ENTRIES]
             self.client.change_message_visibility_batch(
                 QueueUrl=self.queue_url,
                 Entries=[

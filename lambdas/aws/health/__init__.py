@@ -1,0 +1,1 @@
+"""The health checker on AWS."""

@@ -1,4 +1,4 @@
-"""One pass of the health checker over a stack's services: see, decide, remember, act, tell."""
+"""A pass of the health checker over a stack's services: observe, decide, save the memory, act, notify."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from contracts.group import health_settings as settings
 from contracts.group import release_settings as releases
 from contracts.group.control import Mode
 from contracts.group.health_settings import HealthSettings
-from contracts.group.release_settings import Wanted
+from contracts.group.release_settings import DesiredRelease
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
-from lambdas.aws.health.memory import HealthMemoryStore, RememberedHealth
-from lambdas.aws.health.remediation import Doctor
-from lambdas.aws.hosts import HostReader, Rows, hosts, in_fleet
+from lambdas.aws.health.memory import HealthMemoryStore
+from lambdas.aws.health.remediation import RemediationExecutor
+from lambdas.aws.hosts import HostReader, RegistrySnapshot, fleet_members, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
-from lambdas.core.health import decision as judge
-from lambdas.core.health import notifications as words
+from lambdas.core.health import decision as health_decision
+from lambdas.core.health import notifications
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.memory import HealthMemory
-from lambdas.core.health.model import Sight
+from lambdas.core.health.model import ServiceSnapshot
 from lambdas.core.rollout.memory import Rollout
 from lambdas.core.rollout.state import RolloutDemand
-from lambdas.core.rollout.step import RolloutStep, unasked
+from lambdas.core.rollout.step import RolloutStep, without_restart_requests
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
     from mypy_boto3_ssm import SSMClient
 
 _ACTING = (Mode.AUTOMATIC, Mode.MANUAL)
-"""What lets the controller replace: in the other modes a wish would wait."""
+"""Modes in which the controller replaces instances; in the others a request would wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class HealthPlace:
-    """Where a stack's health checker finds what is its own: names and addresses of deployed resources."""
+class HealthCheckerConfig:
+    """The deployed resources of a stack's health checker."""
 
     stack: str
     root: str
@@ -51,28 +51,28 @@ class HealthPlace:
 
 @dataclass(frozen=True, slots=True)
 class HealthOutcome:
-    """What became of one group in a pass: a decision, or the error that kept it from one.
+    """The result of a pass for a group: a decision, or the error that prevented it.
 
-    With a decision, ``errors`` are what went wrong while it was carried out. ``troubles`` made no sense and
-    did not keep it from going on. ``version`` is that of what is remembered since.
+    With a decision, ``errors`` occurred while it was applied. ``read_errors`` did not prevent the decision.
+    ``version`` is the version of the stored memory.
     """
 
     group: str
     decision: HealthDecision | None = None
     version: int = 0
-    troubles: tuple[str, ...] = ()
+    read_errors: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A group with its parameters and rows, before anything is decided."""
+class _GroupInputs:
+    """A group with its parameters, registry items and instances: the inputs of a decision."""
 
     group: GroupSettings
     health: HealthSettings
-    wanted: Wanted | None
-    leaves: Mapping[str, str]
-    rows: Rows
+    desired_release: DesiredRelease | None
+    parameters: Mapping[str, str]
+    registry: RegistrySnapshot
     instances: tuple[InstanceTypeDef, ...]
 
     @property
@@ -81,190 +81,208 @@ class _Seen:
 
     @property
     def demand(self) -> RolloutDemand:
-        """What the group is to hold."""
-        per_slot = self.wanted.per_slot if self.wanted is not None else 1
+        """Target and maximum of the group."""
+        per_slot = self.desired_release.per_slot if self.desired_release is not None else 1
         return RolloutDemand(self.group.group.target, self.group.group.maximum, per_slot)
 
 
 @dataclass(frozen=True, slots=True)
 class HealthChecker:
-    """Looks after the services below ``root``; ``clock`` returns epoch seconds."""
+    """Checks the services below ``root``; ``clock`` returns epoch seconds."""
 
     stack: str
     root: str
     ssm: SSMClient
     reader: HostReader
-    controller: MemoryStore
-    store: HealthMemoryStore
-    doctor: Doctor
+    controller_memory: MemoryStore
+    memory_store: HealthMemoryStore
+    executor: RemediationExecutor
     clock: Callable[[], float]
 
     def run(self, seconds: float) -> list[HealthOutcome]:
-        """Look after every service within ``seconds``; an error in one does not touch the others."""
+        """Check each service within ``seconds``; an error in one does not affect the others."""
         now = self.clock()
         budget = Budget(now + seconds, self.clock)
-        leaves = parameters.leaves_of(self.ssm, self.root)
-        services = {g: one for g, one in sorted(leaves.items()) if names.PARAMETER_HEALTH in one}
+        by_group = parameters.read_group_parameters(self.ssm, self.root)
+        services = {g: texts for g, texts in sorted(by_group.items()) if names.PARAMETER_HEALTH in texts}
         if not services:
             return []
         try:
             instances = self.reader.instances(budget)
-        except Exception as error:  # whatever it is: told, and looked at again in a minute
+        except Exception as error:  # reported; the next pass is in a minute
             return [HealthOutcome(group, errors=(error,)) for group in services]
         outcomes: list[HealthOutcome] = []
-        seen: list[_Seen] = []
-        for group, own in services.items():
+        all_inputs: list[_GroupInputs] = []
+        for group, texts in services.items():
             try:
-                seen.append(self._see(group, own, instances.get(group, []), budget))
-            except Exception as error:  # whatever it is: told with the others
+                all_inputs.append(self._read_inputs(group, texts, instances.get(group, []), budget))
+            except Exception as error:  # reported with the other groups
                 outcomes.append(HealthOutcome(group, errors=(error,)))
-        count = sum(len(one.instances) + len(one.rows.elsewhere.workers) for one in seen)
-        # Of one host alone nobody can say whose silence it is.
-        silent = count > 1 and not any(one.rows.is_heard(now) for one in seen)
-        outcomes += [self._outcome(one, now, silent=silent) for one in seen]
-        return self._digest(outcomes, now)
+        host_count = sum(len(i.instances) + len(i.registry.on_premises.workers) for i in all_inputs)
+        # With a single host the cause may be the host rather than the registry.
+        is_stale = host_count > 1 and not any(i.registry.has_fresh_worker(now) for i in all_inputs)
+        outcomes += [self._outcome(inputs, now, is_registry_stale=is_stale) for inputs in all_inputs]
+        return self._send_daily_report(outcomes, now)
 
-    def _see(
-        self, group: str, leaves: Mapping[str, str], instances: list[InstanceTypeDef], budget: Budget
-    ) -> _Seen:
+    def _read_inputs(
+        self, group: str, texts: Mapping[str, str], instances: list[InstanceTypeDef], budget: Budget
+    ) -> _GroupInputs:
         leaf = names.PARAMETER_HEALTH
         try:
-            own = settings.parse(leaves[leaf])
-            leaf, wanted = names.PARAMETER_RELEASE, None
-            if leaf in leaves:
-                wanted = releases.parse(leaves[leaf])
+            health = settings.parse(texts[leaf])
+            leaf, desired_release = names.PARAMETER_RELEASE, None
+            if leaf in texts:
+                desired_release = releases.parse(texts[leaf])
         except ValueError as error:
             raise ParameterError(f"parameter {group}/{leaf}: {error}") from None
-        group_settings = parameters.parse(group, leaves)
-        rows = self.reader.rows(group, budget)
-        return _Seen(group_settings, own, wanted, leaves, rows, tuple(instances))
+        group_settings = parameters.parse(group, texts)
+        registry = self.reader.read_registry(group, budget)
+        return _GroupInputs(group_settings, health, desired_release, texts, registry, tuple(instances))
 
-    def _outcome(self, seen: _Seen, now: float, *, silent: bool) -> HealthOutcome:
+    def _outcome(self, inputs: _GroupInputs, now: float, *, is_registry_stale: bool) -> HealthOutcome:
         try:
-            return self._look_after(seen, now, silent=silent)
+            return self._check(inputs, now, is_registry_stale=is_registry_stale)
         except ConflictError:
-            return HealthOutcome(seen.name)  # another copy is at it, and what it does is enough
-        except Exception as error:  # whatever it is: told with the others
-            return HealthOutcome(seen.name, errors=(error,))
+            return HealthOutcome(inputs.name)  # another execution has checked the group
+        except Exception as error:  # reported with the other groups
+            return HealthOutcome(inputs.name, errors=(error,))
 
-    def _look_after(self, seen: _Seen, now: float, *, silent: bool) -> HealthOutcome:
-        remembered = self.store.load(seen.name)
-        decision = self._decide(seen, remembered, now, silent=silent)
-        version = remembered.version
-        if decision.memory != remembered.memory or remembered.unreadable:
-            # Claim first, act after: of two copies that saw the same, one acts.
-            version = self.store.save(seen.name, decision.memory, version)
-        memory, errors = self._act(seen, decision, now)
+    def _check(self, inputs: _GroupInputs, now: float, *, is_registry_stale: bool) -> HealthOutcome:
+        stored = self.memory_store.load(inputs.name)
+        decision = self._decide(inputs, stored.memory, now, is_registry_stale=is_registry_stale)
+        version = stored.version
+        if decision.memory != stored.memory or stored.parse_error:
+            # Save first: of two executions with the same observation only one acts.
+            version = self.memory_store.save(inputs.name, decision.memory, version)
+        memory, errors = self._apply(inputs, decision, now)
         if memory != decision.memory:
-            version = self.store.save(seen.name, memory, version)
-        malformed = seen.rows.instances.malformed + seen.rows.elsewhere.malformed
-        troubles = [f"{malformed} malformed rows in the worker registry"] if malformed else []
-        troubles += [seen.rows.trouble] if seen.rows.trouble else []
-        troubles += [f"what was remembered is lost: {remembered.unreadable}"] if remembered.unreadable else []
+            version = self.memory_store.save(inputs.name, memory, version)
+        registry = inputs.registry
+        malformed = registry.instances.malformed_items + registry.on_premises.malformed_items
+        read_errors = [f"{malformed} malformed items in the worker registry"] if malformed else []
+        read_errors += [registry.queue_error] if registry.queue_error else []
+        read_errors += [f"memory was reset: {stored.parse_error}"] if stored.parse_error else []
         return HealthOutcome(
-            seen.name, replace(decision, memory=memory), version, tuple(troubles), tuple(errors)
+            inputs.name, replace(decision, memory=memory), version, tuple(read_errors), tuple(errors)
         )
 
     def _decide(
-        self, seen: _Seen, remembered: RememberedHealth, now: float, *, silent: bool
+        self, inputs: _GroupInputs, memory: HealthMemory, now: float, *, is_registry_stale: bool
     ) -> HealthDecision:
-        """Decide; where instances are newly wished for, once more without whom their groups see to."""
-        known = self.controller.load(seen.name).memory
+        """Decide; repeat without the instances that their Auto Scaling group handles already."""
+        controller_memory = self.controller_memory.load(inputs.name).memory
 
-        def decide(unfit: Mapping[str, str]) -> HealthDecision:
-            sight = Sight(
+        def decide(exemptions: Mapping[str, str]) -> HealthDecision:
+            snapshot = ServiceSnapshot(
                 now,
-                hosts(seen.group, seen.instances, seen.rows, known, now, unfit),
-                seen.rows.backlog,
-                known.slowest_boot(0.0),
-                silent,
-                seen.group.group.control.mode in _ACTING,
+                hosts(inputs.group, inputs.instances, inputs.registry, controller_memory, now, exemptions),
+                inputs.registry.queue,
+                controller_memory.slowest_boot(0.0),
+                is_registry_stale,
+                inputs.group.group.control.mode in _ACTING,
             )
-            return judge.decide(sight, seen.health, remembered.memory, seen.wanted, seen.demand)
+            return health_decision.decide(
+                snapshot, inputs.health, memory, inputs.desired_release, inputs.demand
+            )
 
         decision = decide({})
-        unfit: dict[str, str] = {}
-        fleet = in_fleet(seen.group, seen.instances)
-        while new := [w.instance for w in decision.wishes if w.instance not in unfit and w.at == int(now)]:
-            found = self.reader.unfit(new, fleet)
-            if not found:
+        exemptions: dict[str, str] = {}
+        fleet = fleet_members(inputs.group, inputs.instances)
+        while new := [
+            request.instance
+            for request in decision.replacement_requests
+            if request.instance not in exemptions and request.requested_at == int(now)
+        ]:
+            not_in_service = self.reader.not_in_service(new, fleet)
+            if not not_in_service:
                 break
-            # Whoever comes in the place of one that is let alone is asked for, too.
-            unfit |= found
-            decision = decide(unfit)
+            # Repeat: the next decision may request other instances instead.
+            exemptions |= not_in_service
+            decision = decide(exemptions)
         return decision
 
-    def _act(self, seen: _Seen, decision: HealthDecision, now: float) -> tuple[HealthMemory, list[Exception]]:
-        """Carry a decision out; return what is remembered once it is, and what went wrong."""
+    def _apply(
+        self, inputs: _GroupInputs, decision: HealthDecision, now: float
+    ) -> tuple[HealthMemory, list[Exception]]:
+        """Apply a decision; return the memory afterwards, and the errors."""
         errors: list[Exception] = []
         memory = decision.memory
         try:
-            self.doctor.wish(seen.name, decision, seen.leaves)
-        except Exception as error:  # written in the next pass: what stands there is compared each time
+            self.executor.write_replacement_requests(inputs.name, decision, inputs.parameters)
+        except Exception as error:  # the next pass writes them: it compares the parameter again
             errors.append(error)
-        for host, failure in self.doctor.restart(decision.restarts, now).items():
-            memory = judge.unasked(memory, host)
+        for host, failure in self.executor.request_restarts(decision.restarts, now).items():
+            memory = health_decision.without_remediation(memory, host)
             errors.append(failure)
-        rollout, failures = self._roll(seen, decision.rollout, now)
+        rollout, failures = self._apply_rollout(inputs, decision.rollout, now)
         memory = replace(memory, rollout=rollout)
         errors += failures
         try:
-            for one in decision.begun:
-                self.doctor.tell(words.incident(self.stack, seen.name, one))
-            for one in decision.over:
-                self.doctor.tell(words.recovery(self.stack, seen.name, one, now))
-        except Exception as error:  # told in the next pass
+            for incident in decision.new_incidents:
+                self.executor.notify(notifications.incident_message(self.stack, inputs.name, incident))
+            for incident in decision.resolved_incidents:
+                message = notifications.resolution_message(self.stack, inputs.name, incident, now)
+                self.executor.notify(message)
+        except Exception as error:  # sent in the next pass
             errors.append(error)
         else:
-            memory = judge.told(memory)
+            memory = health_decision.mark_notified(memory)
         return memory, errors
 
-    def _roll(self, seen: _Seen, step: RolloutStep, now: float) -> tuple[Rollout, list[Exception]]:
-        """Carry a step of a roll-out out; whom it could not ask it asks again."""
-        asked = [one.instance for one in step.restarts]
+    def _apply_rollout(
+        self, inputs: _GroupInputs, step: RolloutStep, now: float
+    ) -> tuple[Rollout, list[Exception]]:
+        """Apply a step of a rollout; failed restart requests are repeated in the next pass."""
+        instances = [restart.instance for restart in step.restarts]
         try:
-            memory = self.doctor.roll(seen.name, step, seen.leaves)
-        except Exception as error:  # written in the next pass, and nobody asked before
-            return unasked(step.memory, asked), [error]
-        failed = self.doctor.restart(step.restarts, now)
-        return unasked(memory, failed), list(failed.values())
+            memory = self.executor.apply_rollout(inputs.name, step, inputs.parameters)
+        except Exception as error:  # written in the next pass, and before any restart is requested
+            return without_restart_requests(step.memory, instances), [error]
+        failed = self.executor.request_restarts(step.restarts, now)
+        return without_restart_requests(memory, failed), list(failed.values())
 
-    def _digest(self, outcomes: list[HealthOutcome], now: float) -> list[HealthOutcome]:
-        """Send the daily message of all groups that are due, as one."""
-        due = {o.group: o.decision for o in outcomes if o.decision is not None and o.decision.digest_due}
-        if not due:
+    def _send_daily_report(self, outcomes: list[HealthOutcome], now: float) -> list[HealthOutcome]:
+        """Send one daily report for all groups that are due."""
+        decisions = {
+            o.group: o.decision for o in outcomes if o.decision is not None and o.decision.is_daily_report_due
+        }
+        if not decisions:
             return outcomes
-        lost = {o.group: str(o.errors[0]) for o in outcomes if o.decision is None and o.errors}
+        failed = {o.group: str(o.errors[0]) for o in outcomes if o.decision is None and o.errors}
         try:
-            self.doctor.tell(words.digest(self.stack, due, lost))
+            self.executor.notify(notifications.daily_report(self.stack, decisions, failed))
         except Exception as error:  # sent in the next pass
             first, *rest = outcomes
             return [replace(first, errors=(*first.errors, error)), *rest]
-        return [self._digested(one, now) if one.group in due else one for one in outcomes]
+        return [self._mark_reported(o, now) if o.group in decisions else o for o in outcomes]
 
-    def _digested(self, outcome: HealthOutcome, now: float) -> HealthOutcome:
+    def _mark_reported(self, outcome: HealthOutcome, now: float) -> HealthOutcome:
         decision = outcome.decision
         if decision is None:
             return outcome
-        memory = judge.digested(decision.memory, now)
+        memory = health_decision.mark_daily_report_sent(decision.memory, now)
         try:
-            version = self.store.save(outcome.group, memory, outcome.version)
-        except Exception as error:  # it is sent once more
+            version = self.memory_store.save(outcome.group, memory, outcome.version)
+        except Exception as error:  # the report is sent again
             return replace(outcome, errors=(*outcome.errors, error))
         return replace(outcome, decision=replace(decision, memory=memory), version=version)
 
 
-def build(client: Callable[[str], Any], place: HealthPlace, clock: Callable[[], float]) -> HealthChecker:
-    """Return the health checker of one stack; ``client`` gives the boto3 client of a service by its name."""
+def build(
+    client: Callable[[str], Any], config: HealthCheckerConfig, clock: Callable[[], float]
+) -> HealthChecker:
+    """Return the health checker of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb, ssm = client("dynamodb"), client("ssm")
-    registry = RegistryReader(dynamodb, place.registry_table)
+    registry = RegistryReader(dynamodb, config.registry_table)
     return HealthChecker(
-        stack=place.stack,
-        root=place.root,
+        stack=config.stack,
+        root=config.root,
         ssm=ssm,
-        reader=HostReader(place.stack, client("ec2"), client("autoscaling"), dynamodb, registry),
-        controller=MemoryStore(dynamodb, place.memory_table),
-        store=HealthMemoryStore(VersionedItems(dynamodb, place.memory_table)),
-        doctor=Doctor(place.stack, ssm, dynamodb, place.registry_table, client("sns"), place.topic),
+        reader=HostReader(config.stack, client("ec2"), client("autoscaling"), dynamodb, registry),
+        controller_memory=MemoryStore(dynamodb, config.memory_table),
+        memory_store=HealthMemoryStore(VersionedItems(dynamodb, config.memory_table)),
+        executor=RemediationExecutor(
+            config.stack, ssm, dynamodb, config.registry_table, client("sns"), config.topic
+        ),
         clock=clock,
     )

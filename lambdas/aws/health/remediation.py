@@ -1,4 +1,4 @@
-"""Carry the health checker's decisions out: restarts, wishes, messages. It ends no instance."""
+"""Applies the health checker's decisions: requests and notifications. It terminates no instance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
-from contracts.group import release, rolling
-from contracts.group import replacement_requests as wishes
+from contracts.group import release, replacement_requests, rollout_request
 from contracts.registry import item as registry_item
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.model import Restart
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Doctor:
-    """Acts for one stack through injected clients."""
+class RemediationExecutor:
+    """Writes requests and sends notifications for a stack."""
 
     stack: str
     ssm: SSMClient
@@ -36,59 +35,61 @@ class Doctor:
     sns: SNSClient
     topic: str
 
-    def wish(self, group: str, decision: HealthDecision, leaves: Mapping[str, str]) -> None:
-        """Write the group's wishes where they differ from what stands there."""
-        text = wishes.dump(decision.wishes)
-        if leaves.get(names.PARAMETER_WISHES, "{}") != text:
-            name = names.group_parameter(self.stack, group, names.PARAMETER_WISHES)
+    def write_replacement_requests(
+        self, group: str, decision: HealthDecision, parameters: Mapping[str, str]
+    ) -> None:
+        """Write the group's replacement requests if they differ from the parameter."""
+        text = replacement_requests.dump(decision.replacement_requests)
+        if parameters.get(names.PARAMETER_REPLACEMENT_REQUESTS, "{}") != text:
+            name = names.group_parameter(self.stack, group, names.PARAMETER_REPLACEMENT_REQUESTS)
             self.ssm.put_parameter(Name=name, Value=text, Type="String", Overwrite=True)
 
-    def roll(self, group: str, step: RolloutStep, leaves: Mapping[str, str]) -> Rollout:
-        """Write from what workers start, and what the controller is asked; return what is remembered since.
+    def apply_rollout(self, group: str, step: RolloutStep, parameters: Mapping[str, str]) -> Rollout:
+        """Write the releases for the workers and the request to the controller; return the new memory.
 
-        The one first: whoever is then asked to start anew finds it.
+        Call it before `request_restarts`: restarted workers read their release.
         """
         memory = step.memory
         if step.releases is not None:
-            row = release.dump(group, step.releases)
-            text = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
-            if text != memory.written:
-                self.dynamodb.put_item(TableName=self.registry_table, Item=row)
-                memory = replace(memory, written=text)
-        asked = rolling.dump(step.rolling)
-        if leaves.get(names.PARAMETER_ROLLING, rolling.NONE) != asked:
-            name = names.group_parameter(self.stack, group, names.PARAMETER_ROLLING)
-            self.ssm.put_parameter(Name=name, Value=asked, Type="String", Overwrite=True)
+            item = release.dump(group, step.releases)
+            digest = hashlib.sha256(json.dumps(item, sort_keys=True).encode()).hexdigest()
+            if digest != memory.written_hash:
+                self.dynamodb.put_item(TableName=self.registry_table, Item=item)
+                memory = replace(memory, written_hash=digest)
+        request = rollout_request.dump(step.request)
+        if parameters.get(names.PARAMETER_ROLLOUT_REQUEST, rollout_request.NONE) != request:
+            name = names.group_parameter(self.stack, group, names.PARAMETER_ROLLOUT_REQUEST)
+            self.ssm.put_parameter(Name=name, Value=request, Type="String", Overwrite=True)
         return memory
 
-    def restart(self, restarts: Iterable[Restart], now: float) -> dict[str, Exception]:
-        """Ask workers to start anew; return the hosts of which one could not be asked, and why.
+    def request_restarts(self, restarts: Iterable[Restart], now: float) -> dict[str, Exception]:
+        """Request worker restarts; return the hosts with a failed request, and the error.
 
-        Whose row is gone has ended by itself: no row is made for it.
+        A worker without a registry item has already stopped; no item is created.
         """
         failed: dict[str, Exception] = {}
-        for one in restarts:
+        for restart in restarts:
             try:
                 self.dynamodb.update_item(
                     TableName=self.registry_table,
-                    Key=registry_item.key(one.group, one.instance, one.slot),
+                    Key=registry_item.key(restart.group, restart.instance, restart.slot),
                     UpdateExpression="SET #r = :now",
                     ConditionExpression="attribute_exists(#w)",
                     ExpressionAttributeNames={"#r": "restart", "#w": names.REGISTRY_SORT_KEY},
                     ExpressionAttributeValues={":now": {"N": str(int(now))}},
                 )
             except (BotoCoreError, ClientError) as error:
-                if not _is_gone(error):
-                    failed[one.instance] = error
+                if not _is_missing(error):
+                    failed[restart.instance] = error
         return failed
 
-    def tell(self, message: tuple[str, str]) -> None:
-        """Send a message, a subject and a text, to whoever hears the stack's alarms."""
+    def notify(self, message: tuple[str, str]) -> None:
+        """Publish a message (subject and text) to the stack's alarm topic."""
         subject, text = message
         self.sns.publish(TopicArn=self.topic, Subject=subject, Message=text)
 
 
-def _is_gone(error: Exception) -> bool:
+def _is_missing(error: Exception) -> bool:
     return (
         isinstance(error, ClientError)
         and error.response["Error"]["Code"] == "ConditionalCheckFailedException"

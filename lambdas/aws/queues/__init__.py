@@ -1,0 +1,1 @@
+"""The queue watcher, and a reader for each kind of queue."""

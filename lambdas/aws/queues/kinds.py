@@ -1,4 +1,4 @@
-"""The kinds of queue that are watched, by ``services[].queue.kind``."""
+"""The queue readers by ``services[].queue.kind``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from lambdas.aws.queues import rabbitmq, sqs
-from lambdas.aws.queues.reader import Reader
+from lambdas.aws.queues.reader import QueueReader
 
-KINDS: Final[Mapping[str, Callable[[Callable[[str], Any]], Reader]]] = {
+KINDS: Final[Mapping[str, Callable[[Callable[[str], Any]], QueueReader]]] = {
     "rabbitmq": rabbitmq.reader,
     "sqs": sqs.reader,
 }
-"""Each is given what returns the boto3 client of a service by its name."""
+"""Factories; the argument returns the boto3 client of a service by its name."""

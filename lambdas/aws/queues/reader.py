@@ -1,23 +1,23 @@
-"""What reads queues of one kind for the queue watcher."""
+"""The interface of a queue reader."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
 from lambdas.core.queues.history import QueueHistory
 
 
-class Reader(Protocol):
-    """Looks at queues of one kind."""
+class QueueReader(Protocol):
+    """Reads the state of queues of one kind."""
 
-    def look(
-        self, queue: WatchedQueue, past: QueueHistory, at: float, seconds: float
-    ) -> tuple[Backlog | None, QueueHistory]:
-        """Return how a queue stands at ``at`` and what to remember until the next look.
+    def observe(
+        self, queue: WatchedQueue, history: QueueHistory, now: float, timeout: float
+    ) -> tuple[QueueState | None, QueueHistory]:
+        """Return the queue's state at ``now``, None while unknown, and the history for the next call.
 
-        None where that cannot be said yet. Takes about ``seconds`` at most; raises any exception where the
-        queue cannot be seen, with one line that says why.
+        Takes about ``timeout`` seconds at most. Raises any exception if the queue is unreachable, with a
+        message of one line.
         """
         ...

@@ -1,4 +1,4 @@
-"""How a queue of SQS stands, from SQS and from what it tells CloudWatch each minute."""
+"""Reads the state of SQS queues from SQS and from their CloudWatch metrics."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
 from lambdas.core.queues.history import QueueHistory
 
-_MINUTE: Final = 60
-_BACK: Final = 5 * _MINUTE
-"""How far back the newest minute may lie: metrics of SQS come a little late."""
+_MINUTE_SECONDS: Final = 60
+_LOOKBACK_SECONDS: Final = 5 * _MINUTE_SECONDS
+"""Maximum age of the newest data point: metrics of SQS are published with a delay."""
 
-# SQS guide, "Available CloudWatch metrics for Amazon SQS".
+# Source: SQS guide, "Available CloudWatch metrics for Amazon SQS".
 _METRICS: Final = {
     "oldest": ("ApproximateAgeOfOldestMessage", "Maximum"),
     "sent": ("NumberOfMessagesSent", "Sum"),
@@ -27,50 +27,50 @@ _METRICS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SqsReader:
-    """Reads queues of SQS; the place of one is the account that it is in.
+    """Reads SQS queues; a queue's location is its account.
 
-    SQS knows no connections: ``readers`` is 1 if somebody has received of late, were it nothing, else 0.
-    Metrics of a queue that nobody has used for six hours pause, and begin again up to 15 minutes late.
+    SQS has no connections: ``consumers`` is 1 after a recent receive call, even an empty one, else 0. Metrics
+    of a queue that was unused for six hours pause, and resume up to 15 minutes late.
     """
 
     sqs: Any
     cloudwatch: Any
     _urls: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def look(
-        self, queue: WatchedQueue, past: QueueHistory, at: float, seconds: float
-    ) -> tuple[Backlog | None, QueueHistory]:
-        """Return how a queue stands; the history is not needed. Raises what AWS raises."""
+    def observe(
+        self, queue: WatchedQueue, history: QueueHistory, now: float, timeout: float
+    ) -> tuple[QueueState | None, QueueHistory]:
+        """Return the queue's state; the history is unused. Raises errors of AWS."""
         counts = self.sqs.get_queue_attributes(
             QueueUrl=self._url(queue),
-            # Not the delayed ones: no worker can take them yet, so they make nobody idle.
+            # Without delayed messages, which no worker can receive yet.
             AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
         )["Attributes"]
-        told = self._told(queue.name, at)
+        metrics = self._metrics(queue.name, now)
         ready = int(counts["ApproximateNumberOfMessages"])
-        backlog = Backlog(
-            at=at,
+        state = QueueState(
+            observed_at=now,
             ready=ready,
-            taken=int(counts["ApproximateNumberOfMessagesNotVisible"]),
-            # SQS means what is with workers, too; who waits for nothing does not wait.
-            oldest=told["oldest"] if ready else 0.0,
-            arriving=told["sent"] / _MINUTE,
-            leaving=told["deleted"] / _MINUTE,
-            readers=int(told["received"] + told["empty"] > 0),
+            in_flight=int(counts["ApproximateNumberOfMessagesNotVisible"]),
+            # The metric includes in-flight messages.
+            oldest_seconds=metrics["oldest"] if ready else 0.0,
+            publish_rate=metrics["sent"] / _MINUTE_SECONDS,
+            ack_rate=metrics["deleted"] / _MINUTE_SECONDS,
+            consumers=int(metrics["received"] + metrics["empty"] > 0),
         )
-        return backlog, past
+        return state, history
 
     def _url(self, queue: WatchedQueue) -> str:
-        key = queue.place, queue.name
+        key = queue.location, queue.name
         if key not in self._urls:
-            answer = self.sqs.get_queue_url(QueueName=queue.name, QueueOwnerAWSAccountId=queue.place)
-            self._urls[key] = answer["QueueUrl"]
+            response = self.sqs.get_queue_url(QueueName=queue.name, QueueOwnerAWSAccountId=queue.location)
+            self._urls[key] = response["QueueUrl"]
         return self._urls[key]
 
-    def _told(self, name: str, at: float) -> dict[str, float]:
-        """Return each metric in the newest whole minute that it has; 0 without any."""
-        end = at // _MINUTE * _MINUTE
-        answer = self.cloudwatch.get_metric_data(
+    def _metrics(self, name: str, now: float) -> dict[str, float]:
+        """Return each metric in its newest whole minute; 0 without data."""
+        end = now // _MINUTE_SECONDS * _MINUTE_SECONDS
+        response = self.cloudwatch.get_metric_data(
             MetricDataQueries=[
                 {
                     "Id": key,
@@ -80,18 +80,18 @@ class SqsReader:
                             "MetricName": metric,
                             "Dimensions": [{"Name": "QueueName", "Value": name}],
                         },
-                        "Period": _MINUTE,
+                        "Period": _MINUTE_SECONDS,
                         "Stat": statistic,
                     },
                 }
                 for key, (metric, statistic) in _METRICS.items()
             ],
-            StartTime=datetime.fromtimestamp(end - _BACK, UTC),
+            StartTime=datetime.fromtimestamp(end - _LOOKBACK_SECONDS, UTC),
             EndTime=datetime.fromtimestamp(end, UTC),
             ScanBy="TimestampDescending",
         )
-        found = {one["Id"]: one["Values"] for one in answer["MetricDataResults"]}
-        return {key: float(found[key][0]) if found.get(key) else 0.0 for key in _METRICS}
+        values = {result["Id"]: result["Values"] for result in response["MetricDataResults"]}
+        return {key: float(values[key][0]) if values.get(key) else 0.0 for key in _METRICS}
 
 
 def reader(client: Callable[[str], Any]) -> SqsReader:

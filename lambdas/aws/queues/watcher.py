@@ -1,4 +1,4 @@
-"""The queue watcher: asks each service's queue how it stands, and writes that down for the others."""
+"""The queue watcher: reads the state of each service's queue and writes it to the worker registry."""
 
 from __future__ import annotations
 
@@ -7,81 +7,79 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts import names
-from contracts.registry import queue_state as rows
-from contracts.registry.queue_state import Backlog
+from contracts.registry import queue_state
+from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
 from lambdas.aws.queues.kinds import KINDS
-from lambdas.aws.queues.reader import Reader
+from lambdas.aws.queues.reader import QueueReader
 from lambdas.core.queues import history as queue_history
 from lambdas.core.queues.history import QueueHistory
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_MOST_SECONDS: Final = 8.0
-"""For one queue: a broker that is away answers in no time, or never."""
+_MAX_SECONDS_PER_QUEUE: Final = 8.0
+"""A reachable broker responds much faster; one that does not respond must not delay the other queues."""
 _HISTORY: Final = "history"
-"""Sort key of what is remembered of a queue, beside the row that tells of it."""
+"""Sort key of a queue's history, next to the item with its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcome:
-    """What a look at a queue came to; without ``backlog`` nothing was written, and ``trouble`` says why.
+    """The result of reading a queue: the state that was written, or the error.
 
-    Both are missing after a first look, from which nothing follows yet.
+    Neither is set after the first read of a queue, which gives no rates yet.
     """
 
     queue: WatchedQueue
-    backlog: Backlog | None = None
-    trouble: str = ""
+    state: QueueState | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueWatcher:
-    """Looks at all queues of a stack; ``readers`` by kind, ``clock`` returns epoch seconds."""
+    """Reads all queues of a stack; ``readers`` by kind, ``clock`` returns epoch seconds."""
 
     queues: Sequence[WatchedQueue]
-    readers: Mapping[str, Reader]
+    readers: Mapping[str, QueueReader]
     dynamodb: DynamoDBClient
     table: str
     clock: Callable[[], float]
 
     def run(self, seconds: float) -> list[QueueOutcome]:
-        """Look at every queue, within ``seconds``: each has its share, and another is first each minute."""
+        """Read each queue within ``seconds``; each has its share, and the order rotates each minute."""
         ends_at = self.clock() + seconds
         first = int(self.clock() // 60) % len(self.queues) if self.queues else 0
-        waiting = [*self.queues[first:], *self.queues[:first]]
+        pending = [*self.queues[first:], *self.queues[:first]]
         outcomes = []
-        while waiting:
-            share = (ends_at - self.clock()) / len(waiting)
-            queue = waiting.pop(0)
+        while pending:
+            share = (ends_at - self.clock()) / len(pending)
+            queue = pending.pop(0)
             try:
-                seen = self._look(queue, min(share, _MOST_SECONDS))
-            except Exception as error:  # whatever it is: told, and the others are looked at
-                line = " ".join(str(error).split())
-                outcomes.append(QueueOutcome(queue, trouble=line or type(error).__name__))
+                state = self._observe(queue, min(share, _MAX_SECONDS_PER_QUEUE))
+            except Exception as error:  # reported; the other queues are read
+                text = " ".join(str(error).split())
+                outcomes.append(QueueOutcome(queue, error=text or type(error).__name__))
             else:
-                outcomes.append(QueueOutcome(queue, seen))
+                outcomes.append(QueueOutcome(queue, state))
         return outcomes
 
-    def _look(self, queue: WatchedQueue, seconds: float) -> Backlog | None:
+    def _observe(self, queue: WatchedQueue, seconds: float) -> QueueState | None:
         if queue.kind not in self.readers:
-            raise ValueError(
-                f"queues of kind {queue.kind!r} are not read, allowed: {', '.join(self.readers)}"
-            )
+            raise ValueError(f"queue kind {queue.kind!r}, allowed: {', '.join(self.readers)}")
         if seconds <= 0:
-            raise TimeoutError("no time was left for this queue")
-        past = self._remembered(queue)
-        seen, history = self.readers[queue.kind].look(queue, past, self.clock(), seconds)
-        self._remember(queue, history)
-        if seen is not None:
-            self.dynamodb.put_item(TableName=self.table, Item=rows.dump(queue.group, seen))
-        return seen
+            raise TimeoutError("no time left for this queue")
+        history = self._load_history(queue)
+        state, history = self.readers[queue.kind].observe(queue, history, self.clock(), seconds)
+        self._save_history(queue, history)
+        if state is not None:
+            self.dynamodb.put_item(TableName=self.table, Item=queue_state.dump(queue.group, state))
+        return state
 
-    def _remembered(self, queue: WatchedQueue) -> QueueHistory:
-        """Return the history; an empty one where it cannot be read, or is of a queue before this one."""
-        answer = self.dynamodb.get_item(TableName=self.table, Key=_key(queue.group), ConsistentRead=True)
-        item = answer.get("Item", {})
+    def _load_history(self, queue: WatchedQueue) -> QueueHistory:
+        """Return the queue's history; empty if it is malformed or belongs to a former queue."""
+        response = self.dynamodb.get_item(TableName=self.table, Key=_key(queue.group), ConsistentRead=True)
+        item = response.get("Item", {})
         if item.get("of") != {"S": _identity(queue)}:
             return QueueHistory()
         try:
@@ -89,28 +87,28 @@ class QueueWatcher:
         except (KeyError, ValueError):
             return QueueHistory()
 
-    def _remember(self, queue: WatchedQueue, history: QueueHistory) -> None:
+    def _save_history(self, queue: WatchedQueue, history: QueueHistory) -> None:
         item: dict[str, Any] = {
             **_key(queue.group),
             "of": {"S": _identity(queue)},
             "text": {"S": queue_history.dumps(history)},
-            names.REGISTRY_TTL: {"N": str(int(history.at or self.clock()) + rows.KEPT_SECONDS)},
+            names.REGISTRY_TTL: {"N": str(int(history.at or self.clock()) + queue_state.RETENTION_SECONDS)},
         }
         self.dynamodb.put_item(TableName=self.table, Item=item)
 
 
 def _key(group: str) -> dict[str, Any]:
-    return {**rows.key(group), names.REGISTRY_SORT_KEY: {"S": _HISTORY}}
+    return {**queue_state.key(group), names.REGISTRY_SORT_KEY: {"S": _HISTORY}}
 
 
 def _identity(queue: WatchedQueue) -> str:
-    return f"{queue.kind} {queue.name} {queue.place}"
+    return f"{queue.kind} {queue.name} {queue.location}"
 
 
 def build(
     client: Callable[[str], Any], queues: Sequence[WatchedQueue], table: str, clock: Callable[[], float]
 ) -> QueueWatcher:
-    """Return the watcher; ``client`` gives the boto3 client of a service by its name."""
+    """Return the watcher; ``client`` returns the boto3 client of a service by its name."""
     kinds = {queue.kind for queue in queues}
     readers = {kind: reader(client) for kind, reader in KINDS.items() if kind in kinds}
     return QueueWatcher(queues, readers, client("dynamodb"), table, clock)

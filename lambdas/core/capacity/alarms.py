@@ -1,34 +1,36 @@
-"""What people must hear of a group: causes that more capacity cannot mend."""
+"""Alarms of a capacity group: problems that more capacity cannot solve."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from lambdas.core.capacity.group_state import Situation
-from lambdas.core.capacity.memory import LONGEST_BOOT
-from lambdas.core.model import Alarm, Observation, RefusalKind, Side, ids
+from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.memory import MAX_BOOT_SECONDS
+from lambdas.core.model import Alarm, GroupRole, LaunchFailureKind, Observation, ids
 
-_SILENT: Final = "silent"
+# The kinds are stored and logged.
+_NOT_REPORTING: Final = "silent"
 _SUSPENDED: Final = "suspended"
 
 
-def alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm, ...], frozenset[str]]:
-    """Return what people must hear now, and all that they have then heard. A spot shortage is no alarm."""
-    heard = situation.memory.alarmed
-    # What was known of a side is not mended for not being read.
-    known = {cause for cause in heard if any(cause.startswith(side) for side in observation.unread)}
+def alarms(observation: Observation, state: GroupState) -> tuple[tuple[Alarm, ...], frozenset[str]]:
+    """Return the newly raised alarms, and the causes of all active ones. A Spot shortage is not an alarm."""
+    active = state.memory.active_alarms
+    # An alarm stays active while its group's activities cannot be read.
+    unknown = {cause for cause in active if any(cause.startswith(r) for r in observation.activities_unknown)}
     causes: dict[str, Alarm] = {}
-    for side in Side:
-        refusal = observation.refusal(side)
-        if refusal is not None and (side is Side.FALLBACK or refusal.kind is not RefusalKind.CAPACITY):
-            causes[f"{side}:{refusal.kind}"] = Alarm(f"{side}-{refusal.kind}", refusal.message)
-        if processes := observation.suspended.get(side):
-            told = f"suspended, until somebody resumes them: {', '.join(sorted(processes))}"
-            causes[f"{_SUSPENDED}:{side}"] = Alarm(f"{side}-{_SUSPENDED}", told)
-    if situation.silent:
-        names = ", ".join(ids(situation.silent))
-        held = "" if situation.mute else ", most of the group or all of it: nobody is replaced for it"
-        told = f"no worker reports for {LONGEST_BOOT / 60:.0f} minutes: {names}{held}"
-        causes[_SILENT] = Alarm(_SILENT, told)
-    new = tuple(alarm for cause, alarm in causes.items() if cause not in heard)
-    return new, frozenset(known | causes.keys())
+    for role in GroupRole:
+        failure = observation.launch_failure(role)
+        is_expected = role is GroupRole.PRIMARY and failure and failure.kind is LaunchFailureKind.CAPACITY
+        if failure is not None and not is_expected:
+            causes[f"{role}:{failure.kind}"] = Alarm(f"{role}-{failure.kind}", failure.message)
+        if processes := observation.suspended.get(role):
+            reason = f"processes suspended until resumed by an operator: {', '.join(sorted(processes))}"
+            causes[f"{_SUSPENDED}:{role}"] = Alarm(f"{role}-{_SUSPENDED}", reason)
+    if state.not_reporting:
+        names = ", ".join(ids(state.not_reporting))
+        withheld = "" if state.unresponsive else "; most or all of the group: no instance is replaced"
+        reason = f"no worker reports for {MAX_BOOT_SECONDS / 60:.0f} minutes: {names}{withheld}"
+        causes[_NOT_REPORTING] = Alarm(_NOT_REPORTING, reason)
+    new = tuple(alarm for cause, alarm in causes.items() if cause not in active)
+    return new, frozenset(unknown | causes.keys())

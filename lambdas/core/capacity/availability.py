@@ -1,7 +1,7 @@
-"""The availability checker: from what is observed to named actions, each with its reason.
+"""Decisions of the controller: from an observation to actions, each with its reason.
 
-A policy says how many on-demand slots it wants. The rules that keep a group safe whatever the policy
-stand here: the ceiling, the base, the ready hand-over, refusals told apart, manual override and pause.
+A policy plans the On-Demand slots. The safety rules for every policy are implemented here: maximum, base,
+handover to ready successors, classification of launch failures, manual override and pause.
 """
 
 from __future__ import annotations
@@ -12,271 +12,323 @@ from dataclasses import dataclass, replace
 from contracts.group.control import Mode
 from lambdas.core.capacity import on_premises
 from lambdas.core.capacity.alarms import alarms
-from lambdas.core.capacity.group_state import Situation
-from lambdas.core.capacity.memory import Memory, ask, learn, unsettled
+from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.memory import Memory, pending_capacity, record_requests, update_memory
 from lambdas.core.capacity.plan import Plan, Policy
-from lambdas.core.model import Action, Instance, Market, Observation, Release, SetDesired, Side, ids, slots
+from lambdas.core.model import (
+    Action,
+    GroupRole,
+    Instance,
+    Observation,
+    PurchaseOption,
+    SetDesired,
+    TerminateInstances,
+    ids,
+    slots,
+)
 from lambdas.core.money import bill
-from lambdas.core.rollout import surge as easing
+from lambdas.core.rollout import surge
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do, why, and what to remember.
+    """Actions in the order of execution, their reason, and the new memory.
 
-    ``actions`` are in the order in which to carry them out. ``wake_at`` is the first moment at which the
-    same observation may lead to other actions; ``None``: only a new observation does.
+    ``next_run_at`` is the first time at which the same observation may lead to other actions; ``None``:
+    never.
     """
 
     actions: tuple[Action, ...]
     memory: Memory
     reason: str
-    situation: Situation
-    wake_at: float | None = None
+    state: GroupState
+    next_run_at: float | None = None
 
 
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
-    """Return what to do about one group now. Pure; carried out and seen, it wants nothing more."""
-    memory = learn(memory, observation, now)
-    observation = easing.eased(_held(observation, memory, now), now)
-    observation = on_premises.relieved(observation, memory.stand_ins.slots)
-    situation = Situation.of(observation, memory, now)
+    """Return the decision for one group. Pure, and idempotent once its actions are visible in AWS."""
+    memory = update_memory(memory, observation, now)
+    observation = surge.with_surge(_without_spent_budget(observation, memory, now), now)
+    observation = on_premises.with_offset(observation, memory.on_premises_offset.slots)
+    state = GroupState.from_observation(observation, memory, now)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
-        return Decision((), memory, "paused by the control parameter", situation)
-    told, alarmed = alarms(observation, situation)
-    plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
-    more = (*plan.alarms, *bill.alarms(memory.bill, observation, now))
-    told += tuple(alarm for alarm in more if alarm.kind not in memory.alarmed)
-    alarmed |= {alarm.kind for alarm in more}
-    moves = _placed(_settled(moves, observation, unsettled(memory, observation, now)), observation, memory)
-    actions = (*told, *moves)
-    memory = replace(memory, alarmed=alarmed)
+        return Decision((), memory, "paused by the control parameter", state)
+    new_alarms, active_alarms = alarms(observation, state)
+    is_blocked = any(cause.startswith(GroupRole.PRIMARY) for cause in active_alarms)
+    plan, capacity_actions = _plan_actions(state, policy, is_blocked)
+    raised = (*plan.alarms, *bill.alarms(memory.bill, observation, now))
+    new_alarms += tuple(alarm for alarm in raised if alarm.kind not in memory.active_alarms)
+    active_alarms |= {alarm.kind for alarm in raised}
+    unsettled = pending_capacity(memory, observation, now)
+    capacity_actions = _limit_to_settled_groups(capacity_actions, observation, unsettled)
+    capacity_actions = _in_volume_zone(capacity_actions, observation, memory)
+    actions = (*new_alarms, *capacity_actions)
+    memory = replace(memory, active_alarms=active_alarms)
     if control.mode is not Mode.DRY_RUN:
-        memory = ask(memory, observation, moves, now, situation.wished.keys())
-    return Decision(actions, memory, plan.reason, situation, _wake_at(situation, plan))
+        memory = record_requests(memory, observation, capacity_actions, now, state.replacements.keys())
+    return Decision(actions, memory, plan.reason, state, _next_run_at(state, plan))
 
 
-def _held(observation: Observation, memory: Memory, now: float) -> Observation:
-    """Return the observation of a group that has nothing to do once its job's budget is spent."""
+def _without_spent_budget(observation: Observation, memory: Memory, now: float) -> Observation:
+    """Return the observation with target 0 if the budget of the group's job is spent."""
     if not bill.is_spent(memory.bill, observation.group.budget, now):
         return observation
     return replace(observation, group=replace(observation.group, target=0, reserved=0))
 
 
-def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, list[SetDesired | Release]]:
-    """Return the plan, and the actions that bring both sides to it."""
-    unfit = _unfit(situation)
-    going = [i for i in unfit if i.side is Side.PRIMARY]
-    spared = [i for i in unfit if i.side is Side.FALLBACK]
-    if unfit:
-        # The next look will not count them: plan for who stays, or it would want something else.
-        situation = situation.without(unfit)
-    plan = _plan(situation, policy)
-    fallback = _fallback_wanted(situation, plan, blocked)
-    primary = _primary_wanted(situation, plan, fallback)
-    staying = [i for i in situation.primary if i.id not in situation.memory.doomed]
-    if victims := _victims(situation, Side.PRIMARY, staying, slots(staying) - primary, plan.handover):
-        going += victims
-        situation = situation.without(victims)
-        plan = _plan(situation, policy)
-        fallback = _fallback_wanted(situation, plan, blocked)
-        primary = _primary_wanted(situation, plan, fallback)
-    staying = [i for i in situation.fallback if i.id not in situation.wished]
-    surplus = slots(situation.fallback) - fallback
-    victims = _victims(situation, Side.FALLBACK, staying, surplus, plan.handover)
-    spared += victims
-    # A release that AWS does not show yet may have failed: it lowers nothing before it does.
-    freed = slots(victims)
-    left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - freed
-    desired = situation.fallback_desired - freed
-    members = situation.counted[Side.PRIMARY] + situation.showing[Side.PRIMARY]
-    worn = frozenset(ids(unfit))
-    sides = [
-        _move(Side.PRIMARY, primary, situation.primary_desired, members, going, worn, plan.reason),
-        _move(Side.FALLBACK, fallback, desired, left, spared, worn, plan.reason),
+def _plan_actions(
+    state: GroupState, policy: Policy, is_blocked: bool
+) -> tuple[Plan, list[SetDesired | TerminateInstances]]:
+    """Return the plan, and the actions that bring both groups to it."""
+    replaced = _instances_to_replace(state)
+    primary_terminations = [i for i in replaced if i.group_role is GroupRole.PRIMARY]
+    fallback_terminations = [i for i in replaced if i.group_role is GroupRole.FALLBACK]
+    if replaced:
+        # Plan without them, as the next observation does; otherwise the next plan would differ.
+        state = state.without(replaced)
+    plan = _plan(state, policy)
+    fallback = _fallback_target(state, plan, is_blocked)
+    primary = _primary_target(state, plan, fallback)
+    candidates = [i for i in state.primary if i.id not in state.memory.termination_deadlines]
+    surplus = slots(candidates) - primary
+    if selected := _select_for_termination(state, GroupRole.PRIMARY, candidates, surplus, plan.handover):
+        primary_terminations += selected
+        state = state.without(selected)
+        plan = _plan(state, policy)
+        fallback = _fallback_target(state, plan, is_blocked)
+        primary = _primary_target(state, plan, fallback)
+    candidates = [i for i in state.fallback if i.id not in state.replacements]
+    surplus = slots(state.fallback) - fallback
+    selected = _select_for_termination(state, GroupRole.FALLBACK, candidates, surplus, plan.handover)
+    fallback_terminations += selected
+    # A requested termination that is not visible yet may have failed: until it is visible it reduces nothing.
+    freed = slots(selected)
+    live = {role: state.counted_slots[role] + state.unterminated_slots[role] for role in GroupRole}
+    defective = frozenset(ids(replaced))
+    actions = [
+        *_reach_target(
+            GroupRole.PRIMARY,
+            primary,
+            state.primary_desired,
+            live[GroupRole.PRIMARY],
+            primary_terminations,
+            defective,
+            plan.reason,
+        ),
+        *_reach_target(
+            GroupRole.FALLBACK,
+            fallback,
+            state.fallback_desired - freed,
+            live[GroupRole.FALLBACK] - freed,
+            fallback_terminations,
+            defective,
+            plan.reason,
+        ),
     ]
-    # What was released before and still shows takes its slots off later, or failed and stays.
-    owed = situation.owed
+    # Instances whose termination is requested but not visible reduce the desired capacity later, or stay.
+    pending = state.pending_reduction
     return plan, [
-        replace(move, capacity=move.capacity + owed[move.side]) if isinstance(move, SetDesired) else move
-        for moves in sides
-        for move in moves
+        replace(action, capacity=action.capacity + pending[action.group_role])
+        if isinstance(action, SetDesired)
+        else action
+        for action in actions
     ]
 
 
-def _unfit(situation: Situation) -> list[Instance]:
-    """Return who is replaced whatever the plan: the mute, the wished, and those that AWS retires.
+def _instances_to_replace(state: GroupState) -> list[Instance]:
+    """Return the instances to replace under any plan: unresponsive, by request, or retired by AWS.
 
-    An on-demand instance of the base that is silent stays, and people hear of it: the base is always kept.
+    An unresponsive On-Demand instance of the base is kept and raises an alarm: the base is always held.
     """
-    silent = [i for i in situation.mute if i.side is Side.FALLBACK or i.market is Market.SPOT]
-    failed = situation.failed
-    served = [i for i in situation.retiring if i not in failed]
-    return [*silent, *failed, *served]
+    unresponsive = [
+        i
+        for i in state.unresponsive
+        if i.group_role is GroupRole.FALLBACK or i.purchase_option is PurchaseOption.SPOT
+    ]
+    failed = state.failed
+    retiring = [i for i in state.retiring if i not in failed]
+    return [*unresponsive, *failed, *retiring]
 
 
-def _settled(
-    moves: Sequence[SetDesired | Release], observation: Observation, settling: Mapping[Side, int]
-) -> list[SetDesired | Release]:
-    """Leave out what is asked of sides that take no order now; the other has the room that they leave.
+def _limit_to_settled_groups(
+    actions: Sequence[SetDesired | TerminateInstances],
+    observation: Observation,
+    unsettled: Mapping[GroupRole, int],
+) -> list[SetDesired | TerminateInstances]:
+    """Drop the actions on groups that accept no change now, and keep the others below the maximum.
 
-    ``settling`` is what these may come to hold.
+    ``unsettled`` is the capacity that each of these groups may reach.
     """
-    kept: list[SetDesired | Release] = []
-    for move in moves:
-        if move.side in settling:
+    accepted: list[SetDesired | TerminateInstances] = []
+    for action in actions:
+        role = action.group_role
+        if role in unsettled:
             continue
-        if settling and isinstance(move, SetDesired):
-            # Raised to what stands already, ahead of a release, it launches nothing.
-            held = max(observation.desired(move.side), observation.counted(move.side))
-            room = max(held, observation.group.maximum - sum(settling.values()))
-            move = replace(move, capacity=min(move.capacity, room))
-        kept.append(move)
-    return kept
+        if unsettled and isinstance(action, SetDesired):
+            # Setting the current capacity, before a termination, launches nothing.
+            current = max(observation.desired_capacity(role), observation.counted_slots(role))
+            room = max(current, observation.group.maximum - sum(unsettled.values()))
+            action = replace(action, capacity=min(action.capacity, room))
+        accepted.append(action)
+    return accepted
 
 
-def _placed(
-    moves: Sequence[SetDesired | Release], observation: Observation, memory: Memory
-) -> list[SetDesired | Release]:
-    """Ask for on-demand where the job's volume is: elsewhere it would have to follow first."""
-    home = memory.home if observation.group.by_zone else ""
-    held = observation.fallback_desired
+def _in_volume_zone(
+    actions: Sequence[SetDesired | TerminateInstances], observation: Observation, memory: Memory
+) -> list[SetDesired | TerminateInstances]:
+    """Request On-Demand capacity in the zone of the job's volume; elsewhere the volume would have to move."""
+    zone = memory.volume_zone if observation.group.by_zone else ""
+    current = observation.fallback_desired
     return [
-        replace(move, zone=home)
-        if home and isinstance(move, SetDesired) and move.side is Side.FALLBACK and move.capacity > held
-        else move
-        for move in moves
+        replace(action, zone=zone)
+        if zone
+        and isinstance(action, SetDesired)
+        and action.group_role is GroupRole.FALLBACK
+        and action.capacity > current
+        else action
+        for action in actions
     ]
 
 
-def _plan(situation: Situation, policy: Policy) -> Plan:
-    plan, told = _wanted(situation, policy), situation.told
-    return replace(plan, reason=f"{plan.reason}; {told}") if told else plan
+def _plan(state: GroupState, policy: Policy) -> Plan:
+    plan, notes = _apply_overrides(state, policy), state.notes
+    return replace(plan, reason=f"{plan.reason}; {notes}") if notes else plan
 
 
-def _wanted(situation: Situation, policy: Policy) -> Plan:
-    control = situation.group.control
+def _apply_overrides(state: GroupState, policy: Policy) -> Plan:
+    """Return the policy's plan, subject to manual mode and reserved capacity."""
+    control = state.group.control
     if control.mode is Mode.MANUAL:
-        wanted = situation.committed_fallback if control.on_demand is None else control.on_demand
-        return Plan(wanted, f"{wanted} on-demand set by the control parameter", handover=False)
-    if not situation.reserved:
-        return policy.plan(situation)
-    rest = situation.beyond_reserved()
-    held = situation.group.target - rest.group.target
+        on_demand = state.committed_fallback if control.on_demand is None else control.on_demand
+        return Plan(on_demand, f"{on_demand} on-demand set by the control parameter", handover=False)
+    if not state.reserved:
+        return policy.plan(state)
+    rest = state.beyond_reserved()
+    running = state.group.target - rest.group.target
     plan = policy.plan(rest)
     return replace(
         plan,
-        on_demand=max(situation.reserved, held + plan.on_demand),
+        on_demand=max(state.reserved, running + plan.on_demand),
         primary=rest.group.target if plan.primary is None else plan.primary,
-        reason=f"{held} of {situation.reserved} reserved; of the rest: {plan.reason}",
+        reason=f"{running} of {state.reserved} reserved; of the rest: {plan.reason}",
     )
 
 
-def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
-    """Return the on-demand slots to hold behind the primary group."""
-    if not situation.group.fallback:
+def _fallback_target(state: GroupState, plan: Plan, is_blocked: bool) -> int:
+    """Return the target capacity of the fallback group.
+
+    ``is_blocked``: the primary group cannot launch for a reason other than missing capacity.
+    """
+    if not state.group.fallback:
         return 0
-    wanted, held = max(0, plan.on_demand), situation.committed_fallback
-    # Who is replaced at a wish is none of those that the plan counts on.
-    wanted += slots(i for i in situation.fallback if i.id in situation.wished)
-    if blocked and situation.group.control.mode is not Mode.MANUAL:
-        # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
-        wanted = max(wanted - situation.missing_spot, min(wanted, held), situation.reserved)
-    # Whom AWS counts it replaces, and the base is asked for in any case.
-    primary = max(slots(situation.primary), situation.counted[Side.PRIMARY], situation.group.base)
-    room = situation.group.maximum - primary - situation.leaving
-    return min(wanted, max(room, slots(situation.fallback)))
+    target, committed = max(0, plan.on_demand), state.committed_fallback
+    # The plan does not count instances that are replaced by request.
+    target += slots(i for i in state.fallback if i.id in state.replacements)
+    if is_blocked and state.group.control.mode is not Mode.MANUAL:
+        # On-Demand must not replace what limits, permissions or configuration withhold: operators fix those.
+        target = max(target - state.missing_spot, min(target, committed), state.reserved)
+    # AWS replaces the instances that it counts, and the base is always requested.
+    primary = max(slots(state.primary), state.counted_slots[GroupRole.PRIMARY], state.group.base)
+    room = state.group.maximum - primary - state.terminating_slots
+    return min(target, max(room, slots(state.fallback)))
 
 
-def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
-    """Return the primary group's desired capacity: the plan's, as far as the ceiling leaves room for it."""
-    wanted = situation.group.target if plan.primary is None else plan.primary
-    held = max(fallback, slots(situation.fallback), situation.counted[Side.FALLBACK])
-    room = situation.group.maximum - held - situation.leaving
-    doomed, wished = situation.memory.doomed, situation.wished
-    staying = slots(i for i in situation.primary if i.id not in doomed)
-    if wished:
-        # What the fallback does not stand in for the group launches itself.
-        supply = staying + fallback - slots(i for i in situation.fallback if i.id in wished)
-        replaced = slots(i for i in situation.primary if i.id in wished)
-        wanted += min(replaced, max(0, situation.group.target - supply))
-    return max(situation.group.base, min(wanted, max(room, staying)))
+def _primary_target(state: GroupState, plan: Plan, fallback: int) -> int:
+    """Return the target capacity of the primary group: the planned one, limited by the maximum."""
+    target = state.group.target if plan.primary is None else plan.primary
+    committed = max(fallback, slots(state.fallback), state.counted_slots[GroupRole.FALLBACK])
+    room = state.group.maximum - committed - state.terminating_slots
+    deadlines, replacements = state.memory.termination_deadlines, state.replacements
+    uninterrupted = slots(i for i in state.primary if i.id not in deadlines)
+    if replacements:
+        # The primary group itself launches the successors that the fallback does not provide.
+        supply = uninterrupted + fallback - slots(i for i in state.fallback if i.id in replacements)
+        replaced = slots(i for i in state.primary if i.id in replacements)
+        target += min(replaced, max(0, state.group.target - supply))
+    return max(state.group.base, min(target, max(room, uninterrupted)))
 
 
-def _move(
-    side: Side,
-    wanted: int,
+def _reach_target(
+    role: GroupRole,
+    target: int,
     desired: int,
     live: int,
-    going: Sequence[Instance],
-    worn: Set[str],
+    terminations: Sequence[Instance],
+    defective: Set[str],
     reason: str,
-) -> list[SetDesired | Release]:
-    """Return the actions that let ``going`` go and bring what is left of a side to ``wanted``.
+) -> list[SetDesired | TerminateInstances]:
+    """Return the actions that terminate instances and bring the rest of a group to its target.
 
-    ``desired`` and ``live`` are AWS's counts without them; ``worn`` are those that nobody wants back.
+    ``desired`` and ``live`` are the counts of AWS without ``terminations``; ``defective`` instances must not
+    return to a warm pool.
     """
-    # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
-    capacity = max(min(desired, max(wanted, live)), wanted)
-    freed = slots(going)
-    actions: list[SetDesired | Release] = []
+    # Below the live slots AWS would select instances itself; raising to an overshoot would make it permanent.
+    capacity = max(min(desired, max(target, live)), target)
+    freed = slots(terminations)
+    actions: list[SetDesired | TerminateInstances] = []
     if capacity != desired:
-        # Each release takes its slots off what is set here.
-        actions.append(SetDesired(side, capacity + freed, reason))
-    if going:
-        leaving = ids(going)
-        actions.append(Release(side, leaving, reason, freed, for_good=not worn.isdisjoint(leaving)))
+        # The termination that follows lowers the desired capacity by its slots.
+        actions.append(SetDesired(role, capacity + freed, reason))
+    if terminations:
+        terminated = ids(terminations)
+        skip_warm_pool = not defective.isdisjoint(terminated)
+        actions.append(TerminateInstances(role, terminated, reason, freed, skip_warm_pool=skip_warm_pool))
     return actions
 
 
-def _victims(
-    situation: Situation, side: Side, staying: Sequence[Instance], surplus: int, handover: bool
+def _select_for_termination(
+    state: GroupState, role: GroupRole, candidates: Sequence[Instance], surplus: int, handover: bool
 ) -> list[Instance]:
-    """Choose whom to let go, in the order of release; never the base, and never more than ``surplus`` slots.
+    """Select instances to terminate in scale-in order: at most ``surplus`` slots, never the base.
 
-    Hand-over: a serving instance may go only while the others fill the target without it. What boots in
-    place of an instance at risk stays: capacity rebalancing would launch the next one at once.
+    With ``handover``, a serving instance is terminated only if the others fill the target. A booting
+    successor of an instance at risk is kept: Capacity Rebalancing would launch the next one at once.
     """
     if surplus <= 0:
         return []
-    at_risk = situation.memory.at_risk
-    successors = surplus - slots(i for i in staying if i.id in at_risk)
-    serving = slots(situation.lasting((*situation.primary, *situation.fallback)))
-    spare = max(0, serving - situation.group.target) if handover else serving
-    lasting = set(ids(situation.lasting(staying)))
-    base = situation.group.base if side is Side.PRIMARY else 0
-    on_demand = slots(i for i in staying if i.market is Market.ON_DEMAND)
-    chosen: list[Instance] = []
-    for instance in situation.release_order(staying):
+    at_risk = state.memory.at_risk
+    surplus_successors = surplus - slots(i for i in candidates if i.id in at_risk)
+    serving = slots(state.stable((*state.primary, *state.fallback)))
+    spare = max(0, serving - state.group.target) if handover else serving
+    stable = set(ids(state.stable(candidates)))
+    base = state.group.base if role is GroupRole.PRIMARY else 0
+    on_demand = slots(i for i in candidates if i.purchase_option is PurchaseOption.ON_DEMAND)
+    selected: list[Instance] = []
+    for instance in state.scale_in_order(candidates):
         count = instance.slots
         if surplus <= 0:
             break
         if count > surplus:
-            continue  # without it the side would lack slots, and launch again
-        if not instance.described or instance.unclear:
-            continue  # what it is, or whether it serves, nobody knows; who stays silent goes all the same
-        if side is Side.PRIMARY and instance.market is Market.ON_DEMAND:
+            continue  # without it the group would lack slots and launch again
+        if not instance.is_described or instance.has_malformed_records:
+            continue  # unknown whether it serves; if it does not report, it is replaced as unresponsive
+        if role is GroupRole.PRIMARY and instance.purchase_option is PurchaseOption.ON_DEMAND:
             if on_demand - count < base:
                 continue
             on_demand -= count
-        if instance.id in lasting:
+        if instance.id in stable:
             if spare < count:
                 continue
             spare -= count
-        elif instance.id not in at_risk and successors < count:
+        elif instance.id not in at_risk and surplus_successors < count:
             continue
         if instance.id not in at_risk:
-            successors -= count
+            surplus_successors -= count
         surplus -= count
-        chosen.append(instance)
-    return chosen
+        selected.append(instance)
+    return selected
 
 
-def _wake_at(situation: Situation, plan: Plan) -> float | None:
-    """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
-    doomed = situation.memory.doomed.keys() - situation.wished.keys()  # these have no date
-    drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback) if i.id in doomed)
-    of_budget = bill.moments(situation.memory.bill, situation.group.budget, situation.now)
-    moments = (plan.wake_at, situation.memory.history.refused_at, *of_budget, *drains)
-    return min((t for t in moments if t is not None and t > situation.now), default=None)
+def _next_run_at(state: GroupState, plan: Plan) -> float | None:
+    """Return the first time after now at which the decision may change without a new observation.
+
+    That is when an instance starts to drain, a launch times out, the plan changes or a budget threshold is
+    reached.
+    """
+    # The deadlines of requested replacements move on with every run.
+    interrupted = state.memory.termination_deadlines.keys() - state.replacements.keys()
+    drains = (state.drain_at(i) for i in (*state.primary, *state.fallback) if i.id in interrupted)
+    budget_times = bill.threshold_times(state.memory.bill, state.group.budget, state.now)
+    times = (plan.next_run_at, state.memory.history.unavailable_at, *budget_times, *drains)
+    return min((time for time in times if time is not None and time > state.now), default=None)

@@ -1,7 +1,6 @@
-"""A Capacity Block: instances that are paid for and there from one date to another, for a job with a date.
+"""A Capacity Block as the fallback of a job with a deadline: prepaid instances between two dates.
 
-The block stands in the place of on-demand: between its dates the fallback holds what is reserved there,
-outside of them there is no fallback.
+Between these dates the fallback holds the reserved instances; outside of them there is no fallback.
 """
 
 from __future__ import annotations
@@ -10,29 +9,37 @@ from dataclasses import replace
 from typing import Final
 
 from lambdas.core.events import NOTICE_SECONDS
-from lambdas.core.model import Observation, Side
+from lambdas.core.model import GroupRole, Observation
 
-TAKEN_SECONDS: Final = 1800.0
-"""So long before the block's end EC2 begins to end its instances (EC2 guide, "Capacity Blocks for ML")."""
-HAND_OVER_SECONDS: Final = 1800.0
-"""So long before that a successor is sought: a boot, and the move of a volume."""
-RELEASE_SECONDS: Final = 300.0
-"""So long before that the job is let go in any case, and its group's hook gives it the time to save: what EC2
-ends itself has none (EC2 Auto Scaling guide, "Use Capacity Blocks for machine learning workloads")."""
+TERMINATION_LEAD_SECONDS: Final = 1800.0
+"""Time before the block's end at which EC2 starts to terminate its instances.
+
+Source: EC2 user guide, "Capacity Blocks for ML".
+"""
+HANDOVER_LEAD_SECONDS: Final = 1800.0
+"""Time before the termination at which a successor is requested: a boot and the migration of a volume."""
+SAVE_LEAD_SECONDS: Final = 300.0
+"""Time before the termination at which the instance is terminated through its group, whose lifecycle hook
+lets the job save; an instance that EC2 terminates has no hook.
+
+Source: EC2 Auto Scaling user guide, "Use Capacity Blocks for machine learning workloads".
+"""
 
 
-def within(observation: Observation, ends: float | None, now: float) -> Observation:
-    """Return the observation with what a block that ends at ``ends`` gives now; ``None``: it is not there."""
+def apply_block(observation: Observation, ends: float | None, now: float) -> Observation:
+    """Return the observation with the capacity of a block that ends at ``ends``; ``None``: not active."""
     group = observation.group
-    if ends is not None and now < ends - TAKEN_SECONDS - HAND_OVER_SECONDS:
+    if ends is not None and now < ends - TERMINATION_LEAD_SECONDS - HANDOVER_LEAD_SECONDS:
         return replace(observation, group=replace(group, reserved=group.target))
-    seen = replace(observation, group=replace(group, fallback=False))
-    last = None if ends is None else ends - TAKEN_SECONDS - RELEASE_SECONDS
+    without_fallback = replace(observation, group=replace(group, fallback=False))
+    last = None if ends is None else ends - TERMINATION_LEAD_SECONDS - SAVE_LEAD_SECONDS
     if last is None or now < last:
-        return seen
+        return without_fallback
     deadline = last + NOTICE_SECONDS
     instances = tuple(
-        replace(i, deadline=min(deadline, i.deadline or deadline)) if i.side is Side.FALLBACK else i
+        replace(i, deadline=min(deadline, i.deadline or deadline))
+        if i.group_role is GroupRole.FALLBACK
+        else i
         for i in observation.instances
     )
-    return replace(seen, instances=instances)
+    return replace(without_fallback, instances=instances)

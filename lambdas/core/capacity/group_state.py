@@ -1,4 +1,4 @@
-"""An observation seen through the memory: who works, who is doomed, who is missing. Policies read this."""
+"""State of a capacity group: an observation combined with the controller's memory. Input of the policies."""
 
 from __future__ import annotations
 
@@ -7,26 +7,35 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts.group.replacement_requests import NOT_SERVING
-from lambdas.core.capacity.memory import LONGEST_BOOT, Memory
-from lambdas.core.capacity.replacements import followed
+from lambdas.core.capacity.memory import MAX_BOOT_SECONDS, Memory
+from lambdas.core.capacity.replacements import select_replacements
 from lambdas.core.events import NOTICE_SECONDS
-from lambdas.core.model import Group, Instance, Market, Observation, Side, is_one_cause, slots
+from lambdas.core.model import Group, GroupRole, Instance, Observation, PurchaseOption, is_shared_cause, slots
 
 UNKNOWN_SPOT_PRICE: Final = 0.3
-"""What spot costs as a fraction of on-demand where no price is known: a typical one."""
+"""Typical Spot price relative to On-Demand, used if no price is known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """One group at one moment; its counts are slots.
+class GroupState:
+    """State of one group at one time; counts are slots.
 
-    ``primary`` and ``fallback`` are the live instances without those that we have released; of these AWS may
-    still show some (``leaving``, all sides). ``primary_desired`` and ``fallback_desired`` are the desired
-    capacities as set in AWS, less what the releases that it does not show yet will take off; ``counted`` is
-    what AWS counts against them, less the same, and ``showing`` are these, by side; ``owed`` is how much the
-    desired capacities in AWS are above those here for them: whoever sets one adds it. ``spot_price`` is the
-    least price of spot in the group's pools, as a fraction of on-demand. ``wished`` are the instances
-    that are replaced now at the health checker's wish, with its verdict; ``memory`` has them as retiring.
+    AWS may still list instances whose termination the controller requested. They are excluded from the
+    instances, the desired capacities and the counted slots here.
+
+    Attributes:
+        primary: Live instances of the primary group.
+        fallback: Live instances of the fallback group.
+        primary_desired: Desired capacity of the primary group.
+        fallback_desired: Desired capacity of the fallback group.
+        counted_slots: Slots that AWS counts against the desired capacity, by group.
+        unterminated_slots: Slots requested to terminate but still listed by AWS, by group.
+        pending_reduction: By group, how far the desired capacity in AWS exceeds the one here because of them;
+            added to every desired capacity that is set.
+        terminating_slots: Total of ``unterminated_slots``.
+        spot_price: Lowest Spot price of the group's pools, relative to On-Demand.
+        replacements: Instances to replace now at the health checker's request, with its verdict; ``memory``
+            has them as retiring.
     """
 
     now: float
@@ -36,229 +45,239 @@ class Situation:
     fallback: tuple[Instance, ...]
     primary_desired: int
     fallback_desired: int
-    counted: Mapping[Side, int]
-    showing: Mapping[Side, int]
-    owed: Mapping[Side, int]
-    leaving: int = 0
+    counted_slots: Mapping[GroupRole, int]
+    unterminated_slots: Mapping[GroupRole, int]
+    pending_reduction: Mapping[GroupRole, int]
+    terminating_slots: int = 0
     spot_price: float = UNKNOWN_SPOT_PRICE
-    wished: Mapping[str, str] = field(default_factory=dict)
+    replacements: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, observation: Observation, memory: Memory, now: float) -> Situation:
-        """Return the situation that ``observation`` shows to one who remembers ``memory``."""
-        kept = {side: tuple(i for i in observation.on(side) if i.id not in memory.released) for side in Side}
-        # Members and desired capacity of an Auto Scaling group come in one answer: where a released member
-        # shows, it still counts, unless the group ends it already.
-        going = memory.released
-        released = [i for i in observation.instances if i.id in going and not i.given_up] if going else []
-        leaving = {side: slots(i for i in released if i.side is side) for side in Side}
-        owed = {side: 0 if side in observation.late else leaving[side] for side in Side}
-        desired = {side: observation.desired(side) - owed[side] for side in Side}
-        wished = followed(observation, memory)
-        if wished:
-            serves_until = now + NOTICE_SECONDS + observation.group.drain_seconds  # whoever looks again
-            ends = {i: now if why in NOT_SERVING else serves_until for i, why in wished.items()}
-            memory = replace(memory, doomed={**memory.doomed, **ends}, retiring={**memory.retiring, **ends})
+    def from_observation(cls, observation: Observation, memory: Memory, now: float) -> GroupState:
+        """Combine an observation with the memory."""
+        requested = memory.termination_requests
+        remaining = {
+            role: tuple(i for i in observation.instances_of(role) if i.id not in requested)
+            for role in GroupRole
+        }
+        # One API response has the instances and the desired capacity of an Auto Scaling group: an instance
+        # that it lists still counts, unless the group is terminating it.
+        listed = [i for i in observation.instances if i.id in requested and not i.is_terminating]
+        unterminated = {role: slots(i for i in listed if i.group_role is role) for role in GroupRole}
+        pending = {
+            role: 0 if role in observation.eventually_consistent else unterminated[role] for role in GroupRole
+        }
+        desired = {role: observation.desired_capacity(role) - pending[role] for role in GroupRole}
+        replacements = select_replacements(observation, memory)
+        if replacements:
+            drain_end = now + NOTICE_SECONDS + observation.group.drain_seconds  # moves on with every run
+            ends = {i: now if reason in NOT_SERVING else drain_end for i, reason in replacements.items()}
+            memory = replace(
+                memory,
+                termination_deadlines={**memory.termination_deadlines, **ends},
+                retiring={**memory.retiring, **ends},
+            )
         return cls(
             now=now,
             group=observation.group,
             memory=memory,
-            primary=kept[Side.PRIMARY],
-            # On-demand is given up by nobody but people and health checks: it is not counted on.
-            fallback=tuple(i for i in kept[Side.FALLBACK] if not i.given_up),
-            primary_desired=max(0, desired[Side.PRIMARY]),
-            fallback_desired=max(0, desired[Side.FALLBACK]),
-            counted={side: observation.counted(side) - leaving[side] for side in Side},
-            showing=leaving,
-            owed=owed,
-            leaving=slots(released),
+            primary=remaining[GroupRole.PRIMARY],
+            # The fallback group terminates On-Demand instances only for operators and health checks: such
+            # instances have no successor and cannot be relied on.
+            fallback=tuple(i for i in remaining[GroupRole.FALLBACK] if not i.is_terminating),
+            primary_desired=max(0, desired[GroupRole.PRIMARY]),
+            fallback_desired=max(0, desired[GroupRole.FALLBACK]),
+            counted_slots={role: observation.counted_slots(role) - unterminated[role] for role in GroupRole},
+            unterminated_slots=unterminated,
+            pending_reduction=pending,
+            terminating_slots=slots(listed),
             spot_price=min(observation.spot_prices.values(), default=UNKNOWN_SPOT_PRICE),
-            wished=wished,
+            replacements=replacements,
         )
 
-    def without(self, going: Sequence[Instance]) -> Situation:
-        """Return the situation once these have been released."""
-        gone = {i.id for i in going}
-        freed = {side: slots(i for i in going if i.side is side) for side in Side}
+    def without(self, instances: Sequence[Instance]) -> GroupState:
+        """Return the state after a request to terminate these instances."""
+        removed = {i.id for i in instances}
+        freed = {role: slots(i for i in instances if i.group_role is role) for role in GroupRole}
         return replace(
             self,
-            primary=tuple(i for i in self.primary if i.id not in gone),
-            fallback=tuple(i for i in self.fallback if i.id not in gone),
-            primary_desired=self.primary_desired - freed[Side.PRIMARY],
-            fallback_desired=self.fallback_desired - freed[Side.FALLBACK],
-            counted={side: self.counted[side] - freed[side] for side in Side},
-            leaving=self.leaving + slots(going),
+            primary=tuple(i for i in self.primary if i.id not in removed),
+            fallback=tuple(i for i in self.fallback if i.id not in removed),
+            primary_desired=self.primary_desired - freed[GroupRole.PRIMARY],
+            fallback_desired=self.fallback_desired - freed[GroupRole.FALLBACK],
+            counted_slots={role: self.counted_slots[role] - freed[role] for role in GroupRole},
+            terminating_slots=self.terminating_slots + slots(instances),
         )
 
     @property
     def reserved(self) -> int:
-        """How much of the target is held on-demand because it is paid for anyway."""
+        """Slots of the target held by reserved On-Demand instances, which are already paid for."""
         return min(self.group.reserved, self.group.target) if self.group.fallback else 0
 
-    def beyond_reserved(self) -> Situation:
-        """Return what is left to a policy: the group without the reserved instances that are there.
+    def beyond_reserved(self) -> GroupState:
+        """Return the group without its running reserved instances, for the policy to decide on.
 
-        Those that are not there yet, or that AWS takes back, are the policy's to cover like others.
+        Reserved instances that are missing or interrupted are covered by the policy, as others are.
         """
-        held: set[str] = set()
-        left = self.reserved
-        for instance in reversed(self.release_order(self.fallback)):
-            if instance.slots <= left and not self.is_doomed(instance):
-                held.add(instance.id)
-                left -= instance.slots
-        group, taken = self.group, self.reserved - left
+        excluded: set[str] = set()
+        missing = self.reserved
+        for instance in reversed(self.scale_in_order(self.fallback)):
+            if instance.slots <= missing and not self.is_interrupted(instance):
+                excluded.add(instance.id)
+                missing -= instance.slots
+        group, running = self.group, self.reserved - missing
         return replace(
             self,
-            group=replace(group, target=group.target - taken, maximum=group.maximum - taken),
-            fallback=tuple(i for i in self.fallback if i.id not in held),
-            fallback_desired=max(0, self.fallback_desired - taken),
+            group=replace(group, target=group.target - running, maximum=group.maximum - running),
+            fallback=tuple(i for i in self.fallback if i.id not in excluded),
+            fallback_desired=max(0, self.fallback_desired - running),
         )
 
     def drain_at(self, instance: Instance) -> float | None:
-        """Return from when a doomed instance takes no more work, ``None`` without a notice."""
-        deadline = self.memory.doomed.get(instance.id)
+        """Return when an interrupted instance stops receiving requests, ``None`` without a notice."""
+        deadline = self.memory.termination_deadlines.get(instance.id)
         return None if deadline is None else deadline - self.group.drain_seconds
 
-    def is_doomed(self, instance: Instance) -> bool:
-        """Say whether the instance has a notice, whatever it still does until then."""
-        return instance.id in self.memory.doomed
+    def is_interrupted(self, instance: Instance) -> bool:
+        """Return whether the instance has a termination deadline; it may still serve until then."""
+        return instance.id in self.memory.termination_deadlines
 
     def is_ready(self, instance: Instance) -> bool:
-        """Say whether the instance serves now: all its workers heard, and not yet draining."""
+        """Return whether the instance serves now: all its workers report, and it does not drain yet."""
         drain_at = self.drain_at(instance)
         return instance.ready_since is not None and (drain_at is None or drain_at > self.now)
 
     def is_up(self, instance: Instance) -> bool:
-        """Say whether the instance has booted: it works, or could if another let go of the job."""
-        return instance.ready_since is not None or (self.group.break_before_make and instance.standing_by)
+        """Return whether the instance has booted: it works, or waits for the job of its predecessor."""
+        return instance.ready_since is not None or (self.group.break_before_make and instance.is_standby)
 
-    def lasting(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
-        """Return those that are up and have no notice: the ones to count on."""
-        doomed = self.memory.doomed  # without a notice, ready is whoever has been heard
-        return tuple(i for i in instances if i.id not in doomed and self.is_up(i))
+    def stable(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
+        """Return the instances that have booted and have no termination deadline."""
+        deadlines = self.memory.termination_deadlines
+        return tuple(i for i in instances if i.id not in deadlines and self.is_up(i))
 
-    def release_order(self, instances: Iterable[Instance]) -> list[Instance]:
-        """Return whom to let go first: the not ready, then those at risk, then the youngest."""
+    def scale_in_order(self, instances: Iterable[Instance]) -> list[Instance]:
+        """Return the instances in termination order: unstable first, then at risk, then the youngest."""
         instances = tuple(instances)
-        lasting = {i.id for i in self.lasting(instances)}
+        stable = {i.id for i in self.stable(instances)}
         return sorted(
             instances,
-            key=lambda i: (i.id in lasting, i.id not in self.memory.at_risk, -i.launched_at, i.id),
+            key=lambda i: (i.id in stable, i.id not in self.memory.at_risk, -i.launched_at, i.id),
         )
 
-    def first_to_go(self, instances: Sequence[Instance], surplus: int) -> Iterator[Instance]:
-        """Yield whom a surplus of slots lets go, in the order of release: each that still fits into it."""
+    def scale_in_candidates(self, instances: Sequence[Instance], surplus: int) -> Iterator[Instance]:
+        """Yield the instances to terminate for a surplus of slots, in scale-in order."""
         if surplus <= 0:
             return
-        for instance in self.release_order(instances):
+        for instance in self.scale_in_order(instances):
             if instance.slots <= surplus:
                 surplus -= instance.slots
                 yield instance
 
     @property
-    def silent(self) -> tuple[Instance, ...]:
-        """Who has not reported for longer than any boot takes.
-
-        Nobody else can tell: to AWS it runs.
-        """
-        overdue = {i for i, since in self.memory.silent.items() if self.now - since >= LONGEST_BOOT}
+    def not_reporting(self) -> tuple[Instance, ...]:
+        """Instances without a report for longer than the maximum boot time; EC2 shows them as running."""
+        overdue = {
+            i for i, since in self.memory.not_reporting.items() if self.now - since >= MAX_BOOT_SECONDS
+        }
         live = (*self.primary, *self.fallback) if overdue else ()
-        return tuple(i for i in live if i.id in overdue and i.described and not self.is_doomed(i))
+        return tuple(i for i in live if i.id in overdue and i.is_described and not self.is_interrupted(i))
 
     @property
-    def mute(self) -> tuple[Instance, ...]:
-        """Who of the silent is let go for it: nobody while most are, or none is heard.
+    def unresponsive(self) -> tuple[Instance, ...]:
+        """Instances to terminate because they do not report.
 
-        Then it is rather the registry or the network that is silent. Who fell silent a moment ago counts,
-        too: who breaks together does not break at once. Who still boots tells nothing.
+        Empty if most or all do not report: the registry or the network is then the likely cause. Instances
+        that stopped reporting only recently count as well, because a shared cause does not affect all at the
+        same time; booting instances do not.
         """
-        overdue = self.silent
+        overdue = self.not_reporting
         if not overdue:
             return ()
-        live = [i for i in (*self.primary, *self.fallback) if i.described and not self.is_doomed(i)]
-        heard = sum(i.is_heard for i in live)
-        fell = {i.id for i in live if not i.is_heard and i.id in self.memory.booted}
-        ill = len(fell.union(i.id for i in overdue))
-        return overdue if heard and not is_one_cause(ill, heard + ill) else ()
+        live = [i for i in (*self.primary, *self.fallback) if i.is_described and not self.is_interrupted(i)]
+        reporting = sum(i.is_reporting for i in live)
+        stopped = {i.id for i in live if not i.is_reporting and i.id in self.memory.booted}
+        unhealthy = len(stopped.union(i.id for i in overdue))
+        return overdue if reporting and not is_shared_cause(unhealthy, reporting + unhealthy) else ()
 
-    def served(self, going: Iterable[Instance]) -> list[Instance]:
-        """Return whom of these the others can do without, taken one after the other."""
-        going = list(going)
-        if not going:
+    def expendable(self, candidates: Iterable[Instance]) -> list[Instance]:
+        """Return the candidates that the target does not need, considered one after the other."""
+        candidates = list(candidates)
+        if not candidates:
             return []
-        serving = slots(self.lasting((*self.primary, *self.fallback)))
-        spare = serving + slots(i for i in going if self.is_ready(i)) - self.group.target
-        found: list[Instance] = []
-        for instance in going:
+        serving = slots(self.stable((*self.primary, *self.fallback)))
+        spare = serving + slots(i for i in candidates if self.is_ready(i)) - self.group.target
+        expendable: list[Instance] = []
+        for instance in candidates:
             count = instance.slots if self.is_ready(instance) else 0
             if count <= spare:
                 spare -= count
-                found.append(instance)
-        return found
+                expendable.append(instance)
+        return expendable
 
     @property
     def retiring(self) -> list[Instance]:
-        """Who is replaced by schedule or at a wish, once others serve in their place.
+        """Instances to replace, by schedule of AWS or on request, once their successors serve.
 
-        AWS retires on-demand instances, too, but those of the fallback go by themselves once spot is back.
+        Scheduled retirements of fallback instances are ignored: they terminate anyway once Spot is back.
         """
-        live = (*self.primary, *self.fallback) if self.wished else self.primary
-        return self.served(
+        live = (*self.primary, *self.fallback) if self.replacements else self.primary
+        return self.expendable(
             i
             for i in live
             if i.id in self.memory.retiring
-            and self.is_doomed(i)
-            and (i.side is Side.PRIMARY or i.id in self.wished)
+            and self.is_interrupted(i)
+            and (i.group_role is GroupRole.PRIMARY or i.id in self.replacements)
         )
 
     @property
     def failed(self) -> list[Instance]:
-        """Who does not serve, by the health checker's verdict or because its workers are not heard."""
-        live = (*self.primary, *self.fallback) if self.wished else ()
-        failed = [i for i in live if i.id in self.wished and not self.is_ready(i)]
-        return [i for i in failed if not i.unclear or self.wished[i.id] in NOT_SERVING]
+        """Instances to replace that do not serve: by the health checker's verdict, or not reporting."""
+        live = (*self.primary, *self.fallback) if self.replacements else ()
+        failed = [i for i in live if i.id in self.replacements and not self.is_ready(i)]
+        return [i for i in failed if not i.has_malformed_records or self.replacements[i.id] in NOT_SERVING]
 
     @property
-    def told(self) -> str:
-        """What people must know to understand a decision, beside the policy's reason; mostly nothing."""
-        wished = ", ".join(f"{i} ({why})" for i, why in self.wished.items())
-        elsewhere = self.memory.stand_ins.slots
-        parts = (wished and f"to be replaced: {wished}", elsewhere and f"{elsewhere} on premises")
+    def notes(self) -> str:
+        """Explanation of a decision in addition to the policy's reason; usually empty."""
+        replaced = ", ".join(f"{i} ({reason})" for i, reason in self.replacements.items())
+        on_premises = self.memory.on_premises_offset.slots
+        parts = (replaced and f"to be replaced: {replaced}", on_premises and f"{on_premises} on premises")
         return "; ".join(part for part in parts if part)
 
     @property
     def committed_fallback(self) -> int:
-        """The on-demand slots that live or have been asked for."""
+        """Fallback slots that are live or requested."""
         return max(slots(self.fallback), self.fallback_desired)
 
     @property
-    def lasting_primary(self) -> int:
-        """How many primary slots serve and have no notice."""
-        return slots(self.lasting(self.primary))
+    def stable_primary(self) -> int:
+        """Stable slots of the primary group."""
+        return slots(self.stable(self.primary))
 
     @property
     def ready(self) -> int:
-        """How many slots of both sides serve now."""
+        """Slots of both groups that serve now."""
         return slots(i for i in (*self.primary, *self.fallback) if self.is_ready(i))
 
     @property
     def missing_spot(self) -> int:
-        """How many slots the primary group should have and has not.
+        """Slots that the primary group lacks.
 
-        By the target, not the desired capacity: that one gives way to the fallback under the ceiling.
+        Relative to the target, not to the desired capacity, which the fallback reduces at the maximum.
         """
-        return max(0, self.group.target - slots(i for i in self.primary if not i.given_up))
+        return max(0, self.group.target - slots(i for i in self.primary if not i.is_terminating))
 
     @property
     def above_maximum(self) -> int:
-        """How many slots stand above the ceiling: AWS launches successors of the doomed before they end.
+        """Slots above the maximum: AWS launches successors before it terminates interrupted instances.
 
-        What the last launch of a side brought beyond its desired capacity is allowed for.
+        Excludes the overshoot of a weighted group's last launch over its desired capacity.
         """
-        sides = (self.primary, self.fallback)
-        overshoot = sum(max((i.slots for i in side), default=1) - 1 for side in sides)
-        return max(0, sum(map(slots, sides)) + self.leaving - self.group.maximum - overshoot)
+        groups = (self.primary, self.fallback)
+        overshoot = sum(max((i.slots for i in group), default=1) - 1 for group in groups)
+        return max(0, sum(map(slots, groups)) + self.terminating_slots - self.group.maximum - overshoot)
 
-    def count(self, market: Market) -> int:
-        """Return how many live slots of both sides are paid for in this way."""
-        return slots(i for i in (*self.primary, *self.fallback) if i.market is market)
+    def count_slots(self, purchase_option: PurchaseOption) -> int:
+        """Return the live slots of both groups with a purchase option."""
+        return slots(i for i in (*self.primary, *self.fallback) if i.purchase_option is purchase_option)

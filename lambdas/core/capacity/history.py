@@ -1,10 +1,10 @@
-"""What a group has learned about its spot pools: how long they have lived, how often they are lost.
+"""Statistics of a group's Spot pools: the age of their current run, and how often they are lost.
 
-The controller cannot see a pool's capacity, only its own instances: a pool is *up* from the first launch that
-succeeds until its instances are taken. If the launch before was refused, the pool has only just come back;
-otherwise its age is unknown, and a typical one is assumed.
+The controller cannot observe the capacity of a pool, only its own instances: a *run* of a pool lasts from the
+first successful launch until its instances are interrupted. After a launch failure for missing capacity, a
+run starts at age 0; otherwise its age is unknown and a typical one is assumed.
 
-A history changes only when something happens, so an unchanged group needs no write.
+A history changes only on events, so an unchanged group needs no write.
 """
 
 from __future__ import annotations
@@ -14,43 +14,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, TypeAlias
 
-from contracts.stored import RaisedTo, stored
-from lambdas.core.model import Market, Observation, RefusalKind, Side, slots
+from contracts.stored import RaisedTo, Stored, stored
+from lambdas.core.model import GroupRole, LaunchFailureKind, Observation, PurchaseOption, slots
 
-SCALE: Final = 0.85
-"""Losses of a pool come at rate ``SCALE / (OFFSET + age)``; fitted by ``bench/fit/hazard.py`` to the 0/1
-traces of the public skypilot-org/spot-traces. Each pool's own factor is learned on top of it."""
-OFFSET: Final = 1200.0
-UNKNOWN_AGE: Final = 6000.0
-"""The age in seconds at which that rate equals one over the mean up-run: a run met at a random moment."""
+HAZARD_SCALE: Final = 0.85
+"""A pool of age ``a`` seconds is lost at rate ``HAZARD_SCALE / (HAZARD_OFFSET_SECONDS + a)`` per second,
+times a factor learned for each pool.
+
+Source: fitted by ``bench/fit/hazard.py`` to the 0/1 traces of the public skypilot-org/spot-traces.
+"""
+HAZARD_OFFSET_SECONDS: Final = 1200.0
+DEFAULT_AGE_SECONDS: Final = 6000.0
+"""Assumed age of a run of unknown age: at this age the rate is one per mean run length."""
 PRIOR_LOSSES: Final = 4.0
-"""How many losses the prior is worth against what was learned."""
-UNANNOUNCED: Final = 0.1
+"""Weight of the prior of a pool's factor, in losses."""
+UNANNOUNCED_PRIOR: Final = 0.1
+"""Prior share of losses without a notice."""
 PRIOR_NOTICES: Final = 20.0
-PATIENCE: Final = 120.0
-"""After so many seconds without a launch, a group below its desired capacity counts as refused: a Spot Fleet
-says nothing when spot is short, and both kinds launch within seconds when it is not."""
-STORM_SECONDS: Final = 300.0
-"""For so long after a loss the rest of a pool is in danger, and what goes then belongs to the same drop."""
-STORM_PRIOR: Final = 600.0
-"""The prior: in such a time an instance is lost once in so many seconds. In the public traces that tell the
-sizes of pools 0.2–0.6 of the drops that leave some are followed by another within five minutes."""
-_KEPT: Final = 0.95
-"""What a loss leaves of the weight of those before: about the newest twenty count."""
-_MOST_POOLS: Final = 64
+"""Weight of that prior, in losses."""
+LAUNCH_TIMEOUT_SECONDS: Final = 120.0
+"""A group that stays below its desired capacity for so long without a launch has no capacity available: a
+Spot Fleet reports no failure, and both kinds of group launch within seconds if there is capacity."""
+CORRELATION_SECONDS: Final = 300.0
+"""Time after a loss in which further losses of the pool are correlated, part of the same drop in capacity."""
+CORRELATED_LOSS_PRIOR_SECONDS: Final = 600.0
+"""Prior mean time to the loss of an instance within ``CORRELATION_SECONDS`` after a loss in its pool. In
+public traces with pool sizes, 0.2–0.6 of the partial drops are followed by another within five minutes."""
+_DECAY: Final = 0.95
+"""Weight of older losses after each new one: about the newest twenty count."""
+_MAX_POOLS: Final = 64
 
 _Weight: TypeAlias = Annotated[float, RaisedTo(0.0)]
-"""A clock that was set back may have left one below 0."""
+"""A clock that was set back may have stored a negative value."""
 
 
 @stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class PoolRecord:
-    """What is known of one pool.
+    """Statistics of one pool.
 
-    ``since`` (epoch seconds) is when its run was first seen, ``None`` while nothing of ours lives there, and
-    ``start_age`` how many seconds old it was then; ``losses`` of runs stand against the losses ``expected``
-    over them, both fading. ``lost_at`` is when it last lost instances of ours, ``None`` before it ever did.
+    Attributes:
+        since: Start of the current run as observed (epoch seconds); ``None`` without instances in the pool.
+        start_age: Assumed age of the run at ``since``, in seconds.
+        losses: Number of losses, with decay.
+        expected: Losses expected by the hazard rate over the same time, with decay.
+        lost_at: Time of the last loss; ``None`` before any.
     """
 
     since: float | None = None
@@ -60,8 +68,8 @@ class PoolRecord:
     lost_at: float | None = None
 
     def is_failing(self, now: float) -> bool:
-        """Say whether it has lost instances so lately that what is left may follow."""
-        return self.lost_at is not None and now - self.lost_at < STORM_SECONDS
+        """Return whether the last loss is so recent that the remaining instances may be lost, too."""
+        return self.lost_at is not None and now - self.lost_at < CORRELATION_SECONDS
 
     def age(self, now: float) -> float:
         """Return the age of the current run in seconds, 0 if there is none."""
@@ -71,145 +79,165 @@ class PoolRecord:
 @stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is remembered of all pools of a group.
+    """Statistics of all pools of a group; counts have decay.
 
-    ``living`` is the pool of each spot instance of the primary group seen last; ``refused`` whether spot was
-    short then; ``waiting_since`` (epoch seconds) is when the group last launched, or began to lack instances,
-    ``None`` where it lacks none; ``losses`` and ``unannounced`` count pool losses, fading. ``storm_losses``
-    are the instances lost within ``STORM_SECONDS`` of their pool's last loss, ``storm_seconds`` the seconds
-    that instances lived there then, both fading.
+    Attributes:
+        pool_by_instance: Pool of each Spot Instance of the primary group at the last observation.
+        capacity_unavailable: Whether Spot capacity was unavailable at the last observation.
+        waiting_since: Time at which the group last launched an instance, or fell below its desired capacity
+            (epoch seconds); ``None`` at its desired capacity.
+        losses: Losses of pools.
+        unannounced: Losses of pools without a notice.
+        correlated_losses: Instances lost within ``CORRELATION_SECONDS`` after a loss in their pool.
+        correlated_seconds: Instance-seconds in these times.
     """
 
     pools: Mapping[str, PoolRecord] = field(default_factory=dict)
-    living: Mapping[str, str] = field(default_factory=dict)
-    refused: bool = False
+    pool_by_instance: Annotated[Mapping[str, str], Stored("living")] = field(default_factory=dict)
+    capacity_unavailable: Annotated[bool, Stored("refused")] = False
     waiting_since: float | None = None
     losses: _Weight = 0.0
     unannounced: _Weight = 0.0
-    storm_losses: _Weight = 0.0
-    storm_seconds: _Weight = 0.0
+    correlated_losses: Annotated[_Weight, Stored("storm_losses")] = 0.0
+    correlated_seconds: Annotated[_Weight, Stored("storm_seconds")] = 0.0
 
     @property
-    def storm_rate(self) -> float:
-        """How many times a second an instance is lost whose pool has just lost others."""
-        return (self.storm_losses + 1.0) / (self.storm_seconds + STORM_PRIOR)
+    def correlated_loss_rate(self) -> float:
+        """Losses per instance and second in a pool that has just lost instances."""
+        return (self.correlated_losses + 1.0) / (self.correlated_seconds + CORRELATED_LOSS_PRIOR_SECONDS)
 
     def record(self, pool: object) -> PoolRecord:
-        """Return what is known of a pool."""
+        """Return the statistics of a pool."""
         return self.pools.get(str(pool), PoolRecord())
 
-    def factor(self) -> float:
-        """Return how much more often than a typical one a pool of the group is lost, none in particular."""
+    def hazard_factor(self) -> float:
+        """Return the factor of the group's pools on the hazard rate of a typical pool."""
         losses = PRIOR_LOSSES + sum(record.losses for record in self.pools.values())
         return losses / (PRIOR_LOSSES + sum(record.expected for record in self.pools.values()))
 
-    def factor_of(self, pool: object, group: float) -> float:
-        """Return the same of one pool, where ``group`` is ``factor()``."""
-        own = self.record(pool)
-        return (own.losses + PRIOR_LOSSES * group) / (own.expected + PRIOR_LOSSES)
+    def pool_hazard_factor(self, pool: object, group_factor: float) -> float:
+        """Return the factor of one pool; ``group_factor`` is ``hazard_factor()``."""
+        record = self.record(pool)
+        return (record.losses + PRIOR_LOSSES * group_factor) / (record.expected + PRIOR_LOSSES)
 
     @property
-    def refused_at(self) -> float | None:
-        """When a group that waits for instances counts as refused, ``None`` while it lacks none."""
-        return None if self.waiting_since is None else self.waiting_since + PATIENCE
+    def unavailable_at(self) -> float | None:
+        """When the group's launches time out; ``None`` at its desired capacity."""
+        return None if self.waiting_since is None else self.waiting_since + LAUNCH_TIMEOUT_SECONDS
 
     @property
     def unannounced_share(self) -> float:
-        """The share of losses that come without a notice."""
-        return (self.unannounced + UNANNOUNCED * PRIOR_NOTICES) / (self.losses + PRIOR_NOTICES)
+        """Share of losses without a notice."""
+        return (self.unannounced + UNANNOUNCED_PRIOR * PRIOR_NOTICES) / (self.losses + PRIOR_NOTICES)
 
 
-def follow(
+def update_history(
     history: History,
     observation: Observation,
-    doomed: Mapping[str, float],
-    released: Mapping[str, float],
+    termination_deadlines: Mapping[str, float],
+    expected_ends: Mapping[str, float],
     now: float,
 ) -> History:
-    """Return the history after one look; ``doomed`` and ``released`` as remembered before and in it."""
-    known, primary, spot = history.living, Side.PRIMARY, Market.SPOT
+    """Return the history after an observation.
+
+    ``termination_deadlines`` are those known before: a loss without one is unannounced. ``expected_ends`` are
+    instances that end by request or by schedule, which says nothing about capacity.
+    """
     living = {
-        i.id: known.get(i.id) or str(i.pool)
+        i.id: history.pool_by_instance.get(i.id) or str(i.pool)
         for i in observation.instances
-        if i.side is primary and i.market is spot
+        if i.group_role is GroupRole.PRIMARY and i.purchase_option is PurchaseOption.SPOT
     }
-    for instance in [i for i in observation.instances if not i.described]:
-        # It is what it was, and what is new is learned once it is described.
+    for instance in [i for i in observation.instances if not i.is_described]:
+        # Its pool is a guess: keep the recorded one, and learn of a new instance once it is described.
         living.pop(instance.id, None)
-        if instance.id in history.living:
-            living[instance.id] = history.living[instance.id]
+        if instance.id in history.pool_by_instance:
+            living[instance.id] = history.pool_by_instance[instance.id]
     waiting_since = _waiting_since(history, observation, living, now)
-    refused = _refused(history, observation, waiting_since, now)
-    if (living, refused, waiting_since) == (history.living, history.refused, history.waiting_since):
+    is_unavailable = _is_capacity_unavailable(history, observation, waiting_since, now)
+    unchanged = (history.pool_by_instance, history.capacity_unavailable, history.waiting_since)
+    if (living, is_unavailable, waiting_since) == unchanged:
         return history
     pools = dict(history.pools)
     losses, unannounced = history.losses, history.unannounced
-    storm_losses, storm_seconds = history.storm_losses, history.storm_seconds
-    gone = {i: pool for i, pool in history.living.items() if i not in living}
-    for pool in sorted(set(gone.values())):
-        taken = [i for i, at in gone.items() if at == pool and i not in released]
-        survivors = pool in living.values()
-        before = pools.get(pool, PoolRecord())
-        if taken:
-            losses = losses * _KEPT + 1
-            unannounced = unannounced * _KEPT + all(i not in doomed for i in taken)
-            if before.lost_at is not None and before.lost_at == before.since:  # some were left then
-                exposed = sum(at == pool for at in history.living.values())
-                storm_losses = storm_losses * _KEPT + len(taken) * before.is_failing(now)
-                storm_seconds = storm_seconds * _KEPT + exposed * min(STORM_SECONDS, now - before.lost_at)
-        if taken or not survivors:
-            pools[pool] = _ended(before, now, lost=bool(taken), survivors=survivors)
+    correlated_losses, correlated_seconds = history.correlated_losses, history.correlated_seconds
+    ended = {i: pool for i, pool in history.pool_by_instance.items() if i not in living}
+    for pool in sorted(set(ended.values())):
+        lost = [i for i, instance_pool in ended.items() if instance_pool == pool and i not in expected_ends]
+        has_survivors = pool in living.values()
+        record = pools.get(pool, PoolRecord())
+        if lost:
+            losses = losses * _DECAY + 1
+            unannounced = unannounced * _DECAY + all(i not in termination_deadlines for i in lost)
+            if record.lost_at is not None and record.lost_at == record.since:  # the last loss left survivors
+                exposed = sum(instance_pool == pool for instance_pool in history.pool_by_instance.values())
+                seconds = min(CORRELATION_SECONDS, now - record.lost_at)
+                correlated_losses = correlated_losses * _DECAY + len(lost) * record.is_failing(now)
+                correlated_seconds = correlated_seconds * _DECAY + exposed * seconds
+        if lost or not has_survivors:
+            pools[pool] = _end_run(record, now, is_lost=bool(lost), has_survivors=has_survivors)
     for instance in observation.instances:
         pool = living.get(instance.id, "")
         if pool and pools.get(pool, PoolRecord()).since is None:
-            start_age = 0.0 if history.refused else UNKNOWN_AGE
+            start_age = 0.0 if history.capacity_unavailable else DEFAULT_AGE_SECONDS
             pools[pool] = replace(
                 pools.get(pool, PoolRecord()), since=min(now, instance.launched_at), start_age=start_age
             )
     return History(
-        _bounded(pools), living, refused, waiting_since, losses, unannounced, storm_losses, storm_seconds
+        pools=_bounded(pools),
+        pool_by_instance=living,
+        capacity_unavailable=is_unavailable,
+        waiting_since=waiting_since,
+        losses=losses,
+        unannounced=unannounced,
+        correlated_losses=correlated_losses,
+        correlated_seconds=correlated_seconds,
     )
 
 
 def _waiting_since(
     history: History, observation: Observation, living: Mapping[str, str], now: float
 ) -> float | None:
-    if slots(observation.staying(Side.PRIMARY)) >= observation.primary_desired:
+    if slots(observation.active_instances(GroupRole.PRIMARY)) >= observation.primary_desired:
         return None
-    launched = not living.keys() <= history.living.keys()
-    return now if launched or history.waiting_since is None else history.waiting_since
+    has_launched = not living.keys() <= history.pool_by_instance.keys()
+    return now if has_launched or history.waiting_since is None else history.waiting_since
 
 
-def _refused(history: History, observation: Observation, waiting_since: float | None, now: float) -> bool:
-    if Side.PRIMARY in observation.unread and history.refused and waiting_since is not None:
+def _is_capacity_unavailable(
+    history: History, observation: Observation, waiting_since: float | None, now: float
+) -> bool:
+    is_unknown = GroupRole.PRIMARY in observation.activities_unknown
+    if is_unknown and history.capacity_unavailable and waiting_since is not None:
         return True
-    refusal = observation.refusal(Side.PRIMARY)
-    if refusal is not None:
-        return refusal.kind is RefusalKind.CAPACITY
-    return waiting_since is not None and now >= waiting_since + PATIENCE
+    failure = observation.launch_failure(GroupRole.PRIMARY)
+    if failure is not None:
+        return failure.kind is LaunchFailureKind.CAPACITY
+    return waiting_since is not None and now >= waiting_since + LAUNCH_TIMEOUT_SECONDS
 
 
 def expected_losses(start: float, end: float) -> float:
-    """Return how many losses a typical pool sees between two ages in seconds."""
-    return SCALE * math.log((OFFSET + end) / (OFFSET + start))
+    """Return the expected losses of a typical pool between two ages in seconds."""
+    return HAZARD_SCALE * math.log((HAZARD_OFFSET_SECONDS + end) / (HAZARD_OFFSET_SECONDS + start))
 
 
-def _ended(record: PoolRecord, now: float, *, lost: bool, survivors: bool) -> PoolRecord:
+def _end_run(record: PoolRecord, now: float, *, is_lost: bool, has_survivors: bool) -> PoolRecord:
     expected = 0.0
     if record.since is not None:
         expected = expected_losses(record.start_age, record.age(now))
-    drops = lost and not record.is_failing(now)  # one drop is one loss, however many looks it takes
-    kept = _KEPT if drops else 1.0
+    # A drop in capacity counts as one loss, even if several observations show its parts.
+    is_new_drop = is_lost and not record.is_failing(now)
+    weight = _DECAY if is_new_drop else 1.0
     return PoolRecord(
-        since=now if survivors else None,
-        start_age=record.age(now) if survivors else 0.0,
-        losses=record.losses * kept + drops,
-        expected=record.expected * kept + expected,
-        lost_at=now if lost else record.lost_at,
+        since=now if has_survivors else None,
+        start_age=record.age(now) if has_survivors else 0.0,
+        losses=record.losses * weight + is_new_drop,
+        expected=record.expected * weight + expected,
+        lost_at=now if is_lost else record.lost_at,
     )
 
 
 def _bounded(pools: Mapping[str, PoolRecord]) -> dict[str, PoolRecord]:
-    """Keep the pools that live and, of the others, those with most history."""
+    """Keep the pools in use and, of the others, those with the longest history."""
     order = sorted(pools, key=lambda p: (pools[p].since is None, -pools[p].expected, p))
-    return {pool: pools[pool] for pool in sorted(order[:_MOST_POOLS])}
+    return {pool: pools[pool] for pool in sorted(order[:_MAX_POOLS])}

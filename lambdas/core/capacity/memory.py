@@ -1,7 +1,7 @@
-"""What the controller remembers of a group between two runs. Losing it costs time, never correctness.
+"""Soft state of a group between two runs of the controller. Losing it costs time, never correctness.
 
-Everything here is soft: what is true is what AWS and the worker registry say. Sizes are bounded, so that the
-item stays far below DynamoDB's 400 KB.
+The source of truth is AWS and the worker registry. Sizes are bounded: the item stays far below DynamoDB's
+limit of 400 KB.
 """
 
 from __future__ import annotations
@@ -11,43 +11,45 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Final
 
 from contracts import codec
-from contracts.stored import stored
+from contracts.stored import Stored, stored
 from lambdas.core.capacity import on_premises
-from lambdas.core.capacity.history import History, follow
-from lambdas.core.capacity.on_premises import StandIns
+from lambdas.core.capacity.history import History, update_history
+from lambdas.core.capacity.on_premises import OnPremisesOffset
 from lambdas.core.deadline import record
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, ScheduledChange
-from lambdas.core.model import Market, Observation, Release, SetDesired, Side
+from lambdas.core.model import GroupRole, Observation, PurchaseOption, SetDesired, TerminateInstances
 from lambdas.core.money import bill
 from lambdas.core.money.bill import Bill
 
 FORMAT: Final = 1
-FORGET_SECONDS: Final = 900.0
-"""How long marks outlive their instance or their deadline: longer than any API stays stale."""
-RELEASE_SECONDS: Final = 300.0
-"""How long a release is believed: an instance that stands longer was not let go after all."""
-PACE_SECONDS: Final = 900.0
-"""So long one who was replaced for a wish counts against what may be replaced for wishes at once."""
-RETIRE_SECONDS: Final = 3600.0
-"""So long before AWS retires an instance by schedule its successor is sought, as after a notice."""
+MARK_RETENTION_SECONDS: Final = 900.0
+"""Retention of marks after their instance or deadline is over: longer than any API returns stale data."""
+TERMINATION_SECONDS: Final = 300.0
+"""Validity of a termination request; an instance that is listed for longer was not terminated."""
+REPLACEMENT_WINDOW_SECONDS: Final = 900.0
+"""Time for which a replacement counts against the number of simultaneous replacements."""
+RETIREMENT_LEAD_SECONDS: Final = 3600.0
+"""Time before a scheduled retirement at which the instance is treated as if it had a notice."""
 SETTLE_SECONDS: Final = 60.0
-"""How long a Spot Fleet may show its old target after it was modified (jenkinsci/ec2-fleet-plugin, pull
-request 159, says that it does; the time is an estimate)."""
+"""Time for which a modified Spot Fleet may show its old target; estimated.
+
+Source: jenkinsci/ec2-fleet-plugin, pull request 159.
+"""
 PRICE_SECONDS: Final = 600.0
-"""How long a price is believed. Prices "are adjusted gradually" (EC2 guide, "Spot Instances")."""
+"""Validity of a price. Source: EC2 user guide, "Spot Instances": prices "are adjusted gradually"."""
 BOOT_SAMPLES: Final = 20
-UNKNOWN_BOOT: Final = 180.0
-"""The boot time in seconds to plan with before any was seen: from nothing, typically."""
-LONGEST_BOOT: Final = 1800.0
-"""What takes longer is no boot but a worker that has been started again on an old instance."""
+DEFAULT_BOOT_SECONDS: Final = 180.0
+"""Boot time to plan with before any is measured: that of a typical cold boot."""
+MAX_BOOT_SECONDS: Final = 1800.0
+"""Maximum boot time; a longer time to readiness is the restart of a worker on an old instance."""
 PLAIN_LENGTH: Final = 64_000
-"""Longer text is stored compressed: the marks of 10,000 instances would not fit into an item otherwise."""
-MOST_BYTES: Final = 16_000_000
-"""The longest text that is read back, uncompressed: several times that of 10,000 instances."""
+"""Longer text is stored compressed: the marks of 10,000 instances would not fit into an item."""
+MAX_BYTES: Final = 16_000_000
+"""Maximum uncompressed size that is read: several times that of 10,000 instances."""
 _COMPRESSED: Final = "zlib:"
 
 
@@ -56,106 +58,126 @@ _COMPRESSED: Final = "zlib:"
 class Memory:
     """Soft state of one group.
 
-    ``doomed`` is the deadline by instance id, from events or observation; ``at_risk`` when a rebalance
-    recommendation was heard; ``retiring`` when AWS stops, restarts or retires an instance by schedule;
-    ``released`` when we let one go, so that a notice which we caused starts nothing; ``replaced`` when we did
-    so for a wish of the health checker; ``silent`` since when one has not been heard. ``boots`` are the
-    newest boot times in seconds by market, ``booted`` the instances counted there; ``asked`` is the desired
-    capacity last asked of a side that shows it late, and when; ``alarmed`` what people were told and is still
-    so; ``history`` what was learned about the spot pools.
-    ``spot_prices`` are as in ``Observation``, read at ``priced_at``; ``None`` before they were. ``home`` is
-    the zone where a job was at work last, and so its volume is; empty before it was, and for services.
-    ``job`` is what is known of a job under a deadline, ``bill`` what the run of one with a budget has cost,
-    ``stand_ins`` what is relied on of workers elsewhere.
+    Attributes:
+        termination_deadlines: Deadline by instance id, from events and observations.
+        at_risk: Time of the rebalance recommendation, by instance id.
+        retiring: Time at which AWS stops, reboots or retires the instance by schedule, by instance id.
+        termination_requests: Time of the controller's termination request, by instance id: a notice that it
+            causes must not trigger a replacement.
+        replacement_times: Time of the termination on request of the health checker, by instance id.
+        boots: Newest boot times in seconds, by purchase option.
+        booted: Instances whose boot time is recorded.
+        not_reporting: Since when the instance has not reported, by instance id.
+        requested_capacity: Desired capacity last requested, and the time, of groups that show it late.
+        active_alarms: Causes of the alarms that were raised and are not resolved.
+        history: Statistics of the Spot pools.
+        spot_prices: As in ``Observation``, read at ``priced_at`` (``None``: not yet).
+        volume_zone: Zone in which a job worked last, that of its volume; empty before, and for services.
+        job: Record of a job with a deadline.
+        on_premises_offset: Slots that on-premises workers serve.
+        bill: Cost of the run of a job with a budget.
     """
 
-    doomed: Mapping[str, float] = field(default_factory=dict)
+    termination_deadlines: Annotated[Mapping[str, float], Stored("doomed")] = field(default_factory=dict)
     at_risk: Mapping[str, float] = field(default_factory=dict)
     retiring: Mapping[str, float] = field(default_factory=dict)
-    released: Mapping[str, float] = field(default_factory=dict)
-    replaced: Mapping[str, float] = field(default_factory=dict)
-    boots: Mapping[Market, tuple[float, ...]] = field(default_factory=dict)
+    termination_requests: Annotated[Mapping[str, float], Stored("released")] = field(default_factory=dict)
+    replacement_times: Annotated[Mapping[str, float], Stored("replaced")] = field(default_factory=dict)
+    boots: Mapping[PurchaseOption, tuple[float, ...]] = field(default_factory=dict)
     booted: frozenset[str] = frozenset()
-    silent: Mapping[str, float] = field(default_factory=dict)
-    asked: Mapping[Side, tuple[int, float]] = field(default_factory=dict)
-    alarmed: frozenset[str] = frozenset()
+    not_reporting: Annotated[Mapping[str, float], Stored("silent")] = field(default_factory=dict)
+    requested_capacity: Annotated[Mapping[GroupRole, tuple[int, float]], Stored("asked")] = field(
+        default_factory=dict
+    )
+    active_alarms: Annotated[frozenset[str], Stored("alarmed")] = frozenset()
     history: History = field(default_factory=History)
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     priced_at: float | None = None
-    home: str = ""
+    volume_zone: Annotated[str, Stored("home")] = ""
     job: JobRecord = field(default_factory=JobRecord)
-    stand_ins: StandIns = field(default_factory=StandIns)
+    on_premises_offset: Annotated[OnPremisesOffset, Stored("stand_ins")] = field(
+        default_factory=OnPremisesOffset
+    )
     bill: Bill = field(default_factory=Bill)
 
-    def boot_seconds(self, market: Market) -> float:
-        """Return how long a boot takes: the mean of the newest launches, ``UNKNOWN_BOOT`` before any."""
-        boots = self.boots.get(market, ())
-        return sum(boots) / len(boots) if boots else UNKNOWN_BOOT
+    def boot_seconds(self, purchase_option: PurchaseOption) -> float:
+        """Return the mean of the newest boot times, ``DEFAULT_BOOT_SECONDS`` before any."""
+        boots = self.boots.get(purchase_option, ())
+        return sum(boots) / len(boots) if boots else DEFAULT_BOOT_SECONDS
 
     def slowest_boot(self, unknown: float) -> float:
-        """Return what a boot takes on the slower market of those on which one was seen."""
-        return max(
-            (self.boot_seconds(market) for market in Market if self.boots.get(market)), default=unknown
-        )
+        """Return the boot time of the slower purchase option, ``unknown`` before any boot is measured."""
+        measured = [option for option in PurchaseOption if self.boots.get(option)]
+        return max((self.boot_seconds(option) for option in measured), default=unknown)
 
 
-def ask(
+def record_requests(
     memory: Memory,
     observation: Observation,
-    moves: Iterable[SetDesired | Release],
+    actions: Iterable[SetDesired | TerminateInstances],
     now: float,
-    wished: Set[str],
+    replacements: Set[str],
 ) -> Memory:
-    """Return the memory once these moves are asked of AWS; ``wished`` are those let go for a wish."""
-    released, replaced, asked = dict(memory.released), dict(memory.replaced), dict(memory.asked)
-    capacity = {side: observation.desired(side) for side in Side}
-    for move in moves:
-        if isinstance(move, SetDesired):
-            capacity[move.side] = move.capacity
+    """Return the memory after requesting the actions; ``replacements`` are instances replaced by request."""
+    termination_requests = dict(memory.termination_requests)
+    replacement_times = dict(memory.replacement_times)
+    requested_capacity = dict(memory.requested_capacity)
+    capacity = {role: observation.desired_capacity(role) for role in GroupRole}
+    for action in actions:
+        role = action.group_role
+        if isinstance(action, SetDesired):
+            capacity[role] = action.capacity
         else:
-            capacity[move.side] -= move.slots
-            released |= dict.fromkeys(move.instance_ids, now)
-            replaced |= dict.fromkeys((i for i in move.instance_ids if i in wished), now)
-        asked[move.side] = (capacity[move.side], now)
+            capacity[role] -= action.slots
+            termination_requests |= dict.fromkeys(action.instance_ids, now)
+            replacement_times |= dict.fromkeys((i for i in action.instance_ids if i in replacements), now)
+        requested_capacity[role] = (capacity[role], now)
     return replace(
         memory,
-        released=released,
-        replaced=replaced,
-        asked={s: asked[s] for s in asked if s in observation.late},
+        termination_requests=termination_requests,
+        replacement_times=replacement_times,
+        requested_capacity={
+            role: request
+            for role, request in requested_capacity.items()
+            if role in observation.eventually_consistent
+        },
     )
 
 
-def unsettled(memory: Memory, observation: Observation, now: float) -> dict[Side, int]:
-    """Return the sides that take no order now, with the most that they may come to hold.
+def pending_capacity(memory: Memory, observation: Observation, now: float) -> dict[GroupRole, int]:
+    """Return the groups that accept no change now, with the maximum capacity that they may reach.
 
-    An order on top of one that does not show yet would rest on what was before.
+    A change on top of one that is not visible yet would be computed from stale capacity.
     """
-    found = {side: observation.desired(side) for side in observation.frozen}
-    for side, (capacity, at) in memory.asked.items():
-        shown = observation.desired(side)
-        if side in found or (shown != capacity and at + SETTLE_SECONDS > now):
-            found[side] = max(shown, capacity)
-    return found
+    pending = {role: observation.desired_capacity(role) for role in observation.modifying}
+    for role, (capacity, requested_at) in memory.requested_capacity.items():
+        visible = observation.desired_capacity(role)
+        if role in pending or (visible != capacity and requested_at + SETTLE_SECONDS > now):
+            pending[role] = max(visible, capacity)
+    return pending
 
 
-def untaken(memory: Memory, side: Side, standing: Iterable[str]) -> Memory:
-    """Return the memory for when a side did not take its order: ``standing`` have not been let go."""
-    stay = frozenset(standing)
+def without_failed_request(memory: Memory, role: GroupRole, not_terminated: Iterable[str]) -> Memory:
+    """Return the memory after a capacity change of a group failed and left instances not terminated."""
+    remaining = frozenset(not_terminated)
     return replace(
         memory,
-        released={i: at for i, at in memory.released.items() if i not in stay},
-        replaced={i: at for i, at in memory.replaced.items() if i not in stay},
-        asked={s: asked for s, asked in memory.asked.items() if s is not side},
+        termination_requests={i: at for i, at in memory.termination_requests.items() if i not in remaining},
+        replacement_times={i: at for i, at in memory.replacement_times.items() if i not in remaining},
+        requested_capacity={
+            changed: request for changed, request in memory.requested_capacity.items() if changed is not role
+        },
     )
 
 
-def note(memory: Memory, events: Iterable[Event], now: float) -> Memory:
-    """Return the memory with the marks that events carry; a repeated or reordered event changes nothing."""
-    doomed, at_risk, retiring = dict(memory.doomed), dict(memory.at_risk), dict(memory.retiring)
+def apply_events(memory: Memory, events: Iterable[Event], now: float) -> Memory:
+    """Return the memory with the marks of events; repeated and reordered events change nothing."""
+    deadlines = dict(memory.termination_deadlines)
+    at_risk, retiring = dict(memory.at_risk), dict(memory.retiring)
     for event in events:
         match event:
             case InterruptionNotice(instance_id, deadline):
-                doomed[instance_id] = min(deadline, doomed.get(instance_id, deadline))
+                deadlines[instance_id] = min(deadline, deadlines.get(instance_id, deadline))
             case RebalanceRecommendation(instance_id):
                 at_risk.setdefault(instance_id, now)
             case ScheduledChange(instance_ids, deadline):
@@ -163,66 +185,74 @@ def note(memory: Memory, events: Iterable[Event], now: float) -> Memory:
                     retiring[instance_id] = min(deadline, retiring.get(instance_id, deadline))
             case _:
                 pass
-    return replace(memory, doomed=doomed, at_risk=at_risk, retiring=retiring)
+    return replace(memory, termination_deadlines=deadlines, at_risk=at_risk, retiring=retiring)
 
 
-def learn(memory: Memory, observation: Observation, now: float) -> Memory:
-    """Return the memory after one look: observed deadlines added, boot times learned, the gone forgotten."""
+def update_memory(memory: Memory, observation: Observation, now: float) -> Memory:
+    """Return the memory after an observation: adds deadlines and boot times, drops terminated instances."""
     present = {i.id for i in observation.instances}
-    # Events of the whole account come in, weeks ahead.
-    retiring = {i: at for i, at in memory.retiring.items() if i in present and at + FORGET_SECONDS > now}
-    history = follow(memory.history, observation, memory.doomed, {**memory.released, **memory.retiring}, now)
-    # Whom AWS has not taken long after its deadline it takes no longer: the notice was wrong, or withdrawn.
-    doomed = {i: at for i, at in memory.doomed.items() if at + FORGET_SECONDS > now}
+    # Events of the whole account arrive here, weeks ahead.
+    retiring = {
+        i: at for i, at in memory.retiring.items() if i in present and at + MARK_RETENTION_SECONDS > now
+    }
+    expected_ends = {**memory.termination_requests, **memory.retiring}
+    history = update_history(memory.history, observation, memory.termination_deadlines, expected_ends, now)
+    # A deadline is dropped if the instance outlives it for long: the notice was wrong or withdrawn.
+    deadlines = {i: at for i, at in memory.termination_deadlines.items() if at + MARK_RETENTION_SECONDS > now}
     for instance_id, at in retiring.items():
-        if at - RETIRE_SECONDS <= now:
-            doomed[instance_id] = min(at, doomed.get(instance_id, at))
-    at_risk = {i: at for i, at in memory.at_risk.items() if i in present or at + FORGET_SECONDS > now}
-    boots = {market: list(samples) for market, samples in memory.boots.items()}
+        if at - RETIREMENT_LEAD_SECONDS <= now:
+            deadlines[instance_id] = min(at, deadlines.get(instance_id, at))
+    at_risk = {i: at for i, at in memory.at_risk.items() if i in present or at + MARK_RETENTION_SECONDS > now}
+    boots = {option: list(samples) for option, samples in memory.boots.items()}
     booted = set(memory.booted & present)
-    released = {i: at for i, at in memory.released.items() if abs(now - at) < RELEASE_SECONDS}
+    requests = {i: at for i, at in memory.termination_requests.items() if abs(now - at) < TERMINATION_SECONDS}
     for instance in observation.instances:
-        # A warm pool takes back whom we release, and may have started it again.
-        if instance.id in released and instance.described and instance.launched_at > released[instance.id]:
-            del released[instance.id]
-    unheard = [i for i in observation.instances if i.ready_since is None and not i.standing_by]
-    silent = {i.id: memory.silent.get(i.id, now) for i in unheard}
+        # A terminated instance may have returned to a warm pool and started again.
+        if instance.id in requests and instance.is_described and instance.launched_at > requests[instance.id]:
+            del requests[instance.id]
+    not_reporting = {
+        i.id: memory.not_reporting.get(i.id, now)
+        for i in observation.instances
+        if i.ready_since is None and not i.is_standby
+    }
     for instance in observation.instances:
         if instance.deadline is not None:
-            doomed[instance.id] = min(instance.deadline, doomed.get(instance.id, instance.deadline))
-        if instance.described and instance.ready_since is not None and instance.id not in booted:
+            deadlines[instance.id] = min(instance.deadline, deadlines.get(instance.id, instance.deadline))
+        if instance.is_described and instance.ready_since is not None and instance.id not in booted:
             booted.add(instance.id)
             boot = max(0.0, instance.ready_since - instance.launched_at)
-            if boot <= LONGEST_BOOT:
-                boots.setdefault(instance.market, []).append(boot)
+            if boot <= MAX_BOOT_SECONDS:
+                boots.setdefault(instance.purchase_option, []).append(boot)
     return replace(
         memory,
-        doomed=doomed,
+        termination_deadlines=deadlines,
         at_risk=at_risk,
         retiring=retiring,
-        released=released,
-        replaced={i: at for i, at in memory.replaced.items() if abs(now - at) < PACE_SECONDS},
-        boots={market: tuple(samples[-BOOT_SAMPLES:]) for market, samples in boots.items()},
+        termination_requests=requests,
+        replacement_times={
+            i: at for i, at in memory.replacement_times.items() if abs(now - at) < REPLACEMENT_WINDOW_SECONDS
+        },
+        boots={option: tuple(samples[-BOOT_SAMPLES:]) for option, samples in boots.items()},
         booted=frozenset(booted),
-        silent=silent,
+        not_reporting=not_reporting,
         history=history,
-        home=_home(memory, observation),
-        job=record.follow(memory.job, observation, now),
-        stand_ins=on_premises.follow(memory.stand_ins, observation.elsewhere, now),
-        bill=bill.follow(memory.bill, observation, now),
+        volume_zone=_volume_zone(memory, observation),
+        job=record.update(memory.job, observation, now),
+        on_premises_offset=on_premises.update(memory.on_premises_offset, observation.on_premises_slots, now),
+        bill=bill.update_bill(memory.bill, observation, now),
     )
 
 
-def _home(memory: Memory, observation: Observation) -> str:
-    """Return the zone of who is at work on a job, the newest of them, else the one remembered."""
+def _volume_zone(memory: Memory, observation: Observation) -> str:
+    """Return the zone of the newest instance that works on a job, else the previous zone."""
     if not observation.group.break_before_make:
         return ""
-    at_work = [(i.ready_since, i.pool.zone) for i in observation.instances if i.ready_since and i.pool.zone]
-    return max(at_work, default=(0.0, memory.home))[1]
+    working = [(i.ready_since, i.pool.zone) for i in observation.instances if i.ready_since and i.pool.zone]
+    return max(working, default=(0.0, memory.volume_zone))[1]
 
 
 def dump(memory: Memory) -> str:
-    """Return the memory as JSON, compressed where it is long; equal memories as equal text."""
+    """Serialize the memory as JSON, compressed if it is long; equal memories give equal text."""
     stored = {"format": FORMAT, **codec.dump(memory)}
     text = json.dumps(stored, sort_keys=True, separators=(",", ":"))
     if len(text) <= PLAIN_LENGTH:
@@ -231,9 +261,9 @@ def dump(memory: Memory) -> str:
 
 
 def parse(text: str) -> Memory:
-    """Return the memory in ``text``; raise ``ValueError`` for what ``dump`` does not write.
+    """Parse the output of ``dump``; raise ``ValueError`` if it is invalid.
 
-    Every value is checked: a wrong one would fail each pass, and never be written over.
+    Every value is checked: an invalid one would fail every run and never be overwritten.
     """
     memory = codec.parse_versioned(Memory, _plain(text), FORMAT)
     record.check(memory.job)
@@ -245,11 +275,9 @@ def _plain(text: str) -> str:
         return text
     try:
         inflater = zlib.decompressobj()
-        data = inflater.decompress(
-            base64.b64decode(text.removeprefix(_COMPRESSED), validate=True), MOST_BYTES
-        )
+        data = inflater.decompress(base64.b64decode(text.removeprefix(_COMPRESSED), validate=True), MAX_BYTES)
     except zlib.error as error:
         raise ValueError(f"memory cannot be decompressed: {error}") from None
     if not inflater.eof:
-        raise ValueError(f"memory cannot be decompressed: it is cut off, or has more than {MOST_BYTES} bytes")
+        raise ValueError(f"memory cannot be decompressed: truncated, or more than {MAX_BYTES} bytes")
     return data.decode()

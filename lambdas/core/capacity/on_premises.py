@@ -1,4 +1,4 @@
-"""Workers elsewhere that serve a group's queue: for as many slots AWS needs to hold none."""
+"""Offset of a group's target for on-premises workers that serve its queue."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from contracts.stored import stored
 from lambdas.core.model import Observation
 
 COOLDOWN_SECONDS: Final = 600.0
-"""So long they must have been there before an instance is let go for them."""
+"""Time that on-premises workers must be present before they replace instances."""
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class StandIns:
-    """For how many slots workers elsewhere are relied on.
+class OnPremisesOffset:
+    """Slots of the target that on-premises workers serve.
 
-    ``most`` is the least that was seen since ``since`` (epoch seconds) of what lies above ``slots``; ``None``
-    while nothing does.
+    ``candidate`` is the minimum observed since ``since`` (epoch seconds), while more than ``slots`` are
+    observed; ``since`` is ``None`` otherwise.
     """
 
     slots: int = 0
-    most: int = 0
+    candidate: int = 0
     since: float | None = None
 
 
-def follow(known: StandIns, seen: int | None, now: float) -> StandIns:
-    """Return it after one look that found workers for ``seen`` slots; ``None``: they could not be read.
+def update(previous: OnPremisesOffset, observed: int | None, now: float) -> OnPremisesOffset:
+    """Return the offset after an observation of ``observed`` slots; ``None``: they could not be read.
 
-    Who is missing is replaced at once: that a heartbeat may be late is allowed for where they are counted.
-    Who has come back, or is new, counts after the cooldown.
+    Missing workers are replaced at once (the count tolerates late heartbeats); new ones count after the
+    cooldown.
     """
-    if seen is None:
-        return known
-    if seen <= known.slots:
-        return StandIns(seen)
-    if known.since is None:
-        return StandIns(known.slots, seen, now)
-    most = min(seen, known.most)
-    if now - known.since < COOLDOWN_SECONDS:
-        return replace(known, most=most)
-    return follow(StandIns(most), seen, now)
+    if observed is None:
+        return previous
+    if observed <= previous.slots:
+        return OnPremisesOffset(observed)
+    if previous.since is None:
+        return OnPremisesOffset(previous.slots, observed, now)
+    candidate = min(observed, previous.candidate)
+    if now - previous.since < COOLDOWN_SECONDS:
+        return replace(previous, candidate=candidate)
+    return update(OnPremisesOffset(candidate), observed, now)
 
 
-def relieved(observation: Observation, slots: int) -> Observation:
-    """Return the observation with the target that is left to AWS; the on-demand base is kept all the same."""
+def with_offset(observation: Observation, slots: int) -> Observation:
+    """Return the observation with the target reduced by ``slots``, but not below the On-Demand base."""
     group = observation.group
     target = min(group.target, max(group.base, group.target - slots))
     if target == group.target:

@@ -1,38 +1,40 @@
-"""The one signature behind which capacity policies stand side by side."""
+"""Interface of the capacity policies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from lambdas.core.capacity.group_state import Situation
+from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.model import Alarm
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a policy wants. The safety rules of ``availability`` turn it into actions.
+    """Capacity that a policy requests; the safety rules of ``availability`` turn it into actions.
 
-    ``on_demand`` is the number of fallback slots, running or booting; ``primary`` the desired capacity of
-    the primary group in slots (``None``: the target). ``wake_at`` is the first moment at which the policy
-    may want something else although nothing was observed to change. ``handover`` is false for policies that
-    let on-demand go before its successor is ready; they are for comparison. ``alarms`` are what people must
-    hear, each as long as it stands here.
+    Attributes:
+        on_demand: Slots of the fallback group, running or booting.
+        primary: Desired capacity of the primary group in slots; ``None``: the target.
+        next_run_at: First time at which the plan may change without a change of the observation.
+        handover: Whether to keep On-Demand instances until their successors are ready. False only in policies
+            for comparison.
+        alarms: Alarms, each active as long as the plan contains it.
     """
 
     on_demand: int
     reason: str
     primary: int | None = None
-    wake_at: float | None = None
+    next_run_at: float | None = None
     handover: bool = True
     alarms: tuple[Alarm, ...] = ()
 
 
 class Policy(Protocol):
-    """A capacity policy with its knobs bound."""
+    """A capacity policy with its parameters set."""
 
     name: ClassVar[str]
 
-    def plan(self, situation: Situation) -> Plan:
-        """Return what to hold now. Pure: the same situation gives the same plan."""
+    def plan(self, state: GroupState) -> Plan:
+        """Return the capacity to hold now. Pure: the same state gives the same plan."""
         ...

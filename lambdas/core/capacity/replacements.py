@@ -1,4 +1,4 @@
-"""The health checker's wishes as far as they are followed: it names instances, the controller ends them."""
+"""Selection of the health checker's replacement requests that the controller carries out."""
 
 from __future__ import annotations
 
@@ -6,60 +6,71 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from contracts.group.control import Mode
-from contracts.group.replacement_requests import Wish
+from contracts.group.replacement_requests import ReplacementRequest
 from lambdas.core.capacity.memory import Memory
-from lambdas.core.model import Group, Instance, Market, Observation, Side, slots
+from lambdas.core.model import Group, GroupRole, Instance, Observation, PurchaseOption, slots
 
-WISH_SECONDS: Final = 6 * 3600.0
-"""A wish that is older is not followed: its writer has not looked since, or nothing can be done."""
-_AHEAD_SECONDS: Final = 60.0
-"""By so much the checker's clock may be ahead."""
-SHARE: Final = 5
-"""One in so many instances of a group is replaced within ``PACE_SECONDS``, one at the least."""
+REQUEST_SECONDS: Final = 6 * 3600.0
+"""Maximum age of a request; an older one is ignored: the health checker no longer runs, or cannot help."""
+_MAX_CLOCK_SKEW_SECONDS: Final = 60.0
+"""How far the health checker's clock may be ahead."""
+REPLACEMENT_DIVISOR: Final = 5
+"""Of the instances of a group, one in so many is replaced within ``REPLACEMENT_WINDOW_SECONDS``; at least
+one."""
 
 
-def sift(
-    wishes: Iterable[Wish], group: Group, instances: Iterable[Instance], now: float
-) -> tuple[tuple[Wish, ...], tuple[str, ...]]:
-    """Return the wishes that may be followed, the oldest first, and a line on those that are ignored.
+def filter_requests(
+    requests: Iterable[ReplacementRequest], group: Group, instances: Iterable[Instance], now: float
+) -> tuple[tuple[ReplacementRequest, ...], tuple[str, ...]]:
+    """Return the accepted requests, the oldest first, and a line about those that are ignored.
 
-    Ignored are wishes for instances that the group has not, or ends already; for an on-demand instance of the
-    base, which is always kept; old ones; and all of a job, or of a group that people steer.
+    Requests are ignored for unknown and terminating instances, for the On-Demand base, which is always kept,
+    for jobs, and in the modes manual and paused; so are requests that are too old.
     """
-    wishes = sorted(wishes, key=lambda wish: (wish.at, wish.instance))
-    live = {i.id: i for i in instances if not i.given_up}
-    bought = [i for i in live.values() if i.side is Side.PRIMARY and i.market is Market.ON_DEMAND]
-    beyond_base = slots(bought) - group.base
-    kept: list[Wish] = []
+    requests = sorted(requests, key=lambda request: (request.requested_at, request.instance))
+    live = {i.id: i for i in instances if not i.is_terminating}
+    on_demand = [
+        i
+        for i in live.values()
+        if i.group_role is GroupRole.PRIMARY and i.purchase_option is PurchaseOption.ON_DEMAND
+    ]
+    beyond_base = slots(on_demand) - group.base
+    accepted: list[ReplacementRequest] = []
     ignored: dict[str, list[str]] = {}
-    for wish in wishes:
-        instance = live.get(wish.instance)
+    for request in requests:
+        instance = live.get(request.instance)
         if group.break_before_make:
-            why = "of a job"
+            reason = "training job"
         elif group.control.mode in (Mode.MANUAL, Mode.PAUSED):
-            why = f"in mode {group.control.mode}"
+            reason = f"mode {group.control.mode}"
         elif instance is None:
-            why = "not in the group"
-        elif not now - WISH_SECONDS < wish.at <= now + _AHEAD_SECONDS:
-            why = f"not of the last {WISH_SECONDS / 3600:.0f} hours"
-        elif instance in bought and instance.slots > beyond_base:
-            why = "of the on-demand base"
+            reason = "not in the group"
+        elif not now - REQUEST_SECONDS < request.requested_at <= now + _MAX_CLOCK_SKEW_SECONDS:
+            reason = f"not from the last {REQUEST_SECONDS / 3600:.0f} hours"
+        elif instance in on_demand and instance.slots > beyond_base:
+            reason = "on-demand base"
         else:
-            beyond_base -= instance.slots if instance in bought else 0
-            kept.append(wish)
+            beyond_base -= instance.slots if instance in on_demand else 0
+            accepted.append(request)
             continue
-        ignored.setdefault(why, []).append(wish.instance)
-    told = "; ".join(f"{', '.join(ids[:3])}{' …' * (len(ids) > 3)} {why}" for why, ids in ignored.items())
-    return tuple(kept), (f"wishes ignored: {told}",) if told else ()
+        ignored.setdefault(reason, []).append(request.instance)
+    summary = "; ".join(
+        f"{', '.join(ids[:3])}{' …' * (len(ids) > 3)} ({reason})" for reason, ids in ignored.items()
+    )
+    return tuple(accepted), (f"replacement requests ignored: {summary}",) if summary else ()
 
 
-def followed(observation: Observation, memory: Memory) -> Mapping[str, str]:
-    """Return whom to replace now, with the verdict: no more than the group's share, and nobody twice."""
-    if not observation.wishes:
+def select_replacements(observation: Observation, memory: Memory) -> Mapping[str, str]:
+    """Return the instances to replace now, with the verdict: at most the group's share at once."""
+    if not observation.replacement_requests:
         return {}
-    live = {i.id: i for i in observation.instances if not i.given_up}
-    left = max(1, len(live) // SHARE) - len(memory.replaced)
-    going = memory.released.keys() | memory.doomed.keys()
-    # What EC2 does not describe yet may be of another market than it seems.
-    fit = [w for w in observation.wishes if w.instance not in going and live[w.instance].described]
-    return {wish.instance: wish.reason for wish in fit[: max(0, left)]}
+    live = {i.id: i for i in observation.instances if not i.is_terminating}
+    allowed = max(1, len(live) // REPLACEMENT_DIVISOR) - len(memory.replacement_times)
+    terminating = memory.termination_requests.keys() | memory.termination_deadlines.keys()
+    # The purchase option of an instance that EC2 does not describe yet is a guess.
+    eligible = [
+        request
+        for request in observation.replacement_requests
+        if request.instance not in terminating and live[request.instance].is_described
+    ]
+    return {request.instance: request.reason for request in eligible[: max(0, allowed)]}

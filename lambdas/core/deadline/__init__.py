@@ -1,1 +1,1 @@
-"""A training job under a deadline: what it should hold now, and the rules that keep the deadline."""
+"""Training jobs with a deadline: the capacity to hold, and the rules that meet the deadline."""

@@ -1,106 +1,123 @@
-"""What jobs have really met in a pool, and what the next one therefore has to reckon with.
+"""Measurements of earlier jobs, and the estimates for the next one.
 
-Until ``ENOUGH`` has been seen of something, a prior holds that is worse than what is usual; from then on the
-worst that was seen, and a quarter of the spread on top. On-demand that was never refused in ``ENOUGH``
-requests is taken to be there (fewer than one in ten is refused then, at 95 %: the rule of three); after a
-single refusal the prior holds at least.
+With fewer than ``MIN_SAMPLES`` samples, a pessimistic prior applies; from then on the worst sample plus a
+quarter of the spread. On-Demand counts as always available after ``MIN_SAMPLES`` requests without a launch
+delay (by the rule of three, fewer than one in ten is then delayed, at 95 %); after a single delay, at least
+the prior applies.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
-from contracts.stored import stored
+from contracts.stored import Stored, stored
 from lambdas.core.deadline.model import Job
 
-ENOUGH: Final = 30
-PRIOR_LONGER: Final = 3.0
-"""A change-over takes up to so many times what was told."""
-PRIOR_REFUSAL: Final = 5400.0
-"""On-demand is refused for up to so many seconds on end."""
-PRIOR_PACE: Final = 0.65
-"""Progress is at least this part of the plan."""
-PRIOR_MEASURED_PACE: Final = 0.85
-"""The same where the plan is no promise but the rate of the last hour's slower half: it has begun to hold.
-Assumed."""
-_TOLD: Final = 3
-"""So many change-overs weighs what was told, in the mean."""
+MIN_SAMPLES: Final = 30
+PRIOR_RESTART_FACTOR: Final = 3.0
+"""Prior maximum of a restart overhead, as a multiple of the planned one."""
+PRIOR_LAUNCH_DELAY_SECONDS: Final = 5400.0
+"""Prior maximum of the time for which On-Demand cannot be launched."""
+PRIOR_THROUGHPUT: Final = 0.65
+"""Prior minimum of the throughput, relative to the planned one."""
+PRIOR_MEASURED_THROUGHPUT: Final = 0.85
+"""Prior minimum if the plan is a measured rate, that of the slower half of the last hour. Assumed."""
+_PLAN_WEIGHT: Final = 3
+"""Weight of the planned restart overhead in the mean, in samples."""
 
 
 @stored(keys="as named", is_open=True, has_defaults=True, is_empty_at_default=True)
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Some values, as far as they are remembered."""
+class SampleStatistics:
+    """Count, range and total of a series of samples."""
 
     count: int = 0
-    least: float = math.inf
-    most: float = -math.inf
+    minimum: Annotated[float, Stored("least")] = math.inf
+    maximum: Annotated[float, Stored("most")] = -math.inf
     total: float = 0.0
 
-    def adding(self, value: float) -> Seen:
-        """Return them with one more."""
-        return Seen(self.count + 1, min(self.least, value), max(self.most, value), self.total + value)
+    def with_sample(self, value: float) -> SampleStatistics:
+        """Return the statistics with one more sample."""
+        return SampleStatistics(
+            self.count + 1, min(self.minimum, value), max(self.maximum, value), self.total + value
+        )
 
-    def scaled(self, factor: float) -> Seen:
-        """Return them in another unit."""
-        return Seen(self.count, self.least * factor, self.most * factor, self.total * factor)
+    def scaled(self, factor: float) -> SampleStatistics:
+        """Return the statistics in another unit."""
+        return SampleStatistics(self.count, self.minimum * factor, self.maximum * factor, self.total * factor)
 
 
 @dataclass(frozen=True, slots=True)
-class Reckoning:
-    """What a job has to reckon with.
+class JobEstimates:
+    """Estimates for a job; times are seconds, throughputs are relative to the plan.
 
-    In seconds: a change-over on average, at best and at worst, and a refusal of on-demand at worst. ``pace``:
-    progress at worst, in parts of the plan; ``likely_pace``: as it is now or was on average, the better.
+    Attributes:
+        restart_overhead: Mean restart overhead, with its estimated minimum and maximum.
+        max_launch_delay: Maximum time for which On-Demand cannot be launched.
+        min_throughput: Minimum throughput.
+        likely_throughput: Current or mean throughput, whichever is higher.
     """
 
-    changeover: float
-    shortest: float
-    longest: float
-    refusal: float = 0.0
-    pace: float = 1.0
-    likely_pace: float = 1.0
+    restart_overhead: float
+    min_restart_overhead: float
+    max_restart_overhead: float
+    max_launch_delay: float = 0.0
+    min_throughput: float = 1.0
+    likely_throughput: float = 1.0
 
     @classmethod
-    def told(cls, job: Job) -> Reckoning:
-        """Return that all goes as told and on-demand can always be had."""
-        return cls(job.changeover, job.changeover, job.changeover)
+    def as_planned(cls, job: Job) -> JobEstimates:
+        """Return the estimates without uncertainty: all as planned, On-Demand always available."""
+        return cls(job.restart_overhead, job.restart_overhead, job.restart_overhead)
 
 
 @dataclass(slots=True)
 class Experience:
-    """What the jobs of a pool have met, each as it happened.
+    """Measurements of earlier jobs.
 
-    ``changeovers`` in seconds, ``refusals``: for how many seconds each request for on-demand was refused (0:
-    granted at once), ``paces``: progress of each hour of work as a part of the plan. ``measured``: the plan
-    is a rate that was measured.
+    Attributes:
+        restart_overheads: Restart overheads in seconds.
+        launch_delays: Time for which each request for On-Demand was not fulfilled, in seconds; 0: none.
+        throughputs: Throughput of each hour of work, relative to the plan.
+        is_measured: Whether the plan is a measured rate.
     """
 
-    changeovers: Seen = field(default_factory=Seen)
-    refusals: Seen = field(default_factory=Seen)
-    paces: Seen = field(default_factory=Seen)
-    measured: bool = False
+    restart_overheads: SampleStatistics = field(default_factory=SampleStatistics)
+    launch_delays: SampleStatistics = field(default_factory=SampleStatistics)
+    throughputs: SampleStatistics = field(default_factory=SampleStatistics)
+    is_measured: bool = False
 
-    def reckoning(self, job: Job, own_pace: float) -> Reckoning:
-        """Return what a job has to reckon with that itself makes progress at ``own_pace``."""
-        told, took, refused, paces = job.changeover, self.changeovers, self.refusals, self.paces
-        longest = PRIOR_LONGER * told if took.count < ENOUGH else _beyond(took.most, took.least)
-        mean = told + (took.total - took.count * told) / (_TOLD + took.count)
-        changeover = 60 * math.ceil(mean / 60 - 1e-6)
-        there = refused.count >= ENOUGH and refused.most == 0
-        prior = PRIOR_MEASURED_PACE if self.measured else PRIOR_PACE
-        pace = prior if paces.count < ENOUGH else _beyond(paces.least, paces.most)
-        return Reckoning(
-            changeover=changeover,
-            shortest=min(told, took.least),
-            longest=max(longest, took.most, changeover),
-            refusal=0.0 if there else max(PRIOR_REFUSAL, _beyond(refused.most, 0.0)),
-            pace=min(pace, paces.least, 1.0),
-            likely_pace=own_pace if paces.count < ENOUGH else max(own_pace, paces.total / paces.count),
+    def estimate(self, job: Job, throughput: float) -> JobEstimates:
+        """Return the estimates for a job that currently makes progress at ``throughput``."""
+        planned, measured = job.restart_overhead, self.restart_overheads
+        if measured.count < MIN_SAMPLES:
+            max_restart = PRIOR_RESTART_FACTOR * planned
+        else:
+            max_restart = _beyond(measured.maximum, measured.minimum)
+        excess = measured.total - measured.count * planned
+        mean = planned + excess / (_PLAN_WEIGHT + measured.count)
+        restart_overhead = 60 * math.ceil(mean / 60 - 1e-6)
+        delays, throughputs = self.launch_delays, self.throughputs
+        is_always_available = delays.count >= MIN_SAMPLES and delays.maximum == 0
+        min_throughput = PRIOR_MEASURED_THROUGHPUT if self.is_measured else PRIOR_THROUGHPUT
+        likely_throughput = throughput
+        if throughputs.count >= MIN_SAMPLES:
+            min_throughput = _beyond(throughputs.minimum, throughputs.maximum)
+            likely_throughput = max(throughput, throughputs.total / throughputs.count)
+        return JobEstimates(
+            restart_overhead=restart_overhead,
+            min_restart_overhead=min(planned, measured.minimum),
+            max_restart_overhead=max(max_restart, measured.maximum, restart_overhead),
+            max_launch_delay=0.0
+            if is_always_available
+            else max(PRIOR_LAUNCH_DELAY_SECONDS, _beyond(delays.maximum, 0.0)),
+            min_throughput=min(min_throughput, throughputs.minimum, 1.0),
+            likely_throughput=likely_throughput,
         )
 
 
 def _beyond(worst: float, best: float) -> float:
+    """Return the worst value plus a quarter of the spread."""
     return worst + (worst - best) / 4

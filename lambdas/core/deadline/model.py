@@ -1,17 +1,20 @@
-"""One training job under a deadline: what is known when its instance is chosen, and what is chosen.
+"""Model of a training job with a deadline: its state, and the choice of its instance.
 
-Meaning of the numbers, here and in the replay:
+Assumptions, here and in the replay:
 
-- The job needs ``compute`` seconds of a running instance and must be done ``deadline`` seconds after its
-  start; the clock runs from there, not from the first instance.
-- It holds one instance at a time. Every start, of spot or of on-demand and also from one to the other, takes
-  ``changeover`` seconds (boot, volume, restore) that are paid and bring no progress.
-- Progress is checkpointed: a move loses nothing beyond the next change-over, and neither does an interruption
-  before which the work was saved. The instance is gone at the tick at which the pool no longer has it.
-- Waiting without an instance costs nothing.
-- *Slack* is the time to the deadline less the compute left. A running instance keeps it; waiting and booting
-  eat it second by second. While slack ≥ ``changeover``, on-demand still makes the deadline.
-- All this as told. ``doubts`` says what may be otherwise, ``safety`` what is kept in reserve for it.
+- The job needs ``compute`` seconds of a running instance and must finish ``deadline`` seconds after its
+start,
+  which is before its first instance.
+- It holds one instance at a time. Every start, of Spot or On-Demand and from one to the other, takes
+  ``restart_overhead`` seconds (boot, volume, restore) that are paid and make no progress.
+- Progress is checkpointed: a move, or an interruption after a checkpoint, loses no more than the next restart
+  overhead. The instance is lost at the tick at which its pool has no more capacity.
+- Waiting without an instance is free.
+- *Slack* is the time to the deadline minus the remaining compute. It is constant while an instance runs and
+falls
+  by one second per second while the job waits or boots. While slack ≥ ``restart_overhead``, On-Demand meets
+  the deadline.
+- Actual values may differ; ``safety`` reserves time for that.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ from enum import StrEnum
 from typing import ClassVar, Final, Protocol
 
 EPSILON: Final = 1e-6
-"""Seconds below which two times are the same."""
+"""Difference in seconds below which two times are equal."""
 
 
 class JobMode(StrEnum):
-    """What the job holds."""
+    """The kind of instance that the job holds."""
 
     IDLE = "idle"
     SPOT = "spot"
@@ -35,80 +38,86 @@ class JobMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is asked for, in seconds; ``spot_price`` is a fraction of the on-demand price.
+    """A job's plan, in seconds; ``spot_price`` is relative to On-Demand.
 
-    ``tick`` is how often somebody looks; ``checkpoint``: so much work may be lost in an interruption before
-    which nothing was saved.
+    ``tick`` is the time between decisions; ``checkpoint`` the maximum work that an interruption without a
+    save loses.
     """
 
     compute: float
     deadline: float
-    changeover: float
+    restart_overhead: float
     spot_price: float = 0.3
     tick: float = 60.0
     checkpoint: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a value out of range, and where on-demand from the start would be late."""
-        for name, least in (("compute", 0.0), ("deadline", 0.0), ("tick", 0.0)):
+        """Raise ``ValueError`` for a value out of range, or if On-Demand from the start would be late."""
+        for name in ("compute", "deadline", "tick"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > least):
+            if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} is {value:g} s, a number above 0 is needed")
-        for name in ("changeover", "checkpoint", "spot_price"):
+        for name in ("restart_overhead", "checkpoint", "spot_price"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} is {value:g}, a number ≥ 0 is needed")
-        least = self.compute + self.changeover
-        if self.deadline < least:
+        min_deadline = self.compute + self.restart_overhead
+        if self.deadline < min_deadline:
             raise ValueError(
-                f"deadline is {self.deadline / 3600:g} h, at least compute + change-over = "
-                f"{least / 3600:g} h is needed"
+                f"deadline is {self.deadline / 3600:g} h, at least compute + restart overhead = "
+                f"{min_deadline / 3600:g} h is needed"
             )
 
 
 @dataclass(slots=True)
-class JobSituation:
-    """The job at one look: ``left`` seconds of compute, ``remaining`` seconds to the deadline.
+class DeadlineState:
+    """State of a job at one time; times are seconds.
 
-    ``boot_left`` seconds are missing until the held instance makes progress. ``up`` says whether the pool
-    gives spot now that costs less than on-demand, ``price``, in parts of on-demand, and ``age`` for how many
-    seconds it has been seen to do so (or not to do so). ``refused``: on-demand was asked for and refused now.
+    Attributes:
+        remaining_compute: Remaining compute.
+        remaining_seconds: Time to the deadline.
+        mode: Kind of instance that the job holds.
+        remaining_boot: Time until that instance makes progress.
+        is_spot_available: Whether the pool provides Spot below the On-Demand price.
+        age: Time for which the pool has been observed to do so, or not to do so.
+        price: Spot price relative to On-Demand.
+        is_on_demand_unavailable: Whether an On-Demand launch is requested and fails.
     """
 
-    left: float
-    remaining: float
+    remaining_compute: float
+    remaining_seconds: float
     mode: JobMode
-    boot_left: float
-    up: bool
+    remaining_boot: float
+    is_spot_available: bool
     age: float
     price: float = 0.3
-    refused: bool = False
+    is_on_demand_unavailable: bool = False
 
     @property
     def slack(self) -> float:
-        """The time to the deadline less the compute left."""
-        return self.remaining - self.left
+        """Time to the deadline minus the remaining compute."""
+        return self.remaining_seconds - self.remaining_compute
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to hold now.
+    """The kind of instance to hold now.
 
-    ``hold`` spares looks in a replay: for that many seconds a look gives the same choice if the pool stays as
-    it is and the job already held what was chosen. ``late``: the deadline cannot be met any more.
+    ``valid_seconds``: time for which the choice stays the same if the pool does and the job holds the choice;
+    it saves decisions in a replay. ``is_late``: the deadline can no longer be met.
     """
 
     mode: JobMode
-    hold: float = math.inf
+    valid_seconds: float = math.inf
     reason: str = ""
-    late: bool = False
+    is_late: bool = False
 
 
 class DeadlinePolicy(Protocol):
-    """A policy for jobs under a deadline."""
+    """A policy for jobs with a deadline."""
 
     name: ClassVar[str]
 
-    def choose(self, job: Job, state: JobSituation) -> Choice:
-        """Return what the policy wants; ``safety.decide`` keeps the deadline whatever it is. Pure."""
+    def choose(self, job: Job, state: DeadlineState) -> Choice:
+        """Return the choice of the policy; ``safety.decide`` then enforces the deadline. Pure."""
         ...

@@ -1,8 +1,8 @@
-"""What is remembered of a job under a deadline: how far it is, how fast, and what it has met.
+"""Record of a job with a deadline: its progress, its rate, and measurements for estimates.
 
-Progress is what the job's script told last, never a guess: who tells nothing stands still, and who resumes
-from an older checkpoint is as far as that. Losing the record costs time: the job counts as unknown until it
-is measured again.
+Progress is the last report of the job's script, never extrapolated: without reports it does not advance, and
+after a restart from an older checkpoint it goes back. A lost record costs time: the job counts as unmeasured
+until it reports again.
 """
 
 from __future__ import annotations
@@ -10,144 +10,174 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
-from contracts.stored import RaisedTo, stored
-from lambdas.core.deadline.experience import Experience, Seen
-from lambdas.core.model import Instance, Observation, RefusalKind, Side
+from contracts.registry.item import Progress
+from contracts.stored import RaisedTo, Stored, stored
+from lambdas.core.deadline.experience import Experience, SampleStatistics
+from lambdas.core.model import GroupRole, Instance, LaunchFailureKind, Observation
 
-LONGEST_CHANGEOVER: Final = 3600.0
-"""A start whose first step is told later says nothing of starts: its script seldom tells."""
-LONGEST_LOSS: Final = 3600.0
-"""So many seconds of work are kept in reserve at most for what an interruption may cost."""
-PACE_SECONDS: Final = 3600.0
-"""The rate counts as one more experience after so many seconds of work."""
-GRANTED_SECONDS: Final = 60.0
-"""On-demand that comes so soon after it was asked for was never refused."""
+MAX_RESTART_OVERHEAD_SECONDS: Final = 3600.0
+"""A longer time to the first report is not a restart overhead: the script rarely reports."""
+MAX_LOST_WORK_SECONDS: Final = 3600.0
+"""Maximum reserve for the work that an interruption loses."""
+RATE_SAMPLE_SECONDS: Final = 3600.0
+"""Work between two samples of the rate."""
+PROMPT_LAUNCH_SECONDS: Final = 60.0
+"""On-Demand that launches within this time after the request has no launch delay."""
 
 
 @stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """Soft state of a job under a deadline. Times are epoch seconds, durations seconds.
+    """Soft state of a job with a deadline. Times are epoch seconds, durations seconds.
 
-    ``run`` is the revision that it is about: another begins at step 0, at a rate that nobody knows, among
-    the same ``changeovers`` and ``refusals``. ``step`` of ``steps`` was told at ``told_at`` by the instance
-    ``worker``; ``steps`` is 0 before any was. ``rate`` and ``best`` are the last measured steps a second, 0
-    before any were. ``rates`` has one for each hour of work, the last at ``paced_at``. ``lost`` are the most
-    seconds of work that a resumed script had to do again. ``asked_at`` is since when on-demand has been asked
-    for and is not there, ``on_demand`` the instance that came last.
+    Attributes:
+        run: Revision of the job. A new revision resets all except ``restart_overheads`` and
+            ``launch_delays``.
+        step: Last reported step, of ``steps`` (0 before the first report).
+        reported_at: Time of that report.
+        worker: Instance that sent it.
+        rate: Last measured steps per second, with ``best_rate``; 0 before any.
+        rates: Statistics with one sample per hour of work, the last at ``rate_sampled_at``.
+        max_lost_seconds: Maximum work that was repeated after a restart.
+        restart_overheads: Statistics of restart overheads.
+        launch_delays: Statistics of the delays of On-Demand launches.
+        on_demand_requested_at: Time of an On-Demand request that is not fulfilled.
+        on_demand_instance: Newest On-Demand instance.
     """
 
     run: str = ""
     step: int = 0
     steps: int = 0
-    told_at: float = 0.0
+    reported_at: Annotated[float, Stored("told_at")] = 0.0
     worker: str = ""
     rate: float = 0.0
-    best: float = 0.0
-    rates: Seen = field(default_factory=Seen)
-    paced_at: float = 0.0
-    lost: Annotated[float, RaisedTo(0.0)] = 0.0
-    changeovers: Seen = field(default_factory=Seen)
-    refusals: Seen = field(default_factory=Seen)
-    asked_at: float | None = None
-    on_demand: str = ""
+    best_rate: Annotated[float, Stored("best")] = 0.0
+    rates: SampleStatistics = field(default_factory=SampleStatistics)
+    rate_sampled_at: Annotated[float, Stored("paced_at")] = 0.0
+    max_lost_seconds: Annotated[float, RaisedTo(0.0), Stored("lost")] = 0.0
+    restart_overheads: Annotated[SampleStatistics, Stored("changeovers")] = field(
+        default_factory=SampleStatistics
+    )
+    launch_delays: Annotated[SampleStatistics, Stored("refusals")] = field(default_factory=SampleStatistics)
+    on_demand_requested_at: Annotated[float | None, Stored("asked_at")] = None
+    on_demand_instance: Annotated[str, Stored("on_demand")] = ""
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known how far the job is and how fast."""
+        """Whether progress and rate are known."""
         return self.steps > 0 and self.rate > 0
 
     @property
-    def left(self) -> float:
-        """The seconds of work that are left, at the rate measured last."""
+    def remaining_seconds(self) -> float:
+        """Remaining work in seconds at the last rate."""
         return (self.steps - self.step) / self.rate
 
     def experience(self) -> Experience:
-        """Return what was met; paces in parts of the rate measured last."""
-        return Experience(self.changeovers, self.refusals, self.rates.scaled(1 / self.rate), measured=True)
+        """Return the measurements; throughputs are relative to the last rate."""
+        throughputs = self.rates.scaled(1 / self.rate)
+        return Experience(self.restart_overheads, self.launch_delays, throughputs, is_measured=True)
 
 
-def at_work(observation: Observation) -> Instance | None:
-    """Return the instance whose worker has the job, the newest of several."""
+def working_instance(observation: Observation) -> Instance | None:
+    """Return the newest instance whose worker is ready, which works on the job."""
     ready = [i for i in observation.instances if i.ready_since is not None]
     return max(ready, key=lambda i: (i.ready_since or 0.0, i.id), default=None)
 
 
-def follow(record: JobRecord, observation: Observation, now: float) -> JobRecord:
-    """Return the record after one look; an empty one for a group without a deadline."""
+def update(record: JobRecord, observation: Observation, now: float) -> JobRecord:
+    """Return the record after an observation; an empty one for a group without a deadline."""
     group = observation.group
     if group.deadline is None:
         return JobRecord()
     if record.run != group.run:
-        record = JobRecord(run=group.run, changeovers=record.changeovers, refusals=record.refusals)
-    return _bought(_worked(record, at_work(observation)), observation, now)
+        record = JobRecord(
+            run=group.run, restart_overheads=record.restart_overheads, launch_delays=record.launch_delays
+        )
+    record = _with_progress(record, working_instance(observation))
+    return _with_launch_delay(record, observation, now)
 
 
-def _worked(record: JobRecord, worker: Instance | None) -> JobRecord:
-    """Return the record with what the worker tells."""
-    told = None if worker is None else worker.progress
-    if worker is None or told is None or (worker.id == record.worker and told.at < record.told_at):
+def _with_progress(record: JobRecord, worker: Instance | None) -> JobRecord:
+    """Return the record with the progress that the worker reports."""
+    progress = None if worker is None else worker.progress
+    if worker is None or progress is None:
+        return record
+    if worker.id == record.worker and progress.reported_at < record.reported_at:
         return record
     if worker.id != record.worker:
-        record = _moved(record, worker)
-    lost = record.lost
-    if record.rate > 0 and told.step < record.step:
-        lost = max(lost, min(LONGEST_LOSS, (record.step - told.step) / record.rate))
-    rate, best = (told.rate, told.best) if told.rate > 0 else (record.rate, record.best)
-    rates, paced_at = record.rates, record.paced_at
-    if told.rate > 0 and told.at - paced_at >= PACE_SECONDS:
-        rates, paced_at = rates.adding(rate), told.at
+        record = _with_restart(record, worker, progress)
+    max_lost_seconds = record.max_lost_seconds
+    if record.rate > 0 and progress.step < record.step:
+        lost_seconds = min(MAX_LOST_WORK_SECONDS, (record.step - progress.step) / record.rate)
+        max_lost_seconds = max(max_lost_seconds, lost_seconds)
+    rate, best_rate = record.rate, record.best_rate
+    rates, rate_sampled_at = record.rates, record.rate_sampled_at
+    if progress.rate > 0:
+        rate, best_rate = progress.rate, progress.best_rate
+        if progress.reported_at - rate_sampled_at >= RATE_SAMPLE_SECONDS:
+            rates, rate_sampled_at = rates.with_sample(rate), progress.reported_at
     return replace(
         record,
-        step=told.step,
-        steps=told.steps,
-        told_at=told.at,
+        step=progress.step,
+        steps=progress.steps,
+        reported_at=progress.reported_at,
         rate=rate,
-        best=best,
+        best_rate=best_rate,
         rates=rates,
-        paced_at=paced_at,
-        lost=lost,
+        rate_sampled_at=rate_sampled_at,
+        max_lost_seconds=max_lost_seconds,
     )
 
 
-def _moved(record: JobRecord, worker: Instance) -> JobRecord:
-    """Return the record once another instance goes on: how long that took.
+def _with_restart(record: JobRecord, worker: Instance, progress: Progress) -> JobRecord:
+    """Return the record after another instance took over the job, with the restart overhead.
 
-    From the launch to the first step, less what the new one stood by while the old one still worked.
+    The overhead is the time from launch to the first step, without the time in standby while the predecessor
+    still worked.
     """
-    told = worker.progress
-    assert told is not None, "who tells nothing is not counted"
-    heard = worker.launched_at if worker.ready_since is None else worker.ready_since
-    took = (heard - worker.launched_at) + (told.began - max(heard, min(record.told_at, told.began)))
-    seen = 0 < took <= LONGEST_CHANGEOVER
-    changeovers = record.changeovers.adding(took) if seen else record.changeovers
-    return replace(record, worker=worker.id, changeovers=changeovers, paced_at=told.began)
+    first_step_at = progress.first_reported_at
+    ready_at = worker.launched_at if worker.ready_since is None else worker.ready_since
+    boot = ready_at - worker.launched_at
+    overhead = boot + first_step_at - max(ready_at, min(record.reported_at, first_step_at))
+    overheads = record.restart_overheads
+    if 0 < overhead <= MAX_RESTART_OVERHEAD_SECONDS:
+        overheads = overheads.with_sample(overhead)
+    return replace(record, worker=worker.id, restart_overheads=overheads, rate_sampled_at=first_step_at)
 
 
-def _bought(record: JobRecord, observation: Observation, now: float) -> JobRecord:
-    """Return the record with what became of requests for on-demand."""
-    came = max((i for i in observation.on(Side.FALLBACK)), key=lambda i: (i.launched_at, i.id), default=None)
-    asked = record.asked_at
-    if came is not None:
-        if came.id == record.on_demand:
-            return record if asked is None else replace(record, asked_at=None)
-        waited = 0.0 if asked is None else came.launched_at - asked
-        waited = waited if waited > GRANTED_SECONDS else 0.0
-        return replace(record, refusals=record.refusals.adding(waited), on_demand=came.id, asked_at=None)
+def _with_launch_delay(record: JobRecord, observation: Observation, now: float) -> JobRecord:
+    """Return the record with the outcome of On-Demand requests."""
+    fallback = observation.instances_of(GroupRole.FALLBACK)
+    newest = max(fallback, key=lambda i: (i.launched_at, i.id), default=None)
+    requested_at = record.on_demand_requested_at
+    if newest is not None:
+        if newest.id == record.on_demand_instance:
+            return record if requested_at is None else replace(record, on_demand_requested_at=None)
+        delay = 0.0 if requested_at is None else newest.launched_at - requested_at
+        delay = delay if delay > PROMPT_LAUNCH_SECONDS else 0.0
+        return replace(
+            record,
+            launch_delays=record.launch_delays.with_sample(delay),
+            on_demand_instance=newest.id,
+            on_demand_requested_at=None,
+        )
     if observation.fallback_desired > 0:
-        return record if asked is not None else replace(record, asked_at=now)
-    if asked is None:
+        return record if requested_at is not None else replace(record, on_demand_requested_at=now)
+    if requested_at is None:
         return record
-    refusal = observation.refusal(Side.FALLBACK)
-    was_refused = refusal is not None and refusal.kind is RefusalKind.CAPACITY and refusal.at >= asked
-    refusals = record.refusals.adding(now - asked) if was_refused else record.refusals
-    return replace(record, refusals=refusals, asked_at=None)
+    # The request was withdrawn before an instance launched.
+    failure = observation.launch_failure(GroupRole.FALLBACK)
+    delays = record.launch_delays
+    if failure and failure.kind is LaunchFailureKind.CAPACITY and failure.failed_at >= requested_at:
+        delays = delays.with_sample(now - requested_at)
+    return replace(record, launch_delays=delays, on_demand_requested_at=None)
 
 
 def check(record: JobRecord) -> None:
-    """Raise ``ValueError`` for a stored record that no job can have left."""
-    if not (0 <= record.step <= record.steps and 0 <= record.rate <= record.best and record.rates.least > 0):
-        raise ValueError(f"progress {record!r:.80} makes no sense")
-    for seen in (record.rates, record.changeovers, record.refusals):
-        if seen.count and not (seen.count >= 1 and 0 <= seen.least <= seen.most):
-            raise ValueError(f"experience {seen!r:.80} makes no sense")
+    """Raise ``ValueError`` for an impossible stored record."""
+    is_possible = 0 <= record.step <= record.steps and 0 <= record.rate <= record.best_rate
+    if not (is_possible and record.rates.minimum > 0):
+        raise ValueError(f"invalid progress in stored state: {record!r:.80}")
+    for statistics in (record.rates, record.restart_overheads, record.launch_delays):
+        if statistics.count and not (statistics.count >= 1 and 0 <= statistics.minimum <= statistics.maximum):
+            raise ValueError(f"invalid statistics in stored state: {statistics!r:.80}")

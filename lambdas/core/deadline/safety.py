@@ -1,8 +1,8 @@
-"""The rules that no policy can break: spot is held only where the pool gives it, the deadline is kept.
+"""Safety rules for all deadline policies: Spot only while the pool provides it, and the deadline is met.
 
-A policy is asked about a job that ends earlier and is longer than the real one: what is kept in reserve is
-taken off the time, and the work is counted at the slowest pace to be reckoned with. So it need not know of
-any doubt, and what it calls slack is what it may spend.
+A policy decides on a job with an earlier deadline and more work than the real one: the reserve is deducted
+from the time, and the work is estimated at the minimum throughput. So a policy needs no model of uncertainty,
+and its slack is time that it may spend.
 """
 
 from __future__ import annotations
@@ -12,102 +12,114 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from lambdas.core.deadline.experience import Reckoning
+from lambdas.core.deadline.experience import JobEstimates
 from lambdas.core.deadline.model import (
     EPSILON,
     Choice,
     DeadlinePolicy,
+    DeadlineState,
     Job,
     JobMode,
-    JobSituation,
 )
 
-LOOK_SECONDS: Final = 60.0
-"""So often somebody looks who does it as often as AWS lets a schedule; a rarer look hears of a loss later."""
+POLL_SECONDS: Final = 60.0
+"""Minimum interval of an AWS schedule; with a longer interval, a loss is detected later."""
 
 
 @dataclass(frozen=True)
-class Prudence:
-    """A job with what has to be reckoned with."""
+class DeadlineConstraints:
+    """A job with the estimates that its choices must allow for."""
 
     job: Job
-    reckoning: Reckoning
+    estimates: JobEstimates
 
     @cached_property
     def reserve(self) -> float:
-        """Seconds of slack below which only on-demand is safe, and a running instance.
+        """Seconds of slack below which only a running instance or On-Demand is safe.
 
-        A loss seen one look late, the work that it costs, a refusal of on-demand, a change-over.
+        Covers a loss detected one decision late, the lost work, the delay of an On-Demand launch and a
+        restart.
         """
-        late = self.job.tick - LOOK_SECONDS
-        return late + self.job.checkpoint + self.reckoning.refusal + self.reckoning.longest
+        detection = self.job.tick - POLL_SECONDS
+        estimates = self.estimates
+        return detection + self.job.checkpoint + estimates.max_launch_delay + estimates.max_restart_overhead
 
     @cached_property
-    def planned(self) -> Job:
-        """The job as the policy is told of it; where nothing is to spare, without slack."""
-        compute, changeover = self.job.compute / self.reckoning.pace, self.reckoning.changeover
-        deadline = max(self.job.deadline - (self.reserve - changeover), compute + changeover)
-        return replace(self.job, compute=compute, deadline=deadline, changeover=changeover)
+    def planning_job(self) -> Job:
+        """The job as the policy sees it, with the reserve deducted from its deadline; slack is at least 0."""
+        compute = self.job.compute / self.estimates.min_throughput
+        overhead = self.estimates.restart_overhead
+        deadline = max(self.job.deadline - (self.reserve - overhead), compute + overhead)
+        return replace(self.job, compute=compute, deadline=deadline, restart_overhead=overhead)
 
-    def situation(self, state: JobSituation) -> JobSituation:
-        """Return the situation as the policy is told of it."""
-        left = state.left / self.reckoning.pace
-        remaining = state.remaining - (self.reserve - self.reckoning.changeover)
-        if left == state.left and remaining == state.remaining:
+    def planning_state(self, state: DeadlineState) -> DeadlineState:
+        """Return the state as the policy sees it, with the reserve deducted from the remaining time."""
+        remaining_compute = state.remaining_compute / self.estimates.min_throughput
+        remaining_seconds = state.remaining_seconds - (self.reserve - self.estimates.restart_overhead)
+        if (remaining_compute, remaining_seconds) == (state.remaining_compute, state.remaining_seconds):
             return state
-        return replace(state, left=left, remaining=remaining)
+        return replace(state, remaining_compute=remaining_compute, remaining_seconds=remaining_seconds)
 
-    def cannot_be_met(self, state: JobSituation) -> bool:
-        """Return whether no choice meets the deadline any more at the pace of now and with the least boot."""
-        known = self.reckoning
-        boot = known.shortest
+    def is_missed(self, state: DeadlineState) -> bool:
+        """Return whether no choice meets the deadline, at likely throughput and minimum restart overhead."""
+        estimates = self.estimates
+        boot = estimates.min_restart_overhead
         if state.mode is not JobMode.IDLE:
-            boot = max(0.0, state.boot_left - (known.changeover - known.shortest))
-        return state.remaining < boot + state.left / known.likely_pace - EPSILON
+            boot = max(
+                0.0, state.remaining_boot - (estimates.restart_overhead - estimates.min_restart_overhead)
+            )
+        return (
+            state.remaining_seconds < boot + state.remaining_compute / estimates.likely_throughput - EPSILON
+        )
 
 
-def decide(prudence: Prudence, state: JobSituation, policy: DeadlinePolicy) -> Choice:
-    """Return what to hold until the next look.
+def decide(constraints: DeadlineConstraints, state: DeadlineState, policy: DeadlinePolicy) -> Choice:
+    """Return what to hold until the next decision.
 
-    Invariant: without a running instance the slack is at least the reserve, so that on-demand, asked for
-    then, is in time. A running instance keeps the slack, so running spot is left to itself; waiting and
-    booting spot go on only while the slack after the next tick still holds the reserve, and spot is started
-    only where its longest boot leaves it. Where more has to be reckoned with than when spot was started, it
-    is left for on-demand while that is sure to be in time.
+    Invariant: without a running instance, the slack is at least the reserve, so On-Demand requested then is
+        in
+    time. A running instance keeps the slack constant, so running Spot continues. Waiting and booting Spot
+    continue only while the slack at the next tick is at least the reserve, and Spot is started only if its
+    maximum restart overhead leaves the reserve. If the estimates have become worse since Spot was started,
+    the job moves to On-Demand while that is certain to be in time.
 
-    A deadline that cannot be met any more is said so, and the job goes on as fast as possible: it keeps what
-    it holds, and takes on-demand where it holds nothing. Where on-demand is refused, it takes or keeps spot.
+    If the deadline can no longer be met, the choice says so and the job continues as fast as possible: it
+    keeps its instance, or starts On-Demand without one. While On-Demand is unavailable, it starts or keeps
+    Spot.
     """
-    if state.mode is JobMode.SPOT and not state.up:
-        raise ValueError("the job holds spot in a pool that gives none, report it as lost first")
-    if prudence.cannot_be_met(state):
+    if state.mode is JobMode.SPOT and not state.is_spot_available:
+        raise ValueError("the job holds spot in a pool without spot capacity; report the loss first")
+    if constraints.is_missed(state):
         mode = JobMode.ON_DEMAND if state.mode is JobMode.IDLE else state.mode
-        return _unless_refused(Choice(mode, reason="the deadline cannot be met any more", late=True), state)
-    return _unless_refused(_safe(prudence, prudence.situation(state), policy), state)
+        choice = Choice(mode, reason="the deadline cannot be met any more", is_late=True)
+        return _avoid_unavailable(choice, state)
+    return _avoid_unavailable(_safe_choice(constraints, constraints.planning_state(state), policy), state)
 
 
-def _safe(prudence: Prudence, state: JobSituation, policy: DeadlinePolicy) -> Choice:
-    job, longest = prudence.planned, prudence.reckoning.longest
-    spare = state.slack - job.changeover
+def _safe_choice(constraints: DeadlineConstraints, state: DeadlineState, policy: DeadlinePolicy) -> Choice:
+    """Return the policy's choice, or On-Demand if that choice is not safe."""
+    job, max_overhead = constraints.planning_job, constraints.estimates.max_restart_overhead
+    spare = state.slack - job.restart_overhead
     choice = policy.choose(job, state)
     if choice.mode is JobMode.ON_DEMAND:
         return choice
-    if choice.mode is JobMode.SPOT and state.up:
+    if choice.mode is JobMode.SPOT and state.is_spot_available:
         if state.mode is JobMode.SPOT:
-            needed = job.tick if state.boot_left > 0 else 0.0
-            on_demand_may_be_late = spare + prudence.reserve < longest
-            safe = spare >= needed - EPSILON or on_demand_may_be_late
+            needed = job.tick if state.remaining_boot > 0 else 0.0
+            may_on_demand_be_late = spare + constraints.reserve < max_overhead
+            is_safe = spare >= needed - EPSILON or may_on_demand_be_late
         else:
-            safe = spare >= longest - EPSILON
-        return choice if safe else Choice(JobMode.ON_DEMAND, choice.hold, "too late to try spot")
+            is_safe = spare >= max_overhead - EPSILON
+        return choice if is_safe else Choice(JobMode.ON_DEMAND, choice.valid_seconds, "too late to try spot")
     if spare < job.tick - EPSILON:
-        return Choice(JobMode.ON_DEMAND, choice.hold, "last safe moment")
-    safe_for = math.floor(spare / job.tick + EPSILON) * job.tick
-    return Choice(JobMode.IDLE, min(choice.hold, safe_for), choice.reason)
+        return Choice(JobMode.ON_DEMAND, choice.valid_seconds, "last safe moment")
+    safe_seconds = math.floor(spare / job.tick + EPSILON) * job.tick
+    return Choice(JobMode.IDLE, min(choice.valid_seconds, safe_seconds), choice.reason)
 
 
-def _unless_refused(choice: Choice, state: JobSituation) -> Choice:
-    if choice.mode is not JobMode.ON_DEMAND or not state.refused:
+def _avoid_unavailable(choice: Choice, state: DeadlineState) -> Choice:
+    """Replace the choice of On-Demand while its launches fail."""
+    if choice.mode is not JobMode.ON_DEMAND or not state.is_on_demand_unavailable:
         return choice
-    mode = JobMode.SPOT if state.up else JobMode.IDLE
-    return replace(choice, mode=mode, reason=f"{choice.reason}, on-demand is refused")
+    mode = JobMode.SPOT if state.is_spot_available else JobMode.IDLE
+    return replace(choice, mode=mode, reason=f"{choice.reason}, on-demand is unavailable")

@@ -1,8 +1,8 @@
-"""The fitted table of the policy ``expected-cost``: how much slack each decision needs.
+"""The fitted table of the policy ``expected-cost``: the minimum slack of each decision.
 
-The numbers are derived parameters: optimal decisions of a model of spot pools whose chances to lose spot and
-to regain it depend on the age of the run (``bench/fit/deadline.py``; ``fitted_on``: fingerprints of the
-traces that they were derived from). All times are in minutes, prices in parts of on-demand.
+The values are optimal decisions in a model of Spot pools whose probabilities of losing and regaining Spot
+depend on the age of the run (``bench/fit/deadline.py``; ``fitted_on``: fingerprints of the traces used).
+Times are in minutes, prices relative to On-Demand.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from importlib import resources
 from typing import Any
 
 Row = tuple[float, ...]
-"""The least slack by compute left; ``inf``: never."""
+"""Minimum slack by remaining compute; ``inf``: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """For one change-over and price: the least slack by age (bins) and compute left (points of the grid).
+    """Minimum slack by age (bins) and remaining compute (grid points), for one restart overhead and price.
 
-    ``wait``: idle and no spot, wait rather than start on-demand. ``ripen``: idle with spot, wait for the pool
-    to prove itself. ``spot``: idle with spot, take it rather than on-demand. ``move``: on-demand with spot,
-    move there.
+    Attributes:
+        wait: Idle without Spot: wait, do not start On-Demand.
+        ripen: Idle with Spot available: wait for the pool to age.
+        spot: Idle with Spot available: start Spot, not On-Demand.
+        move: On-Demand with Spot available: move to Spot.
     """
 
     wait: tuple[Row, ...]
@@ -37,7 +39,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Where the table is given: left edges of the bins of age with spot and without, and compute left."""
+    """Grid of the table: left edges of age bins with and without Spot, points of remaining compute."""
 
     up: Row
     down: Row
@@ -46,38 +48,38 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Thresholds by price of spot and by change-over in minutes, on one grid."""
+    """Thresholds by Spot price and by restart overhead in minutes, on one grid."""
 
     grid: Grid
     by_price: Mapping[float, Mapping[float, Thresholds]]
 
-    def at(self, changeover: float, price: float) -> Thresholds:
-        """Return the thresholds for a change-over in minutes and a price of spot.
+    def at(self, restart_minutes: float, price: float) -> Thresholds:
+        """Return the thresholds for a restart overhead in minutes and a Spot price.
 
-        Between two of the table in proportion; beyond the first and the last theirs, but those for a
-        change-over above the last are scaled.
+        Values between two of the table are interpolated; beyond the table, the nearest apply, scaled for a
+        longer restart overhead.
         """
-        low, high, weight = _between(sorted(self.by_price), price)
-        cheap = _at(self.by_price[low], changeover)
-        return cheap if weight == 0 else _mix(cheap, _at(self.by_price[high], changeover), weight, 1.0)
+        low, high, weight = _neighbours(sorted(self.by_price), price)
+        cheap = _at(self.by_price[low], restart_minutes)
+        return cheap if weight == 0 else _mix(cheap, _at(self.by_price[high], restart_minutes), weight, 1.0)
 
 
-def _at(by_changeover: Mapping[float, Thresholds], changeover: float) -> Thresholds:
-    known = sorted(by_changeover)
-    low, high, weight = _between(known, changeover)
-    scale = max(1.0, changeover / known[-1])
-    return _mix(by_changeover[low], by_changeover[high], weight, scale)
+def _at(by_overhead: Mapping[float, Thresholds], restart_minutes: float) -> Thresholds:
+    overheads = sorted(by_overhead)
+    low, high, weight = _neighbours(overheads, restart_minutes)
+    scale = max(1.0, restart_minutes / overheads[-1])
+    return _mix(by_overhead[low], by_overhead[high], weight, scale)
 
 
-def _between(known: Sequence[float], value: float) -> tuple[float, float, float]:
-    """Return the neighbours of a value and how far it is from the lower to the higher."""
-    above = bisect_right(known, value)
-    low, high = known[max(0, above - 1)], known[min(above, len(known) - 1)]
+def _neighbours(points: Sequence[float], value: float) -> tuple[float, float, float]:
+    """Return the neighbours of a value, and its relative position between them."""
+    above = bisect_right(points, value)
+    low, high = points[max(0, above - 1)], points[min(above, len(points) - 1)]
     return low, high, (value - low) / (high - low) if low < value < high else 0.0
 
 
 def at(points: Row, row: Row, compute: float) -> float:
-    """Return the row's value at ``compute``: level before the first point, in proportion from the last on."""
+    """Interpolate a row at ``compute``: constant before the first point, proportional after the last."""
     index = bisect_right(points, compute)
     if index == 0:
         return row[0]
@@ -93,12 +95,12 @@ def at(points: Row, row: Row, compute: float) -> float:
 
 @cache
 def fitted() -> Table:
-    """Return the table that comes with this package."""
+    """Return the table of this package."""
     return parse(json.loads(resources.files(__package__).joinpath("thresholds.json").read_text("utf-8")))
 
 
 def parse(raw: Mapping[str, Any]) -> Table:
-    """Return the table from its JSON form, in which ``null`` stands for *never*."""
+    """Parse the JSON form of a table, in which ``null`` means never."""
     grid = Grid(*(_row(raw["grid"][field.name]) for field in fields(Grid)))
     by_price: dict[float, dict[float, Thresholds]] = {}
     for entry in raw["tables"]:

@@ -1,4 +1,4 @@
-"""Is the work done? Verdicts over workers and instances, what is done, and what people hear.
+"""Health of a service's workers: detection, remediation, incidents and notifications.
 
-Pure: the adapter (``lambdas/aws/health/checker.py``) shows what is there, ``judge.decide`` says what follows.
+Pure functions: ``lambdas/aws/health/checker.py`` reads the state from AWS, ``decision.decide`` decides.
 """

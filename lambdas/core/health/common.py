@@ -1,6 +1,7 @@
-"""One cause behind many hosts: what is wrong is then not with them, and replacing them only burns money.
+"""Common causes: one fault that affects many hosts, where replacing them does not help and costs money.
 
-A bad image, a registry that cannot be written, a broker that lost its connections, a site without network.
+Examples: a bad image, a registry that cannot be written, a broker that lost its connections, a site without
+network.
 """
 
 from __future__ import annotations
@@ -10,70 +11,78 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts import names
-from lambdas.core.health.model import FAMILY, ORIGINS, HealthVerdict, Sight, WorkerHost
-from lambdas.core.health.symptoms import HealthSigns
-from lambdas.core.model import is_one_cause
+from lambdas.core.health.model import FAMILY, ORIGINS, HealthVerdict, ServiceSnapshot, WorkerHost
+from lambdas.core.health.symptoms import DetectedSymptoms
+from lambdas.core.model import is_shared_cause
 
-REGISTRY: Final = "registry"
-COMMON: Final = "common"
+REGISTRY_SCOPE: Final = "registry"
+COMMON_PREFIX: Final = "common"
 
 
 @dataclass(frozen=True, slots=True)
 class CommonCause:
-    """A family of findings on ``hosts`` of ``population`` hosts: of an origin, or with a version."""
+    """One family of symptoms on ``hosts`` of ``population`` hosts.
+
+    ``scope`` is an origin (`ORIGINS`), ``version <version>``, or `REGISTRY_SCOPE` for the whole stack.
+    """
 
     family: str
-    where: str
+    scope: str
     hosts: int
     population: int
 
     @property
     def key(self) -> str:
-        """What tells it from other incidents."""
-        return f"{COMMON}/{self.family}/{self.where}"
+        """The key of its incident."""
+        return f"{COMMON_PREFIX}/{self.family}/{self.scope}"
 
 
-def causes(sight: Sight, signs: HealthSigns) -> tuple[CommonCause, ...]:
-    """Return what more than half of an origin's hosts show, or of those that run a version, at once.
+def find_common_causes(snapshot: ServiceSnapshot, symptoms: DetectedSymptoms) -> tuple[CommonCause, ...]:
+    """Return the families that more than half of the hosts of an origin or a version show.
 
-    A suspicion counts like a finding once there is one: who breaks together does not break in one second.
+    Once a family has a finding, its pending symptoms count as well: hosts that fail together do not fail in
+    the same second.
     """
-    if sight.registry_silent:
-        return (CommonCause(FAMILY[HealthVerdict.SILENT], REGISTRY, len(sight.hosts), len(sight.hosts)),)
-    found = {FAMILY[f.kind] for f in signs.findings if f.kind in FAMILY}
-    populations = _populations([host for host in sight.hosts if not host.spared])
-    return tuple(_causes(found, populations, signs.suspects))
+    if snapshot.is_registry_stale:
+        return (
+            CommonCause(
+                FAMILY[HealthVerdict.NOT_REPORTING], REGISTRY_SCOPE, len(snapshot.hosts), len(snapshot.hosts)
+            ),
+        )
+    families = {FAMILY[f.kind] for f in symptoms.findings if f.kind in FAMILY}
+    populations = _populations([host for host in snapshot.hosts if not host.exemption_reason])
+    return tuple(_iterate_causes(families, populations, symptoms.suspects))
 
 
-def held_at(keys: Iterable[str]) -> frozenset[str]:
-    """Return the origins where nothing is begun while causes with these keys stand."""
-    found: set[str] = set()
+def suppressed_origins(keys: Iterable[str]) -> frozenset[str]:
+    """Return the origins where these open incidents suppress restarts and replacements."""
+    origins: set[str] = set()
     for key in keys:
-        if key.startswith(f"{COMMON}/"):
+        if key.startswith(f"{COMMON_PREFIX}/"):
             site = names.ORIGIN_ON_PREMISES
-            found.update((site,) if key.endswith(f"/{site}") else ORIGINS)
-    return frozenset(found)
+            origins.update((site,) if key.endswith(f"/{site}") else ORIGINS)
+    return frozenset(origins)
 
 
-def _causes(
+def _iterate_causes(
     families: set[str], populations: Mapping[str, frozenset[str]], suspects: Mapping[str, frozenset[str]]
 ) -> Iterator[CommonCause]:
     for family in sorted(families):
-        ill = suspects.get(family, frozenset())
-        named: set[str] = set()
-        # Versions first: where one explains all, the origin is not named, too.
-        for where, hosts in sorted(populations.items(), key=lambda item: (item[0] in ORIGINS, item[0])):
-            affected = ill & hosts
-            if not is_one_cause(len(affected), len(hosts)) or affected <= named:
+        affected_hosts = suspects.get(family, frozenset())
+        explained: set[str] = set()
+        # Versions first: an origin whose affected hosts are all explained by a version is not reported again.
+        for scope, members in sorted(populations.items(), key=lambda item: (item[0] in ORIGINS, item[0])):
+            affected = affected_hosts & members
+            if not is_shared_cause(len(affected), len(members)) or affected <= explained:
                 continue
-            named |= affected
-            yield CommonCause(family, where, len(affected), len(hosts))
+            explained |= affected
+            yield CommonCause(family, scope, len(affected), len(members))
 
 
 def _populations(hosts: list[WorkerHost]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    members: dict[str, set[str]] = {}
     for host in hosts:
-        found.setdefault(host.origin, set()).add(host.id)
+        members.setdefault(host.origin, set()).add(host.id)
         for version in host.versions:
-            found.setdefault(f"version {version}", set()).add(host.id)
-    return {where: frozenset(ids) for where, ids in found.items()}
+            members.setdefault(f"version {version}", set()).add(host.id)
+    return {scope: frozenset(ids) for scope, ids in members.items()}

@@ -1,4 +1,4 @@
-"""What follows from a look at a group: wishes, restarts, incidents, and what to remember."""
+"""The health checker's decision for one observation of a service group."""
 
 from __future__ import annotations
 
@@ -6,137 +6,182 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from contracts.group.health_settings import NO_DIGEST, HealthSettings
-from contracts.group.release_settings import Wanted
-from contracts.group.replacement_requests import Wish
-from lambdas.core.health.common import causes, held_at
-from lambdas.core.health.incidents import OVER_SECONDS, follow, opened
-from lambdas.core.health.memory import HealthMemory
-from lambdas.core.health.model import Facts, HealthVerdict, HostFinding, Incident, Remedy, Restart, Sight
-from lambdas.core.health.symptoms import look
-from lambdas.core.health.treatment import treat
+from contracts.group.health_settings import NO_DAILY_REPORT, HealthSettings
+from contracts.group.release_settings import DesiredRelease
+from contracts.group.replacement_requests import ReplacementRequest
+from lambdas.core.health.common import find_common_causes, suppressed_origins
+from lambdas.core.health.incidents import RESOLVE_AFTER_SECONDS, find_open_incidents, update_incidents
+from lambdas.core.health.memory import HealthMemory, OpenIncident
+from lambdas.core.health.model import (
+    HealthSummary,
+    HealthVerdict,
+    HostFinding,
+    Incident,
+    Remedy,
+    Restart,
+    ServiceSnapshot,
+)
+from lambdas.core.health.remediation import plan_remediation
+from lambdas.core.health.symptoms import detect_symptoms
 from lambdas.core.rollout.state import RolloutDemand
-from lambdas.core.rollout.step import RolloutStep, step
+from lambdas.core.rollout.step import RolloutStep, plan_step
 
 _NO_DEMAND = RolloutDemand(0, 0)
 _DAY = 86_400
 _HOUR = 3_600
+_NOT_REPORTING = "not reporting"
 
 
 @dataclass(frozen=True, slots=True)
 class HealthDecision:
-    """One look's result.
+    """The result of one pass over a group.
 
-    ``wishes`` are all that stand, ``restarts`` what is to be asked now; ``begun`` and ``over`` are incidents
-    of which people are to be told now, ``standing`` all that there are. ``digest_due`` says that the daily
-    message is. ``rollout`` is the next step of a roll-out; its restarts are its own.
+    Attributes:
+        replacement_requests: all current requests to the controller, not only new ones.
+        restarts: worker restarts to request now; those of the rollout are in ``rollout``.
+        new_incidents, resolved_incidents: incidents to send a notification for now.
+        open_incidents: all open incidents.
+        memory: the state to store.
+        rollout: the next step of the rollout.
     """
 
-    wishes: tuple[Wish, ...]
+    replacement_requests: tuple[ReplacementRequest, ...]
     restarts: tuple[Restart, ...]
     findings: tuple[HostFinding, ...]
-    begun: tuple[Incident, ...]
-    over: tuple[Incident, ...]
-    standing: tuple[Incident, ...]
-    facts: Facts
-    digest_due: bool
+    new_incidents: tuple[Incident, ...]
+    resolved_incidents: tuple[Incident, ...]
+    open_incidents: tuple[Incident, ...]
+    summary: HealthSummary
+    is_daily_report_due: bool
     memory: HealthMemory
     rollout: RolloutStep
 
 
 def decide(
-    sight: Sight,
+    snapshot: ServiceSnapshot,
     settings: HealthSettings,
     memory: HealthMemory,
-    wanted: Wanted | None = None,
+    desired: DesiredRelease | None = None,
     demand: RolloutDemand = _NO_DEMAND,
 ) -> HealthDecision:
-    """Return what follows. A second call with the memory of the first, at the same moment, begins nothing.
+    """Return the decision for one observation of a group.
 
-    ``wanted`` is the release that the workers are to run, None where nobody says; ``demand`` the target.
+    Idempotent: a second call with the memory of the first, at the same time, starts nothing new.
+    ``desired`` is the release that the workers should run, None if the stack sets none.
     """
-    now = sight.now
-    signs = look(sight, settings, memory)
-    rolled = step(sight, signs.findings, settings, wanted, demand, memory.rollout)
-    memory = replace(memory, watches=signs.watches, versions=signs.versions, rollout=rolled.memory)
-    found = [c for c in causes(sight, signs) if c.where.removeprefix("version ") not in rolled.versions]
-    # A cause that comes and goes is still there: nothing is begun before it is known to be over.
-    lasting = [key for key, one in memory.incidents.items() if now - one.seen < OVER_SECONDS]
-    held = held_at([*(cause.key for cause in found), *lasting])
-    findings = [f for f in signs.findings if not _is_rolled(f, rolled)]
-    treatment = treat(sight, findings, settings, memory, held)
-    hosts = {host.id: host for host in sight.hosts}
-    standing = {**opened(sight, found, treatment, settings, hosts), **rolled.standing}
-    incidents, over = follow(memory, standing, now)
+    now = snapshot.now
+    symptoms = detect_symptoms(snapshot, settings, memory)
+    rollout = plan_step(snapshot, symptoms.findings, settings, desired, demand, memory.rollout)
+    memory = replace(
+        memory, pending_symptoms=symptoms.pending, versions=symptoms.versions, rollout=rollout.memory
+    )
+    causes = [
+        c
+        for c in find_common_causes(snapshot, symptoms)
+        if c.scope.removeprefix("version ") not in rollout.versions
+    ]
+    # An intermittent cause suppresses remediation until its incident is resolved.
+    unresolved = [
+        key
+        for key, incident in memory.incidents.items()
+        if now - incident.last_seen_at < RESOLVE_AFTER_SECONDS
+    ]
+    suppressed = suppressed_origins([*(cause.key for cause in causes), *unresolved])
+    findings = [f for f in symptoms.findings if not _belongs_to_rollout(f, rollout)]
+    plan = plan_remediation(snapshot, findings, settings, memory, suppressed)
+    hosts = {host.id: host for host in snapshot.hosts}
+    open_incidents = {
+        **find_open_incidents(snapshot, causes, plan, settings, hosts),
+        **rollout.open_incidents,
+    }
+    incidents, resolved = update_incidents(memory, open_incidents, now)
+    new = {key: incident for key, incident in incidents.items() if not incident.is_notified}
     memory = replace(
         memory,
-        treated=treatment.treated,
-        log=treatment.log,
+        remediations=plan.remediations,
+        log=plan.log,
         incidents=incidents,
-        over=over,
+        resolved_incidents=resolved,
     )
-    wishes = tuple(
-        Wish(host, int(one.at), one.why)
-        for host, one in sorted(treatment.treated.items())
-        if one.step is Remedy.REPLACE
+    replacement_requests = tuple(
+        ReplacementRequest(host, int(record.at), record.verdict)
+        for host, record in sorted(plan.remediations.items())
+        if record.remedy is Remedy.REPLACE
     )
     return HealthDecision(
-        wishes=wishes,
-        restarts=treatment.restarts,
-        findings=signs.findings,
-        begun=tuple(Incident(key, one.since, one.what) for key, one in incidents.items() if not one.told),
-        over=tuple(Incident(key, one.since, one.what) for key, one in over.items()),
-        standing=tuple(Incident(key, one.since, one.what) for key, one in incidents.items()),
-        facts=_facts(sight, memory),
-        digest_due=_digest_due(settings, memory, now),
+        replacement_requests=replacement_requests,
+        restarts=plan.restarts,
+        findings=symptoms.findings,
+        new_incidents=_as_incidents(new),
+        resolved_incidents=_as_incidents(resolved),
+        open_incidents=_as_incidents(incidents),
+        summary=_summarize(snapshot, memory),
+        is_daily_report_due=_is_daily_report_due(settings, memory, now),
         memory=memory,
-        rollout=rolled,
+        rollout=rollout,
     )
 
 
-def _is_rolled(finding: HostFinding, rolled: RolloutStep) -> bool:
-    """Say whether what a host shows is the roll-out's to mend."""
-    if finding.kind is HealthVerdict.VERSION:
-        return rolled.is_under_way
-    if finding.kind is HealthVerdict.CRASHING and finding.host in rolled.sent:
+def _as_incidents(incidents: Mapping[str, OpenIncident]) -> tuple[Incident, ...]:
+    return tuple(Incident(key, incident.since, incident.description) for key, incident in incidents.items())
+
+
+def _belongs_to_rollout(finding: HostFinding, rollout: RolloutStep) -> bool:
+    """Return whether the rollout handles this finding."""
+    if finding.kind is HealthVerdict.OLD_VERSION:
+        return rollout.is_under_way
+    if finding.kind is HealthVerdict.CRASHING and finding.host in rollout.recently_restarted:
         return True
-    return finding.host in rolled.spared
+    return finding.host in rollout.exempt_hosts
 
 
-def told(memory: HealthMemory) -> HealthMemory:
-    """Return the memory once people have been told of all that there was to tell."""
-    incidents = {key: replace(one, told=True) for key, one in memory.incidents.items()}
-    return replace(memory, incidents=incidents, over={})
+def mark_notified(memory: HealthMemory) -> HealthMemory:
+    """Return the memory after all notifications were sent."""
+    incidents = {key: replace(incident, is_notified=True) for key, incident in memory.incidents.items()}
+    return replace(memory, incidents=incidents, resolved_incidents={})
 
 
-def digested(memory: HealthMemory, now: float) -> HealthMemory:
-    """Return the memory once the daily message is out."""
-    return replace(memory, digest_day=int(now // _DAY))
+def mark_daily_report_sent(memory: HealthMemory, now: float) -> HealthMemory:
+    """Return the memory after the daily report was sent."""
+    return replace(memory, daily_report_day=int(now // _DAY))
 
 
-def unasked(memory: HealthMemory, host: str) -> HealthMemory:
-    """Return the memory for when a host could not be asked to restart: it is tried again."""
-    return replace(memory, treated={h: one for h, one in memory.treated.items() if h != host})
+def without_remediation(memory: HealthMemory, host: str) -> HealthMemory:
+    """Return the memory without a host's remediation, which failed: the next pass tries it again."""
+    return replace(
+        memory,
+        remediations={host_id: record for host_id, record in memory.remediations.items() if host_id != host},
+    )
 
 
-def _digest_due(settings: HealthSettings, memory: HealthMemory, now: float) -> bool:
-    is_late_enough = now % _DAY >= settings.digest * _HOUR
-    return settings.digest != NO_DIGEST and is_late_enough and int(now // _DAY) > memory.digest_day
+def _is_daily_report_due(settings: HealthSettings, memory: HealthMemory, now: float) -> bool:
+    is_late_enough = now % _DAY >= settings.daily_report_hour * _HOUR
+    return (
+        settings.daily_report_hour != NO_DAILY_REPORT
+        and is_late_enough
+        and int(now // _DAY) > memory.daily_report_day
+    )
 
 
-def _facts(sight: Sight, memory: HealthMemory) -> Facts:
-    counts: Mapping[str, Counter[str]] = {"ready": Counter(), "draining": Counter(), "silent": Counter()}
-    for host in sight.hosts:
+def _summarize(snapshot: ServiceSnapshot, memory: HealthMemory) -> HealthSummary:
+    counts: Mapping[str, Counter[str]] = {
+        "ready": Counter(),
+        "draining": Counter(),
+        _NOT_REPORTING: Counter(),
+    }
+    for host in snapshot.hosts:
         for worker in host.workers:
-            state = worker.state if worker.is_fresh(sight.now) else "silent"
+            state = worker.state if worker.is_fresh(snapshot.now) else _NOT_REPORTING
             if state in counts:
                 counts[state][host.origin] += 1
-    instances = [host for host in sight.hosts if not host.on_premises]
-    steps = Counter(entry.step for entry in memory.log)
-    return Facts(
-        **{state: dict(counted) for state, counted in counts.items()},
+    instances = [host for host in snapshot.hosts if not host.is_on_premises]
+    steps = Counter(entry.remedy for entry in memory.log)
+    return HealthSummary(
+        ready=dict(counts["ready"]),
+        draining=dict(counts["draining"]),
+        not_reporting=dict(counts[_NOT_REPORTING]),
         instances=len(instances),
-        spot=sum(host.spot for host in instances),
+        spot_instances=sum(host.is_spot for host in instances),
         restarts=steps[Remedy.RESTART],
         replacements=steps[Remedy.REPLACE],
     )

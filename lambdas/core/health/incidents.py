@@ -1,4 +1,4 @@
-"""What needs a person: each incident is told once when it begins, and once when it is over."""
+"""Incidents: conditions that need a person. Each is notified when it opens and when it is resolved."""
 
 from __future__ import annotations
 
@@ -7,133 +7,141 @@ from typing import Final
 
 from contracts import names
 from contracts.group.health_settings import HealthSettings
-from lambdas.core.capacity.memory import LONGEST_BOOT
-from lambdas.core.health.common import REGISTRY, CommonCause
-from lambdas.core.health.memory import MOST_INCIDENTS, HealthMemory, Open
-from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, Remedy, Sight, WorkerHost
-from lambdas.core.health.treatment import BUDGET, VAIN, Treatment, most_at_once
+from lambdas.core.capacity.memory import MAX_BOOT_SECONDS
+from lambdas.core.health.common import REGISTRY_SCOPE, CommonCause
+from lambdas.core.health.memory import MAX_INCIDENTS, HealthMemory, OpenIncident
+from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, Remedy, ServiceSnapshot, WorkerHost
+from lambdas.core.health.remediation import BUDGET, INEFFECTIVE, RemediationPlan, max_unavailable
 
-OVER_SECONDS: Final = 900.0
-"""So long an incident must not have been seen to be over: what comes and goes is one incident."""
-UNANSWERED_SECONDS: Final = 3600.0
-"""A wish that stands for so long is not carried out."""
-MOST_NAMED: Final = 5
+RESOLVE_AFTER_SECONDS: Final = 900.0
+"""An incident is resolved when its condition was absent for this long; an intermittent one stays open."""
+STALE_REQUEST_SECONDS: Final = 3600.0
+"""The controller has not carried out a replacement request of this age."""
+MAX_NAMED_HOSTS: Final = 5
 
-_SHOWS: Final = {
-    "unheard": "send no heartbeats",
-    "unfinished": "finish nothing, or leave their GPU idle, while requests wait or others finish some",
-    "crashing": "start again and again",
-    "xid": "have a GPU with a grave Xid error",
+_COMMON_SYMPTOMS: Final = {
+    "unheard": "have workers that send no heartbeats",
+    "unfinished": "complete no requests or leave their GPU idle, although the queue has messages or other "
+    "hosts complete requests",
+    "crashing": "have workers in a crash loop",
+    "xid": "have a GPU with a critical Xid error",
 }
-_SAYS: Final = {
-    HealthVerdict.XID: "a GPU with a grave Xid error",
-    HealthVerdict.SILENT: "no heartbeats",
-    HealthVerdict.CRASHING: "workers that start again and again",
-    HealthVerdict.MISSING: "fewer workers than it should have",
-    HealthVerdict.STUCK: "workers that finish nothing while requests wait or others finish some",
-    HealthVerdict.IDLE: "an idle GPU while requests wait",
-    HealthVerdict.CLOCK: "a clock that is wrong",
-    HealthVerdict.VERSION: "an old version of the worker",
+_SYMPTOMS: Final = {
+    HealthVerdict.XID: "a GPU has a critical Xid error",
+    HealthVerdict.NOT_REPORTING: "workers send no heartbeats",
+    HealthVerdict.CRASHING: "workers are in a crash loop",
+    HealthVerdict.MISSING: "fewer workers run than expected",
+    HealthVerdict.STUCK: "workers complete no requests, although the queue has messages or other workers "
+    "complete requests",
+    HealthVerdict.IDLE_GPU: "a GPU is idle, although the queue has messages",
+    HealthVerdict.CLOCK: "the clock is wrong",
+    HealthVerdict.OLD_VERSION: "workers run an old version",
 }
 _ADVICE: Final = {
-    "unheard": "Look at the registry's table, at the network, and at whether instances boot.",
-    "unfinished": "Look at the queue's broker and at what the workers need beside it.",
-    "crashing": "Look at the workers' log, and go back to the version before.",
-    "xid": "Look at the driver and at what was deployed last.",
+    "unheard": "Check the registry table, the network, and whether instances boot.",
+    "unfinished": "Check the message broker and the other services that the workers depend on.",
+    "crashing": "Check the worker logs, and roll back to the previous version.",
+    "xid": "Check the GPU driver and the latest deployment.",
 }
 
 
-def opened(
-    sight: Sight,
+def find_open_incidents(
+    snapshot: ServiceSnapshot,
     causes: Iterable[CommonCause],
-    treatment: Treatment,
+    plan: RemediationPlan,
     settings: HealthSettings,
     hosts: Mapping[str, WorkerHost],
 ) -> dict[str, str]:
-    """Return what stands now that needs a person: by its key, in plain words."""
-    found = {cause.key: _of_cause(cause) for cause in causes}
+    """Return the descriptions of all conditions that need a person now, by incident key."""
+    incidents = {cause.key: _describe(cause) for cause in causes}
     families = {cause.family for cause in causes}
-    found |= dict(_alone(treatment.only_told, hosts, families))
-    if VAIN in treatment.held:
-        found[VAIN] = (
-            "instances fall ill as soon as they are there; the health checker replaces no more of them, "
-            "since the next ones would be no better. Look at the image, the AMI and the boot log."
+    incidents |= dict(_unremediated(plan.report_only, hosts, families))
+    if INEFFECTIVE in plan.suppressed:
+        incidents[INEFFECTIVE] = (
+            "new instances become unhealthy soon after launch, so the health checker has stopped replacing "
+            "them. Check the image, the AMI and the boot log."
         )
-    if BUDGET in treatment.held:
-        found[BUDGET] = (
-            "more instances are ill than may be restarted or replaced: "
-            f"{most_at_once(settings, len(hosts))} of {len(hosts)} at the same time, and twice as many in an "
-            "hour (health.mostAtOnce). The rest waits."
+    if BUDGET in plan.suppressed:
+        incidents[BUDGET] = (
+            "more instances are unhealthy than may be restarted or replaced: at most "
+            f"{max_unavailable(settings, len(hosts))} of {len(hosts)} at the same time, and twice as many an "
+            "hour (health.maxUnavailablePercent). The others wait."
         )
-    waiting = [
+    overdue = [
         host
-        for host, one in treatment.treated.items()
-        if one.step is Remedy.REPLACE and sight.now - one.at >= UNANSWERED_SECONDS
+        for host, record in plan.remediations.items()
+        if record.remedy is Remedy.REPLACE and snapshot.now - record.at >= STALE_REQUEST_SECONDS
     ]
-    if waiting:
-        found["unanswered"] = f"{_named(waiting)} should have been replaced an hour ago. Is the group paused?"
-    return found
+    if overdue:
+        incidents["unanswered"] = (
+            f"{_join(overdue)}: replacement was requested over an hour ago and has not happened. "
+            "Check whether the group is paused."
+        )
+    return incidents
 
 
-def follow(
-    memory: HealthMemory, standing: Mapping[str, str], now: float
-) -> tuple[dict[str, Open], dict[str, Open]]:
-    """Return the incidents that stand and those that are over, of which people must still be told."""
-    incidents: dict[str, Open] = {}
-    over = dict(memory.over)
-    for key, one in memory.incidents.items():
-        if key in standing:
-            incidents[key] = Open(one.since, now, one.what, one.told)
-        elif 0 <= now - one.seen < OVER_SECONDS:
-            incidents[key] = one
-        elif one.told:
-            over[key] = one
-    for key, what in standing.items():
-        if key not in incidents and len(incidents) < MOST_INCIDENTS:
-            over.pop(key, None)
-            incidents[key] = Open(now, now, what)
-    return incidents, dict(sorted(over.items())[:MOST_INCIDENTS])
+def update_incidents(
+    memory: HealthMemory, descriptions: Mapping[str, str], now: float
+) -> tuple[dict[str, OpenIncident], dict[str, OpenIncident]]:
+    """Return the open incidents, and the resolved ones that still need a notification."""
+    incidents: dict[str, OpenIncident] = {}
+    resolved = dict(memory.resolved_incidents)
+    for key, incident in memory.incidents.items():
+        if key in descriptions:
+            incidents[key] = OpenIncident(incident.since, now, incident.description, incident.is_notified)
+        elif 0 <= now - incident.last_seen_at < RESOLVE_AFTER_SECONDS:
+            incidents[key] = incident
+        elif incident.is_notified:
+            resolved[key] = incident
+    for key, description in descriptions.items():
+        if key not in incidents and len(incidents) < MAX_INCIDENTS:
+            resolved.pop(key, None)
+            incidents[key] = OpenIncident(now, now, description)
+    return incidents, dict(sorted(resolved.items())[:MAX_INCIDENTS])
 
 
-def _alone(
+def _unremediated(
     findings: Iterable[HostFinding], hosts: Mapping[str, WorkerHost], families: set[str]
 ) -> Iterator[tuple[str, str]]:
     by_kind: dict[tuple[HealthVerdict, str], list[str]] = {}
     for finding in findings:
         if FAMILY.get(finding.kind) not in families:
-            place = finding.kind, hosts[finding.host].origin
-            by_kind.setdefault(place, []).append(finding.host)
-    for (kind, origin), ill in by_kind.items():
-        yield f"{kind}/{origin}", f"{_named(ill)}: {_SAYS[kind]}. Nothing is done about that but by people."
+            scope = finding.kind, hosts[finding.host].origin
+            by_kind.setdefault(scope, []).append(finding.host)
+    for (kind, origin), host_ids in by_kind.items():
+        text = f"{_join(host_ids)}: {_SYMPTOMS[kind]}."
+        yield f"{kind}/{origin}", f"{text} There is no automatic remediation: manual action is needed."
 
 
-def _of_cause(cause: CommonCause) -> str:
-    if cause.where == REGISTRY:
+def _describe(cause: CommonCause) -> str:
+    if cause.scope == REGISTRY_SCOPE:
         return (
-            "no worker of the whole stack is heard: that is the registry or the network, not the workers. "
-            "Nothing is restarted or replaced."
+            "no worker of the stack sends heartbeats, so the cause is the worker registry or the network, "
+            "not the workers. The health checker restarts and replaces nothing. Check the registry table and "
+            "the network."
         )
-    of = {names.ORIGIN_AWS: "instances", names.ORIGIN_ON_PREMISES: "machines on premises"}.get(
-        cause.where, f"with {cause.where}"
+    affected = {names.ORIGIN_AWS: "instances", names.ORIGIN_ON_PREMISES: "on-premises hosts"}.get(
+        cause.scope, f"hosts with {cause.scope}"
     )
     return (
-        f"{cause.hosts} of {cause.population} {of} {_SHOWS[cause.family]}: one cause, not each of them. "
-        f"The health checker restarts and replaces nothing while it lasts.{_still(cause)} "
-        f"{_ADVICE[cause.family]}"
+        f"{cause.hosts} of {cause.population} {affected} {_COMMON_SYMPTOMS[cause.family]}. This points to "
+        "one common cause, so the health checker restarts and replaces nothing while it lasts."
+        f"{_controller_note(cause)} {_ADVICE[cause.family]}"
     )
 
 
-def _still(cause: CommonCause) -> str:
-    """Say what the controller does all the same (``Situation.mute``): it counts its group, not versions."""
-    if cause.family != FAMILY[HealthVerdict.SILENT] or cause.where == names.ORIGIN_ON_PREMISES:
+def _controller_note(cause: CommonCause) -> str:
+    """Return a note that the controller still acts: it counts the hosts of its group, not of a version."""
+    if cause.family != FAMILY[HealthVerdict.NOT_REPORTING] or cause.scope == names.ORIGIN_ON_PREMISES:
         return ""
     return (
-        f" The controller replaces an instance that is not heard for {LONGEST_BOOT / 60:.0f} minutes while "
-        "half of its group or more are: pause the group if they serve."
+        " The controller still replaces an instance that sends no heartbeats for "
+        f"{MAX_BOOT_SECONDS / 60:.0f} minutes if at least half of its group still sends them. Pause the "
+        "group if these instances serve requests."
     )
 
 
-def _named(hosts: list[str]) -> str:
-    named = sorted(hosts)
-    more = len(named) - MOST_NAMED
-    return ", ".join(named[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _join(hosts: list[str]) -> str:
+    host_ids = sorted(hosts)
+    omitted = len(host_ids) - MAX_NAMED_HOSTS
+    return ", ".join(host_ids[:MAX_NAMED_HOSTS]) + (f" and {omitted} more" if omitted > 0 else "")

@@ -1,6 +1,6 @@
-"""What the health checker remembers of a group. Losing it costs time: every verdict is reached anew.
+"""State of the health checker for one group. If it is lost, detection starts over; nothing else breaks.
 
-Its size is bounded: watches are kept for suspects only, and of these for `MOST_WATCHES`.
+Its size is bounded: symptoms are stored for suspected hosts only, at most `MAX_PENDING_SYMPTOMS`.
 """
 
 from __future__ import annotations
@@ -8,24 +8,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 from contracts import codec
-from contracts.stored import stored
+from contracts.stored import Stored, stored
 from lambdas.core.health.model import Remedy
 from lambdas.core.rollout.memory import Rollout
 
 FORMAT: Final = 1
-MOST_WATCHES: Final = 1_500
-MOST_LOGGED: Final = 2_000
-MOST_VERSIONS: Final = 20
-MOST_INCIDENTS: Final = 50
+MAX_PENDING_SYMPTOMS: Final = 1_500
+MAX_LOG_ENTRIES: Final = 2_000
+MAX_VERSIONS: Final = 20
+MAX_INCIDENTS: Final = 50
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """A suspicion: ``value`` is what would change if it were wrong, unchanged since ``since``."""
+class PendingSymptom:
+    """A symptom that is not confirmed yet: ``value`` has not changed since ``since`` (epoch seconds).
+
+    A change of ``value`` disproves the symptom.
+    """
 
     value: float
     since: float
@@ -33,33 +36,33 @@ class Watch:
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class Treated:
-    """The last that was done about a host: the step, when, and why (a `HealthVerdict`)."""
+class RemediationRecord:
+    """The last remediation of a host, when it was started, and the `HealthVerdict` that led to it."""
 
-    step: Remedy
+    remedy: Remedy
     at: float
-    why: str
+    verdict: str
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class Logged:
-    """A step taken in the last day; ``young``: about an instance that had not worked for long."""
+class RemediationLogEntry:
+    """A remediation of the last day; ``is_new_instance``: it replaced an instance soon after its launch."""
 
     at: float
-    step: Remedy
-    young: bool
+    remedy: Remedy
+    is_new_instance: bool
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class Open:
-    """An incident that stands: since when, when last seen, what it is, and whether people were told."""
+class OpenIncident:
+    """An open incident; ``is_notified`` once its notification was sent."""
 
     since: float
-    seen: float
-    what: str
-    told: bool = False
+    last_seen_at: float
+    description: str
+    is_notified: bool = False
 
 
 @stored(is_open=True, has_defaults=True)
@@ -67,27 +70,33 @@ class Open:
 class HealthMemory:
     """Soft state of one group.
 
-    ``watches`` are by kind and worker or host, ``treated`` by host, ``versions`` when a version was first
-    seen (by origin and version), ``incidents`` by key. ``over`` are incidents that ended and of whose end
-    people were not told yet. ``digest_day`` is the last day (since 1970) with a daily message.
+    Attributes:
+        pending_symptoms: by verdict and worker or host.
+        remediations: by host.
+        log: remediations of the last day.
+        versions: when each version was first observed, by origin and version.
+        incidents: open incidents by key.
+        resolved_incidents: incidents whose resolution was not notified yet, by key.
+        daily_report_day: the last day (since 1970) with a daily report.
+        rollout: the state of the rollout.
     """
 
-    watches: Mapping[str, Watch] = field(default_factory=dict)
-    treated: Mapping[str, Treated] = field(default_factory=dict)
-    log: tuple[Logged, ...] = ()
+    pending_symptoms: Annotated[Mapping[str, PendingSymptom], Stored("watches")] = field(default_factory=dict)
+    remediations: Annotated[Mapping[str, RemediationRecord], Stored("treated")] = field(default_factory=dict)
+    log: tuple[RemediationLogEntry, ...] = ()
     versions: Mapping[str, float] = field(default_factory=dict)
-    incidents: Mapping[str, Open] = field(default_factory=dict)
-    over: Mapping[str, Open] = field(default_factory=dict)
-    digest_day: int = 0
+    incidents: Mapping[str, OpenIncident] = field(default_factory=dict)
+    resolved_incidents: Annotated[Mapping[str, OpenIncident], Stored("over")] = field(default_factory=dict)
+    daily_report_day: Annotated[int, Stored("digestDay")] = 0
     rollout: Rollout = field(default_factory=Rollout)
 
 
 def dump(memory: HealthMemory) -> str:
-    """Return the memory as JSON; equal memories as equal text."""
+    """Return the memory as JSON; equal memories give equal text."""
     stored = {"format": FORMAT, **codec.dump(memory)}
     return json.dumps(stored, sort_keys=True, separators=(",", ":"))
 
 
 def parse(text: str) -> HealthMemory:
-    """Read what ``dump`` wrote; raise ``ValueError`` for all else."""
+    """Parse the text of `dump`; raise ``ValueError`` if it is malformed."""
     return codec.parse_versioned(HealthMemory, text, FORMAT)

@@ -1,6 +1,6 @@
-"""What the health checker sees of a group, and what can be wrong: frozen values.
+"""Data model of the health checker: the observed state of a group, verdicts and incidents.
 
-Times are epoch seconds, durations seconds. A *host* is an instance, or a machine of the company's own.
+Times are epoch seconds, durations seconds. A *host* is an EC2 instance or an on-premises machine.
 """
 
 from __future__ import annotations
@@ -12,106 +12,120 @@ from typing import Final
 
 from contracts import names
 from contracts.registry.item import Worker
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 
 ORIGINS: Final = (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
 
 
 class HealthVerdict(StrEnum):
-    """What can be wrong, the gravest first: of several on a host the first counts."""
+    """What can be wrong with a host, most severe first; if a host has several, the first one counts.
+
+    The values are part of the stored state, replacement requests and log lines.
+    """
 
     XID = "xid"
-    SILENT = "silent"
+    NOT_REPORTING = "silent"
     CRASHING = "crashing"
     MISSING = "missing"
     STUCK = "stuck"
-    IDLE = "idle-gpu"
+    IDLE_GPU = "idle-gpu"
     CLOCK = "clock"
-    VERSION = "old-version"
+    OLD_VERSION = "old-version"
 
 
 class Remedy(StrEnum):
-    """What is done about a host."""
+    """An automatic remediation of a host."""
 
     RESTART = "restart"
     REPLACE = "replace"
 
 
-RESTARTABLE: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.IDLE})
-"""A restart is tried first. Who is silent does not hear of it, who crashes is started anew by its agent, and
-a GPU after a grave Xid needs more."""
-ONLY_TOLD: Final = frozenset({HealthVerdict.CLOCK, HealthVerdict.VERSION})
-"""Told to people; nothing is done about it."""
+RESTARTABLE: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.IDLE_GPU})
+"""A worker restart is tried before a replacement.
+
+A worker that does not report cannot receive the request, the agent restarts a crashed worker itself, and a
+GPU with a critical Xid error needs more than a restart.
+"""
+REPORT_ONLY: Final = frozenset({HealthVerdict.CLOCK, HealthVerdict.OLD_VERSION})
+"""Verdicts that raise an incident without automatic remediation."""
 FAMILY: Final[Mapping[HealthVerdict, str]] = {
-    HealthVerdict.SILENT: "unheard",
+    HealthVerdict.NOT_REPORTING: "unheard",
     HealthVerdict.MISSING: "unheard",
     HealthVerdict.STUCK: "unfinished",
-    HealthVerdict.IDLE: "unfinished",
+    HealthVerdict.IDLE_GPU: "unfinished",
     HealthVerdict.CRASHING: "crashing",
     HealthVerdict.XID: "xid",
 }
-"""Kinds that one cause behind many hosts may show as, this one here and that one there."""
+"""Families of verdicts: one common cause can show as different verdicts of a family on different hosts.
+
+The values are part of incident keys (stored state, log lines, subjects of notifications).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerHost:
-    """One machine with workers.
+    """A machine with workers.
 
-    ``expected`` is how many workers it should show, 0 where nobody knows. ``launched_at`` is None on
-    premises. ``spared`` says why it is let alone: it drains, AWS takes it, it was released. ``unclear``: rows
-    of its workers make no sense, so that who is missing may be there.
+    Attributes:
+        expected_workers: how many workers should run on it; 0 if unknown.
+        launched_at: None for an on-premises machine.
+        exemption_reason: why the health checker ignores it (draining, interrupted, terminating); else empty.
+        has_malformed_records: registry items of its workers are malformed; a missing worker may run.
+        is_spot: bought as Spot.
     """
 
     id: str
     workers: tuple[Worker, ...] = ()
-    expected: int = 0
+    expected_workers: int = 0
     launched_at: float | None = None
-    spared: str = ""
-    unclear: bool = False
-    spot: bool = False
+    exemption_reason: str = ""
+    has_malformed_records: bool = False
+    is_spot: bool = False
 
     @property
-    def on_premises(self) -> bool:
-        """Whether it is the company's own: it can be told to restart a worker, and not be replaced."""
+    def is_on_premises(self) -> bool:
+        """Whether it is an on-premises machine: its workers can be restarted, but it cannot be replaced."""
         return self.launched_at is None
 
     @property
     def origin(self) -> str:
-        """Where it is, as metrics name it."""
-        return names.ORIGIN_ON_PREMISES if self.on_premises else names.ORIGIN_AWS
+        """The value of the metric dimension ``origin``."""
+        return names.ORIGIN_ON_PREMISES if self.is_on_premises else names.ORIGIN_AWS
 
     @property
     def versions(self) -> frozenset[str]:
-        """What its workers run, as far as they tell."""
-        return frozenset(w.pulse.version for w in self.workers if w.pulse is not None and w.pulse.version)
+        """The versions that its workers report."""
+        return frozenset(w.report.version for w in self.workers if w.report is not None and w.report.version)
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """A group at one moment.
+class ServiceSnapshot:
+    """The observed state of a group at ``now``.
 
-    ``backlog`` is None where nothing, or nothing readable, is told of the queue. ``boot_seconds`` is what a
-    boot takes by what the controller has learned. ``registry_silent``: of the whole stack no worker is heard.
-    ``may_act`` is false where people have taken over.
+    Attributes:
+        queue: None if the state of the queue is unknown.
+        boot_seconds: the boot time that the controller has measured.
+        is_registry_stale: no worker of the whole stack has a fresh heartbeat.
+        can_act: False in modes where the controller would not replace instances (paused, dry run).
     """
 
     now: float
     hosts: tuple[WorkerHost, ...]
-    backlog: Backlog | None = None
+    queue: QueueState | None = None
     boot_seconds: float = 0.0
-    registry_silent: bool = False
-    may_act: bool = True
+    is_registry_stale: bool = False
+    can_act: bool = True
 
     @property
-    def requests_wait(self) -> bool:
-        """Whether it is known that requests wait in the queue now."""
-        backlog = self.backlog
-        return backlog is not None and backlog.is_fresh(self.now) and backlog.ready > 0
+    def has_waiting_requests(self) -> bool:
+        """Whether the queue is known to have messages now."""
+        queue = self.queue
+        return queue is not None and queue.is_fresh(self.now) and queue.ready > 0
 
 
 @dataclass(frozen=True, slots=True)
 class HostFinding:
-    """What is wrong with a host, or with one of its workers (``slots``), and since when it is seen."""
+    """A confirmed verdict about a host, or about its workers in ``slots``, first observed at ``since``."""
 
     kind: HealthVerdict
     host: str
@@ -121,7 +135,7 @@ class HostFinding:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A worker that is to be started anew; ``group`` is its partition of the registry."""
+    """A worker to restart; ``group`` is its partition in the worker registry."""
 
     group: str
     instance: str
@@ -130,21 +144,25 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What needs a person, and stands since ``since``; ``key`` tells it from others, ``what`` says it."""
+    """A condition that needs a person, open since ``since``; ``key`` is unique in its group."""
 
     key: str
     since: float
-    what: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """A group in numbers, for metrics and the daily message; the steps are those of the last day."""
+class HealthSummary:
+    """Counts of a group for metrics and the daily report.
+
+    ``ready``, ``draining`` and ``not_reporting`` are workers by origin; ``restarts`` and ``replacements`` are
+    those of the last day.
+    """
 
     ready: Mapping[str, int] = field(default_factory=dict)
     draining: Mapping[str, int] = field(default_factory=dict)
-    silent: Mapping[str, int] = field(default_factory=dict)
+    not_reporting: Mapping[str, int] = field(default_factory=dict)
     instances: int = 0
-    spot: int = 0
+    spot_instances: int = 0
     restarts: int = 0
     replacements: int = 0

@@ -1,4 +1,4 @@
-"""What people read: a message when something begins and ends, and one a day."""
+"""Texts of the notifications: one when an incident opens, one when it is resolved, and a daily report."""
 
 from __future__ import annotations
 
@@ -8,50 +8,57 @@ from typing import Final
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.model import Incident
 
-MOST_SUBJECT: Final = 99
-"""Characters: SNS takes less than 100, of ASCII, on one line (SNS API reference, ``Publish``)."""
+MAX_SUBJECT_LENGTH: Final = 99
+"""SNS allows fewer than 100 ASCII characters on one line. Source: SNS API reference, ``Publish``."""
 
 
-def incident(stack: str, group: str, one: Incident) -> tuple[str, str]:
-    """Return subject and text of the message that something began."""
-    return _subject(f"{stack}/{group}: {one.key}"), f"{group} in stack {stack}: {one.what}\n"
+def incident_message(stack: str, group: str, incident: Incident) -> tuple[str, str]:
+    """Return the subject and text of the notification that an incident has opened."""
+    return _subject(f"{stack}/{group}: {incident.key}"), f"{group} in stack {stack}: {incident.description}\n"
 
 
-def recovery(stack: str, group: str, one: Incident, now: float) -> tuple[str, str]:
-    """Return subject and text of the message that it is over."""
-    minutes = max(1, round((now - one.since) / 60))
-    text = f"{group} in stack {stack}: over after {minutes} minutes. It was: {one.what}\n"
-    return _subject(f"{stack}/{group}: over: {one.key}"), text
+def resolution_message(stack: str, group: str, incident: Incident, now: float) -> tuple[str, str]:
+    """Return the subject and text of the notification that an incident is resolved."""
+    minutes = max(1, round((now - incident.since) / 60))
+    duration = f"resolved after {minutes} minutes"
+    text = f"{group} in stack {stack}: {duration}. The incident was: {incident.description}\n"
+    return _subject(f"{stack}/{group}: resolved: {incident.key}"), text
 
 
-def digest(stack: str, groups: Mapping[str, HealthDecision], lost: Mapping[str, str]) -> tuple[str, str]:
-    """Return subject and text of the daily message; ``lost`` are groups that could not be looked at."""
-    wrong = sum(bool(decision.standing) for decision in groups.values()) + len(lost)
+def daily_report(
+    stack: str, groups: Mapping[str, HealthDecision], failed: Mapping[str, str]
+) -> tuple[str, str]:
+    """Return the subject and text of the daily report; ``failed`` has the groups whose check failed."""
+    unhealthy = sum(bool(decision.open_incidents) for decision in groups.values()) + len(failed)
     lines: list[str] = []
     for name, decision in sorted(groups.items()):
-        lines += [*_of_group(name, decision), ""]
-    lines += [f"{name}: could not be looked at: {why}" for name, why in sorted(lost.items())]
-    state = f"{wrong} of {len(groups) + len(lost)} services need you" if wrong else "all is well"
+        lines += [*_describe_group(name, decision), ""]
+    lines += [f"{name}: health check failed: {reason}" for name, reason in sorted(failed.items())]
+    state = (
+        f"{unhealthy} of {len(groups) + len(failed)} services need attention"
+        if unhealthy
+        else "all services healthy"
+    )
     return _subject(f"{stack}: {state}"), "\n".join(lines).rstrip() + "\n"
 
 
-def _of_group(name: str, decision: HealthDecision) -> list[str]:
-    facts = decision.facts
-    share = f", {100 * facts.spot // facts.instances} % of them spot" if facts.instances else ""
-    lines = [f"{name}: {facts.instances} instances{share}"]
-    for origin in sorted({*facts.ready, *facts.draining, *facts.silent}):
+def _describe_group(name: str, decision: HealthDecision) -> list[str]:
+    summary = decision.summary
+    share = f", {100 * summary.spot_instances // summary.instances} % Spot" if summary.instances else ""
+    lines = [f"{name}: {summary.instances} instances{share}"]
+    for origin in sorted({*summary.ready, *summary.draining, *summary.not_reporting}):
         lines.append(
-            f"  workers ({origin}): {facts.ready.get(origin, 0)} ready, {facts.draining.get(origin, 0)} "
-            f"draining, {facts.silent.get(origin, 0)} silent"
+            f"  workers ({origin}): {summary.ready.get(origin, 0)} ready, {summary.draining.get(origin, 0)} "
+            f"draining, {summary.not_reporting.get(origin, 0)} not reporting"
         )
     lines.append(
-        f"  in the last day: {facts.restarts} times a host's workers were restarted, {facts.replacements} "
-        "instances were to be replaced"
+        f"  last 24 hours: {summary.restarts} restarts of a host's workers, "
+        f"{summary.replacements} replacement requests"
     )
-    lines += [f"  needs you: {one.what}" for one in decision.standing]
-    return lines if decision.standing else [*lines, "  nothing needs you"]
+    lines += [f"  needs attention: {incident.description}" for incident in decision.open_incidents]
+    return lines if decision.open_incidents else [*lines, "  no open incidents"]
 
 
 def _subject(text: str) -> str:
     plain = text.encode("ascii", "replace").decode().replace("\n", " ")
-    return plain[:MOST_SUBJECT]
+    return plain[:MAX_SUBJECT_LENGTH]

@@ -1,0 +1,1 @@
+"""What a group costs per hour, and what a job's run has cost."""

@@ -1,8 +1,8 @@
-"""What a job's run has cost so far, and whether its budget still carries it: an estimate, no bill of AWS.
+"""The estimated cost of a job's run, and alarms for its budget. It is an estimate, not the AWS bill.
 
-Counted are the seconds of instances, each from its launch until the first look that no longer finds it, at
-the prices that the controller knows: spot's as read last, on-demand's as declared. Not counted are volumes,
-snapshots, traffic, what is written to EFS, and taxes; discounts of an account are its own matter.
+Counted are instance seconds, from the launch until the first observation without the instance, at the last
+Spot price and the declared On-Demand price. Not counted are volumes, snapshots, data transfer, EFS, taxes and
+discounts of the account.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from typing import Annotated, Final
 
 from contracts.limits import AtLeast
 from contracts.stored import stored
-from lambdas.core.model import Alarm, Allowance, Instance, Observation
+from lambdas.core.model import Alarm, Instance, Observation, RunBudget
 from lambdas.core.money import costs
 
-WARNED_AT: Final = 0.8
-"""The part of a budget from which on people are told."""
+WARNING_SHARE: Final = 0.8
+"""The share of a budget that raises the first alarm."""
 LOW: Final = "budget-low"
 SHORT: Final = "budget-short"
 SPENT: Final = "budget-spent"
 ALARMS: Final = (LOW, SHORT, SPENT)
-"""What people hear of a budget: most of it is spent, it will not do, it is spent and the job is held."""
+"""Causes of alarms: most of the budget is spent; it will not suffice; it is spent and the job is stopped."""
 
 
 @stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one run has cost, in US dollars; times are epoch seconds.
+    """The cost of one run in US dollars; times are epoch seconds.
 
-    ``closed`` is what was counted to its end, at ``closed_at`` the last time; ``running`` has since when an
-    instance costs how much an hour.
+    Attributes:
+        closed: cost of all finished periods; ``closed_at`` is the end of the last one.
+        running: start and hourly price of the current period of each instance.
     """
 
     run: str = ""
@@ -41,24 +42,24 @@ class Bill:
     running: Mapping[str, tuple[float, Annotated[float, AtLeast(0)]]] = field(default_factory=dict)
 
     def spent(self, now: float) -> float:
-        """Return what the run has cost by ``now``."""
+        """Return the cost of the run until ``now``."""
         return self.closed + sum(
             max(0.0, now - since) * hourly / 3600 for since, hourly in self.running.values()
         )
 
-    def reaches(self, dollars: float, now: float) -> float:
-        """Return when so much will be spent if all goes on as it is; infinity: never."""
+    def reaches_at(self, dollars: float, now: float) -> float:
+        """Return when this amount will be spent at the current rate; infinity if never."""
         hourly = sum(hourly for _, hourly in self.running.values())
-        left = dollars - self.spent(now)
-        if left <= 0:
+        remaining = dollars - self.spent(now)
+        if remaining <= 0:
             return now
-        return now + left / hourly * 3600 if hourly > 0 else math.inf
+        return now + remaining / hourly * 3600 if hourly > 0 else math.inf
 
 
-def follow(bill: Bill, observation: Observation, now: float) -> Bill:
-    """Return the bill after one look; an empty one for a group without a budget.
+def update_bill(bill: Bill, observation: Observation, now: float) -> Bill:
+    """Return the bill after one observation; an empty one for a group without a budget.
 
-    It changes only where an instance comes, goes or has another price.
+    It changes only if an instance is launched, terminates or has a new price.
     """
     group, budget = observation.group, observation.group.budget
     if budget is None:
@@ -66,80 +67,82 @@ def follow(bill: Bill, observation: Observation, now: float) -> Bill:
     if not bill.run:
         bill = Bill(run=group.run)
     elif bill.run != group.run:
-        # What stands already is the new run's from now on.
-        stands = {i: (now, hourly) for i, (_, hourly) in bill.running.items()}
-        bill = Bill(run=group.run, closed_at=now, running=stands)
+        # Running instances belong to the new run from now on.
+        running_periods = {i: (now, hourly) for i, (_, hourly) in bill.running.items()}
+        bill = Bill(run=group.run, closed_at=now, running=running_periods)
     running: dict[str, tuple[float, float]] = {}
-    closed, closes = bill.closed, False
+    closed, has_closed = bill.closed, False
     for instance in observation.instances:
-        known = bill.running.get(instance.id)
-        hourly = hourly_price(instance, budget, observation.spot_prices) if instance.described else None
-        if known is None:
+        period = bill.running.get(instance.id)
+        hourly = hourly_price(instance, budget, observation.spot_prices) if instance.is_described else None
+        if period is None:
             if hourly is not None:
-                # Whoever was out of sight for a look was counted until then.
+                # An instance that was missing in one observation was counted until then.
                 running[instance.id] = (max(instance.launched_at, bill.closed_at), hourly)
-        elif hourly is None or hourly == known[1]:
-            running[instance.id] = known
+        elif hourly is None or hourly == period[1]:
+            running[instance.id] = period
         else:
-            closed += max(0.0, now - known[0]) * known[1] / 3600
+            closed += max(0.0, now - period[0]) * period[1] / 3600
             running[instance.id] = (now, hourly)
-    for gone in bill.running.keys() - {i.id for i in observation.instances}:
-        since, hourly = bill.running[gone]
-        closed, closes = closed + max(0.0, now - since) * hourly / 3600, True
-    return replace(bill, closed=closed, closed_at=now if closes else bill.closed_at, running=running)
+    for instance_id in bill.running.keys() - {i.id for i in observation.instances}:
+        since, hourly = bill.running[instance_id]
+        closed, has_closed = closed + max(0.0, now - since) * hourly / 3600, True
+    return replace(bill, closed=closed, closed_at=now if has_closed else bill.closed_at, running=running)
 
 
-def hourly_price(instance: Instance, budget: Allowance, spot_prices: Mapping[str, float]) -> float:
-    """Return what an instance costs an hour; where nobody knows, its type on-demand, or else the dearest."""
-    known = costs.price_of(instance, budget.on_demand, budget.spot_unit, spot_prices)
-    if known is not None:
-        return known
+def hourly_price(instance: Instance, budget: RunBudget, spot_prices: Mapping[str, float]) -> float:
+    """Return an instance's hourly price; if unknown, its On-Demand price, else the highest price."""
+    price = costs.hourly_price_of(instance, budget.on_demand, budget.spot_unit, spot_prices)
+    if price is not None:
+        return price
     return budget.on_demand.get(instance.pool.instance_type, max(budget.on_demand.values(), default=0.0))
 
 
-def is_spent(bill: Bill, budget: Allowance | None, now: float) -> bool:
-    """Tell whether the job is to be held: its target counts as 0."""
+def is_spent(bill: Bill, budget: RunBudget | None, now: float) -> bool:
+    """Return whether the budget is spent; the target of the job is then 0."""
     return budget is not None and bill.spent(now) >= budget.dollars
 
 
-def moments(bill: Bill, budget: Allowance | None, now: float) -> tuple[float, ...]:
-    """Return when a budget is nearly spent, and spent, as things are."""
+def threshold_times(bill: Bill, budget: RunBudget | None, now: float) -> tuple[float, ...]:
+    """Return when the warning share and the whole budget are spent at the current rate."""
     if budget is None:
         return ()
-    found = (bill.reaches(part * budget.dollars, now) for part in (WARNED_AT, 1.0))
-    return tuple(moment for moment in found if math.isfinite(moment))
+    times = (bill.reaches_at(share * budget.dollars, now) for share in (WARNING_SHARE, 1.0))
+    return tuple(time for time in times if math.isfinite(time))
 
 
 def alarms(bill: Bill, observation: Observation, now: float) -> tuple[Alarm, ...]:
-    """Return what people must hear of the budget."""
+    """Return the alarms of the budget."""
     budget = observation.group.budget
     if budget is None:
         return ()
     spent = bill.spent(now)
-    told = f"${spent:,.2f} of ${budget.dollars:,.2f} are spent"
+    summary = f"${spent:,.2f} of the budget of ${budget.dollars:,.2f} is spent"
     if spent >= budget.dollars:
-        return (Alarm(SPENT, f"{told}: the job is held, a higher budget lets it go on"),)
-    found = [Alarm(LOW, told)] if spent >= WARNED_AT * budget.dollars else []
-    needed = least_needed(observation, budget)
-    if needed is not None and spent + needed > budget.dollars:
-        found.append(Alarm(SHORT, f"{told}, and the work left costs ${needed:,.2f} at the least"))
-    return tuple(found)
+        return (Alarm(SPENT, f"{summary}: the job is stopped; raise the budget to resume it"),)
+    found_alarms = [Alarm(LOW, summary)] if spent >= WARNING_SHARE * budget.dollars else []
+    remaining_cost = min_remaining_cost(observation, budget)
+    if remaining_cost is not None and spent + remaining_cost > budget.dollars:
+        found_alarms.append(
+            Alarm(SHORT, f"{summary}, and the remaining work costs at least ${remaining_cost:,.2f}")
+        )
+    return tuple(found_alarms)
 
 
-def least_needed(observation: Observation, budget: Allowance) -> float | None:
-    """Return what the work left costs at the faster measured rate and the least price of its instance's type.
+def min_remaining_cost(observation: Observation, budget: RunBudget) -> float | None:
+    """Return the minimum cost of the remaining work; None if no progress is measured.
 
-    None where no progress is measured.
+    At the best measured rate and the lowest price of the instance type.
     """
-    working = [i for i in observation.instances if i.progress is not None and i.progress.best > 0]
+    working = [i for i in observation.instances if i.progress is not None and i.progress.best_rate > 0]
     if not working:
         return None
     worker = max(working, key=lambda i: (i.ready_since or 0.0, i.id))
-    told = worker.progress
-    assert told is not None, "who tells nothing was left out"
+    progress = worker.progress
+    assert progress is not None, "instances without progress are filtered out"
     kind = worker.pool.instance_type
     prices = [hourly_price(worker, budget, observation.spot_prices)]
     if kind in budget.spot_unit:
         shares = (share for pool, share in observation.spot_prices.items() if pool.startswith(f"{kind}@"))
         prices += [share * budget.spot_unit[kind] for share in shares]
-    return (told.steps - told.step) / told.best / 3600 * min(prices)
+    return (progress.steps - progress.step) / progress.best_rate / 3600 * min(prices)

@@ -1,0 +1,1 @@
+"""RabbitMQ's management API, and a queue's rates from its counters."""

@@ -1,9 +1,9 @@
-"""How long the oldest request waits at least, and the rates of a queue, from counters looked at each minute.
+"""Rates and a lower bound of the oldest message age of a queue, from counters that are polled each minute.
 
-A quorum queue does not tell when its first message came (rabbitmq-server, issue 6813, open; only classic
-queues have ``head_message_timestamp``). But of ``ready`` messages the oldest is at least as old as the
-``ready``-th newest that was published, in whatever order they were taken and given back. So it has waited
-since the first look that had counted that one already.
+A quorum queue does not report when its first message was published; only classic queues have
+``head_message_timestamp``. Source: rabbitmq-server, issue 6813 (open). But of ``ready`` messages the oldest
+is at least as old as the ``ready``-th newest published one, in whatever order messages were delivered and
+requeued. So it has waited since the first poll that had counted that message.
 """
 
 from __future__ import annotations
@@ -14,105 +14,117 @@ from typing import Annotated, Final, TypeAlias
 
 from contracts import codec
 from contracts.limits import AtLeast
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from contracts.stored import stored
 
-_EVERY_SECONDS: Final = 600.0
-"""For so long back every look is kept; of older ones fewer."""
-_COARSENESS: Final = 0.1
-"""The distance of two older looks, as a share of their age: by so much the age may be told too low."""
-_MOST_MARKS: Final = 120
+_ALL_MARKS_SECONDS: Final = 600.0
+"""Every mark of this time is retained; older marks are thinned out."""
+_MARK_SPACING: Final = 0.1
+"""Distance of two older marks as a share of their age; the age may be too low by this share."""
+_MAX_MARKS: Final = 120
 
 _Seconds: TypeAlias = Annotated[float, AtLeast(0)]
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """What a queue tells: its length now, and its totals since some beginning of its own.
+class QueueCounts:
+    """Counters of a queue.
 
-    ``ready`` and ``taken`` messages are in it, ``readers`` take from it; ``published`` came and ``ended``
-    were acknowledged.
+    ``ready``, ``in_flight`` (delivered, not acknowledged) and ``consumers`` are current; ``published`` and
+    ``acknowledged`` are totals, which restart from 0 with the broker.
     """
 
     ready: int
-    taken: int
-    readers: int
+    in_flight: int
+    consumers: int
     published: int
-    ended: int
+    acknowledged: int
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a number below 0."""
+        """Raise ``ValueError`` for a negative count."""
         if min(astuple(self)) < 0:
-            raise ValueError(f"counts of a queue below 0: {self}")
+            raise ValueError(f"negative count of a queue: {self}")
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """What is remembered between two looks: the last one, and the totals of those before.
+    """The state between two polls.
 
-    ``at`` (epoch seconds) is None before the first look. ``marks`` are pairs of a time and how many had been
-    published by then, oldest first.
+    Attributes:
+        at: time of the last poll (epoch seconds); None before the first.
+        marks: pairs of a time and the total published by then, oldest first.
     """
 
     at: _Seconds | None = None
     published: int = 0
-    ended: int = 0
-    oldest: _Seconds = 0.0
+    acknowledged: int = 0
+    oldest_seconds: _Seconds = 0.0
     marks: tuple[tuple[_Seconds, int], ...] = ()
 
 
-def look(past: QueueHistory, counts: Counts, at: float) -> tuple[Backlog | None, QueueHistory]:
-    """Return how the queue stands and what to remember of it.
+def observe(history: QueueHistory, counts: QueueCounts, at: float) -> tuple[QueueState | None, QueueHistory]:
+    """Return the state of the queue and the new history.
 
-    None where nothing can be said of rates yet: at the first look, and at the first one after the broker
-    began to count anew, which it does when it starts.
+    The state is None at the first poll, and at the first poll after a restart of the broker: its counters
+    restart from 0, so there are no rates yet.
     """
-    if past.at is None or at <= past.at or counts.published < past.published or counts.ended < past.ended:
-        return None, QueueHistory(at, counts.published, counts.ended, 0.0, ((at, counts.published),))
-    elapsed = at - past.at
-    # Length and totals are some seconds apart in the broker, and a burst between them would look old. What
-    # waits now is no older than what waited then, and the time since.
-    oldest = min(_waits_since(past, counts, at), past.oldest + elapsed)
-    backlog = Backlog(
-        at=at,
+    if (
+        history.at is None
+        or at <= history.at
+        or counts.published < history.published
+        or counts.acknowledged < history.acknowledged
+    ):
+        return None, QueueHistory(at, counts.published, counts.acknowledged, 0.0, ((at, counts.published),))
+    elapsed = at - history.at
+    # The broker updates length and totals some seconds apart, and a burst between them would look old. The
+    # oldest message can be no older than the oldest one of the last poll, plus the time since.
+    oldest_seconds = min(_oldest_age(history, counts, at), history.oldest_seconds + elapsed)
+    state = QueueState(
+        observed_at=at,
         ready=counts.ready,
-        taken=counts.taken,
-        oldest=oldest,
-        arriving=(counts.published - past.published) / elapsed,
-        leaving=(counts.ended - past.ended) / elapsed,
-        readers=counts.readers,
+        in_flight=counts.in_flight,
+        oldest_seconds=oldest_seconds,
+        publish_rate=(counts.published - history.published) / elapsed,
+        ack_rate=(counts.acknowledged - history.acknowledged) / elapsed,
+        consumers=counts.consumers,
     )
-    # Who is in the queue now is, later too, among the newest so many: looks before these say nothing more.
-    gone = counts.published - counts.ready - counts.taken
-    marks = [mark for mark in past.marks if mark[1] > gone]
+    # Marks from before the oldest message that can still be in the queue are no longer needed.
+    acknowledged_before = counts.published - counts.ready - counts.in_flight
+    marks = [mark for mark in history.marks if mark[1] > acknowledged_before]
     marks.append((at, counts.published))
-    history = replace(past, at=at, published=counts.published, ended=counts.ended, oldest=oldest)
-    return backlog, replace(history, marks=_thinned(marks, at))
+    new_history = replace(
+        history,
+        at=at,
+        published=counts.published,
+        acknowledged=counts.acknowledged,
+        oldest_seconds=oldest_seconds,
+    )
+    return state, replace(new_history, marks=_thin_out(marks, at))
 
 
-def _waits_since(past: QueueHistory, counts: Counts, at: float) -> float:
+def _oldest_age(history: QueueHistory, counts: QueueCounts, at: float) -> float:
     if not counts.ready:
         return 0.0
-    before = counts.published - counts.ready
-    return at - next((time for time, published in past.marks if published > before), at)
+    published_before = counts.published - counts.ready
+    return at - next((time for time, published in history.marks if published > published_before), at)
 
 
-def _thinned(marks: list[tuple[float, int]], at: float) -> tuple[tuple[float, int], ...]:
-    """Leave out looks that are close to the one before, for their age."""
-    kept: list[tuple[float, int]] = []
+def _thin_out(marks: list[tuple[float, int]], at: float) -> tuple[tuple[float, int], ...]:
+    """Return the marks without those that are close to the previous one, relative to their age."""
+    retained: list[tuple[float, int]] = []
     for mark in marks:
         age = at - mark[0]
-        if not kept or age <= _EVERY_SECONDS or mark[0] - kept[-1][0] >= _COARSENESS * age:
-            kept.append(mark)
-    return tuple(kept[-_MOST_MARKS:])
+        if not retained or age <= _ALL_MARKS_SECONDS or mark[0] - retained[-1][0] >= _MARK_SPACING * age:
+            retained.append(mark)
+    return tuple(retained[-_MAX_MARKS:])
 
 
 def dumps(history: QueueHistory) -> str:
-    """Return the history as text."""
+    """Return the history as JSON."""
     return json.dumps(codec.dump(history), separators=(",", ":"))
 
 
 def parse(text: str) -> QueueHistory:
-    """Read a history; raise ``ValueError`` for one that makes no sense."""
+    """Parse the text of `dumps`; raise ``ValueError`` if it is malformed."""
     return codec.parse_text(QueueHistory, text, "malformed history of a queue")

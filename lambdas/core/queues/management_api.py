@@ -1,8 +1,8 @@
-"""RabbitMQ's management API: where a broker has it, and what it answers about a queue.
+"""Client of RabbitMQ's management API: its address, and the counters of a queue from a response.
 
-Checked against RabbitMQ 3.10 (tests/real): columns can be chosen, length and totals are missing for some
-seconds after a start, the totals until the first message after it. Without its metrics collector
-(``management_agent.disable_metrics_collector``) the length is never there.
+Checked against RabbitMQ 3.10 (tests/real): columns can be selected; after a start the length is missing for
+some seconds and the totals until the first message. Without the metrics collector
+(``management_agent.disable_metrics_collector``) the length is always missing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from lambdas.core.queues.history import Counts
+from lambdas.core.queues.history import QueueCounts
 
 _COLUMNS: Final = (
     "state",
@@ -22,19 +22,19 @@ _COLUMNS: Final = (
     "message_stats.publish",
     "message_stats.ack",
 )
-"""All that is read: the whole answer has some hundred bytes for each reader."""
-_DEAD: Final = ("crashed", "down", "minority", "stopped")
-"""States of a queue without a leader: what is told of it is old."""
-_AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn", ".on.aws")
-"""Endings of the names that Amazon MQ gives its brokers, which answer on 443, too."""
+"""The columns that are read; the full response has some hundred bytes for each consumer."""
+_UNAVAILABLE_STATES: Final = ("crashed", "down", "minority", "stopped")
+"""States of a queue without a leader; its counters are stale."""
+_AMAZON_MQ_SUFFIXES: Final = (".amazonaws.com", ".amazonaws.com.cn", ".on.aws")
+"""Domains of Amazon MQ brokers; their management API also listens on port 443."""
 _PORTS: Final = {"amqps": ("https", 15671), "amqp": ("http", 15672)}
-"""RabbitMQ guide, "Networking": ports of the management plugin, by what AMQP is spoken over."""
-_MOST_TOLD: Final = 80
+"""Scheme and port of the management plugin by scheme of the broker. Source: RabbitMQ guide, "Networking"."""
+_MAX_EXCERPT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
 class ManagementApi:
-    """Where it is, and as whom to ask: ``path`` comes before ``/api``."""
+    """The address and credentials of a management API; ``path`` is the prefix of ``/api``."""
 
     scheme: str
     host: str
@@ -45,79 +45,80 @@ class ManagementApi:
     vhost: str
 
     def __repr__(self) -> str:
-        """Leave the password out: this stands in errors."""
+        """Return the address without the password, for error messages."""
         return f"{self.scheme}://{self.host}:{self.port}{self.path}"
 
-    def queue(self, name: str) -> str:
-        """Return the path and query that ask for one queue."""
-        place = f"{quote(self.vhost, safe='')}/{quote(name, safe='')}"
-        return f"{self.path}/api/queues/{place}?columns={','.join(_COLUMNS)}"
+    def queue_path(self, name: str) -> str:
+        """Return the path and query string of one queue."""
+        location = f"{quote(self.vhost, safe='')}/{quote(name, safe='')}"
+        return f"{self.path}/api/queues/{location}?columns={','.join(_COLUMNS)}"
 
 
-def of_broker(url: str, management: str = "") -> ManagementApi:
-    """Return the management API of the broker at ``url``, or at its own address ``management``.
+def from_broker_url(url: str, management: str = "") -> ManagementApi:
+    """Return the management API of the broker at ``url``, or at the address ``management`` if it is set.
 
-    Raises ``ValueError``, without the password in it.
+    Raises:
+        ValueError: an address is malformed; the message does not contain the password.
     """
     try:
         broker = urlsplit(url.strip())
         host, user, password = broker.hostname, unquote(broker.username or ""), unquote(broker.password or "")
         scheme, port = _PORTS[broker.scheme]
-        _ = broker.port  # raises for what is no number
-        own = urlsplit(management)
+        _ = broker.port  # raises if it is not a number
+        management_url = urlsplit(management)
         if management:
-            host, scheme = own.hostname, own.scheme
-            port = own.port or {"https": 443, "http": 80}[scheme]
-        elif broker.scheme == "amqps" and (host or "").endswith(_AMAZON):
+            host, scheme = management_url.hostname, management_url.scheme
+            port = management_url.port or {"https": 443, "http": 80}[scheme]
+        elif broker.scheme == "amqps" and (host or "").endswith(_AMAZON_MQ_SUFFIXES):
             port = 443
     except (KeyError, ValueError):
-        raise ValueError("the broker's URL is not amqps://user:password@host:port") from None
+        raise ValueError("the broker's URL is malformed; expected amqps://user:password@host:port") from None
     if not (host and user and password):
-        raise ValueError("the broker's URL names no host, user or password")
-    # As pika reads it: no path, or an empty one, is the vhost "/".
+        raise ValueError("the broker's URL has no host, user or password")
+    # As in pika: no path, or an empty one, is the vhost "/".
     vhost = unquote(broker.path.removeprefix("/").partition("/")[0]) or "/"
-    return ManagementApi(scheme, host, port, own.path.rstrip("/"), user, password, vhost)
+    return ManagementApi(scheme, host, port, management_url.path.rstrip("/"), user, password, vhost)
 
 
-def counts(status: int, body: bytes) -> Counts:
-    """Return what an answer says of a queue; raise ``ValueError`` with one line for one that says nothing."""
+def parse_counts(status: int, body: bytes) -> QueueCounts:
+    """Return the counters in a response; raise ``ValueError`` with one line if it has none."""
     if status != 200:
-        raise ValueError(_REFUSALS.get(status, f"the management API answers with status {status}"))
+        raise ValueError(_STATUS_ERRORS.get(status, f"the management API returned status {status}"))
     try:
-        told = json.loads(body)
+        queue = json.loads(body)
     except (ValueError, RecursionError):
-        shown = body[:_MOST_TOLD].decode("utf-8", "replace")
-        raise ValueError(f"the management API answers no JSON: {shown!r}") from None
-    # An answer without any of the columns is an empty list.
-    if not isinstance(told, dict) or "messages_ready" not in told:
+        excerpt = body[:_MAX_EXCERPT].decode("utf-8", "replace")
+        raise ValueError(f"the management API did not return JSON: {excerpt!r}") from None
+    # A response without any of the columns is an empty list.
+    if not isinstance(queue, dict) or "messages_ready" not in queue:
         raise ValueError(
-            "the management API tells no length: the broker has just started, "
+            "the management API returned no queue length: the broker has just started, "
             "or its metrics collector is disabled"
         )
-    if told.get("state") in _DEAD:
-        raise ValueError(f"the queue is {told['state']}")
-    totals = told.get("message_stats", {})
+    if queue.get("state") in _UNAVAILABLE_STATES:
+        raise ValueError(f"the queue is {queue['state']}")
+    totals = queue.get("message_stats", {})
     if not isinstance(totals, dict):
-        raise ValueError("message_stats is no object")
-    return Counts(
-        ready=_count(told, "messages_ready"),
-        taken=_count(told, "messages_unacknowledged"),
-        readers=_count(told, "consumers"),
+        raise ValueError("message_stats is not a JSON object")
+    return QueueCounts(
+        ready=_count(queue, "messages_ready"),
+        in_flight=_count(queue, "messages_unacknowledged"),
+        consumers=_count(queue, "consumers"),
         # Missing until the first message after the broker's start.
         published=_count({"publish": 0, **totals}, "publish"),
-        ended=_count({"ack": 0, **totals}, "ack"),
+        acknowledged=_count({"ack": 0, **totals}, "ack"),
     )
 
 
-_REFUSALS: Final = {
-    401: "the broker refuses the secret's user, or that one has not the tag 'management' (401)",
-    403: "the secret's user may not ask for the queue (403)",
+_STATUS_ERRORS: Final = {
+    401: "the broker rejects the user in the secret, or the user lacks the tag 'management' (401)",
+    403: "the user in the secret has no permission for the queue (403)",
     404: "the broker has no such queue (404)",
 }
 
 
-def _count(told: dict[str, Any], name: str) -> int:
-    value = told.get(name)
+def _count(queue: dict[str, Any], name: str) -> int:
+    value = queue.get(name)
     if type(value) is not int or value < 0:
-        raise ValueError(f"{name} is {str(value)[:_MOST_TOLD]!r}, a whole number from 0 is needed")
+        raise ValueError(f"{name} is {str(value)[:_MAX_EXCERPT]!r}, must be a whole number from 0")
     return value

@@ -1,4 +1,4 @@
-"""A new release for a service's workers: in place, in batches, and back where it is no good.
+"""In-place rollout of a new release to a service's workers, in batches, with automatic rollback.
 
-Pure; the health checker calls `step.step` with what it sees. What is remembered: `memory.Rollout`.
+Pure functions; the health checker calls `step.plan_step` with the observed state. State: `memory.Rollout`.
 """

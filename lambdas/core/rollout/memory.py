@@ -1,56 +1,66 @@
-"""What is remembered of a roll-out, a part of what the health checker remembers of a group."""
+"""State of a rollout, stored as a part of the health checker's memory of a group."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 from contracts.group.release import WorkerRelease
-from contracts.stored import stored
+from contracts.stored import Stored, stored
 
-MOST_LEFT: Final = 5
+MAX_ABANDONED_VERSIONS: Final = 5
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class StartAsked:
-    """A host was asked ``at`` (epoch seconds) to start its workers from ``version``."""
+class RestartRequest:
+    """A request to restart a host's workers with ``version``."""
 
     version: str
-    at: float
+    requested_at: float
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class TrialRun:
-    """A host runs the trial: whole since ``since``, when its workers had started ``starts`` times, summed up.
+class CandidateRun:
+    """A host that runs the candidate.
 
-    ``first`` is that sum when the trial was first seen there.
+    Attributes:
+        since: since when all its workers run the candidate without a restart (epoch seconds).
+        starts: the total of its workers' starts at that time.
+        first_starts: the same total when the candidate was first observed on the host.
     """
 
     since: float
     starts: int
-    first: int
+    first_starts: int
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """``stable`` is what has proved itself, ``trial`` what is tried, ``moved`` when the last step was made.
+    """The progress of a rollout.
 
-    ``runs`` are hosts with the trial, ``proven`` on which host which version has proved itself. ``refused``
-    is the version that was taken back, for the reason ``why``; ``left`` are versions from which workers go
-    back. ``written`` is a hash of the row as it was written last.
+    Attributes:
+        stable: the verified release.
+        candidate: the release under rollout; None without a rollout.
+        last_step_at: when the last step was made (epoch seconds).
+        requested_restarts: the last restart request by host.
+        runs: hosts that run the candidate.
+        verified: the version that was verified on a host, by host.
+        rejected: the version that was rolled back, because of ``rejection_reason``.
+        abandoned_versions: versions that hosts are moved away from.
+        written_hash: hash of the registry row as it was last written.
     """
 
     stable: WorkerRelease | None = None
-    trial: WorkerRelease | None = None
-    moved: float = 0.0
-    asked: Mapping[str, StartAsked] = field(default_factory=dict)
-    runs: Mapping[str, TrialRun] = field(default_factory=dict)
-    proven: Mapping[str, str] = field(default_factory=dict)
-    refused: str = ""
-    why: str = ""
-    left: tuple[str, ...] = ()
-    written: str = ""
+    candidate: Annotated[WorkerRelease | None, Stored("trial")] = None
+    last_step_at: Annotated[float, Stored("moved")] = 0.0
+    requested_restarts: Annotated[Mapping[str, RestartRequest], Stored("asked")] = field(default_factory=dict)
+    runs: Mapping[str, CandidateRun] = field(default_factory=dict)
+    verified: Annotated[Mapping[str, str], Stored("proven")] = field(default_factory=dict)
+    rejected: Annotated[str, Stored("refused")] = ""
+    rejection_reason: Annotated[str, Stored("why")] = ""
+    abandoned_versions: Annotated[tuple[str, ...], Stored("left")] = ()
+    written_hash: Annotated[str, Stored("written")] = ""

@@ -1,4 +1,4 @@
-"""A roll-out at one moment: who runs what, who serves, how many must."""
+"""The observed state of a rollout: which host runs which version, which hosts serve, how many must serve."""
 
 from __future__ import annotations
 
@@ -8,181 +8,200 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts.group.health_settings import HealthSettings
-from lambdas.core.health.fair_share import FEWEST_ENDED, WorkRate
-from lambdas.core.health.model import ONLY_TOLD, HostFinding, Sight, WorkerHost
-from lambdas.core.health.treatment import RESTART_SECONDS
+from lambdas.core.health.fair_share import MIN_REQUESTS, WorkRate
+from lambdas.core.health.model import REPORT_ONLY, HostFinding, ServiceSnapshot, WorkerHost
+from lambdas.core.health.remediation import RESTART_SECONDS
 from lambdas.core.rollout.memory import Rollout
 
-SERVED: Final = 0.9
-"""The share of the target that serves whatever is rolled out."""
+MIN_SERVING_SHARE: Final = 0.9
+"""The share of the target that must keep serving during a rollout."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutDemand:
-    """What a group is to hold, in slots: ``target``, ``maximum``; a slot has ``per_slot`` workers."""
+    """The size of a group: ``target`` and ``maximum`` in slots of ``workers_per_slot`` workers."""
 
     target: int
     maximum: int
-    per_slot: int = 1
+    workers_per_slot: int = 1
 
     @property
-    def least(self) -> int:
-        """How many workers must serve."""
-        return math.ceil(SERVED * self.target * self.per_slot)
+    def min_serving_workers(self) -> int:
+        """How many workers must serve at any time."""
+        return math.ceil(MIN_SERVING_SHARE * self.target * self.workers_per_slot)
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """Who is where; ``hosts`` are the instances that nobody is about to take or to let go.
+class RolloutState:
+    """A rollout at one moment.
 
-    ``trying`` have not proved the trial when the look begins, ``pace`` is that of all others.
+    Attributes:
+        hosts: the instances that stay: without on-premises hosts and exempt instances.
+        unverified_ids: hosts on which the candidate was not verified when the pass started.
+        verified_rate: the request rate of all other hosts.
     """
 
-    sight: Sight
+    snapshot: ServiceSnapshot
     hosts: tuple[WorkerHost, ...]
     settings: HealthSettings
     demand: RolloutDemand
     memory: Rollout
-    ill: frozenset[str]
-    trying: frozenset[str] = frozenset()
-    pace: WorkRate = field(default_factory=WorkRate)
+    unhealthy: frozenset[str]
+    unverified_ids: frozenset[str] = frozenset()
+    verified_rate: WorkRate = field(default_factory=WorkRate)
 
     @classmethod
     def of(
         cls,
-        sight: Sight,
+        snapshot: ServiceSnapshot,
         findings: Iterable[HostFinding],
         settings: HealthSettings,
         demand: RolloutDemand,
         memory: Rollout,
-    ) -> Course:
-        """Return the course that a look shows."""
-        hosts = tuple(h for h in sight.hosts if not h.on_premises and not h.spared)
-        ill = frozenset(f.host for f in findings if f.kind not in ONLY_TOLD)
-        course = cls(sight, hosts, settings, demand, memory, ill)
-        trying = frozenset(host.id for host in course.unproven)
-        pace = WorkRate.of((host for host in hosts if host.id not in trying), sight.now)
-        return replace(course, trying=trying, pace=pace)
+    ) -> RolloutState:
+        """Return the state for one observation of a group."""
+        hosts = tuple(h for h in snapshot.hosts if not h.is_on_premises and not h.exemption_reason)
+        unhealthy = frozenset(f.host for f in findings if f.kind not in REPORT_ONLY)
+        state = cls(snapshot, hosts, settings, demand, memory, unhealthy)
+        unverified_ids = frozenset(host.id for host in state.unverified_hosts)
+        verified_rate = WorkRate.of((host for host in hosts if host.id not in unverified_ids), snapshot.now)
+        return replace(state, unverified_ids=unverified_ids, verified_rate=verified_rate)
 
     @property
-    def patience(self) -> float:
-        """How long workers may take to end, to fetch what they need, and to report."""
-        return max(RESTART_SECONDS, float(self.settings.grace_seconds), 2 * self.sight.boot_seconds)
+    def restart_timeout(self) -> float:
+        """How long workers may take to drain, pull the release, start and report, in seconds."""
+        return max(RESTART_SECONDS, float(self.settings.grace_seconds), 2 * self.snapshot.boot_seconds)
 
     @property
-    def batch(self) -> int:
-        """How many hosts may be under way at once: one until one has proved the release."""
-        if not self.proven:
+    def batch_size(self) -> int:
+        """How many hosts may restart at once; 1 until the candidate is verified on one host."""
+        if not self.verified:
             return 1
-        return max(1, -(-len(self.hosts) * self.settings.most_at_once // 100))
+        return max(1, -(-len(self.hosts) * self.settings.max_unavailable_percent // 100))
 
-    def is_up(self, host: WorkerHost) -> bool:
-        """Say whether all workers of a host are heard and take requests."""
-        ready = [w for w in host.workers if w.is_fresh(self.sight.now) and w.state == "ready"]
-        return len(ready) >= max(1, host.expected)
+    def is_ready(self, host: WorkerHost) -> bool:
+        """Return whether all workers of a host report and are ready."""
+        ready = [w for w in host.workers if w.is_fresh(self.snapshot.now) and w.state == "ready"]
+        return len(ready) >= max(1, host.expected_workers)
 
-    def runs(self, host: WorkerHost, version: str) -> bool:
-        """Say whether a host is up, with that version and no other."""
-        return self.is_up(host) and host.versions == {version}
+    def runs_only(self, host: WorkerHost, version: str) -> bool:
+        """Return whether a host is ready and runs this version only."""
+        return self.is_ready(host) and host.versions == {version}
 
-    def is_on_the_way(self, host: WorkerHost) -> bool:
-        """Say whether a host was asked to start from another version, and has not yet had its time."""
-        asked = self.memory.asked.get(host.id)
-        if asked is None or self.runs(host, asked.version):
+    def is_restarting(self, host: WorkerHost) -> bool:
+        """Return whether a requested restart of a host is neither complete nor timed out."""
+        request = self.memory.requested_restarts.get(host.id)
+        if request is None or self.runs_only(host, request.version):
             return False
-        return self.sight.now - asked.at < self.patience
+        return self.snapshot.now - request.requested_at < self.restart_timeout
 
     @property
-    def trial(self) -> str:
-        """The version that is tried, empty without one."""
-        return self.memory.trial.version if self.memory.trial else ""
+    def candidate_version(self) -> str:
+        """The candidate's version; empty without a candidate."""
+        return self.memory.candidate.version if self.memory.candidate else ""
 
     @property
-    def proven(self) -> frozenset[str]:
-        """The hosts on which the trial has proved itself."""
-        return frozenset(host for host, version in self.memory.proven.items() if version == self.trial)
+    def verified(self) -> frozenset[str]:
+        """The hosts on which the candidate is verified."""
+        return frozenset(
+            host for host, version in self.memory.verified.items() if version == self.candidate_version
+        )
 
     @property
-    def placed(self) -> tuple[WorkerHost, ...]:
-        """Who runs the trial, or was asked to."""
-        asked = self.memory.asked
+    def candidate_hosts(self) -> tuple[WorkerHost, ...]:
+        """The hosts that run the candidate or were requested to."""
+        requests = self.memory.requested_restarts
         return tuple(
             h
             for h in self.hosts
-            if self.trial
-            and ((h.id in asked and asked[h.id].version == self.trial) or self.trial in h.versions)
+            if self.candidate_version
+            and (
+                (h.id in requests and requests[h.id].version == self.candidate_version)
+                or self.candidate_version in h.versions
+            )
         )
 
     @property
-    def unproven(self) -> tuple[WorkerHost, ...]:
-        """Who runs the trial, or was asked to, and has not proved it yet."""
-        return tuple(h for h in self.placed if h.id not in self.proven)
+    def unverified_hosts(self) -> tuple[WorkerHost, ...]:
+        """The candidate hosts on which the candidate is not verified yet."""
+        return tuple(h for h in self.candidate_hosts if h.id not in self.verified)
 
-    def serves(self, host: WorkerHost) -> bool:
-        """Say whether a host's workers count as serving: not on the way, well, and of a proved release."""
-        doubted = {self.trial, *self.memory.left} - {""}
-        proved = self.memory.proven.get(host.id, "")
-        is_proved = host.versions.isdisjoint(doubted) or host.versions == {proved}
-        is_well = is_proved and host.id not in self.ill and self.is_up(host) and self.has_worked(host)
-        return is_well and not self.is_on_the_way(host)
+    def is_serving(self, host: WorkerHost) -> bool:
+        """Return whether a host counts as serving: not restarting, healthy, with a verified release."""
+        unverified_versions = {self.candidate_version, *self.memory.abandoned_versions} - {""}
+        verified_version = self.memory.verified.get(host.id, "")
+        has_verified_version = host.versions.isdisjoint(unverified_versions) or host.versions == {
+            verified_version
+        }
+        is_healthy = (
+            has_verified_version
+            and host.id not in self.unhealthy
+            and self.is_ready(host)
+            and self.has_processed_requests(host)
+        )
+        return is_healthy and not self.is_restarting(host)
 
-    def has_worked(self, host: WorkerHost) -> bool:
-        """Say whether a host has ended requests, or cannot have shown it.
+    def has_processed_requests(self, host: WorkerHost) -> bool:
+        """Return whether a host has processed requests, or cannot be expected to have.
 
-        It does not tell, nobody has any to end, or for ``stuckSeconds`` few came to its share. Who hangs
-        while no request waits is no finding of the health checker's, and serves nobody all the same.
+        The latter if it does not report progress, if no host has requests, or if its share was small for the
+        whole stall timeout. The health checker has no finding for a worker that hangs while the queue is
+        empty, but such a worker does not serve.
         """
-        done, _ = ended([host])
-        if done or not tells(host) or host.id in self.memory.proven:
+        done, _ = count_requests([host])
+        if done or not reports_progress(host) or host.id in self.memory.verified:
             return True
-        age = self.sight.now - max(w.since for w in host.workers)
-        rate = self.fair_rate(host)
-        return rate == 0 or (age >= self.settings.stuck_seconds and rate * age < FEWEST_ENDED)
+        age = self.snapshot.now - max(w.since for w in host.workers)
+        rate = self.expected_rate(host)
+        return rate == 0 or (age >= self.settings.stall_timeout_seconds and rate * age < MIN_REQUESTS)
 
-    def fair_rate(self, host: WorkerHost) -> float:
-        """Return the requests a second that such a host should end, by what the others do.
+    def expected_rate(self, host: WorkerHost) -> float:
+        """Return the requests a second expected of a host, from the rate of the other hosts.
 
-        Who tries a release and has not proved it is none of them.
+        Hosts with an unverified candidate are left out.
         """
-        others = self.pace
-        if host.id not in self.trying:
-            others = others.without(WorkRate.of([host], self.sight.now))
-        return others.each * len(host.workers)
+        rate = self.verified_rate
+        if host.id not in self.unverified_ids:
+            rate = rate.without(WorkRate.of([host], self.snapshot.now))
+        return rate.per_worker * len(host.workers)
 
-    def may_serve(self, host: WorkerHost) -> bool:
-        """Say whether requests may be answered there, counted on or not: not with a refused release."""
-        is_well = self.is_up(host) and host.id not in self.ill and not self.is_on_the_way(host)
-        return self.serves(host) or (is_well and self.memory.refused not in host.versions)
+    def can_serve(self, host: WorkerHost) -> bool:
+        """Return whether a host may process requests, even if it does not count as serving.
+
+        False with a rejected release.
+        """
+        is_healthy = self.is_ready(host) and host.id not in self.unhealthy and not self.is_restarting(host)
+        return self.is_serving(host) or (is_healthy and self.memory.rejected not in host.versions)
 
     @property
-    def serving(self) -> int:
-        """How many workers serve, those on premises with them."""
-        now = self.sight.now
-        elsewhere = sum(
+    def serving_workers(self) -> int:
+        """The number of serving workers, including those on premises."""
+        now = self.snapshot.now
+        on_premises_workers = sum(
             w.is_fresh(now) and w.state == "ready"
-            for h in self.sight.hosts
-            if h.on_premises and not h.spared
+            for h in self.snapshot.hosts
+            if h.is_on_premises and not h.exemption_reason
             for w in h.workers
         )
-        return elsewhere + sum(workers(h) for h in self.hosts if self.serves(h))
+        return on_premises_workers + sum(expected_workers(h) for h in self.hosts if self.is_serving(h))
 
 
-def workers(host: WorkerHost) -> int:
-    """Return how many workers an instance is to show."""
-    return max(1, host.expected)
+def expected_workers(host: WorkerHost) -> int:
+    """Return how many workers should run on an instance."""
+    return max(1, host.expected_workers)
 
 
-def tells(host: WorkerHost) -> bool:
-    """Say whether a worker of a host says how many requests it ends."""
-    return any(w.pulse is not None and w.pulse.at > 0 for w in host.workers)
+def reports_progress(host: WorkerHost) -> bool:
+    """Return whether a worker of a host reports its progress."""
+    return any(w.report is not None and w.report.reported_at > 0 for w in host.workers)
 
 
-def ended(hosts: Iterable[WorkerHost]) -> tuple[int, int]:
-    """Return how many requests the workers of hosts have ended since they started, and how many in vain."""
-    pulses = [w.pulse for host in hosts for w in host.workers if w.pulse is not None]
-    return sum(p.done for p in pulses), sum(p.failed for p in pulses)
+def count_requests(hosts: Iterable[WorkerHost]) -> tuple[int, int]:
+    """Return how many requests the workers of hosts have processed since their start, and how many failed."""
+    reports = [w.report for host in hosts for w in host.workers if w.report is not None]
+    return sum(p.done for p in reports), sum(p.failed for p in reports)
 
 
-def started(host: WorkerHost) -> int:
-    """Return how often the workers of a host have started, summed up."""
-    return sum(w.pulse.starts for w in host.workers if w.pulse is not None)
+def count_starts(host: WorkerHost) -> int:
+    """Return the total of starts of a host's workers."""
+    return sum(w.report.starts for w in host.workers if w.report is not None)

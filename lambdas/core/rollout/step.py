@@ -1,6 +1,6 @@
-"""The next step of a roll-out, a look at a time: one host tries a release, then batches, then it is stable.
+"""The next step of a rollout, once a pass: first one host, then batches, then the release is stable.
 
-No host that serves is asked to start anew unless nine tenths of the target's workers serve without it.
+Invariant: a serving host is restarted only if `MIN_SERVING_SHARE` of the target's workers serve without it.
 """
 
 from __future__ import annotations
@@ -11,280 +11,341 @@ from typing import Final
 
 from contracts.group.health_settings import HealthSettings
 from contracts.group.release import WorkerRelease, WorkerReleases
-from contracts.group.release_settings import Wanted
-from contracts.group.rolling import Rolling
-from lambdas.core.health.model import HealthVerdict, HostFinding, Restart, Sight, WorkerHost
-from lambdas.core.health.symptoms import CRASH_SECONDS
-from lambdas.core.rollout.memory import MOST_LEFT, Rollout, StartAsked, TrialRun
-from lambdas.core.rollout.state import Course, RolloutDemand, ended, started, tells, workers
-from lambdas.core.rollout.verdict import is_proved, judge
+from contracts.group.release_settings import DesiredRelease
+from contracts.group.rollout_request import RolloutRequest
+from lambdas.core.health.model import HealthVerdict, HostFinding, Restart, ServiceSnapshot, WorkerHost
+from lambdas.core.health.symptoms import CRASH_LOOP_SECONDS
+from lambdas.core.rollout.memory import MAX_ABANDONED_VERSIONS, CandidateRun, RestartRequest, Rollout
+from lambdas.core.rollout.state import (
+    RolloutDemand,
+    RolloutState,
+    count_requests,
+    count_starts,
+    expected_workers,
+    reports_progress,
+)
+from lambdas.core.rollout.verdict import evaluate_candidate, is_verified
 
-SAID_EVERY: Final = 1800
-"""Seconds after which what the controller is asked is said anew."""
-STANDSTILL_SECONDS: Final = 3600.0
-"""So long without a step, and people hear of it."""
-WAITS: Final = "roll-out/waits"
-TAKEN_BACK: Final = "roll-back"
-OWN: Final = frozenset({HealthVerdict.XID, HealthVerdict.SILENT})
-"""What is a host's own fault, whatever it runs."""
+REWRITE_SECONDS: Final = 1800
+"""Seconds after which an unchanged request to the controller is written again."""
+STALL_SECONDS: Final = 3600.0
+"""A rollout without progress for this long, beyond the restart timeout, raises an incident."""
+STALLED: Final = "roll-out/waits"
+ROLLED_BACK: Final = "roll-back"
+HOST_FAULTS: Final = frozenset({HealthVerdict.XID, HealthVerdict.NOT_REPORTING})
+"""Faults of the host, independent of the release."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutStep:
-    """What follows from a look.
+    """The decision of one pass.
 
-    ``releases`` is the registry's row as it should be, ``rolling`` what the controller is asked. ``spared``
-    are hosts that the health checker lets alone meanwhile, ``sent`` those of which starts are remembered that
-    were another release's, ``versions`` those whose common troubles are the roll-out's. ``standing`` is what
-    people must know, by incident.
+    Attributes:
+        releases: the desired registry row; None if there is none.
+        request: the request to the controller; None without a rollout.
+        restarts: worker restarts to request now.
+        exempt_hosts: hosts that the health checker ignores meanwhile.
+        recently_restarted: hosts whose counted starts may belong to the previous release.
+        versions: versions whose common causes the rollout handles.
+        open_incidents: descriptions by incident key.
     """
 
     memory: Rollout
     releases: WorkerReleases | None = None
-    rolling: Rolling | None = None
+    request: RolloutRequest | None = None
     restarts: tuple[Restart, ...] = ()
-    spared: frozenset[str] = frozenset()
-    sent: frozenset[str] = frozenset()
+    exempt_hosts: frozenset[str] = frozenset()
+    recently_restarted: frozenset[str] = frozenset()
     versions: frozenset[str] = frozenset()
-    standing: Mapping[str, str] = field(default_factory=dict)
+    open_incidents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_under_way(self) -> bool:
-        """Whether several versions are as it should be."""
-        return self.rolling is not None
+        """Whether a rollout is in progress, so several versions are expected."""
+        return self.request is not None
 
 
-def step(
-    sight: Sight,
+def plan_step(
+    snapshot: ServiceSnapshot,
     findings: Iterable[HostFinding],
     settings: HealthSettings,
-    wanted: Wanted | None,
+    desired: DesiredRelease | None,
     demand: RolloutDemand,
     memory: Rollout,
 ) -> RolloutStep:
-    """Return the next step; where nothing is ``wanted`` there is none."""
-    if wanted is None:
+    """Return the next step; none if no release is desired."""
+    if desired is None:
         return RolloutStep(memory)
-    findings = tuple(f for f in findings if not _is_of_before(f, memory, sight.now))
-    memory = _towards(wanted.release, settings, memory, sight.now)
-    course = _seen(Course.of(sight, findings, settings, demand, memory))
-    may_step = sight.may_act and not sight.registry_silent
-    asked: list[WorkerHost] = []
-    if may_step:
-        judgement = judge(course, findings) if course.trial else None
-        if judgement is not None and judgement.bad:
-            course = _taken_back(course, judgement.bad)
-        elif judgement is not None and _is_complete(course) and _is_shown(course):
-            course = _promoted(course)
-        course, asked = _back(course)
-        if judgement is not None and course.trial and not judgement.in_doubt:
-            course, more = _forward(course)
-            asked += more
-    memory = course.memory
-    away = frozenset(h.id for h in course.hosts if course.is_on_the_way(h))
-    spared = away | (frozenset() if course.proven else frozenset(h.id for h in course.unproven))
-    is_own = {f.host for f in findings if f.kind in OWN}
-    sent = frozenset(host for host, one in memory.asked.items() if sight.now - one.at < CRASH_SECONDS)
+    findings = tuple(f for f in findings if not _is_from_previous_release(f, memory, snapshot.now))
+    memory = _follow_desired(desired.release, settings, memory, snapshot.now)
+    state = _update_runs(RolloutState.of(snapshot, findings, settings, demand, memory))
+    can_step = snapshot.can_act and not snapshot.is_registry_stale
+    restart_hosts: list[WorkerHost] = []
+    if can_step:
+        verdict = evaluate_candidate(state, findings) if state.candidate_version else None
+        if verdict is not None and verdict.rejection_reason:
+            state = _roll_back(state, verdict.rejection_reason)
+        elif verdict is not None and _is_complete(state) and _has_successful_requests(state):
+            state = _promote(state)
+        state, restart_hosts = _revert_hosts(state)
+        if verdict is not None and state.candidate_version and not verdict.is_inconclusive:
+            state, candidate_hosts = _extend_candidate(state)
+            restart_hosts += candidate_hosts
+    memory = state.memory
+    restarting = frozenset(h.id for h in state.hosts if state.is_restarting(h))
+    exempt_hosts = restarting | (
+        frozenset() if state.verified else frozenset(h.id for h in state.unverified_hosts)
+    )
+    faulty_hosts = {f.host for f in findings if f.kind in HOST_FAULTS}
+    recently_restarted = frozenset(
+        host
+        for host, request in memory.requested_restarts.items()
+        if snapshot.now - request.requested_at < CRASH_LOOP_SECONDS
+    )
     return RolloutStep(
         memory=memory,
-        releases=_releases(course),
-        rolling=_rolling(course, away),
-        restarts=tuple(Restart(w.group, w.instance, w.slot) for host in asked for w in host.workers),
-        spared=spared - is_own,
-        sent=sent,
-        versions=frozenset({course.trial, memory.refused, *memory.left} - {""}),
-        standing=_standing(course, wanted),
+        releases=_releases(state),
+        request=_rollout_request(state, restarting),
+        restarts=tuple(Restart(w.group, w.instance, w.slot) for host in restart_hosts for w in host.workers),
+        exempt_hosts=exempt_hosts - faulty_hosts,
+        recently_restarted=recently_restarted,
+        versions=frozenset({state.candidate_version, memory.rejected, *memory.abandoned_versions} - {""}),
+        open_incidents=_open_incidents(state, desired),
     )
 
 
-def _is_of_before(finding: HostFinding, memory: Rollout, now: float) -> bool:
-    """Say whether starts are told of a host that may have been those of another release: see `verdict`."""
-    asked = memory.asked.get(finding.host)
-    return finding.kind is HealthVerdict.CRASHING and asked is not None and now - asked.at < CRASH_SECONDS
+def _is_from_previous_release(finding: HostFinding, memory: Rollout, now: float) -> bool:
+    """Return whether a crash finding may count starts of the previous release; `verdict` counts its own."""
+    request = memory.requested_restarts.get(finding.host)
+    return (
+        finding.kind is HealthVerdict.CRASHING
+        and request is not None
+        and now - request.requested_at < CRASH_LOOP_SECONDS
+    )
 
 
-def unasked(memory: Rollout, hosts: Iterable[str]) -> Rollout:
-    """Return the memory for when hosts could not be asked: it is tried again."""
-    gone = set(hosts)
-    return replace(memory, asked={host: one for host, one in memory.asked.items() if host not in gone})
+def without_restart_requests(memory: Rollout, hosts: Iterable[str]) -> Rollout:
+    """Return the state without the restart requests of hosts where they failed: the next pass tries again."""
+    failed = set(hosts)
+    return replace(
+        memory,
+        requested_restarts={
+            host: request for host, request in memory.requested_restarts.items() if host not in failed
+        },
+    )
 
 
-def _towards(wanted: WorkerRelease, settings: HealthSettings, memory: Rollout, now: float) -> Rollout:
-    """Begin what the stack file asks for, and give up what it no longer does."""
-    if memory.refused and wanted.version != memory.refused:
-        memory = replace(memory, refused="", why="")
+def _follow_desired(desired: WorkerRelease, settings: HealthSettings, memory: Rollout, now: float) -> Rollout:
+    """Start the rollout of the desired release, and abandon a candidate that is no longer desired."""
+    if memory.rejected and desired.version != memory.rejected:
+        memory = replace(memory, rejected="", rejection_reason="")
     stable = memory.stable
-    if stable is None or settings.most_at_once == 0 or bool(stable.image) != bool(wanted.image):
-        # Nothing is known to be better, or no worker may be started anew: whoever is new begins with it. A
-        # container in the place of a process, or the reverse, comes with new instances only.
-        return replace(memory, stable=wanted, trial=None, proven={}, runs={}, left=())
-    if wanted.version in (memory.refused, memory.trial.version if memory.trial else ""):
+    if stable is None or settings.max_unavailable_percent == 0 or bool(stable.image) != bool(desired.image):
+        # No release is verified, or workers must not be restarted: only new instances use the release. A
+        # change between a process and a container also needs new instances.
+        return replace(memory, stable=desired, candidate=None, verified={}, runs={}, abandoned_versions=())
+    if desired.version in (memory.rejected, memory.candidate.version if memory.candidate else ""):
         return memory
-    if memory.trial is not None:
-        memory = _left(memory)
-    if wanted.version == stable.version:
-        return replace(memory, stable=wanted)
-    left = tuple(version for version in memory.left if version != wanted.version)
-    return replace(memory, trial=wanted, left=left, moved=now, runs={})
+    if memory.candidate is not None:
+        memory = _abandon_candidate(memory)
+    if desired.version == stable.version:
+        return replace(memory, stable=desired)
+    abandoned = tuple(version for version in memory.abandoned_versions if version != desired.version)
+    return replace(memory, candidate=desired, abandoned_versions=abandoned, last_step_at=now, runs={})
 
 
-def _left(memory: Rollout) -> Rollout:
-    """Give the trial up: its workers go back."""
-    if memory.trial is None:
+def _abandon_candidate(memory: Rollout) -> Rollout:
+    """Abandon the candidate: its workers return to the stable release."""
+    if memory.candidate is None:
         return memory
-    left = (*(v for v in memory.left if v != memory.trial.version), memory.trial.version)[-MOST_LEFT:]
-    return replace(memory, trial=None, left=left, runs={})
+    abandoned = (
+        *(v for v in memory.abandoned_versions if v != memory.candidate.version),
+        memory.candidate.version,
+    )[-MAX_ABANDONED_VERSIONS:]
+    return replace(memory, candidate=None, abandoned_versions=abandoned, runs={})
 
 
-def _taken_back(course: Course, why: str) -> Course:
-    refused, now = course.trial, course.sight.now
-    return replace(course, memory=replace(_left(course.memory), refused=refused, why=why, moved=now))
+def _roll_back(state: RolloutState, reason: str) -> RolloutState:
+    rejected, now = state.candidate_version, state.snapshot.now
+    return replace(
+        state,
+        memory=replace(
+            _abandon_candidate(state.memory), rejected=rejected, rejection_reason=reason, last_step_at=now
+        ),
+    )
 
 
-def _promoted(course: Course) -> Course:
-    memory = replace(course.memory, stable=course.memory.trial, trial=None, proven={}, runs={})
-    return replace(course, memory=memory)
+def _promote(state: RolloutState) -> RolloutState:
+    memory = replace(state.memory, stable=state.memory.candidate, candidate=None, verified={}, runs={})
+    return replace(state, memory=memory)
 
 
-def _is_complete(course: Course) -> bool:
-    return bool(course.proven) and all(host.id in course.proven for host in course.hosts)
+def _is_complete(state: RolloutState) -> bool:
+    return bool(state.verified) and all(host.id in state.verified for host in state.hosts)
 
 
-def _is_shown(course: Course) -> bool:
-    """Say whether a request has gone well with the trial, where workers tell: until then it can go back."""
-    done, failed = ended(course.hosts)
-    return done > failed or not any(tells(host) for host in course.hosts)
+def _has_successful_requests(state: RolloutState) -> bool:
+    """Return whether a request has succeeded with the candidate, or workers do not report progress.
+
+    Until then the candidate can be rolled back.
+    """
+    done, failed = count_requests(state.hosts)
+    return done > failed or not any(reports_progress(host) for host in state.hosts)
 
 
-def _seen(course: Course) -> Course:
-    """Note since when hosts run the trial, and who has proved it; forget who is gone or is taken."""
-    memory, now = course.memory, course.sight.now
-    ids = {host.id for host in course.hosts}
-    runs: dict[str, TrialRun] = {}
-    for host in course.hosts:
-        before = memory.runs.get(host.id)
-        if course.trial in host.versions:
-            starts = started(host)
-            whole = course.runs(host, course.trial) and before is not None and before.starts == starts
-            runs[host.id] = (
-                before if before and whole else TrialRun(now, starts, before.first if before else starts)
+def _update_runs(state: RolloutState) -> RolloutState:
+    """Record which hosts run the candidate and where it is verified; drop hosts that no longer exist."""
+    memory, now = state.memory, state.snapshot.now
+    ids = {host.id for host in state.hosts}
+    runs: dict[str, CandidateRun] = {}
+    for host in state.hosts:
+        run = memory.runs.get(host.id)
+        if state.candidate_version in host.versions:
+            starts = count_starts(host)
+            is_stable = (
+                state.runs_only(host, state.candidate_version) and run is not None and run.starts == starts
             )
-        elif before is not None and course.trial:
-            runs[host.id] = replace(before, since=now)  # away between two starts
+            runs[host.id] = (
+                run if run and is_stable else CandidateRun(now, starts, run.first_starts if run else starts)
+            )
+        elif run is not None and state.candidate_version:
+            runs[host.id] = replace(run, since=now)  # no registry item between two starts
     memory = replace(
         memory,
-        asked={host: one for host, one in memory.asked.items() if host in ids},
+        requested_restarts={
+            host: request for host, request in memory.requested_restarts.items() if host in ids
+        },
         runs=runs,
-        proven={host: version for host, version in memory.proven.items() if host in ids},
+        verified={host: version for host, version in memory.verified.items() if host in ids},
     )
-    course = replace(course, memory=memory)
-    new = {host.id: course.trial for host in course.unproven if is_proved(course, host)}
-    if not new:
-        return course
-    return replace(course, memory=replace(memory, proven={**memory.proven, **new}, moved=now))
+    state = replace(state, memory=memory)
+    verified = {
+        host.id: state.candidate_version for host in state.unverified_hosts if is_verified(state, host)
+    }
+    if not verified:
+        return state
+    return replace(state, memory=replace(memory, verified={**memory.verified, **verified}, last_step_at=now))
 
 
-def _back(course: Course) -> tuple[Course, list[WorkerHost]]:
-    """Ask hosts with a version that was given up to go back: the ill at once, the others in batches."""
-    stable = course.memory.stable
-    lost = _lost(course)
-    if stable is None or not lost:
-        return course, []
-    return _ask(course, lost, stable.version, len(lost))
+def _revert_hosts(state: RolloutState) -> tuple[RolloutState, list[WorkerHost]]:
+    """Restart hosts with an abandoned version: unhealthy ones at once, the others in batches."""
+    stable = state.memory.stable
+    hosts = _hosts_to_revert(state)
+    if stable is None or not hosts:
+        return state, []
+    return _request_restarts(state, hosts, stable.version, len(hosts))
 
 
-def _lost(course: Course) -> list[WorkerHost]:
-    """Return who runs a version that was given up, or was sent to one, and was not called back yet."""
-    stable, left = course.memory.stable, course.memory.left
-    found: list[WorkerHost] = []
-    for host in course.hosts:
-        asked = course.memory.asked.get(host.id)
-        version = asked.version if asked is not None else ""
-        is_called = stable is not None and version == stable.version
-        if not is_called and (version in left or not host.versions.isdisjoint(left)):
-            found.append(host)
-    return found
+def _hosts_to_revert(state: RolloutState) -> list[WorkerHost]:
+    """Return the hosts that run or were sent to an abandoned version and were not reverted yet."""
+    stable, abandoned = state.memory.stable, state.memory.abandoned_versions
+    hosts: list[WorkerHost] = []
+    for host in state.hosts:
+        request = state.memory.requested_restarts.get(host.id)
+        version = request.version if request is not None else ""
+        is_requested = stable is not None and version == stable.version
+        if not is_requested and (version in abandoned or not host.versions.isdisjoint(abandoned)):
+            hosts.append(host)
+    return hosts
 
 
-def _forward(course: Course) -> tuple[Course, list[WorkerHost]]:
-    """Ask more hosts to try the trial, as far as a batch goes; the oldest first, who does not serve last.
+def _extend_candidate(state: RolloutState) -> tuple[RolloutState, list[WorkerHost]]:
+    """Restart more hosts with the candidate, up to a batch: oldest first, hosts that are not ready last.
 
-    Each has worked before: of one that has just come up nobody could say what the release does to it.
+    Each has processed requests before: on a new host the effect of the release cannot be told.
     """
-    placed = {host.id for host in course.placed}
-    rest = [h for h in course.hosts if h.id not in placed and not course.is_on_the_way(h) and h.workers]
-    is_proven = bool(course.proven)
-    rest = [h for h in rest if course.has_worked(h) or (is_proven and not course.is_up(h))]
-    rest.sort(key=lambda h: (not course.is_up(h), h.launched_at or 0.0, h.id))
-    return _ask(course, rest, course.trial, course.batch - len(course.unproven))
+    candidate_ids = {host.id for host in state.candidate_hosts}
+    remaining = [
+        h for h in state.hosts if h.id not in candidate_ids and not state.is_restarting(h) and h.workers
+    ]
+    is_verified_once = bool(state.verified)
+    remaining = [
+        h
+        for h in remaining
+        if state.has_processed_requests(h) or (is_verified_once and not state.is_ready(h))
+    ]
+    remaining.sort(key=lambda h: (not state.is_ready(h), h.launched_at or 0.0, h.id))
+    return _request_restarts(
+        state, remaining, state.candidate_version, state.batch_size - len(state.unverified_hosts)
+    )
 
 
-def _ask(
-    course: Course, hosts: Iterable[WorkerHost], version: str, most: int
-) -> tuple[Course, list[WorkerHost]]:
-    """Ask at most so many hosts to start from a version, each once, while enough others serve."""
-    serving, under = course.serving, sum(course.is_on_the_way(h) for h in course.hosts)
-    asked: list[WorkerHost] = []
-    known = dict(course.memory.asked)
-    proven = dict(course.memory.proven)
+def _request_restarts(
+    state: RolloutState, hosts: Iterable[WorkerHost], version: str, max_hosts: int
+) -> tuple[RolloutState, list[WorkerHost]]:
+    """Request restarts of at most ``max_hosts`` hosts with a version, while enough others serve."""
+    serving, restarting = state.serving_workers, sum(state.is_restarting(h) for h in state.hosts)
+    restart_hosts: list[WorkerHost] = []
+    requests = dict(state.memory.requested_restarts)
+    verified = dict(state.memory.verified)
     for host in hosts:
-        before = known.get(host.id)
-        if len(asked) >= most:
+        request = requests.get(host.id)
+        if len(restart_hosts) >= max_hosts:
             break
-        if before is not None and before.version == version:
+        if request is not None and request.version == version:
             continue
-        if course.may_serve(host):
-            counted = workers(host) if course.serves(host) else 0
-            if serving - counted < course.demand.least or under + len(asked) >= course.batch:
+        if state.can_serve(host):
+            worker_count = expected_workers(host) if state.is_serving(host) else 0
+            if (
+                serving - worker_count < state.demand.min_serving_workers
+                or restarting + len(restart_hosts) >= state.batch_size
+            ):
                 continue
-            serving -= counted
-        known[host.id] = StartAsked(version, course.sight.now)
-        proven.pop(host.id, None)
-        asked.append(host)
-    if not asked:
-        return course, []
-    memory = replace(course.memory, asked=known, proven=proven, moved=course.sight.now)
-    return replace(course, memory=memory), asked
+            serving -= worker_count
+        requests[host.id] = RestartRequest(version, state.snapshot.now)
+        verified.pop(host.id, None)
+        restart_hosts.append(host)
+    if not restart_hosts:
+        return state, []
+    memory = replace(
+        state.memory, requested_restarts=requests, verified=verified, last_step_at=state.snapshot.now
+    )
+    return replace(state, memory=memory), restart_hosts
 
 
-def _releases(course: Course) -> WorkerReleases | None:
-    memory = course.memory
+def _releases(state: RolloutState) -> WorkerReleases | None:
+    memory = state.memory
     if memory.stable is None:
         return None
-    mostly = 2 * len(course.proven) > len(course.hosts)
-    on = frozenset(host.id for host in course.placed)
-    return WorkerReleases(memory.stable, memory.trial, on, bool(memory.trial) and mostly)
+    is_default = 2 * len(state.verified) > len(state.hosts)
+    candidate_ids = frozenset(host.id for host in state.candidate_hosts)
+    return WorkerReleases(
+        memory.stable, memory.candidate, candidate_ids, bool(memory.candidate) and is_default
+    )
 
 
-def _rolling(course: Course, away: frozenset[str]) -> Rolling | None:
-    """Return what the controller is asked: slots for a batch, while there is somebody left to ask."""
-    asked = course.memory.asked
-    is_left = len(course.placed) < len(course.hosts) or any(h.id in asked for h in course.unproven)
-    if not ((course.trial and is_left) or away or _lost(course)):
+def _rollout_request(state: RolloutState, restarting: frozenset[str]) -> RolloutRequest | None:
+    """Return the request to the controller: surge slots for a batch while hosts remain to be restarted."""
+    requests = state.memory.requested_restarts
+    has_remaining_hosts = len(state.candidate_hosts) < len(state.hosts) or any(
+        h.id in requests for h in state.unverified_hosts
+    )
+    if not ((state.candidate_version and has_remaining_hosts) or restarting or _hosts_to_revert(state)):
         return None
-    most = max((workers(host) for host in course.hosts), default=0)
-    wanted = course.batch * -(-most // course.demand.per_slot)
-    surge = max(0, min(wanted, course.demand.maximum - course.demand.target))
-    said = int(course.sight.now // SAID_EVERY * SAID_EVERY)
-    return Rolling(said, surge, tuple(sorted(away)))
+    max_workers = max((expected_workers(host) for host in state.hosts), default=0)
+    surge_slots = state.batch_size * -(-max_workers // state.demand.workers_per_slot)
+    surge = max(0, min(surge_slots, state.demand.maximum - state.demand.target))
+    requested_at = int(state.snapshot.now // REWRITE_SECONDS * REWRITE_SECONDS)
+    return RolloutRequest(requested_at, surge, tuple(sorted(restarting)))
 
 
-def _standing(course: Course, wanted: Wanted) -> dict[str, str]:
-    memory, version = course.memory, wanted.release.version
-    if memory.refused == version and memory.stable is not None:
+def _open_incidents(state: RolloutState, desired: DesiredRelease) -> dict[str, str]:
+    memory, version = state.memory, desired.release.version
+    if memory.rejected == version and memory.stable is not None:
         return {
-            f"{TAKEN_BACK}/{version}": f"version {version} of the workers is taken back: {memory.why}. They "
-            f"go back to {memory.stable.version}. It is not tried again until the stack file has named "
-            "another; look at the workers' log."
+            f"{ROLLED_BACK}/{version}": f"version {version} of the workers was rolled back: "
+            f"{memory.rejection_reason}. The workers return to {memory.stable.version}. The version is not "
+            "tried again until the stack file has named another one. Check the worker logs."
         }
     if (
-        course.trial
-        and not _is_complete(course)
-        and course.sight.now - memory.moved >= STANDSTILL_SECONDS + course.patience
+        state.candidate_version
+        and not _is_complete(state)
+        and state.snapshot.now - memory.last_step_at >= STALL_SECONDS + state.restart_timeout
     ):
         return {
-            WAITS: f"version {version} of the workers makes no way: {len(course.proven)} of "
-            f"{len(course.hosts)} instances have it, {course.serving} workers serve, and "
-            f"{course.demand.least} must while one starts anew. Does capacity.max leave room for one more?"
+            STALLED: f"the rollout of version {version} makes no progress: it is verified on "
+            f"{len(state.verified)} of {len(state.hosts)} instances, {state.serving_workers} workers serve, "
+            f"and {state.demand.min_serving_workers} must serve while one restarts. Check whether "
+            "capacity.max leaves room for one more instance."
         }
     return {}

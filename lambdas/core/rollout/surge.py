@@ -1,4 +1,4 @@
-"""What the controller makes of a roll-out: more slots than the target, and patience with who starts anew."""
+"""The controller's side of a rollout: surge slots above the target, and tolerance for restarting workers."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ from typing import Final
 from contracts.group.control import Mode
 from lambdas.core.model import Observation
 
-FRESH_SECONDS: Final = 3600.0
-"""What is older is not followed: its writer, who says it anew twice as often, has not looked since."""
-AHEAD_SECONDS: Final = 60.0
-"""By so much the checker's clock may be ahead."""
-SHARE: Final = 5
-"""For one in so many instances the word is taken that they start anew, for one at the least."""
+MAX_AGE_SECONDS: Final = 3600.0
+"""An older request is ignored: the health checker, which rewrites it twice as often, is not running."""
+MAX_CLOCK_SKEW_SECONDS: Final = 60.0
+"""Maximum time by which the health checker's clock may be ahead."""
+MAX_RESTARTING_DIVISOR: Final = 5
+"""At most one in this many instances counts as restarting, but at least one."""
 
 
-def eased(observation: Observation, now: float) -> Observation:
-    """Return the observation with the surge in its target, and those as serving that start anew.
+def with_surge(observation: Observation, now: float) -> Observation:
+    """Return the observation with the surge added to its target and restarting instances counted as ready.
 
-    They do not serve. Whoever asked has seen to it that enough others do, so nobody stands in for them.
+    These instances do not serve, but the health checker keeps enough others serving, so the controller must
+    not launch replacements for them.
     """
-    rolling, group = observation.rolling, observation.group
-    if rolling is None or not now - FRESH_SECONDS < rolling.at <= now + AHEAD_SECONDS:
+    request, group = observation.rollout_request, observation.group
+    if request is None or not now - MAX_AGE_SECONDS < request.requested_at <= now + MAX_CLOCK_SKEW_SECONDS:
         return observation
     if group.control.mode in (Mode.MANUAL, Mode.PAUSED) or group.break_before_make or not group.target:
         return observation
-    live = {i.id for i in observation.instances if not i.given_up}
-    believed = set(sorted(live.intersection(rolling.anew))[: -(-len(live) // SHARE)])
+    live_ids = {i.id for i in observation.instances if not i.is_terminating}
+    restarting_ids = set(
+        sorted(live_ids.intersection(request.restarting))[: -(-len(live_ids) // MAX_RESTARTING_DIVISOR)]
+    )
     instances = tuple(
-        replace(i, ready_since=now) if i.id in believed and i.ready_since is None else i
+        replace(i, ready_since=now) if i.id in restarting_ids and i.ready_since is None else i
         for i in observation.instances
     )
-    target = max(group.target, min(group.maximum, group.target + rolling.surge))
+    target = max(group.target, min(group.maximum, group.target + request.surge))
     return replace(observation, group=replace(group, target=target), instances=instances)

@@ -1,4 +1,4 @@
-"""Is a release any good? By what is wrong with the hosts that try it, and not with the others."""
+"""Evaluation of a candidate release: symptoms of the hosts that run it, compared with the other hosts."""
 
 from __future__ import annotations
 
@@ -6,119 +6,149 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core.health.fair_share import FEWEST_ENDED
+from lambdas.core.health.fair_share import MIN_REQUESTS
 from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, WorkerHost
-from lambdas.core.health.symptoms import CRASHES
-from lambdas.core.rollout.state import Course, ended, started, tells
+from lambdas.core.health.symptoms import CRASH_LOOP_STARTS
+from lambdas.core.rollout.state import RolloutState, count_requests, count_starts, reports_progress
 
-OF_A_RELEASE: Final = frozenset(
-    {HealthVerdict.CRASHING, HealthVerdict.MISSING, HealthVerdict.STUCK, HealthVerdict.IDLE}
+RELEASE_SYMPTOMS: Final = frozenset(
+    {HealthVerdict.CRASHING, HealthVerdict.MISSING, HealthVerdict.STUCK, HealthVerdict.IDLE_GPU}
 )
-"""What a release may be to blame for: an Xid, silence and a wrong clock are a host's own."""
+"""Verdicts that a release can cause; an Xid error, missing heartbeats and a wrong clock are host faults."""
 LATE: Final = "late"
 FAILING: Final = "failing"
-FAILED: Final = 0.5
-"""A larger share that fails is too much, unless half as large a share fails without the release, too."""
-PROVED_SECONDS: Final = 300.0
-"""So long a host must be well with the release, once it has ended requests."""
-_SAYS: Final = {
-    "crashing": "starts again and again",
-    "unheard": "does not show its workers",
-    "unfinished": "finishes nothing while requests wait",
-    LATE: "was not there in time",
-    FAILING: "fails most requests",
+MAX_FAILED_SHARE: Final = 0.5
+"""The candidate is rejected above this share of failed requests.
+
+Not if more than half of this share also fails without the candidate.
+"""
+VERIFY_SECONDS: Final = 300.0
+"""A host that has processed requests must be healthy with the candidate for this long."""
+_SYMPTOMS: Final = {
+    "crashing": "workers are in a crash loop",
+    "unheard": "workers do not report",
+    "unfinished": "workers complete no requests",
+    LATE: "workers did not start in time",
+    FAILING: "most requests fail",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseVerdict:
-    """``bad`` says in words why a release is none; ``in_doubt``: nothing more is begun with it now."""
+    """The evaluation of a candidate.
 
-    bad: str = ""
-    in_doubt: bool = False
-
-
-def judge(course: Course, findings: Iterable[HostFinding]) -> ReleaseVerdict:
-    """Return what is to be thought of the trial.
-
-    It is bad where half of those that try it show what a release may be to blame for. Where more than half
-    of the others show the same, nobody can say, and it is waited.
+    Attributes:
+        rejection_reason: why the candidate is rejected; empty if it is not.
+        is_inconclusive: the candidate must not be extended to more hosts now.
     """
-    placed = course.placed
-    ids = {host.id for host in placed}
-    shown: dict[str, set[str]] = {}
+
+    rejection_reason: str = ""
+    is_inconclusive: bool = False
+
+
+def evaluate_candidate(state: RolloutState, findings: Iterable[HostFinding]) -> ReleaseVerdict:
+    """Evaluate the candidate.
+
+    Reject it if at least half of the hosts that run it are unhealthy. If more than half of the other hosts
+    show the same symptom, wait: the cause is unknown.
+    """
+    candidate_hosts = state.candidate_hosts
+    ids = {host.id for host in candidate_hosts}
+    symptomatic: dict[str, set[str]] = {}
     for finding in findings:
-        if finding.kind in OF_A_RELEASE:
-            shown.setdefault(FAMILY[finding.kind], set()).add(finding.host)
-    others = [host for host in course.hosts if host.id not in ids]
-    elsewhere = {f for f, hosts in shown.items() if 2 * sum(h.id in hosts for h in others) > len(others) > 0}
-    away = {host.id for host in placed if course.is_on_the_way(host)}
-    found = {f: (hosts & ids) - (away if f == "unheard" else set()) for f, hosts in shown.items()}
-    found["unfinished"] = found.get("unfinished", set()) | {
-        h.id for h in course.unproven if _idles(course, h)
+        if finding.kind in RELEASE_SYMPTOMS:
+            symptomatic.setdefault(FAMILY[finding.kind], set()).add(finding.host)
+    other_hosts = [host for host in state.hosts if host.id not in ids]
+    common_families = {
+        f
+        for f, hosts in symptomatic.items()
+        if 2 * sum(h.id in hosts for h in other_hosts) > len(other_hosts) > 0
     }
-    found["crashing"] = {host.id for host in placed if _crashes(course, host, found.get("crashing", set()))}
-    found[LATE] = {host.id for host in course.unproven if _is_late(course, host)}
-    found[FAILING] = ids if _fails(course, placed, others) else set()
-    ill = {f: hosts for f, hosts in found.items() if hosts and f not in elsewhere}
-    blamed = set().union(*ill.values())
-    if blamed and 2 * len(blamed) >= len(placed):
-        worst = max(ill, key=lambda family: (len(ill[family]), family))
+    restarting = {host.id for host in candidate_hosts if state.is_restarting(host)}
+    symptoms = {
+        f: (hosts & ids) - (restarting if f == "unheard" else set()) for f, hosts in symptomatic.items()
+    }
+    symptoms["unfinished"] = symptoms.get("unfinished", set()) | {
+        h.id for h in state.unverified_hosts if _is_stuck(state, h)
+    }
+    symptoms["crashing"] = {
+        host.id for host in candidate_hosts if _is_crashing(state, host, symptoms.get("crashing", set()))
+    }
+    symptoms[LATE] = {host.id for host in state.unverified_hosts if _is_late(state, host)}
+    symptoms[FAILING] = ids if _has_failing_requests(state, candidate_hosts, other_hosts) else set()
+    blamed_on_release = {f: hosts for f, hosts in symptoms.items() if hosts and f not in common_families}
+    unhealthy = set().union(*blamed_on_release.values())
+    if unhealthy and 2 * len(unhealthy) >= len(candidate_hosts):
+        worst = max(blamed_on_release, key=lambda family: (len(blamed_on_release[family]), family))
         return ReleaseVerdict(
-            f"{len(blamed)} of {len(placed)} instances with it are ill: each {_SAYS[worst]}"
+            f"{len(unhealthy)} of {len(candidate_hosts)} instances with it are unhealthy: {_SYMPTOMS[worst]}"
         )
-    return ReleaseVerdict(in_doubt=bool(blamed or any(found.get(family) for family in elsewhere)))
+    return ReleaseVerdict(
+        is_inconclusive=bool(unhealthy or any(symptoms.get(family) for family in common_families))
+    )
 
 
-def is_proved(course: Course, host: WorkerHost) -> bool:
-    """Say whether a host has worked with the trial for long enough.
+def is_verified(state: RolloutState, host: WorkerHost) -> bool:
+    """Return whether the candidate is verified on a host.
 
-    One that has ended no request must be there so long that it would be known as stuck. If it tells what it
-    ends it is not believed while requests wait, nor where others end so many that it must have had one, nor
-    where all that it ended failed, however few they were.
+    A host with successful requests must run the candidate for `VERIFY_SECONDS`. A host without any must also
+    run it for the stall timeout; if it reports progress, it is not verified while the queue has messages, if
+    other hosts process so many requests that it should have had one, or if all its requests failed.
     """
-    runs = course.memory.runs.get(host.id)
-    if runs is None or host.id in course.ill or not course.runs(host, course.trial):
+    run = state.memory.runs.get(host.id)
+    if run is None or host.id in state.unhealthy or not state.runs_only(host, state.candidate_version):
         return False
-    done, failed = ended([host])
-    good = done - failed
-    age = course.sight.now - runs.since
-    had_one = course.sight.requests_wait or course.fair_rate(host) * age >= 1
-    if good == 0 and tells(host) and (had_one or done > 0):
+    done, failed = count_requests([host])
+    succeeded = done - failed
+    age = state.snapshot.now - run.since
+    should_have_processed = state.snapshot.has_waiting_requests or state.expected_rate(host) * age >= 1
+    if succeeded == 0 and reports_progress(host) and (should_have_processed or done > 0):
         return False
-    return age >= (PROVED_SECONDS if good > 0 else course.settings.stuck_seconds + PROVED_SECONDS)
+    return age >= (VERIFY_SECONDS if succeeded > 0 else state.settings.stall_timeout_seconds + VERIFY_SECONDS)
 
 
-def _crashes(course: Course, host: WorkerHost, known: set[str]) -> bool:
-    """Say whether workers start again and again since they do so from the trial, not since before."""
-    if host.id in known:
+def _is_crashing(state: RolloutState, host: WorkerHost, crashing: set[str]) -> bool:
+    """Return whether a host's workers are in a crash loop with the candidate; earlier starts do not count."""
+    if host.id in crashing:
         return True
-    runs = course.memory.runs.get(host.id)
-    return runs is not None and course.trial in host.versions and started(host) - runs.first >= CRASHES
+    run = state.memory.runs.get(host.id)
+    return (
+        run is not None
+        and state.candidate_version in host.versions
+        and count_starts(host) - run.first_starts >= CRASH_LOOP_STARTS
+    )
 
 
-def _idles(course: Course, host: WorkerHost) -> bool:
-    """Say whether a host has ended nothing with the trial for as long as makes one stuck.
+def _is_stuck(state: RolloutState, host: WorkerHost) -> bool:
+    """Return whether a host has completed no request with the candidate for the stall timeout.
 
-    Its start itself hides that from the health checker for a while: who starts anew may be crashing. And
-    where there are enough workers nothing waits, whatever one of them swallows.
+    The health checker does not detect this: it ignores a worker after a restart for a while, and with enough
+    workers the queue stays empty even if one worker completes nothing.
     """
-    runs = course.memory.runs.get(host.id)
-    age = 0.0 if runs is None else course.sight.now - runs.since
-    if age < course.settings.stuck_seconds:
+    run = state.memory.runs.get(host.id)
+    age = 0.0 if run is None else state.snapshot.now - run.since
+    if age < state.settings.stall_timeout_seconds:
         return False
-    had_some = course.sight.requests_wait or course.fair_rate(host) * age >= FEWEST_ENDED
-    return had_some and tells(host) and ended([host])[0] == 0
+    should_have_processed = (
+        state.snapshot.has_waiting_requests or state.expected_rate(host) * age >= MIN_REQUESTS
+    )
+    return should_have_processed and reports_progress(host) and count_requests([host])[0] == 0
 
 
-def _is_late(course: Course, host: WorkerHost) -> bool:
-    asked = course.memory.asked.get(host.id)
-    late = asked is not None and asked.version == course.trial and not course.is_on_the_way(host)
-    return late and not course.runs(host, course.trial)
+def _is_late(state: RolloutState, host: WorkerHost) -> bool:
+    request = state.memory.requested_restarts.get(host.id)
+    is_overdue = (
+        request is not None and request.version == state.candidate_version and not state.is_restarting(host)
+    )
+    return is_overdue and not state.runs_only(host, state.candidate_version)
 
 
-def _fails(course: Course, placed: Iterable[WorkerHost], others: Iterable[WorkerHost]) -> bool:
-    done, failed = ended(host for host in placed if course.runs(host, course.trial))
-    usual_done, usual = ended(others)
-    is_usual = usual_done > 0 and usual / usual_done > FAILED / 2
-    return done >= FEWEST_ENDED and failed / done > FAILED and not is_usual
+def _has_failing_requests(
+    state: RolloutState, candidate_hosts: Iterable[WorkerHost], other_hosts: Iterable[WorkerHost]
+) -> bool:
+    done, failed = count_requests(
+        host for host in candidate_hosts if state.runs_only(host, state.candidate_version)
+    )
+    other_done, other_failed = count_requests(other_hosts)
+    is_usual = other_done > 0 and other_failed / other_done > MAX_FAILED_SHARE / 2
+    return done >= MIN_REQUESTS and failed / done > MAX_FAILED_SHARE and not is_usual

@@ -1,3 +1,3 @@
-"""How many workers a service needs now: from its load, its queue, and what its workers were seen to do."""
+"""The scaler: how many workers a service needs, from its load, its queue and measured throughput."""
 
 from lambdas.core.scaling.decide import decide as decide

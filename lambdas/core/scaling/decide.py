@@ -1,4 +1,4 @@
-"""From what is seen of a service to its target, in workers."""
+"""The scaling decision: from an observation of a service to its target in workers."""
 
 from __future__ import annotations
 
@@ -6,150 +6,169 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts.group.scaling_settings import Bounds
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 from lambdas.core.scaling.forecast import forecast
-from lambdas.core.scaling.memory import COOLDOWN, RECENT, ScalingMemory
-from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation, Reason
-from lambdas.core.scaling.staffing import LATE_SHARE, SCARCE_LATE_SHARE, Demand, needed
+from lambdas.core.scaling.memory import ARRIVAL_MINUTES, COOLDOWN_SECONDS, ScalingMemory
+from lambdas.core.scaling.model import POLL_SECONDS, LoadObservation, Reason
+from lambdas.core.scaling.staffing import LATE_SHARE, SCARCE_LATE_SHARE, Demand, min_workers
 
-STALE_THROUGHPUT: Final = 300.0
-"""For so long requests may come and none end before nobody believes what workers were measured to do.
+THROUGHPUT_STALE_SECONDS: Final = 300.0
+"""Measured throughput is stale if requests arrive but none completes for this long.
 
-Well below the cooldown, so that nothing is let go in between.
+Well below the cooldown, so no worker is released in between.
 """
-QUIET_SECONDS: Final = RECENT * LOOK_SECONDS - 120.0
-"""For so long no worker may have said that one ended before a queue's silence is believed."""
-_KNOWN: Final = 0.9 * COOLDOWN / LOOK_SECONDS
-"""So many looks of a cooldown are needed to let go: a scaler that did not run knows nothing of it."""
+IDLE_SECONDS: Final = ARRIVAL_MINUTES * POLL_SECONDS - 120.0
+"""A service is idle only if no worker has reported a completed request for this long."""
+_MIN_DECISIONS: Final = 0.9 * COOLDOWN_SECONDS / POLL_SECONDS
+"""Decisions within the cooldown that scale-in requires; after an outage of the scaler there are fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingDecision:
-    """The group's ``target`` in workers, why, and what to remember; ``wanted`` is what the load alone asks.
+    """The target of a group in workers.
 
-    ``wanted`` is None where nobody knows. ``rate`` are the requests a second that are expected, ``each`` what
-    a worker of the group ends of them.
+    Attributes:
+        desired: the workers that the load alone requires; None if unknown.
+        expected_rate: expected requests a second; 0 if unknown.
+        worker_rate: requests a second that a worker of the group completes; 0 if unknown.
     """
 
     target: int
     reasons: tuple[Reason, ...]
     memory: ScalingMemory
-    wanted: int | None = None
-    rate: float = 0.0
-    each: float = 0.0
+    desired: int | None = None
+    expected_rate: float = 0.0
+    worker_rate: float = 0.0
 
     @property
-    def rings(self) -> bool:
-        """Whether people must hear of it."""
-        return any(reason.rings for reason in self.reasons)
+    def is_alarm(self) -> bool:
+        """Whether a reason needs a person's attention."""
+        return any(reason.is_alarm for reason in self.reasons)
 
 
 def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) -> ScalingDecision:
-    """Return how many workers the group should have; the same again for the same minute.
+    """Return the target of the group; idempotent within a minute.
 
-    More come at once; fewer only when for ``COOLDOWN`` no more were wanted and all that is needed is known.
-    Whatever is missing, the target is never lower for it.
+    Scale-out is immediate. Scale-in requires that no more workers were desired during `COOLDOWN_SECONDS` and
+    that all inputs are known.
+
+    Invariant: a missing input never lowers the target.
     """
     now = observation.now
     queue = observation.queue if _is_fresh(observation) else None
-    memory = memory.seen(observation, queue, bounds.wait_seconds)
-    troubles = _troubles(observation, memory, queue)
+    memory = memory.update(observation, queue, bounds.wait_seconds)
+    missing_inputs = _missing_inputs(observation, memory, queue)
     if queue is None:
-        return _bounded(observation, bounds, memory, None, troubles)
+        return _within_bounds(observation, bounds, memory, None, missing_inputs)
     if _is_idle(memory, queue, now):
-        return _bounded(observation, bounds, memory, 0, troubles)
-    each = memory.throughput.each(observation.ready)
-    if each is None:
-        known = observation.target or 1  # somebody asks: one worker tells what workers do
-        return _bounded(observation, bounds, memory, known, troubles)
-    lead = observation.boot_seconds + LOOK_SECONDS
-    expected = forecast(memory.arrivals, memory.profile, memory.dispersion, now, now + 2 * lead)
-    wanted = _needed(observation, bounds, memory, queue.ready, each, expected)
-    return _bounded(observation, bounds, memory, wanted, troubles, expected, each)
+        return _within_bounds(observation, bounds, memory, 0, missing_inputs)
+    worker_rate = memory.throughput.mean_rate(observation.ready)
+    if worker_rate is None:
+        desired = observation.target or 1  # there is load: one worker is needed to measure throughput
+        return _within_bounds(observation, bounds, memory, desired, missing_inputs)
+    lead_seconds = observation.boot_seconds + POLL_SECONDS
+    expected_rate = forecast(memory.arrivals, memory.profile, memory.dispersion, now, now + 2 * lead_seconds)
+    desired = _workers_for_load(observation, bounds, memory, queue.ready, worker_rate, expected_rate)
+    return _within_bounds(observation, bounds, memory, desired, missing_inputs, expected_rate, worker_rate)
 
 
-def _needed(
+def _workers_for_load(
     observation: LoadObservation,
     bounds: Bounds,
     memory: ScalingMemory,
-    waiting: int,
-    each: float,
-    expected: float,
+    waiting_requests: int,
+    worker_rate: float,
+    expected_rate: float,
 ) -> int:
-    """Return the fewest workers of the group with which the wait is kept, those elsewhere at work first."""
-    own = memory.throughput.each(observation.elsewhere) or each
-    elsewhere = sum(observation.elsewhere.values()) * own
-    lead = observation.boot_seconds + LOOK_SECONDS
-    ready = sum(observation.ready.values()) * each + elsewhere
-    # Who boots now has on average half of it behind; nobody serves that the target lets go.
-    done = ready * lead + observation.booting * each * lead / 2
-    demand = Demand(expected, max(0.0, waiting + expected * lead - done), lead, memory.dispersion)
-    most = bounds.maximum + int(elsewhere / each) + 1
-    share = SCARCE_LATE_SHARE if observation.scarce else LATE_SHARE
-    total = needed(demand, each, bounds.wait_seconds * memory.staffed.factor, most, share)
-    return max(1 if not observation.elsewhere else 0, total - int(elsewhere / each))
+    """Return the minimum number of workers of the group for the allowed wait, after those on premises."""
+    on_premises_rate_per_worker = memory.throughput.mean_rate(observation.on_premises) or worker_rate
+    on_premises_rate = sum(observation.on_premises.values()) * on_premises_rate_per_worker
+    lead_seconds = observation.boot_seconds + POLL_SECONDS
+    ready_rate = sum(observation.ready.values()) * worker_rate + on_premises_rate
+    # A booting worker has half of its boot behind it on average.
+    capacity = ready_rate * lead_seconds + observation.booting * worker_rate * lead_seconds / 2
+    demand = Demand(
+        expected_rate,
+        max(0.0, waiting_requests + expected_rate * lead_seconds - capacity),
+        lead_seconds,
+        memory.dispersion,
+    )
+    max_workers = bounds.maximum + int(on_premises_rate / worker_rate) + 1
+    share = SCARCE_LATE_SHARE if observation.is_spot_scarce else LATE_SHARE
+    total = min_workers(
+        demand, worker_rate, bounds.wait_seconds * memory.staffed_wait.factor, max_workers, share
+    )
+    return max(1 if not observation.on_premises else 0, total - int(on_premises_rate / worker_rate))
 
 
-def _bounded(
+def _within_bounds(
     observation: LoadObservation,
     bounds: Bounds,
     memory: ScalingMemory,
-    wanted: int | None,
-    troubles: tuple[Reason, ...],
-    rate: float = 0.0,
-    each: float = 0.0,
+    desired: int | None,
+    missing_inputs: tuple[Reason, ...],
+    expected_rate: float = 0.0,
+    worker_rate: float = 0.0,
 ) -> ScalingDecision:
-    """Return the target within its bounds: up at once, down when that was so for the whole cooldown."""
-    before, floor = observation.target, bounds.floor(observation.now)
-    reasons = list(troubles)
-    asked = before if wanted is None else wanted
-    if troubles:
-        asked = max(asked, before)
-    if asked < floor:
-        asked = floor
+    """Apply floors, cooldown and maximum: scale out at once, scale in after a whole cooldown."""
+    current, floor = observation.target, bounds.floor(observation.now)
+    reasons = list(missing_inputs)
+    target_before_cooldown = current if desired is None else desired
+    if missing_inputs:
+        target_before_cooldown = max(target_before_cooldown, current)
+    if target_before_cooldown < floor:
+        target_before_cooldown = floor
         reasons.append(Reason.FLOOR)
-    memory = memory.ordered(observation.now, asked)
-    target = asked
-    if asked < before:
-        target = min(before, memory.most_wanted()) if len(memory.wanted) >= _KNOWN else before
-        if target == before:
+    memory = memory.record_decision(observation.now, target_before_cooldown)
+    target = target_before_cooldown
+    if target_before_cooldown < current:
+        target = min(current, memory.max_desired()) if len(memory.desired) >= _MIN_DECISIONS else current
+        if target == current:
             reasons.append(Reason.COOLDOWN)
     if target > bounds.maximum:
         target = bounds.maximum
         reasons.append(Reason.CEILING)
-    if wanted == 0 and target == 0:
+    if desired == 0 and target == 0:
         reasons.append(Reason.IDLE)
-    elif before == 0 and target > 0:
+    elif current == 0 and target > 0:
         reasons.append(Reason.WAKE)
     elif not reasons:
-        reasons.append(Reason.SCARCE if observation.scarce and each else Reason.LOAD)
-    return ScalingDecision(target, tuple(reasons), memory, wanted, rate, each)
+        reasons.append(Reason.SCARCE if observation.is_spot_scarce and worker_rate else Reason.LOAD)
+    return ScalingDecision(target, tuple(reasons), memory, desired, expected_rate, worker_rate)
 
 
 def _is_fresh(observation: LoadObservation) -> bool:
     return observation.queue is not None and observation.queue.is_fresh(observation.now)
 
 
-def _troubles(
-    observation: LoadObservation, memory: ScalingMemory, queue: Backlog | None
+def _missing_inputs(
+    observation: LoadObservation, memory: ScalingMemory, queue: QueueState | None
 ) -> tuple[Reason, ...]:
     if queue is None:
         return (Reason.QUEUE_UNKNOWN,)
-    working = sum(observation.ready.values()) + sum(observation.elsewhere.values())
-    if queue.arriving and working and not memory.throughput.by_type:
+    working = sum(observation.ready.values()) + sum(observation.on_premises.values())
+    if queue.publish_rate and working and not memory.throughput.by_type:
         return (Reason.THROUGHPUT_UNKNOWN,)
-    if queue.arriving and working and _is_stale(memory, observation.now):
+    if queue.publish_rate and working and _is_stale(memory, observation.now):
         return (Reason.THROUGHPUT_STALE,)
     return ()
 
 
 def _is_stale(memory: ScalingMemory, now: float) -> bool:
-    """Say whether requests have come all the time since one was last seen to end, and that is long ago."""
-    newest = [rate for at, rate in memory.arrivals if now - at < STALE_THROUGHPUT]
-    return now - memory.throughput.at >= STALE_THROUGHPUT and all(rate > 0 for rate in newest)
+    """Return whether requests kept arriving but none has completed for `THROUGHPUT_STALE_SECONDS`."""
+    recent_rates = [rate for at, rate in memory.arrivals if now - at < THROUGHPUT_STALE_SECONDS]
+    return now - memory.throughput.measured_at >= THROUGHPUT_STALE_SECONDS and all(
+        rate > 0 for rate in recent_rates
+    )
 
 
-def _is_idle(memory: ScalingMemory, queue: Backlog, now: float) -> bool:
-    """Say whether for as long as arrivals are remembered none came, no worker ended one, and none is left."""
-    quiet = all(rate == 0 for _, rate in memory.arrivals) and len(memory.arrivals) >= RECENT - 2
-    return quiet and queue.ready + queue.taken == 0 and now - memory.throughput.at >= QUIET_SECONDS
+def _is_idle(memory: ScalingMemory, queue: QueueState, now: float) -> bool:
+    """Return whether the queue is empty and no request has arrived or completed recently."""
+    has_no_arrivals = (
+        all(rate == 0 for _, rate in memory.arrivals) and len(memory.arrivals) >= ARRIVAL_MINUTES - 2
+    )
+    return (
+        has_no_arrivals
+        and queue.ready + queue.in_flight == 0
+        and now - memory.throughput.measured_at >= IDLE_SECONDS
+    )

@@ -1,9 +1,9 @@
-"""How much more the minutes of a steady load differ than pure chance has it, learned.
+"""Overdispersion of the arrivals: how much more the minutes of a steady load vary than a Poisson process.
 
-Requests that come as if their rate were drawn anew every few seconds vary as n + share · n² where Poisson's
-vary as n (the negative binomial's variance; measured of services by Wang et al., BurstGPT, arXiv 2401.17644).
-Two minutes in a row have nearly the same load, so half the square of their difference is that variance,
-whatever the load does over the day.
+If the rate fluctuates within seconds, the count n of a minute has the variance n + share · n² of a negative
+binomial distribution instead of the variance n of a Poisson distribution. Two consecutive minutes have nearly
+the same load, so half the square of their difference estimates the variance, whatever the load does over the
+day. Source: Wang et al., BurstGPT, arXiv 2401.17644 (measured on services).
 """
 
 from __future__ import annotations
@@ -13,43 +13,56 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts.stored import stored
-from lambdas.core.scaling.model import LOOK_SECONDS
+from lambdas.core.scaling.model import POLL_SECONDS
 
-_KEPT: Final = math.exp(-1 / 1440)
-"""Per minute: about a day is remembered."""
-_MOST: Final = 1 / 8
-"""What differs by more is another load: else one outage would pass all bursts of a day off as chance."""
-_SURE: Final = 3.0
+_DECAY: Final = math.exp(-1 / 1440)
+"""Weight of the past per minute: a memory of about a day."""
+_MAX_SHARE: Final = 1 / 8
+"""A larger share is a change of the load; else one outage would make all bursts of a day look like noise."""
+_SIGNIFICANT_DEVIATIONS: Final = 3.0
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Dispersion:
-    """Sums over pairs of minutes, in requests squared: ``beyond`` is the variance that chance leaves over.
+    """Decayed sums over pairs of consecutive minutes, in requests squared.
 
-    ``squares`` are those of the pairs' means.
+    Attributes:
+        excess_variance: variance beyond that of a Poisson process.
+        squared_means: squares of the mean counts.
     """
 
-    beyond: float = 0.0
-    squares: float = 0.0
+    excess_variance: float = 0.0
+    squared_means: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for what nobody can have learned."""
-        if not (math.isfinite(self.beyond) and 0 <= self.squares < math.inf):
-            raise ValueError(f"variance {self.beyond} beyond chance, squares {self.squares}")
+        """Raise ``ValueError`` for impossible sums."""
+        if not (math.isfinite(self.excess_variance) and 0 <= self.squared_means < math.inf):
+            raise ValueError(
+                f"excess_variance is {self.excess_variance}, squared_means is {self.squared_means}; "
+                "both must be finite, squared_means from 0"
+            )
 
     @property
     def share(self) -> float:
-        """The squared coefficient of variation of a minute's rate: 0, where nothing is known, to 1/8."""
-        return min(_MOST, max(0.0, self.beyond / self.squares)) if self.squares else 0.0
+        """The squared coefficient of variation of a minute's rate, at most 1/8; 0 if unknown."""
+        return (
+            min(_MAX_SHARE, max(0.0, self.excess_variance / self.squared_means))
+            if self.squared_means
+            else 0.0
+        )
 
-    def seen(self, before: float, rate: float) -> Dispersion:
-        """Return it after two minutes in a row with these requests a second."""
-        first, second = before * LOOK_SECONDS, rate * LOOK_SECONDS
+    def update(self, previous_rate: float, rate: float) -> Dispersion:
+        """Return the sums after two consecutive minutes with these requests a second."""
+        first, second = previous_rate * POLL_SECONDS, rate * POLL_SECONDS
         mean = (first + second) / 2
-        variance = min((first - second) ** 2 / 2, _SURE**2 * mean + _MOST * mean * mean)
-        return Dispersion(self.beyond * _KEPT + variance - mean, self.squares * _KEPT + mean * mean)
+        variance = min(
+            (first - second) ** 2 / 2, _SIGNIFICANT_DEVIATIONS**2 * mean + _MAX_SHARE * mean * mean
+        )
+        return Dispersion(
+            self.excess_variance * _DECAY + variance - mean, self.squared_means * _DECAY + mean * mean
+        )
 
     def variance(self, requests: float, seconds: float) -> float:
-        """Return that of so many requests, which came or will come within so many seconds."""
-        return requests + self.share * requests * requests * LOOK_SECONDS / max(seconds, LOOK_SECONDS)
+        """Return the variance of a count of ``requests`` within ``seconds``."""
+        return requests + self.share * requests * requests * POLL_SECONDS / max(seconds, POLL_SECONDS)

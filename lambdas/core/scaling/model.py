@@ -1,4 +1,4 @@
-"""What the scaler sees of a service each minute, what it may do, and what it says."""
+"""Data model of the scaler: the observation of a service, and the reasons of a decision."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import QueueState
 
-LOOK_SECONDS: Final = 60.0
-"""The scaler looks once a minute."""
+POLL_SECONDS: Final = 60.0
+"""The scaler runs once a minute."""
 
 
 class Reason(StrEnum):
-    """Why the target is what it is; ``rings`` says which of them somebody must hear of.
+    """Why the target is what it is; the values are part of log lines.
 
-    ``scarce`` is by the load, too, while on-demand stands in for spot.
+    ``scarce`` is a target by load while On-Demand instances replace missing Spot instances.
     """
 
     LOAD = "load"
@@ -32,12 +32,12 @@ class Reason(StrEnum):
     THROUGHPUT_STALE = "throughput-stale"
 
     @property
-    def rings(self) -> bool:
-        """Whether what the scaler needs to know is missing: it scales in no more, and people must look."""
-        return self in _RINGING
+    def is_alarm(self) -> bool:
+        """Whether an input is missing: the scaler does not scale in, and a person should investigate."""
+        return self in _ALARMS
 
 
-_RINGING: Final = frozenset(
+_ALARMS: Final = frozenset(
     {
         Reason.QUEUE_UNKNOWN,
         Reason.THROUGHPUT_UNKNOWN,
@@ -48,36 +48,40 @@ _RINGING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """What workers of one instance type did in the last minute: requests ended, seconds spent on them."""
+    """Requests that workers of one instance type completed in the last minute, and the seconds spent."""
 
     requests: float
-    seconds: float
+    busy_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class LoadObservation:
-    """A service at ``now`` (epoch seconds).
+    """The observed state of a service at ``now`` (epoch seconds).
 
-    ``target`` are the workers that its group is asked for. ``queue`` tells what comes and what waits,
-    None where nobody told. ``ready`` are the workers at work by instance type, ``elsewhere`` those on
-    premises by host type; ``booting`` are the group's workers that are not ready yet. ``boot_seconds`` is how
-    long a launch was seen to take until its workers are ready. ``scarce``: on-demand instances stand in for
-    spot, and so would the next one.
+    Attributes:
+        target: the current target of the group, in workers.
+        queue: None if the state of the queue is unknown.
+        ready: ready workers by instance type.
+        booting: workers of the group that are not ready yet.
+        work_done: completed work of the last minute by instance type.
+        boot_seconds: measured time from a launch until its workers are ready.
+        on_premises: ready workers on premises by host type.
+        is_spot_scarce: On-Demand instances replace missing Spot instances, and would do so for the next one.
     """
 
     now: float
     target: int
-    queue: Backlog | None
+    queue: QueueState | None
     ready: Mapping[str, int]
     booting: int
-    served: Mapping[str, WorkDone]
+    work_done: Mapping[str, WorkDone]
     boot_seconds: float
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
-    scarce: bool = False
+    on_premises: Mapping[str, int] = field(default_factory=dict)
+    is_spot_scarce: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for what no service can be like."""
-        numbers = (self.now, self.boot_seconds, *(s.seconds for s in self.served.values()))
-        counts = (self.target, self.booting, *self.ready.values(), *self.elsewhere.values())
-        if not all(math.isfinite(n) and n >= 0 for n in (*numbers, *counts)):
+        """Raise ``ValueError`` for impossible values."""
+        numbers = (self.now, self.boot_seconds, *(work.busy_seconds for work in self.work_done.values()))
+        counts = (self.target, self.booting, *self.ready.values(), *self.on_premises.values())
+        if not all(math.isfinite(number) and number >= 0 for number in (*numbers, *counts)):
             raise ValueError("times, rates and counts must be finite, 0 or more")

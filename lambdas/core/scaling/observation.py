@@ -1,4 +1,4 @@
-"""From hosts and their workers' pulses to what the scaler decides by."""
+"""The scaler's observation of a service, from its hosts and their workers' reports."""
 
 from __future__ import annotations
 
@@ -7,104 +7,126 @@ from typing import Final
 
 from contracts import names
 from contracts.registry.item import Worker
-from contracts.registry.queue_state import Backlog
-from contracts.registry.worker_report import Pulse
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health.model import WorkerHost
-from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation, WorkDone
+from lambdas.core.scaling.model import POLL_SECONDS, LoadObservation, WorkDone
 from lambdas.core.scaling.throughput import Throughput
 
-SURE_SECONDS: Final = 300.0
-"""Where a request has waited for so long, workers had work all the time over which their rate is measured."""
-_TOLD_SECONDS: Final = 180.0
-"""A worker tells every few seconds what it has done; what is older says nothing of now."""
-_LEAST_USE: Final = 5.0
-"""Percent: NVML tells whole ones of short samples."""
+SATURATED_SECONDS: Final = 300.0
+"""If the oldest request has waited this long, workers were busy for the whole window of their rate."""
+_MAX_REPORT_AGE_SECONDS: Final = 180.0
+"""Workers report every few seconds; an older report is ignored."""
+_MIN_GPU_USE_PERCENT: Final = 5.0
+"""NVML reports whole percents of short samples; lower values are too coarse."""
 
 
 def observe(
     now: float,
     target: int,
-    queue: Backlog | None,
+    queue: QueueState | None,
     hosts: Iterable[WorkerHost],
     types: Mapping[str, str],
     boot_seconds: float,
     throughput: Throughput,
     on_demand: int = 0,
 ) -> LoadObservation:
-    """Return a service as the scaler sees it; ``types`` are instance types by host.
+    """Return the observation of a service.
 
-    ``on_demand`` is how many of ``target`` workers the group's own mix buys on-demand.
-
-    Workers on premises count like others, as a type of their own: the controller holds that much less on AWS.
+    Workers on premises count like others, as a type of their own: the controller subtracts them from what it
+    holds on AWS. ``types`` are instance types by host; ``on_demand`` is how many of ``target`` workers the
+    group's configured mix buys as On-Demand.
     """
-    known = tuple(hosts)
+    hosts_seen = tuple(hosts)
     ready: dict[str, list[Worker]] = {}
     booting = 0
-    for host in known:
+    for host in hosts_seen:
         serving = [w for w in host.workers if w.is_fresh(now) and w.state == "ready" and w.deadline is None]
-        if host.spared:
+        if host.exemption_reason:
             continue
-        ready.setdefault(_type(host, types), []).extend(serving)
+        ready.setdefault(_host_type(host, types), []).extend(serving)
         if host.launched_at is not None and now - host.launched_at < 2 * boot_seconds:
-            booting += max(0, host.expected - len(serving))
+            booting += max(0, host.expected_workers - len(serving))
     return LoadObservation(
         now,
         target,
         queue,
         {name: len(workers) for name, workers in ready.items() if workers},
         booting,
-        dict(_served(now, queue, ready, throughput)),
+        dict(_work_done(now, queue, ready, throughput)),
         boot_seconds,
-        scarce=_stand_in(known, on_demand),
+        is_spot_scarce=_is_spot_scarce(hosts_seen, on_demand),
     )
 
 
-def _stand_in(hosts: Iterable[WorkerHost], on_demand: int) -> bool:
-    """Say whether an on-demand instance could go and those that the mix asks for were still there."""
-    bought = [h.expected for h in hosts if not (h.on_premises or h.spot or h.spared)]
-    return sum(bought) - max(bought, default=0) >= on_demand if bought else False
+def _is_spot_scarce(hosts: Iterable[WorkerHost], on_demand: int) -> bool:
+    """Return whether the group has more On-Demand instances than its configured mix requires."""
+    on_demand_workers = [
+        host.expected_workers
+        for host in hosts
+        if not (host.is_on_premises or host.is_spot or host.exemption_reason)
+    ]
+    return (
+        sum(on_demand_workers) - max(on_demand_workers, default=0) >= on_demand
+        if on_demand_workers
+        else False
+    )
 
 
-def _type(host: WorkerHost, types: Mapping[str, str]) -> str:
-    return names.ORIGIN_ON_PREMISES if host.on_premises else types.get(host.id, "")
+def _host_type(host: WorkerHost, types: Mapping[str, str]) -> str:
+    return names.ORIGIN_ON_PREMISES if host.is_on_premises else types.get(host.id, "")
 
 
-def _served(
-    now: float, queue: Backlog | None, ready: Mapping[str, list[Worker]], throughput: Throughput
+def _work_done(
+    now: float, queue: QueueState | None, ready: Mapping[str, list[Worker]], throughput: Throughput
 ) -> Iterator[tuple[str, WorkDone]]:
-    """Yield what each type did in the last minute.
+    """Yield the completed work of the last minute by instance type.
 
-    Where a request has waited for long enough all workers had work, so that their rate is what they can do.
-    Else those count that say for how long they had any.
+    If the oldest request has waited for `SATURATED_SECONDS`, all workers were busy and their rate is their
+    capacity. Else the workers that report their busy share count.
     """
-    waited = queue.oldest if queue is not None and queue.ready > 0 and queue.is_fresh(now) else 0.0
+    oldest_seconds = (
+        queue.oldest_seconds if queue is not None and queue.ready > 0 and queue.is_fresh(now) else 0.0
+    )
     for name, workers in ready.items():
-        pulses = [w.pulse for w in workers if w.pulse is not None and abs(now - w.pulse.at) < _TOLD_SECONDS]
-        telling = [(pulse.rate, pulse.busy) for pulse in pulses if pulse.busy is not None]
-        if telling and waited < SURE_SECONDS:
-            served = _work(telling)
+        reports = [
+            w.report
+            for w in workers
+            if w.report is not None and abs(now - w.report.reported_at) < _MAX_REPORT_AGE_SECONDS
+        ]
+        busy_shares = [(report.rate, report.busy) for report in reports if report.busy is not None]
+        if busy_shares and oldest_seconds < SATURATED_SECONDS:
+            work = _sum_work(busy_shares)
         else:
-            served = _supposed(pulses, waited, throughput.of(name))
-        if served.requests > 0 and served.seconds > 0:
-            yield name, served
+            work = _estimate_work(reports, oldest_seconds, throughput.rate_of(name))
+        if work.requests > 0 and work.busy_seconds > 0:
+            yield name, work
 
 
-def _supposed(pulses: Sequence[Pulse], waited: float, each: float | None) -> WorkDone:
-    """Return what workers did that tell how many requests they end, and not how long they had any.
+def _estimate_work(
+    reports: Sequence[WorkerReport], oldest_seconds: float, known_rate: float | None
+) -> WorkDone:
+    """Estimate the work of workers that report their rate, but not their busy share.
 
-    They can do what was measured before, ``each``, or more; where nothing was, the share of time in which
-    their GPUs were busy is a first guess.
+    Their capacity is at least ``known_rate``, measured before; without it, the GPU utilization is the first
+    estimate of the busy share.
     """
-    if each is None and waited < LOOK_SECONDS:
-        shares = ((p.rate, p.gpu_use) for p in pulses if p.gpu_use is not None and p.gpu_use >= _LEAST_USE)
-        return _work([(rate, percent / 100) for rate, percent in shares])
-    served = _work([(pulse.rate, 1.0) for pulse in pulses])
-    if each is not None and waited < SURE_SECONDS:
-        return WorkDone(served.requests, min(served.seconds, served.requests / each))
-    return served
+    if known_rate is None and oldest_seconds < POLL_SECONDS:
+        shares = (
+            (report.rate, report.gpu_use)
+            for report in reports
+            if report.gpu_use is not None and report.gpu_use >= _MIN_GPU_USE_PERCENT
+        )
+        return _sum_work([(rate, percent / 100) for rate, percent in shares])
+    work = _sum_work([(report.rate, 1.0) for report in reports])
+    if known_rate is not None and oldest_seconds < SATURATED_SECONDS:
+        return WorkDone(work.requests, min(work.busy_seconds, work.requests / known_rate))
+    return work
 
 
-def _work(pairs: Iterable[tuple[float, float]]) -> WorkDone:
-    """Return a minute of workers by rate and the share of it in which they worked."""
-    told = tuple(pairs)
-    return WorkDone(LOOK_SECONDS * sum(r for r, _ in told), LOOK_SECONDS * sum(share for _, share in told))
+def _sum_work(pairs: Iterable[tuple[float, float]]) -> WorkDone:
+    """Return the work of one minute from pairs of rate and busy share."""
+    values = tuple(pairs)
+    return WorkDone(
+        POLL_SECONDS * sum(rate for rate, _ in values), POLL_SECONDS * sum(share for _, share in values)
+    )

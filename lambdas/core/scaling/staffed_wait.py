@@ -1,9 +1,9 @@
-"""For how long a wait is staffed, so that the one allowed is kept: learned from how it was kept so far.
+"""The wait that the service is staffed for, adjusted so that 1 % of all requests are late.
 
-The queueing rule keeps a wait in every minute, by assumptions about chance that no load and no market keep.
-What is wanted is one late request in a hundred of all. So the wait that is staffed for follows what was seen,
-by quantile tracking (Angelopoulos, Candès, Tibshirani, Conformal PID Control for Time Series Prediction,
-NeurIPS 2023): a late request makes it shorter by 99 times as much as one in time makes it longer.
+The queueing rule limits the wait in every minute under assumptions that neither a real load nor the Spot
+market meets. The staffed wait corrects it by quantile tracking: a late request shortens it by 99 times as
+much as a request in time lengthens it. Source: Angelopoulos, Candès, Tibshirani, Conformal PID Control for
+Time Series Prediction, NeurIPS 2023.
 """
 
 from __future__ import annotations
@@ -16,39 +16,42 @@ from contracts.stored import stored
 from lambdas.core.scaling.staffing import LATE_SHARE
 
 STEP: Final = 0.03
-"""By so much a usual minute of late requests shortens the logarithm; a day without any adds 0.43."""
-MOST: Final = 1.5
-"""At most 4.5 times as long or as short: what is late beyond it is late for another cause."""
-_DAY: Final = 1440.0
-_MOST_WEIGHT: Final = 3.0
+"""Decrease of the logarithm by a usual minute of late requests; a day without any adds 0.43."""
+MAX_LOG_FACTOR: Final = 1.5
+"""At most 4.5 times as long or as short; lateness beyond it has another cause."""
+_DAY_MINUTES: Final = 1440.0
+_MAX_WEIGHT: Final = 3.0
 
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class StaffedWait:
-    """``log`` is the logarithm of the wait staffed for ÷ the one allowed.
+    """The ratio of the staffed wait to the allowed wait, as a logarithm.
 
-    ``usual`` are the requests a second of a minute with requests, a mean of about a day of them.
+    ``usual_rate`` is the mean of the requests a second in minutes with requests, over about a day.
     """
 
-    log: float = 0.0
-    usual: float = 0.0
+    log_factor: float = 0.0
+    usual_rate: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for what nobody can have learned."""
-        if not (-MOST <= self.log <= MOST and 0 <= self.usual < math.inf):
-            raise ValueError(f"logarithm {self.log}, {self.usual} requests a second")
+        """Raise ``ValueError`` for impossible values."""
+        if not (-MAX_LOG_FACTOR <= self.log_factor <= MAX_LOG_FACTOR and 0 <= self.usual_rate < math.inf):
+            raise ValueError(
+                f"log_factor is {self.log_factor}, usual_rate is {self.usual_rate}; allowed are "
+                f"-{MAX_LOG_FACTOR} to {MAX_LOG_FACTOR}, and finite numbers from 0"
+            )
 
     @property
     def factor(self) -> float:
-        """How many times the allowed wait is staffed for."""
-        return math.exp(self.log)
+        """The staffed wait divided by the allowed wait."""
+        return math.exp(self.log_factor)
 
-    def seen(self, rate: float, *, late: bool) -> StaffedWait:
-        """Return it after a minute in which so many requests a second were begun, ``late`` or in time."""
+    def update(self, rate: float, *, late: bool) -> StaffedWait:
+        """Return the state after a minute with ``rate`` started requests a second, ``late`` or in time."""
         if rate <= 0:
             return self
-        usual = self.usual + (rate - self.usual) / _DAY if self.usual else rate
-        weight = min(rate / usual, _MOST_WEIGHT)
-        moved = self.log + STEP * weight * (LATE_SHARE - (1.0 if late else 0.0))
-        return StaffedWait(min(MOST, max(-MOST, moved)), usual)
+        usual_rate = self.usual_rate + (rate - self.usual_rate) / _DAY_MINUTES if self.usual_rate else rate
+        weight = min(rate / usual_rate, _MAX_WEIGHT)
+        log_factor = self.log_factor + STEP * weight * (LATE_SHARE - (1.0 if late else 0.0))
+        return StaffedWait(min(MAX_LOG_FACTOR, max(-MAX_LOG_FACTOR, log_factor)), usual_rate)

@@ -1,11 +1,12 @@
-"""The queueing rule: the fewest workers with which hardly a request waits too long.
+"""The queueing rule: the minimum number of workers for which few requests wait too long.
 
-Many workers on one queue near full load are a Brownian motion that is reflected at the empty queue, whose
-distribution after any time is known (J. M. Harrison, Brownian Motion and Stochastic Flow Systems, 1985,
-section 1.8). So one formula covers what the textbook's Erlang C does not: a queue that is already there, a
-load that rises above what the workers do, and the minutes until a balance is reached. The chance that all
-workers are busy is Halfin's and Whitt's (Heavy-traffic limits for queues with many exponential servers,
-Operations Research 29, 1981), the source of square-root staffing.
+The queue of many workers near full load is approximated by a Brownian motion reflected at 0, whose
+distribution at any time is known. Unlike Erlang C, one formula covers an existing backlog, a load above the
+capacity, and the time until equilibrium.
+
+Sources: J. M. Harrison, Brownian Motion and Stochastic Flow Systems, 1985, section 1.8. The probability that
+all workers are busy (square-root staffing): Halfin, Whitt, Heavy-traffic limits for queues with many
+exponential servers, Operations Research 29, 1981.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from typing import Final
 from lambdas.core.scaling.dispersion import Dispersion
 
 LATE_SHARE: Final = 0.01
-"""One request in a hundred may wait longer: the 99th percentile."""
+"""The share of requests that may wait longer: the 99th percentile."""
 SCARCE_LATE_SHARE: Final = 0.1
-"""While the next worker would be an on-demand one: where it costs most, the most of them are late."""
-DOUBT: Final = 0.1
-"""The standard deviation of the load that comes around the one foretold, as a share of it."""
+"""The same share while the next worker would be On-Demand, which costs most."""
+FORECAST_ERROR: Final = 0.1
+"""Standard deviation of the load around its forecast, as a share of the forecast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``rate`` requests a second come for ``seconds``, while at first ``waiting`` requests wait."""
+    """A load of ``rate`` requests a second for ``seconds``, with ``waiting`` requests at the start."""
 
     rate: float
     waiting: float
@@ -34,8 +35,8 @@ class Demand:
     dispersion: Dispersion = field(default_factory=Dispersion)
 
 
-def all_busy(load: float, workers: float) -> float:
-    """Return the chance that a request finds no idle worker; ``load`` is how many would be busy at least."""
+def all_busy_probability(load: float, workers: float) -> float:
+    """Return the probability that a request finds no idle worker; ``load`` is the mean of busy workers."""
     if workers <= load:
         return 1.0
     spare = (workers - load) / math.sqrt(workers)
@@ -43,36 +44,41 @@ def all_busy(load: float, workers: float) -> float:
     return density / (density + spare * _below(spare))
 
 
-def late(demand: Demand, each: float, workers: int, wait: float) -> float:
-    """Return the chance that a request at the demand's end waits longer than ``wait``.
+def late_probability(demand: Demand, worker_rate: float, workers: int, wait: float) -> float:
+    """Return the probability that a request at the end of the demand waits longer than ``wait`` seconds.
 
-    ``each`` is what a worker ends in a second. Services vary as if by pure chance, arrivals by as much more
-    as they were seen to, and the rate by ``DOUBT``.
+    ``worker_rate`` is the requests a second of a worker. Service times vary as in a Poisson process, arrivals
+    by the learned dispersion, and the rate by `FORECAST_ERROR`.
     """
-    capacity, rate, seconds = workers * each, demand.rate, demand.seconds
-    drift, most = (rate - capacity) * seconds, wait * capacity
+    capacity, rate, seconds = workers * worker_rate, demand.rate, demand.seconds
+    drift, max_backlog = (rate - capacity) * seconds, wait * capacity
     requests = rate * seconds
-    # Of services by chance, of arrivals by chance and in clumps, and of what was foretold.
-    variance = requests + demand.dispersion.variance(requests, seconds) + (DOUBT * requests) ** 2
+    # The variances of services, arrivals and forecast.
+    variance = requests + demand.dispersion.variance(requests, seconds) + (FORECAST_ERROR * requests) ** 2
     if variance == 0 or capacity == 0:
-        return float(demand.waiting + drift > most)
+        return float(demand.waiting + drift > max_backlog)
     spread = math.sqrt(variance)
-    beyond = _below((demand.waiting - most + drift) / spread)
-    reflected = _below((-demand.waiting - most - drift) / spread)
+    probability = _below((demand.waiting - max_backlog + drift) / spread)
+    reflected = _below((-demand.waiting - max_backlog - drift) / spread)
     if reflected > 0:
-        # Where the drift is upwards the product is of a large number and a tiny one.
-        beyond += math.exp(min(0.0, 2 * drift * most / variance + math.log(reflected)))
-    busy = 1.0 if demand.waiting > 0 else all_busy(rate / each, workers)
-    return min(1.0, busy * beyond)
+        # With a positive drift this is the product of a large number and a tiny one: add logarithms.
+        probability += math.exp(min(0.0, 2 * drift * max_backlog / variance + math.log(reflected)))
+    busy_probability = 1.0 if demand.waiting > 0 else all_busy_probability(rate / worker_rate, workers)
+    return min(1.0, busy_probability * probability)
 
 
-def needed(demand: Demand, each: float, wait: float, most: int, share: float = LATE_SHARE) -> int:
-    """Return the fewest workers, at most ``most``, with which no more than ``share`` wait too long."""
-    # The allowed wait is no reserve to live on: the queue of fewer would grow for ever.
-    low, high = min(most, math.ceil(demand.rate / each)), most
+def min_workers(
+    demand: Demand, worker_rate: float, wait: float, max_workers: int, share: float = LATE_SHARE
+) -> int:
+    """Return the minimum number of workers for which at most ``share`` of the requests wait too long.
+
+    At most ``max_workers``, even if these are too few.
+    """
+    # With fewer workers the queue would grow without bound.
+    low, high = min(max_workers, math.ceil(demand.rate / worker_rate)), max_workers
     while low < high:
         middle = (low + high) // 2
-        if late(demand, each, middle, wait) <= share:
+        if late_probability(demand, worker_rate, middle, wait) <= share:
             high = middle
         else:
             low = middle + 1

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lambdas.core.deadline.model import EPSILON, Choice, Job, JobMode, JobSituation
+from lambdas.core.deadline.model import EPSILON, Choice, Job, JobMode, DeadlineState
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class AlwaysOnDemand:
 
     name: ClassVar[str] = "on-demand"
 
-    def choose(self, job: Job, state: JobSituation) -> Choice:
+    def choose(self, job: Job, state: DeadlineState) -> Choice:
         """See ``DeadlinePolicy``."""
         return Choice(JobMode.ON_DEMAND, reason="always")
 
@@ -26,11 +26,11 @@ class Greedy:
 
     name: ClassVar[str] = "greedy"
 
-    def choose(self, job: Job, state: JobSituation) -> Choice:
+    def choose(self, job: Job, state: DeadlineState) -> Choice:
         """See ``DeadlinePolicy``."""
         if state.mode is JobMode.ON_DEMAND:
             return Choice(JobMode.ON_DEMAND, reason="stays to the end")
-        return Choice(JobMode.SPOT if state.up else JobMode.IDLE, reason="spot or wait")
+        return Choice(JobMode.SPOT if state.is_spot_available else JobMode.IDLE, reason="spot or wait")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +48,28 @@ class UniformProgress:
     keep: bool = False
     name: ClassVar[str] = "uniform-progress"
 
-    def choose(self, job: Job, state: JobSituation) -> Choice:
+    def choose(self, job: Job, state: DeadlineState) -> Choice:
         """See ``DeadlinePolicy``."""
         if state.mode is JobMode.SPOT:
             return Choice(JobMode.SPOT, reason="until it is lost")
         pace = job.compute / job.deadline
-        ahead = job.compute - state.left - (job.deadline - state.remaining) * pace
+        ahead = job.compute - state.remaining_compute - (job.deadline - state.remaining_seconds) * pace
         if state.mode is JobMode.ON_DEMAND:
             return self._on_demand(job, state, pace, ahead)
-        if state.up:
+        if state.is_spot_available:
             return Choice(JobMode.SPOT, reason="spot")
         if ahead < -EPSILON:
             return Choice(JobMode.ON_DEMAND, job.tick, "behind uniform progress")
         return Choice(JobMode.IDLE, max(job.tick, ahead / pace), "not behind uniform progress")
 
-    def _on_demand(self, job: Job, state: JobSituation, pace: float, ahead: float) -> Choice:
-        if state.up and self.at_once:
+    def _on_demand(self, job: Job, state: DeadlineState, pace: float, ahead: float) -> Choice:
+        if state.is_spot_available and self.at_once:
             return Choice(JobMode.SPOT, reason="spot at once")
-        missing = 2 * job.changeover * pace - ahead
+        missing = 2 * job.restart_overhead * pace - ahead
         if missing > EPSILON:
-            wait = math.inf if pace >= 1 or state.boot_left > 0 else missing / (1 - pace)
+            wait = math.inf if pace >= 1 or state.remaining_boot > 0 else missing / (1 - pace)
             return Choice(JobMode.ON_DEMAND, max(job.tick, wait), "less than two change-overs ahead")
-        if state.up:
+        if state.is_spot_available:
             return Choice(JobMode.SPOT, reason="two change-overs ahead")
         if self.keep:
             return Choice(JobMode.ON_DEMAND, reason="no spot")

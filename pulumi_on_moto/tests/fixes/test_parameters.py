@@ -120,7 +120,7 @@ def test_every_pattern_of_the_emulated_services_is_read_but_these() -> None:
         if "pattern" in shape
     }
     assert len(patterns) > 200
-    assert {one for one in patterns if readable(one) is None} == UNREADABLE.keys()
+    assert {pattern for pattern in patterns if readable(pattern) is None} == UNREADABLE.keys()
 
 
 def test_letters_of_any_script_and_characters_above_the_first_plane_pass() -> None:

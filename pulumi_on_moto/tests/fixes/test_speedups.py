@@ -253,7 +253,7 @@ def test_rows_are_read_again_after_each_way_to_write_them_and_no_sooner() -> Non
                 dynamodb.scan(TableName="a")["Items"],
             )
             [told] = {json.dumps(found) if found != [None] else "[]" for found in ways}
-            return [one["text"]["S"] for one in json.loads(told)]
+            return [load["text"]["S"] for load in json.loads(told)]
 
         assert read() == []
         for write, given, then in (

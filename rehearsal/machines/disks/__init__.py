@@ -1,0 +1,1 @@
+"""EBS of a rehearsal: volumes, snapshots, and what they copy."""

@@ -86,7 +86,7 @@ class RabbitServer:
                 raise LocalCloudError(f"rabbitmq-server did not start: {said}")
             time.sleep(0.1)
 
-    def has_kept(self, queue: str) -> bool:
+    def has_queue(self, queue: str) -> bool:
         """Tell whether a quorum queue's name is on disk.
 
         RabbitMQ writes it half a second late. Killed before, it starts the queue as a new member that finds

@@ -63,7 +63,7 @@ class Runs:
 
 def read(*records: Path) -> Runs:
     """Return what was written down in all of them; nothing where there is no record."""
-    runs = [line.split() for one in records if one.exists() for line in one.read_text().splitlines()]
+    runs = [line.split() for record in records if record.exists() for line in record.read_text().splitlines()]
     firsts = Counter(identity for identity, mark in runs if mark == "first")
     count = Counter(identity for identity, _ in runs)
     return Runs(

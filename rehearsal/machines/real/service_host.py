@@ -23,7 +23,7 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import notice
-from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.service.workers import Slot, Workers, ready_file
 
 _BEAT_EVERY: Final = 1.0
@@ -79,10 +79,10 @@ def supervise(told: Told, notices: TextIO) -> None:
     """Run the workers until a notice has drained them, or nobody is left to give one."""
     directory = Path(told.directory)
     service = Service(
-        image=told.image, command=tuple(told.command), environment=told.environment, says_ready=True
+        image=told.image, command=tuple(told.command), environment=told.environment, reports_readiness=True
     )
     clock = SystemClock()
-    heart = Heart(_NoRegistry(), _NoPool(), clock, directory, _BEAT_EVERY)  # type: ignore[arg-type]
+    heart = HeartbeatSender(_NoRegistry(), _NoPool(), clock, directory, _BEAT_EVERY)  # type: ignore[arg-type]
     slots = places(told.slots, told.first)
     workers = Workers(service, slots, heart, SystemHost(), clock, directory, secrets=lambda: told.secrets)
     signal.signal(signal.SIGTERM, lambda *_: workers.stop())

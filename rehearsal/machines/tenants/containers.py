@@ -38,7 +38,7 @@ class Containers:
             case ["docker", "ps", *_]:
                 return "\n".join(self._matching(argv, self.containers))
             case ["docker", "container", "inspect", *ids]:
-                return json.dumps([one for one in self.containers.values() if one["Id"] in ids])
+                return json.dumps([container for container in self.containers.values() if container["Id"] in ids])
             case ["docker", "run", *_]:
                 return self._run(list(argv))
             case ["docker", "update", *_]:
@@ -72,7 +72,7 @@ class Containers:
 
     def pids(self) -> dict[str, int]:
         """Return the processes of tenants that run."""
-        alive = [one for one in self.containers.values() if is_running(one)]
+        alive = [container for container in self.containers.values() if is_running(container)]
         return {tenant_of(one): one["State"]["Pid"] for one in alive}
 
     def _matching(self, argv: Sequence[str], names: Iterable[str]) -> list[str]:
@@ -88,11 +88,11 @@ class Containers:
         if name in self.containers:
             raise AgentError(f"docker: exit 125: the container name {name} is already in use")
         self._pid += 1
-        bound = [one.split(":") for one in options(argv, "--publish")]
+        bound = [option.split(":") for option in options(argv, "--publish")]
         made: dict[str, Any] = {
             "Id": f"{self._pid:064x}",
             "Config": {
-                "Labels": dict(one.split("=", 1) for one in options(argv, "--label")),
+                "Labels": dict(option.split("=", 1) for option in options(argv, "--label")),
                 "User": options(argv, "--user")[0],
             },
             "HostConfig": {"PortBindings": {one[2]: [{"HostPort": one[1]}] for one in bound}},
@@ -101,7 +101,7 @@ class Containers:
         self._limit(made, argv)
         self.containers[name] = made
         ports = made["HostConfig"]["PortBindings"]
-        others = [one for one in self.containers.values() if one is not made and is_running(one)]
+        others = [container for container in self.containers.values() if container is not made and is_running(container)]
         if ports and any(one["HostConfig"]["PortBindings"] == ports for one in others):
             raise AgentError("docker: exit 125: port is already allocated")
         if any(image in argv for image in self.refuses):

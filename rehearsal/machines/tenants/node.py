@@ -43,8 +43,8 @@ class HostNode(SimulatedNode):
         self._machine.switch_on()
         self._is_on = True
         agent.kernel, agent.shape = self._disk / "kernel", lambda: shape  # no control group is to be seen
-        agent.send, agent.aside = lambda line: None, self._aside
-        self._unit(partial(tasks.landlord, agent))
+        agent.send, agent.run_in_background = lambda line: None, self._aside
+        self._unit(partial(tasks.shared_host, agent))
 
     def _aside(self, work: Callable[[], None]) -> None:
         self._tasks = [task for task in self._tasks if not task.done]

@@ -1,0 +1,1 @@
+"""Training jobs on the report's page: timeline, migrations, volumes."""

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from gpu_spot.jobs.account import JobAccount
-from gpu_spot.jobs.text import COLUMNS, row_of, totals
-from gpu_spot.jobs.timeline import Chapter, Story
+from gpu_spot.jobs.report import JobReport
+from gpu_spot.jobs.text import COLUMNS, timeline_row, totals
+from gpu_spot.jobs.timeline import AttemptSummary, JobTimeline
 from gpu_spot.text import clock
 
 
-def job_timeline(job: JobAccount) -> str:
+def job_timeline(job: JobReport) -> str:
     """Return the section of the page that tells a job's run as ``gpu-spot jobs show`` does."""
-    story = job.story
-    if story is None or not story.chapters:
+    story = job.timeline
+    if story is None or not story.attempts:
         return ""
-    state = f"{job.standing.phase}. {job.standing.why}".removesuffix(". ")
+    state = f"{job.status.phase}. {job.status.reason}".removesuffix(". ")
     told = "; ".join(f"{name} {words}" for name, words in totals(story))
     heads = "".join(
         f'<th scope="col"{" class=" + chr(34) + "n" + chr(34) if number > 1 and number != 3 else ""}>'
         f"{escape(column)}</th>"
         for number, column in enumerate(COLUMNS)
     )
-    rows = "\n".join(map(_row, story.chapters))
+    rows = "\n".join(map(_row, story.attempts))
     source = "As its instances wrote it down, and <code>gpu-spot jobs show</code> tells it."
     return f"""  <section class="card" id="job">
-    <h2>The job {escape(job.seen.name)}: {escape(state)}</h2>
+    <h2>The job {escape(job.snapshot.name)}: {escape(state)}</h2>
     <p class="caption">{escape(told)}. {source}</p>
 {_strip(story)}
     <div class="scroll" tabindex="0" role="region" aria-label="Timeline of the job">
@@ -40,8 +40,8 @@ def job_timeline(job: JobAccount) -> str:
   </section>"""
 
 
-def _strip(story: Story) -> str:
-    begin, end = story.chapters[0].launched, max(one.until for one in story.chapters)
+def _strip(story: JobTimeline) -> str:
+    begin, end = story.attempts[0].launched, max(attempt.ended_at for attempt in story.attempts)
     parts = "".join(
         f'<i class="{kind}" style="left:{100 * (since - begin) / (end - begin):.3f}%;'
         f'width:{100 * (until - since) / (end - begin):.3f}%" title="{escape(title)}"></i>'
@@ -58,23 +58,23 @@ def _strip(story: Story) -> str:
     )
 
 
-def _parts(story: Story) -> Iterator[tuple[str, float, float, str]]:
-    for one in story.chapters:
-        if one.started is None:
+def _parts(story: JobTimeline) -> Iterator[tuple[str, float, float, str]]:
+    for attempt in story.attempts:
+        if attempt.started is None:
             continue
-        kind = "spot" if one.stint.market == "spot" else "on-demand"
-        title = f"{clock(one.started)}, {one.stint.zone}, {one.stint.instance_type}, {one.stint.market}"
-        yield kind, one.started, one.until, title
+        kind = "spot" if attempt.attempt.purchase_option == "spot" else "on-demand"
+        title = f"{clock(attempt.started)}, {attempt.attempt.zone}, {attempt.attempt.instance_type}, {attempt.attempt.purchase_option}"
+        yield kind, attempt.started, attempt.ended_at, title
         # What restarts on the same instance lost lay somewhere before; it is drawn at the end, too.
-        if one.lost_seconds:
-            yield "lost", max(one.started, one.until - one.lost_seconds), one.until, "redone"
+        if attempt.lost_seconds:
+            yield "lost", max(attempt.started, attempt.ended_at - attempt.lost_seconds), attempt.ended_at, "redone"
 
 
-def _row(one: Chapter) -> str:
-    when, *cells = row_of(one)
+def _row(one: AttemptSummary) -> str:
+    when, *cells = timeline_row(one)
     since = one.began if one.started is None else one.started
     first = f'<td><button class="time" value="{round(1000 * since)}">{when}</button></td>'
-    where = f"<td>{escape(cells[0])}<small>{escape(one.stint.instance)}</small></td>"
+    where = f"<td>{escape(cells[0])}<small>{escape(one.attempt.instance)}</small></td>"
     rest = "".join(
         f"<td>{escape(text)}</td>"
         if number == 3

@@ -49,7 +49,7 @@ def _layout(run: Run, account: LoadAccount) -> Data:
             "domain": [max(0.0, round(top - height, 4)), round(top, 4)],
         }
     # Waits above a few times what is allowed would hide all others; the figures above say how long they were.
-    longest = max((one.most for one in account.waits if one.most is not None), default=0.0)
+    longest = max((wait.most for wait in account.waits if wait.most is not None), default=0.0)
     made["yaxis3"]["range"] = [0, 1.05 * max(account.allowed * 1.2, min(longest, 4 * account.allowed))]
     made["xaxis"]["anchor"] = f"y{count}"
     return made
@@ -80,8 +80,8 @@ def _workers(run: Run, account: LoadAccount) -> list[Data]:
 
 
 def _waited(run: Run, account: LoadAccount) -> list[Data]:
-    times, ends = [ms(run, one.tick) for one in account.waits], [ms(run, 0), ms(run, run.ticks)]
-    most, half = [one.most for one in account.waits], [one.half for one in account.waits]
+    times, ends = [ms(run, wait.tick) for wait in account.waits], [ms(run, 0), ms(run, run.ticks)]
+    most, half = [wait.most for wait in account.waits], [wait.half for wait in account.waits]
     dashed = {"dash": "dash", "shape": "linear"}
     said = "99 of 100 within %{y:.0f} s"
     return [
@@ -105,4 +105,4 @@ def _paid(run: Run, account: LoadAccount) -> list[Data]:
 
 
 def _times(run: Run, minutes: Sequence[LoadMinute]) -> list[int]:
-    return [ms(run, one.tick) for one in minutes]
+    return [ms(run, minute.tick) for minute in minutes]

@@ -11,7 +11,7 @@ from rehearsal.results.tenancy import PlayedTenant, Return, TenancyAccount
 
 def tables(tenancy: TenancyAccount) -> str:
     """Return the section of the page."""
-    tenants = "\n".join(_tenant(tenancy, one) for one in tenancy.tenants)
+    tenants = "\n".join(_tenant(tenancy, tenant) for tenant in tenancy.tenants)
     losses = "\n".join(
         _loss(list(together)) for _, together in groupby(tenancy.returns, key=lambda one: one.ended)
     )

@@ -1,9 +1,10 @@
-"""Training that survives its spot instance: checkpoints, the notice, and when to save.
+"""Fault-tolerant training on Spot Instances: checkpoints, interruption notices and the checkpoint interval.
 
 The core needs no framework; the adapters do: ``spot_training.keras``, ``.torch``, ``.huggingface``.
 """
 
-from spot_training.checkpointer import Checkpointer, Saved
+from spot_training.checkpointer import Checkpoint, Checkpointer
+from spot_training.deprecation import module_alias
 from spot_training.errors import (
     InUseError,
     MismatchError,
@@ -19,6 +20,7 @@ from spot_training.spot import Spot
 
 __all__ = [
     "ALONE",
+    "Checkpoint",
     "Checkpointer",
     "InUseError",
     "Interval",
@@ -28,7 +30,8 @@ __all__ = [
     "Ranks",
     "RestoreError",
     "SaveError",
-    "Saved",
     "Spot",
     "SpotTrainingError",
 ]
+
+__getattr__ = module_alias(__name__, {"Saved": ("Checkpoint", Checkpoint)})

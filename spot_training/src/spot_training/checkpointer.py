@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there: written, committed, found again."""
+"""Atomic checkpoints: save, verify and restore."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from spot_training.deprecation import deprecated_name, module_alias, renamed_arguments
 from spot_training.errors import (
     InUseError,
     MismatchError,
@@ -24,70 +25,73 @@ from spot_training.ranks import ALONE, Ranks
 from spot_training.storage.files import Files
 from spot_training.storage.folder import FolderStore
 from spot_training.storage.manifest import File, Manifest, name_of, parse, part_of
-from spot_training.storage.patience import Patience
+from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.store import Store
 
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
 Write: TypeAlias = Callable[[Path], object]
-_KINDS: Final[Mapping[str, type[SpotTrainingError]]] = {
-    one.__name__: one for one in (InUseError, MismatchError, RestoreError, SaveError, SpotTrainingError)
+_ERROR_TYPES: Final[Mapping[str, type[SpotTrainingError]]] = {
+    error.__name__: error for error in (InUseError, MismatchError, RestoreError, SaveError, SpotTrainingError)
 }
 _log = logging.getLogger("spot_training")
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A checkpoint that is whole."""
+class Checkpoint:
+    """A verified checkpoint."""
 
     step: int
     path: Path
-    """Its folder, to read only; each rank's files are in ``part(rank)``."""
+    """Its directory, read-only; each rank's files are in ``part(rank)``."""
     meta: Mapping[str, Any]
-    """What rank 0 gave to ``save``."""
+    """The ``meta`` that rank 0 passed to ``save``."""
     world_size: int
-    """How many ranks wrote it."""
+    """The number of ranks that wrote it."""
 
     def part(self, rank: int = 0) -> Path:
-        """Return the folder that a rank wrote."""
+        """Return the directory with the files of a rank."""
         return self.path / part_of(rank)
 
 
-def store_of(place: str | os.PathLike[str], files: Files, patience: Patience) -> Store:
-    """Return the store of a folder, or of ``s3://bucket/prefix``."""
-    if str(place).startswith("s3://"):
+def store_of(location: str | os.PathLike[str], files: Files, retry_policy: RetryPolicy) -> Store:
+    """Return the store of a directory or of ``s3://bucket/prefix``."""
+    if str(location).startswith("s3://"):
         from spot_training.storage.s3 import S3Store  # needs boto3, which most environments lack
 
-        return S3Store(str(place))
-    return FolderStore(Path(place), files, patience)
+        return S3Store(str(location))
+    return FolderStore(Path(location), files, retry_policy)
 
 
 class Checkpointer:
-    """Keeps the newest ``keep`` checkpoints of one training in a folder or in S3.
+    """Keeps the newest ``keep`` checkpoints of one training in a directory or in S3.
 
-    All ranks of ``ranks`` call ``restore`` and ``save`` at the same steps; each writes files of its own, and
-    rank 0 commits after all are done. ``fingerprint`` says what can load them, such as the model's shapes:
-    another one is refused. With ``reshard`` another number of ranks may load them.
+    All ranks of ``ranks`` call ``restore`` and ``save`` at the same steps; each writes its own files, and
+    rank 0 commits after all are done. ``fingerprint`` identifies the model, for example by its shapes: a
+    checkpoint with another fingerprint is rejected. With ``reshard`` another number of ranks may load it.
     """
 
+    @renamed_arguments(place="location", patience="retry_policy")
     def __init__(
         self,
-        place: str | os.PathLike[str] | None = None,
+        location: str | os.PathLike[str] | None = None,
         *,
         keep: int = 3,
         ranks: Ranks = ALONE,
         fingerprint: str = "",
         reshard: bool = False,
         files: Files | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         store: Store | None = None,
     ) -> None:
-        """``place``: by default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` in the working directory."""
+        """``location``: default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` in the working directory."""
         if keep < 1:
-            raise SpotTrainingError(f"keep is {keep}, allowed: 1 or more (2 or more outlive a damaged one)")
-        place = place or os.environ.get(FOLDER_VARIABLE) or "checkpoints"
-        self._patience = patience or Patience()
+            raise SpotTrainingError(
+                f"keep is {keep}, allowed: 1 or more (2 or more to survive a damaged one)"
+            )
+        location = location or os.environ.get(FOLDER_VARIABLE) or "checkpoints"
+        self._retry_policy = retry_policy or RetryPolicy()
         self._files = files or Files()
-        self._store = store or store_of(place, self._files, self._patience)
+        self._store = store or store_of(location, self._files, self._retry_policy)
         self._keep = keep
         self._ranks = ranks
         self._fingerprint = fingerprint
@@ -96,51 +100,63 @@ class Checkpointer:
         self._is_open = False
 
     @property
+    def location(self) -> str:
+        """The directory or S3 URL."""
+        return self._store.location
+
+    @property
     def where(self) -> str:
-        """How people call the place."""
-        return self._store.where
+        """Deprecated alias of `location`."""
+        deprecated_name("Checkpointer.where", "Checkpointer.location")
+        return self.location
 
     @property
     def last_step(self) -> int | None:
-        """The step that this process has saved or restored last."""
+        """The step that this process last saved or restored."""
         return self._last_step
 
-    def restore(self) -> Saved | None:
-        """Return the newest checkpoint that is whole, the same at each rank; None where there is none yet.
+    def restore(self) -> Checkpoint | None:
+        """Return the newest valid checkpoint, the same on all ranks; None if there are no checkpoints.
 
-        Damaged ones are named and passed over. ``RestoreError`` where there are only damaged ones: to begin
-        anew would be silent loss. ``MismatchError`` for another model or world, ``InUseError`` for a folder
-        in which another process trains, ``SaveError`` for one that cannot be written: such a training need
-        not begin.
+        Damaged checkpoints are logged and skipped.
+
+        Raises:
+            RestoreError: all checkpoints are damaged; starting at step 0 would silently lose the training.
+            MismatchError: the checkpoint is of another model or world size.
+            InUseError: another process uses the directory.
+            SaveError: the directory cannot be written.
         """
-        names = json.loads(self._first(lambda: self._patience.call(self.where, self._open)))
+        names = json.loads(self._on_rank_0(lambda: self._retry_policy.call(self.location, self._open)))
         for name in names:
-            found = self._look(name)
-            if found is not None:
-                self._last_step = found.step
-                _log.info("%s: goes on at step %d", self.where, found.step)
-                return found
+            checkpoint = self._load(name)
+            if checkpoint is not None:
+                self._last_step = checkpoint.step
+                _log.info("%s: resuming at step %d", self.location, checkpoint.step)
+                return checkpoint
         if names:
             raise RestoreError(
-                f"{self.where}: none of {', '.join(names)} can be used; to begin at step 0 move them away"
+                f"{self.location}: none of {', '.join(names)} can be loaded; move them to start at step 0"
             )
         return None
 
     def save(self, step: int, write: Write, meta: Mapping[str, Any] | None = None) -> None:
-        """Write a checkpoint; on return it is safe on disk at every rank, and the oldest ones are gone.
+        """Write a checkpoint and delete the oldest ones; on return it is durable on all ranks.
 
-        ``write`` puts this rank's files into the empty folder that it is given; it is called again after a
-        transient error. ``meta`` is rank 0's, JSON. The step that was saved or restored last is not written
-        again. ``SaveError``, at every rank: nothing new counts, what was saved before stays.
+        ``write`` writes this rank's files to the empty directory that it is given; it is called again after a
+        transient error. ``meta`` (JSON) is taken from rank 0. Does nothing if ``step`` was saved or restored
+        last.
+
+        Raises:
+            SaveError: on all ranks; no checkpoint was committed, earlier ones are unchanged.
         """
         if self._last_step == step:
             return
         name = name_of(step)
-        stage = self._first(lambda: self._patience.call(self.where, lambda: self._stage(name)))
+        stage = self._on_rank_0(lambda: self._retry_policy.call(self.location, lambda: self._stage(name)))
         try:
             files = self._write(stage, write)
             manifest = Manifest(step, self._ranks.size, self._fingerprint, dict(meta or {}), files)
-            self._first(lambda: self._commit(stage, name, manifest))
+            self._on_rank_0(lambda: self._commit(stage, name, manifest))
         except Exception:
             if self._ranks.rank == 0:
                 with contextlib.suppress(OSError):
@@ -149,7 +165,7 @@ class Checkpointer:
         self._last_step = step
 
     def _open(self) -> str:
-        self._store.own()
+        self._store.acquire()
         self._store.clean()
         self._is_open = True
         return json.dumps(self._store.names())
@@ -157,55 +173,57 @@ class Checkpointer:
     def _stage(self, name: str) -> str:
         if not self._is_open:  # a training that never restores
             self._open()
-        self._store.own()
+        self._store.acquire()
         return self._store.stage(name)
 
     def _write(self, stage: str, write: Write) -> dict[str, File]:
-        """Let each rank write its part; return all files."""
+        """Write each rank's files; return all files."""
         part = part_of(self._ranks.rank)
 
         def attempt() -> str:
             write(self._store.part(stage, part))
-            return json.dumps({path: asdict(one) for path, one in self._store.deliver(stage, part).items()})
+            return json.dumps({path: asdict(file) for path, file in self._store.deliver(stage, part).items()})
 
-        told = self._gather(lambda: self._patience.call(f"{self.where}: save", attempt))
-        return {path: File(**one) for text in told for path, one in json.loads(text).items()}
+        texts = self._on_all_ranks(lambda: self._retry_policy.call(f"{self.location}: save", attempt))
+        return {path: File(**file) for text in texts for path, file in json.loads(text).items()}
 
     def _commit(self, stage: str, name: str, manifest: Manifest) -> str:
         text = manifest.to_text()
-        self._patience.call(self.where, lambda: self._store.commit(stage, name, text))
+        self._retry_policy.call(self.location, lambda: self._store.commit(stage, name, text))
         try:
-            # What is newer was passed over, and is none of those that this training can count on.
-            ours = [one for one in self._store.names() if one <= name]
-            for old in ours[self._keep :]:
+            # Newer checkpoints were skipped by restore() and do not count.
+            restorable = [committed for committed in self._store.names() if committed <= name]
+            for old in restorable[self._keep :]:
                 self._store.remove(old)
         except OSError as error:
-            _log.warning("%s: an old checkpoint stays: %s", self.where, one_line(error))
+            _log.warning("%s: old checkpoint not deleted: %s", self.location, one_line(error))
         return ""
 
-    def _look(self, name: str) -> Saved | None:
-        """Return a checkpoint when each rank finds its parts whole; else say why not, and pass over it."""
-        told = json.loads(self._first(lambda: json.dumps(self._manifest(name))))
-        manifest, reason, is_damaged = None, told["reason"], told["damaged"]
+    def _load(self, name: str) -> Checkpoint | None:
+        """Return a checkpoint if all ranks verify their files; else log the reason and return None."""
+        document = json.loads(self._on_rank_0(lambda: json.dumps(self._manifest(name))))
+        manifest, reason, damaged = None, document["reason"], document["damaged"]
         if not reason:
-            manifest = parse(told["manifest"])
+            manifest = parse(document["manifest"])
             self._check(name, manifest)
-            found = [json.loads(one) for one in self._ranks.gather(json.dumps(self._verify(name, manifest)))]
-            reason = next((one["reason"] for one in found if one["reason"]), "")
-            is_damaged = any(one["damaged"] for one in found)
+            results = [
+                json.loads(result) for result in self._ranks.gather(json.dumps(self._verify(name, manifest)))
+            ]
+            reason = next((result["reason"] for result in results if result["reason"]), "")
+            damaged = any(result["damaged"] for result in results)
         if manifest is not None and not reason:
-            return Saved(manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size)
+            return Checkpoint(manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size)
         if self._ranks.rank == 0:
-            _log.warning("%s/%s is passed over: %s", self.where, name, reason)
-            if is_damaged:
+            _log.warning("%s/%s is skipped: %s", self.location, name, reason)
+            if damaged:
                 with contextlib.suppress(OSError):
-                    self._store.set_aside(name)
+                    self._store.quarantine(name)
         return None
 
     def _manifest(self, name: str) -> dict[str, Any]:
-        """Return the text of a manifest, or why it cannot be used and whether it is damaged for good."""
+        """Return a manifest's text, or the reason why it cannot be used and whether it is damaged."""
         try:
-            text = self._patience.call(self.where, lambda: self._store.manifest(name))
+            text = self._retry_policy.call(self.location, lambda: self._store.manifest(name))
             parse(text)
         except (ValueError, FileNotFoundError) as error:
             missing = isinstance(error, FileNotFoundError)
@@ -215,18 +233,20 @@ class Checkpointer:
         return {"manifest": text, "reason": "", "damaged": False}
 
     def _verify(self, name: str, manifest: Manifest) -> dict[str, Any]:
-        """Compare this rank's share of the files with the manifest."""
-        mine = {part_of(rank) for rank in range(self._ranks.rank, manifest.world_size, self._ranks.size)}
+        """Compare this rank's files with the manifest."""
+        parts = {part_of(rank) for rank in range(self._ranks.rank, manifest.world_size, self._ranks.size)}
         try:
-            root = self._patience.call(self.where, lambda: self._store.fetch(name))
-            for path, wanted in manifest.files.items():
-                if path.split("/")[0] not in mine:
+            root = self._retry_policy.call(self.location, lambda: self._store.fetch(name))
+            for path, expected in manifest.files.items():
+                if path.split("/")[0] not in parts:
                     continue
-                size, digest = self._patience.call(self.where, partial(self._files.digest, root / path))
-                if size != wanted.size:
-                    return {"reason": f"{path} has {size} bytes of {wanted.size}", "damaged": True}
-                if digest != wanted.sha256:
-                    return {"reason": f"{path} has another checksum", "damaged": True}
+                size, digest = self._retry_policy.call(
+                    self.location, partial(self._files.digest, root / path)
+                )
+                if size != expected.size:
+                    return {"reason": f"{path} has {size} of {expected.size} bytes", "damaged": True}
+                if digest != expected.sha256:
+                    return {"reason": f"{path} has a wrong checksum", "damaged": True}
         except FileNotFoundError as error:
             return {"reason": f"{Path(str(error.filename)).name} is missing", "damaged": True}
         except OSError as error:
@@ -236,35 +256,40 @@ class Checkpointer:
     def _check(self, name: str, manifest: Manifest) -> None:
         if manifest.fingerprint != self._fingerprint:
             raise MismatchError(
-                f"{self.where}/{name} is of another model: {manifest.fingerprint or 'no fingerprint'}, "
-                f"this one: {self._fingerprint or 'no fingerprint'}"
+                f"{self.location}/{name} is of another model: fingerprint {manifest.fingerprint or 'none'}, "
+                f"allowed: {self._fingerprint or 'none'}"
             )
         if manifest.world_size != self._ranks.size and not self._reshard:
             raise MismatchError(
-                f"{self.where}/{name} was saved by {manifest.world_size} processes, "
-                f"these are {self._ranks.size}; allowed: as many"
+                f"{self.location}/{name} was saved by {manifest.world_size} processes, "
+                f"allowed: {self._ranks.size}"
             )
 
-    def _first(self, action: Callable[[], str]) -> str:
-        """Let rank 0 do something, and return at every rank what it returned, or raise what it raised."""
-        return self._gather(action if self._ranks.rank == 0 else str)[0]
+    def _on_rank_0(self, action: Callable[[], str]) -> str:
+        """Run an action on rank 0 and return its result, or raise its error, on all ranks."""
+        return self._on_all_ranks(action if self._ranks.rank == 0 else str)[0]
 
-    def _gather(self, action: Callable[[], str]) -> list[str]:
-        """Let all ranks do something; return what they returned. If one fails all of them raise."""
-        mine: Exception | None = None
+    def _on_all_ranks(self, action: Callable[[], str]) -> list[str]:
+        """Run an action on all ranks; return their results. If one fails, all ranks raise."""
+        local_error: Exception | None = None
         try:
-            told = {"value": action()}
+            outcome = {"value": action()}
         except Exception as error:
-            mine = error
+            local_error = error
             kind = type(error).__name__ if isinstance(error, SpotTrainingError) else SaveError.__name__
-            told = {"kind": kind, "error": one_line(error)}
-        every = [json.loads(one) for one in self._ranks.gather(json.dumps(told))]
-        if mine is not None and not isinstance(mine, (SpotTrainingError, OSError, RuntimeError)):
-            raise mine  # a mistake in the script, not in the file system
-        for rank, one in enumerate(every):
-            if "error" in one:
-                whose = f"rank {rank}: " if self._ranks.size > 1 else ""
-                text = f"{whose}{one['error']}"
-                placed = text if self.where in text else f"{self.where}: {text}"
-                raise _KINDS.get(one["kind"], SaveError)(placed) from mine
-        return [one["value"] for one in every]
+            outcome = {"kind": kind, "error": one_line(error)}
+        outcomes = [json.loads(result) for result in self._ranks.gather(json.dumps(outcome))]
+        if local_error is not None and not isinstance(
+            local_error, (SpotTrainingError, OSError, RuntimeError)
+        ):
+            raise local_error  # a mistake in the script, not in the file system
+        for rank, result in enumerate(outcomes):
+            if "error" in result:
+                prefix = f"rank {rank}: " if self._ranks.size > 1 else ""
+                text = f"{prefix}{result['error']}"
+                message = text if self.location in text else f"{self.location}: {text}"
+                raise _ERROR_TYPES.get(result["kind"], SaveError)(message) from local_error
+        return [result["value"] for result in outcomes]
+
+
+__getattr__ = module_alias(__name__, {"Saved": ("Checkpoint", Checkpoint)})

@@ -1,32 +1,32 @@
-"""What can go wrong here; each text is one line for whoever reads the log."""
+"""Exceptions of this package; each message is one line."""
 
 from __future__ import annotations
 
 
 class SpotTrainingError(Exception):
-    """Something that this package cannot carry out."""
+    """Base class of this package's errors."""
 
 
 class SaveError(SpotTrainingError):
-    """A checkpoint could not be written: a full disk, a read-only path, a file system that is gone.
+    """A checkpoint could not be written: a full disk, a read-only path, an unavailable file system.
 
-    What was saved before is untouched.
+    Earlier checkpoints are unchanged.
     """
 
 
 class RestoreError(SpotTrainingError):
-    """Checkpoints are there, and none of them can be loaded."""
+    """Checkpoints exist, but none of them can be loaded."""
 
 
 class MismatchError(RestoreError):
-    """The checkpoint is whole, and of another model or another number of processes."""
+    """The checkpoint is valid, but of another model or another number of processes."""
 
 
 class InUseError(SpotTrainingError):
-    """Another process trains in this folder."""
+    """Another process uses this checkpoint directory."""
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error says, in one line, its type where that tells more."""
+    """Return an error's message in one line, with its type unless it is a `SpotTrainingError`."""
     text = " ".join(str(error).split()) or "no text"
     return text if isinstance(error, SpotTrainingError) else f"{type(error).__name__}: {text}"

@@ -1,7 +1,7 @@
-"""The ranks of Horovod, for ``spot_training.torch.Loop``.
+"""Horovod ranks for ``spot_training.torch.Loop``.
 
 ``hvd`` is the module ``horovod.torch`` after ``hvd.init()``. Its last release, 0.28.1, does not build against
-today's PyTorch: this was run against a double of its API only.
+current PyTorch: this module was tested with a double of its API only.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 
 class HorovodRanks:
-    """``Loop(ranks=HorovodRanks(hvd), asynchronous=False, ...)``, with the same seeds at each rank.
+    """Ranks for ``Loop(ranks=HorovodRanks(hvd), asynchronous=False, ...)``; use the same seeds on each rank.
 
-    Synchronous, because Horovod carries out what the ranks ask for in one order: a second thread's
-    collectives would stand among the training's.
+    Synchronous: Horovod needs the same order of collectives on all ranks, and those of a second thread would
+    interleave with the training's.
     """
 
     def __init__(self, hvd: Any) -> None:
@@ -23,17 +23,17 @@ class HorovodRanks:
         self.size: int = hvd.size()
 
     def any(self, *flags: bool) -> list[bool]:
-        """Return for each flag whether a rank has raised it."""
-        told = self._hvd.allgather_object(flags, name="spot_training.flags")
-        return [any(one) for one in zip(*told, strict=True)]
+        """Return for each flag whether it is true on any rank."""
+        gathered = self._hvd.allgather_object(flags, name="spot_training.flags")
+        return [any(values) for values in zip(*gathered, strict=True)]
 
     def gather(self, text: str) -> Sequence[str]:
-        """Wait for all ranks; return each one's text, by rank."""
+        """Wait for all ranks; return their texts, by rank."""
         texts: Sequence[str] = self._hvd.allgather_object(text, name="spot_training.texts")
         return texts
 
     def level(self, parts: Mapping[str, Any]) -> None:
-        """Give all ranks what rank 0 has restored, or has begun with."""
+        """Broadcast the state of rank 0, restored or initial, to all ranks."""
         for part in parts.values():
             if hasattr(part, "param_groups"):
                 self._hvd.broadcast_optimizer_state(part, root_rank=0)

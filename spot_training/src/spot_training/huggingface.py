@@ -1,4 +1,4 @@
-"""``transformers.Trainer`` that survives: a callback, and where to resume from."""
+"""Fault-tolerant ``transformers.Trainer``: a callback that saves, stops and resumes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from spot_training.spot import Spot
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.state import fingerprint
 
-# The Trainer's own mark of a folder that is being written (trainer_jit_checkpoint.py); its resume ignores it.
+# The Trainer's marker of an incomplete checkpoint (trainer_jit_checkpoint.py); its resume ignores such
+# folders.
 INCOMPLETE: Final = "checkpoint-is-incomplete.txt"
 RANDOM_STATE: Final = "rng_state_{}.pth"
-"""What each of several ranks writes beside the model (Trainer._save_rng_state)."""
+"""The random number state of each rank (Trainer._save_rng_state)."""
 _log = logging.getLogger("spot_training")
 
 
 class SpotCallback(TrainerCallback):
-    """Lets the Trainer save when due and when told; told, it then ends the process.
+    """Makes the Trainer save when due and on a notice; after a notice it ends the process.
 
     Example::
 
@@ -35,10 +36,10 @@ class SpotCallback(TrainerCallback):
         trainer = Trainer(..., callbacks=[spot])
         trainer.train(resume_from_checkpoint=spot.resume_from())
 
-    The Trainer writes ``checkpoint-N`` in its ``output_dir``, file by file. From there it goes into a
-    checkpoint that is whole or not there (by links where both are on one disk), and the Trainer's folder
-    away, unless ``load_best_model_at_end`` wants it. What the Trainer's own ``save_strategy`` saves goes the
-    same way. With several ranks ``output_dir`` must be on a disk that all of them see.
+    The Trainer writes ``checkpoint-N`` to its ``output_dir``, file by file. The callback copies it to an
+    atomic checkpoint (by hard links on the same disk) and deletes the Trainer's folder, unless
+    ``load_best_model_at_end`` needs it. Saves of the Trainer's ``save_strategy`` are handled the same way.
+    With several ranks ``output_dir`` must be on a disk that all of them share.
     """
 
     def __init__(
@@ -48,19 +49,19 @@ class SpotCallback(TrainerCallback):
         keep: int = 3,
         interval: Interval | None = None,
     ) -> None:
-        """``folder``, ``keep``: see ``Checkpointer``."""
+        """``folder``: ``location`` of ``Checkpointer``; ``keep``: see there."""
         self._folder, self._keep, self._interval = folder, keep, interval
         self._spot: Spot | None = None
-        self._told = False
-        self._begun = 0.0
+        self._is_stopping = False
+        self._save_started_at = 0.0
 
     def on_init_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Get to know the model: what is saved of another one is refused."""
+        """Create the checkpointer; checkpoints of another model are rejected."""
         if getattr(args, "enable_jit_checkpoint", False):
             raise SpotTrainingError(
-                "enable_jit_checkpoint=True: both would answer SIGTERM; allowed with SpotCallback: False"
+                "enable_jit_checkpoint=True: both would handle SIGTERM; allowed with SpotCallback: False"
             )
         if args.save_only_model:
             raise SpotTrainingError("save_only_model=True saves what cannot be resumed; allowed: False")
@@ -74,15 +75,15 @@ class SpotCallback(TrainerCallback):
         )
 
     def resume_from(self) -> str | None:
-        """Return the newest whole checkpoint, for ``train(resume_from_checkpoint=...)``; None: begin."""
-        saved = self._ready().restore()
+        """Return the newest checkpoint for ``train(resume_from_checkpoint=...)``; None: start at step 0."""
+        saved = self._get_spot().restore()
         return None if saved is None else str(saved.part(0))
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Remove the folders in which the Trainer was killed."""
-        self._ready().steps = state.max_steps
+        """Remove incomplete folders of a killed Trainer."""
+        self._get_spot().steps = state.max_steps
         if self._ranks.rank == 0:
             for mark in Path(args.output_dir).glob(f"checkpoint-*/{INCOMPLETE}"):
                 shutil.rmtree(mark.parent)
@@ -90,74 +91,77 @@ class SpotCallback(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Ask for a save where one is due, all ranks at the same step; the last one without evaluating."""
-        spot = self._ready()
-        spot.progress.tell(state.global_step, spot.steps)
+        """Request a save if due, on all ranks at the same step; a last save skips the evaluation."""
+        spot = self._get_spot()
+        spot.progress.report(state.global_step, spot.steps)
         is_end = state.global_step >= state.max_steps
-        due = self._ranks.rank == 0 and (is_end or spot.should_save())
-        self._told, due = self._ranks.any(spot.should_stop(), due)
-        control.should_save |= self._told or due
-        control.should_evaluate &= not self._told
+        is_save_due = self._ranks.rank == 0 and (is_end or spot.should_save())
+        self._is_stopping, is_save_due = self._ranks.any(spot.should_stop(), is_save_due)
+        control.should_save |= self._is_stopping or is_save_due
+        control.should_evaluate &= not self._is_stopping
         self._mark(args, state, control)
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """The Trainer's own strategy may save here."""
+        """Mark the folder: the Trainer's save strategy may save here."""
         self._mark(args, state, control)
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Take over what the Trainer has written; end if we were told."""
+        """Copy the Trainer's checkpoint; exit if a notice was received."""
         written = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        # What stays with the Trainer it may write again, in place: no links to that.
+        # The Trainer may overwrite files that it keeps, in place: copy them instead of linking.
         copy = shutil.copy2 if args.load_best_model_at_end else _link
-        self._ranks.gather("")  # all ranks have written their random numbers
-        self._ready().save(
-            state.global_step, partial(self._take, written, copy), last=self._told, stood=self._stood
+        self._ranks.gather("")  # all ranks have written their random number state
+        self._get_spot().save(
+            state.global_step,
+            partial(self._copy_into, written, copy),
+            last=self._is_stopping,
+            paused_seconds=self._paused_seconds,
         )
         if self._ranks.rank == 0:
             if not args.load_best_model_at_end:
                 shutil.rmtree(written, ignore_errors=True)
             (written / INCOMPLETE).unlink(missing_ok=True)
-        if self._told:
-            _log.warning("saved at step %d; it goes on elsewhere", state.global_step)
+        if self._is_stopping:
+            _log.warning("saved at step %d; stopping for the interruption", state.global_step)
             raise SystemExit(0)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Tell the agent; raise the error of a save that was never made good."""
-        self._ready().finish(state.global_step)
+        """Report the end to the agent; raise the error of a failed last save."""
+        self._get_spot().finish(state.global_step)
 
     def _mark(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:
-        """Mark the folder that the Trainer is about to write; what a killed process left in it goes away."""
+        """Mark the folder that the Trainer is about to write; remove files of a killed process."""
         if control.should_save and self._ranks.rank == 0:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if (folder / INCOMPLETE).exists():
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / INCOMPLETE).touch()
-        self._begun = time.monotonic()
+        self._save_started_at = time.monotonic()
 
-    def _stood(self) -> float:
-        return time.monotonic() - self._begun
+    def _paused_seconds(self) -> float:
+        return time.monotonic() - self._save_started_at
 
-    def _take(self, written: Path, copy: Callable[[str, str], object], place: Path) -> None:
-        """Put the Trainer's files into the checkpoint: all of them in rank 0's part."""
+    def _copy_into(self, written: Path, copy: Callable[[str, str], object], destination: Path) -> None:
+        """Copy all of the Trainer's files to the checkpoint, as files of rank 0."""
         if self._ranks.rank == 0:
             self._check_all_wrote(written)
             shutil.copytree(
                 written,
-                place,
+                destination,
                 copy_function=copy,
                 ignore=shutil.ignore_patterns(INCOMPLETE),
                 dirs_exist_ok=True,
             )
 
     def _check_all_wrote(self, written: Path) -> None:
-        """Raise ``SaveError`` where a rank's random numbers are not here: without them it cannot go on."""
+        """Raise ``SaveError`` if a rank's random number state is missing: it is needed to resume."""
         if self._ranks.size == 1:
             return
         for name in map(RANDOM_STATE.format, range(self._ranks.size)):
@@ -166,14 +170,14 @@ class SpotCallback(TrainerCallback):
                     f"{written} has no {name}; allowed: an output_dir on a disk that all ranks see"
                 )
 
-    def _ready(self) -> Spot:
+    def _get_spot(self) -> Spot:
         if self._spot is None:
-            raise SpotTrainingError("SpotCallback is not the Trainer's yet: Trainer(..., callbacks=[spot])")
+            raise SpotTrainingError("SpotCallback has no Trainer; pass it by Trainer(..., callbacks=[spot])")
         return self._spot
 
 
-def _link(source: str, place: str) -> None:
+def _link(source: str, destination: str) -> None:
     try:
-        os.link(source, place)
+        os.link(source, destination)
     except OSError:  # another disk
-        shutil.copy2(source, place)
+        shutil.copy2(source, destination)

@@ -1,4 +1,4 @@
-"""How often to save: what a save costs against what an interruption loses."""
+"""The checkpoint interval: the cost of a save against the work that an interruption loses."""
 
 from __future__ import annotations
 
@@ -9,84 +9,86 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
+from spot_training.deprecation import renamed_arguments
 from spot_training.errors import SpotTrainingError
 
 RATE_VARIABLE: Final = "GPU_SPOT_INTERRUPTIONS_PER_HOUR"
-RATE: Final = 0.5
-"""Interruptions an hour where nobody says: 37 in 69 h of the rehearsed days in docs/performance.md, "A
-training job's day" (a market fitted to the public SkyPilot spot traces)."""
-MOST_SECONDS: Final = 600.0
+DEFAULT_RATE: Final = 0.5
+"""Default interruptions per hour: 37 in 69 h of the rehearsals in docs/performance.md, "A training job's day"
+(a market fitted to the public SkyPilot Spot traces)."""
+MAX_SECONDS: Final = 600.0
 OVERHEAD: Final = 0.035
 FIRST_SECONDS: Final = 60.0
-"""Until the first save, which tells what one costs; sooner where interruptions come fast."""
-_REMEMBERED: Final = 5
+"""Maximum time until the first save, which measures the cost; shorter if interruptions are frequent."""
+_COSTS_REMEMBERED: Final = 5
 _log = logging.getLogger("spot_training")
 
 
 class Interval:
-    """Seconds of training between two saves, from how long training stands for one.
+    """Seconds of training between two saves, from the time for which a save pauses training.
 
-    Young's and Daly's optimum for a save of C seconds and M seconds between interruptions is sqrt(2 C M) - C,
-    M where C is above M / 2 (Daly, "A higher order estimate of the optimum checkpoint interval", 2006, eq.
-    20). Not so often that saving takes more than ``overhead`` of the time, and at least every ``most``
-    seconds; where the two conflict ``most`` wins, with a warning. Every interruption counts, announced or
-    not: no notice is promised.
+    The Young/Daly optimum for a save of C seconds and M seconds between interruptions is sqrt(2 C M) - C, or
+    M if C is above M / 2. Saving takes at most a share of ``overhead`` of the time, and the interval is at
+    most ``max_seconds``; if both conflict, ``max_seconds`` wins, with a warning. Interruptions without a
+    notice count too.
+    Source: Daly, "A higher order estimate of the optimum checkpoint interval", 2006, eq. 20.
     """
 
+    @renamed_arguments(most="max_seconds")
     def __init__(
         self,
         *,
         per_hour: float | None = None,
-        most: float = MOST_SECONDS,
+        max_seconds: float = MAX_SECONDS,
         overhead: float = OVERHEAD,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``per_hour``: interruptions an hour, by default those of the environment, else ``RATE``."""
+        """``per_hour``: interruptions per hour; default: that of the environment, else ``DEFAULT_RATE``."""
         if per_hour is None:
-            per_hour = _given(os.environ if environment is None else environment)
-        if not (per_hour > 0 and most > 0 and 0 < overhead < 1):
+            per_hour = _rate_from(os.environ if environment is None else environment)
+        if not (per_hour > 0 and max_seconds > 0 and 0 < overhead < 1):
             raise SpotTrainingError(
-                f"per_hour is {per_hour}, most {most}, overhead {overhead}; "
+                f"per_hour is {per_hour}, max_seconds {max_seconds}, overhead {overhead}; "
                 "allowed: above 0, above 0 seconds, between 0 and 1"
             )
         self._between = 3600.0 / per_hour
-        self._most = most
+        self._max_seconds = max_seconds
         self._overhead = overhead
-        self._costs: deque[float] = deque(maxlen=_REMEMBERED)
+        self._costs: deque[float] = deque(maxlen=_COSTS_REMEMBERED)
         self._warned = False
 
     @property
     def cost(self) -> float | None:
-        """Seconds that a save holds training up: the median of the last five; None before the first."""
+        """Seconds for which a save pauses training: the median of the last five; None before the first."""
         return sorted(self._costs)[len(self._costs) // 2] if self._costs else None
 
     @property
     def seconds(self) -> float:
-        """How long to train between the end of a save and the next."""
+        """Seconds from the end of a save to the start of the next."""
         cost = self.cost
         if cost is None:
-            return min(FIRST_SECONDS, self._between / 10, self._most)
+            return min(FIRST_SECONDS, self._between / 10, self._max_seconds)
         optimum = math.sqrt(2 * cost * self._between) - cost if cost < self._between / 2 else self._between
-        least = cost * (1 / self._overhead - 1)
-        if least > self._most and not self._warned:
+        min_seconds = cost * (1 / self._overhead - 1)
+        if min_seconds > self._max_seconds and not self._warned:
             _log.warning(
-                "a save takes %.2g s: every %.3g s that is %.1f %% of the time, above the bound of %.1f %%; "
-                "saved every %.3g s all the same (most=%.3g)",
-                *(cost, self._most, 100 * cost / (self._most + cost), 100 * self._overhead),
-                *(self._most, self._most),
+                "a save takes %.2g s: every %.3g s that is %.1f %% of the time, above the limit of %.1f %%; "
+                "still saving every %.3g s (max_seconds=%.3g)",
+                *(cost, self._max_seconds, 100 * cost / (self._max_seconds + cost), 100 * self._overhead),
+                *(self._max_seconds, self._max_seconds),
             )
             self._warned = True
-        return min(max(optimum, least), self._most)
+        return min(max(optimum, min_seconds), self._max_seconds)
 
     def saved(self, seconds: float) -> None:
-        """Note that training stood for so long while it was saved."""
+        """Record that a save paused training for ``seconds``."""
         self._costs.append(max(seconds, 0.0))
 
 
-def _given(environment: Mapping[str, str]) -> float:
+def _rate_from(environment: Mapping[str, str]) -> float:
     text = environment.get(RATE_VARIABLE)
     if not text:
-        return RATE
+        return DEFAULT_RATE
     try:
         rate = float(text)
     except ValueError:

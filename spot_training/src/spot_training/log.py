@@ -1,4 +1,4 @@
-"""A log of a training that goes on after a restart without a gap or a doubled row."""
+"""A training log that continues after a restart without missing or duplicate rows."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ _log = logging.getLogger("spot_training")
 
 
 class TrainingLog:
-    """JSON objects, one a line. A checkpoint keeps ``position()``; ``rewind`` drops what came after it."""
+    """A file of JSON lines. A checkpoint stores ``position()``; ``rewind`` drops the rows after it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: IO[bytes] | None = None
-        self._complained = False
+        self._has_warned = False
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Append a row. What is no finite number becomes null. A full disk is said once and ends nothing."""
+        """Append a row; NaN and infinity become null. A write error is logged once and not raised."""
         clean = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in row.items()
         }
         try:
-            self._opened().write(json.dumps(clean).encode() + b"\n")
+            self._open().write(json.dumps(clean).encode() + b"\n")
         except OSError as error:
-            if not self._complained:
-                _log.warning("%s: rows are lost: %s", self.path, error)
-                self._complained = True
+            if not self._has_warned:
+                _log.warning("%s: rows lost: %s", self.path, error)
+                self._has_warned = True
 
     def position(self) -> int:
-        """Flush the rows to the disk and return how many bytes they are. ``OSError``: some are not there."""
-        file = self._opened()
+        """Flush the rows to disk and return the size in bytes; raises ``OSError`` if that fails."""
+        file = self._open()
         file.flush()
         os.fsync(file.fileno())
         return os.fstat(file.fileno()).st_size
 
     def rewind(self, position: int) -> None:
-        """Go on behind the first ``position`` bytes; says so where rows are missing."""
-        file = self._opened()
+        """Truncate the file to ``position`` bytes; log a warning if rows are missing."""
+        file = self._open()
         size = os.fstat(file.fileno()).st_size
         if size < position:
-            _log.warning("%s has %d bytes of %d: rows of before are lost", self.path, size, position)
+            _log.warning("%s has %d of %d bytes: earlier rows are lost", self.path, size, position)
             if size and not self.path.read_bytes().endswith(b"\n"):
                 file.write(b"\n")
         else:
@@ -54,12 +54,12 @@ class TrainingLog:
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Close the file; a row that is written after it opens it again."""
+        """Close the file; the next `write` opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _opened(self) -> IO[bytes]:
+    def _open(self) -> IO[bytes]:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab", buffering=0)

@@ -1,4 +1,4 @@
-"""EC2's instance metadata, version 2: a token first, then the question."""
+"""Client of the EC2 instance metadata service, version 2 (IMDSv2)."""
 
 from __future__ import annotations
 
@@ -8,43 +8,46 @@ from pathlib import Path
 from typing import Final, Protocol
 
 _HOST: Final = "http://169.254.169.254"
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is on this machine
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # link-local: no proxy
 _VENDOR: Final = Path("/sys/devices/virtual/dmi/id/sys_vendor")
 
 
-class Ask(Protocol):
-    """Asks the metadata service."""
+class MetadataClient(Protocol):
+    """Reads a path of the metadata service."""
 
     def __call__(self, path: str) -> str | None:
-        """Return what stands below ``latest/meta-data``; None for nothing; ``OSError`` without an answer."""
+        """Return the text below ``latest/meta-data``; None if missing; ``OSError`` without a response."""
         ...
 
 
 def is_ec2() -> bool:
-    """Tell whether this is an EC2 instance (EC2 guide, "Identify EC2 Linux instances": the system vendor)."""
+    """Return whether this is an EC2 instance, by the system vendor.
+
+    Source: EC2 user guide, "Identify EC2 Linux instances".
+    """
     try:
         return _VENDOR.read_text().strip() == "Amazon EC2"
     except OSError:
         return False
 
 
-def ask(path: str, host: str = _HOST) -> str | None:
-    """See ``Ask``. Two seconds are enough: the service answers in milliseconds or not at all."""
-    wanted = urllib.request.Request(  # noqa: S310
+def get_metadata(path: str, host: str = _HOST) -> str | None:
+    """See ``MetadataClient``; times out after two seconds: the service responds in milliseconds or not."""
+    request = urllib.request.Request(  # noqa: S310
         f"{host}/latest/api/token",
         method="PUT",
         headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"},
     )
-    with _OPENER.open(wanted, timeout=2) as answer:
-        token = answer.read().decode()
-    wanted = urllib.request.Request(  # noqa: S310
+    with _OPENER.open(request, timeout=2) as response:
+        token = response.read().decode()
+    request = urllib.request.Request(  # noqa: S310
         f"{host}/latest/meta-data/{path}", headers={"X-aws-ec2-metadata-token": token}
     )
     try:
-        with _OPENER.open(wanted, timeout=2) as answer:
-            text: str = answer.read().decode(errors="replace")
+        with _OPENER.open(request, timeout=2) as response:
+            text: str = response.read().decode(errors="replace")
             return text
     except urllib.error.HTTPError as error:
-        if error.code == 404:  # the answer as long as there is no notice
+        if error.code == 404:  # there is no notice
             return None
         raise

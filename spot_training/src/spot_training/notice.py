@@ -1,4 +1,4 @@
-"""Whether this machine will be taken: from the agent's file, from SIGTERM, or from the metadata service."""
+"""Interruption notices, from the agent's file, SIGTERM or the instance metadata service."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from spot_training.metadata import Ask, ask, is_ec2
+from spot_training.deprecation import deprecated_name
+from spot_training.metadata import MetadataClient, get_metadata, is_ec2
 
 NOTICE_VARIABLE: Final = "GPU_SPOT_NOTICE"
 GRACE_SECONDS: Final = 100.0
-"""What a SIGTERM without a notice leaves: docs/contract.md, "The time"."""
-_LOOK_EVERY: Final = 1.0
-_ASK_EVERY: Final = (
+"""Seconds after a SIGTERM without a notice: docs/contract.md, "The time"."""
+_READ_INTERVAL_SECONDS: Final = 1.0
+_POLL_INTERVAL_SECONDS: Final = (
     5.0  # AWS's advice for interruption notices (EC2 guide, "Spot Instance interruption notices")
 )
 _log = logging.getLogger("spot_training")
 
 
 class Notice:
-    """Hears of the end of this machine, and when that is. ``told`` costs a microsecond: ask at every step.
+    """Detects a pending interruption and its deadline.
 
-    SIGTERM no longer ends the process: who asks must. The handler that was there before is called, too. Only
-    the main thread may install one (a rule of Python); elsewhere the file and the metadata service remain.
-    The metadata service is asked by a thread, and only on EC2 where no agent does it (no
-    ``$GPU_SPOT_NOTICE``).
+    Reading ``received`` takes a microsecond: check it at every step. SIGTERM no longer ends the process: the
+    caller must stop. The previous handler is called too. Python installs handlers in the main thread only; in
+    other threads only the file and the metadata service are used. A thread polls the metadata service, only
+    on EC2 without a node agent (no ``$GPU_SPOT_NOTICE``).
     """
 
     def __init__(
@@ -41,97 +42,106 @@ class Notice:
         environment: Mapping[str, str] | None = None,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
-        metadata: Ask | None = None,
+        metadata: MetadataClient | None = None,
     ) -> None:
-        """``metadata``: asks the metadata service; by default this machine's, where it has one."""
+        """``metadata``: client of the metadata service; default: that of this EC2 instance."""
         environment = os.environ if environment is None else environment
         file = environment.get(NOTICE_VARIABLE)
         self._file = Path(file) if file else None
         self._wall = wall
         self._clock = clock
-        self._looked = -_LOOK_EVERY
+        self._last_read_at = -_READ_INTERVAL_SECONDS
         self._signalled: float | None = None
         self._deadline: float | None = None
-        self._heard = False
-        self._before: Any = None
+        self._received = False
+        self._previous_handler: Any = None
         self._closed = threading.Event()
-        self._has_handler = self._listen()
+        self._has_handler = self._install_handler()
         if self._file is None and (metadata is not None or is_ec2()):
-            threading.Thread(target=self._poll, args=(metadata or ask,), daemon=True).start()
+            threading.Thread(target=self._poll, args=(metadata or get_metadata,), daemon=True).start()
+
+    @property
+    def received(self) -> bool:
+        """Whether an interruption notice or SIGTERM was received."""
+        if self._signalled is not None or self._received:
+            return True
+        now = self._clock()
+        if self._file is not None and now - self._last_read_at >= _READ_INTERVAL_SECONDS:
+            self._last_read_at = now
+            self._read(self._file)
+        return self._received
 
     @property
     def told(self) -> bool:
-        """Whether this machine goes, or this process was asked to end."""
-        if self._signalled is not None or self._heard:
-            return True
-        now = self._clock()
-        if self._file is not None and now - self._looked >= _LOOK_EVERY:
-            self._looked = now
-            self._read(self._file)
-        return self._heard
+        """Deprecated alias of `received`."""
+        deprecated_name("Notice.told", "Notice.received")
+        return self.received
 
     @property
     def deadline(self) -> float | None:
-        """When the machine goes, in epoch seconds; None as long as nobody was told."""
-        if not self.told:
+        """When the instance is interrupted (epoch seconds); None before a notice."""
+        if not self.received:
             return None
         if self._deadline is None and self._file is not None:
-            self._read(self._file)  # the signal may come before the file is seen
+            self._read(self._file)  # SIGTERM may come before the file is read
         if self._deadline is not None:
             return self._deadline
         return None if self._signalled is None else self._signalled + GRACE_SECONDS
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it is until then, 0 or more."""
+        """Seconds until the deadline, at least 0; None before a notice."""
         deadline = self.deadline
         return None if deadline is None else max(0.0, deadline - self._wall())
 
     def close(self) -> None:
-        """Put the handler back that was there before, and stop asking."""
+        """Restore the previous SIGTERM handler and stop polling."""
         self._closed.set()
         if self._has_handler:
-            signal.signal(signal.SIGTERM, self._before if self._before is not None else signal.SIG_DFL)
+            signal.signal(
+                signal.SIGTERM,
+                self._previous_handler if self._previous_handler is not None else signal.SIG_DFL,
+            )
             self._has_handler = False
 
-    def _listen(self) -> bool:
+    def _install_handler(self) -> bool:
         try:
-            self._before = signal.signal(signal.SIGTERM, self._on_signal)
+            self._previous_handler = signal.signal(signal.SIGTERM, self._on_signal)
         except ValueError:
-            _log.warning("SIGTERM is not heard: a handler can be installed in the main thread only")
+            _log.warning("no SIGTERM handler: it can be installed in the main thread only")
             return False
         return True
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signalled is None:
             self._signalled = self._wall()
-        if callable(self._before):
-            self._before(number, frame)
+        if callable(self._previous_handler):
+            self._previous_handler(number, frame)
 
     def _read(self, file: Path) -> None:
         try:
             text = file.read_text("utf-8")
         except OSError:
-            return  # there is none yet
-        self._heard = True  # whatever it says
+            return  # no notice yet
+        self._received = True  # the content does not matter
         try:
             self._deadline = float(json.loads(text)["deadline"])
         except (ValueError, KeyError, TypeError):
-            _log.warning("%s has no deadline; two minutes are assumed", file)
+            _log.warning("%s has no deadline; assuming two minutes", file)
             self._deadline = self._wall() + 120.0
 
-    def _poll(self, metadata: Ask) -> None:
-        while not self._heard:
+    def _poll(self, metadata: MetadataClient) -> None:
+        while not self._received:
             try:
                 document = metadata("spot/instance-action")
             except OSError:
-                document = None  # asked again; SIGTERM remains
+                document = None  # retried; SIGTERM is still handled
             if document is not None:
                 try:
-                    said = datetime.fromisoformat(json.loads(document)["time"])
-                    self._deadline = said.timestamp()
+                    time_text = datetime.fromisoformat(json.loads(document)["time"])
+                    self._deadline = time_text.timestamp()
                 except (ValueError, KeyError, TypeError):
                     self._deadline = self._wall() + 120.0
-                self._heard = True
-            if self._closed.wait(_ASK_EVERY):
+                self._received = True
+            if self._closed.wait(_POLL_INTERVAL_SECONDS):
                 return

@@ -1,4 +1,4 @@
-"""What the agent is told: how far the training is, and that it is done."""
+"""Progress reports to the node agent: the current step, and that the training is done."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from spot_training.deprecation import deprecated_name
 from spot_training.errors import one_line
 
-TELL_VARIABLE: Final = "GPU_SPOT_TELL"
-DONE_VARIABLE: Final = "GPU_SPOT_DONE"
-TELL_EVERY: Final = 10.0
+PROGRESS_FILE_VARIABLE: Final = "GPU_SPOT_TELL"
+DONE_FILE_VARIABLE: Final = "GPU_SPOT_DONE"
+REPORT_INTERVAL_SECONDS: Final = 10.0
 _log = logging.getLogger("spot_training")
 
 
 class Progress:
     """Writes ``{"step": n, "steps": N}`` to ``$GPU_SPOT_TELL``, at most every ten seconds.
 
-    Without that variable it does nothing. Nothing here ends a training: what cannot be written is said once.
+    Without that variable it does nothing. A write error is logged once and not raised.
     """
 
     def __init__(
@@ -31,35 +32,40 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         environment = os.environ if environment is None else environment
-        self._tell = environment.get(TELL_VARIABLE)
-        self._done = environment.get(DONE_VARIABLE)
+        self._progress_file = environment.get(PROGRESS_FILE_VARIABLE)
+        self._done_file = environment.get(DONE_FILE_VARIABLE)
         self._clock = clock
         self._next = clock()
-        self._complained = False
+        self._has_warned = False
 
-    def tell(self, step: int, steps: int | None, *, now: bool = False) -> None:
-        """Say that ``step`` steps of ``steps`` are done; ``now``: also when it was said a moment ago."""
-        if not self._tell or (not now and self._clock() < self._next):
+    def report(self, step: int, steps: int | None, *, now: bool = False) -> None:
+        """Report that ``step`` of ``steps`` steps are done; ``now`` ignores the ten-second limit."""
+        if not self._progress_file or (not now and self._clock() < self._next):
             return
-        self._next = self._clock() + TELL_EVERY
+        self._next = self._clock() + REPORT_INTERVAL_SECONDS
         body = {"step": int(step)} if steps is None else {"step": int(step), "steps": int(steps)}
-        path = Path(self._tell)
+        path = Path(self._progress_file)
         new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             new.write_text(json.dumps(body) + "\n")
             new.replace(path)
         except OSError as error:
-            self._complain(error)
+            self._warn_once(error)
+
+    def tell(self, step: int, steps: int | None, *, now: bool = False) -> None:
+        """Deprecated alias of `report`."""
+        deprecated_name("Progress.tell", "Progress.report")
+        self.report(step, steps, now=now)
 
     def done(self) -> None:
-        """Create ``$GPU_SPOT_DONE``: nothing is left to do, whatever the exit code and whatever comes."""
+        """Create ``$GPU_SPOT_DONE``: the job is finished, whatever the exit code."""
         try:
-            if self._done:
-                Path(self._done).touch()
+            if self._done_file:
+                Path(self._done_file).touch()
         except OSError as error:
-            self._complain(error)
+            self._warn_once(error)
 
-    def _complain(self, error: OSError) -> None:
-        if not self._complained:
-            _log.warning("the agent cannot be told: %s", one_line(error))
-            self._complained = True
+    def _warn_once(self, error: OSError) -> None:
+        if not self._has_warned:
+            _log.warning("progress not reported to the agent: %s", one_line(error))
+            self._has_warned = True

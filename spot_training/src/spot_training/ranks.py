@@ -1,4 +1,4 @@
-"""The processes of one training, by the one thing that checkpoints ask of them."""
+"""The interface to the processes (ranks) of one training."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final, Protocol
 
 
 class Ranks(Protocol):
-    """All processes (ranks) of a training; an adapter for each framework that has ranks."""
+    """The ranks of a training; each framework with several processes has an adapter."""
 
     @property
     def rank(self) -> int:
-        """Which of them this is, from 0."""
+        """The rank of this process, from 0."""
         ...
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The world size."""
         ...
 
     def gather(self, text: str) -> Sequence[str]:
-        """Wait for all ranks; return each one's text, by rank, the same at every rank."""
+        """Wait for all ranks; return their texts by rank, the same on all ranks (all-gather)."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a training loop asks at each step: save now? stop now? The adapters are built on it."""
+"""Checkpoints, notice, interval and progress for a training loop; the adapters use it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spot_training.checkpointer import Checkpointer, Saved, Write
+from spot_training.checkpointer import Checkpoint, Checkpointer, Write
+from spot_training.deprecation import renamed_arguments
 from spot_training.errors import SaveError
 from spot_training.interval import Interval
 from spot_training.notice import Notice
 from spot_training.progress import Progress
 
 RETRY_SECONDS = 60.0
-"""How soon a save that failed is tried again."""
+"""Maximum delay before a failed save is retried."""
 _log = logging.getLogger("spot_training")
 
 
 class Spot:
-    """A training that may end at any step: checkpoints, the notice, the interval and the progress together.
+    """A training that can be interrupted at any step.
+
+    It combines `Checkpointer`, `Notice`, `Interval` and `Progress`.
 
     Example::
 
@@ -35,13 +38,14 @@ class Spot:
                 break
         spot.finish()
 
-    A save at the interval that fails is said and tried again a minute later: it ends no training. A last one
-    that fails raises, so that the exit code tells it.
+    A failed periodic save is logged and retried within a minute; training continues. A failed last save
+    raises.
     """
 
+    @renamed_arguments(place="location")
     def __init__(
         self,
-        place: str | os.PathLike[str] | None = None,
+        location: str | os.PathLike[str] | None = None,
         *,
         steps: int | None = None,
         checkpointer: Checkpointer | None = None,
@@ -51,40 +55,41 @@ class Spot:
         clock: Callable[[], float] = time.monotonic,
         **options: Any,
     ) -> None:
-        """``place``, ``options``: see ``Checkpointer``.
+        """``location``, ``options``: see ``Checkpointer``.
 
-        ``steps``: how many there will be in all, if known.
+        ``steps``: the total number of steps, if known.
         """
         self.notice = notice or Notice()
-        self.checkpointer = checkpointer or Checkpointer(place, **options)
+        self.checkpointer = checkpointer or Checkpointer(location, **options)
         self.interval = interval or Interval()
         self.progress = progress or Progress()
         self.steps = steps
         self._clock = clock
-        self._due = clock() + self.interval.seconds
+        self._next_save_at = clock() + self.interval.seconds
         self._failed: SaveError | None = None
 
-    def restore(self) -> Saved | None:
-        """See ``Checkpointer.restore``; the interval begins, and the agent hears where it goes on."""
+    def restore(self) -> Checkpoint | None:
+        """See ``Checkpointer.restore``; also starts the interval and reports the step to the agent."""
         saved = self.checkpointer.restore()
-        self.progress.tell(saved.step if saved else 0, self.steps, now=True)
-        self._due = self._clock() + self.interval.seconds
+        self.progress.report(saved.step if saved else 0, self.steps, now=True)
+        self._next_save_at = self._clock() + self.interval.seconds
         return saved
 
     def should_stop(self) -> bool:
-        """Tell whether to save and end now."""
-        return self.notice.told
+        """Return whether a notice was received: save and stop now."""
+        return self.notice.received
 
     def should_save(self) -> bool:
-        """Tell whether a save is due: by the interval, or because it is the last chance."""
-        return self._clock() >= self._due or self.notice.told
+        """Return whether a save is due: by the interval, or because a notice was received."""
+        return self._clock() >= self._next_save_at or self.notice.received
 
     def after(self, step: int, write: Write, meta: Mapping[str, Any] | None = None) -> None:
-        """Tell the agent that ``step`` steps are done, and save if it is time."""
-        self.progress.tell(step, self.steps)
+        """Report that ``step`` steps are done, and save if due."""
+        self.progress.report(step, self.steps)
         if self.should_save():
             self.save(step, write, meta)
 
+    @renamed_arguments(stood="paused_seconds")
     def save(
         self,
         step: int,
@@ -92,34 +97,34 @@ class Spot:
         meta: Mapping[str, Any] | None = None,
         *,
         last: bool | None = None,
-        stood: Callable[[], float] | None = None,
+        paused_seconds: Callable[[], float] | None = None,
     ) -> bool:
-        """Save now; tell whether it succeeded.
+        """Save now; return whether it succeeded.
 
-        ``last``, by default once told: a failure raises ``SaveError``. ``stood`` tells for how many
-        seconds training stood for this save, where that is not as long as this call takes.
+        ``last`` (default: whether a notice was received): a failure raises ``SaveError``. ``paused_seconds``
+        returns how long this save paused the training, if that differs from the duration of this call.
         """
-        last = self.notice.told if last is None else last
-        begun = self._clock()
+        last = self.notice.received if last is None else last
+        started = self._clock()
         try:
             self.checkpointer.save(step, write, meta)
         except SaveError as error:
             if last:
                 raise
             self._failed = error
-            self._due = self._clock() + min(RETRY_SECONDS, self.interval.seconds)
-            _log.warning("step %d is not saved, training goes on: %s", step, error)
+            self._next_save_at = self._clock() + min(RETRY_SECONDS, self.interval.seconds)
+            _log.warning("step %d not saved, training continues: %s", step, error)
             return False
         self._failed = None
-        self.progress.tell(step, self.steps, now=True)
-        self.interval.saved(stood() if stood else self._clock() - begun)
-        self._due = self._clock() + self.interval.seconds
+        self.progress.report(step, self.steps, now=True)
+        self.interval.saved(paused_seconds() if paused_seconds else self._clock() - started)
+        self._next_save_at = self._clock() + self.interval.seconds
         return True
 
     def finish(self, step: int | None = None) -> None:
-        """End: tell the agent the last step; raise the ``SaveError`` that no later save made good."""
+        """Report the last step to the agent; raise the ``SaveError`` of the last save if it failed."""
         if step is not None:
-            self.progress.tell(step, self.steps, now=True)
+            self.progress.report(step, self.steps, now=True)
         self.notice.close()
         if self._failed is not None:
             raise self._failed

@@ -1,13 +1,16 @@
-"""Workers behind a queue: ``Client`` asks, ``serve`` answers in batches; a worker's loss loses nothing."""
+"""Workers behind a RabbitMQ or SQS queue: `serve` replies to requests in batches, `Client` sends them."""
 
+from typing import Any
+
+from spot_work import _renamed
 from spot_work.batching import Batch
 from spot_work.client import Client
 from spot_work.errors import (
     BrokerRefusedError,
     ExpiredError,
-    HandBack,
     LostError,
     QueueFullError,
+    Requeue,
     WorkError,
 )
 from spot_work.message import Request
@@ -19,13 +22,20 @@ __all__ = [
     "BrokerRefusedError",
     "Client",
     "ExpiredError",
-    "HandBack",
     "LostError",
     "Overflow",
     "Queue",
     "QueueFullError",
     "Request",
+    "Requeue",
     "WorkError",
     "Worker",
     "serve",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HandBack":
+        _renamed.warn("spot_work.HandBack", "spot_work.Requeue")
+        return Requeue
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""``spot-work MODULE:FUNCTION --queue NAME``: make a function a worker from the command line."""
+"""``spot-work MODULE:FUNCTION --queue NAME``: run a function as a worker."""
 
 from __future__ import annotations
 
@@ -17,59 +17,96 @@ from spot_work.queues import Queue
 from spot_work.worker import serve
 
 URL: Final = "SPOT_WORK_URL"
-"""The environment variable with the broker's address; it may hold a password, so it is no argument."""
+"""Environment variable with the broker's URL; it may hold a password and so is not an argument."""
 
 QUEUE: Final = "SPOT_WORK_QUEUE"
-TRIES: Final = "SPOT_WORK_TRIES"
-MOST: Final = "SPOT_WORK_MOST"
-"""The defaults of arguments, where they are set: the node agent of gpu-spot sets all four."""
+MAX_DELIVERIES: Final = "SPOT_WORK_TRIES"
+MAX_LENGTH: Final = "SPOT_WORK_MOST"
+"""Environment variables with the defaults of arguments; the gpu-spot node agent sets all four."""
+
+
+class _FormerOption(argparse.Action):
+    """Stores the value of an option given by its former name, with a warning."""
+
+    def __call__(
+        self, parser: object, namespace: object, values: Any, option_string: str | None = None
+    ) -> None:
+        current = f"--{self.dest.replace('_', '-')}"
+        _print_error(f"{option_string} is deprecated, use {current}")
+        setattr(namespace, self.dest, values)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; return 0 after a drain, 1 without a broker, 2 for a wrong argument."""
-    parser = argparse.ArgumentParser("spot-work", description="Make a function a worker of a queue.")
-    parser.add_argument("function", metavar="MODULE:FUNCTION", help="what runs; the module loads the model")
-    told = os.environ.get
+    """Run the command; return 0 after a drain, 1 without a broker, 2 for an invalid argument."""
+    parser = argparse.ArgumentParser("spot-work", description="Run a function as a worker of a queue.")
     parser.add_argument(
-        "--queue", default=told(QUEUE), required=QUEUE not in os.environ, help="the name of the queue"
+        "function", metavar="MODULE:FUNCTION", help="function to run; importing its module loads the model"
     )
-    parser.add_argument("--batch", type=int, default=1, help="values in a call (default 1: one, not a list)")
-    parser.add_argument("--wait", type=float, default=0.01, help="seconds that the first waits for others")
+    environment = os.environ.get
     parser.add_argument(
-        "--tries", type=int, default=told(TRIES, Queue.tries), help="how often a request may be begun"
+        "--queue", default=environment(QUEUE), required=QUEUE not in os.environ, help="name of the queue"
     )
     parser.add_argument(
-        "--most", type=int, default=told(MOST, Queue.most), help="requests that may wait (0: no limit)"
+        "--batch", type=int, default=1, help="maximum values per call (default 1: the value, not a list)"
     )
-    parser.add_argument("--requests", action="store_true", help="pass Request objects in place of values")
-    given = parser.parse_args(arguments)
+    parser.add_argument(
+        "--wait", type=float, default=0.01, help="seconds that the first value of a batch waits for more"
+    )
+    parser.add_argument(
+        "--max-deliveries",
+        type=int,
+        default=environment(MAX_DELIVERIES, Queue.max_deliveries),
+        help="maximum deliveries of a request, then it is dead-lettered",
+    )
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        default=environment(MAX_LENGTH, Queue.max_length),
+        help="maximum number of waiting requests (0: no limit)",
+    )
+    for former, dest in (("--tries", "max_deliveries"), ("--most", "max_length")):
+        parser.add_argument(
+            former,
+            type=int,
+            action=_FormerOption,
+            dest=dest,
+            default=argparse.SUPPRESS,
+            help=argparse.SUPPRESS,
+        )
+    parser.add_argument("--requests", action="store_true", help="pass Request objects instead of values")
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    logging.getLogger("pika").setLevel(logging.CRITICAL)  # the link says what matters
+    logging.getLogger("pika").setLevel(logging.CRITICAL)  # rabbitmq/link.py logs connection errors
     logging.getLogger("botocore").setLevel(logging.WARNING)
     if not (url := os.environ.get(URL)):
         parser.error(
             f"{URL} is not set, allowed: amqps://user:password@host:port/vhost or sqs://region/account"
         )
     try:
-        function, batch = _load(given.function), Batch(given.batch, given.wait)
-        serve(function, Queue(given.queue, given.tries, given.most), url, batch, requests=given.requests)
+        function, batch = _load(options.function), Batch(options.batch, options.wait)
+        queue = Queue(options.queue, options.max_deliveries, options.max_length)
+        serve(function, queue, url, batch, requests=options.requests)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         parser.error(str(error))
     except (BrokerRefusedError, ConnectionError) as error:
-        print(f"spot-work: {error}", file=sys.stderr)  # noqa: T201 - a command
+        _print_error(str(error))
         return 1
     return 0
 
 
+def _print_error(text: str) -> None:
+    print(f"spot-work: {text}", file=sys.stderr)  # noqa: T201 - a command
+
+
 def _load(name: str) -> Callable[[Any], Any]:
-    module, colon, function = name.partition(":")
-    if not (module and colon and function):
+    module_name, colon, function_name = name.partition(":")
+    if not (module_name and colon and function_name):
         raise ValueError(f"{name!r}, allowed: module:function")
     sys.path.insert(0, str(Path.cwd()))
-    found = getattr(importlib.import_module(module), function)
-    if not callable(found):
-        raise TypeError(f"{name} is no function")
-    return found  # type: ignore[no-any-return]
+    function = getattr(importlib.import_module(module_name), function_name)
+    if not callable(function):
+        raise TypeError(f"{name} is not callable, allowed: a function")
+    return function  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The node agent of an instance: what it wants to hear of a worker. Elsewhere nobody listens."""
+"""Reports to the gpu-spot node agent through files; does nothing on other hosts."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-_EVERY: Final = 10.0
-"""Seconds between two tellings."""
+_REPORT_INTERVAL_SECONDS: Final = 10.0
 
 
 class Agent:
-    """Hears that the worker is ready, how many requests it has ended, and how long it had any.
+    """Tells the node agent that the worker is ready, and how many requests it has completed.
 
     Args:
-        ready: the file by which it says so; None: nobody asks.
-        tell: the file for the rest.
+        ready_file: created when the worker is ready; None: not requested.
+        report_file: gets the counts; None: not requested.
     """
 
-    def __init__(self, ready: Path | None = None, tell: Path | None = None) -> None:
-        self._ready = ready
-        self._tell = tell
-        self._at = -_EVERY
+    def __init__(self, ready_file: Path | None = None, report_file: Path | None = None) -> None:
+        self._ready_file = ready_file
+        self._report_file = report_file
+        self._reported_at = -_REPORT_INTERVAL_SECONDS
 
     @classmethod
-    def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the one that ``GPU_SPOT_READY`` and ``GPU_SPOT_TELL`` lead to."""
-        ready, tell = environment.get("GPU_SPOT_READY"), environment.get("GPU_SPOT_TELL")
-        return cls(Path(ready) if ready else None, Path(tell) if tell else None)
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Return the agent whose files are in ``GPU_SPOT_READY`` and ``GPU_SPOT_TELL``."""
+        ready_file, report_file = environment.get("GPU_SPOT_READY"), environment.get("GPU_SPOT_TELL")
+        return cls(Path(ready_file) if ready_file else None, Path(report_file) if report_file else None)
 
-    def say_ready(self) -> None:
-        """Tell it that requests may come."""
-        if self._ready is not None:
-            self._ready.touch()
+    def report_ready(self) -> None:
+        """Report that requests can be delivered."""
+        if self._ready_file is not None:
+            self._ready_file.touch()
 
-    def tell(self, done: int, failed: int, busy: float) -> None:
-        """Tell it, now and then, how many requests have ended since the start, so many with an error.
+    def report(self, completed: int, failed: int, busy_seconds: float) -> None:
+        """Report the counts since the start, at most every 10 s.
 
-        ``busy`` are the seconds in which there was one to work on.
+        ``completed`` includes ``failed``; ``busy_seconds`` is the time in which batches ran.
         """
         now = time.monotonic()
-        if self._tell is None or now < self._at + _EVERY:
+        if self._report_file is None or now < self._reported_at + _REPORT_INTERVAL_SECONDS:
             return
-        self._at = now
-        beside = self._tell.with_name(f".{self._tell.name}")
-        with contextlib.suppress(OSError):  # a full disk stops no work
-            beside.write_text(json.dumps({"done": done, "failed": failed, "busy": round(busy, 3)}))
-            beside.replace(self._tell)
+        self._reported_at = now
+        counts = {"done": completed, "failed": failed, "busy": round(busy_seconds, 3)}
+        temporary = self._report_file.with_name(f".{self._report_file.name}")
+        with contextlib.suppress(OSError):  # a full disk must not stop the worker
+            temporary.write_text(json.dumps(counts))
+            temporary.replace(self._report_file)

@@ -1,4 +1,4 @@
-"""When is a batch complete? By size, or by the time that its first request may wait for others."""
+"""Batches: complete by size, or when the first request has waited long enough."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Batch:
-    """At most ``size`` requests; the first waits at most ``seconds`` for others to come.
+    """Up to ``size`` requests; the first waits up to ``seconds`` for more.
 
     Raises:
-        ValueError: a size below 1, or seconds below 0.
+        ValueError: size below 1, or seconds below 0.
     """
 
     size: int = 1
@@ -28,20 +28,20 @@ class Batch:
 
 
 def gather(
-    batch: Batch, take: Callable[[float], _T | None], clock: Callable[[], float], patience: float
+    batch: Batch, receive: Callable[[float], _T | None], clock: Callable[[], float], timeout: float
 ) -> list[_T]:
-    """Return the next batch; empty if nothing came for ``patience`` seconds.
+    """Return the next batch; empty if nothing arrives within ``timeout`` seconds.
 
-    ``take(seconds)`` returns what comes next, None if nothing does in that time. What has come already never
-    waits for the clock: under load batches are full and wait for nothing.
+    ``receive(seconds)`` returns the next item, or None if none arrives in that time. Items that have already
+    arrived are taken without waiting, so under load batches are full at once.
     """
-    first = take(patience)
+    first = receive(timeout)
     if first is None:
         return []
-    found, end = [first], clock() + batch.seconds
-    while len(found) < batch.size:
-        another = take(max(end - clock(), 0.0))
-        if another is None:
+    items, end = [first], clock() + batch.seconds
+    while len(items) < batch.size:
+        item = receive(max(end - clock(), 0.0))
+        if item is None:
             break
-        found.append(another)
-    return found
+        items.append(item)
+    return items

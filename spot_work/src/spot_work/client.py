@@ -1,4 +1,4 @@
-"""Ask workers, and wait for what they answer."""
+"""Clients: send requests to the workers of a queue and receive their replies."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ from functools import partial
 from typing import Any, Final, Self
 
 from spot_work import message, transports
+from spot_work._renamed import renamed
 from spot_work.errors import ExpiredError, LostError
-from spot_work.pending import Pending
+from spot_work.pending import PendingRequests
 from spot_work.queues import Queue
 
-_TIDY_EVERY: Final = 0.25
+_EXPIRY_CHECK_SECONDS: Final = 0.25
 
 
+@renamed(strays="unmatched_replies")
 class Client:
-    """Sends requests to a queue and brings the answers; safe to use from many threads.
+    """Sends requests to a queue and receives the replies; safe to use from many threads.
 
-    A request that the broker may not have got when the connection broke is sent again, and says so.
+    A request whose publication was unconfirmed when the connection broke is sent again, marked as such.
 
     Args:
-        url: ``amqp://user:password@host:port/vhost``, or ``amqps://``; ``sqs://region/account``.
-        queue: of the requests, or its name.
+        url: ``amqp://user:password@host:port/vhost``, ``amqps://…`` or ``sqs://region/account``.
+        queue: the queue of requests, or its name.
 
     Raises:
-        ValueError: the address cannot be read.
+        ValueError: the URL cannot be parsed.
     """
 
     def __init__(self, url: str, queue: Queue | str) -> None:
         self._queue = Queue(queue) if isinstance(queue, str) else queue
-        self._pending = Pending()
+        self._pending = PendingRequests()
         self._closed = threading.Event()
-        self._post = transports.post(url, self._queue, self._pending)
-        threading.Thread(target=self._tidy, name="spot-work-tidy", daemon=True).start()
+        self._publisher = transports.publisher(url, self._queue, self._pending)
+        threading.Thread(target=self._expire_overdue, name="spot-work-expiry", daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -44,55 +46,55 @@ class Client:
         self.close()
 
     @property
-    def strays(self) -> int:
-        """Answers that nobody waited for: second ones, and those that came too late."""
-        return self._pending.strays
+    def unmatched_replies(self) -> int:
+        """Number of replies without an open request: duplicates, and those that arrived too late."""
+        return self._pending.unmatched_replies
 
     def submit(self, value: Any, timeout: float = 60.0) -> Future[Any]:
-        """Send a request; the future gets the answer.
+        """Send a request and return a future of its reply.
 
-        Cancelling the future tells the workers, who leave out what they have not begun; on SQS there is no
-        way to tell them, and the answer is dropped.
+        If the future is cancelled, workers skip the request unless it is already running. On SQS they run it
+        all the same, and the reply is dropped.
 
         Args:
-            value: bytes, or what JSON knows.
-            timeout: in seconds; workers leave out what is older when they come to it.
+            value: bytes, or anything that can be serialized as JSON.
+            timeout: seconds until the request expires; workers skip expired requests.
 
         Returns:
-            A future that raises `WorkError`: what the worker's function raised; `ExpiredError`,
+            A future that raises `WorkError` with the message of the worker's exception, or `ExpiredError`,
             `QueueFullError`, `LostError` or `BrokerRefusedError`.
 
         Raises:
-            TypeError: the value is neither bytes nor anything that JSON knows.
-            ValueError: it is larger than the transport carries.
+            TypeError: the value is neither bytes nor serializable as JSON.
+            ValueError: the request is larger than the transport allows.
             BrokerRefusedError: the broker has refused this client.
         """
-        identity, now = uuid.uuid4().hex, time.time()
-        one = message.request(value, identity, "", now, now + timeout, again=False)
-        self._post.check(one)
-        answer: Future[Any] = Future()
-        self._pending.add(one, answer, now + timeout)
-        answer.add_done_callback(partial(self._forget, identity))
-        self._post.send(identity)
-        return answer
+        request_id, now = uuid.uuid4().hex, time.time()
+        request = message.request(value, request_id, "", now, now + timeout, is_resend=False)
+        self._publisher.check(request)
+        future: Future[Any] = Future()
+        self._pending.add(request, future, now + timeout)
+        future.add_done_callback(partial(self._on_done, request_id))
+        self._publisher.send(request_id)
+        return future
 
     def request(self, value: Any, timeout: float = 60.0) -> Any:
-        """Send a request and return the answer; arguments and errors as in `submit`."""
+        """Send a request and return its reply; arguments and errors as for `submit`."""
         return self.submit(value, timeout).result()
 
     def close(self) -> None:
-        """Close; requests without an answer raise `LostError`."""
+        """Close the connection; open requests raise `LostError`."""
         self._closed.set()
-        self._post.close()
-        self._pending.fail(LostError(f"{self._queue.name}: the client was closed before the answer came"))
+        self._publisher.close()
+        self._pending.fail_all(LostError(f"{self._queue.name}: client closed before the reply arrived"))
 
-    def _forget(self, identity: str, answer: Future[Any]) -> None:
-        if answer.cancelled():
-            self._pending.forget(identity)
-            self._post.withdraw(identity)
+    def _on_done(self, request_id: str, future: Future[Any]) -> None:
+        if future.cancelled():
+            self._pending.discard(request_id)
+            self._publisher.cancel(request_id)
 
-    def _tidy(self) -> None:
-        """End what nobody has answered in time, whether there is a broker or not."""
-        while not self._closed.wait(_TIDY_EVERY):
-            for identity in self._pending.late(time.time()):
-                self._pending.settle(identity, ExpiredError(f"{self._queue.name}: no answer in time"))
+    def _expire_overdue(self) -> None:
+        """Fail overdue requests, whether the broker is reachable or not."""
+        while not self._closed.wait(_EXPIRY_CHECK_SECONDS):
+            for request_id in self._pending.overdue(time.time()):
+                self._pending.resolve(request_id, ExpiredError(f"{self._queue.name}: no reply in time"))

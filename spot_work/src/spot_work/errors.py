@@ -1,27 +1,30 @@
-"""What can go wrong, for those who ask and for those who answer."""
+"""Exceptions of clients and workers."""
 
 from __future__ import annotations
 
 
 class WorkError(Exception):
-    """The base of all that this package raises; as an answer: what the worker's function raised, in words."""
+    """Base class of this package's errors; as a reply: the message of the worker's exception."""
 
 
 class QueueFullError(WorkError):
-    """The queue has reached its greatest length and refused the request: nobody has it."""
+    """The queue is at its maximum length and rejected the request, which was not stored."""
 
 
 class ExpiredError(WorkError, TimeoutError):
-    """Nobody answered in time. Whether a worker has run it, or still will, is not known."""
+    """No reply arrived in time. A worker may have run the request, or may still run it."""
 
 
 class LostError(WorkError):
-    """The client was closed before an answer came."""
+    """The client was closed before the reply arrived."""
 
 
 class BrokerRefusedError(WorkError):
-    """The broker refuses credentials, permissions or the declaration of a queue: to try again is no use."""
+    """The broker refuses credentials, permissions or a queue's declaration; a retry cannot succeed."""
 
 
-class HandBack(Exception):  # noqa: N818 - no error: a worker's function raises it on purpose
-    """A function raises it, or returns it for a request: another worker shall try. It counts as a try."""
+class Requeue(Exception):  # noqa: N818 - a control-flow signal, like StopIteration
+    """Raised by a worker's function, or returned for a request, to have another worker run the request.
+
+    The delivery counts towards `Queue.max_deliveries`.
+    """

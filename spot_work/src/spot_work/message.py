@@ -1,4 +1,4 @@
-"""Requests and answers as messages; what of them stands where is known to each transport's `wire`."""
+"""Requests and replies as messages; each transport's ``wire`` module maps their fields to its own."""
 
 from __future__ import annotations
 
@@ -6,42 +6,44 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from spot_work._renamed import renamed
+
 
 @dataclass(frozen=True)
 class Message:
-    """A request or an answer on its way.
+    """A request or a reply, as it is sent.
 
-    ``id`` is the request's, in its answer, too. Of a request: ``sent`` is when the client sent it first,
-    ``deadline`` when nobody waits any more (epoch seconds, by the client's clock; None: not told);
-    ``is_again`` says that the client sent it before and does not know whether that arrived. Of an answer:
-    ``is_repeat`` says that the request may have been run more than once, ``has_failed`` that the worker's
-    function failed; the body says how.
+    ``id`` is the request's id, also in its reply. Fields of a request: ``sent_at`` and ``deadline`` are epoch
+    seconds by the client's clock, None if unknown; ``is_resend``: the client has sent it before and does not
+    know whether it arrived. Fields of a reply: ``is_repeat``: the request may have run more than once;
+    ``is_error``: the body is the error message of the worker's function.
     """
 
     id: str
     body: bytes
     is_json: bool
     reply_to: str = ""
-    sent: float | None = None
+    sent_at: float | None = None
     deadline: float | None = None
-    is_again: bool = False
+    is_resend: bool = False
     is_repeat: bool = False
-    has_failed: bool = False
+    is_error: bool = False
 
 
+@renamed(age="age_seconds", tries="delivery_count")
 @dataclass(frozen=True)
 class Request:
-    """A request as a worker's function sees it, if it asks for requests in place of values.
+    """A request, as passed to a worker's function with ``requests=True``.
 
-    ``is_repeat`` says that it may have been run before, by a worker that was lost before it could say so: a
-    function whose effects must not happen twice looks at it. ``age`` is in seconds, by the client's clock
-    against ours; -1 where the sender did not say. ``tries`` counts from 1.
+    ``is_repeat``: a worker that was lost may have run it before; check it if the function's effects must not
+    happen twice. ``age_seconds`` compares the client's clock to the worker's; -1 if the sender gave no time.
+    ``delivery_count`` is 1 for the first delivery.
     """
 
     id: str
     value: Any
-    age: float = -1.0
-    tries: int = 1
+    age_seconds: float = -1.0
+    delivery_count: int = 1
     is_repeat: bool = False
     has_expired: bool = False
     reply_to: str = ""
@@ -49,64 +51,64 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What comes back: the value, or what failed, in words."""
+    """A reply: the value, or the message of the error."""
 
     id: str
     value: Any
-    failed: str = ""
+    error: str = ""
     is_repeat: bool = False
 
 
 def request(
-    value: Any, identity: str, reply_to: str, sent: float, deadline: float, *, again: bool
+    value: Any, request_id: str, reply_to: str, sent_at: float, deadline: float, *, is_resend: bool
 ) -> Message:
-    """Return a request.
+    """Return the message of a request.
 
     Raises:
-        TypeError: the value is neither bytes nor anything that JSON knows.
+        TypeError: the value is neither bytes nor serializable as JSON.
     """
     body, is_json = _encode(value)
-    return Message(identity, body, is_json, reply_to, sent, deadline, is_again=again)
+    return Message(request_id, body, is_json, reply_to, sent_at, deadline, is_resend=is_resend)
 
 
-def read_request(message: Message, tries: int, now: float) -> Request:
-    """Return a request that was delivered ``tries`` times, this one counted.
+def read_request(message: Message, delivery_count: int, now: float) -> Request:
+    """Return the request in a message; ``delivery_count`` includes this delivery.
 
     Raises:
-        ValueError: the body is not what its content type says.
+        ValueError: the body does not match its content type.
     """
     return Request(
         id=message.id,
         value=_decode(message),
-        age=-1.0 if message.sent is None else max(now - message.sent, 0.0),
-        tries=tries,
-        is_repeat=tries > 1 or message.is_again,
+        age_seconds=-1.0 if message.sent_at is None else max(now - message.sent_at, 0.0),
+        delivery_count=delivery_count,
+        is_repeat=delivery_count > 1 or message.is_resend,
         has_expired=message.deadline is not None and now > message.deadline,
         reply_to=message.reply_to,
     )
 
 
-def reply(request: Request, value: Any, failed: str = "") -> Message:
-    """Return the answer to a request; with ``failed`` the value is left out.
+def reply(request: Request, value: Any, error: str = "") -> Message:
+    """Return the message of a reply; with ``error`` the value is left out.
 
     Raises:
-        TypeError: the value is neither bytes nor anything that JSON knows.
+        TypeError: the value is neither bytes nor serializable as JSON.
     """
-    body, is_json = _encode(failed or value)
-    return Message(request.id, body, is_json, is_repeat=request.is_repeat, has_failed=bool(failed))
+    body, is_json = _encode(error or value)
+    return Message(request.id, body, is_json, is_repeat=request.is_repeat, is_error=bool(error))
 
 
 def read_reply(message: Message) -> Reply:
-    """Return an answer.
+    """Return the reply in a message.
 
     Raises:
-        ValueError: the body is not what its content type says.
+        ValueError: the body does not match its content type.
     """
     value = _decode(message)
     return Reply(
         id=message.id,
-        value=None if message.has_failed else value,
-        failed=str(value) if message.has_failed else "",
+        value=None if message.is_error else value,
+        error=str(value) if message.is_error else "",
         is_repeat=message.is_repeat,
     )
 

@@ -1,4 +1,4 @@
-"""Requests that wait for their answer."""
+"""The open requests of a client: sent, or to be sent, and without a reply."""
 
 from __future__ import annotations
 
@@ -12,86 +12,87 @@ from spot_work.message import Message
 
 
 @dataclass
-class Asked:
-    """A request without an answer so far.
+class PendingRequest:
+    """A request without a reply.
 
-    ``via`` is what it was sent by last, in the words of the transport; ``is_kept``: the broker has it.
+    ``deadline`` is in epoch seconds. ``sent_via`` is the publisher's reference to the connection that sent it
+    last; None: not sent yet. ``is_confirmed``: the broker has confirmed it.
     """
 
     message: Message
-    answer: Future[Any]
+    future: Future[Any]
     deadline: float
-    via: object = None
-    is_kept: bool = False
+    sent_via: object = None
+    is_confirmed: bool = False
 
-    def addressed(self, answers: str) -> Message:
-        """Return it as it goes out now; ``answers`` is where its answer shall go."""
-        return replace(self.message, reply_to=answers, is_again=self.via is not None)
+    def to_message(self, reply_to: str) -> Message:
+        """Return the message to publish now; ``reply_to`` is the address of the reply queue."""
+        return replace(self.message, reply_to=reply_to, is_resend=self.sent_via is not None)
 
 
-class Pending:
-    """The open requests of a client, by their id; safe to use from many threads.
+class PendingRequests:
+    """The open requests of a client by request id; safe to use from many threads.
 
-    Whoever takes a request out of the table ends it, so each is ended once.
+    Invariant: only the caller that removes a request from the table resolves it, so each is resolved once.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, Asked] = {}
+        self._open: dict[str, PendingRequest] = {}
         self._lock = threading.Lock()
         self._failure: Exception | None = None
-        self.strays = 0
-        """Answers that nobody waited for: second ones, and those that came too late."""
+        self.unmatched_replies = 0
+        """Number of replies without an open request: duplicates, and those that arrived too late."""
 
-    def add(self, message: Message, answer: Future[Any], deadline: float) -> None:
-        """Open a request; raises what `fail` was told."""
+    def add(self, message: Message, future: Future[Any], deadline: float) -> None:
+        """Add a request; raises the error that `fail_all` was called with."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            self._open[message.id] = Asked(message, answer, deadline)
+            self._open[message.id] = PendingRequest(message, future, deadline)
 
-    def get(self, identity: str) -> Asked | None:
-        """Return a request; None for one that was ended."""
-        return self._open.get(identity)
+    def get(self, request_id: str) -> PendingRequest | None:
+        """Return a request; None if it is not open any more."""
+        return self._open.get(request_id)
 
-    def unkept(self, *, forgetting: bool = False) -> Iterator[str]:
-        """Yield those of which the broker has not said that it has them; all, ``forgetting`` what it said."""
+    def unconfirmed(self, *, reset: bool = False) -> Iterator[str]:
+        """Yield the ids of unconfirmed requests; ``reset`` makes all requests unconfirmed first."""
         with self._lock:
-            for one in self._open.values() if forgetting else ():
-                one.is_kept = False
-            found = [identity for identity, one in self._open.items() if not one.is_kept]
-        yield from found
+            for request in self._open.values() if reset else ():
+                request.is_confirmed = False
+            request_ids = [id_ for id_, request in self._open.items() if not request.is_confirmed]
+        yield from request_ids
 
-    def late(self, now: float) -> Iterator[str]:
-        """Yield those whose time is over."""
+    def overdue(self, now: float) -> Iterator[str]:
+        """Yield the ids of requests whose deadline has passed."""
         with self._lock:
-            found = [identity for identity, one in self._open.items() if one.deadline < now]
-        yield from found
+            request_ids = [id_ for id_, request in self._open.items() if request.deadline < now]
+        yield from request_ids
 
-    def forget(self, identity: str) -> None:
-        """Drop a request that its caller has cancelled."""
+    def discard(self, request_id: str) -> None:
+        """Remove a request whose future was cancelled."""
         with self._lock:
-            self._open.pop(identity, None)
+            self._open.pop(request_id, None)
 
-    def answered(self, identity: str, error: Exception | None, value: Any) -> None:
-        """End a request by its answer."""
-        self.strays += not self.settle(identity, error, value)
+    def resolve_reply(self, request_id: str, error: Exception | None, value: Any) -> None:
+        """Resolve a request with its reply, and count the reply if the request is not open."""
+        self.unmatched_replies += not self.resolve(request_id, error, value)
 
-    def settle(self, identity: str, error: Exception | None, value: Any = None) -> bool:
-        """End a request; tell whether it was still open."""
+    def resolve(self, request_id: str, error: Exception | None, value: Any = None) -> bool:
+        """Resolve a request with an error or a value; return whether it was open."""
         with self._lock:
-            one = self._open.pop(identity, None)
-        if one is None or not one.answer.set_running_or_notify_cancel():
+            request = self._open.pop(request_id, None)
+        if request is None or not request.future.set_running_or_notify_cancel():
             return False
         if error is not None:
-            one.answer.set_exception(error)
+            request.future.set_exception(error)
         else:
-            one.answer.set_result(value)
+            request.future.set_result(value)
         return True
 
-    def fail(self, error: Exception) -> None:
-        """End all of them, and refuse others from now on."""
+    def fail_all(self, error: Exception) -> None:
+        """Resolve all requests with an error; `add` raises it from now on."""
         with self._lock:
             self._failure = self._failure or error
-            left = list(self._open)
-        for identity in left:
-            self.settle(identity, error)
+            request_ids = list(self._open)
+        for request_id in request_ids:
+            self.resolve(request_id, error)

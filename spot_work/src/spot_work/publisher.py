@@ -1,4 +1,4 @@
-"""What a client needs of a queue: each transport has one such post."""
+"""The client's side of a queue: the interface that each transport implements."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Final, Protocol
 from spot_work import message
 from spot_work.errors import WorkError
 from spot_work.message import Message
-from spot_work.pending import Pending
+from spot_work.pending import PendingRequests
 
 log: Final = logging.getLogger("spot_work")
 
 
-class Post(Protocol):
-    """Sends the requests of a `Pending` and brings their answers to it."""
+class RequestPublisher(Protocol):
+    """Publishes the requests of a `PendingRequests` and resolves them with the replies."""
 
     def check(self, message: Message) -> None:
-        """Raise ``ValueError`` for a request that this transport can never carry."""
+        """Raise ``ValueError`` for a request that is too large for this transport."""
         ...
 
-    def send(self, identity: str) -> None:
-        """Send a request, and again until the broker has it or it is ended. Returns at once."""
+    def send(self, request_id: str) -> None:
+        """Send a request, repeatedly until the broker confirms it or it is closed. Returns at once."""
         ...
 
-    def withdraw(self, identity: str) -> None:
-        """Tell the workers, where there is a way, that nobody waits for a request any more."""
+    def cancel(self, request_id: str) -> None:
+        """Notify the workers, if the transport can, that a request was cancelled."""
         ...
 
     def close(self) -> None:
-        """Close, and leave nothing behind."""
+        """Close the connection and delete this client's reply queue."""
         ...
 
 
-def deliver(pending: Pending, queue: str, received: Message) -> None:
-    """End a request by the answer that has come; one that cannot be read is said and left."""
+def resolve_reply(pending: PendingRequests, queue_name: str, received: Message) -> None:
+    """Resolve a request with its reply; a malformed reply is logged and dropped."""
     try:
-        answer = message.read_reply(received)
+        reply = message.read_reply(received)
     except ValueError as error:
-        log.error("%s: an answer cannot be read: %s", queue, error)
+        log.error("%s: malformed reply: %s", queue_name, error)
         return
-    pending.answered(answer.id, WorkError(answer.failed) if answer.failed else None, answer.value)
+    pending.resolve_reply(reply.id, WorkError(reply.error) if reply.error else None, reply.value)

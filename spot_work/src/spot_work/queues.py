@@ -1,26 +1,31 @@
-"""The queue of requests, as workers and callers name it."""
+"""The queue of requests, as both workers and clients declare it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spot_work._renamed import renamed
 
+
+@renamed(tries="max_deliveries", most="max_length")
 @dataclass(frozen=True)
 class Queue:
-    """A queue of requests, with a second one for what fails.
+    """A queue of requests, with a dead-letter queue.
 
-    RabbitMQ's is declared by both ends, so that whoever comes first makes it and a difference is refused: a
-    replicated one (a quorum queue). One of SQS is there already, and knows its tries itself.
+    On RabbitMQ workers and clients both declare it (a quorum queue): the first creates it, and the broker
+    refuses a declaration that differs. On SQS it must exist, and only ``name`` is used.
 
     Args:
         name: of the queue.
-        tries: how often a request may be begun. The loss of a worker counts as a try, so that one that kills
-            its workers ends; on spot instances others are lost, too, and 20 is RabbitMQ's own default.
-        most: requests that may wait; those after them are refused (`QueueFullError`), but for the few that
-            are on their way when it fills: a quorum queue tells publishers late. 0: no limit. AWS advises
-            against quorum queues for long backlogs (Amazon MQ guide, "Quorum queues"); a spot outage is one.
+        max_deliveries: maximum deliveries of a request; then it is dead-lettered. Deliveries to workers that
+            were lost count, because the request may have crashed them. Spot instances are lost for other
+            reasons, too; 20 is RabbitMQ's default since 4.0.
+        max_length: maximum number of waiting requests; more are rejected (`QueueFullError`), except for a few
+            that are in transit when it fills: a quorum queue notifies publishers with a delay. 0: no limit.
+            A Spot outage causes a long backlog, which AWS advises against. Source: Amazon MQ developer guide,
+            "Quorum queues".
     """
 
     name: str
-    tries: int = 20
-    most: int = 100_000
+    max_deliveries: int = 20
+    max_length: int = 100_000

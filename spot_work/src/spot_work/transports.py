@@ -1,4 +1,4 @@
-"""Which transport an address speaks; what it needs is imported only then."""
+"""Selects the transport by the scheme of the URL; its dependencies are imported only then."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ import importlib.util
 from collections.abc import Callable
 from typing import NamedTuple
 
-from spot_work.pending import Pending
-from spot_work.publisher import Post
-from spot_work.queue_reader import Source
+from spot_work.consumer import RequestConsumer
+from spot_work.pending import PendingRequests
+from spot_work.publisher import RequestPublisher
 from spot_work.queues import Queue
 
 
 class Transport(NamedTuple):
-    """Both ends of a queue; each transport is a folder of its own."""
+    """The consumer and the publisher of a transport, which is a package of its own."""
 
-    source: Callable[[str, Queue, int, float], Source]
-    post: Callable[[str, Queue, Pending], Post]
+    consumer: Callable[[str, Queue, int, float], RequestConsumer]
+    publisher: Callable[[str, Queue, PendingRequests], RequestPublisher]
 
 
-def source(url: str, queue: Queue, prefetch: int, give_up_after: float = 900.0) -> Source:
-    """Return a worker's end of a queue; the arguments are those of the transport's own source.
+def consumer(url: str, queue: Queue, prefetch: int, max_outage_seconds: float = 900.0) -> RequestConsumer:
+    """Return the consumer of a queue; its arguments are those of the transport's own class.
 
     Raises:
-        ValueError: the address cannot be read.
-        ImportError: what its transport needs is not installed.
+        ValueError: the URL cannot be parsed.
+        ImportError: a dependency of the transport is not installed.
     """
-    return _transport(url).source(url, queue, prefetch, give_up_after)
+    return _transport(url).consumer(url, queue, prefetch, max_outage_seconds)
 
 
-def post(url: str, queue: Queue, pending: Pending) -> Post:
-    """Return a client's end of a queue; raises what `source` does."""
-    return _transport(url).post(url, queue, pending)
+def publisher(url: str, queue: Queue, pending: PendingRequests) -> RequestPublisher:
+    """Return the publisher of a queue; raises as `consumer` does."""
+    return _transport(url).publisher(url, queue, pending)
 
 
 def _rabbitmq() -> Transport:
-    from spot_work.rabbitmq.post import RabbitPost
-    from spot_work.rabbitmq.reader import RabbitSource
+    from spot_work.rabbitmq.consumer import RabbitMQConsumer
+    from spot_work.rabbitmq.publisher import RabbitMQPublisher
 
-    return Transport(RabbitSource, RabbitPost)
+    return Transport(RabbitMQConsumer, RabbitMQPublisher)
 
 
 def _sqs() -> Transport:
     if importlib.util.find_spec("boto3") is None:
-        raise ImportError("SQS is spoken by boto3, which is not here: install spot-work[sqs]")
-    from spot_work.sqs.post import SqsPost
-    from spot_work.sqs.reader import SqsSource
+        raise ImportError("SQS needs boto3, which is not installed: pip install spot-work[sqs]")
+    from spot_work.sqs.consumer import SqsConsumer
+    from spot_work.sqs.publisher import SqsPublisher
 
-    return Transport(SqsSource, SqsPost)
+    return Transport(SqsConsumer, SqsPublisher)
 
 
 _SCHEMES = {"amqp": _rabbitmq, "amqps": _rabbitmq, "sqs": _sqs}

@@ -1,4 +1,4 @@
-"""Run a function on what a queue brings, in batches, until the instance is taken."""
+"""Workers: run a function on the requests of a queue, in batches, until the instance is interrupted."""
 
 from __future__ import annotations
 
@@ -13,47 +13,54 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spot_work import message, transports
+from spot_work._renamed import renamed
 from spot_work.agent import Agent
 from spot_work.batching import Batch, gather
-from spot_work.errors import HandBack
-from spot_work.queue_reader import Said, Source, Taken
+from spot_work.consumer import Ack, Delivery, RequestConsumer
+from spot_work.errors import Requeue
 from spot_work.queues import Queue
 
 log: Final = logging.getLogger("spot_work")
 
-_PATIENCE: Final = 0.5
-"""Seconds after which a worker without requests looks whether it is to stop."""
-_LAST_SECONDS: Final = 20.0
-"""For answers that are on their way when the worker has finished."""
+_POLL_SECONDS: Final = 0.5
+"""Maximum wait for a request before the worker checks whether it must drain."""
+_CLOSE_SECONDS: Final = 20.0
+"""Maximum wait for the confirmation of the last replies."""
 
 
+@renamed(after="after_seconds")
 @dataclass(frozen=True)
 class Overflow:
-    """Where requests go that have waited longer than ``after`` seconds: another provider, a CPU path.
+    """A second function for requests that have waited longer than ``after_seconds``.
 
-    ``run`` gets one value at a time, in one of ``threads`` threads, beside the batches.
+    For example another provider, or a CPU implementation. ``run`` gets one value per call, in a pool of
+    ``threads`` threads that run in parallel with the batches.
     """
 
     run: Callable[[Any], Any]
-    after: float
+    after_seconds: float
     threads: int = 4
 
 
+@renamed(source="consumer", done="completed_count", failed="failed_count", busy="busy_seconds")
 class Worker:
-    """Takes requests, runs a function on them, answers.
+    """Receives requests, runs a function on them and sends the replies.
 
     Args:
-        source: of the requests.
-        function: gets one value and returns one; with a batch of more than one, a list of values, and returns
-            a list as long. An exception, raised or in the list's place, is the answer of that request; where
-            nobody waits for it the request goes to the queue of the dead. `HandBack`: to another worker.
-        requests: the function gets `Request` objects in place of values.
-        agent: the node agent, where there is one.
+        consumer: the source of the requests.
+        function: gets a value and returns the result. With a batch size above 1 it gets a list of values and
+            returns a list of as many results. An exception, raised or in the list of results, is the reply;
+            a failed request without ``reply_to`` goes to the dead-letter queue. `Requeue` returns the request
+            to the queue.
+        batch: size and maximum wait of a batch.
+        overflow: runs requests that have waited too long.
+        requests: pass `Request` objects to the functions instead of values.
+        agent: the node agent to report to.
     """
 
     def __init__(
         self,
-        source: Source,
+        consumer: RequestConsumer,
         function: Callable[[Any], Any],
         batch: Batch = Batch(),  # noqa: B008 - frozen
         overflow: Overflow | None = None,
@@ -61,116 +68,126 @@ class Worker:
         requests: bool = False,
         agent: Agent | None = None,
     ) -> None:
-        self._source = source
+        self._consumer = consumer
         self._function = function
         self._batch = batch
         self._overflow = overflow
-        self._wants_requests = requests
+        self._passes_requests = requests
         self._agent = agent or Agent()
-        self._beside = ThreadPoolExecutor(overflow.threads, "spot-work-overflow") if overflow else None
+        self._overflow_pool = ThreadPoolExecutor(overflow.threads, "spot-work-overflow") if overflow else None
         self._is_draining = threading.Event()
-        # The overflow's threads count beside the batches.
-        self._counting = threading.Lock()
-        self.done = 0
-        """Requests that have ended here, well or not; what was handed back has not."""
-        self.failed = 0
-        """How many of them with an error."""
-        self.busy = 0.0
-        """Seconds in which batches ran."""
+        self._counts_lock = threading.Lock()  # overflow threads count, too
+        self.completed_count = 0
+        """Requests that have succeeded or failed here; requeued ones do not count."""
+        self.failed_count = 0
+        """Completed requests that failed."""
+        self.busy_seconds = 0.0
+        """Seconds in which a batch was running."""
 
     def drain(self) -> None:
-        """Take nothing more; `run` returns when what has begun is finished. Safe in a signal handler."""
+        """Receive nothing more; `run` returns after the current batch. Safe in a signal handler."""
         self._is_draining.set()
 
     def run(self) -> None:
-        """Work until told to drain.
+        """Work until `drain` is called.
 
         Raises:
-            BrokerRefusedError: the broker refuses us.
-            ConnectionError: it could not be reached for too long.
+            BrokerRefusedError: the broker refuses the connection.
+            ConnectionError: the broker was unreachable for too long.
         """
-        is_said = False
+        has_reported_ready = False
         while not self._is_draining.is_set():
-            found = gather(self._batch, self._source.take, time.monotonic, _PATIENCE)
-            if not is_said and self._source.is_connected.is_set():
-                is_said = True
-                self._agent.say_ready()
+            deliveries = gather(self._batch, self._consumer.receive, time.monotonic, _POLL_SECONDS)
+            if not has_reported_ready and self._consumer.is_connected.is_set():
+                has_reported_ready = True
+                self._agent.report_ready()
             if self._is_draining.is_set():
-                self._source.hand_back(found)
+                self._consumer.requeue(deliveries)
                 break
-            if found:
-                begun = time.monotonic()
-                self._work(found)
-                self.busy += time.monotonic() - begun
-            self._agent.tell(self.done, self.failed, self.busy)
-        self._source.stop()
-        if self._beside is not None:
-            self._beside.shutdown()
-        self._source.close(_LAST_SECONDS)
-        log.info("drained after %d requests", self.done)
+            if deliveries:
+                started_at = time.monotonic()
+                self._process(deliveries)
+                self.busy_seconds += time.monotonic() - started_at
+            self._agent.report(self.completed_count, self.failed_count, self.busy_seconds)
+        self._consumer.stop()
+        if self._overflow_pool is not None:
+            self._overflow_pool.shutdown()
+        self._consumer.close(_CLOSE_SECONDS)
+        log.info("drained after %d requests", self.completed_count)
 
-    def _work(self, found: list[Taken]) -> None:
+    def _process(self, deliveries: Sequence[Delivery]) -> None:
         batch = []
-        for taken in found:
-            if self._overflow and self._beside and taken.request.age > self._overflow.after:
-                self._beside.submit(self._run_beside, self._overflow, taken)
+        for delivery in deliveries:
+            overflow, pool = self._overflow, self._overflow_pool
+            if overflow and pool and delivery.request.age_seconds > overflow.after_seconds:
+                pool.submit(self._run_in_overflow_pool, overflow, delivery)
             else:
-                batch.append(taken)
+                batch.append(delivery)
         if batch:
-            self._answer(batch, self._results(batch))
+            self._settle(batch, self._run_batch([self._argument(delivery) for delivery in batch]))
 
-    def _results(self, batch: Sequence[Taken]) -> Sequence[Any]:
-        given = [one.request if self._wants_requests else one.request.value for one in batch]
+    def _argument(self, delivery: Delivery) -> Any:
+        return delivery.request if self._passes_requests else delivery.request.value
+
+    def _run_batch(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Return a result, or an exception, for each argument."""
         if self._batch.size == 1:
-            return [_attempt(self._function, given[0])]
-        results = _attempt(self._function, given)
-        if isinstance(results, list | tuple) and len(results) == len(given):
+            return [_call(self._function, arguments[0])]
+        results = _call(self._function, arguments)
+        if isinstance(results, list | tuple) and len(results) == len(arguments):
             return results
         if not isinstance(results, Exception):
-            wrong = f"{len(results)} results" if hasattr(results, "__len__") else type(results).__name__
-            return [TypeError(f"{wrong} for {len(given)} requests, allowed: one each")] * len(given)
-        if len(given) == 1 or isinstance(results, HandBack):
-            return [results] * len(given)
-        # One bad request must not fail the others: each gets its own try.
-        log.warning("a batch of %d failed (%s): its requests are run one by one", len(given), results)
-        singles = (_attempt(self._function, [value]) for value in given)
-        return [one if isinstance(one, Exception) else one[0] for one in singles]
+            actual = f"{len(results)} results" if hasattr(results, "__len__") else type(results).__name__
+            error = TypeError(f"{actual} for {len(arguments)} requests, allowed: one result per request")
+            return [error] * len(arguments)
+        if len(arguments) == 1 or isinstance(results, Requeue):
+            return [results] * len(arguments)
+        log.warning("batch of %d failed (%s), running its requests one by one", len(arguments), results)
+        singles = (_call(self._function, [argument]) for argument in arguments)
+        return [single if isinstance(single, Exception) else single[0] for single in singles]
 
-    def _run_beside(self, overflow: Overflow, taken: Taken) -> None:
-        given = taken.request if self._wants_requests else taken.request.value
-        self._answer([taken], [_attempt(overflow.run, given)])
+    def _run_in_overflow_pool(self, overflow: Overflow, delivery: Delivery) -> None:
+        self._settle([delivery], [_call(overflow.run, self._argument(delivery))])
 
-    def _answer(self, batch: Sequence[Taken], results: Sequence[Any]) -> None:
-        answers = []
-        ended = errors = 0
-        for taken, result in zip(batch, results, strict=True):
-            if isinstance(result, HandBack):
-                self._source.hand_back([taken])
+    def _settle(self, batch: Sequence[Delivery], results: Sequence[Any]) -> None:
+        """Requeue, dead-letter or reply to each request, and count it."""
+        acks = []
+        completed = failed = 0
+        for delivery, result in zip(batch, results, strict=True):
+            request = delivery.request
+            if isinstance(result, Requeue):
+                self._consumer.requeue([delivery])
                 continue
-            ended += 1
-            failed = f"{type(result).__name__}: {result}" if isinstance(result, Exception) else ""
-            if failed:
-                errors += 1
-                log.error("request %s failed: %s", taken.request.id, failed)
-            if failed and not taken.request.reply_to:
-                self._source.bury(taken)
+            completed += 1
+            error = _describe(result) if isinstance(result, Exception) else ""
+            if error:
+                failed += 1
+                log.error("request %s failed: %s", request.id, error)
+            if error and not request.reply_to:
+                self._consumer.dead_letter(delivery)
                 continue
             try:
-                answers.append(Said(taken, message.reply(taken.request, result, failed)))
-            except TypeError as error:
-                errors += 1
-                answers.append(Said(taken, message.reply(taken.request, None, f"TypeError: {error}")))
-        with self._counting:
-            self.done += ended
-            self.failed += errors
-        self._source.say(answers)
+                reply = message.reply(request, result, error)
+            except TypeError as not_serializable:
+                failed += 1
+                reply = message.reply(request, None, _describe(not_serializable))
+            acks.append(Ack(delivery, reply))
+        with self._counts_lock:
+            self.completed_count += completed
+            self.failed_count += failed
+        self._consumer.ack(acks)
 
 
-def _attempt(function: Callable[[Any], Any], given: Any) -> Any:
+def _call(function: Callable[[Any], Any], argument: Any) -> Any:
+    """Return what the function returns, or the exception that it raises."""
     try:
-        return function(given)
-    except Exception as error:  # whatever it is, it is the answer
+        return function(argument)
+    except Exception as error:  # any failure is the request's reply
         return error
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def serve(
@@ -182,21 +199,29 @@ def serve(
     *,
     requests: bool = False,
 ) -> None:
-    """Make a function a worker, until SIGTERM or SIGINT: then it finishes what it has begun, and returns.
+    """Run a function as a worker until SIGTERM or SIGINT; then finish the current batch and return.
 
-    To be called in the main thread, after the model is loaded. The arguments are those of `Worker`; as many
-    requests as are in a batch wait here while the batch before runs.
+    Call it in the main thread, after the model is loaded. The next batch is prefetched while a batch runs.
+
+    Args:
+        function: as for `Worker`.
+        queue: the queue of requests, or its name.
+        url: ``amqp://user:password@host:port/vhost``, ``amqps://…`` or ``sqs://region/account``.
+        batch: as for `Worker`.
+        overflow: as for `Worker`.
+        requests: as for `Worker`.
 
     Raises:
-        BrokerRefusedError: the broker refuses us.
-        ConnectionError: it could not be reached for 15 minutes.
-        TypeError: the function is a coroutine.
+        BrokerRefusedError: the broker refuses the connection.
+        ConnectionError: the broker was unreachable for 15 minutes.
+        TypeError: the function is a coroutine function.
+        ValueError: the URL cannot be parsed.
     """
     if inspect.iscoroutinefunction(function):
-        raise TypeError(f"{function.__name__} is a coroutine, allowed: a plain function")
+        raise TypeError(f"{function.__name__} is a coroutine function, allowed: a plain function")
     queue = Queue(queue) if isinstance(queue, str) else queue
-    source = transports.source(url, queue, 2 * batch.size)
-    worker = Worker(source, function, batch, overflow, requests=requests, agent=Agent.of_environment())
+    consumer = transports.consumer(url, queue, 2 * batch.size)
+    worker = Worker(consumer, function, batch, overflow, requests=requests, agent=Agent.from_environment())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.drain())
     worker.run()

@@ -1,1 +1,1 @@
-"""What the agent asks of AWS: clients, metadata, hooks, job table, registry; and its permissions."""
+"""AWS access of the agent: clients, metadata, hooks, job table, registry; and its permissions."""

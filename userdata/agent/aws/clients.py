@@ -1,7 +1,4 @@
-"""boto3, imported only by who needs it.
-
-A process without it is 30 MB smaller and starts half a second sooner.
-"""
+"""AWS clients. boto3 is imported lazily: a process without it is 30 MB smaller and starts 0.5 s sooner."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from userdata.agent.machine.errors import AgentError
 
 
 class AwsError(AgentError):
-    """AWS refused, by ``code``, or cannot be reached: then there is none."""
+    """An error response of AWS with its ``code``, or AWS is unreachable (empty ``code``)."""
 
     def __init__(self, text: str, code: str = "") -> None:
         super().__init__(text)
@@ -21,55 +18,55 @@ class AwsError(AgentError):
 
 
 @contextlib.contextmanager
-def asking(what: str) -> Iterator[None]:
-    """Raise `AwsError`, in one line that begins with ``what``, for an error of botocore's in the block."""
+def aws_errors(operation: str) -> Iterator[None]:
+    """Raise `AwsError`, one line that starts with ``operation``, for an error of botocore in the block."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
-    # RuntimeError: credentials that were renewed and had expired all the same (botocore.credentials).
+    # RuntimeError: refreshed credentials are still expired (botocore.credentials).
     except (BotoCoreError, ClientError, RuntimeError) as error:
         code = error_code(error)
-        raise AwsError(f"{what}: {code or type(error).__name__}: {error}", code) from None
+        raise AwsError(f"{operation}: {code or type(error).__name__}: {error}", code) from None
 
 
 def _client(service: str, region: str, attempts: int = 5) -> Any:
     import botocore.session
     from botocore.config import Config
 
-    # Short timeouts: a call that hangs must not eat the two minutes of a notice.
+    # Short timeouts: a hanging call must not use up the two minutes of a notice.
     config = Config(
         connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": attempts}
     )
-    # botocore by itself: boto3's resources and transfer manager are 3 MB that only `s3` needs.
+    # botocore alone: boto3's resources and transfer manager take 3 MB and only `s3` needs them.
     session: Any = botocore.session.get_session()
-    with asking(f"client of {service}"):  # credentials are looked for here
+    with aws_errors(f"client of {service}"):  # resolves credentials
         return session.create_client(service, region_name=region, config=config)
 
 
-def _maker(service: str, attempts: int = 5) -> Callable[[str], Any]:
-    """Return what makes clients of a service by region."""
+def _client_factory(service: str, attempts: int = 5) -> Callable[[str], Any]:
+    """Return a function that creates clients of a service by region."""
     return lambda region: _client(service, region, attempts=attempts)
 
 
-autoscaling = _maker("autoscaling")
-cloudwatch = _maker("cloudwatch")
-dynamodb = _maker("dynamodb", attempts=3)  # it fails fast, heartbeats come again
-ec2 = _maker("ec2")
-ecr = _maker("ecr")
-secretsmanager = _maker("secretsmanager")
-ssm = _maker("ssm")
+autoscaling = _client_factory("autoscaling")
+cloudwatch = _client_factory("cloudwatch")
+dynamodb = _client_factory("dynamodb", attempts=3)  # fails fast: heartbeats repeat
+ec2 = _client_factory("ec2")
+ecr = _client_factory("ecr")
+secretsmanager = _client_factory("secretsmanager")
+ssm = _client_factory("ssm")
 
 
 def s3(region: str) -> Any:
-    """Return a client for datasets and lists."""
+    """Return an S3 client for datasets and tenant lists."""
     import boto3  # for its managed, parallel downloads
 
     return boto3.client("s3", region_name=region)
 
 
-def uploader(client: Any) -> Any:
-    """Return what uploads files to S3, large ones in parts and in parallel."""
+def transfer_manager(client: Any) -> Any:
+    """Return a transfer manager that uploads large files in parallel parts."""
     from boto3.s3.transfer import TransferConfig, create_transfer_manager
 
     return create_transfer_manager(client, TransferConfig(preferred_transfer_client="classic"))

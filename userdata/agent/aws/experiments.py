@@ -1,4 +1,4 @@
-"""The experiments that share a group, in the job table: an item each, and the group's own beside them."""
+"""The experiments of a group in the job table: one item for each, and one for the group."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts.jobs import item as job_item
-from userdata.agent.aws.clients import asking
+from userdata.agent.aws.clients import aws_errors
 from userdata.agent.aws.jobs import Jobs
-from userdata.agent.lease.experiment_selection import Turn
+from userdata.agent.lease.experiment_selection import ExperimentLease
 from userdata.agent.machine.errors import AgentError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 NAMES: Final = "experiments"
-"""In the group's item: their names (L of S), for whoever looks at them."""
+"""Attribute of the group's item: the names of its experiments (L of S)."""
 _BATCH: Final = 100
-"""The most items of one BatchGetItem (its API reference)."""
-_MOST_TRIES: Final = 5
+"""Maximum items of one BatchGetItem (API reference)."""
+_MAX_ATTEMPTS: Final = 5
 
 
 class ExperimentJobs(Jobs):
-    """The state of one experiment: its end is not the group's."""
+    """The state of one experiment; its end does not end the group's run."""
 
-    def take_down(self) -> None:
-        """Let nothing go: the instance takes the next one."""
+    def publish_finished(self) -> None:
+        """Do nothing: the instance continues with the next experiment."""
 
 
 class GroupJobs(Jobs):
     """The state of the run of all experiments of a group."""
 
-    def name(self, experiments: Sequence[str]) -> None:
-        """Write down which experiments there are."""
+    def record_names(self, experiments: Sequence[str]) -> None:
+        """Write the names of the experiments to the group's item."""
         self._update(
             UpdateExpression=f"SET {NAMES} = :names",
-            ExpressionAttributeValues={":names": {"L": [{"S": one} for one in experiments]}},
+            ExpressionAttributeValues={":names": {"L": [{"S": name} for name in experiments]}},
         )
 
 
 class ExperimentTable:
-    """How the experiments ``names`` stand in a run of ``revision``."""
+    """The leases of the experiments ``names`` in a run of ``revision``."""
 
     def __init__(self, dynamodb: DynamoDBClient, table: str, names: Sequence[str], revision: str) -> None:
         self._dynamodb = dynamodb
@@ -48,41 +48,43 @@ class ExperimentTable:
         self._names = names
         self._revision = revision
 
-    def read(self) -> dict[str, Turn]:
-        """Return how all of them stand; calls: one for each hundred, and more where DynamoDB throttles.
+    def read_leases(self) -> dict[str, ExperimentLease]:
+        """Return the lease of each experiment; one call per hundred items, more if DynamoDB throttles.
 
         Raises:
-            AgentError: the table refused or does not answer.
+            AgentError: DynamoDB returned an error or is unreachable.
         """
-        found = {item["job"]["S"]: item for item in self._items()}
-        return {name: turn(found.get(name, {}), self._revision) for name in self._names}
+        items = {item["job"]["S"]: item for item in self._items()}
+        return {name: parse_lease(items.get(name, {}), self._revision) for name in self._names}
 
     def _items(self) -> Iterator[Mapping[str, Any]]:
         keys: list[Any] = [{"job": {"S": name}} for name in self._names]
         for start in range(0, len(keys), _BATCH):
-            left = keys[start : start + _BATCH]
-            for _ in range(_MOST_TRIES):
-                with asking(f"job table {self._table}"):
-                    answer = self._dynamodb.batch_get_item(
-                        RequestItems={self._table: {"Keys": left, "ConsistentRead": True}}
+            pending = keys[start : start + _BATCH]
+            for _ in range(_MAX_ATTEMPTS):
+                with aws_errors(f"job table {self._table}"):
+                    response = self._dynamodb.batch_get_item(
+                        RequestItems={self._table: {"Keys": pending, "ConsistentRead": True}}
                     )
-                yield from answer["Responses"].get(self._table, ())
-                missed = answer.get("UnprocessedKeys", {}).get(self._table)
-                left = list(missed["Keys"]) if missed else []
-                if not left:
+                yield from response["Responses"].get(self._table, ())
+                unprocessed = response.get("UnprocessedKeys", {}).get(self._table)
+                pending = list(unprocessed["Keys"]) if unprocessed else []
+                if not pending:
                     break
             else:
-                raise AgentError(f"job table {self._table}: {len(left)} items were not read, it throttles")
+                raise AgentError(
+                    f"job table {self._table}: {len(pending)} items not read because of throttling"
+                )
 
 
-def turn(item: Mapping[str, Any], revision: str) -> Turn:
-    """Return how the experiment of this item stands in a run of ``revision``; an empty one is new."""
+def parse_lease(item: Mapping[str, Any], revision: str) -> ExperimentLease:
+    """Return the lease of an experiment in a run of ``revision``; an empty item is a new experiment."""
     row = job_item.parse(item)
     state = row.state_of(revision)
-    return Turn(
-        has_begun=row.revision == revision,
-        has_ended=state in ("done", "failed"),
+    return ExperimentLease(
+        has_started=row.revision == revision,
+        is_finished=state in ("done", "failed"),
         has_failed=state == "failed",
         holder=row.holder,
-        until=row.lease_until,
+        expires_at=row.lease_expires_at,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from userdata.agent.aws.clients import AwsError, asking
+from userdata.agent.aws.clients import AwsError, aws_errors
 from userdata.agent.machine import log
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ Result = Literal["CONTINUE", "ABANDON"]
 
 
 def complete(client: AutoScalingClient, group: str, hook: str, instance: str, result: Result) -> bool:
-    """Complete a lifecycle action of the Auto Scaling group; tell whether there was one.
+    """Complete a lifecycle action of the Auto Scaling group; return whether there was one.
 
     Raises:
-        AgentError: any other refusal, or AWS cannot be reached.
+        AgentError: another error of AWS, or AWS is unreachable.
     """
     done = _is_active(
         hook,
@@ -35,13 +35,13 @@ def complete(client: AutoScalingClient, group: str, hook: str, instance: str, re
 
 
 def extend(client: AutoScalingClient, group: str, hook: str, instance: str) -> bool:
-    """Let a lifecycle action begin its timeout anew; tell whether there was one.
+    """Restart the timeout of a lifecycle action; return whether there was one.
 
-    AWS ends a wait all the same after 48 hours or 100 timeouts (Auto Scaling's API reference,
+    AWS ends the wait after 48 hours or 100 timeouts at the latest (Auto Scaling API reference,
     ``GlobalTimeout``).
 
     Raises:
-        AgentError: any other refusal, or AWS cannot be reached.
+        AgentError: another error of AWS, or AWS is unreachable.
     """
     return _is_active(
         hook,
@@ -52,13 +52,13 @@ def extend(client: AutoScalingClient, group: str, hook: str, instance: str) -> b
 
 
 def _is_active(hook: str, call: Callable[[], object]) -> bool:
-    """Make a call about a lifecycle action; False where there is none.
+    """Make a call for a lifecycle action; return False if there is none.
 
-    AWS answers ValidationError ("No active Lifecycle Action found") before the hook begins and after it
+    AWS returns ValidationError ("No active Lifecycle Action found") before the hook starts and after it
     ended.
     """
     try:
-        with asking(f"lifecycle hook {hook}"):
+        with aws_errors(f"lifecycle hook {hook}"):
             call()
     except AwsError as error:
         if error.code == "ValidationError":

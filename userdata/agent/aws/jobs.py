@@ -1,4 +1,4 @@
-"""A training job's state in the job table, and the word to the controller that its run has ended."""
+"""A training job's state in the job table, and the parameter by which a run is reported finished."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from contracts import codec
 from contracts.jobs import item as job_item
 from contracts.jobs.item import HostFaults, JobItem, JobState
-from userdata.agent.aws.clients import AwsError, asking
+from userdata.agent.aws.clients import AwsError, aws_errors
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ssm import SSMClient
 
-_LONGEST_REASON: Final = 500
+MAX_REASON_LENGTH: Final = 500
 
 
-def item(dynamodb: DynamoDBClient, table: str, job: str) -> dict[str, Any]:
-    """Return a job's item as it stands; empty where there is none.
+def read_item(dynamodb: DynamoDBClient, table: str, job: str) -> dict[str, Any]:
+    """Return a job's item by a consistent read; empty if there is none.
 
     Raises:
-        AgentError: the table refused or does not answer.
+        AgentError: DynamoDB returned an error or is unreachable.
     """
-    with asking(f"job table {table}, job {job}"):
-        found = dynamodb.get_item(TableName=table, Key={"job": {"S": job}}, ConsistentRead=True)
-    return dict(found.get("Item", {}))
+    with aws_errors(f"job table {table}, job {job}"):
+        response = dynamodb.get_item(TableName=table, Key={"job": {"S": job}}, ConsistentRead=True)
+    return dict(response.get("Item", {}))
 
 
 @dataclass(eq=False)
 class Jobs:
-    """One job's state in its item (``contracts.jobs.item``), beside its lease.
+    """One job's state in its item (``contracts.jobs.item``), which also holds its lease.
 
-    A state counts for the revision that it was written for: a new revision in the stack file is a new run.
+    A state belongs to a revision: a new revision in the stack file is a new run.
     """
 
     dynamodb: DynamoDBClient
@@ -45,14 +45,14 @@ class Jobs:
     finished_parameter: str
     clock: Clock
 
-    def finished(self) -> bool:
-        """Tell whether this revision of the job is done or has failed for good."""
+    def is_finished(self) -> bool:
+        """Return whether this revision of the job is done or has failed permanently."""
         return self._row().state_of(self.revision) in ("done", "failed")
 
     def mark(self, state: JobState, reason: str = "") -> None:
-        """Write the state and why. A finished job stays finished, whatever a late instance says.
+        """Write the state and its reason. A finished job stays finished if a late instance writes.
 
-        One that has failed may still turn out to be done; people alone let it begin again.
+        A failed job can still become done; only an operator can restart it.
         """
         values: dict[str, Any] = {
             ":state": {"S": state},
@@ -60,16 +60,16 @@ class Jobs:
             ":now": {"N": str(int(self.clock.wall()))},
             ":done": {"S": "done"},
             **({":failed": {"S": "failed"}} if state == "running" else {}),
-            ":reason": {"S": reason[:_LONGEST_REASON]},
+            ":reason": {"S": reason[:MAX_REASON_LENGTH]},
         }
-        late = " AND #state <> :failed" if state == "running" else ""
+        unless_failed = " AND #state <> :failed" if state == "running" else ""
         try:
             self._update(
                 UpdateExpression=(
                     "SET #state = :state, revision = :revision, changed = :now, #reason = :reason"
                 ),
                 ConditionExpression=(
-                    f"attribute_not_exists(#state) OR #state <> :done{late} OR revision <> :revision"
+                    f"attribute_not_exists(#state) OR #state <> :done{unless_failed} OR revision <> :revision"
                 ),
                 ExpressionAttributeNames={"#state": "state", "#reason": "reason"},
                 ExpressionAttributeValues=values,
@@ -77,45 +77,45 @@ class Jobs:
         except AwsError as error:
             if error.code != "ConditionalCheckFailedException":
                 raise
-            log.warning("job has ended already", job=self.job, refused=state)
+            log.warning("job already finished", job=self.job, rejected_state=state)
             return
-        log.info("job marked", job=self.job, state=state, reason=reason)
+        log.info("job state written", job=self.job, state=state, reason=reason)
 
     def retries(self) -> int:
-        """Return how often people have let this revision begin again after it had failed.
+        """Return how often an operator has restarted this revision after it failed.
 
         Raises:
-            AgentError: the table does not answer.
+            AgentError: DynamoDB returned an error or is unreachable.
         """
         return self._row().retries_of(self.revision)
 
     def count_host_fault(self, checkpoint: float) -> int:
-        """Count a host's fault; return how many there were in a row, this one included.
+        """Count a host fault; return the number of consecutive ones, including this one.
 
-        In a row: of the same revision, and the newest checkpoint (``checkpoint``, epoch seconds) is no
-        younger than the time before. Only who holds the lease counts, one at a time.
+        Consecutive: of the same revision, without a newer checkpoint (``checkpoint``, epoch seconds) since
+        the last one. Only the lease holder counts.
 
         Raises:
-            AgentError: the table does not answer.
+            AgentError: DynamoDB returned an error or is unreachable.
         """
         before = self._row().host_faults
         in_a_row = before.revision == self.revision and int(checkpoint) <= before.checkpoint
         count = 1 + (before.count if in_a_row else 0)
         faults = HostFaults(self.revision, count, int(checkpoint))
         self._update(
-            UpdateExpression="SET hostFaults = :said",
-            ExpressionAttributeValues={":said": codec.attribute(faults)},
+            UpdateExpression="SET hostFaults = :faults",
+            ExpressionAttributeValues={":faults": codec.attribute(faults)},
         )
-        log.warning("host's fault counted", job=self.job, count=count)
+        log.warning("host fault counted", job=self.job, count=count)
         return count
 
-    def answers(self) -> bool:
-        """Tell whether AWS answers at all; a refusal is an answer."""
+    def is_aws_reachable(self) -> bool:
+        """Return whether AWS is reachable; an error response counts as reachable."""
         try:
             self._item()
         except AwsError as error:
             if not error.code:
-                log.warning("AWS does not answer", error=str(error))
+                log.warning("AWS unreachable", error=str(error))
                 return False
         return True
 
@@ -123,22 +123,21 @@ class Jobs:
         return job_item.parse(self._item())
 
     def _item(self) -> dict[str, Any]:
-        return item(self.dynamodb, self.table, self.job)
+        return read_item(self.dynamodb, self.table, self.job)
 
-    def take_down(self) -> None:
-        """Say that this revision has ended.
+    def publish_finished(self) -> None:
+        """Write this revision to the ``finished`` parameter.
 
-        The controller, the one actuator, lets go of group, fleet and fallback, unless the stack asks for
-        another revision by now: of that one nothing has been said.
+        The controller then scales the groups to 0, unless the stack file has another revision by now.
         """
         self._put_parameter(self.finished_parameter, self.revision)
-        log.info("said that the run has ended", parameter=self.finished_parameter, revision=self.revision)
+        log.info("run reported finished", parameter=self.finished_parameter, revision=self.revision)
 
     def _put_parameter(self, name: str, value: str) -> None:
-        with asking(f"parameter {name}"):
+        with aws_errors(f"parameter {name}"):
             self.ssm.put_parameter(Name=name, Value=value, Type="String", Overwrite=True)
 
     def _update(self, **arguments: Any) -> None:
         """Update the job's item; raise `AwsError`."""
-        with asking(f"job table {self.table}, job {self.job}"):
+        with aws_errors(f"job table {self.table}, job {self.job}"):
             self.dynamodb.update_item(TableName=self.table, Key={"job": {"S": self.job}}, **arguments)

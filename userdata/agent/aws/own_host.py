@@ -1,4 +1,4 @@
-"""A host of one's own in the place of an instance: no metadata service, and nobody who takes it away."""
+"""Metadata client for an on-premises host: no metadata service, no interruptions."""
 
 from __future__ import annotations
 
@@ -6,35 +6,33 @@ import re
 import socket
 from typing import Final
 
-from userdata.agent.aws.imds import Answer, InstanceFacts, Metadata
+from userdata.agent.aws.imds import IdentityDocument, Metadata, MetadataDocument
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import ConfigError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
-"""Of a host (RFC 1123), no longer than one label."""
+"""A host name (RFC 1123) of at most 63 characters."""
 
 
-class OwnHost(Metadata):
-    """What the metadata service would say here: nothing, but for who we are."""
+class OnPremisesHost(Metadata):
+    """Metadata of an on-premises host: only its identity, no documents."""
 
     def __init__(self, clock: Clock, region: str, name: str = "") -> None:
-        """``region`` is where the stack is; ``name`` is the host's own where it is left out.
+        """``region`` is the stack's region; ``name`` is by default the host name.
 
         Raises:
-            ConfigError: the host has no name by which it can be told from others.
+            ConfigError: the name is not a valid unique host name.
         """
         super().__init__(clock)
         name = name or socket.gethostname()
         if not _NAME.fullmatch(name) or name == "localhost":
-            raise ConfigError(
-                f"the host's name is {name!r}, allowed: one of its own, of letters, digits, '.' and '-'"
-            )
-        self._facts = InstanceFacts(name, "", region, "")
+            raise ConfigError(f"host name {name!r}, allowed: a unique name of letters, digits, '.' and '-'")
+        self._facts = IdentityDocument(name, "", region, "")
 
-    def get(self, path: str) -> Answer | None:
+    def get(self, path: str) -> MetadataDocument | None:
         """Return None: there is no document."""
         return None
 
-    def identity(self) -> InstanceFacts:
-        """Return the host's name in the place of an instance's id, and the stack's region."""
+    def identity(self) -> IdentityDocument:
+        """Return the host name as instance id, and the stack's region."""
         return self._facts

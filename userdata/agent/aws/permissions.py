@@ -1,9 +1,9 @@
-"""Every AWS call that the agent makes, as IAM statements for the instance role; the program renders them.
+"""IAM statements of the instance role for every AWS call of the agent; the Pulumi program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {tenants}
-{repository}`` (the last two are ARNs). A test records the calls on deployed stacks and holds each to the role
-that the program declares.
+{prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {tenants} {repository}``
+(the last two are ARNs). A test records the calls on deployed stacks and checks each against the role that the
+program declares.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ Need = Literal[
     "sqs",
     "tenants",
 ]
-"""What an instance may be there for: workers, what they are started from, their image in ECR, hooks, an image
-that a launch waits for, a job, several experiments of it, its volume, a dataset in S3, volumes that came with
-the launch, the secret of a private repository, results that go to S3, to prepare a dataset, to start from one
-that is prepared, the secret of a queue, a queue of SQS, the tenants of a shared host, each with a volume."""
+"""What an instance needs permissions for: workers, their release, their image in ECR, lifecycle hooks, an
+image pull during a launch, a job, several experiments of it, its volume, a dataset in S3, volumes attached at
+launch, the secret of a private repository, artifacts in S3, preparing a dataset, starting from a prepared
+dataset, the secret of a queue, an SQS queue, the tenants of a shared host, each with a volume."""
 
 
 @dataclass(frozen=True)
 class Permission:
-    """An IAM statement; any one of ``needed_by`` asks for it, so that a role gets what its work needs."""
+    """An IAM statement; a role gets it if it has at least one of the needs in ``needed_by``."""
 
     sid: str
     needed_by: tuple[Need, ...]
@@ -77,7 +77,7 @@ def _items(
     key: str,
     operator: Literal["StringEquals", "StringLike"] = "StringEquals",
 ) -> Permission:
-    """Allow actions on items of one key. ForAllValues holds for no key at all, too: Null refuses that."""
+    """Allow actions on items of one key. ForAllValues is also true without a key; Null denies that case."""
     return Permission(
         sid,
         needs,
@@ -91,18 +91,18 @@ def _items(
 
 
 def _parameter(sid: str, need: Need, leaf: str) -> Permission:
-    """Allow to write a parameter of the group's."""
+    """Allow writing a parameter of the group."""
     root = "arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}"
     return Permission(sid, (need,), ("ssm:PutParameter",), (f"{root}/{leaf}",))
 
 
 def _hook(sid: str, need: Need, action: str) -> Permission:
-    """Allow a call about the lifecycle hooks of the group."""
+    """Allow a call for the lifecycle hooks of the group."""
     return Permission(sid, (need,), (f"autoscaling:{action}",), (_AUTO_SCALING_GROUPS,), _GROUP)
 
 
 def _secret(sid: str, need: Need, name: str) -> Permission:
-    """Allow to read a secret: its ARN ends with six characters that AWS draws.
+    """Allow reading a secret: its ARN ends with six random characters.
 
     Source: Secrets Manager guide, "IAM policy examples".
     """
@@ -118,16 +118,16 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
     _hook("CompleteHooks", "hooks", "CompleteLifecycleAction"),
     _hook("HoldLaunch", "pull", "RecordLifecycleActionHeartbeat"),
     _items("KeepJob", ("volume", "run"), "GetItem UpdateItem", "job", "{job}"),
-    # The job's history, an item for each of its last hundred instances.
+    # The job's attempts, an item for each of the last hundred.
     _items("RecordJob", ("run",), "GetItem PutItem", "job", "{job}#??", "StringLike"),
-    # Their names follow from the group's.
+    # The names of experiments start with the group's.
     _items(
         "KeepExperiments", ("experiments",), "GetItem BatchGetItem UpdateItem", "job", "{job}-*", "StringLike"
     ),
     _items("RecordExperiments", ("experiments",), "PutItem", "job", "{job}-*#??", "StringLike"),
     _parameter("EndJob", "run", "finished"),
     _parameter("SayPrepared", "prepare", "prepared"),
-    # Which snapshot counts stands in the item of who made it.
+    # The item of the preparing job names the snapshot.
     _items("FindPrepared", ("prepared",), "GetItem", "job", "{prepared_by}"),
     Permission(
         "CopyPrepared",
@@ -141,11 +141,11 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
             }
         },
     ),
-    # Descriptions know no resources.
+    # Describe actions have no resource-level permissions.
     Permission("FindVolumes", ("volume", "attached", "tenants"), ("ec2:DescribeVolumes",), ("*",)),
     Permission("FindSnapshots", ("volume", "tenants"), ("ec2:DescribeSnapshots",), ("*",)),
     Permission("MakeVolume", ("volume",), ("ec2:CreateVolume",), (f"{_EC2}:volume/*",), _REQUESTED),
-    # The source: a snapshot of this job and no other.
+    # The source: only a snapshot of this job.
     Permission("MakeCopy", ("volume",), ("ec2:CreateVolume",), (_SNAPSHOTS,), _OURS),
     Permission("ReadVolume", ("volume",), ("ec2:CreateSnapshot",), (f"{_EC2}:volume/*",), _OURS),
     Permission("MakeSnapshot", ("volume",), ("ec2:CreateSnapshot",), (_SNAPSHOTS,), _REQUESTED),
@@ -192,7 +192,7 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
         ("arn:{partition}:s3:::{bucket}",),
         {"StringLike": {"s3:prefix": "{prefix}*"}},
     ),
-    # What is there can be replaced, but neither read nor deleted.
+    # Objects can be overwritten, but neither read nor deleted.
     Permission("StoreArtifacts", ("artifacts",), ("s3:PutObject",), ("arn:{partition}:s3:::{artifacts}*",)),
     Permission(
         "ForgetParts",
@@ -202,9 +202,9 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
     ),
     _secret("OpenRepository", "secret", "{secret}"),
     _secret("OpenQueue", "queue", "{queue}"),
-    # The token is the registry's, not a repository's.
+    # The token is for the registry, not for a repository.
     Permission("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),
-    # Made by docker with that token, not by the agent.
+    # Calls of docker with that token, not of the agent.
     Permission(
         "PullImages", ("image",), ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"), ("{repository}",)
     ),
@@ -212,28 +212,28 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
 )
 
 
-def _of_tenants(one: Permission) -> Permission:
-    """Return a statement about a job's volume for the volumes of all tenants of a host.
+def _of_tenants(statement: Permission) -> Permission:
+    """Return a statement on a job's volume, extended to the volumes of all tenants of a host.
 
-    They go by names that begin with the host's (``tenants.model.volume_job``).
+    Their job names start with the host's (``tenants.model.volume_job``).
     """
     conditions: dict[str, dict[str, str | list[str]]] = {}
-    for operator, keys in one.conditions.items():
+    for operator, keys in statement.conditions.items():
         for key, value in keys.items():
             names_job = value in ("{job}", ["{job}"])
             like = operator.replace("StringEquals", "StringLike") if names_job else operator
             named = [f"{part}-*" for part in value] if isinstance(value, list) else f"{value}-*"
             conditions.setdefault(like, {})[key] = named if names_job else value
-    # Of a tenant's item there is the lease alone, which is taken by conditional writes.
-    actions = tuple(action for action in one.actions if action != "dynamodb:GetItem")
-    return Permission(f"{one.sid}OfTenants", ("tenants",), actions, one.resources, conditions)
+    # A tenant's item has only the lease, which is acquired by conditional writes.
+    actions = tuple(action for action in statement.actions if action != "dynamodb:GetItem")
+    return Permission(f"{statement.sid}OfTenants", ("tenants",), actions, statement.resources, conditions)
 
 
 STATEMENTS: Final = (
     *_STATEMENTS,
     *(
-        _of_tenants(one)
-        for one in _STATEMENTS
-        if "volume" in one.needed_by and "{job}" in str(one.conditions)
+        _of_tenants(statement)
+        for statement in _STATEMENTS
+        if "volume" in statement.needed_by and "{job}" in str(statement.conditions)
     ),
 )

@@ -1,7 +1,6 @@
-"""Which snapshot of a prepared dataset counts: it stands in the job table, in the item of who prepares it.
+"""The snapshots of prepared datasets, in the job table's item of the job that prepares them.
 
-The item's attribute is called as the dataset is (``imagenet@1``), so that each version has its own and none
-is forgotten.
+The attribute has the name of the dataset (``imagenet@1``): each version has its own attribute.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from contracts.agent.config import Prepared
 from contracts.jobs.item import JobState
-from userdata.agent.aws.clients import AwsError, asking
-from userdata.agent.aws.jobs import Jobs, item
+from userdata.agent.aws.clients import AwsError, aws_errors
+from userdata.agent.aws.jobs import Jobs, read_item
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError
 
@@ -20,71 +19,71 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 
-def counted(dynamodb: DynamoDBClient, table: str, group: str) -> dict[str, str]:
-    """Return the snapshots that count, by dataset, of what ``group`` has prepared."""
-    found = item(dynamodb, table, group)
-    return {name: value["S"] for name, value in found.items() if "@" in name}
+def read_snapshots(dynamodb: DynamoDBClient, table: str, group: str) -> dict[str, str]:
+    """Return the snapshots that ``group`` has prepared, by dataset."""
+    item = read_item(dynamodb, table, group)
+    return {name: value["S"] for name, value in item.items() if "@" in name}
 
 
-def find(dynamodb: DynamoDBClient, ec2: EC2Client, table: str, prepared: Prepared) -> str:
-    """Return the snapshot that a job's first volume is made from.
+def find_snapshot(dynamodb: DynamoDBClient, ec2: EC2Client, table: str, prepared: Prepared) -> str:
+    """Return the snapshot from which a job's first volume is created.
 
     Raises:
-        AgentError: none counts yet; the controller starts nobody before.
+        AgentError: there is none yet; the controller launches no instance before.
         RefusedError: it was deleted.
     """
-    snapshot = counted(dynamodb, table, prepared.group).get(prepared.dataset)
+    snapshot = read_snapshots(dynamodb, table, prepared.group).get(prepared.dataset)
     if snapshot is None:
         raise AgentError(f"dataset {prepared.dataset}: {prepared.group} has not prepared it yet")
     try:
-        with asking(f"snapshot {snapshot}"):
+        with aws_errors(f"snapshot {snapshot}"):
             ec2.describe_snapshots(SnapshotIds=[snapshot])
     except AwsError as error:
         if error.code == "InvalidSnapshot.NotFound":
             raise RefusedError(
                 f"dataset {prepared.dataset}: its snapshot {snapshot} was deleted; raise prepare.version to "
-                "have it prepared again"
+                "prepare it again"
             ) from None
         raise
     return snapshot
 
 
 class BuilderJobs(Jobs):
-    """A job that prepares a dataset: it is done when a snapshot counts, whatever the run's command says.
+    """A job that prepares a dataset: it is done when its snapshot is recorded, not when its command ends.
 
-    ``made`` is whether the command has ended well, and no snapshot counts yet.
+    ``is_command_done``: the command has succeeded, and the snapshot is not recorded yet.
     """
 
     def __init__(self, prepared: Prepared, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._prepared = prepared
-        self.made = False
+        self.is_command_done = False
 
-    def is_kept(self) -> bool:
-        """Tell whether a snapshot counts."""
-        return self._prepared.dataset in counted(self.dynamodb, self.table, self.job)
+    def has_snapshot(self) -> bool:
+        """Return whether the snapshot is recorded."""
+        return self._prepared.dataset in read_snapshots(self.dynamodb, self.table, self.job)
 
-    def finished(self) -> bool:
-        """Tell whether a snapshot counts, or this run has failed for good."""
-        return self.is_kept() or super().finished()
+    def is_finished(self) -> bool:
+        """Return whether the snapshot is recorded or this run has failed permanently."""
+        return self.has_snapshot() or super().is_finished()
 
     def mark(self, state: JobState, reason: str = "") -> None:
-        """Write the state; that the command is done is noted only."""
-        self.made = state == "done"
-        if not self.made:
+        """Write the state; the state ``done`` is only noted in ``is_command_done``."""
+        self.is_command_done = state == "done"
+        if not self.is_command_done:
             super().mark(state, reason)
 
-    def mark_kept(self) -> None:
-        """Write that it is done: a snapshot counts."""
-        self.made = False
+    def mark_snapshot_recorded(self) -> None:
+        """Write the state ``done``: the snapshot is recorded."""
+        self.is_command_done = False
         super().mark("done")
 
-    def take_down(self) -> None:
-        """Say that the dataset is there, and let the own capacity go; nothing while there is one to keep."""
-        if self.made:
+    def publish_finished(self) -> None:
+        """Publish the prepared dataset and that the run has finished; not before the snapshot is recorded."""
+        if self.is_command_done:
             return
-        if self.is_kept():
+        if self.has_snapshot():
             name, dataset = self._prepared.parameter, self._prepared.dataset
             self._put_parameter(name, dataset)
-            log.info("said that the dataset is there", parameter=name, dataset=dataset)
-        super().take_down()
+            log.info("dataset reported prepared", parameter=name, dataset=dataset)
+        super().publish_finished()

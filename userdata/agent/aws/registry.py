@@ -1,4 +1,4 @@
-"""The worker registry: one item for each worker slot of this instance."""
+"""Client of the worker registry: one item for each worker slot of this instance."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress, WorkerState
-from contracts.registry.worker_report import Pulse
-from userdata.agent.aws.clients import asking
+from contracts.registry.worker_report import WorkerReport
+from userdata.agent.aws.clients import aws_errors
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
 class WorkerRegistry:
-    """Writes this instance's workers; one UpdateItem a heartbeat and slot."""
+    """Writes the items of this instance's workers: one UpdateItem per slot and heartbeat."""
 
     def __init__(self, client: DynamoDBClient, table: str, group: str, instance: str) -> None:
         self._client = client
@@ -23,52 +23,52 @@ class WorkerRegistry:
         self._group = group
         self._instance = instance
 
-    def beat(
+    def record_heartbeat(
         self,
         slots: Iterable[int],
         now: float,
         state: WorkerState,
         deadline: float | None,
         progress: Progress | None = None,
-        pulses: Mapping[int, Pulse] | None = None,
-        first: Collection[int] = (),
+        reports: Mapping[int, WorkerReport] | None = None,
+        started: Collection[int] = (),
     ) -> frozenset[int]:
-        """Record that the workers in ``slots`` live at ``now`` (epoch seconds), in whole seconds.
+        """Record a heartbeat of the workers in ``slots`` at ``now`` (epoch seconds, stored as whole seconds).
 
-        ``pulses`` are what they tell, by slot; those in ``first`` have started since their last beat. Returns
-        the slots whose workers somebody wishes to be started anew.
+        ``reports`` are the worker reports by slot; workers in ``started`` have started since their last
+        heartbeat. Returns the slots whose workers are to be restarted on request.
 
         Raises:
-            AgentError: DynamoDB refused or cannot be reached; the next beat says everything again.
+            AgentError: DynamoDB returned an error or is unreachable; the next heartbeat repeats everything.
         """
-        until = None if deadline is None else int(deadline)
-        wished = set()
+        expires_at = None if deadline is None else int(deadline)
+        restart_slots = set()
         for slot in slots:
             update = registry_item.heartbeat(
                 self._instance,
                 int(now),
                 state,
-                until,
+                expires_at,
                 progress,
-                (pulses or {}).get(slot),
-                is_first=slot in first,
+                (reports or {}).get(slot),
+                is_first=slot in started,
             )
-            # The row as it is now: a wish costs no request of its own.
-            answer = self._call("update_item", slot, ReturnValues="ALL_NEW", **update)
-            if registry_item.wished(answer.get("Attributes", {})):
-                wished.add(slot)
-        return frozenset(wished)
+            # ALL_NEW returns a requested restart without another request.
+            response = self._call("update_item", slot, ReturnValues="ALL_NEW", **update)
+            if registry_item.is_restart_requested(response.get("Attributes", {})):
+                restart_slots.add(slot)
+        return frozenset(restart_slots)
 
-    def leave(self, slot: int) -> None:
-        """Remove a worker that has ended, so that nobody waits for its heartbeats to grow old."""
+    def deregister(self, slot: int) -> None:
+        """Delete the item of a worker that has ended: its heartbeat need not expire first."""
         self._call("delete_item", slot)
 
     def _call(
         self, operation: Literal["update_item", "delete_item"], slot: int, **arguments: object
     ) -> dict[str, Any]:
         key = registry_item.key(self._group, self._instance, slot)
-        with asking(f"registry {self._table}, worker {self._instance}/{slot}"):
-            answer: dict[str, Any] = getattr(self._client, operation)(
+        with aws_errors(f"registry {self._table}, worker {self._instance}/{slot}"):
+            response: dict[str, Any] = getattr(self._client, operation)(
                 TableName=self._table, Key=key, **arguments
             )
-        return answer
+        return response

@@ -1,4 +1,4 @@
-"""From what this instance's workers are to be started: the health checker's row in the worker registry."""
+"""The release of this instance's workers, from the health checker's item in the worker registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from contracts.group import release
 from contracts.group.release import WorkerRelease
-from userdata.agent.aws.clients import asking
+from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine.errors import AgentError
 
 if TYPE_CHECKING:
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def read(client: DynamoDBClient, table: str, group: str, instance: str) -> WorkerRelease | None:
-    """Return the release, None where nobody has said any.
+    """Return the release, None if none is set.
 
     Raises:
-        AgentError: DynamoDB refused or cannot be reached, or the row makes no sense.
+        AgentError: DynamoDB returned an error or is unreachable, or the item is invalid.
     """
-    what = f"release of {group} in {table}"
-    with asking(what):
-        answer = client.get_item(TableName=table, Key=release.key(group), ConsistentRead=True)
-    if "Item" not in answer:
+    description = f"release of {group} in {table}"
+    with aws_errors(description):
+        response = client.get_item(TableName=table, Key=release.key(group), ConsistentRead=True)
+    if "Item" not in response:
         return None
     try:
-        return release.parse(answer["Item"]).of(instance)
+        return release.parse(response["Item"]).release_for(instance)
     except ValueError as error:
-        raise AgentError(f"{what}: {error}") from None
+        raise AgentError(f"{description}: {error}") from None

@@ -1,17 +1,17 @@
-"""Read a secret that a stack file names."""
+"""Read a secret named in the stack file."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from userdata.agent.aws.clients import asking
+from userdata.agent.aws.clients import aws_errors
 
 
 def read(client: Any, name: str) -> str:
-    """Return the text of the secret ``name``, a Secrets Manager secret of this region.
+    """Return the text of the Secrets Manager secret ``name`` in this region.
 
     Raises:
-        AgentError: there is none, it may not be read, or it has no text.
+        AgentError: it does not exist or access is denied.
     """
-    with asking(f"secret {name}"):
+    with aws_errors(f"secret {name}"):
         return str(client.get_secret_value(SecretId=name).get("SecretString", ""))

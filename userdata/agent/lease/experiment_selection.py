@@ -1,7 +1,7 @@
-"""Which experiment of a group an instance takes next: a pure function of how all of them stand.
+"""Choice of the experiment that an instance runs next: a pure function of the leases of all experiments.
 
-Nobody hands them out. What is chosen here is taken by its lease, one conditional write; who comes second
-looks again.
+There is no scheduler. The instance acquires the chosen experiment's lease by one conditional write; an
+instance that loses the race chooses again.
 """
 
 from __future__ import annotations
@@ -13,63 +13,68 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """How an experiment stands: ``holder`` (empty: nobody) has its lease until ``until`` (epoch seconds).
+class ExperimentLease:
+    """The state of an experiment and its lease, which ``holder`` has until ``expires_at`` (epoch seconds).
 
-    ``has_begun``: some instance has had it; ``has_ended``: it is done, or has failed for good.
+    ``holder``: empty if there is none. ``has_started``: an instance has run it; ``is_finished``: it is done
+    or has failed permanently.
     """
 
-    has_begun: bool = False
-    has_ended: bool = False
+    has_started: bool = False
+    is_finished: bool = False
     has_failed: bool = False
     holder: str = ""
-    until: float = 0.0
+    expires_at: float = 0.0
 
-    def is_free(self, me: str, now: float) -> bool:
-        """Tell whether instance ``me`` may take it: as the lease's own condition has it."""
-        return not self.has_ended and (self.holder in ("", me) or self.until < int(now))
+    def is_available(self, instance: str, now: float) -> bool:
+        """Return whether ``instance`` may acquire it; the same condition as in the lease's write."""
+        return not self.is_finished and (self.holder in ("", instance) or self.expires_at < int(now))
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
-    """Take the experiment of this name."""
+class TakeExperiment:
+    """Run the experiment of this name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class WaitForTurn:
-    """All that have not ended, ``left`` of them, are with others, and one may come back."""
+class WaitForLease:
+    """Wait: other instances hold the leases of all ``unfinished`` experiments, and one may become free."""
 
-    left: int
+    unfinished: int
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """All have ended; these have failed, sorted."""
+class AllFinished:
+    """All experiments are finished; ``failed`` are the names of those that failed, sorted."""
 
     failed: tuple[str, ...]
 
 
-NextTurn: TypeAlias = Take | WaitForTurn | Finished
+Selection: TypeAlias = TakeExperiment | WaitForLease | AllFinished
 
 
-def choose(turns: Mapping[str, Turn], me: str, now: float) -> NextTurn:
-    """Return what instance ``me`` is to do at ``now`` (epoch seconds).
+def choose_experiment(leases: Mapping[str, ExperimentLease], instance: str, now: float) -> Selection:
+    """Return what ``instance`` does next at ``now`` (epoch seconds).
 
-    Its own comes first: an agent that was started again goes on. Then those that have begun, whose
-    checkpoints wait; then new ones. Among equals each instance has an order of its own, so that few ask for
-    the same.
+    The experiment whose lease it holds comes first: a restarted agent continues it. Then started experiments,
+    which have checkpoints; then new ones. Ties are broken by a hash of instance and name, so that few
+    instances compete for the same experiment.
     """
-    left = {name: turn for name, turn in turns.items() if not turn.has_ended}
-    if not left:
-        return Finished(tuple(sorted(name for name, turn in turns.items() if turn.has_failed)))
-    free = [name for name, turn in left.items() if turn.is_free(me, now)]
-    if not free:
-        return WaitForTurn(len(left))
+    unfinished = {name: lease for name, lease in leases.items() if not lease.is_finished}
+    if not unfinished:
+        return AllFinished(tuple(sorted(name for name, lease in leases.items() if lease.has_failed)))
+    available = [name for name, lease in unfinished.items() if lease.is_available(instance, now)]
+    if not available:
+        return WaitForLease(len(unfinished))
 
     def rank(name: str) -> tuple[bool, bool, bytes]:
-        turn = left[name]
-        return turn.holder != me, not turn.has_begun, hashlib.sha256(f"{me} {name}".encode()).digest()
+        lease = unfinished[name]
+        return (
+            lease.holder != instance,
+            not lease.has_started,
+            hashlib.sha256(f"{instance} {name}".encode()).digest(),
+        )
 
-    return Take(min(free, key=rank))
+    return TakeExperiment(min(available, key=rank))

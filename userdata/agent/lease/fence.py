@@ -1,7 +1,7 @@
-"""The last resort: whatever hangs, the work is dead before another instance may have the lease.
+"""Fencing: the work is killed before another instance can acquire the lease, whatever hangs.
 
-A supervisor can hang with its work: a look at a file system that does not answer waits as long as that does,
-and goes on when it is back. A thread of its own sees the time, and looks at no file.
+A supervisor can hang together with its work, for example in a call on a file system that does not respond.
+The fence is a separate thread that checks the time only and touches no file.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from typing import Final
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 
-_LOOK_EVERY: Final = 1.0
+_POLL_INTERVAL_SECONDS: Final = 1.0
 
 
 @contextmanager
 def fenced(
-    dead_at: Callable[[], float], clock: Clock, strike: Callable[[], None], look_every: float = _LOOK_EVERY
+    deadline: Callable[[], float],
+    clock: Clock,
+    kill: Callable[[], None],
+    poll_interval: float = _POLL_INTERVAL_SECONDS,
 ) -> Iterator[None]:
-    """Call ``strike``, once, if ``dead_at()`` (monotonic seconds) passes while the block runs."""
-    over = threading.Event()
+    """Call ``kill`` once if ``deadline()`` (monotonic seconds) passes while the block runs."""
+    finished = threading.Event()
 
     def watch() -> None:
-        while not over.wait(look_every):
-            if clock.monotonic() >= dead_at():
-                log.error("the lease ends and the work has not: all of it is killed")
-                strike()
+        while not finished.wait(poll_interval):
+            if clock.monotonic() >= deadline():
+                log.error("lease expires; work is killed")
+                kill()
                 return
 
     thread = threading.Thread(target=watch, name="fence", daemon=True)
@@ -36,5 +39,5 @@ def fenced(
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         thread.join()

@@ -1,4 +1,4 @@
-"""One instance's time with the lease: it stands by until it is free, keeps it alive, and gives it back."""
+"""Acquire, renew and release the job lease."""
 
 from __future__ import annotations
 
@@ -12,73 +12,74 @@ from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 
 WAIT_SECONDS: Final = 900.0
-"""For a lease that another instance holds, until the unit starts again."""
-_LOOK_EVERY: Final = 5.0
-_RENEW_EVERY: Final = LEASE_SECONDS / 4
+"""Timeout for a lease that another instance holds; systemd then restarts the unit."""
+_POLL_INTERVAL_SECONDS: Final = 5.0
+_RENEW_INTERVAL_SECONDS: Final = LEASE_SECONDS / 4
 
 
 @dataclass(eq=False)
-class Tenure:
-    """Takes, keeps and gives back a lease.
+class LeaseHolder:
+    """Acquires, renews and releases a lease.
 
     Args:
-        attend: called every few seconds while it stands by; raises `UnwantedError` when nothing is to be
-            begun here any more.
-        token: the lease's, under which everything is done; 0: none is held.
+        on_poll: called every few seconds while waiting; raises `WorkCancelledError` to cancel.
+        token: the fencing token of the lease; 0: no lease.
     """
 
     leases: DynamoLease
     clock: Clock
-    attend: Callable[[], None] = lambda: None
+    on_poll: Callable[[], None] = lambda: None
     wait_seconds: float = WAIT_SECONDS
     token: int = 0
 
     def __post_init__(self) -> None:
         self._renewed = self.clock.monotonic()
 
-    def take(self) -> Lease:
-        """Stand by until the lease is ours.
+    def acquire(self) -> Lease:
+        """Wait until the lease is acquired.
 
         Raises:
             AgentError: another instance held it for ``wait_seconds``.
         """
-        begun = self.clock.monotonic()
-        self.attend()
+        started = self.clock.monotonic()
+        self.on_poll()
         while (lease := self.leases.acquire()) is None:
-            if self.clock.monotonic() - begun > self.wait_seconds:
-                raise AgentError(f"gave up after {self.wait_seconds:.0f} s: another instance holds the job")
-            self.clock.sleep(_LOOK_EVERY)
-            self.attend()
+            if self.clock.monotonic() - started > self.wait_seconds:
+                raise AgentError(
+                    f"timed out after {self.wait_seconds:.0f} s: another instance holds the lease"
+                )
+            self.clock.sleep(_POLL_INTERVAL_SECONDS)
+            self.on_poll()
         self.token, self._renewed = lease.token, self.clock.monotonic()
         log.info("lease acquired", token=lease.token, volume=lease.volume)
         return lease
 
-    def take_at_once(self) -> bool:
-        """Take the lease if it is free; tell whether it is ours now."""
+    def try_acquire(self) -> bool:
+        """Acquire the lease if it is free; return whether it was acquired."""
         lease = self.leases.acquire()
         if lease is None:
             return False
         self.token, self._renewed = lease.token, self.clock.monotonic()
         return True
 
-    def keep_alive(self) -> None:
-        """Renew the lease when a quarter of it has passed; raises `LeaseLostError`."""
-        if self.clock.monotonic() - self._renewed >= _RENEW_EVERY:
+    def renew_if_due(self) -> None:
+        """Renew the lease after a quarter of its duration; raises `LeaseLostError`."""
+        if self.clock.monotonic() - self._renewed >= _RENEW_INTERVAL_SECONDS:
             self.leases.renew(self.token)
             self._renewed = self.clock.monotonic()
 
-    def is_mine(self) -> bool:
-        """Renew the lease; tell whether it is still ours."""
+    def try_renew(self) -> bool:
+        """Renew the lease; return whether this instance still holds it."""
         try:
             self.leases.renew(self.token)
         except LeaseLostError as error:
-            log.warning("lease lost before it was given back", error=str(error))
+            log.warning("lease lost before release", error=str(error))
             return False
         return True
 
-    def give_back(self) -> None:
-        """Release the lease, once all that it guards is let go."""
+    def release(self) -> None:
+        """Release the lease, after everything that it guards."""
         try:
             self.leases.release(self.token)
-        except LeaseLostError:  # an answer was lost: what we repeated had been done
-            log.info("the lease had been given back already", token=self.token)
+        except LeaseLostError:  # a retry of a request that had succeeded
+            log.info("lease already released", token=self.token)

@@ -1,9 +1,9 @@
-"""Keep the job's lease while the job is prepared and runs, and end its work before another may have it.
+"""Renewal of the job lease, and the times at which work without a renewed lease stops.
 
-Checkpoints on EFS can be written by whoever has them mounted: a holder that cannot renew its lease has to
-stop before somebody else can take it. After 60 s without a renewal the work is told to stop, which leaves it
-50 s to save, and is killed 10 s before the lease ends. By the monotonic clock: the end in the table follows
-our wall clock, and those of two instances differ by milliseconds (Amazon Time Sync Service).
+Every instance that mounts EFS can write its checkpoints: a holder that cannot renew its lease must stop
+before another instance can acquire it. After 60 s without a renewal the work gets SIGTERM, which leaves it 50
+s to save; it is killed 10 s before the lease expires. Times are monotonic; the expiry in the table follows
+the wall clock, which differs by milliseconds between instances (Amazon Time Sync Service).
 """
 
 from __future__ import annotations
@@ -16,72 +16,82 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 
-RENEW_EVERY: Final = 30.0
-_TRY_EVERY: Final = 5.0
-"""After a renewal that failed."""
-STOP_AFTER: Final = 60.0
-"""Seconds without a renewal after which the work is told to stop, where the lease alone guards it."""
-SPARE: Final = 10.0
-"""Of the lease, when what works is killed; half of it later nothing works, or the agent ends itself."""
-_GRACE: Final = 60.0
-"""To save after the lease was lost, where an attached volume keeps others out."""
+RENEW_INTERVAL_SECONDS: Final = 30.0
+_RETRY_INTERVAL_SECONDS: Final = 5.0
+"""Interval after a failed renewal."""
+STOP_AFTER_SECONDS: Final = 60.0
+"""Seconds without a renewal after which the work is stopped if only the lease guards its data."""
+KILL_MARGIN_SECONDS: Final = 10.0
+"""Seconds before the lease expires at which the work is killed; the fence acts half of it later."""
+_GRACE_SECONDS: Final = 60.0
+"""Seconds to save after the lease was lost if an attached volume excludes other writers."""
 
 
-class Keeper:
-    """Renews a lease when it is due; asked as often as anybody likes.
+class LeaseRenewer:
+    """Renews a lease when due; cheap to call in every loop.
 
     Args:
-        renew: renews it; None where there is none.
-        clock: what tells when it is due; the first time is at once.
-        lasts: seconds that the lease lasts, where nothing but it keeps another instance from writing; None:
-            something else does, and a renewal that fails is only tried again.
+        renew: renews the lease; None without a lease.
+        clock: the first renewal is due at once.
+        lease_seconds: duration of the lease if it alone keeps other instances from writing; None if an
+            attached volume does too: a failed renewal is then only retried.
     """
 
-    def __init__(self, renew: Callable[[], None] | None, clock: Clock, lasts: float | None = None) -> None:
+    def __init__(
+        self, renew: Callable[[], None] | None, clock: Clock, lease_seconds: float | None = None
+    ) -> None:
         self._renew = renew
         self._clock = clock
-        self._lasts = lasts
-        self._due = self._renewed = clock.monotonic()
-        self._lost: float | None = None
+        self._lease_seconds = lease_seconds
+        self._next_renewal_at = self._renewed_at = clock.monotonic()
+        self._lost_at: float | None = None
 
-    def keep(self) -> None:
-        """Renew if it is due.
+    def renew_if_due(self) -> None:
+        """Renew the lease if due.
 
         Raises:
-            LeaseLostError: another instance has the lease, or may soon have it.
+            LeaseLostError: another instance holds the lease or can soon acquire it.
         """
         now = self._clock.monotonic()
-        if self._renew is None or now < self._due:
+        if self._renew is None or now < self._next_renewal_at:
             return
-        self._due = now + RENEW_EVERY
+        self._next_renewal_at = now + RENEW_INTERVAL_SECONDS
         try:
             self._renew()
         except LeaseLostError:
-            self._lost = now
+            self._lost_at = now
             raise
         except AgentError as error:
             log.warning("lease not renewed", error=str(error))
-            self._due = now + _TRY_EVERY
-            silent = self._clock.monotonic() - self._renewed
-            if self._lasts is not None and silent >= STOP_AFTER:
+            self._next_renewal_at = now + _RETRY_INTERVAL_SECONDS
+            unrenewed_seconds = self._clock.monotonic() - self._renewed_at
+            if self._lease_seconds is not None and unrenewed_seconds >= STOP_AFTER_SECONDS:
                 raise LeaseLostError(
-                    f"the lease was not renewed for {silent:.0f} s: another instance may take it"
+                    f"lease not renewed for {unrenewed_seconds:.0f} s: another instance may acquire it"
                 ) from None
         else:
-            self._renewed = now
+            self._renewed_at = now
 
     @property
-    def grace(self) -> float:
-        """Seconds that the work has to save after `keep` has raised."""
-        return _GRACE if self._lasts is None else max(self._kill_at - self._clock.monotonic(), 0.0)
+    def grace_seconds(self) -> float:
+        """Seconds that the work has to save after `renew_if_due` has raised."""
+        return (
+            _GRACE_SECONDS
+            if self._lease_seconds is None
+            else max(self._kill_at - self._clock.monotonic(), 0.0)
+        )
 
     @property
-    def dead_at(self) -> float:
-        """When all that works must be dead (monotonic seconds); infinite where that is no matter."""
-        return self._kill_at + SPARE / 2
+    def fence_at(self) -> float:
+        """When the fence kills all work (monotonic seconds); infinite if a volume guards the data."""
+        return self._kill_at + KILL_MARGIN_SECONDS / 2
 
     @property
     def _kill_at(self) -> float:
-        if self._lasts is None:
+        if self._lease_seconds is None:
             return math.inf
-        return self._renewed + self._lasts - SPARE if self._lost is None else self._lost
+        return (
+            self._renewed_at + self._lease_seconds - KILL_MARGIN_SECONDS
+            if self._lost_at is None
+            else self._lost_at
+        )

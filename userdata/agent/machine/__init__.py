@@ -1,1 +1,1 @@
-"""The operating system below the agent: commands, files, time, logs, errors."""
+"""The operating system interface of the agent: commands, files, time, logs, errors."""

@@ -1,7 +1,7 @@
-"""The user that work runs as: nobody special, and out of reach of the instance's own role.
+"""The unprivileged user that work runs as, without access to the credentials of the instance role.
 
-The metadata service hands the role's credentials to whoever can ask it, and by default that is everybody
-(EC2 user guide, "Limit access to the Instance Metadata Service": local firewall rules by user).
+By default every user can read the role's credentials from the metadata service.
+Source: EC2 user guide, "Limit access to the Instance Metadata Service" (local firewall rules by user).
 """
 
 from __future__ import annotations
@@ -16,51 +16,50 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 
 _DEVICE_GROUPS: Final = ("video", "render")
-"""They own ``/dev/dri`` and, on some images, the GPUs."""
+"""Owners of ``/dev/dri`` and, on some images, of the GPUs."""
 _METADATA: Final = (("ip", "169.254.169.254"), ("ip6", "fd00:ec2::254"))
 _TABLE: Final = "gpu_spot_job"
 _IPV6: Final = Path("/proc/net/if_inet6")
 
 
-def make(host: Host, user: str) -> str:
-    """Make the user, its home and its empty folder for temporary files; return its id.
+def create_user(host: Host, user: str) -> str:
+    """Create the user, its home and an empty directory for temporary files; return its id.
 
-    A system user without a password, a shell or a right to become somebody else. One that is there stays, and
-    so does what its home holds.
+    A system user without a password, a shell or sudo. An existing user and its home are kept.
 
     Raises:
-        AgentError: it cannot be made.
+        AgentError: it cannot be created.
     """
-    add(host, user, "--user-group", f"--home-dir={JOB_HOME}")
-    if groups := ",".join(_there(host)):
+    add_system_user(host, user, "--user-group", f"--home-dir={JOB_HOME}")
+    if groups := ",".join(_existing_device_groups(host)):
         host.run(["usermod", "--append", f"--groups={groups}", user])
     host.run(["rm", "--recursive", "--force", "--one-file-system", str(JOB_TMP)])
-    for place in (JOB_HOME, JOB_TMP):
+    for directory in (JOB_HOME, JOB_TMP):
         owner = [f"--owner={user}", f"--group={user}"]
-        host.run(["install", "--directory", "--mode=0700", *owner, str(place)])
+        host.run(["install", "--directory", "--mode=0700", *owner, str(directory)])
     return host.run(["id", "--user", user]).strip()
 
 
-def add(host: Host, user: str, *options: str) -> None:
-    """Add a system user that nobody can log in as, unless it is there; ``options`` are ``useradd``'s.
+def add_system_user(host: Host, user: str, *options: str) -> None:
+    """Add a system user without a login shell unless it exists; ``options`` are those of ``useradd``.
 
     Raises:
-        AgentError: it cannot be made.
+        AgentError: it cannot be created.
     """
     try:
         host.run(["id", "--user", user])
     except AgentError:
         host.run(["useradd", "--system", *options, "--shell=/usr/sbin/nologin", user])
-        log.info("user made", user=user)
+        log.info("user created", user=user)
 
 
-def keep_from_metadata(host: Host, user_id: str) -> None:
-    """Refuse the user whatever it sends to the metadata service, until the next boot; twice is once.
+def block_metadata_access(host: Host, user_id: str) -> None:
+    """Reject the user's traffic to the metadata service until the next boot; idempotent.
 
-    By nftables, or else by iptables.
+    Uses nftables, else iptables.
 
     Raises:
-        AgentError: this machine has neither, or they refuse. Nothing may run as that user then.
+        AgentError: both are missing or fail. Nothing may run as that user then.
     """
     try:
         host.run(["nft", "--file", "-"], stdin=nft_rules(user_id))
@@ -70,13 +69,13 @@ def keep_from_metadata(host: Host, user_id: str) -> None:
                 _insert(host, argv)
         except AgentError as by_iptables:
             raise AgentError(
-                f"user {user_id} cannot be kept from the instance's metadata, so nothing is started: "
+                f"cannot block user {user_id} from the instance metadata, so nothing is started: "
                 f"{by_nft}; {by_iptables}; allowed: a machine with nftables or iptables"
             ) from None
 
 
 def nft_rules(user_id: str) -> str:
-    """Return the rules as one transaction: the table is new or replaced whole, and never away."""
+    """Return the rules as one transaction that creates or replaces the table atomically."""
     rules = "".join(
         f"    {family} daddr {address} meta skuid {user_id} reject\n" for family, address in _METADATA
     )
@@ -88,7 +87,7 @@ def nft_rules(user_id: str) -> str:
 
 
 def iptables_rules(user_id: str) -> Iterator[list[str]]:
-    """Yield a rule for each kind of address that this machine has, without what is done with it."""
+    """Yield a rule for each IP version of this machine, without the ``--check`` or ``--insert`` option."""
     for family, address in _METADATA:
         if family == "ip" or _IPV6.exists():
             program = "iptables" if family == "ip" else "ip6tables"
@@ -104,7 +103,7 @@ def _insert(host: Host, rule: list[str]) -> None:
         host.run([program, "--wait", "--insert", *rest])
 
 
-def _there(host: Host) -> Iterator[str]:
+def _existing_device_groups(host: Host) -> Iterator[str]:
     for group in _DEVICE_GROUPS:
         try:
             host.run(["getent", "group", group])

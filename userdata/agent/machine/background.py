@@ -1,4 +1,4 @@
-"""A question that may take long, asked beside the loop that wants the answer."""
+"""Run a slow query in the background and poll for its result."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-Aside = Callable[[Callable[[], None]], None]
-"""Does a piece of work while its caller goes on, such as a thread."""
+BackgroundRunner = Callable[[Callable[[], None]], None]
+"""Runs a function in the background, for example in a thread."""
 
 
-class Beside(Generic[T]):
-    """Asks one question again and again, one at a time, and never waits for it."""
+class BackgroundPoller(Generic[T]):
+    """Runs one query repeatedly in the background, at most one at a time, without blocking."""
 
-    def __init__(self, ask: Callable[[], T], aside: Aside) -> None:
-        """``aside`` does the asking."""
-        self._ask = ask
-        self._aside = aside
-        self._answer: queue.SimpleQueue[tuple[T] | Exception] = queue.SimpleQueue()
-        self._is_asked = False
+    def __init__(self, query: Callable[[], T], run_in_background: BackgroundRunner) -> None:
+        """``run_in_background`` runs the query."""
+        self._query = query
+        self._run_in_background = run_in_background
+        self._result: queue.SimpleQueue[tuple[T] | Exception] = queue.SimpleQueue()
+        self._is_running = False
 
     def poll(self) -> T | None:
-        """Ask, unless that is under way; return the answer once it has come, None until then.
+        """Start the query unless it is running; return its result once available, else None.
 
-        Raises what the question raised.
+        Raises what the query raised.
         """
-        if not self._is_asked:
-            self._is_asked = True
-            self._aside(self._work)
+        if not self._is_running:
+            self._is_running = True
+            self._run_in_background(self._work)
         try:
-            answer = self._answer.get_nowait()
+            result = self._result.get_nowait()
         except queue.Empty:
             return None
-        self._is_asked = False
-        if isinstance(answer, Exception):
-            raise answer
-        return answer[0]
+        self._is_running = False
+        if isinstance(result, Exception):
+            raise result
+        return result[0]
 
     def _work(self) -> None:
         try:
-            self._answer.put((self._ask(),))
-        except Exception as error:  # it belongs to whoever polls
-            self._answer.put(error)
+            self._result.put((self._query(),))
+        except Exception as error:  # raised again by poll()
+            self._result.put(error)

@@ -1,4 +1,4 @@
-"""Time, injected: wall time for what is shared with others, monotonic time for what is measured here."""
+"""Injectable time: wall time for values shared between machines, monotonic time for durations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the agent needs of time."""
+    """A source of wall time and monotonic time."""
 
     def wall(self) -> float:
         """Return epoch seconds (UTC); may jump."""
@@ -18,19 +18,19 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait for ``seconds`` (0 or negative: not at all)."""
+        """Wait for ``seconds`` (0 or negative: return at once)."""
         ...
 
 
 class SystemClock:
-    """The machine's clock. CLOCK_BOOTTIME counts suspended time: an instance may hibernate."""
+    """The system clock. CLOCK_BOOTTIME includes suspended time: an instance may hibernate."""
 
     def wall(self) -> float:
         """Return epoch seconds."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return seconds since boot, those suspended included."""
+        """Return seconds since boot, including suspended time."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def sleep(self, seconds: float) -> None:

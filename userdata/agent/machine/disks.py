@@ -1,4 +1,4 @@
-"""Can a disk be written? A process of its own tries: a disk that hangs takes whoever waits for it along."""
+"""Write test of a disk, in a separate process: a process that waits for a hanging disk hangs too."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
-PATIENCE: Final = 30.0
-"""Seconds for 4 KiB to reach the disk: EBS takes milliseconds, and its driver waits for ever."""
-ROOM: Final = 16 * 2**20
-"""Bytes with less of which free a disk is full: programs fail one after the other."""
+WRITE_TIMEOUT_SECONDS: Final = 30.0
+"""Timeout for writing 4 KiB: EBS takes milliseconds, and its driver has no timeout."""
+MIN_FREE_BYTES: Final = 16 * 2**20
+"""A disk with less free space counts as full."""
 
-_LAST: Final = 1.0
+_REAP_TIMEOUT_SECONDS: Final = 1.0
 
-_TRY: Final = """
+_WRITE_SCRIPT: Final = """
 import os, sys
 path = os.path.join(sys.argv[1], f".gpu-spot-try-{os.getpid()}")
 try:
@@ -33,10 +33,12 @@ except OSError as error:
 """
 
 
-def try_to_write(directory: Path, patience: float = PATIENCE, script: str = _TRY) -> tuple[str, bool]:
-    """Write, flush and delete a small file in ``directory``; return what went wrong, and whether it is full.
+def check_writable(
+    directory: Path, timeout: float = WRITE_TIMEOUT_SECONDS, script: str = _WRITE_SCRIPT
+) -> tuple[str, bool]:
+    """Write, flush and delete a small file; return the error (or ""), and whether the disk is full.
 
-    A full disk is no error here: somebody has filled it.
+    A full disk is not an error here: the work has filled it.
     """
     argv = [sys.executable, "-I", "-S", "-c", script, str(directory)]
     try:
@@ -44,12 +46,12 @@ def try_to_write(directory: Path, patience: float = PATIENCE, script: str = _TRY
     except OSError as error:
         return f"{directory}: {error.strerror}", False
     try:
-        code = process.wait(patience)
+        code = process.wait(timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_LAST)  # who waits for a disk hears nothing, and nobody waits for it
-        return f"{directory} does not answer for {patience:.0f} s", False
+            process.wait(_REAP_TIMEOUT_SECONDS)  # a process in uninterruptible sleep ignores SIGKILL
+        return f"{directory}: no response for {timeout:.0f} s", False
     if code in (errno.ENOSPC, errno.EDQUOT):
         return "", True
     if code:
@@ -59,8 +61,8 @@ def try_to_write(directory: Path, patience: float = PATIENCE, script: str = _TRY
 
 def _is_full(directory: Path) -> bool:
     try:
-        found = os.statvfs(directory)
+        status = os.statvfs(directory)
     except OSError:
         return False
-    no_names = bool(found.f_files) and not found.f_favail
-    return found.f_bavail * found.f_frsize < ROOM or no_names
+    no_names = bool(status.f_files) and not status.f_favail
+    return status.f_bavail * status.f_frsize < MIN_FREE_BYTES or no_names

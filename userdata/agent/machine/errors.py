@@ -1,6 +1,6 @@
 """The agent's errors.
 
-Each becomes one log line and an exit code that systemd's ``Restart=`` can tell apart.
+Each becomes one log line and an exit code by which systemd's ``Restart=`` distinguishes it.
 """
 
 from __future__ import annotations
@@ -9,40 +9,40 @@ from typing import ClassVar
 
 
 class AgentError(Exception):
-    """Something is wrong that a retry may mend; systemd restarts the unit."""
+    """An error that a retry may resolve; systemd restarts the unit."""
 
     exit_code: ClassVar[int] = 1
 
 
 class ConfigError(AgentError):
-    """The configuration is wrong: a retry is no use (78 is ``EX_CONFIG`` of sysexits.h)."""
+    """Invalid configuration: a retry cannot succeed (78 is ``EX_CONFIG`` of sysexits.h)."""
 
     exit_code = 78
 
 
 class RefusedError(AgentError):
-    """The world is in a state that only a person may resolve, such as two volumes that nothing explains."""
+    """A state that only an operator may resolve, such as two volumes of one job."""
 
     exit_code = 77
 
 
 class CommandError(AgentError):
-    """A command of the host failed; ``said`` is all that it wrote to standard error."""
+    """A command failed; ``stderr`` is its standard error."""
 
-    def __init__(self, text: str, said: str = "") -> None:
+    def __init__(self, text: str, stderr: str = "") -> None:
         super().__init__(text)
-        self.said = said or text
+        self.stderr = stderr or text
 
 
-class ElsewhereError(AgentError):
-    """Something that is neither this host's nor the job's is away, and may come back."""
+class DependencyUnavailableError(AgentError):
+    """A dependency outside this host and the job is unavailable and may return."""
 
 
-class UnwantedError(AgentError):
-    """What is under way is no longer wanted here: the instance is being taken, or the job has ended."""
+class WorkCancelledError(AgentError):
+    """The work is cancelled: the instance is being terminated, or the job has ended."""
 
 
 class LeaseLostError(AgentError):
-    """Another instance holds the job's lease: whatever we were about to do is no longer ours to do."""
+    """Another instance holds the job's lease: this instance must stop its work on the job."""
 
     exit_code = 75

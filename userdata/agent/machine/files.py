@@ -1,4 +1,4 @@
-"""Files that others read while we write them: always whole, old or new."""
+"""Atomic file writes: readers see the old or the new content, never a part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def write_atomic(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace ``path`` by ``text``: written beside it, flushed to the disk, renamed over it."""
+    """Replace ``path`` by ``text``: write a temporary file, flush it to disk, rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -35,7 +35,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the object in ``path``; None when there is no file or no JSON object in it."""
+    """Return the JSON object in ``path``; None without a file or a JSON object in it."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):

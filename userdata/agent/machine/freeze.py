@@ -1,4 +1,4 @@
-"""Hold a mounted file system still for a moment, so that a snapshot of its device is whole."""
+"""Freeze a mounted file system briefly for a consistent snapshot of its device."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Final
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 
-LONGEST: Final = 20
-"""Seconds after which it thaws whatever else happens: a writer stands still as long."""
+MAX_FREEZE_SECONDS: Final = 20
+"""Seconds after which the file system is thawed in any case; writers block as long."""
 
-# Ends when we say so or die (the pipe closes), or when the time is up; then it thaws, in each of these cases.
+# Ends when the pipe closes (the agent closes it or dies) or at the timeout, then thaws the file system.
 _GUARD: Final = 'timeout "$1" cat >/dev/null; exec fsfreeze --unfreeze "$0"'
 
 
 @contextlib.contextmanager
-def frozen(run: Callable[[Sequence[str]], str], path: Path, longest: int = LONGEST) -> Iterator[None]:
-    """Freeze the file system at ``path`` while the body runs; a process of its own thaws it at the end.
+def frozen(
+    run: Callable[[Sequence[str]], str], path: Path, max_seconds: int = MAX_FREEZE_SECONDS
+) -> Iterator[None]:
+    """Freeze the file system at ``path`` while the body runs; a separate guard process thaws it.
 
-    So it thaws, too, when this process is killed or the body hangs. What is dirty is written before, not
-    while all stand still. Only where something is mounted: else it would be the root file system.
+    The guard also thaws it if this process is killed or the body hangs. Dirty pages are written before the
+    freeze. ``path`` must be a mount point, else the root file system would be frozen.
 
     Raises:
         AgentError: it cannot be frozen; the body has not run.
@@ -31,7 +33,7 @@ def frozen(run: Callable[[Sequence[str]], str], path: Path, longest: int = LONGE
     run(["sync", "--file-system", str(path)])
     try:
         guard = subprocess.Popen(  # noqa: S603
-            ["sh", "-c", _GUARD, str(path), str(longest)],  # noqa: S607
+            ["sh", "-c", _GUARD, str(path), str(max_seconds)],  # noqa: S607
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -47,6 +49,6 @@ def frozen(run: Callable[[Sequence[str]], str], path: Path, longest: int = LONGE
         assert guard.stdin is not None
         guard.stdin.close()
         if guard.wait() != 0 or is_late:
-            log.warning("the file system was thawed early or not by its guard", path=str(path))
+            log.warning("guard thawed file system early or failed", path=str(path))
             with contextlib.suppress(AgentError):  # it is not frozen
                 run(["fsfreeze", "--unfreeze", str(path)])

@@ -1,7 +1,4 @@
-"""Structured logs.
-
-One JSON object a line on standard error, which journald and the CloudWatch agent collect.
-"""
+"""Structured logs: one JSON object a line on standard error, for journald and the CloudWatch agent."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ LOGGER = logging.getLogger("gpu-spot")
 
 
 class JsonFormatter(logging.Formatter):
-    """``time``, ``level``, ``event`` and whatever the caller gave as fields."""
+    """Formats ``time``, ``level``, ``event`` and the caller's fields as JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -40,15 +37,15 @@ def configure(stream: TextIO | None = None, level: int = logging.INFO) -> None:
 
 
 def info(event: str, **fields: object) -> None:
-    """Log what was done."""
+    """Log a completed action."""
     LOGGER.info(event, extra={"fields": fields})
 
 
 def warning(event: str, **fields: object) -> None:
-    """Log what went wrong and is being handled."""
+    """Log a problem that the agent handles."""
     LOGGER.warning(event, extra={"fields": fields})
 
 
 def error(event: str, *, exc_info: bool = False, **fields: object) -> None:
-    """Log what went wrong and somebody has to see."""
+    """Log a problem that needs attention."""
     LOGGER.error(event, extra={"fields": fields}, exc_info=exc_info)

@@ -1,4 +1,4 @@
-"""Look every few seconds, send every minute."""
+"""Collection of metrics: sample every few seconds, send every minute."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from contracts.names import METRIC_FREE_SPACE
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.metrics import emf
-from userdata.agent.metrics.gpus import Gpus, Look
+from userdata.agent.metrics.gpus import Gpus, GpuSample
 from userdata.agent.metrics.owner import Owners
 
-# Some processes per minute come and go; a runaway must not fill the memory.
-_MOST_SLOTS: Final = 128
+# Bounds memory if processes start and end rapidly.
+_MAX_SLOTS: Final = 128
 
 
 @dataclass(eq=False)
 class Collector:
-    """Gathers looks and turns them into lines: one for the instance, one for each worker slot.
+    """Collects samples and sends them as EMF lines: one for the instance, one for each worker slot.
 
     Args:
-        gpus: None where the accelerators are of another maker, about which NVML says nothing.
+        gpus: None if the accelerators are not NVIDIA GPUs.
         checkpoint_age: seconds since the newest checkpoint; None without one.
-        queue_depths: tasks that wait, from each worker that tells.
-        free_space: percent of the data volume that is free; None while there is none.
+        queue_depths: waiting tasks, from each worker that reports them.
+        free_space: percent of the data volume that is free; None without a volume.
     """
 
     config: Config
@@ -50,26 +50,26 @@ class Collector:
         self._send_at = self.clock.monotonic() + self.config.metrics.send_every_seconds
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Tick until ``stop`` says so."""
-        due = self.clock.monotonic()
+        """Call `tick` periodically until ``stop()`` is true."""
+        next_tick_at = self.clock.monotonic()
         while not stop():
             self.tick()
-            due = max(due + self.config.metrics.period_seconds, self.clock.monotonic())
-            self.clock.sleep(due - self.clock.monotonic())
+            next_tick_at = max(next_tick_at + self.config.metrics.period_seconds, self.clock.monotonic())
+            self.clock.sleep(next_tick_at - self.clock.monotonic())
 
     def tick(self) -> None:
-        """Look once; send if it is time."""
+        """Take a sample; send if due."""
         if self.gpus is not None:
-            self._add(self.gpus.look())
+            self._add(self.gpus.sample())
         if self.clock.monotonic() >= self._send_at:
             self._send_at = self.clock.monotonic() + self.config.metrics.send_every_seconds
             self.send()
 
-    def _add(self, look: Look) -> None:
+    def _add(self, sample: GpuSample) -> None:
         utilization: dict[str, dict[str, float]] = {}
         memory: dict[str, float] = {}
-        for gpu in look.gpus:
-            # The counter starts again at 0 when the driver is reloaded; the first look is the base.
+        for gpu in sample.gpus:
+            # The counter restarts at 0 when the driver is reloaded; the first sample is the baseline.
             if gpu.ecc_uncorrected is not None:
                 before = self._ecc.get(gpu.uuid, gpu.ecc_uncorrected)
                 self._ecc_new += max(gpu.ecc_uncorrected - before, 0)
@@ -80,17 +80,17 @@ class Collector:
                 on[gpu.uuid] = on.get(gpu.uuid, 0.0) + process.utilization
                 memory[slot] = memory.get(slot, 0.0) + (process.memory_mib or 0.0)
                 self._uuids.setdefault(slot, set()).add(gpu.uuid)
-        for slot in list(utilization)[:_MOST_SLOTS]:
+        for slot in list(utilization)[:_MAX_SLOTS]:
             busy = [min(share, 100.0) for share in utilization[slot].values()]
             self._utilization.setdefault(slot, []).append(round(sum(busy) / len(busy), 1))
             self._memory.setdefault(slot, []).append(round(memory[slot], 1))
-        for uuid, code in look.xids:
+        for uuid, code in sample.xids:
             log.error("Xid", uuid=uuid, code=code)
-        self._xids = [*self._xids, *look.xids][-emf.MOST_VALUES :]
-        self._lost = max(self._lost, look.lost)
+        self._xids = [*self._xids, *sample.xids][-emf.MAX_VALUES :]
+        self._lost = max(self._lost, sample.lost)
 
     def send(self) -> None:
-        """Make lines of what was gathered, hand them over, begin anew."""
+        """Send the collected samples as EMF lines and reset them."""
         metrics: list[emf.Metric] = []
         if self.gpus is not None:
             metrics += [

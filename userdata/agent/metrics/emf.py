@@ -1,7 +1,7 @@
-"""Metrics as log lines in CloudWatch's embedded metric format, handed to the CloudWatch agent over TCP.
+"""Metrics in CloudWatch's embedded metric format (EMF), sent to the CloudWatch agent over TCP.
 
-CloudWatch makes metrics only of what ``_aws`` names, so instance, UUID and Xid code stand in each line for
-Logs Insights and cost no metric of their own. No AWS client and no credentials are needed in this process.
+CloudWatch extracts only the metrics named in ``_aws``: instance, UUID and Xid code are fields for Logs
+Insights without custom metrics of their own. This process needs no AWS client and no credentials.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Final
 from contracts.names import INSTANCE_NAMESPACE
 from userdata.agent.machine import log
 
-# The format takes 100 values for a metric in one line.
-MOST_VALUES: Final = 100
+# The maximum of EMF for one metric in one line.
+MAX_VALUES: Final = 100
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric with the values that were taken since the last line."""
+    """A metric with its values since the last line."""
 
     name: str
     unit: str
@@ -37,7 +37,7 @@ def line(
     metrics: Sequence[Metric],
     properties: Mapping[str, Any],
 ) -> str:
-    """Return one line; ``dimensions`` become one set, ``properties`` plain fields."""
+    """Return one EMF line; ``dimensions`` become one dimension set, ``properties`` plain fields."""
     definitions = [{"Name": m.name, "Unit": m.unit} for m in metrics]
     directive = {"Namespace": INSTANCE_NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": definitions}
     head = {
@@ -46,27 +46,29 @@ def line(
         "LogStreamName": stream,
         "CloudWatchMetrics": [directive],
     }
-    values = {m.name: list(m.values[-MOST_VALUES:]) if len(m.values) > 1 else m.values[0] for m in metrics}
+    values = {m.name: list(m.values[-MAX_VALUES:]) if len(m.values) > 1 else m.values[0] for m in metrics}
     return json.dumps({"_aws": head, **dimensions, **values, **properties})
 
 
 class Sink:
-    """Sends lines to the CloudWatch agent; keeps the newest ``most`` while it is away."""
+    """Sends lines to the CloudWatch agent; buffers the newest ``max_lines`` while it is unreachable."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", most: int = 500, timeout: float = 2.0) -> None:
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", max_lines: int = 500, timeout: float = 2.0
+    ) -> None:
         self._address = (host, port)
         self._timeout = timeout
-        self._lines: deque[str] = deque(maxlen=most)
+        self._lines: deque[str] = deque(maxlen=max_lines)
         self.dropped = 0
         self._away = False
 
     def put(self, text: str) -> None:
-        """Add a line; the oldest gives way when the buffer is full."""
+        """Add a line; if the buffer is full the oldest is dropped."""
         self.dropped += len(self._lines) == self._lines.maxlen
         self._lines.append(text)
 
     def flush(self) -> bool:
-        """Send what is there; tell whether all went out. Lines whose sending failed are sent again."""
+        """Send the buffered lines; return whether all were sent. Lines of a failed send are sent again."""
         if not self._lines:
             return True
         waiting = list(self._lines)
@@ -75,11 +77,11 @@ class Sink:
                 connection.sendall("".join(f"{text}\n" for text in waiting).encode())
         except OSError as error:
             if not self._away:
-                log.warning("CloudWatch agent is away", error=str(error), kept=len(waiting))
+                log.warning("CloudWatch agent unreachable", error=str(error), buffered=len(waiting))
             self._away = True
             return False
         if self._away:
-            log.info("CloudWatch agent is back", sent=len(waiting), dropped=self.dropped)
+            log.info("CloudWatch agent reachable again", sent=len(waiting), dropped=self.dropped)
         self._away = False
         self._lines.clear()
         return True

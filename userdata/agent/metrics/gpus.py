@@ -1,7 +1,4 @@
-"""What NVML says about the GPUs, in one look.
-
-A GPU that falls off the bus is a number in it, not an exception.
-"""
+"""Samples of all GPUs through NVML; a GPU that falls off the bus is counted as lost, not raised."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from userdata.agent.machine import log
 _NVIDIA: Final = "0x10de"
 _DISPLAY_CLASSES: Final = ("0x0300", "0x0302")  # VGA and 3D controllers
 LOST_AFTER: Final = 3
-"""Looks in a row in which a GPU answers with an error before it counts as lost."""
+"""Consecutive samples with an NVML error after which a GPU counts as lost."""
 
 
 @dataclass(frozen=True)
@@ -24,28 +21,28 @@ class GpuProcess:
 
     pid: int
     memory_mib: float | None
-    """None where the driver does not tell (containers without the host's process ids, MIG)."""
+    """None if the driver does not report it (containers without the host's process ids, MIG)."""
     utilization: float
-    """Share of the time in percent in which one of its kernels ran, since the last look."""
+    """Percent of the time since the last sample in which one of its kernels ran."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU that answered."""
+    """One GPU that responded."""
 
     uuid: str
     processes: tuple[GpuProcess, ...]
     ecc_uncorrected: int | None
-    """Uncorrected errors since the driver was loaded; None when not known in this look."""
+    """Uncorrected errors since the driver was loaded; None if unknown in this sample."""
     index: int = 0
-    """Its number in PCI order, by which processes and containers are given it."""
+    """Its index in PCI order, by which it is assigned to processes and containers."""
     busy: float | None = None
-    """Share of the time in percent in which any kernel ran, lately; None where the driver does not say."""
+    """Percent of the recent time in which any kernel ran; None if the driver does not report it."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """All GPUs at one moment. ``xids`` are (uuid, code) pairs that came up since the last look."""
+class GpuSample:
+    """A sample of all GPUs. ``xids`` are (uuid, code) pairs since the last sample."""
 
     gpus: tuple[Gpu, ...] = ()
     lost: int = 0
@@ -57,18 +54,18 @@ class _Device:
     index: int
     handle: Any
     uuid: str
-    seen: int = 0
+    last_sample_at: int = 0
     """Time stamp (µs) of the newest utilisation sample that was counted."""
     lost: bool = False
     failures: int = 0
-    """Looks in a row that ended in an error other than "lost"."""
+    """Consecutive samples that ended in an error other than "lost"."""
 
 
 @dataclass
 class Gpus:
     """All GPUs through ``nvml`` (the module ``pynvml``, or a double).
 
-    ``expected`` is how many the machine has.
+    ``expected``: the number of GPUs of the machine.
     """
 
     nvml: Any
@@ -77,13 +74,13 @@ class Gpus:
     _events: Any = None
     _ready: bool = False
 
-    def look(self) -> Look:
-        """Return what is seen now. Never raises for an NVML error: what does not answer counts as lost."""
+    def sample(self) -> GpuSample:
+        """Return a sample. Does not raise for an NVML error: a GPU that does not respond counts as lost."""
         if not self._ready and not self._open():
-            return Look(lost=max(self.expected, 1))
+            return GpuSample(lost=max(self.expected, 1))
         gpus = tuple(g for d in self._devices if not d.lost and (g := self._gpu(d)) is not None)
         xids = tuple(self._xids())
-        return Look(gpus, max(self.expected, len(self._devices)) - len(gpus), xids)
+        return GpuSample(gpus, max(self.expected, len(self._devices)) - len(gpus), xids)
 
     def _open(self) -> bool:
         nvml = self.nvml
@@ -95,10 +92,10 @@ class Gpus:
                     handle = nvml.nvmlDeviceGetHandleByIndex(index)
                     self._devices.append(_Device(index, handle, _text(nvml.nvmlDeviceGetUUID(handle))))
                 except nvml.NVMLError as error:
-                    log.error("GPU does not answer", index=index, error=str(error))
+                    log.error("GPU does not respond", index=index, error=str(error))
                     self.expected = max(self.expected, index + 1)
         except nvml.NVMLError as error:
-            log.error("NVML does not answer", error=str(error))
+            log.error("NVML does not respond", error=str(error))
             return False
         self._listen()
         self._ready = True
@@ -112,7 +109,7 @@ class Gpus:
             for device in self._devices:
                 nvml.nvmlDeviceRegisterEvents(device.handle, nvml.nvmlEventTypeXidCriticalError, self._events)
         except nvml.NVMLError as error:
-            log.warning("Xid events are not available", error=str(error))
+            log.warning("Xid events not available", error=str(error))
             self._events = None
 
     def _gpu(self, device: _Device) -> Gpu | None:
@@ -128,36 +125,36 @@ class Gpus:
                 device.uuid, tuple(processes.values()), self._ecc(device), device.index, self._busy(device)
             )
         except nvml.NVMLError_GpuIsLost as error:
-            device.lost = True  # not asked again: calls to a lost GPU can take seconds
+            device.lost = True  # not queried again: calls to a lost GPU can take seconds
             log.error("GPU lost", uuid=device.uuid, error=str(error))
             return None
         except nvml.NVMLError as error:
             device.failures += 1
-            log.warning("GPU does not answer", uuid=device.uuid, error=str(error), failures=device.failures)
+            log.warning("GPU does not respond", uuid=device.uuid, error=str(error), failures=device.failures)
             return None if device.failures >= LOST_AFTER else Gpu(device.uuid, (), None, device.index)
         device.failures = 0
         return gpu
 
     def _utilization(self, device: _Device) -> dict[int, float]:
-        """Average each process's samples since the last look; the driver keeps a few seconds of them."""
+        """Return each process's mean utilisation since the last sample; the driver keeps a few seconds."""
         nvml = self.nvml
         try:
-            samples = nvml.nvmlDeviceGetProcessUtilization(device.handle, device.seen)
+            samples = nvml.nvmlDeviceGetProcessUtilization(device.handle, device.last_sample_at)
         except (nvml.NVMLError_NotFound, nvml.NVMLError_NotSupported):
             return {}  # no process ran anything; or MIG
         values: dict[int, list[int]] = {}
         for sample in samples:
-            if sample.timeStamp > device.seen:
+            if sample.timeStamp > device.last_sample_at:
                 values.setdefault(sample.pid, []).append(sample.smUtil)
-        device.seen = max([device.seen, *(s.timeStamp for s in samples)])
+        device.last_sample_at = max([device.last_sample_at, *(s.timeStamp for s in samples)])
         return {pid: sum(v) / len(v) for pid, v in values.items()}
 
     def _busy(self, device: _Device) -> float | None:
-        """Return NVML's own figure, over its last sample period (a sixth of a second to one second)."""
+        """Return NVML's utilisation over its last sample period (a sixth of a second to one second)."""
         nvml = self.nvml
         try:
             return float(nvml.nvmlDeviceGetUtilizationRates(device.handle).gpu)
-        except nvml.NVMLError_NotSupported:  # with MIG on, for one
+        except nvml.NVMLError_NotSupported:  # for example with MIG enabled
             return None
 
     def _ecc(self, device: _Device) -> int:
@@ -173,7 +170,7 @@ class Gpus:
 
     def _xids(self) -> Iterable[tuple[str, int]]:
         nvml = self.nvml
-        # Bounded: a GPU that storms with errors must not keep us here.
+        # Bounded: a GPU may raise errors without end.
         for _ in range(32 if self._events is not None else 0):
             try:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
@@ -181,12 +178,12 @@ class Gpus:
             except nvml.NVMLError_Timeout:
                 return
             except nvml.NVMLError as error:
-                log.warning("Xid events cannot be read", error=str(error))
+                log.warning("Xid events not read", error=str(error))
                 return
 
 
 def count_on_bus(devices: Path = Path("/sys/bus/pci/devices")) -> int:
-    """Count NVIDIA's GPUs on the PCI bus, whether or not the driver has them."""
+    """Return the number of NVIDIA GPUs on the PCI bus, with or without a driver."""
     count = 0
     for device in devices.glob("*"):
         try:

@@ -1,4 +1,4 @@
-"""Whose process is it? From a process to its control group, its container, its worker slot."""
+"""The worker slot of a process, found by its cgroup, container or parent processes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from userdata.agent.machine import files
 
 # docker-<id>.scope (systemd driver), /docker/<id> (cgroupfs driver), cri-containerd-<id>.scope
 _CONTAINER: Final = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?:\.scope)?$")
-OTHER: Final = "other"
+UNKNOWN_SLOT: Final = "other"
 
 
 class Owners:
-    """Reads ``/proc`` and the records that ``work`` keeps of its slots."""
+    """Maps processes to worker slots by ``/proc`` and the slot records of ``work``."""
 
     def __init__(self, directory: Path, proc: Path = Path("/proc")) -> None:
         self._directory = directory / WORKERS_DIR
         self._proc = proc
 
     def slot_of(self, pid: int) -> str:
-        """Return the slot's number as text; `OTHER` for a process that is none of ours."""
+        """Return the slot number as text; `UNKNOWN_SLOT` for a process of no worker."""
         groups = self._cgroups(pid)
         if any(UNIT_RUN in group.split("/") for group in groups):
             return "0"  # the training job is one worker
@@ -34,21 +34,21 @@ class Owners:
                     return path.stem
             elif record := files.read_json(path):
                 by_pid[int(record.get("pid", 0))] = path.stem
-        seen: set[int] = set()
-        while pid > 1 and pid not in seen:
+        visited: set[int] = set()
+        while pid > 1 and pid not in visited:
             if pid in by_pid:
                 return by_pid[pid]
-            seen.add(pid)
+            visited.add(pid)
             pid = self._parent(pid)
-        return OTHER
+        return UNKNOWN_SLOT
 
     def _cgroups(self, pid: int) -> list[str]:
-        """Return the paths in ``/proc/<pid>/cgroup``: ``0::/path``; with version 1 ``4:memory:/path``."""
+        """Return the paths in ``/proc/<pid>/cgroup``: ``0::/path``; in cgroup v1 ``4:memory:/path``."""
         text = _text(self._proc / str(pid) / "cgroup")
         return [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
 
     def _parent(self, pid: int) -> int:
-        """Return the parent from ``/proc/<pid>/stat``; the command in it may hold spaces and brackets."""
+        """Return the parent from ``/proc/<pid>/stat``; its command may contain spaces and parentheses."""
         fields = _text(self._proc / str(pid) / "stat").rpartition(")")[2].split()
         return int(fields[1]) if len(fields) > 1 else 0
 

@@ -1,4 +1,4 @@
-"""How full the data volume is."""
+"""Free space of the data volume."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from userdata.agent.machine.host import Host
 
 
-def free_percent(host: Host, place: Path) -> float | None:
-    """Return how much of the file system mounted at ``place`` unprivileged users may still fill, in percent.
+def free_percent(host: Host, mount_point: Path) -> float | None:
+    """Return the space available to unprivileged users at ``mount_point``, in percent.
 
-    None while nothing is mounted there: the figure would be the root volume's.
+    None if nothing is mounted there: the value would be the root volume's.
     """
-    if host.mounted(place) is None:
+    if host.mounted(mount_point) is None:
         return None
     try:
-        found = os.statvfs(place)
+        status = os.statvfs(mount_point)
     except OSError:
         return None
-    return 100.0 * found.f_bavail / found.f_blocks if found.f_blocks else None
+    return 100.0 * status.f_bavail / status.f_blocks if status.f_blocks else None

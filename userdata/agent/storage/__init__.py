@@ -1,1 +1,1 @@
-"""File systems of an instance: the data volume that follows its job, shared datasets, EFS."""
+"""File systems of an instance: the job's data volume, shared datasets, EFS, scratch space."""

@@ -1,7 +1,7 @@
 """Mount shared datasets read-only.
 
-Many instances read the same snapshot, each through a volume of its own: the launch makes it in the zone where
-the instance is, and AWS deletes it with the instance.
+Instances read the same snapshot, each through its own volume: the launch creates it in the instance's zone,
+and AWS deletes it with the instance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from contracts.agent.config import Dataset
-from userdata.agent.aws.clients import asking
+from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError
 from userdata.agent.machine.host import Host
@@ -20,31 +20,32 @@ from userdata.agent.machine.host import Host
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
-# The kernel may replay the journal: the volume is ours alone, and without it a snapshot that was taken of a
-# volume in use lacks files (xfs(5), "norecovery"). Copies of one xfs share a UUID, which it would mount once.
+# The kernel may replay the journal: the volume belongs to this instance, and without a replay the snapshot of
+# a volume in use lacks files (xfs(5), "norecovery"). `nouuid`: copies of an xfs share a UUID, and the kernel
+# mounts a UUID only once.
 _OPTIONS: Final = {"xfs": "ro,nouuid", "ext4": "ro"}
 
 
 @dataclass(frozen=True)
-class Attached:
-    """A volume of this instance, and the snapshot that it was made from (empty without)."""
+class AttachedVolume:
+    """An attached volume and its source snapshot (empty: none)."""
 
     volume: str
     snapshot: str
 
 
-def attached(client: EC2Client, instance: str) -> dict[str, Attached]:
-    """Return the instance's volumes by the device name that the launch gave them; may lag.
+def describe_attached(client: EC2Client, instance: str) -> dict[str, AttachedVolume]:
+    """Return the instance's volumes by the device name of the launch; may lag.
 
     Raises:
-        AgentError: EC2 refused or cannot be reached.
+        AgentError: EC2 returned an error or is unreachable.
     """
-    with asking("ec2 describe_volumes"):
+    with aws_errors("ec2 describe_volumes"):
         pages = client.get_paginator("describe_volumes").paginate(
             Filters=[{"Name": "attachment.instance-id", "Values": [instance]}]
         )
         return {
-            attachment["Device"]: Attached(volume["VolumeId"], volume.get("SnapshotId", ""))
+            attachment["Device"]: AttachedVolume(volume["VolumeId"], volume.get("SnapshotId", ""))
             for page in pages
             for volume in page["Volumes"]
             for attachment in volume["Attachments"]
@@ -52,12 +53,14 @@ def attached(client: EC2Client, instance: str) -> dict[str, Attached]:
         }
 
 
-def mount_all(host: Host, datasets: Sequence[Dataset], find: Callable[[], Mapping[str, Attached]]) -> None:
-    """Mount what is not mounted yet; ``find`` is asked only where something is missing.
+def mount_datasets(
+    host: Host, datasets: Sequence[Dataset], find: Callable[[], Mapping[str, AttachedVolume]]
+) -> None:
+    """Mount the datasets that are not mounted yet; ``find`` is called only if one is missing.
 
     Raises:
-        AgentError: a volume or its device is not there yet: try again.
-        RefusedError: what is there is not the dataset, or holds no file system that can be read.
+        AgentError: a volume or its device does not exist yet; retry.
+        RefusedError: the volume is not the dataset's or has no supported file system.
     """
     missing = [dataset for dataset in datasets if not host.mounted(Path(dataset.path))]
     volumes = find() if missing else {}
@@ -74,15 +77,15 @@ def mount_all(host: Host, datasets: Sequence[Dataset], find: Callable[[], Mappin
         log.info("mounted", path=dataset.path, snapshot=dataset.snapshot, device=device, filesystem=kind)
 
 
-def _device(host: Host, dataset: Dataset, found: Attached | None) -> str:
-    if found is None:
+def _device(host: Host, dataset: Dataset, volume: AttachedVolume | None) -> str:
+    if volume is None:
         raise AgentError(f"dataset {dataset.path}: no volume at {dataset.device} yet")
-    if found.snapshot != dataset.snapshot:
-        origin = found.snapshot or "no snapshot"
+    if volume.snapshot != dataset.snapshot:
+        origin = volume.snapshot or "no snapshot"
         raise RefusedError(
-            f"dataset {dataset.path}: {found.volume} at {dataset.device} is of {origin}; "
-            f"allowed: of {dataset.snapshot}"
+            f"dataset {dataset.path}: {volume.volume} at {dataset.device} was created from {origin}; "
+            f"allowed: {dataset.snapshot}"
         )
-    if (device := host.device_of(found.volume)) is None:
-        raise AgentError(f"dataset {dataset.path}: no device of {found.volume} yet")
+    if (device := host.device_of(volume.volume)) is None:
+        raise AgentError(f"dataset {dataset.path}: no block device for {volume.volume} yet")
     return device

@@ -1,4 +1,4 @@
-"""Mount EFS access points at their fixed paths with efs-utils, over TLS and with IAM; unmount them."""
+"""Mount and unmount EFS access points with efs-utils, over TLS and with IAM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from userdata.agent.machine.host import Host
 
 
 def mount_command(mount: EfsMount) -> list[str]:
-    """Return the argv of one mount; ``iam`` makes the helper sign as the instance's role."""
+    """Return the mount command; ``iam`` makes the helper sign as the instance role."""
     options = f"tls,iam,accesspoint={mount.access_point},noresvport,_netdev"
     return ["mount", "-t", "efs", "-o", options, f"{mount.file_system}:/", mount.path]
 
@@ -19,7 +19,8 @@ def mount_command(mount: EfsMount) -> list[str]:
 def mount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
     """Mount what is not mounted yet, parents before children.
 
-    Raises `AgentError` for the first that fails.
+    Raises:
+        AgentError: a mount failed; the remaining ones are not tried.
     """
     for mount in sorted(mounts, key=lambda m: m.path):
         if host.mounted(Path(mount.path)):
@@ -31,7 +32,7 @@ def mount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
 
 
 def unmount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
-    """Flush and unmount what is mounted, children before parents; raises `AgentError` for what is in use."""
+    """Flush and unmount, children before parents; raises `AgentError` if one is in use."""
     for mount in sorted(mounts, key=lambda m: m.path, reverse=True):
         if host.mounted(Path(mount.path)):
             host.unmount(Path(mount.path))

@@ -1,8 +1,8 @@
-"""Room that is fast and does not last: the instance store, where the type has one, else the root disk.
+"""Fast ephemeral storage: the instance store if the type has one, else the root disk.
 
-An image may have mounted it already, as the Deep Learning AMIs are known to; then its place is used. Only a
-device whose model says that it is an instance store is ever formatted, and only a blank one: a data volume is
-an EBS volume, whose model says so, and it has a file system.
+If the image has mounted the instance store already, as Deep Learning AMIs do, that mount is used. Only a
+blank device whose model is that of an instance store is formatted: a data volume has the model of EBS and a
+file system.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 
-# Striped; not confirmed by a page of AWS's: where it is not so, what is held is left alone.
+# Striped. Not documented by AWS; if the path is not mounted, devices in use are left alone.
 _MOUNTED_BY_IMAGE: Final = Path("/opt/dlami/nvme")
 
 
-def prepare(
-    host: Host, user: str, place: Path = SCRATCH_DIR, mounted_by_image: Path = _MOUNTED_BY_IMAGE
+def prepare_scratch(
+    host: Host, user: str, directory: Path = SCRATCH_DIR, mounted_by_image: Path = _MOUNTED_BY_IMAGE
 ) -> None:
-    """Make ``place`` a folder that ``user`` may write into, on the fastest disk that does not last.
+    """Make ``directory`` writable for ``user``, on the fastest ephemeral disk.
 
-    What cannot be used is said and left alone: the work then has the root disk.
+    A device that cannot be used is logged and left alone; the work then uses the root disk.
     """
     owner = ["install", "--directory", f"--owner={user}"]
-    if host.mounted(place) is None:
+    if host.mounted(directory) is None:
         if host.mounted(mounted_by_image) is not None:
-            found = mounted_by_image / "gpu-spot"
-            host.run([*owner, str(found)])
-            host.run([*owner, str(place)])
-            host.run(["mount", "--bind", str(found), str(place)])
+            source = mounted_by_image / "gpu-spot"
+            host.run([*owner, str(source)])
+            host.run([*owner, str(directory)])
+            host.run(["mount", "--bind", str(source), str(directory)])
         else:
             for device in host.instance_stores():
-                if _is_mounted(host, device, place):
+                if _is_mounted(host, device, directory):
                     break
-    host.run([*owner, str(place)])
+    host.run([*owner, str(directory)])
 
 
-def _is_mounted(host: Host, device: str, place: Path) -> bool:
+def _is_mounted(host: Host, device: str, directory: Path) -> bool:
     try:
         kind = host.filesystem(device)
         if kind is None:
             host.make_filesystem(device)
         elif kind != "xfs":
-            raise AgentError(f"{device}: {kind}; allowed: a blank one, or xfs of ours")
-        host.mount(device, place)
+            raise AgentError(f"{device} has file system {kind}; allowed: a blank device or xfs")
+        host.mount(device, directory)
     except AgentError as error:
         log.warning("instance store not used", device=device, error=str(error))
         return False
-    log.info("instance store mounted", device=device, place=str(place))
+    log.info("instance store mounted", device=device, place=str(directory))
     return True

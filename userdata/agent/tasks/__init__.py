@@ -1,13 +1,13 @@
-"""The subcommands, each a function of the `Node` that it runs on: it puts its parts together and runs them.
+"""The agent's subcommands: each is a function of the `Node`, which wires its parts together and runs them.
 
-What they need beyond this is imported where it is used: `watch` and `metrics` do without most of it.
+Most imports are local to the functions: `watch` and `metrics` do not need them.
 """
 
 from userdata.agent.tasks.holding import volume
-from userdata.agent.tasks.landlord import landlord
 from userdata.agent.tasks.machine import doctor, efs, hook, metrics, watch
 from userdata.agent.tasks.node import Node
 from userdata.agent.tasks.service import prepare, work
+from userdata.agent.tasks.shared_host import shared_host
 from userdata.agent.tasks.training import run
 
 __all__ = [
@@ -15,10 +15,10 @@ __all__ = [
     "doctor",
     "efs",
     "hook",
-    "landlord",
     "metrics",
     "prepare",
     "run",
+    "shared_host",
     "volume",
     "watch",
     "work",

@@ -1,4 +1,4 @@
-"""What this machine's job runs in, by its configuration."""
+"""The environment of this machine's job, by its configuration."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contracts.agent.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node
-from userdata.agent.work.training.environment import OfTheImage, Workplace
+from userdata.agent.work.training.environment import HostEnvironment, JobEnvironment
 
 _TOOLS: Final = Path("/var/lib/gpu-spot/uv")
 
 
-def job_environment(node: Node, code: Path) -> Workplace:
-    """Return what the job's command runs in; ``code`` is its checkout."""
+def job_environment(node: Node, code: Path) -> JobEnvironment:
+    """Return the environment of the job's command; ``code`` is its checkout."""
     training = node.config.training
     if training is None:
         raise ConfigError("training: missing; this instance has none")
@@ -26,10 +26,10 @@ def job_environment(node: Node, code: Path) -> Workplace:
         from userdata.agent.work.training.job_python import JobPython
 
         return JobPython(node.host, training, code, job.environments(node), _TOOLS, SCRATCH_DIR)
-    return OfTheImage(training.user)
+    return HostEnvironment(training.user)
 
 
-def _container(node: Node, code: Path) -> Workplace:
+def _container(node: Node, code: Path) -> JobEnvironment:
     from userdata.agent.tasks.service import ecr_password
     from userdata.agent.work import worker_report_file as tell
     from userdata.agent.work.service.workers import gpu_count
@@ -38,10 +38,10 @@ def _container(node: Node, code: Path) -> Workplace:
     training = node.config.training
     assert training is not None
     assert training.image is not None
-    told = tell.place(node.directory, 0)
+    report_directory = tell.worker_directory(node.directory, 0)
     mounts = Mounts(
-        both=(code, node.data, JOB_HOME, JOB_TMP, SCRATCH_DIR, told),
-        read=(node.directory, *(Path(dataset.path) for dataset in node.config.datasets)),
+        writable=(code, node.data, JOB_HOME, JOB_TMP, SCRATCH_DIR, report_directory),
+        read_only=(node.directory, *(Path(dataset.path) for dataset in node.config.datasets)),
     )
     return JobContainer(
         node.host,

@@ -1,4 +1,4 @@
-"""A group whose instances share experiments: each takes one after another, until all have ended."""
+"""Experiments of a group: each instance runs free experiments one after another until all are finished."""
 
 from __future__ import annotations
 
@@ -7,92 +7,105 @@ from typing import TYPE_CHECKING, Final
 
 from contracts.agent.experiments import by_name, run_of
 from userdata.agent.aws.experiments import ExperimentTable, GroupJobs
-from userdata.agent.lease.experiment_selection import Finished, Take, Turn, choose
+from userdata.agent.lease.experiment_selection import (
+    AllFinished,
+    ExperimentLease,
+    TakeExperiment,
+    choose_experiment,
+)
 from userdata.agent.machine import log
 from userdata.agent.tasks import holding, job
 from userdata.agent.tasks.node import Node, Stop
-from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.heartbeat import HeartbeatSender
 
 if TYPE_CHECKING:
-    from userdata.agent.work.failures.judge import RunEnd
+    from userdata.agent.work.failures.fault_handler import RunEnd
 
-_BEAT_EVERY: Final = 5.0
-_BEATS: Final = 6
-"""Between two looks while nothing is free: half a minute, where a lost instance's lease runs for two."""
+_HEARTBEAT_SECONDS: Final = 5.0
+_HEARTBEATS_PER_POLL: Final = 6
+"""Heartbeats between two polls while no experiment is free: half a minute; a lease lasts two minutes."""
 
 
-def run(node: Node, stop: Stop, train: Callable[[Node, Stop, Heart], RunEnd]) -> RunEnd:
-    """Run experiments until all have ended, or the instance is being taken or no good.
+def run(node: Node, stop: Stop, train: Callable[[Node, Stop, HeartbeatSender], RunEnd]) -> RunEnd:
+    """Run experiments until all are finished, or the instance terminates or is faulty.
 
-    ``train`` runs one whose lease is held here, and gives it back.
+    ``train`` runs an experiment whose lease this instance has, and releases the lease.
     """
     shared = job.training(node)
     names = list(by_name(shared.job, shared.experiments))
     dynamodb = node.clients.dynamodb(node.config.region)
     table = ExperimentTable(dynamodb, shared.job_table, names, shared.revision)
     group = group_jobs(node)
-    holding.end_container(job.at_hand(node))
-    heart = node.heart()
-    heart.is_shared = True
+    holding.end_container(job.current_job(node))
+    heartbeats = node.heartbeat_sender()
+    heartbeats.is_shared = True
 
     def work(name: str) -> RunEnd | None:
-        one = job.experiment(node, name)
-        return train(one, stop, heart) if holding.take(one) else None
+        experiment = job.experiment(node, name)
+        return train(experiment, stop, heartbeats) if holding.try_acquire(experiment) else None
 
     def idle() -> None:
-        heart.beat([0])
-        node.clock.sleep(_BEAT_EVERY)
+        heartbeats.send([0])
+        node.clock.sleep(_HEARTBEAT_SECONDS)
 
-    def is_over() -> bool:
-        return stop.told or node.is_taken()
+    def should_stop() -> bool:
+        return stop.is_requested or node.is_terminating()
 
     try:
-        group.name(names)
+        group.record_names(names)
         group.mark("running")
-        outcome = take_turns(table.read, work, idle, is_over, node.identity.instance, node.clock.wall)
-        if isinstance(outcome, Finished):
+        outcome = run_experiments(
+            table.read_leases, work, idle, should_stop, node.identity.instance, node.clock.wall
+        )
+        if isinstance(outcome, AllFinished):
             _end(group, outcome, len(names))
             return "done"
         return outcome
     finally:
-        heart.is_shared = False
-        heart.leave(0)
+        heartbeats.is_shared = False
+        heartbeats.deregister(0)
 
 
-def take_turns(
-    look: Callable[[], Mapping[str, Turn]],
+def run_experiments(
+    read: Callable[[], Mapping[str, ExperimentLease]],
     work: Callable[[str], RunEnd | None],
     idle: Callable[[], None],
-    is_over: Callable[[], bool],
-    me: str,
+    should_stop: Callable[[], bool],
+    instance: str,
     wall: Callable[[], float],
-) -> Finished | RunEnd:
-    """Take experiments until all have ended; else return how this instance's part ends.
+) -> AllFinished | RunEnd:
+    """Run experiments until all are finished, or return the outcome that ends this instance's part.
 
-    ``work`` runs one and gives it back; None: somebody else was first. ``idle`` passes a while of waiting.
+    Args:
+        read: returns the leases of the experiments.
+        work: acquires an experiment, runs it and releases it; None: another instance acquired it first.
+        idle: waits between two polls, with heartbeats.
+        should_stop: whether a stop is requested or a termination pending.
+        instance: id of this instance.
+        wall: returns the time (epoch seconds).
     """
-    said = False
-    while not is_over():
-        choice = choose(look(), me, wall())
-        if isinstance(choice, Finished):
+    is_logged = False
+    while not should_stop():
+        choice = choose_experiment(read(), instance, wall())
+        if isinstance(choice, AllFinished):
             return choice
-        if isinstance(choice, Take):
-            said = False
+        if isinstance(choice, TakeExperiment):
+            is_logged = False
             outcome = work(choice.name)
             if outcome in ("host", "stopped"):
                 return outcome
             continue
-        if not said:
-            log.info("no experiment is free", left=choice.left)
-            said = True
-        for _ in range(_BEATS):
-            if not is_over():
+        if not is_logged:
+            log.info("no experiment is free", left=choice.unfinished)
+            is_logged = True
+        for _ in range(_HEARTBEATS_PER_POLL):
+            if not should_stop():
                 idle()
     return "stopped"
 
 
 def group_jobs(node: Node) -> GroupJobs:
-    """Return the state of the run of all of a group's experiments."""
+    """Return the state of the run that contains all of a group's experiments."""
     shared, region = job.training(node), node.config.region
     return GroupJobs(
         node.clients.dynamodb(region),
@@ -105,11 +118,11 @@ def group_jobs(node: Node) -> GroupJobs:
     )
 
 
-def _end(group: GroupJobs, finished: Finished, count: int) -> None:
-    """Say that the run of all has ended; who finds the same at the same time says the same."""
+def _end(group: GroupJobs, finished: AllFinished, count: int) -> None:
+    """Mark the group's run as finished; several instances may do so with the same result."""
     failed = finished.failed
     if failed:
         group.mark("failed", f"{len(failed)} of {count} failed: {', '.join(failed)}")
     else:
         group.mark("done")
-    group.take_down()
+    group.publish_finished()

@@ -1,13 +1,13 @@
-"""What a job has while it runs here: its lease, and its data volume, if it has one; taken and given back."""
+"""Acquire and release a job's lease and its data volume, if it has one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from userdata.agent.lease.holder import Tenure
+from userdata.agent.lease.holder import LeaseHolder
 from userdata.agent.machine import log
-from userdata.agent.machine.errors import AgentError, RefusedError, UnwantedError
+from userdata.agent.machine.errors import AgentError, RefusedError, WorkCancelledError
 from userdata.agent.tasks import job, preparing
 from userdata.agent.tasks.node import Node, Stop
 
@@ -16,84 +16,83 @@ if TYPE_CHECKING:
 
 
 def volume(node: Node, action: str) -> int:
-    """Take the lease and bring the volume here, or give back what is held."""
+    """Acquire the lease and attach the volume (``up``), or release both (``down``)."""
     if action == "down":
-        let_go(node)
+        release(node)
     elif node.config.volume is None:
-        log.info("no volume is configured")
+        log.info("no volume configured")
     else:
         stop = Stop()
         node.on_sigterm(stop)
-        node.gate()
-        hold(node, stop)
+        node.wait_outside_warm_pool()
+        acquire(node, stop)
     return 0
 
 
-def hold(node: Node, stop: Stop) -> None:
-    """Stand by until the lease is ours and the volume, if there is one, is here; note what is held.
+def acquire(node: Node, stop: Stop) -> None:
+    """Wait for the lease, attach the volume, if any, and record both; send heartbeats meanwhile.
 
-    Meanwhile the heartbeats say so. An instance that is being taken or was told to ``stop`` takes nothing
-    more, and none takes a job that has ended: nothing is noted then. That is no failure, and systemd has
-    nothing to start again.
+    Nothing is acquired or recorded if the instance terminates, ``stop`` is requested or the job is finished.
+    That is no failure: systemd must not restart the unit.
     """
     jobs = job.jobs(node)
-    if jobs.finished():
-        log.info("the job is finished: it is left as it is")
+    if jobs.is_finished():
+        log.info("job is finished")
         return
-    heart = node.heart()
+    heartbeats = node.heartbeat_sender()
 
-    def attend() -> None:
-        heart.beat([0], waiting=True)
-        if stop.told or node.is_taken():
-            raise UnwantedError("the instance is being taken")
+    def on_poll() -> None:
+        heartbeats.send([0], waiting=True)
+        if stop.is_requested or node.is_terminating():
+            raise WorkCancelledError("instance is terminating or stop requested")
 
     try:
-        job.note_held(node, *_take(node, attend, lambda: not jobs.finished()))
-    except UnwantedError as reason:
-        log.info("the job is not taken over", reason=str(reason))
-        if not node.is_taken():  # a notice stays in the registry, in case that nobody else has heard it
-            heart.leave(0)
+        job.record_lease_and_volume(node, *_acquire(node, on_poll, lambda: not jobs.is_finished()))
+    except WorkCancelledError as reason:
+        log.info("job not acquired", reason=str(reason))
+        if not node.is_terminating():  # a notice stays in the registry: it may be the only record of it
+            heartbeats.deregister(0)
     except RefusedError:
-        heart.leave(0)  # it would stand by for nothing
+        heartbeats.deregister(0)  # waiting would not help
         raise
 
 
-def take(node: Node) -> bool:
-    """Take the lease at once and note it; False: another instance has it, or the job has ended."""
-    tenure = Tenure(job.leases(node), node.clock)
-    if not tenure.take_at_once():
+def try_acquire(node: Node) -> bool:
+    """Try to acquire the lease and record it; False: another instance has it, or the job is finished."""
+    lease_holder = LeaseHolder(job.leases(node), node.clock)
+    if not lease_holder.try_acquire():
         return False
-    if job.jobs(node).finished():  # since somebody looked
-        tenure.give_back()
+    if job.jobs(node).is_finished():  # since the last poll
+        lease_holder.release()
         return False
-    job.note_held(node, tenure.token)
-    log.info("lease acquired", job=job.training(node).job, token=tenure.token)
+    job.record_lease_and_volume(node, lease_holder.token)
+    log.info("lease acquired", job=job.training(node).job, token=lease_holder.token)
     return True
 
 
-def let_go(node: Node) -> None:
-    """Give back what is held, once all that was written is where the next holder finds it.
+def release(node: Node) -> None:
+    """Flush written data, then release the lease and the volume.
 
     Raises:
-        AgentError: something of it is in use; the lease runs out by itself.
+        AgentError: a file system is in use; the lease expires by itself.
     """
     from userdata.agent.storage.volume.model import HeldVolume
 
-    held = job.held(node)
-    if held is None:
+    lease_and_volume = job.lease_and_volume(node)
+    if lease_and_volume is None:
         return
-    node = job.at_hand(node)
+    node = job.current_job(node)
     end_container(node)
-    token, home = held
-    if home:
-        _executor(node).down(HeldVolume(token, home))
+    token, volume = lease_and_volume
+    if volume:
+        _executor(node).down(HeldVolume(token, volume))
     else:
-        _leave(node, Tenure(job.leases(node), node.clock, token=token))
-    job.forget_held(node)
+        _unmount_and_release(node, LeaseHolder(job.leases(node), node.clock, token=token))
+    job.clear_lease_and_volume(node)
 
 
 def end_container(node: Node) -> None:
-    """End the job's container, which outlives an agent that is killed and would go on writing."""
+    """End the job's container: it outlives a killed agent and keeps writing."""
     from userdata.agent.tasks.environment import job_environment
 
     if not job.training(node).image:
@@ -101,49 +100,49 @@ def end_container(node: Node) -> None:
     try:
         job_environment(node, job.code(node)).clear()
     except AgentError as error:
-        log.warning("whether a container is left is not known", error=str(error))
+        log.warning("job container not removed", error=str(error))
 
 
-def _take(node: Node, attend: Callable[[], None], is_wanted: Callable[[], bool]) -> tuple[int, str]:
+def _acquire(node: Node, on_poll: Callable[[], None], is_wanted: Callable[[], bool]) -> tuple[int, str]:
     if node.config.volume:
-        here = _executor(node, attend).up(is_wanted)
-        return here.token, here.volume
-    tenure = Tenure(job.leases(node), node.clock, attend)
-    tenure.take()
-    if is_wanted():  # its last holder may have ended the job
-        return tenure.token, ""
-    tenure.give_back()
-    raise UnwantedError("the job has ended")
+        acquired = _executor(node, on_poll).up(is_wanted)
+        return acquired.token, acquired.volume
+    lease_holder = LeaseHolder(job.leases(node), node.clock, on_poll)
+    lease_holder.acquire()
+    if is_wanted():  # the previous holder may have finished the job
+        return lease_holder.token, ""
+    lease_holder.release()
+    raise WorkCancelledError("job is finished")
 
 
-def _leave(node: Node, tenure: Tenure) -> None:
-    """Unmount where the checkpoints are, which flushes what was written, and then release the lease."""
+def _unmount_and_release(node: Node, lease_holder: LeaseHolder) -> None:
+    """Unmount the file systems of the job, which flushes them, then release the lease."""
     from userdata.agent.storage import efs
 
-    mine = tenure.is_mine()
-    efs.unmount_all(node.host, node.own_mounts)
-    if mine:
-        tenure.give_back()
-    log.info("released", token=tenure.token, lease_held=mine)
+    is_owner = lease_holder.try_renew()
+    efs.unmount_all(node.host, node.job_mounts)
+    if is_owner:
+        lease_holder.release()
+    log.info("lease released", token=lease_holder.token, lease_held=is_owner)
 
 
-def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor:
-    from userdata.agent.storage.volume.execute import Executor, MountPlace
+def _executor(node: Node, on_poll: Callable[[], None] = lambda: None) -> Executor:
+    from userdata.agent.storage.volume.execute import Executor, MountContext
     from userdata.agent.storage.volume.fill import S3Filler
-    from userdata.agent.storage.volume.growth import Shape
+    from userdata.agent.storage.volume.growth import VolumeShape
 
-    home = node.config.volume
-    assert home is not None
+    volume = node.config.volume
+    assert volume is not None
     me = node.identity
-    s3 = node.clients.s3(node.config.region) if home.dataset else None
-    shape = Shape(home.size_gib, home.throughput_mib)
+    s3 = node.clients.s3(node.config.region) if volume.dataset else None
+    shape = VolumeShape(volume.size_gib, volume.throughput_mib)
     return Executor(
-        MountPlace(me.instance, me.zone, node.data, home.wait_seconds, shape),
+        MountContext(me.instance, me.zone, node.data, volume.wait_seconds, shape),
         job.ebs(node),
         job.leases(node),
         node.host,
-        preparing.filler(node, S3Filler(s3, home.dataset or "", node.data / "datasets")),
+        preparing.filler(node, S3Filler(s3, volume.dataset or "", node.data / "datasets")),
         node.clock,
-        attend,
+        on_poll,
         preparing.finder(node),
     )

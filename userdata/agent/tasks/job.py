@@ -1,4 +1,4 @@
-"""What a job's subcommands have in common: its table item, its lease, its volumes, its places."""
+"""A job's state and paths, shared by the subcommands: table item, lease, volumes, directories."""
 
 from __future__ import annotations
 
@@ -21,80 +21,80 @@ if TYPE_CHECKING:
 
 
 def training(node: Node) -> Training:
-    """Return the job of this instance; raises `ConfigError` where it has none."""
+    """Return the job of this instance; raise `ConfigError` if it has none."""
     if node.config.training is None:
         raise ConfigError("training: missing; this instance has none")
     return node.config.training
 
 
 def code(node: Node) -> Path:
-    """Return where the job's checkout is."""
-    return CODE_DIR / node.config.group  # its experiments have the same
+    """Return the directory of the job's checkout."""
+    return CODE_DIR / node.config.group  # shared by the group's experiments
 
 
 def checkpoints(node: Node) -> Path:
-    """Return where the job's checkpoints are, on its volume or on EFS."""
+    """Return the directory of the job's checkpoints, on its volume or on EFS."""
     return node.data / "checkpoints" / training(node).job
 
 
 def artifacts(node: Node) -> Path:
-    """Return where the job leaves its results: without a volume beside its checkpoints, as none of them."""
+    """Return the directory of the job's artifacts; without a volume it is hidden among the checkpoints."""
     if node.config.volume is None:
         return checkpoints(node) / ".artifacts"
     return node.data / "artifacts" / training(node).job
 
 
 def environments(node: Node) -> Path:
-    """Return where Pythons are kept that were built for the job: without a volume they do not last."""
+    """Return the directory of the job's Python environments, which is ephemeral without a volume."""
     return (SCRATCH_DIR if node.config.volume is None else node.data) / "environments"
 
 
 def experiment(node: Node, name: str) -> Node:
-    """Return this machine as it is while it runs one of its group's experiments: a job like any other."""
+    """Return a copy of ``node`` whose job is one of its group's experiments."""
     shared = training(node)
     chosen = experiments.by_name(shared.job, shared.experiments)[name]
-    own = replace(
+    experiment_training = replace(
         shared,
         job=name,
         environment={**shared.environment, **chosen},
         artifacts=shared.artifacts and f"{shared.artifacts}{name}/",
         experiments={},
     )
-    made = copy.copy(node)
-    made.config = replace(node.config, training=own)
-    return made
+    copied = copy.copy(node)
+    copied.config = replace(node.config, training=experiment_training)
+    return copied
 
 
-def at_hand(node: Node) -> Node:
-    """Return this machine as it is for the job that is held here, which may be one of several experiments."""
+def current_job(node: Node) -> Node:
+    """Return ``node`` for the job whose lease this instance has, which may be an experiment."""
     name = (files.read_json(node.directory / LEASE_FILE) or {}).get("experiment")
     return experiment(node, str(name)) if name and training(node).experiments else node
 
 
 def jobs(node: Node) -> Jobs:
-    """Return the job's state in its table; of a job that prepares a dataset, the dataset's."""
+    """Return the job's state in its table; for a job that prepares a dataset, the dataset's."""
     from userdata.agent.aws.experiments import ExperimentJobs
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.aws.prepared import BuilderJobs
 
-    job, region, wanted = training(node), node.config.region, node.config.prepares
+    job, region, prepares = training(node), node.config.region, node.config.dataset_to_prepare
     arguments = (
         node.clients.dynamodb(region),
         node.clients.ssm(region),
         job.job_table,
         job.job,
-        # A version of a dataset is a run of its own, as the group's `config` has it.
-        f"{job.revision}/{wanted.dataset}" if wanted else job.revision,
+        # A version of a dataset is a separate run, as in the group's `config`.
+        f"{job.revision}/{prepares.dataset}" if prepares else job.revision,
         job.finished_parameter,
         node.clock,
     )
-    if wanted:
-        return BuilderJobs(wanted, *arguments)
+    if prepares:
+        return BuilderJobs(prepares, *arguments)
     return Jobs(*arguments) if job.job == node.config.group else ExperimentJobs(*arguments)
 
 
 def leases(node: Node) -> DynamoLease:
-    """Return the job's lease as this instance sees it."""
+    """Return the job's lease, for this instance."""
     from userdata.agent.lease.store import DynamoLease
 
     job, dynamodb = training(node), node.clients.dynamodb(node.config.region)
@@ -102,7 +102,7 @@ def leases(node: Node) -> DynamoLease:
 
 
 def ebs(node: Node) -> AwsEbs:
-    """Return the volumes and snapshots of a job that has a data volume."""
+    """Return the volumes and snapshots of a job with a data volume."""
     from userdata.agent.storage.volume.ebs import AwsEbs
 
     config = node.config
@@ -112,21 +112,22 @@ def ebs(node: Node) -> AwsEbs:
     )
 
 
-def held(node: Node) -> tuple[int, str] | None:
-    """Return what is held here: the lease's token, and the volume, empty without one; None: nothing."""
-    found = files.read_json(node.directory / LEASE_FILE)
-    return (int(found["token"]), str(found.get("volume", ""))) if found else None
+def lease_and_volume(node: Node) -> tuple[int, str] | None:
+    """Return the token of this instance's lease and its volume, empty without one; None without a lease."""
+    record = files.read_json(node.directory / LEASE_FILE)
+    return (int(record["token"]), str(record.get("volume", ""))) if record else None
 
 
-def note_held(node: Node, token: int, volume: str = "") -> None:
-    """Write down what this instance holds, for the next of its processes."""
+def record_lease_and_volume(node: Node, token: int, volume: str = "") -> None:
+    """Record this instance's lease and volume, for its later processes."""
     name = training(node).job
-    told = {"volume": volume, "experiment": name if name != node.config.group else ""}
+    values = {"volume": volume, "experiment": name if name != node.config.group else ""}
     files.write_json(
-        node.directory / LEASE_FILE, {"token": token, **{key: one for key, one in told.items() if one}}
+        node.directory / LEASE_FILE,
+        {"token": token, **{key: value for key, value in values.items() if value}},
     )
 
 
-def forget_held(node: Node) -> None:
-    """Note that nothing is held any more."""
+def clear_lease_and_volume(node: Node) -> None:
+    """Remove the record of the lease and volume."""
     (node.directory / LEASE_FILE).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from userdata.agent.tasks.node import Node
 
 
 def watch(node: Node) -> int:
-    """Watch for the notice until told to stop."""
+    """Watch for notices until stopped."""
     from userdata.agent.work.notice_watcher import Watcher
 
     config = node.config
@@ -23,55 +23,55 @@ def watch(node: Node) -> int:
 
 
 def hook(node: Node, which: str, result: hooks.Result) -> int:
-    """Complete the launching or the terminating hook; a hook that is not active is no error."""
-    wanted = node.config.hooks
-    name = "" if wanted is None else wanted.launch if which == "launch" else wanted.terminate
+    """Complete the launching or terminating lifecycle hook; an inactive hook is no error."""
+    configured = node.config.hooks
+    name = "" if configured is None else configured.launch if which == "launch" else configured.terminate
     if not name:
-        log.info("no such hook", which=which)
+        log.info("hook not configured", which=which)
     elif not node.complete(name, result):
         log.info("hook not active", hook=name)
     return 0
 
 
 def efs(node: Node) -> int:
-    """Mount the file systems but those in a job's own place, which are left to `run`.
+    """Mount the EFS file systems, except those below the job's data directory, which `run` mounts.
 
-    Before the data volume is here they would be covered by it, and the work would write to it in their place;
-    and only who holds the job's lease is to see its checkpoints.
+    If they were mounted before the data volume, the volume would hide them and the job would write to it
+    instead. Also, only the holder of the job's lease may access its checkpoints.
     """
     from userdata.agent.storage.efs import mount_all
 
-    left = node.own_mounts if node.config.training else ()
-    if left and node.config.volume and node.host.mounted(node.data) is not None:
-        left = ()
-    mount_all(node.host, [one for one in node.config.efs if one not in left])
-    if left:
-        log.info("left to the job", mounts=len(left))
+    deferred = node.job_mounts if node.config.training else ()
+    if deferred and node.config.volume and node.host.mounted(node.data) is not None:
+        deferred = ()
+    mount_all(node.host, [mount for mount in node.config.efs if mount not in deferred])
+    if deferred:
+        log.info("mounts deferred to the job", mounts=len(deferred))
     return 0
 
 
 def metrics(node: Node) -> int:
-    """Send GPU metrics until told to stop."""
+    """Send GPU metrics until stopped."""
     from userdata.agent.metrics.collect import Collector
     from userdata.agent.metrics.emf import Sink
     from userdata.agent.metrics.owner import Owners
     from userdata.agent.metrics.space import free_percent
     from userdata.agent.work.training.train import newest_checkpoint
-    from userdata.agent.work.worker_report_file import Tales
+    from userdata.agent.work.worker_report_file import WorkerReportReader
 
     training = node.config.training
 
     def age() -> float | None:
         if training is None:
             return None
-        newest = newest_checkpoint(job.checkpoints(job.at_hand(node)))
+        newest = newest_checkpoint(job.checkpoints(job.current_job(node)))
         return max(node.clock.wall() - newest, 0.0) if newest else None
 
     sink = Sink(node.config.metrics.emf_port)
-    owners, tales = Owners(node.directory), Tales(node.directory)
+    owners, reports = Owners(node.directory), WorkerReportReader(node.directory)
 
     def depths() -> tuple[float, ...]:
-        return tales.queue_depths(node.clock.wall())
+        return reports.queue_depths(node.clock.wall())
 
     def free() -> float | None:
         return free_percent(node.host, node.data) if node.config.volume else None
@@ -81,11 +81,11 @@ def metrics(node: Node) -> int:
 
 
 def doctor(node: Node) -> int:
-    """Print a line for each check; 1 if one of them failed."""
-    from userdata.agent.tasks.examination import examine
+    """Print a line per check; return 1 if a check failed."""
+    from userdata.agent.tasks.diagnosis import diagnose
 
     failed = False
-    for finding in examine(node.config, node.metadata, node.host, node.gpus):
+    for finding in diagnose(node.config, node.metadata, node.host, node.gpus):
         sys.stdout.write(f"{finding.level:8} {finding.check}: {finding.text}\n")
         failed |= finding.level == "failure"
     return int(failed)

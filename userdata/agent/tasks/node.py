@@ -1,4 +1,4 @@
-"""This machine, as the subcommands need it: all that is real is made here."""
+"""The machine that the subcommands run on, with its real clients, clock and metadata."""
 
 from __future__ import annotations
 
@@ -16,45 +16,44 @@ from contracts import names
 from contracts.agent.config import Config, EfsMount
 from contracts.agent.names import DATA_DIR
 from userdata.agent.aws import clients, hooks
-from userdata.agent.aws.imds import InstanceFacts, Metadata, is_warmed
-from userdata.agent.aws.own_host import OwnHost
+from userdata.agent.aws.imds import IdentityDocument, Metadata, is_warmed
+from userdata.agent.aws.own_host import OnPremisesHost
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock, SystemClock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host, SystemHost
 from userdata.agent.work import notice, process
-from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.heartbeat import HeartbeatSender
 
 if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
     from userdata.agent.metrics.gpus import Gpus
     from userdata.agent.tenants.model import HostShape
     from userdata.agent.work.process import Spawn
 
-GATE_EVERY: Final = 5.0
-HOLD_EVERY: Final = 240.0
-HOLDS: Final = 15
-"""A launch hook waits for 600 s: two extensions of it may be lost. Who is not ready in an hour never is."""
+STATE_POLL_SECONDS: Final = 5.0
+HOOK_EXTENSION_SECONDS: Final = 240.0
+MAX_HOOK_EXTENSIONS: Final = 15
+"""For an hour; a launch hook times out after 600 s, so two extensions in a row may fail."""
 # Written by cloud-init at every boot, before the network is up.
 _INSTANCE_ID: Final = Path("/var/lib/cloud/data/instance-id")
 
-
-# On the host's own disk.
+# On the root disk.
 _ROOT: Final = Path("/var/lib")
 
 
 class Stop:
-    """Whether this process was told to stop, before there is anything that could act on it."""
+    """A SIGTERM handler that records the request, until a task installs its own."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.is_requested = False
 
     def __call__(self) -> None:
-        """Hear it."""
-        self.told = True
+        """Record the request."""
+        self.is_requested = True
 
 
 class Node:
-    """This machine, as the subcommands need it; whoever rehearses one replaces what is not real there."""
+    """The machine that the subcommands run on; rehearsals replace its attributes."""
 
     def __init__(self, config: Config, directory: Path, metadata_url: str) -> None:
         self.config = config
@@ -64,26 +63,28 @@ class Node:
         self.clock: Clock = SystemClock()
         self.host: Host = SystemHost()
         self.metadata = (
-            OwnHost(self.clock, config.region) if config.on_premises else Metadata(self.clock, metadata_url)
+            OnPremisesHost(self.clock, config.region)
+            if config.on_premises
+            else Metadata(self.clock, metadata_url)
         )
         self.clients: Any = clients
-        """Makes clients by service and region, as the module does."""
+        """Creates AWS clients by service and region; the module `clients`."""
         self.kernel = Path("/")
-        """Below it are the kernel's ``sys`` and ``proc``."""
+        """Parent directory of ``sys`` and ``proc``."""
         self.shape: Callable[[], HostShape] = self._shape
-        """Says what a shared host has to deal out."""
+        """Returns the resources of a shared host."""
         self.send: Callable[[str], None] | None = None
-        """Takes metrics' lines in the CloudWatch agent's place."""
+        """Receives metrics in place of the CloudWatch agent."""
         self.on_sigterm: Callable[[Callable[[], None]], None] = _on_sigterm
-        self.spawn: Spawn | None = None  # None: the trainer's own, as the job's user
-        self.aside: Callable[[Callable[[], None]], None] = _aside
-        """Does a piece of work while its caller goes on."""
+        self.spawn: Spawn | None = None  # None: `process.spawn`, as the job's user
+        self.run_in_background: Callable[[Callable[[], None]], None] = _run_in_background
+        """Runs a function without blocking the caller."""
         self.fenced: Callable[[Callable[[], float]], AbstractContextManager[None]] = self._fenced
-        """Ends this machine's job, should a time (monotonic seconds) pass while a block runs."""
+        """Context manager that kills the job if a deadline (monotonic seconds) passes within it."""
 
     @cached_property
-    def identity(self) -> InstanceFacts:
-        """Who we are; asked until the metadata service answers."""
+    def identity(self) -> IdentityDocument:
+        """Identity of the instance; retried until the metadata service responds."""
         while True:
             try:
                 return self.metadata.identity()
@@ -93,14 +94,14 @@ class Node:
 
     @cached_property
     def nvml(self) -> Any | None:
-        """The module ``pynvml``; None where the GPUs are of a maker about whom it says nothing."""
+        """The module ``pynvml``; None if the GPUs are not NVIDIA's."""
         import importlib
 
         return importlib.import_module("pynvml") if self.config.nvidia else None
 
     @cached_property
     def gpus(self) -> Gpus | None:
-        """This machine's GPUs; None where they are of a maker about whom NVML says nothing."""
+        """This machine's GPUs; None if they are not NVIDIA's."""
         from userdata.agent.metrics.gpus import Gpus, count_on_bus
 
         return None if self.nvml is None else Gpus(self.nvml, count_on_bus())
@@ -108,61 +109,61 @@ class Node:
     def _shape(self) -> HostShape:
         from userdata.agent.tenants.host import shape
 
-        return shape.look(self.nvml, self.kernel / "sys", self.kernel / "proc/meminfo")
+        return shape.read_shape(self.nvml, self.kernel / "sys", self.kernel / "proc/meminfo")
 
     def instance(self) -> str:
         """Return the instance's id, from cloud-init's file if there is one, else from the metadata."""
         try:
-            found = "" if self.config.on_premises else _INSTANCE_ID.read_text().strip()
+            text = "" if self.config.on_premises else _INSTANCE_ID.read_text().strip()
         except OSError:
-            found = ""
-        return found if found.startswith("i-") else self.identity.instance
+            text = ""
+        return text if text.startswith("i-") else self.identity.instance
 
-    def gate(self, stop: Stop | None = None) -> None:
-        """Wait until the instance is not on its way into the warm pool, or until it is told to stop.
+    def wait_outside_warm_pool(self, stop: Stop | None = None) -> None:
+        """Wait while the instance is in the warm pool, or until ``stop`` is requested.
 
-        Until then nothing leases or works.
+        In the warm pool an instance acquires no lease and does no work.
         """
-        said = ""
-        while not (stop and stop.told):
+        last_logged = ""
+        while not (stop and stop.is_requested):
             try:
                 state = self.metadata.lifecycle_state()
                 if not is_warmed(state):
                     return
             except AgentError as error:
                 state = str(error)
-            if state != said:
-                log.info("waiting outside", state=state)
-                said = state
-            self.clock.sleep(GATE_EVERY)
+            if state != last_logged:
+                log.info("waiting: instance is in the warm pool", state=state)
+                last_logged = state
+            self.clock.sleep(STATE_POLL_SECONDS)
 
     def complete(self, hook: str, result: hooks.Result) -> bool:
-        """Complete a lifecycle hook of this instance; False while AWS knows no active one.
+        """Complete a lifecycle hook of this instance; return False if it is not active.
 
         Raises:
-            AgentError: AWS refused or cannot be reached, or the instance is in no Auto Scaling group.
+            AgentError: the request failed, or the instance is in no Auto Scaling group.
         """
         client = self.clients.autoscaling(self.config.region)
         return hooks.complete(client, self._group(hook), hook, self.identity.instance, result)
 
     @contextlib.contextmanager
-    def holding(self, hook: str) -> Iterator[None]:
-        """Keep a lifecycle hook from timing out while the block lasts, for an hour at most.
+    def extending_hook(self, hook: str) -> Iterator[None]:
+        """Extend a lifecycle hook while the block runs, for at most an hour.
 
         Raises:
             AgentError: the instance is in no Auto Scaling group.
         """
         client = self.clients.autoscaling(self.config.region)
         extend = partial(hooks.extend, client, self._group(hook), hook, self.identity.instance)
-        over = threading.Event()
+        is_finished = threading.Event()
 
         def keep() -> None:
-            for _ in range(HOLDS):
+            for _ in range(MAX_HOOK_EXTENSIONS):
                 try:
                     extend()
                 except AgentError as error:
                     log.warning("hook not extended", hook=hook, error=str(error))
-                if over.wait(HOLD_EVERY):
+                if is_finished.wait(HOOK_EXTENSION_SECONDS):
                     return
 
         thread = threading.Thread(target=keep, name=f"holds {hook}", daemon=True)
@@ -170,68 +171,68 @@ class Node:
         try:
             yield
         finally:
-            over.set()
+            is_finished.set()
             thread.join()
 
     def _group(self, hook: str) -> str:
-        wanted = self.config.hooks
-        group = (wanted.auto_scaling_group if wanted else "") or self.metadata.auto_scaling_group()
+        configured = self.config.hooks
+        group = (configured.auto_scaling_group if configured else "") or self.metadata.auto_scaling_group()
         if not group:
             raise AgentError(f"lifecycle hook {hook}: the instance is in no Auto Scaling group")
         return group
 
     def mount(self) -> None:
-        """Mount what the work reads and writes beside its volume; what is mounted stays.
+        """Mount the EFS file systems and datasets of the work that are not mounted yet.
 
         Raises:
-            AgentError: something is missing, such as the data volume: nothing may be written in its place.
+            AgentError: a mount failed, or the data volume is missing (nothing may be written to its place).
         """
         from userdata.agent.storage import datasets, efs
 
         config = self.config
         if config.volume and self.host.mounted(self.data) is None:
-            raise AgentError(f"{self.data}: the data volume is not mounted; nothing is written in its place")
+            raise AgentError(f"{self.data}: the data volume is not mounted")
         efs.mount_all(self.host, config.efs)
 
-        def find() -> dict[str, datasets.Attached]:
-            return datasets.attached(self.clients.ec2(config.region), self.identity.instance)
+        def find() -> dict[str, datasets.AttachedVolume]:
+            return datasets.describe_attached(self.clients.ec2(config.region), self.identity.instance)
 
-        datasets.mount_all(self.host, config.datasets, find)
+        datasets.mount_datasets(self.host, config.datasets, find)
 
     @property
-    def own_mounts(self) -> tuple[EfsMount, ...]:
-        """The access points in the job's own place: mounted while it holds its lease, after its volume."""
-        return tuple(one for one in self.config.efs if Path(one.path).is_relative_to(self.data))
+    def job_mounts(self) -> tuple[EfsMount, ...]:
+        """EFS mounts below the job's data directory: mounted after its volume, while it has the lease."""
+        return tuple(mount for mount in self.config.efs if Path(mount.path).is_relative_to(self.data))
 
     def make_user(self, user: str) -> None:
-        """Make the user that a job runs as, and keep it from the instance's role, before anything runs as it.
+        """Create a job's user and block its access to the instance role, before any process runs as it.
 
         Raises:
-            AgentError: that cannot be done here.
+            AgentError: neither nftables nor iptables works here.
         """
         from userdata.agent.machine import accounts
 
-        accounts.keep_from_metadata(self.host, accounts.make(self.host, user))
+        accounts.block_metadata_access(self.host, accounts.create_user(self.host, user))
 
-    def is_taken(self) -> bool:
-        """Tell whether there is a notice: from then on nothing is begun."""
+    def is_terminating(self) -> bool:
+        """Tell whether there is a termination notice; no work is started after it."""
         return notice.read(self.directory) is not None
 
     def _fenced(self, dead_at: Callable[[], float]) -> AbstractContextManager[None]:
         from userdata.agent.lease.fence import fenced
 
-        return fenced(dead_at, self.clock, self._strike)
+        return fenced(dead_at, self.clock, self._kill_job)
 
-    def _strike(self) -> None:
-        """Kill the job, in containers too, and then ourselves: systemd sees to the rest and starts anew."""
+    def _kill_job(self) -> None:
+        """Kill the job's processes, also in containers, and exit; systemd then restarts the agent."""
         user = process.user_id(self.config.training.user) if self.config.training else None
-        for one in self.host.processes():
-            if user is not None and one.user == user:
-                self.host.signal(one.pid, signal.SIGKILL)
+        for running in self.host.processes():
+            if user is not None and running.user == user:
+                self.host.signal(running.pid, signal.SIGKILL)
         os._exit(LeaseLostError.exit_code)
 
-    def heart(self) -> Heart:
-        """Return the heartbeat of this instance's workers."""
+    def heartbeat_sender(self) -> HeartbeatSender:
+        """Return the sender of this instance's heartbeats."""
         from userdata.agent.aws.registry import WorkerRegistry
 
         group = self.config.group
@@ -241,10 +242,12 @@ class Node:
             names.on_premises_partition(group) if self.config.on_premises else group,
             self.identity.instance,
         )
-        return Heart(registry, self.metadata, self.clock, self.directory, self.config.heartbeat_seconds)
+        return HeartbeatSender(
+            registry, self.metadata, self.clock, self.directory, self.config.heartbeat_seconds
+        )
 
 
-def _aside(work: Callable[[], None]) -> None:
+def _run_in_background(work: Callable[[], None]) -> None:
     threading.Thread(target=work, daemon=True).start()
 
 

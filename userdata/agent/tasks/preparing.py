@@ -1,4 +1,4 @@
-"""A dataset that is prepared: made by a job of its own, kept as a snapshot, copied by nobody."""
+"""Prepared datasets: a separate job builds one and publishes it as an EBS snapshot, the base of volumes."""
 
 from __future__ import annotations
 
@@ -8,109 +8,114 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from contracts.names import METRIC_JOB_FAILURES
-from userdata.agent.aws.alarm_metrics import Bell
-from userdata.agent.aws.prepared import BuilderJobs, counted, find
-from userdata.agent.lease.renewal import Keeper
+from userdata.agent.aws.alarm_metrics import AlarmMetrics
+from userdata.agent.aws.prepared import BuilderJobs, find_snapshot, read_snapshots
+from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.storage.volume import prepared
-from userdata.agent.storage.volume.ebs import NotThereError, PassingError
+from userdata.agent.storage.volume.ebs import ResourceNotFoundError, TransientError
 from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
     from userdata.agent.aws.jobs import Jobs
-    from userdata.agent.storage.volume.execute import Filler
-    from userdata.agent.work.failures.judge import RunEnd
+    from userdata.agent.storage.volume.execute import DatasetFiller
+    from userdata.agent.work.failures.fault_handler import RunEnd
 
-_LOOK_EVERY: Final = 5.0
+_POLL_INTERVAL_SECONDS: Final = 5.0
 _TRIES_FILE: Final = "keep-tries.json"
 
 
-class NotKeptError(AgentError):
-    """No snapshot came of a complete dataset; the volume is given back, and the next start tries again."""
+class DatasetNotPublishedError(AgentError):
+    """A complete dataset could not be published; the volume is released, and the next start retries."""
 
 
-def filler(node: Node, first: Filler) -> Filler:
-    """Return what a volume holds before work begins: what ``first`` copies, unless a dataset is prepared."""
+def filler(node: Node, first: DatasetFiller) -> DatasetFiller:
+    """Return the initial content of a volume: that of ``first``, unless the dataset is prepared."""
     config = node.config
     if config.prepared is None:
         return first
-    if config.prepares:
+    if config.dataset_to_prepare:
         return prepared.BuilderFiller(config.prepared.dataset, node.data, first)
     return prepared.PreparedFiller(config.prepared.dataset, node.data / "datasets")
 
 
 def finder(node: Node) -> Callable[[], str | None]:
-    """Return who finds the snapshot that a job's first volume is made from; it is asked for once."""
-    config, known = node.config, list[str]()
-    wanted, training = config.prepared, config.training
-    if wanted is None or training is None or config.prepares:
+    """Return a function that looks up the snapshot of a job's first volume, once."""
+    config, snapshots = node.config, list[str]()
+    dataset, training = config.prepared, config.training
+    if dataset is None or training is None or config.dataset_to_prepare:
         return lambda: None
 
-    def look() -> str:
-        if not known:
+    def read() -> str:
+        if not snapshots:
             dynamodb, ec2 = node.clients.dynamodb(config.region), node.clients.ec2(config.region)
-            known.append(find(dynamodb, ec2, training.job_table, wanted))
-        return known[0]
+            snapshots.append(find_snapshot(dynamodb, ec2, training.job_table, dataset))
+        return snapshots[0]
 
-    return look
+    return read
 
 
 def run(node: Node, jobs: Jobs, work: Callable[[], RunEnd]) -> RunEnd:
-    """Run a job, which ``work`` does; one that prepares a dataset ends when a snapshot of it counts.
+    """Run ``work``; a job that prepares a dataset ends after its snapshot is published.
 
     Raises:
-        NotKeptError: see there.
+        DatasetNotPublishedError: the snapshot could not be published.
     """
     if not isinstance(jobs, BuilderJobs):
         return work()
-    wanted = node.config.prepares
-    assert wanted is not None
-    if not prepared.is_complete(wanted.dataset, node.data / "datasets"):
-        _open(node)
+    builder = node.config.dataset_to_prepare
+    assert builder is not None
+    if not prepared.is_complete(builder.dataset, node.data / "datasets"):
+        _make_writable(node)
         outcome = work()
         if outcome != "done":
             return outcome
-        prepared.complete(wanted.dataset, node.data / "datasets")
-    return _Shelf(node, jobs).keep()
+        prepared.mark_complete(builder.dataset, node.data / "datasets")
+    return _DatasetPublisher(node, jobs).publish()
 
 
 def sweep(node: Node, jobs: Jobs) -> None:
-    """End what an instance has left that died between its snapshot and its end."""
-    if isinstance(jobs, BuilderJobs) and jobs.is_kept():
-        _Shelf(node, jobs).sweep()
-        jobs.mark_kept()
+    """Clean up after an instance that died between publishing its snapshot and its end."""
+    if isinstance(jobs, BuilderJobs) and jobs.has_snapshot():
+        _DatasetPublisher(node, jobs).sweep()
+        jobs.mark_snapshot_recorded()
 
 
-def _open(node: Node) -> None:
-    """Let the command write where others only read."""
-    training, folder = node.config.training, node.data / "datasets"
+def _make_writable(node: Node) -> None:
+    """Let the job's command write to the datasets' directory, which is read-only for other jobs."""
+    training, directory = node.config.training, node.data / "datasets"
     assert training is not None
-    node.host.run(["install", "--directory", f"--owner={training.user}", str(folder)])
-    node.host.run(["chown", "--recursive", training.user, str(folder)])
+    node.host.run(["install", "--directory", f"--owner={training.user}", str(directory)])
+    node.host.run(["chown", "--recursive", training.user, str(directory)])
 
 
-class _Shelf:
-    """Makes a snapshot of the dataset's volume the one that counts, and clears the rest away."""
+class _DatasetPublisher:
+    """Publishes a snapshot of the dataset's volume, and deletes other volumes and snapshots."""
 
     def __init__(self, node: Node, jobs: BuilderJobs) -> None:
-        wanted = node.config.prepares
-        assert wanted is not None
-        self._node, self._jobs, self._training, self._dataset = node, jobs, job.training(node), wanted.dataset
+        builder = node.config.dataset_to_prepare
+        assert builder is not None
+        self._node, self._jobs, self._training, self._dataset = (
+            node,
+            jobs,
+            job.training(node),
+            builder.dataset,
+        )
         self._dynamodb = node.clients.dynamodb(node.config.region)
         self._ebs, self._leases = job.ebs(node), job.leases(node)
         self._stop = Stop()
 
-    def keep(self) -> RunEnd:
-        """Make a snapshot that counts, unless the instance is being taken before.
+    def publish(self) -> RunEnd:
+        """Create and publish a snapshot; return "stopped" if the instance terminates first.
 
         Raises:
-            NotKeptError: something went wrong; after as many times as a run may fail the job has failed.
-            LeaseLostError: another instance is at it.
+            DatasetNotPublishedError: it failed; after more than ``max_restarts`` tries the job has failed.
+            LeaseLostError: another instance has the lease.
         """
         try:
-            return self._keep()
+            return self._publish()
         except LeaseLostError:
             raise
         except AgentError as error:
@@ -118,37 +123,39 @@ class _Shelf:
             path = node.directory / _TRIES_FILE
             tries = int((files.read_json(path) or {}).get("tries", 0)) + 1
             files.write_json(path, {"tries": tries})
-            log.error("dataset not kept", dataset=self._dataset, error=str(error), tries=tries)
+            log.error("dataset not published", dataset=self._dataset, error=str(error), tries=tries)
             if tries <= self._training.max_restarts:
-                raise NotKeptError(f"dataset {self._dataset}: {error}") from None
+                raise DatasetNotPublishedError(f"dataset {self._dataset}: {error}") from None
             self._jobs.mark("failed", str(error))
-            Bell(node.clients.cloudwatch(config.region), config.stack, config.group).ring(METRIC_JOB_FAILURES)
-            self._jobs.take_down()
+            AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group).increment(
+                METRIC_JOB_FAILURES
+            )
+            self._jobs.publish_finished()
             return "failed"
 
-    def _keep(self) -> RunEnd:
+    def _publish(self) -> RunEnd:
         node = self._node
         node.on_sigterm(self._stop)
-        held = job.held(node)
-        if held is None:
-            raise AgentError("the data volume is not here")
-        token, volume = held
+        lease_and_volume = job.lease_and_volume(node)
+        if lease_and_volume is None:
+            raise AgentError("the data volume is not attached")
+        token, volume = lease_and_volume
         self._leases.renew(token)
         if node.host.mounted(node.data):
-            node.host.unmount(node.data)  # all of it is on the volume, and nobody writes any more
-        snapshot = self._ebs.keep(volume, token, self._dataset)
-        log.info("snapshot of the dataset begun", dataset=self._dataset, snapshot=snapshot)
+            node.host.unmount(node.data)  # flushes it; no process writes to it any more
+        snapshot = self._ebs.create_dataset_snapshot(volume, token, self._dataset)
+        log.info("dataset snapshot started", dataset=self._dataset, snapshot=snapshot)
         if not self._wait(token, lambda: self._is_completed(snapshot)):
             return "stopped"
-        self._leases.keep(token, self._dataset, snapshot)
-        log.info("dataset is kept", dataset=self._dataset, snapshot=snapshot)
+        self._leases.record_dataset_snapshot(token, self._dataset, snapshot)
+        log.info("dataset published", dataset=self._dataset, snapshot=snapshot)
         self._clear(token)
-        self._jobs.mark_kept()
-        self._jobs.take_down()
+        self._jobs.mark_snapshot_recorded()
+        self._jobs.publish_finished()
         return "done"
 
     def sweep(self) -> None:
-        """Clear away under a lease of our own, where nobody holds one and the home is forgotten."""
+        """Delete leftovers under a lease, if it is free and records no current volume."""
         lease = self._leases.acquire()
         if lease is None:
             return
@@ -157,48 +164,52 @@ class _Shelf:
         self._leases.release(lease.token)
 
     def _clear(self, token: int) -> None:
-        """Delete volumes, and all snapshots but those that count."""
+        """Delete the volumes, and all snapshots that are not published."""
         node, me = self._node, self._node.identity.instance
-        heart = node.heart()
+        heartbeats = node.heartbeat_sender()
 
         def is_clear() -> bool:
             busy = False
-            for one in self._ebs.volumes():
-                if one.instance == me and one.attachment == "attached":
-                    self._ebs.detach(one.id, me)
+            for volume in self._ebs.volumes():
+                if volume.instance == me and volume.attachment == "attached":
+                    self._ebs.detach(volume.id, me)
                     busy = True
-                elif one.instance is None and one.state == "available":
-                    self._ebs.delete_volume(one.id)
-                elif one.instance == me:
+                elif volume.instance is None and volume.state == "available":
+                    self._ebs.delete_volume(volume.id)
+                elif volume.instance == me:
                     busy = True
             return not busy
 
         self._wait(token, is_clear)
-        counts = set(counted(self._dynamodb, self._training.job_table, self._training.job).values())
-        for snapshot in (*self._ebs.snapshots(), *self._ebs.kept()):  # those of its moves, too
+        counts = set(read_snapshots(self._dynamodb, self._training.job_table, self._training.job).values())
+        for snapshot in (*self._ebs.snapshots(), *self._ebs.dataset_snapshots()):  # also those of migrations
             if snapshot.id not in counts:
-                with contextlib.suppress(NotThereError, PassingError):  # the next version's run looks again
+                with contextlib.suppress(
+                    ResourceNotFoundError, TransientError
+                ):  # retried by the next version's run
                     self._ebs.delete_snapshot(snapshot.id)
-        heart.leave(0)
+        heartbeats.deregister(0)
 
     def _is_completed(self, snapshot: str) -> bool:
-        found = next((one for one in self._ebs.kept() if one.id == snapshot), None)
-        if found is not None and found.state == "error":
+        match = next(
+            (candidate for candidate in self._ebs.dataset_snapshots() if candidate.id == snapshot), None
+        )
+        if match is not None and match.state == "error":
             raise AgentError(f"snapshot {snapshot} failed")
-        return found is not None and found.state == "completed"
+        return match is not None and match.state == "completed"
 
-    def _wait(self, token: int, is_over: Callable[[], bool]) -> bool:
-        """Look until it is over, beating and renewing; False when the instance is being taken before."""
-        node, clock, heart = self._node, self._node.clock, self._node.heart()
-        keeper = Keeper(partial(self._leases.renew, token), clock)
+    def _wait(self, token: int, is_finished: Callable[[], bool]) -> bool:
+        """Poll with heartbeats and lease renewal; return False if the instance terminates first."""
+        node, clock, heartbeats = self._node, self._node.clock, self._node.heartbeat_sender()
+        lease_renewer = LeaseRenewer(partial(self._leases.renew, token), clock)
         while True:
-            keeper.keep()
-            heart.beat([0])
+            lease_renewer.renew_if_due()
+            heartbeats.send([0])
             try:
-                if is_over():
+                if is_finished():
                     return True
-            except (PassingError, NotThereError) as error:
-                log.info("look must wait", error=str(error))
-            if self._stop.told or node.is_taken():
+            except (TransientError, ResourceNotFoundError) as error:
+                log.info("not observable yet", error=str(error))
+            if self._stop.is_requested or node.is_terminating():
                 return False
-            clock.sleep(_LOOK_EVERY)
+            clock.sleep(_POLL_INTERVAL_SECONDS)

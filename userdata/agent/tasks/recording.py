@@ -1,4 +1,4 @@
-"""The record of a job's time on this instance, and what those before it tell, put together."""
+"""The record of this instance's job attempt, and the job's interruption rate from earlier attempts."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ INTERRUPTIONS_VARIABLE: Final = "GPU_SPOT_INTERRUPTIONS_PER_HOUR"
 
 
 def recorder(node: Node, revision: str) -> Recorder | None:
-    """Return who writes down how the job's run ``revision`` fares here; None where it has no lease."""
+    """Return the recorder of this attempt at the run ``revision``; None without a lease."""
     config, training = node.config, node.config.training
-    held = files.read_json(node.directory / LEASE_FILE)
-    if training is None or held is None:
+    lease = files.read_json(node.directory / LEASE_FILE)
+    if training is None or lease is None:
         return None
     me, now = node.identity, node.clock.wall()
-    begun = JobAttempt(
-        token=int(held["token"]),
+    attempt = JobAttempt(
+        token=int(lease["token"]),
         revision=revision,
         instance=me.instance,
         instance_type=me.instance_type,
         zone=me.zone,
-        market=_market(node),
-        side=config.side,
+        purchase_option=_purchase_option(node),
+        group_role=config.group_role,
         launched=me.launched or now,
         began=now,
-        seen=now,
+        last_seen_at=now,
     )
     table = _table(node, training)
     newest = partial(newest_checkpoint, node.data / "checkpoints" / training.job)
-    return Recorder(table, begun, newest, node.clock, node.directory)
+    return Recorder(table, attempt, newest, node.clock, node.directory)
 
 
-def told(node: Node) -> dict[str, str]:
-    """Return what the command is told of the job's history; nothing where that cannot be read."""
-    training, held = node.config.training, files.read_json(node.directory / LEASE_FILE)
-    if training is None or held is None:
+def history_variables(node: Node) -> dict[str, str]:
+    """Return the variables with the job's interruption rate; empty if its history is not readable."""
+    training, lease = node.config.training, files.read_json(node.directory / LEASE_FILE)
+    if training is None or lease is None:
         return {}
-    token, table, me = int(held["token"]), _table(node, training), node.identity
-    tokens = range(max(1, token - interruptions.LOOKED_AT), token)
+    token, table, me = int(lease["token"]), _table(node, training), node.identity
+    tokens = range(max(1, token - interruptions.MAX_ATTEMPTS), token)
     try:
-        before = [one for one in map(table.read, tokens) if one is not None]
+        attempts = [attempt for attempt in map(table.read, tokens) if attempt is not None]
     except AgentError as error:
-        log.warning("how often the job was interrupted is not known", error=str(error))
+        log.warning("interruption history not read", error=str(error))
         return {}
-    rate = interruptions.per_hour(before, me.instance, me.instance_type, _market(node))
+    rate = interruptions.per_hour(attempts, me.instance, me.instance_type, _purchase_option(node))
     return {INTERRUPTIONS_VARIABLE: f"{rate:.3g}"}
 
 
@@ -63,9 +63,9 @@ def _table(node: Node, training: Training) -> JobAttemptTable:
     return JobAttemptTable(node.clients.dynamodb(node.config.region), training.job_table, training.job)
 
 
-def _market(node: Node) -> str:
+def _purchase_option(node: Node) -> str:
     try:
-        return node.metadata.market()
+        return node.metadata.purchase_option()
     except AgentError as error:
-        log.warning("how the instance was bought is not known", error=str(error))
+        log.warning("purchase option unknown", error=str(error))
         return ""

@@ -1,4 +1,4 @@
-"""What a launch waits for, and the subcommands of instances that serve."""
+"""The subcommands ``prepare`` and ``work``: preparation of a launch, and a service's workers."""
 
 from __future__ import annotations
 
@@ -11,81 +11,81 @@ from typing import Final
 
 from contracts.agent.config import Service
 from contracts.agent.names import JOB_USER
-from userdata.agent.aws.clients import asking
+from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, ConfigError
-from userdata.agent.tasks.node import GATE_EVERY, Node
+from userdata.agent.tasks.node import STATE_POLL_SECONDS, Node
 
-_HOOK_WAIT: Final = 120.0
-_TRIES: Final = 5
-"""So often the release is asked for at a boot; then the one serves that came with the launch."""
-_KEPT: Final = 2
-"""Images that stay on the disk: what runs, and what ran before it."""
+_HOOK_WAIT_SECONDS: Final = 120.0
+_MAX_TRIES: Final = 5
+"""Attempts to read the release at boot; after that the one of the launch template is used."""
+_IMAGES_RETAINED: Final = 2
+"""Number of images retained on disk: the current and the previous one."""
 
 
 def prepare(node: Node) -> int:
-    """Make ready what a launch waits for, then let it go on: with a warm pool once in, and once out.
+    """Pull the image, check the GPUs, then complete the launch hook (with a warm pool on entry and on exit).
 
-    The hook may begin after us. If it has not within two minutes, this boot is no launch but a restart.
+    The hook may start after the agent. If it is not active within two minutes, this boot is a restart.
     """
     service, training = node.config.service, node.config.training
     if service:
-        service = _first(node, service)
+        service = _read_first_release(node, service)
     name = node.config.hooks.launch if node.config.hooks else ""
     gpus = _expect_gpus(service) if service else 0
     image = service.image if service else training.image if training else None
     if image:
-        with node.holding(name) if name else nullcontext():
+        with node.extending_hook(name) if name else nullcontext():
             _pull(node, image)
             _check_gpus(node, image, gpus)
     if not name:
         return 0
-    end = node.clock.monotonic() + _HOOK_WAIT
+    end = node.clock.monotonic() + _HOOK_WAIT_SECONDS
     while not node.complete(name, "CONTINUE"):
         if node.clock.monotonic() >= end:
             log.info("hook not active", hook=name)
             return 0
-        node.clock.sleep(GATE_EVERY)
+        node.clock.sleep(STATE_POLL_SECONDS)
     return 0
 
 
 def work(node: Node) -> int:
     """Run the workers."""
     from userdata.agent.machine import accounts
-    from userdata.agent.machine.background import Beside
-    from userdata.agent.work.service.pulses import Pulses
+    from userdata.agent.machine.background import BackgroundPoller
+    from userdata.agent.work.service.worker_reports import WorkerReports
     from userdata.agent.work.service.workers import Workers, slots
 
     service = node.config.service
     if service is None:
         raise ConfigError("service: missing; this instance has none")
     node.mount()
-    declared, service = service, _first(node, service)
+    declared, service = service, _read_first_release(node, service)
     if service.image:
         _pull(node, service.image)
     elif service.user == JOB_USER:
-        accounts.make(node.host, service.user)
-    node.gate()
-    places = slots(service, _expect_gpus(service))
+        accounts.create_user(node.host, service.user)
+    node.wait_outside_warm_pool()
+    worker_slots = slots(service, _expect_gpus(service))
     paths = [dataset.path for dataset in node.config.datasets]
-    pulses = Pulses(
-        {slot.number: slot.gpu for slot in places},
-        Beside(node.gpus.look, node.aside) if node.gpus else None,
+    worker_reports = WorkerReports(
+        {slot.number: slot.gpu for slot in worker_slots},
+        BackgroundPoller(node.gpus.sample, node.run_in_background) if node.gpus else None,
         node.clock,
         node.directory,
     )
     workers = Workers(
         service,
-        places,
-        node.heart(),
+        worker_slots,
+        node.heartbeat_sender(),
         node.host,
         node.clock,
         node.directory,
         paths,
-        secrets=partial(_queue, node, service),
-        release=_renewing(node, declared, service),
-        pulses=pulses,
-        aside=node.aside,
+        secrets=partial(_queue_variables, node, service),
+        release=_release_fetcher(node, declared, service),
+        worker_reports=worker_reports,
+        run_in_background=node.run_in_background,
     )
     node.on_sigterm(workers.stop)
     workers.run()
@@ -106,45 +106,47 @@ def released(node: Node, service: Service) -> Service:
     from userdata.agent.aws import releases
 
     client = node.clients.dynamodb(node.config.region)
-    one = releases.read(client, node.config.registry_table, node.config.group, node.identity.instance)
-    if one is None or bool(one.image) != bool(service.image):
+    release = releases.read(client, node.config.registry_table, node.config.group, node.identity.instance)
+    if release is None or bool(release.image) != bool(service.image):
         return service
-    return replace(service, image=one.image or None, command=one.command, environment=dict(one.environment))
+    return replace(
+        service, image=release.image or None, command=release.command, environment=dict(release.environment)
+    )
 
 
-def _first(node: Node, service: Service) -> Service:
-    """Return what workers start from at a boot: what is declared where nobody can be asked."""
-    for _ in range(_TRIES):
+def _read_first_release(node: Node, service: Service) -> Service:
+    """Return the service that workers start from at boot: the declared one if the release is not readable."""
+    for _ in range(_MAX_TRIES):
         try:
             return released(node, service)
         except AgentError as error:
             log.warning("release not read", error=str(error))
-            node.clock.sleep(GATE_EVERY)
-    log.error("release not read; the declared one serves", image=service.image)
+            node.clock.sleep(STATE_POLL_SECONDS)
+    log.error("release not read; using the declared one", image=service.image)
     return service
 
 
-def _renewing(node: Node, declared: Service, first: Service) -> Callable[[], Service]:
-    """Return who says what workers start from, and has fetched it by then; raises `AgentError`."""
+def _release_fetcher(node: Node, declared: Service, first: Service) -> Callable[[], Service]:
+    """Return a function that resolves and fetches the current release; it may raise `AgentError`."""
     images = [first.image]
 
     def renew() -> Service:
         from userdata.agent.work import containers
 
-        found = released(node, declared)
-        if found.image and found.image != images[-1]:
-            _pull(node, found.image)
-            images[:] = [*(image for image in images if image != found.image), found.image]
-            for old in images[:-_KEPT]:
-                containers.forget(node.host, old or "")
-            del images[:-_KEPT]
-        return found
+        service = released(node, declared)
+        if service.image and service.image != images[-1]:
+            _pull(node, service.image)
+            images[:] = [*(image for image in images if image != service.image), service.image]
+            for old in images[:-_IMAGES_RETAINED]:
+                containers.remove_image(node.host, old or "")
+            del images[:-_IMAGES_RETAINED]
+        return service
 
     return renew
 
 
-def _queue(node: Node, service: Service) -> dict[str, str]:
-    """Return what workers are told of their queue, as its secret is now; nothing without a queue."""
+def _queue_variables(node: Node, service: Service) -> dict[str, str]:
+    """Return the queue's variables for workers, with its current secret; empty without a queue."""
     if service.queue is None:
         return {}
     from userdata.agent.aws import secrets
@@ -163,7 +165,7 @@ def _expect_gpus(service: Service) -> int:
 
 
 def _check_gpus(node: Node, image: str, expected: int) -> None:
-    """See once that containers get the GPUs: what is missing is said before any work comes here."""
+    """Check once that containers get the GPUs, before any work is scheduled on this instance."""
     from userdata.agent.work import containers
     from userdata.agent.work.service.workers import gpu_count
 
@@ -178,11 +180,8 @@ def _pull(node: Node, image: str) -> None:
 
 
 def ecr_password(node: Node) -> str:
-    """Return the password of a registry login, good for twelve hours.
-
-    Long enough for the pull that follows.
-    """
+    """Return the password for an ECR login, valid for twelve hours."""
     registry = node.clients.ecr(node.config.region)
-    with asking("ecr login"):
+    with aws_errors("ecr login"):
         token = registry.get_authorization_token()["authorizationData"][0]["authorizationToken"]
     return base64.b64decode(token).decode().split(":", 1)[1]

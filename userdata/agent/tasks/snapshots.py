@@ -1,4 +1,4 @@
-"""Snapshots of the job's volume while it trains, put together on this machine."""
+"""Background snapshots of the job's volume during training."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node
 
 if TYPE_CHECKING:
-    from userdata.agent.storage.volume.background_snapshots import Ahead
+    from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots
 
 
-def ahead(node: Node, is_wanted: Callable[[], bool]) -> Ahead | None:
-    """Return what takes them, while ``is_wanted``; None without a volume, or where the stack wants none."""
-    from userdata.agent.storage.volume.background_snapshots import Ahead, Rhythm
+def background_snapshots(node: Node, is_wanted: Callable[[], bool]) -> BackgroundSnapshots | None:
+    """Return the snapshot task, active while ``is_wanted``; None without a volume or an interval."""
+    from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots, SnapshotSchedule
     from userdata.agent.storage.volume.model import HeldVolume
     from userdata.agent.work.training.train import newest_checkpoint
 
-    volume, held = node.config.volume, job.held(node)
-    if volume is None or held is None or not volume.snapshot_every_minutes:
+    volume, lease_and_volume = node.config.volume, job.lease_and_volume(node)
+    if volume is None or lease_and_volume is None or not volume.snapshot_every_minutes:
         return None
     checkpoints = job.checkpoints(node)
-    is_elsewhere = any(checkpoints.is_relative_to(mount.path) for mount in node.config.efs)
-    rhythm = Rhythm(
+    is_on_efs = any(checkpoints.is_relative_to(mount.path) for mount in node.config.efs)
+    schedule = SnapshotSchedule(
         60.0 * volume.snapshot_every_minutes,
-        (lambda: 0.0) if is_elsewhere else partial(newest_checkpoint, checkpoints),
+        (lambda: 0.0) if is_on_efs else partial(newest_checkpoint, checkpoints),
         is_wanted,
     )
-    return Ahead(
-        HeldVolume(*held),
+    return BackgroundSnapshots(
+        HeldVolume(*lease_and_volume),
         node.data,
         job.ebs(node),
         job.leases(node),
         node.host,
         node.clock,
-        rhythm,
-        node.aside,
+        schedule,
+        node.run_in_background,
     )

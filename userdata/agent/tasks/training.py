@@ -1,4 +1,4 @@
-"""The subcommand of instances that train: the job's run."""
+"""The subcommand ``run``: a training job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contracts.agent.names import UNIT_VOLUME
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import (
     AgentError,
-    ElsewhereError,
+    DependencyUnavailableError,
     LeaseLostError,
 )
 from userdata.agent.tasks import experiments, holding, job, preparing, recording, snapshots
@@ -20,47 +20,47 @@ from userdata.agent.tasks.node import Node, Stop
 if TYPE_CHECKING:
     from contracts.agent.config import Training
     from userdata.agent.aws.jobs import Jobs
-    from userdata.agent.lease.renewal import Keeper
+    from userdata.agent.lease.renewal import LeaseRenewer
+    from userdata.agent.work.failures.fault_handler import RunEnd
     from userdata.agent.work.failures.inspection import Inspector
-    from userdata.agent.work.failures.judge import RunEnd
-    from userdata.agent.work.heartbeat import Heart
+    from userdata.agent.work.heartbeat import HeartbeatSender
     from userdata.agent.work.training.artifacts import Artifacts
     from userdata.agent.work.training.checkout import Credentials
-    from userdata.agent.work.training.environment import Workplace
+    from userdata.agent.work.training.environment import JobEnvironment
     from userdata.agent.work.training.record import Recorder
-    from userdata.agent.work.training.train import Trainer, TrainingPlace
+    from userdata.agent.work.training.train import Trainer, TrainingPaths
 
-_LEFT_ALONE: Final = "+10"
-"""Minutes after its end in which the controller, who looks every minute, has let the instance go."""
-_LET_GO: Final = "+5"
-"""Minutes in which a host that is no good has let go of the volume, or never will."""
-_AT_ONCE: Final = "+0"
+_POWER_OFF_FINISHED: Final = "+10"
+"""Minutes after the job's end; the controller, which runs every minute, terminates the instance before."""
+_POWER_OFF_FAULTY: Final = "+5"
+"""Minutes in which a faulty host releases its volume, if it still can."""
+_POWER_OFF_NOW: Final = "+0"
 
 
 def run(node: Node) -> int:
-    """Train until the job has ended, or the instance is being taken or no good; then let the volume go."""
+    """Train until the job ends, or the instance terminates or is faulty; then release lease and volume."""
     jobs, stop = job.jobs(node), Stop()
     node.on_sigterm(stop)
-    node.gate(stop)
+    node.wait_outside_warm_pool(stop)
     if job.training(node).experiments:
         return _run_experiments(node, stop)
-    if node.config.volume is None:  # with one the unit of the volume has seen to it
+    if node.config.volume is None:  # with a volume, its unit does this
         holding.end_container(node)
-        holding.hold(node, stop)
-    if stop.told or node.is_taken():
-        log.info("the instance is being taken: nothing is started")
-        holding.let_go(node)
+        holding.acquire(node, stop)
+    if stop.is_requested or node.is_terminating():
+        log.info("instance is terminating: training not started")
+        holding.release(node)
         return 0
-    if jobs.finished():
+    if jobs.is_finished():
         preparing.sweep(node, jobs)
-        jobs.take_down()  # again: the instance that finished the job may not have come to it
+        jobs.publish_finished()  # the instance that finished the job may have died before this
         _switch_off(node)
         return 0
-    outcome = _train(node, stop, node.heart())
+    outcome = _train(node, stop, node.heartbeat_sender())
     if outcome == "host":
         _replace(node)
         return 0
-    holding.let_go(node)  # any other error keeps it here for the restart
+    holding.release(node)  # any other error keeps them for the restart of the unit
     if outcome != "stopped":
         _switch_off(node)
     return 0
@@ -69,10 +69,10 @@ def run(node: Node) -> int:
 def _run_experiments(node: Node, stop: Stop) -> int:
     """Train one experiment after another."""
 
-    def train(one: Node, stop: Stop, heart: Heart) -> RunEnd:
-        outcome = _train(one, stop, heart)
-        if outcome != "host":  # such a one lets go with its power already on its way off
-            holding.let_go(one)
+    def train(experiment: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
+        outcome = _train(experiment, stop, heartbeats)
+        if outcome != "host":  # `_replace` releases after scheduling the shutdown
+            holding.release(experiment)
         return outcome
 
     outcome = experiments.run(node, stop, train)
@@ -83,41 +83,41 @@ def _run_experiments(node: Node, stop: Stop) -> int:
     return 0
 
 
-def _train(node: Node, stop: Stop, heart: Heart) -> RunEnd:
-    """Run the job that is held here.
+def _train(node: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
+    """Run the job whose lease this instance has.
 
     Raises:
-        LeaseLostError: another instance has it; it has been let go.
+        LeaseLostError: another instance has the lease; the job is stopped and released.
     """
     jobs = job.jobs(node)
-    keeper = _keeper(node)
-    ahead = snapshots.ahead(node, lambda: not stop.told and not node.is_taken())
-    record = recording.recorder(node, jobs.revision)
-    looks = [one.look for one in (ahead, record) if one is not None]
-    trainer = _trainer(node, jobs, keeper, heart, looks, record)
+    lease_renewer = _lease_renewer(node)
+    ahead = snapshots.background_snapshots(node, lambda: not stop.is_requested and not node.is_terminating())
+    recorder = recording.recorder(node, jobs.revision)
+    pollers = [poller.poll for poller in (ahead, recorder) if poller is not None]
+    trainer = _trainer(node, jobs, lease_renewer, heartbeats, pollers, recorder)
 
     def stop_all() -> None:
         stop()
         trainer.stop()
 
     node.on_sigterm(stop_all)
-    if stop.told:
+    if stop.is_requested:
         trainer.stop()
-    beside = contextlib.closing(ahead) if ahead else contextlib.nullcontext()
-    fenced = contextlib.nullcontext() if node.config.volume else node.fenced(lambda: keeper.dead_at)
+    closing = contextlib.closing(ahead) if ahead else contextlib.nullcontext()
+    fenced = contextlib.nullcontext() if node.config.volume else node.fenced(lambda: lease_renewer.fence_at)
     try:
-        with beside, fenced:
+        with closing, fenced:
             outcome = preparing.run(node, jobs, trainer.run)
-    except (LeaseLostError, preparing.NotKeptError):
-        holding.let_go(node)
+    except (LeaseLostError, preparing.DatasetNotPublishedError):
+        holding.release(node)
         raise
-    if record is not None:
-        record.ended(outcome)
+    if recorder is not None:
+        recorder.record_end(outcome)
     return outcome
 
 
 def _login(node: Node, training: Training) -> Credentials | None:
-    """Return what the repository's host wants to see; None for a public one."""
+    """Return the credentials for the repository's host; None for a public repository."""
     from userdata.agent.aws import secrets
     from userdata.agent.work.training.checkout import credentials
 
@@ -130,65 +130,67 @@ def _login(node: Node, training: Training) -> Credentials | None:
 def _trainer(
     node: Node,
     jobs: Jobs,
-    keeper: Keeper,
-    heart: Heart,
-    looks: Sequence[Callable[[], None]],
-    record: Recorder | None,
+    lease_renewer: LeaseRenewer,
+    heartbeats: HeartbeatSender,
+    pollers: Sequence[Callable[[], None]],
+    recorder: Recorder | None,
 ) -> Trainer:
-    from userdata.agent.aws.alarm_metrics import Bell
+    from userdata.agent.aws.alarm_metrics import AlarmMetrics
     from userdata.agent.tasks.environment import job_environment
-    from userdata.agent.work.training.train import Trainer, TrainingPlace
+    from userdata.agent.work.training.train import Trainer, TrainingPaths
 
     config, training = node.config, job.training(node)
-    place = TrainingPlace(job.code(node), node.data, node.directory, job.artifacts(node))
-    within = job_environment(node, place.code)
+    paths = TrainingPaths(job.code(node), node.data, node.directory, job.artifacts(node))
+    environment = job_environment(node, paths.code)
 
-    def look_after() -> None:
-        for look in looks:
-            look()
+    def on_poll() -> None:
+        for poll in pollers:
+            poll()
 
     return Trainer(
         training,
-        place,
+        paths,
         jobs,
-        heart,
+        heartbeats,
         node.host,
         node.clock,
-        keeper,
-        _inspector(node, jobs, keeper),
-        partial(_make_ready, node, place, within),
-        Bell(node.clients.cloudwatch(config.region), config.stack, config.group).ring,
+        lease_renewer,
+        _inspector(node, jobs, lease_renewer),
+        partial(_prepare, node, paths, environment),
+        AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group).increment,
         node.spawn,
-        within=within,
-        look_after=look_after,
-        results=_results(node, place),
-        record=record,
-        told=recording.told(node),
+        environment=environment,
+        on_poll=on_poll,
+        results=_artifacts(node, paths),
+        recorder=recorder,
+        variables=recording.history_variables(node),
     )
 
 
-def _keeper(node: Node) -> Keeper:
-    """Return who keeps the lease that is held here.
+def _lease_renewer(node: Node) -> LeaseRenewer:
+    """Return the renewer of this instance's lease.
 
-    An attached volume is nobody else's, whoever has the lease. Checkpoints on EFS alone are the next
-    holder's from the moment that the lease has run out.
+    An attached volume protects its data even without the lease. With checkpoints on EFS only, the next holder
+    may write from the moment that the lease expires.
     """
-    from userdata.agent.lease.renewal import Keeper
+    from userdata.agent.lease.renewal import LeaseRenewer
     from userdata.agent.lease.store import LEASE_SECONDS
 
     has_volume = node.config.volume is not None
-    if has_volume and job.held(node) is None:
-        # It was given up when its lease was lost; the oneshot unit still counts as active.
+    if has_volume and job.lease_and_volume(node) is None:
+        # It was released when its lease was lost; systemd still counts the oneshot unit as active.
         node.host.run(["systemctl", "restart", UNIT_VOLUME])
-    held = job.held(node)
-    if held is None:
-        raise AgentError("the data volume is not here" if has_volume else "the job's lease is not held here")
-    renew = partial(job.leases(node).renew, held[0])
-    return Keeper(renew, node.clock, None if has_volume else LEASE_SECONDS)
+    lease_and_volume = job.lease_and_volume(node)
+    if lease_and_volume is None:
+        raise AgentError(
+            "the data volume is not attached" if has_volume else "the job's lease is not acquired"
+        )
+    renew = partial(job.leases(node).renew, lease_and_volume[0])
+    return LeaseRenewer(renew, node.clock, None if has_volume else LEASE_SECONDS)
 
 
-def _results(node: Node, place: TrainingPlace) -> Artifacts | None:
-    """Return what brings the job's artifacts to S3; None where they stay."""
+def _artifacts(node: Node, paths: TrainingPaths) -> Artifacts | None:
+    """Return the uploader of the job's artifacts; None if they stay on the volume."""
     from userdata.agent.aws import clients
     from userdata.agent.work.training.artifacts import Artifacts
 
@@ -196,19 +198,19 @@ def _results(node: Node, place: TrainingPlace) -> Artifacts | None:
     if training.artifacts is None:
         return None
 
-    # On a volume only we can write beside the job's own folder.
-    record = place.artifacts.with_name(f".{place.artifacts.name.removeprefix('.')}.json")
+    # On a volume only root can write next to the job's directory.
+    record = paths.artifacts.with_name(f".{paths.artifacts.name.removeprefix('.')}.json")
     return Artifacts(
-        lambda: clients.uploader(node.clients.s3(node.config.region)),
-        place.artifacts,
+        lambda: clients.transfer_manager(node.clients.s3(node.config.region)),
+        paths.artifacts,
         training.artifacts,
         record,
         node.clock,
     )
 
 
-def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:
-    """Bring here what the command needs."""
+def _prepare(node: Node, paths: TrainingPaths, environment: JobEnvironment) -> None:
+    """Create the job's user, mounts and directories, and install its code and environment."""
     from userdata.agent.storage import scratch
     from userdata.agent.work.training.checkout import checkout
 
@@ -216,60 +218,62 @@ def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:
     node.make_user(training.user)
     try:
         node.mount()
-    except AgentError as error:  # neither the job nor this host makes file systems and datasets
-        raise ElsewhereError(str(error)) from None
-    for folder in (job.checkpoints(node), place.artifacts):
-        is_on_efs = any(folder.is_relative_to(mount.path) for mount in node.config.efs)
-        # An access point makes all of it its own user's, whoever writes; nobody else can be given it (EFS
-        # user guide, "Enforcing a user identity using an access point").
-        made = ["mkdir", "--parents"] if is_on_efs else ["install", "--directory", f"--owner={training.user}"]
-        node.host.run([*made, str(folder)])
-    scratch.prepare(node.host, training.user)
-    within.clear()
-    checkout(node.host, training, place.code, _login(node, training))
-    within.prepare()
+    except AgentError as error:  # file systems and datasets depend on neither the job nor this host
+        raise DependencyUnavailableError(str(error)) from None
+    for directory in (job.checkpoints(node), paths.artifacts):
+        is_on_efs = any(directory.is_relative_to(mount.path) for mount in node.config.efs)
+        # An access point sets the owner of all files, and chown fails. Source: EFS user guide, "Enforcing a
+        # user identity using an access point".
+        command = (
+            ["mkdir", "--parents"] if is_on_efs else ["install", "--directory", f"--owner={training.user}"]
+        )
+        node.host.run([*command, str(directory)])
+    scratch.prepare_scratch(node.host, training.user)
+    environment.clear()
+    checkout(node.host, training, paths.code, _login(node, training))
+    environment.prepare()
 
 
-def _inspector(node: Node, jobs: Jobs, keeper: Keeper) -> Inspector:
+def _inspector(node: Node, jobs: Jobs, lease_renewer: LeaseRenewer) -> Inspector:
     from userdata.agent.work.failures.inspection import Inspector
 
     def metadata_answers() -> bool:
         try:
             node.metadata.identity()
         except AgentError as error:
-            log.warning("the metadata service does not answer", error=str(error))
+            log.warning("metadata service does not respond", error=str(error))
             return False
         return True
 
     return Inspector(
         node.gpus,
         (node.root, node.data if node.config.volume else job.checkpoints(node)),
-        {"the metadata service": metadata_answers, "AWS": jobs.answers},
-        node.is_taken,
+        {"the metadata service": metadata_answers, "AWS": jobs.is_aws_reachable},
+        node.is_terminating,
         node.clock,
-        keeper.keep,
+        lease_renewer.renew_if_due,
     )
 
 
 def _replace(node: Node) -> None:
-    """Let the job go as far as the host still can, and switch it off: group or fleet replace it.
+    """Release the job as far as the host still can, and power off: the group or fleet replaces the instance.
 
-    That way serves both, and takes no permission: a health status can be set in Auto Scaling groups only
-    (SetInstanceHealth). Their health check ends whatever does not run (Auto Scaling guide, "Health checks for
-    instances in an Auto Scaling group"), a fleet that is maintained replaces it.
+    This needs no permission and works for both: SetInstanceHealth exists for Auto Scaling groups only. Their
+    health check terminates instances that do not run, and a maintained fleet replaces them. Source: Auto
+    Scaling guide, "Health checks for instances in an Auto Scaling group".
     """
-    _switch_off(node, _LET_GO)  # should the rest hang
+    _switch_off(node, _POWER_OFF_FAULTY)  # in case the release hangs
     try:
-        holding.let_go(node)
+        holding.release(node)
     except AgentError as error:
-        log.error("the job is not let go: its lease runs out", error=str(error))
-    _switch_off(node, _AT_ONCE)
+        log.error("job not released; its lease expires", error=str(error))
+    _switch_off(node, _POWER_OFF_NOW)
 
 
-def _switch_off(node: Node, minutes: str = _LEFT_ALONE) -> None:
-    """End an instance whose run has ended and which nobody lets go, or which is no good.
+def _switch_off(node: Node, minutes: str = _POWER_OFF_FINISHED) -> None:
+    """Power off an instance that is faulty, or that nothing terminated after its run ended.
 
-    Where its run has ended the stack asks for another revision, which only a younger template knows: group or
-    fleet replace an instance that does not run.
+    If its run has ended, the stack may want another revision, which only a newer launch template contains.
+    The group or fleet replaces an instance that does not run.
     """
     node.host.run(["shutdown", "--poweroff", minutes])

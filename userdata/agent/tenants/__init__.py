@@ -1,5 +1,4 @@
-"""Tenants of a shared host: ``plan`` says who gets what of the machine, from the list that ``codec`` reads.
+"""Tenants of a shared host: ``plan`` divides the machine between the tenants in the list.
 
-Both sides plan with this code: the stack's program before anything is bought, the host before it starts
-anything.
+The Pulumi program plans with this code before a deployment, the host before it starts containers.
 """

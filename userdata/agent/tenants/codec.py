@@ -1,4 +1,4 @@
-"""The list of tenants as it lies in S3, ``hosts/<host>/tenants.json``, and a slice as a container's label."""
+"""Serialization of the tenant list (S3, ``hosts/<host>/tenants.json``) and of a slice (container label)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from contracts import codec
 from contracts.limits import Length
 from contracts.stored import ContractError
 from userdata.agent.machine.errors import ConfigError
-from userdata.agent.tenants.model import MOST_TENANTS, Slice, Tenant
+from userdata.agent.tenants.model import MAX_TENANTS, Slice, Tenant
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class _Document:
-    tenants: Annotated[tuple[Tenant, ...], Length(0, MOST_TENANTS)]
+    tenants: Annotated[tuple[Tenant, ...], Length(0, MAX_TENANTS)]
 
 
 def key_of(host: str) -> str:
-    """Return the key of a host's list in the bucket that also holds the agent."""
+    """Return the S3 key of a host's tenant list in the agent's bucket."""
     return f"hosts/{host}/tenants.json"
 
 
 def encode(tenants: Sequence[Tenant]) -> str:
-    """Return the list as text: the same text for the same list."""
+    """Return the list as deterministic JSON."""
     return _text(_Document(tuple(tenants)))
 
 
@@ -35,18 +35,18 @@ def decode(text: str) -> tuple[Tenant, ...]:
     """Return the list that ``encode`` wrote.
 
     Raises:
-        ConfigError: it is no JSON, or a key or a value is not allowed; the line names it.
+        ConfigError: invalid JSON, or a key or value that is not allowed.
     """
     return _read(_Document, text, "tenants").tenants
 
 
-def encode_slice(one: Slice) -> str:
+def encode_slice(value: Slice) -> str:
     """Return a slice as one line of text."""
-    return _text(one)
+    return _text(value)
 
 
 def decode_slice(text: str) -> Slice:
-    """Return the slice that ``encode_slice`` wrote; raise ``ConfigError`` for anything else."""
+    """Return the slice that ``encode_slice`` wrote; raises ``ConfigError`` if invalid."""
     return _read(Slice, text, "slice")
 
 
@@ -54,10 +54,10 @@ def _text(value: object) -> str:
     return json.dumps(codec.dump(value), sort_keys=True, separators=(",", ":"))
 
 
-def _read(cls: type[T], text: str, what: str) -> T:
+def _read(cls: type[T], text: str, description: str) -> T:
     try:
         return codec.parse(cls, json.loads(text))
     except ContractError as error:
         raise ConfigError(str(error)) from None
     except ValueError as error:
-        raise ConfigError(f"{what}: no JSON: {error}") from None
+        raise ConfigError(f"{description}: invalid JSON: {error}") from None

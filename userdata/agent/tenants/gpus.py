@@ -1,4 +1,4 @@
-"""Deal out GPUs: whole ones by id or by number, and parts of one."""
+"""Allocation of GPUs: whole GPUs by id or number, and MIG instances."""
 
 from __future__ import annotations
 
@@ -8,131 +8,137 @@ from dataclasses import dataclass, field
 from userdata.agent.tenants.model import HostShape, MigInstance, MigProfile, Slice, Tenant
 
 
-class NoRoomError(Exception):
-    """Not all can have what they ask for."""
+class InsufficientGpusError(Exception):
+    """The host has not enough GPUs for the requests."""
 
 
 @dataclass(frozen=True)
-class Share:
-    """A tenant's ``whole`` GPUs, or its ``part`` of one."""
+class GpuAllocation:
+    """A tenant's ``whole`` GPUs, or its MIG instance ``part``."""
 
     whole: tuple[int, ...] = ()
     part: MigInstance | None = None
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """The GPUs that it works on."""
+        """The ids of its GPUs."""
         return self.whole if self.part is None else (self.part.gpu,)
 
 
 @dataclass
-class _Table:
-    """What is dealt so far."""
+class _Allocations:
+    """The allocations so far."""
 
     host: HostShape
     whole: dict[str, tuple[int, ...]] = field(default_factory=dict)
     parts: dict[str, MigInstance] = field(default_factory=dict)
 
     @property
-    def taken(self) -> set[int]:
+    def allocated(self) -> set[int]:
         return {gpu for gpus in self.whole.values() for gpu in gpus}
 
     @property
-    def cut(self) -> set[int]:
+    def partitioned(self) -> set[int]:
         return {part.gpu for part in self.parts.values()}
 
     @property
     def free(self) -> list[int]:
-        return [gpu for gpu in self.host.gpus if gpu not in self.taken | self.cut]
+        return [gpu for gpu in self.host.gpus if gpu not in self.allocated | self.partitioned]
 
-    def used(self, gpu: int) -> set[int]:
-        """Return the memory slices of a GPU that are dealt."""
+    def used_slices(self, gpu: int) -> set[int]:
+        """Return the allocated memory slices of a GPU."""
         return {
-            place
+            position
             for part in self.parts.values()
             if part.gpu == gpu
-            for place in range(part.start, part.start + profile(self.host, part.profile).size)
+            for position in range(part.start, part.start + profile(self.host, part.profile).size)
         }
 
 
 def profile(host: HostShape, name: str) -> MigProfile:
-    """Return a profile of the host's GPUs by its name; raise ``KeyError``."""
-    return {one.name: one for one in host.mig}[name]
+    """Return a MIG profile of the host's GPUs by name; raises ``KeyError``."""
+    return {mig_profile.name: mig_profile for mig_profile in host.mig}[name]
 
 
-def deal(host: HostShape, tenants: Sequence[Tenant], held: Mapping[str, Slice]) -> dict[str, Share]:
-    """Return each tenant's whole GPUs and its part of one.
+def allocate(
+    host: HostShape, tenants: Sequence[Tenant], running: Mapping[str, Slice]
+) -> dict[str, GpuAllocation]:
+    """Return each tenant's whole GPUs and MIG instance; independent of the order of ``tenants``.
 
-    Ids that are asked for come first, then what is held and still asked for, then numbers, the biggest first
-    and else by name, in one NUMA node where one has room, then parts, the biggest first, packed into few GPUs
-    from the last one on. The order of ``tenants`` says nothing.
+    First requested ids, then running allocations that are still requested, then numbers, largest first and
+    then by name, in one NUMA node if possible, then MIG instances, largest first, packed into few GPUs from
+    the last GPU downwards.
 
     Raises:
-        NoRoomError: something is asked for that is not there, or not any more.
+        InsufficientGpusError: a requested GPU or profile does not exist or is already allocated.
     """
-    table = _Table(host)
+    table = _Allocations(host)
     for tenant in tenants:
-        if {*tenant.gpu_ids} & table.taken or not {*tenant.gpu_ids} <= {*host.gpus}:
-            raise NoRoomError
+        if {*tenant.gpu_ids} & table.allocated or not {*tenant.gpu_ids} <= {*host.gpus}:
+            raise InsufficientGpusError
         table.whole[tenant.name] = tuple(sorted(tenant.gpu_ids))
     by_name = sorted(tenants, key=lambda tenant: tenant.name)
     for tenant in by_name:
-        mine = held[tenant.name].gpus if tenant.name in held and tenant.gpus else ()
-        if kept := [gpu for gpu in sorted(mine) if gpu in table.free][: tenant.gpus]:
-            table.whole[tenant.name] = tuple(kept)
-    wanted = {tenant.name: _profile(host, tenant.mig) for tenant in by_name if tenant.mig is not None}
-    for name, one in wanted.items():
-        _keep_part(table, name, one, held)
+        current = running[tenant.name].gpus if tenant.name in running and tenant.gpus else ()
+        if retained := [gpu for gpu in sorted(current) if gpu in table.free][: tenant.gpus]:
+            table.whole[tenant.name] = tuple(retained)
+    profiles = {tenant.name: _profile(host, tenant.mig) for tenant in by_name if tenant.mig is not None}
+    for name, mig_profile in profiles.items():
+        _keep_part(table, name, mig_profile, running)
     for tenant in sorted(by_name, key=lambda tenant: -tenant.gpus):
-        _fill(table, tenant)
-    for name, one in sorted(wanted.items(), key=lambda item: (-item[1].size, len(item[1].starts))):
+        _allocate_whole(table, tenant)
+    for name, mig_profile in sorted(profiles.items(), key=lambda item: (-item[1].size, len(item[1].starts))):
         if name not in table.parts:
-            table.parts[name] = _part(table, one)
-    return {t.name: Share(table.whole[t.name], table.parts.get(t.name)) for t in tenants}
+            table.parts[name] = _allocate_mig(table, mig_profile)
+    return {t.name: GpuAllocation(table.whole[t.name], table.parts.get(t.name)) for t in tenants}
 
 
 def _profile(host: HostShape, name: str) -> MigProfile:
     try:
         return profile(host, name)
     except KeyError:
-        raise NoRoomError from None
+        raise InsufficientGpusError from None
 
 
-def _keep_part(table: _Table, name: str, wanted: MigProfile, held: Mapping[str, Slice]) -> None:
-    part = held[name].mig if name in held else None
-    if part is None or part.profile != wanted.name or part.start not in wanted.starts:
+def _keep_part(table: _Allocations, name: str, requested: MigProfile, running: Mapping[str, Slice]) -> None:
+    part = running[name].mig if name in running else None
+    if part is None or part.profile != requested.name or part.start not in requested.starts:
         return
-    if part.gpu in {*table.free, *table.cut} and table.used(part.gpu).isdisjoint(
-        range(part.start, part.start + wanted.size)
+    if part.gpu in {*table.free, *table.partitioned} and table.used_slices(part.gpu).isdisjoint(
+        range(part.start, part.start + requested.size)
     ):
         table.parts[name] = part
 
 
-def _part(table: _Table, wanted: MigProfile) -> MigInstance:
-    # GPUs that are cut already, the fullest first; then the last that nobody has.
-    cut = sorted(table.cut, key=lambda gpu: (-len(table.used(gpu)), gpu))
+def _allocate_mig(table: _Allocations, requested: MigProfile) -> MigInstance:
+    # GPUs with MIG instances, the fullest first; then unused GPUs, the last first.
+    cut = sorted(table.partitioned, key=lambda gpu: (-len(table.used_slices(gpu)), gpu))
     for gpu in (*cut, *reversed(table.free)):
-        used = table.used(gpu)
-        for start in sorted(wanted.starts, reverse=True):
-            if used.isdisjoint(range(start, start + wanted.size)):
-                return MigInstance(gpu, wanted.name, start)
-    raise NoRoomError
+        used = table.used_slices(gpu)
+        for start in sorted(requested.starts, reverse=True):
+            if used.isdisjoint(range(start, start + requested.size)):
+                return MigInstance(gpu, requested.name, start)
+    raise InsufficientGpusError
 
 
-def _fill(table: _Table, tenant: Tenant) -> None:
+def _allocate_whole(table: _Allocations, tenant: Tenant) -> None:
     have = table.whole[tenant.name]
     missing = tenant.gpus - len(have)
     if missing <= 0:
         return
     free = table.free
     if missing > len(free):
-        raise NoRoomError
+        raise InsufficientGpusError
     near = [[gpu for gpu in node.gpus if gpu in free] for node in table.host.nodes]
-    at_home = [sum(gpu in have for gpu in node.gpus) for node in table.host.nodes]
-    # The node where the tenant already is, then the one with just enough room, then the roomiest.
+    in_current_node = [sum(gpu in have for gpu in node.gpus) for node in table.host.nodes]
+    # The tenant's current node, then the node with the least sufficient room, then the one with the most
+    # room.
     order = sorted(
         range(len(near)),
-        key=lambda n: (-at_home[n], *((0, len(near[n])) if len(near[n]) >= missing else (1, -len(near[n])))),
+        key=lambda n: (
+            -in_current_node[n],
+            *((0, len(near[n])) if len(near[n]) >= missing else (1, -len(near[n]))),
+        ),
     )
     ranked = [gpu for n in order for gpu in near[n]]
     ranked += [gpu for gpu in free if gpu not in ranked]

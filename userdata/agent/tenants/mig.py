@@ -1,6 +1,6 @@
-"""Which parts a GPU can be cut into (NVIDIA's multi-instance guide, "Supported MIG Profiles", "Placement").
+"""The MIG profiles of a GPU, without those with media extensions (``+me``), which tenants cannot request.
 
-Not in it: profiles with media extensions (``+me``), which no tenant can ask for.
+Source: NVIDIA Multi-Instance GPU user guide, "Supported MIG Profiles", "Placement".
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Final
 
 from userdata.agent.tenants.model import MigProfile
 
-# Of eight memory slices: how many a profile takes, and where it may begin.
-_PLACES: Final = (
+# Compute slices of a profile, its share of the eight memory slices, and its possible first slices.
+_PLACEMENTS: Final = (
     ("1g", 1, (0, 1, 2, 3, 4, 5, 6)),
     ("1g", 2, (0, 2, 4, 6)),
     ("2g", 2, (0, 2, 4)),
@@ -18,8 +18,8 @@ _PLACES: Final = (
     ("4g", 4, (0,)),
     ("7g", 8, (0,)),
 )
-# By chip and its memory in GiB: the gigabytes of one, two, four and eight slices, as profiles are named.
-_NAMED: Final = {
+# By chip and memory in GiB: the gigabytes in the profile's name for one, two, four and eight memory slices.
+_GIGABYTES: Final = {
     ("A100", 40): {1: 5, 2: 10, 4: 20, 8: 40},
     ("A100", 80): {1: 10, 2: 20, 4: 40, 8: 80},
     ("H100", 80): {1: 10, 2: 20, 4: 40, 8: 80},
@@ -30,12 +30,14 @@ _NAMED: Final = {
 
 
 def profiles(product: str, memory_gib: int) -> tuple[MigProfile, ...]:
-    """Return the profiles of a GPU by its product's name, as the driver or the catalogue has it, and memory.
+    """Return the MIG profiles of a GPU by product name (of the driver or the instance catalogue) and memory.
 
-    Empty where it cannot be cut: T4, A10G, L4, L40S and V100 among others.
+    Empty if the GPU has no MIG support, such as T4, A10G, L4, L40S and V100.
     """
-    near = [key for key in _NAMED if key[0] in product]
+    near = [key for key in _GIGABYTES if key[0] in product]
     if not near:
         return ()
-    named = _NAMED[min(near, key=lambda key: abs(key[1] - memory_gib))]
-    return tuple(MigProfile(f"{compute}.{named[size]}gb", size, starts) for compute, size, starts in _PLACES)
+    named = _GIGABYTES[min(near, key=lambda key: abs(key[1] - memory_gib))]
+    return tuple(
+        MigProfile(f"{compute}.{named[size]}gb", size, starts) for compute, size, starts in _PLACEMENTS
+    )

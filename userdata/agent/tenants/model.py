@@ -1,4 +1,4 @@
-"""Tenants as they are declared, the host as it is found or expected, and what of it each tenant gets."""
+"""The model: declared tenants, the host's resources, and each tenant's slice of them."""
 
 from __future__ import annotations
 
@@ -11,55 +11,57 @@ from contracts.limits import Length, Matches, Within
 from userdata.agent.machine.errors import RefusedError
 
 CpuMode = Literal["shared", "pinned"]
-"""``shared``: a weight on CPUs that others use, too, so that idle ones are lent. ``pinned``: whole cores that
-nobody else runs on."""
+"""``shared``: a weight on CPUs shared with other tenants; idle ones are lent. ``pinned``: exclusive whole
+cores."""
 
-MOST_TENANTS: Final = 16
-"""Each has a volume. Older Nitro types take 28 attachments, of which p4d's own disks and network use 10."""
+MAX_TENANTS: Final = 16
+"""Each tenant has a volume. Older Nitro types allow 28 attachments; on p4d its disks and network use 10."""
 
 TenantName: TypeAlias = limits.Name
 
 Uid: TypeAlias = Annotated[int, Within(2000, 59_999)]
-"""Above the image's own users (1000) and below what systemd and container tools give out (systemd, "Users,
-Groups, UIDs and GIDs": 60001 on)."""
+"""Above the image's users (1000) and below the ids that systemd and container tools allocate (from 60001).
+
+Source: systemd, "Users, Groups, UIDs and GIDs".
+"""
 
 Cpus: TypeAlias = Annotated[int, Within(1, 240)]
 
 MemoryGib: TypeAlias = Annotated[int, Within(1, 4096)]
 
-MOST_GPUS: Final = 16
+MAX_GPUS: Final = 16
 
-GpuCount: TypeAlias = Annotated[int, Within(0, MOST_GPUS)]
+GpuCount: TypeAlias = Annotated[int, Within(0, MAX_GPUS)]
 
-GpuId: TypeAlias = Annotated[int, Within(0, MOST_GPUS - 1)]
+GpuId: TypeAlias = Annotated[int, Within(0, MAX_GPUS - 1)]
 
 MigName: TypeAlias = Annotated[str, Matches(r"[1-7]g\.[0-9]{1,3}gb")]
-"""Of a profile of NVIDIA's multi-instance GPUs, such as ``1g.5gb``."""
+"""A MIG profile (NVIDIA multi-instance GPU), such as ``1g.5gb``."""
 
 HostPort: TypeAlias = Annotated[int, Within(1024, 32_767)]
-"""Above are the kernel's own for outgoing connections (``ip_local_port_range``)."""
+"""Higher ports are ephemeral ports of the kernel (``ip_local_port_range``)."""
 
 ContainerPort: TypeAlias = Annotated[int, Within(1, 65_535)]
 
 AGENT_PORTS: Final = (25_888,)
-"""Of the host's own: where the CloudWatch agent listens."""
+"""Ports of the host: the CloudWatch agent listens there."""
 
 
 def volume_job(host: str, tenant: str) -> str:
-    """Return the job's name that a tenant's volume, its snapshots and its lease go by."""
+    """Return the job name of a tenant's volume, snapshots and lease."""
     return f"{host}-{tenant}"
 
 
 class PlanRefusedError(RefusedError):
-    """The tenants do not fit the host: the first that does not, its value, and what is allowed."""
+    """The tenants do not fit on the host: the first that does not, its value, and what is allowed."""
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """What one tenant runs, and what of the host is theirs.
+    """What a tenant runs, and the resources that it requests.
 
-    ``gpus`` is a number of whole ones; ``gpu_ids`` says which, and ``mig`` asks for a part of one instead.
-    Sizes are GiB of 2^30 bytes.
+    ``gpus`` is a number of whole GPUs; ``gpu_ids`` selects them by id; ``mig`` requests a MIG instance
+    instead. Sizes are GiB of 2^30 bytes.
     """
 
     name: TenantName
@@ -69,24 +71,24 @@ class Tenant:
     image: limits.ContainerImage
     cpu_mode: CpuMode = "shared"
     gpus: GpuCount = 0
-    gpu_ids: Annotated[tuple[GpuId, ...], Length(0, MOST_GPUS)] = ()
+    gpu_ids: Annotated[tuple[GpuId, ...], Length(0, MAX_GPUS)] = ()
     mig: MigName | None = None
     host_port: HostPort | None = None
-    """Where the host listens for it: on its private address, and on 127.0.0.1, which Session Manager forwards
-    to. Left out with ``container_port``: nowhere."""
+    """The published port, on the host's private address and on 127.0.0.1, to which Session Manager forwards.
+    None together with ``container_port``: no port is published."""
     container_port: ContainerPort | None = None
     data_gib: limits.VolumeGib = 20
-    """Of the tenant's own volume, which outlives the host."""
+    """Size of the tenant's data volume, which outlives the host."""
     command: limits.Arguments = ()
     environment: limits.Environment = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check what one tenant says twice or by halves."""
-        asked = [
+        """Check for contradicting or incomplete fields."""
+        requested = [
             name for name in ("gpus", "gpu_ids", "mig") if getattr(self, name)
         ]  # a count, ids, or a profile
-        if len(asked) > 1:
-            raise ValueError(f"{' and '.join(asked)} of {self.name!r}, allowed: one of them")
+        if len(requested) > 1:
+            raise ValueError(f"{' and '.join(requested)} of {self.name!r}, allowed: one of them")
         if len(set(self.gpu_ids)) < len(self.gpu_ids):
             raise ValueError(f"GPUs {list(self.gpu_ids)} of {self.name!r}, allowed: each once")
         if (self.host_port is None) != (self.container_port is None):
@@ -100,7 +102,7 @@ class Tenant:
 
 @dataclass(frozen=True)
 class NumaNode:
-    """One NUMA node: its cores, each with the CPUs (hardware threads) of it, and the GPUs that hang on it."""
+    """One NUMA node: its cores, each with its CPUs (hardware threads), and its GPUs."""
 
     cores: tuple[tuple[int, ...], ...]
     gpus: tuple[int, ...] = ()
@@ -108,7 +110,7 @@ class NumaNode:
 
 @dataclass(frozen=True)
 class MigProfile:
-    """A way to cut a GPU: ``size`` of its memory slices, from one of ``starts`` on."""
+    """A MIG profile: ``size`` memory slices that begin at one of ``starts``."""
 
     name: str
     size: int
@@ -117,9 +119,9 @@ class MigProfile:
 
 @dataclass(frozen=True)
 class HostShape:
-    """What there is to deal out. ``memory_gib`` is what the kernel shows, rounded down.
+    """The host's resources. ``memory_gib`` is the kernel's MemTotal, rounded down.
 
-    ``gpus`` are ids of whole GPUs in the driver's order; a GPU that no node names is near none.
+    ``gpus`` are ids of whole GPUs in the driver's order; a GPU may belong to no NUMA node.
     """
 
     nodes: tuple[NumaNode, ...]
@@ -129,29 +131,29 @@ class HostShape:
 
     @property
     def cpus(self) -> int:
-        """How many CPUs there are."""
+        """The number of CPUs."""
         return sum(len(core) for node in self.nodes for core in node.cores)
 
     @property
     def threads(self) -> int:
-        """How many CPUs a core has."""
+        """The number of CPUs of a core."""
         return max((len(core) for node in self.nodes for core in node.cores), default=1)
 
     @property
     def reserved_cores(self) -> tuple[tuple[int, ...], ...]:
-        """The system's own, which no tenant runs on: one core in 24 (begun), the first node's first."""
+        """The cores reserved for the system: one per 24 cores, rounded up, from the first node."""
         cores = [core for node in self.nodes for core in node.cores]
         return tuple(cores[: -(-len(cores) // 24)])
 
     @property
     def reserved_memory_gib(self) -> int:
-        """The system's own: 4 GiB, and one in 50."""
+        """The memory reserved for the system: 4 GiB plus 2 %, rounded up."""
         return 4 + -(-self.memory_gib // 50)
 
 
 @dataclass(frozen=True)
 class MigInstance:
-    """A part of ``gpu``: ``profile``, whose memory slices begin at ``start``."""
+    """A MIG instance on ``gpu``; its memory slices begin at ``start``."""
 
     gpu: int
     profile: str
@@ -160,9 +162,9 @@ class MigInstance:
 
 @dataclass(frozen=True)
 class Slice:
-    """What one tenant gets. ``cpus`` are those it may run on: its own where pinned, else those of all shared.
+    """A tenant's resources. ``cpus`` are exclusive if pinned, else the CPUs of all shared tenants.
 
-    ``weight`` is cgroup v2's ``cpu.weight``: of CPUs that several want each gets its part of the sum.
+    ``weight`` is ``cpu.weight`` of cgroup v2: contended CPUs are divided in proportion to the weights.
     """
 
     cpus: tuple[int, ...]
@@ -174,7 +176,7 @@ class Slice:
 
     @property
     def cpuset(self) -> str:
-        """The CPUs as the kernel and Docker write them: ``0-3,48-51``."""
+        """The CPUs in the format of the kernel and Docker: ``0-3,48-51``."""
         runs: list[list[int]] = []
         for cpu in sorted(self.cpus):
             if runs and cpu == runs[-1][1] + 1:
@@ -185,13 +187,13 @@ class Slice:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The CDI names of its whole GPUs. A part's name is known to the driver only, once it is cut."""
+        """The CDI names of whole GPUs; the driver names a MIG instance when it is created."""
         return tuple(f"nvidia.com/gpu={gpu}" for gpu in self.gpus)
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """Who gets what, by tenant's name in the list's order, and the CPUs that the shared tenants share."""
+    """The slices by tenant name, in the order of the list, and the CPUs of the shared tenants."""
 
     slices: Mapping[str, Slice]
     shared_cpus: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What the agent's containers have in common: a pinned image, its way here, and few rights."""
+"""Docker containers of the agent: pulling images, common options, removal, GPU check."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 
 UNPRIVILEGED: Final = ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
-"""Options of ``docker run``: no privileges, and no way to them."""
+"""Options of ``docker run``: no capabilities and no privilege escalation."""
 
-READ_ONLY: Final = ("--read-only", "--tmpfs", "/tmp")  # noqa: S108 - in there
-"""Nothing to write but memory."""
+READ_ONLY: Final = ("--read-only", "--tmpfs", "/tmp")  # noqa: S108 - a path in the container
+"""Options of ``docker run``: a read-only root file system, ``/tmp`` in memory."""
 
 LIMITS: Final = ("nofile=1048576:1048576", "memlock=-1:-1", "core=0")
-"""Open files, memory that RDMA and pinned buffers lock, and no core dumps of a model's size."""
+"""``--ulimit`` values: many open files, locked memory for RDMA and pinned buffers, no core dumps."""
 
-Places = Iterable[tuple[Path, Path] | tuple[str, str]]
-"""Folders, each as it is called on the host and in the container."""
+MountPairs = Iterable[tuple[Path, Path] | tuple[str, str]]
+"""Pairs of a path on the host and its path in the container."""
 
 _METADATA: Final = "169.254.169.254"
-# Docker leaves this chain to us, and asks it before its own (Docker's manual, "Docker and iptables").
+# The chain for user rules, evaluated before Docker's own. Source: Docker manual, "Docker and iptables".
 _CHAIN: Final = "DOCKER-USER"
-_REFUSED: Final = ("--destination", _METADATA, "--jump", "REJECT")
+_REJECT_RULE: Final = ("--destination", _METADATA, "--jump", "REJECT")
 
-
-_REMOVAL_LOOKS: Final = 60
+_MAX_REMOVAL_ATTEMPTS: Final = 60
+"""Attempts to remove a container, half a second apart."""
 
 
 def gpu(name: int | str) -> tuple[str, str]:
-    """Return the options that hand a GPU over, by index or UUID: the container toolkit's CDI names."""
+    """Return the options that expose a GPU, by index or UUID (CDI name of NVIDIA's container toolkit)."""
     return "--device", f"nvidia.com/gpu={name}"
 
 
@@ -41,33 +41,41 @@ def run(
     network: str,
     environment: Path,
     gpus: Iterable[int | str] = (),
-    both: Places = (),
-    read: Places = (),
+    writable: MountPairs = (),
+    read_only: MountPairs = (),
     limits: Sequence[str] = (),
 ) -> list[str]:
-    """Return how the ``docker run`` of each of the agent's containers begins: without privileges.
+    """Return the common prefix of a ``docker run`` command: unprivileged, with an init process.
 
-    With an init: the kernel drops a SIGTERM for a first process that has no handler yet
-    (pid_namespaces(7)). ``both`` are folders to write into, ``read`` to read only; ``environment`` is a file,
-    because what it holds may be told nobody else.
+    The init is needed because the kernel drops a SIGTERM for a PID 1 without a handler.
+    Source: pid_namespaces(7).
+
+    Args:
+        name: of the container.
+        network: of the container.
+        environment: a file of variables; it may contain secrets, which no command line may show.
+        gpus: indexes or UUIDs, or ``all``.
+        writable: directories mounted read-write.
+        read_only: directories mounted read-only.
+        limits: values of ``--ulimit``.
     """
     argv = ["docker", "run", "--init", "--name", name, "--network", network, *UNPRIVILEGED]
     for limit in limits:
         argv += ["--ulimit", limit]
-    for one in gpus:
-        argv += gpu(one)
-    for here, there in both:
-        argv += ["--volume", f"{here}:{there}"]
-    for here, there in read:
-        argv += ["--volume", f"{here}:{there}:ro"]
+    for gpu_name in gpus:
+        argv += gpu(gpu_name)
+    for host_path, container_path in writable:
+        argv += ["--volume", f"{host_path}:{container_path}"]
+    for host_path, container_path in read_only:
+        argv += ["--volume", f"{host_path}:{container_path}:ro"]
     return [*argv, "--env-file", str(environment)]
 
 
 def pull(host: Host, image: str, password: Callable[[], str]) -> None:
-    """Pull an image; one in ECR after a login, whose password goes through standard input.
+    """Pull an image; log in first if it is in ECR (the password goes through standard input).
 
     Raises:
-        AgentError: the registry refused or cannot be reached.
+        AgentError: the registry rejected the request or is unreachable.
     """
     if ".dkr.ecr." in image:
         login = ["docker", "login", "--username", "AWS", "--password-stdin", image.split("/")[0]]
@@ -75,60 +83,60 @@ def pull(host: Host, image: str, password: Callable[[], str]) -> None:
     host.run(["docker", "pull", "--quiet", image])
 
 
-def forget(host: Host, image: str) -> None:
-    """Remove an image from the disk; one that is in use, or that is not there, stays as it is."""
+def remove_image(host: Host, image: str) -> None:
+    """Remove an image from the disk; an image that is in use or missing is no error."""
     try:
         host.run(["docker", "image", "rm", image])
     except AgentError as error:
-        log.info("an image is not removed", image=image, error=str(error))
+        log.info("image not removed", image=image, error=str(error))
 
 
-def shut_metadata(host: Host) -> None:
-    """Keep containers on Docker's bridges away from the metadata service, and so from the instance's role.
+def block_metadata(host: Host) -> None:
+    """Block the metadata service, and so the instance role, for containers on Docker's bridges.
 
-    The launch template's hop limit of 1 does so already; whoever changes that one lets nobody in by it.
+    The hop limit of 1 in the launch template does so already; this rule holds if that limit is raised.
     """
     try:
-        host.run(["iptables", "--wait", "--check", _CHAIN, *_REFUSED])
+        host.run(["iptables", "--wait", "--check", _CHAIN, *_REJECT_RULE])
     except AgentError:
-        host.run(["iptables", "--wait", "--insert", _CHAIN, *_REFUSED])
+        host.run(["iptables", "--wait", "--insert", _CHAIN, *_REJECT_RULE])
 
 
 def remove(host: Host, name: str) -> None:
-    """Remove the container ``name``, running or not; one that is not there is no error.
+    """Remove the container ``name``, running or not; a missing container is no error.
 
     Raises:
-        AgentError: Docker refused, or has not removed it in half a minute.
+        AgentError: Docker failed, or the container still exists after 30 s.
     """
-    for _ in range(_REMOVAL_LOOKS):
-        # Of an unknown one Docker says so and exits with 1 or, from version 20.10 on, with 0.
+    for _ in range(_MAX_REMOVAL_ATTEMPTS):
+        # `docker rm` of an unknown container exits with 1 or, since version 20.10, with 0.
         if not host.run(["docker", "ps", "--all", "--quiet", "--filter", f"name=^/?{name}$"]).strip():
             return
         try:
             host.run(["docker", "rm", "--force", "--volumes", name])
         except AgentError as error:
-            # Most often its end was its removal (`--rm`), which takes a moment; its name is not free before.
-            log.info("a container is not removed yet", container=name, error=str(error))
+            # Usually `--rm` is removing it at this moment; its name is in use until then.
+            log.info("container not removed yet", container=name, error=str(error))
             host.run(["sleep", "0.5"])
         else:
-            log.warning("a container that was left over is removed", container=name)
+            log.warning("leftover container removed", container=name)
             return
-    raise AgentError(f"container {name}: not removed in {_REMOVAL_LOOKS // 2} s")
+    raise AgentError(f"container {name}: not removed in {_MAX_REMOVAL_ATTEMPTS // 2} s")
 
 
 def check_gpus(host: Host, image: str, expected: int) -> int:
-    """Start ``image`` once with all GPUs, as the work will; return how many it sees.
+    """Start ``image`` once with all GPUs, as the workload will, and return how many it sees.
 
-    An image in which ``nvidia-smi`` cannot run, such as one with another C library, counts as seeing them
-    all: its container got the devices, or Docker would not have started it.
+    If ``nvidia-smi`` cannot run in the image (another C library, say), return ``expected``: Docker starts a
+    container only if it can attach the devices.
 
     Raises:
-        AgentError: containers get no GPUs here, or not all of them; the message says what is missing.
+        AgentError: containers do not get all GPUs; the message says what is missing.
     """
     options = ["--rm", "--network", "none", *gpu("all"), *READ_ONLY, *UNPRIVILEGED]
     options += ["--entrypoint", "nvidia-smi"]
     try:
-        said = host.run(["docker", "run", *options, image, "--list-gpus"])
+        output = host.run(["docker", "run", *options, image, "--list-gpus"])
     except AgentError as error:
         if "CDI" in str(error) or "nvidia.com/gpu" in str(error):
             raise AgentError(
@@ -137,9 +145,9 @@ def check_gpus(host: Host, image: str, expected: int) -> int:
             ) from None
         if "exit 125:" in str(error):
             raise
-        log.warning("GPUs in a container not counted", image=image, error=str(error))
+        log.warning("GPUs in container not counted", image=image, error=str(error))
         return expected
-    seen = sum(1 for line in said.splitlines() if line.startswith("GPU "))
-    if seen != expected:
-        raise AgentError(f"a container sees {seen} GPUs, allowed: the {expected} of this machine")
-    return seen
+    visible = sum(1 for line in output.splitlines() if line.startswith("GPU "))
+    if visible != expected:
+        raise AgentError(f"container sees {visible} GPUs, expected: {expected}")
+    return visible

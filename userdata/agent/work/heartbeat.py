@@ -1,6 +1,6 @@
 """Heartbeats of this instance's workers.
 
-Quiet in the warm pool, doomed after a notice, draining from its drain_at; waiting before the work begins.
+None in the warm pool; state `waiting` before the work starts, `draining` from the notice's ``drain_at`` on.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from contracts.registry.item import Progress, WorkerState
-from contracts.registry.worker_report import Pulse
+from contracts.registry.worker_report import WorkerReport
 from userdata.agent.aws.imds import Metadata, is_warmed
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine import log
@@ -18,94 +18,107 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
 
 
-class Heart:
-    """Beats for whoever is alive; a beat that fails is logged and the next one comes all the same."""
+class HeartbeatSender:
+    """Sends the heartbeats of live workers; a failure is logged once and retried at the next interval."""
 
     def __init__(
-        self, registry: WorkerRegistry, metadata: Metadata, clock: Clock, directory: Path, every: float
+        self,
+        registry: WorkerRegistry,
+        metadata: Metadata,
+        clock: Clock,
+        directory: Path,
+        interval_seconds: float,
     ) -> None:
         self._registry = registry
         self._metadata = metadata
         self._clock = clock
         self._directory = directory
-        self._every = every
-        self._due = 0.0
-        self._said: tuple[WorkerState, float | None] | None = None
-        self._tried: tuple[WorkerState, float | None] | None = None
+        self._interval_seconds = interval_seconds
+        self._next_send_at = 0.0
+        self._last_sent: tuple[WorkerState, float | None] | None = None
+        self._last_attempt: tuple[WorkerState, float | None] | None = None
         self._failing_since: float | None = None
-        self._starts: dict[int, int] = {}
-        """How often the worker of a slot had started when its beat was last heard."""
+        self._reported_starts: dict[int, int] = {}
+        """Start count of each slot's worker in the last heartbeat that was written."""
         self.is_shared = False
-        """Whether jobs run in a row: between two of them the instance serves its group all the same."""
+        """Whether the instance runs several jobs in sequence: it counts as working between two of them."""
         self._has_worked = False
 
-    def quiet(self) -> bool:
-        """Tell whether the instance must keep quiet; not knowing counts as yes, before the first beat."""
+    def is_in_warm_pool(self) -> bool:
+        """Tell whether the instance is in the warm pool; if unknown, True before the first heartbeat."""
         try:
             return is_warmed(self._metadata.lifecycle_state())
         except AgentError as error:
             log.warning("lifecycle state unknown", error=str(error))
-            return self._said is None
+            return self._last_sent is None
 
-    def beat(
+    def send(
         self,
         slots: Collection[int],
         *,
         waiting: bool = False,
         draining: bool = False,
         progress: Callable[[], Progress | None] = lambda: None,
-        pulse: Callable[[int], Pulse] | None = None,
+        worker_report: Callable[[int], WorkerReport] | None = None,
     ) -> frozenset[int]:
-        """Beat for ``slots`` if the period has passed, or at once if a notice or its drain_at has come.
+        """Send a heartbeat if the interval has passed, or at once if the state or the deadline changed.
 
-        ``waiting``: the work has not begun, so there is nothing to drain. ``draining``: it was told to end.
-        ``progress`` and ``pulse``, of each slot, are asked at each beat. Returns the slots whose workers
-        somebody wishes to be started anew.
+        Args:
+            slots: the slots whose workers are alive.
+            waiting: the work has not started, so there is nothing to drain.
+            draining: the work was asked to stop.
+            progress: returns the job's progress; called for each heartbeat.
+            worker_report: returns the report of a slot's worker; called for each heartbeat.
+
+        Returns:
+            The slots whose workers are requested to restart.
         """
         if self.is_shared:
             self._has_worked |= not waiting
             waiting = not self._has_worked
         state, deadline = self._state(waiting=waiting, draining=draining)
-        if self._clock.monotonic() < self._due and (state, deadline) == self._tried:
+        if self._clock.monotonic() < self._next_send_at and (state, deadline) == self._last_attempt:
             return frozenset()
-        self._tried = state, deadline
-        self._due = self._clock.monotonic() + self._every
-        if not slots or self.quiet():
+        self._last_attempt = state, deadline
+        self._next_send_at = self._clock.monotonic() + self._interval_seconds
+        if not slots or self.is_in_warm_pool():
             return frozenset()
-        told = {slot: pulse(slot) for slot in slots} if pulse else {}
-        first = [slot for slot, one in told.items() if self._starts.get(slot) != one.starts]
+        reports = {slot: worker_report(slot) for slot in slots} if worker_report else {}
+        restarted = [
+            slot for slot, report in reports.items() if self._reported_starts.get(slot) != report.starts
+        ]
         try:
-            wished = self._registry.beat(
-                slots, self._clock.wall(), state, deadline, progress(), told, frozenset(first)
+            requested_restarts = self._registry.record_heartbeat(
+                slots, self._clock.wall(), state, deadline, progress(), reports, frozenset(restarted)
             )
         except AgentError as error:
             if self._failing_since is None:
                 self._failing_since = self._clock.monotonic()
-                log.error("heartbeats fail; the work goes on", error=str(error))
+                log.error("heartbeats fail", error=str(error))
             return frozenset()
         if self._failing_since is not None:
             seconds = round(self._clock.monotonic() - self._failing_since)
             self._failing_since = None
-            log.info("heartbeats are back", seconds=seconds)
-        self._said = state, deadline
-        self._starts |= {slot: one.starts for slot, one in told.items()}
-        return wished
+            log.info("heartbeats recovered", seconds=seconds)
+        self._last_sent = state, deadline
+        self._reported_starts |= {slot: report.starts for slot, report in reports.items()}
+        return requested_restarts
 
-    def leave(self, slot: int) -> None:
-        """Say that the worker in ``slot`` has ended; nothing where another job follows."""
+    def deregister(self, slot: int) -> None:
+        """Remove the worker in ``slot`` from the registry; no-op if another job follows."""
         if self.is_shared:
             return
         try:
-            self._registry.leave(slot)
+            self._registry.deregister(slot)
         except AgentError as error:
             if self._failing_since is not None:
-                return  # it has been said
-            log.warning("worker not removed; its heartbeat will grow old", slot=slot, error=str(error))
+                return  # already logged
+            log.warning("worker not deregistered; its heartbeat becomes stale", slot=slot, error=str(error))
 
     def _state(self, *, waiting: bool, draining: bool) -> tuple[WorkerState, float | None]:
-        found = notice.read(self._directory)
-        deadline = found.deadline if found else None
+        current = notice.read(self._directory)
+        deadline = current.deadline if current else None
         if waiting:
             return "waiting", deadline
-        draining = draining or (found is not None and self._clock.wall() >= found.drain_at)
+        draining = draining or (current is not None and self._clock.wall() >= current.drain_at)
         return ("draining" if draining else "ready"), deadline

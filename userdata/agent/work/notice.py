@@ -1,4 +1,4 @@
-"""The notice: what it says, how it is read from the metadata, and the file by which the work hears of it."""
+"""The termination notice: its fields, how it is derived from the metadata, and the file that carries it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from contracts import codec
 from contracts.agent.names import NOTICE_FILE
-from contracts.stored import ContractError, stored
-from userdata.agent.aws.imds import Answer, is_warmed
+from contracts.stored import ContractError, Stored, stored
+from userdata.agent.aws.imds import MetadataDocument, is_warmed
 from userdata.agent.machine import files, log
 
 SPOT_NOTICE_SECONDS: Final = 120.0
@@ -21,66 +21,67 @@ VERSION: Final = 1
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True)
 class Notice:
-    """The instance will be taken. All times are epoch seconds."""
+    """A pending termination of the instance. All times are epoch seconds."""
 
     kind: str
-    """``spot`` or ``lifecycle`` (the group scales in or replaces the instance; ``stop``: into its pool)."""
+    """``spot`` or ``lifecycle`` (scale-in, replacement, or return to the warm pool)."""
     action: str
-    """``terminate``, ``stop`` or ``hibernate``."""
+    """``terminate``, ``stop`` (also: into the warm pool) or ``hibernate``."""
     announced: str
-    """What the source said, word for word: two notices are the same if kind and this are."""
+    """The source's text, verbatim; together with ``kind`` it identifies a notice."""
     deadline: float
-    """When the instance is taken, by this machine's clock."""
+    """When the instance terminates, by this machine's clock."""
     drain_at: float
-    """When service workers take no more work; training stops at once."""
-    seen: float
-    """When we saw it, by this machine's clock."""
+    """When service workers stop taking work; training stops at once."""
+    received_at: Annotated[float, Stored("seen")]
+    """When the agent read it, by this machine's clock."""
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What makes two sightings the same notice."""
+        """Key that is equal for two readings of the same notice."""
         return self.kind, self.announced
 
 
-def from_spot_action(answer: Answer, wall: float, drain_seconds: float) -> Notice | None:
-    """Read ``spot/instance-action``: ``{"action": "terminate", "time": "2017-09-18T08:22:00Z"}``.
+def from_spot_action(response: MetadataDocument, wall: float, drain_seconds: float) -> Notice | None:
+    """Parse ``spot/instance-action``: ``{"action": "terminate", "time": "2017-09-18T08:22:00Z"}``.
 
-    What is left is counted by the service's own clock (its Date header) and put onto ours, so that a wrong
-    local clock moves nothing. Without the header a remainder beyond AWS's two minutes proves our clock
-    wrong; the two minutes are then counted from now. A document that cannot be read is a notice, too: two
-    minutes from now.
+    The remaining time is measured by the metadata service's clock (its Date header), so a wrong local clock
+    does not matter. Without the header, a remaining time outside AWS's two minutes means that the local clock
+    is wrong: then, and for a malformed document, the deadline is two minutes from now.
     """
     try:
-        document = json.loads(answer.text)
+        document = json.loads(response.text)
         action, announced = str(document["action"]), str(document["time"])
-        left = datetime.fromisoformat(announced).timestamp() - (wall if answer.date is None else answer.date)
+        remaining = datetime.fromisoformat(announced).timestamp() - (
+            wall if response.date is None else response.date
+        )
     except (ValueError, KeyError, TypeError):
-        log.error("instance-action cannot be read; assuming two minutes", document=answer.text[:200])
-        action, announced, left = "terminate", answer.text[:200], SPOT_NOTICE_SECONDS
-    if answer.date is None and not 0 <= left <= SPOT_NOTICE_SECONDS:
-        left = SPOT_NOTICE_SECONDS
-    left = min(max(left, 0.0), SPOT_NOTICE_SECONDS)
-    deadline = wall + left
+        log.error("cannot parse instance-action; assuming two minutes", document=response.text[:200])
+        action, announced, remaining = "terminate", response.text[:200], SPOT_NOTICE_SECONDS
+    if response.date is None and not 0 <= remaining <= SPOT_NOTICE_SECONDS:
+        remaining = SPOT_NOTICE_SECONDS
+    remaining = min(max(remaining, 0.0), SPOT_NOTICE_SECONDS)
+    deadline = wall + remaining
     return Notice("spot", action, announced, deadline, max(wall, deadline - drain_seconds), wall)
 
 
 def from_lifecycle(state: str, wall: float, hook_seconds: float) -> Notice:
-    """Return the notice of a target lifecycle state that ends our work.
+    """Return the notice for a target lifecycle state that ends the work; the drain starts at once.
 
-    It gives us as long as the terminating hook waits, also on the way back into the warm pool (Auto Scaling
-    guide, "Use lifecycle hooks with a warm pool"). Others serve already: the drain begins at once.
+    The deadline is the timeout of the terminating hook, also on return to the warm pool. Source: Auto Scaling
+    guide, "Use lifecycle hooks with a warm pool".
     """
     action = "stop" if is_warmed(state) else "terminate"
     return Notice("lifecycle", action, state, wall + hook_seconds, wall, wall)
 
 
 def write(directory: Path, notice: Notice) -> None:
-    """Replace the notice file; readers see the old one or the new one, whole."""
+    """Replace the notice file atomically."""
     files.write_json(directory / NOTICE_FILE, {"version": VERSION, **codec.dump(notice)})
 
 
 def read(directory: Path) -> Notice | None:
-    """Return the notice in ``directory``; None when there is none that can be read."""
+    """Return the notice in ``directory``; None if there is none or it is malformed."""
     body = files.read_json(directory / NOTICE_FILE)
     if body is None:
         return None

@@ -1,4 +1,4 @@
-"""Watch the metadata for a notice and see to it that the work hears it in time and gets all of it."""
+"""Watcher of the instance metadata for interruption notices and lifecycle changes; signals the workload."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from userdata.agent.aws.imds import (
     LIFECYCLE_STATE,
     REBALANCE,
     SPOT_ACTION,
-    Answer,
     Metadata,
+    MetadataDocument,
     MetadataUnavailableError,
     is_warmed,
 )
@@ -26,33 +26,30 @@ from userdata.agent.machine.host import Host
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
 
-# The hook must be completed before AWS's own deadline; a call takes well under a second.
 HOOK_MARGIN_SECONDS: Final = 3.0
-# From the notice on, the work is looked after this often, in seconds.
-_LAST_POLL: Final = 1.0
+"""The hook is completed this long before AWS's deadline; a call takes well under a second."""
+_TERMINATION_POLL_SECONDS: Final = 1.0
+"""Maximum poll interval after a notice."""
 
 
 @dataclass
-class _Doom:
-    """A notice that is being acted on. The deadlines are monotonic.
-
-    Later jumps of the wall clock move nothing.
-    """
+class _PendingTermination:
+    """A notice in progress. Deadlines are monotonic: later jumps of the wall clock do not move them."""
 
     notice: Notice
     deadline: float
     drain_at: float
-    signalled: bool = False
-    hook_done: bool = False
+    is_signalled: bool = False
+    is_hook_completed: bool = False
 
 
 @dataclass(eq=False)
 class Watcher:
-    """One pass is `tick`; `run` repeats it on a fixed grid, so that the time a pass takes does not add up.
+    """Watches one instance. `run` repeats `tick` on a fixed grid, so the duration of a pass does not add up.
 
     Args:
-        complete_hook: completes the terminating lifecycle hook; returns False while AWS knows no active hook.
-        directory: where the notice and the hint are written.
+        complete_hook: completes the terminating lifecycle hook; returns False while no hook is active.
+        directory: where the notice and the rebalance hint are written.
     """
 
     config: Config
@@ -64,44 +61,43 @@ class Watcher:
 
     def __post_init__(self) -> None:
         self._unit = self.config.work_unit
-        self._doom: _Doom | None = None
+        self._termination: _PendingTermination | None = None
         self._spot = ""
         self._hint = ""
         self._lifecycle = ""
-        self._served = False
-        self._silent_since: float | None = None
+        self._was_in_service = False
+        self._unavailable_since: float | None = None
         self._resume()
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Tick until ``stop`` says so."""
-        due = self.clock.monotonic()
+        """Tick until ``stop`` returns True."""
+        next_poll_at = self.clock.monotonic()
         while not stop():
             self.tick()
-            step = min(self.config.poll_seconds, _LAST_POLL) if self._doom else self.config.poll_seconds
-            due = max(due + step, self.clock.monotonic())
-            self.clock.sleep(due - self.clock.monotonic())
+            interval = self.config.poll_seconds
+            if self._termination:
+                interval = min(interval, _TERMINATION_POLL_SECONDS)
+            next_poll_at = max(next_poll_at + interval, self.clock.monotonic())
+            self.clock.sleep(next_poll_at - self.clock.monotonic())
 
     def tick(self) -> None:
-        """Look once, and do what is due. Never raises for a metadata or host failure.
-
-        The next pass tries again.
-        """
-        spot = self._look(SPOT_ACTION)
+        """Poll once and act. Metadata and host failures are not raised; the next pass retries."""
+        spot = self._read_metadata(SPOT_ACTION)
         if spot and spot.text != self._spot:
             self._spot = spot.text
-            self._take(notice.from_spot_action(spot, self.clock.wall(), self.config.drain_seconds))
-        state = self._look(LIFECYCLE_STATE)
+            self._accept(notice.from_spot_action(spot, self.clock.wall(), self.config.drain_seconds))
+        state = self._read_metadata(LIFECYCLE_STATE)
         if state:
             self._lifecycle = state.text.strip()
-            self._served |= self._lifecycle == "InService"
-        if state and self._leaves():
-            hooks = self.config.hooks  # without a terminating hook AWS does not wait for us at all
+            self._was_in_service |= self._lifecycle == "InService"
+        if state and self._is_leaving_service():
+            hooks = self.config.hooks  # without a terminating hook AWS does not wait
             seconds = hooks.terminate_seconds if hooks and hooks.terminate else 0.0
-            self._take(notice.from_lifecycle(self._lifecycle, self.clock.wall(), seconds))
-        if self._doom:
-            self._act(self._doom)
+            self._accept(notice.from_lifecycle(self._lifecycle, self.clock.wall(), seconds))
+        if self._termination:
+            self._act(self._termination)
             return
-        rebalance = self._look(REBALANCE)
+        rebalance = self._read_metadata(REBALANCE)
         if rebalance and rebalance.text != self._hint:
             self._hint = rebalance.text
             log.info("rebalance recommendation", document=self._hint[:200])
@@ -110,77 +106,81 @@ class Watcher:
                 {"version": notice.VERSION, "document": self._hint, "seen": self.clock.wall()},
             )
 
-    def _look(self, path: str) -> Answer | None:
+    def _read_metadata(self, path: str) -> MetadataDocument | None:
         try:
-            answer = self.metadata.get(path)
+            response = self.metadata.get(path)
         except MetadataUnavailableError as error:
-            if self._silent_since is None:
-                self._silent_since = self.clock.monotonic()
+            if self._unavailable_since is None:
+                self._unavailable_since = self.clock.monotonic()
                 log.warning("metadata unavailable", error=str(error))
             return None
-        if self._silent_since is not None:
-            log.info("metadata back", seconds=round(self.clock.monotonic() - self._silent_since, 1))
-            self._silent_since = None
-        return answer
+        if self._unavailable_since is not None:
+            log.info(
+                "metadata available again", seconds=round(self.clock.monotonic() - self._unavailable_since, 1)
+            )
+            self._unavailable_since = None
+        return response
 
-    def _take(self, found: Notice | None) -> None:
-        """Make ``found`` the notice we act on, unless we already act on it or on an earlier deadline."""
-        if found is None or (self._doom and self._doom.notice.identity == found.identity):
+    def _accept(self, new: Notice | None) -> None:
+        """Act on ``new`` unless it is already being acted on or an earlier deadline is pending."""
+        if new is None or (self._termination and self._termination.notice.identity == new.identity):
             return
         now = self.clock.monotonic()
-        deadline, drain_at = now + found.deadline - found.seen, now + found.drain_at - found.seen
-        if self._doom and deadline >= self._doom.deadline:
+        deadline, drain_at = now + new.deadline - new.received_at, now + new.drain_at - new.received_at
+        if self._termination and deadline >= self._termination.deadline:
             return
-        signalled = self._doom.signalled if self._doom else False
-        self._doom = _Doom(found, deadline, drain_at, signalled)
-        notice.write(self.directory, found)
-        log.warning("notice", kind=found.kind, action=found.action, seconds_left=round(deadline - now, 1))
+        is_signalled = self._termination.is_signalled if self._termination else False
+        self._termination = _PendingTermination(new, deadline, drain_at, is_signalled)
+        notice.write(self.directory, new)
+        log.warning("notice", kind=new.kind, action=new.action, seconds_left=round(deadline - now, 1))
 
-    def _act(self, doom: _Doom) -> None:
+    def _act(self, termination: _PendingTermination) -> None:
         now = self.clock.monotonic()
-        due = now if self.config.training else doom.drain_at
+        signal_at = now if self.config.training else termination.drain_at
         try:
             pid = self.host.main_pid(self._unit)
-            if pid is not None and not doom.signalled and now >= due:
+            if pid is not None and not termination.is_signalled and now >= signal_at:
                 self.host.signal(pid, signal.SIGTERM)
-                doom.signalled = True
-                log.info("work told to stop", unit=self._unit, seconds_left=round(doom.deadline - now, 1))
+                termination.is_signalled = True
+                log.info("SIGTERM sent", unit=self._unit, seconds_left=round(termination.deadline - now, 1))
         except AgentError as error:
-            log.error("work cannot be told", unit=self._unit, error=str(error))
-            pid = -1  # unknown: leave it all the time there is
-        if doom.hook_done or self.complete_hook is None:
+            log.error("cannot signal the workload", unit=self._unit, error=str(error))
+            pid = -1  # unknown: wait until the deadline
+        if termination.is_hook_completed or self.complete_hook is None:
             return
-        # The end: the work has stopped by itself, or no time is left. Completing earlier would cut it short.
-        over = now >= doom.deadline - HOOK_MARGIN_SECONDS
-        stopped = pid is None and now >= due and not self._brings_volume()
-        if over or (stopped and self._leaves()):
+        # Complete once the workload has stopped or time is up: completing earlier would cut it short.
+        is_out_of_time = now >= termination.deadline - HOOK_MARGIN_SECONDS
+        stopped = pid is None and now >= signal_at and not self._is_attaching_volume()
+        if is_out_of_time or (stopped and self._is_leaving_service()):
             try:
-                doom.hook_done = self.complete_hook()
+                termination.is_hook_completed = self.complete_hook()
             except AgentError as error:
                 log.error("lifecycle hook not completed", error=str(error))
 
-    def _leaves(self) -> bool:
-        """Tell whether the group ends the instance, or puts it back into its warm pool once it has served.
+    def _is_leaving_service(self) -> bool:
+        """Tell whether the group terminates the instance or returns it to the warm pool after service.
 
-        On the way into the pool for the first time nothing works yet that would have to end.
+        On its first way into the warm pool the instance has no workload yet.
         """
         return self._lifecycle == "Terminated" or (
-            is_warmed(self._lifecycle) and (self._served or self._doom is not None)
+            is_warmed(self._lifecycle) and (self._was_in_service or self._termination is not None)
         )
 
-    def _brings_volume(self) -> bool:
-        """Tell whether ``volume up`` still runs: it hears the notice itself and gives back what it holds."""
+    def _is_attaching_volume(self) -> bool:
+        """Tell whether ``volume up`` still runs: it reads the notice itself and releases what it holds."""
         try:
             return self.config.volume is not None and self.host.main_pid(UNIT_VOLUME) is not None
         except AgentError as error:
-            log.error("unit cannot be asked", unit=UNIT_VOLUME, error=str(error))
+            log.error("unit state unknown", unit=UNIT_VOLUME, error=str(error))
             return True
 
     def _resume(self) -> None:
-        """Take up a notice that an earlier process of this boot wrote; delivering it twice does no harm."""
+        """Resume a notice that an earlier process of this boot wrote; a second SIGTERM does no harm."""
         earlier = notice.read(self.directory)
         wall = self.clock.wall()
         if earlier and earlier.deadline > wall:
             now = self.clock.monotonic()
-            left = min(earlier.deadline - wall, earlier.deadline - earlier.seen)
-            self._doom = _Doom(earlier, now + left, now + left - (earlier.deadline - earlier.drain_at))
+            remaining = min(earlier.deadline - wall, earlier.deadline - earlier.received_at)
+            deadline = now + remaining
+            drain_at = deadline - (earlier.deadline - earlier.drain_at)
+            self._termination = _PendingTermination(earlier, deadline, drain_at)

@@ -1,8 +1,8 @@
-"""One start of a job's command, with all that it starts: spawned as the job's user, told once, ended at last.
+"""One run of a job's command with all its descendants: start, SIGTERM, SIGKILL.
 
 The command may be a wrapper (``bash run.sh``), a launcher (torchrun) or the training itself. So SIGTERM goes
-to whoever in it can act on it (`audience`), its run is over when nothing of it is left, and what does not end
-is killed when its time is up and not before.
+to the processes that can act on it (`find_signal_targets`), the run is finished when no process is left, and
+remaining processes are killed when their time is up, not earlier.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from contracts.agent.names import JOB_USER
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host, Running
+from userdata.agent.machine.host import Host, ProcessInfo
 from userdata.agent.work.notice import Notice
 
 STOP_SECONDS: Final = 100.0
-"""To save without a notice: ``TimeoutStopSec`` of the unit, less what it takes to give the volume back."""
+"""Time to save without a notice: the unit's ``TimeoutStopSec`` less the time to detach the volume."""
 GIVE_BACK_SECONDS: Final = 10.0
-"""Of a notice, left to unmount and detach: the work is killed so long before the deadline."""
-LEFT_BEHIND_SECONDS: Final = 10.0
-"""What a command leaves behind when it ends has so long after its SIGTERM."""
+"""Time before a notice's deadline for unmounting and detaching: the workload is killed this much earlier."""
+LEFTOVER_SECONDS: Final = 10.0
+"""Time from SIGTERM to SIGKILL for processes that outlive the command."""
 
 _SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "ksh", "mksh", "zsh", "fish", "busybox"})
 
-# The agent is the last to be killed for memory (OOMScoreAdjust of its unit), its work is not.
-_AS_ANYBODY: Final = 'echo 0 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
+# The unit's OOMScoreAdjust protects the agent only; its workload starts at 0.
+_RESET_OOM_SCORE: Final = 'echo 0 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
 
 
 class Process(Protocol):
-    """What is needed of a process, such as ``subprocess.Popen``."""
+    """The part of ``subprocess.Popen`` that the agent uses."""
 
     @property
     def pid(self) -> int:
-        """Its id, and that of the process group that it leads."""
+        """Process id, and id of the process group that it leads."""
         ...
 
     def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
+        """Return the exit code; None while the process runs."""
         ...
 
 
@@ -56,17 +56,17 @@ def spawn(
     argv: Sequence[str],
     user: str,
     environment: Mapping[str, str] | None = None,
-    place: Path | None = None,
+    working_directory: Path | None = None,
     output: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, with nothing to read.
+    """Start a command in a new session, with standard input from ``/dev/null``.
 
     Args:
-        argv: the program and its arguments; one that is not there exits with 127.
-        user: who runs it, with all groups of that user: devices of some makers belong to one. Empty: we do.
-        environment: all of it; None: ours.
-        place: its working directory.
-        output: the descriptor that it writes to; None: where we write.
+        argv: the program and its arguments; a missing program exits with 127.
+        user: user to run as, with all its groups (device files may belong to one); empty: the agent's user.
+        environment: the whole environment; None: inherited.
+        working_directory: None: inherited.
+        output: file descriptor of standard output and error; None: inherited.
 
     Raises:
         AgentError: the user or the directory is not there.
@@ -76,14 +76,14 @@ def spawn(
         try:
             account = pwd.getpwnam(user)
         except KeyError:
-            raise AgentError(f"user: {user!r} is not there; allowed: a user of this machine") from None
+            raise AgentError(f"user: {user!r} does not exist; allowed: a user of this machine") from None
         groups = os.getgrouplist(user, account.pw_gid)
         identity = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
     try:
         return subprocess.Popen(  # type: ignore[call-overload,no-any-return]  # noqa: S603
-            ["/bin/sh", "-c", _AS_ANYBODY, "sh", *argv],
+            ["/bin/sh", "-c", _RESET_OOM_SCORE, "sh", *argv],
             env=environment,
-            cwd=place,
+            cwd=working_directory,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -95,7 +95,7 @@ def spawn(
 
 
 def user_id(user: str) -> int | None:
-    """Return the id of the user whose every process is the job's; None for any other user."""
+    """Return the id of ``user`` if all of that user's processes belong to the job; else None."""
     try:
         return pwd.getpwnam(user).pw_uid if user == JOB_USER else None
     except KeyError:
@@ -103,102 +103,122 @@ def user_id(user: str) -> int | None:
 
 
 def seconds_to_save(notice: Notice | None, wall: float) -> float:
-    """Return how long the work may take from SIGTERM on, at ``wall`` (epoch seconds).
+    """Return the seconds from SIGTERM to SIGKILL at ``wall`` (epoch seconds).
 
-    Until shortly before the notice's deadline; of a late notice little is kept back.
+    The reserve before a notice's deadline is at most a tenth of the remaining time.
     """
     if notice is None:
         return STOP_SECONDS
-    left = max(notice.deadline - wall, 0.0)
-    return left - min(GIVE_BACK_SECONDS, left / 10)
+    remaining = max(notice.deadline - wall, 0.0)
+    return remaining - min(GIVE_BACK_SECONDS, remaining / 10)
 
 
 _Identity = tuple[int, int]
 
 
-def _identity(one: Running) -> _Identity:
-    return one.pid, one.began
+def _identity(process: ProcessInfo) -> _Identity:
+    return process.pid, process.started
 
 
 @dataclass(frozen=True)
-class Audience:
-    """What belongs to a command, by what a SIGTERM for it means to them. Parents stand before children."""
+class SignalTargets:
+    """The processes of a command, by how SIGTERM reaches them. Parents come before children."""
 
-    told: tuple[Running, ...]
-    """Whom it is for."""
-    waiting: tuple[Running, ...]
-    """Who waits for one of these, and would only die of it."""
-    below: tuple[Running, ...]
-    """What those who are told have started themselves."""
+    to_signal: tuple[ProcessInfo, ...]
+    """Receive the signal from the agent."""
+    waiting: tuple[ProcessInfo, ...]
+    """Wait for one of the signalled processes; a SIGTERM would only kill them."""
+    descendants: tuple[ProcessInfo, ...]
+    """Started by signalled processes, which decide about them."""
 
     @property
-    def everybody(self) -> tuple[Running, ...]:
-        """All that belongs to the command."""
-        return self.told + self.waiting + self.below
+    def all_processes(self) -> tuple[ProcessInfo, ...]:
+        """All processes of the command."""
+        return self.to_signal + self.waiting + self.descendants
 
 
-def audience(
-    running: Iterable[Running], pid: int, heard: frozenset[_Identity] = frozenset(), user: int | None = None
-) -> Audience:
-    """Tell for whom in the command ``pid`` a SIGTERM is; ``heard`` have had theirs, all of ``user`` is its.
+def find_signal_targets(
+    running: Iterable[ProcessInfo],
+    pid: int,
+    signalled: frozenset[_Identity] = frozenset(),
+    user: int | None = None,
+) -> SignalTargets:
+    """Classify the processes of the command ``pid`` by how SIGTERM must reach them.
 
-    Told is a shell, and what it runs: it waits for that and passes nothing on. Told is whoever has a handler,
-    but not what that has started: it passes on what it wants passed on (torchrun does), and it needs its data
-    loaders while it saves. PyTorch's end at a SIGTERM that is not their parent's, and its next batch then
-    fails (torch/csrc/DataLoader.cpp). Who has no handler and started nobody who has is told, too. What a
-    shell with a trap starts once it was told is what saves.
+    Signalled are:
 
-    A command of another user's is the client of a container. Nothing is for it while there is somebody in the
-    container: its init would tell the whole group. With its first command a container ends, and the kernel
-    kills what is still in there, so a shell without a trap is left to wait for whom it runs that saves.
+    - a shell and the processes it runs: a shell waits for them and forwards no signal;
+    - a process with a SIGTERM handler, but not its descendants: it forwards the signal itself if needed
+      (torchrun does) and needs its data loaders while it saves. PyTorch's data loaders exit on a SIGTERM that
+      their parent did not send, and its next batch fails. Source: torch/csrc/DataLoader.cpp;
+    - a process without a handler if none of its descendants has one.
+
+    Processes that a shell with a trap starts after its SIGTERM are its handler at work: not signalled.
+
+    A command of another user is a Docker client. It is not signalled while processes run in the container:
+    the container's init would signal the whole group. A container ends with its first command, and the kernel
+    kills the rest, so a shell without a trap is not signalled while a descendant handles SIGTERM.
+
+    Args:
+        running: all processes of the machine.
+        pid: the command.
+        signalled: processes that received SIGTERM already.
+        user: user id whose processes all belong to the command.
     """
-    known = {one.pid: one for one in running}
-    children: dict[int, list[Running]] = {}
-    for one in known.values():
-        children.setdefault(one.parent, []).append(one)
-    theirs = {one.pid for one in known.values() if user is not None and one.user == user}
-    own = {one.pid for one in known.values() if pid in (one.pid, one.group, one.session)} | theirs
-    in_container = bool(theirs) and pid in known and pid not in theirs
-    told, waiting, below = [], [], []
-    stack = [(known[each], True) for each in sorted(own, reverse=True) if known[each].parent not in own]
+    by_pid = {process.pid: process for process in running}
+    children: dict[int, list[ProcessInfo]] = {}
+    for process in by_pid.values():
+        children.setdefault(process.parent, []).append(process)
+    of_user = {process.pid for process in by_pid.values() if user is not None and process.user == user}
+    members = {
+        process.pid for process in by_pid.values() if pid in (process.pid, process.group, process.session)
+    } | of_user
+    in_container = bool(of_user) and pid in by_pid and pid not in of_user
+    to_signal, waiting, descendants = [], [], []
+    stack = [
+        (by_pid[member], True)
+        for member in sorted(members, reverse=True)
+        if by_pid[member].parent not in members
+    ]
     while stack:
-        one, is_open = stack.pop()
-        is_shell = one.name in _SHELLS
-        kids = children.get(one.pid, ())
+        process, is_open = stack.pop()
+        is_shell = process.name in _SHELLS
+        child_processes = children.get(process.pid, ())
         if not is_open:
-            below.append(one)
+            descendants.append(process)
         elif in_container and (
-            one.pid not in theirs or (is_shell and not one.hears and _any_hears(kids, children))
+            process.pid not in of_user
+            or (is_shell and not process.handles_sigterm and _any_handles_sigterm(child_processes, children))
         ):
-            waiting.append(one)
-        elif is_shell or one.hears or not _any_hears(kids, children):
-            told.append(one)
+            waiting.append(process)
+        elif is_shell or process.handles_sigterm or not _any_handles_sigterm(child_processes, children):
+            to_signal.append(process)
         else:
-            waiting.append(one)
-        passes_on = one.hears and (not is_shell or _identity(one) in heard)
-        passes_on = passes_on and not (in_container and one.pid not in theirs)
+            waiting.append(process)
+        passes_on = process.handles_sigterm and (not is_shell or _identity(process) in signalled)
+        passes_on = passes_on and not (in_container and process.pid not in of_user)
         is_open = is_open and not passes_on
-        stack.extend((child, is_open) for child in kids)
-    return Audience(tuple(told), tuple(waiting), tuple(below))
+        stack.extend((child, is_open) for child in child_processes)
+    return SignalTargets(tuple(to_signal), tuple(waiting), tuple(descendants))
 
 
-def _any_hears(some: Iterable[Running], children: Mapping[int, list[Running]]) -> bool:
-    stack = list(some)
+def _any_handles_sigterm(processes: Iterable[ProcessInfo], children: Mapping[int, list[ProcessInfo]]) -> bool:
+    stack = list(processes)
     while stack:
-        one = stack.pop()
-        if one.hears:
+        process = stack.pop()
+        if process.handles_sigterm:
             return True
-        stack.extend(children.get(one.pid, ()))
+        stack.extend(children.get(process.pid, ()))
     return False
 
 
 class JobProcess:
-    """A command that was started, and whatever comes of it. `poll` must be called until it has ended.
+    """A running command with its descendants. Call `poll` until it returns an exit code.
 
     Args:
         process: the command itself, leader of its process group and session.
-        user: whose every process belongs to it, wherever it hides (``setsid``, a daemon); None: only what
-            descends from it or is in its group or session.
+        user: user id whose processes all belong to the command, also daemons (``setsid``); None: only its
+            descendants and the members of its group and session.
     """
 
     def __init__(self, process: Process, host: Host, clock: Clock, user: int | None = None) -> None:
@@ -206,89 +226,93 @@ class JobProcess:
         self._host = host
         self._clock = clock
         self._user = user
-        self._told = False
-        self._over = False
-        self._killed = False
+        self._is_stop_requested = False
+        self._is_finished = False
+        self._is_killed = False
         self._kill_at = float("inf")
-        # Processes by id and birth. Replaced and never changed: a signal handler may come in between.
-        self._seen: frozenset[_Identity] = frozenset()
-        self._heard: frozenset[_Identity] = frozenset()
-        self._spared: frozenset[_Identity] = frozenset()
+        # Keys are (pid, start time). Sets are replaced, never mutated: a signal handler may run in between.
+        self._observed: frozenset[_Identity] = frozenset()
+        self._signalled: frozenset[_Identity] = frozenset()
+        self._exempt: frozenset[_Identity] = frozenset()
 
     @property
     def pid(self) -> int:
-        """The command's own id."""
+        """Process id of the command."""
         return self._process.pid
 
     @property
-    def told(self) -> bool:
-        """Whether it was told to stop."""
-        return self._told
+    def is_stop_requested(self) -> bool:
+        """Whether `stop` was called."""
+        return self._is_stop_requested
 
     def stop(self, seconds: float) -> None:
-        """Send SIGTERM, once to each; what is left after ``seconds`` is killed by `poll`.
+        """Send SIGTERM, once to each process; `poll` kills what remains after ``seconds``.
 
-        Again, only an earlier end counts. Safe in a signal handler.
+        A further call can only shorten the time. Safe in a signal handler.
         """
         self._kill_at = min(self._kill_at, self._clock.monotonic() + seconds)
-        if not self._told and not self._over:
-            self._told = True
-            self._tell(audience(self._host.processes(), self.pid, user=self._user))
+        if not self._is_stop_requested and not self._is_finished:
+            self._is_stop_requested = True
+            self._signal_targets(find_signal_targets(self._host.processes(), self.pid, user=self._user))
 
     def poll(self) -> int | None:
-        """Return the command's exit code once nothing of it is left; None until then.
+        """Return the command's exit code once no process is left; None until then.
 
-        Who was told has all of the time that `stop` gave. What the command leaves behind when it and they
-        have ended is told then, and has ten seconds.
+        Signalled processes get all the time that `stop` gave. Processes that outlive the command and these
+        get a SIGTERM then, and ten seconds.
         """
         code = self._process.poll()
-        if self._over or (code is None and not self._told and self._clock.monotonic() < self._kill_at):
+        if self._is_finished or (
+            code is None and not self._is_stop_requested and self._clock.monotonic() < self._kill_at
+        ):
             return code
         running = self._host.processes()
-        found = audience(running, self.pid, self._heard, self._user)
-        left = self._left(running, found)
-        if code is not None and not left:
-            self._over = True  # its id may soon be another's
+        targets = find_signal_targets(running, self.pid, self._signalled, self._user)
+        remaining = self._find_remaining(running, targets)
+        if code is not None and not remaining:
+            self._is_finished = True  # the kernel may reuse its id
             return code
         if self._clock.monotonic() >= self._kill_at:
-            self._kill(left)
-        elif code is not None and self._heard.isdisjoint(map(_identity, left)):
-            log.warning("the command has ended and left processes behind", code=code, processes=len(left))
-            self._tell(found)
-            if self._heard.isdisjoint(map(_identity, left)):
-                self._send(left)
-            self._kill_at = min(self._kill_at, self._clock.monotonic() + LEFT_BEHIND_SECONDS)
-        elif self._told:
-            self._tell(found)  # who came since: was being started when the others were told
+            self._kill(remaining)
+        elif code is not None and self._signalled.isdisjoint(map(_identity, remaining)):
+            log.warning("command left processes running", code=code, processes=len(remaining))
+            self._signal_targets(targets)
+            if self._signalled.isdisjoint(map(_identity, remaining)):
+                self._send_sigterm(remaining)
+            self._kill_at = min(self._kill_at, self._clock.monotonic() + LEFTOVER_SECONDS)
+        elif self._is_stop_requested:
+            self._signal_targets(targets)  # processes that were being started at the first SIGTERM
         return None
 
-    def _left(self, running: Iterable[Running], found: Audience) -> list[Running]:
-        """Return what runs of it, also what was seen once and has lost its parent since."""
-        own = {one.pid for one in found.everybody}
+    def _find_remaining(self, running: Iterable[ProcessInfo], targets: SignalTargets) -> list[ProcessInfo]:
+        """Return the command's running processes, also those that have lost their parent."""
+        pids = {process.pid for process in targets.all_processes}
         return [
-            one
-            for one in running
-            if one.pid in own
-            or _identity(one) in self._seen
-            or (self._user is not None and one.user == self._user)
+            process
+            for process in running
+            if process.pid in pids
+            or _identity(process) in self._observed
+            or (self._user is not None and process.user == self._user)
         ]
 
-    def _tell(self, found: Audience) -> None:
-        self._seen |= {_identity(one) for one in found.everybody}
-        # For good: an interpreter that ends, its state saved, drops its handlers before its loaders are gone.
-        self._spared |= {_identity(one) for one in found.waiting + found.below}
-        self._send([one for one in found.told if _identity(one) not in self._spared])
+    def _signal_targets(self, targets: SignalTargets) -> None:
+        self._observed |= {_identity(process) for process in targets.all_processes}
+        # Permanent: an interpreter that exits drops its handlers before its data loaders have ended.
+        self._exempt |= {_identity(process) for process in targets.waiting + targets.descendants}
+        self._send_sigterm(
+            [process for process in targets.to_signal if _identity(process) not in self._exempt]
+        )
 
-    def _send(self, to: Iterable[Running]) -> None:
-        new = [one for one in to if _identity(one) not in self._heard]
-        self._heard |= {_identity(one) for one in new}
-        for one in new:
-            self._host.signal(one.pid, SIGTERM)
+    def _send_sigterm(self, processes: Iterable[ProcessInfo]) -> None:
+        new = [process for process in processes if _identity(process) not in self._signalled]
+        self._signalled |= {_identity(process) for process in new}
+        for process in new:
+            self._host.signal(process.pid, SIGTERM)
 
-    def _kill(self, left: Iterable[Running]) -> None:
-        if not self._killed:
-            log.error("killed: its time is up", processes=[one.name for one in left])
-        self._killed = True
+    def _kill(self, remaining: Iterable[ProcessInfo]) -> None:
+        if not self._is_killed:
+            log.error("SIGKILL sent: time is up", processes=[process.name for process in remaining])
+        self._is_killed = True
         self._host.signal_group(self.pid, SIGKILL)
-        for one in left:
-            self._host.signal(one.pid, SIGKILL)
+        for process in remaining:
+            self._host.signal(process.pid, SIGKILL)

@@ -1,1 +1,1 @@
-"""What the account is and may, whatever the stack declares."""
+"""Checks of the account, independent of the stack."""

@@ -1,7 +1,7 @@
-"""The identity provider by which GitHub's jobs preview the stack; an account has one for all.
+"""The OIDC identity provider for previews in GitHub Actions; an account has one.
 
-Source: ``CreateOpenIDConnectProvider`` (``EntityAlreadyExists``); a role may trust a provider that is not
-there, and then nobody can assume it.
+Source: ``CreateOpenIDConnectProvider`` (``EntityAlreadyExists``). A role may trust a provider that does not
+exist; then it cannot be assumed.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 
-NAME: Final = "previews by GitHub"
+NAME: Final = "GitHub identity provider"
 
 _ISSUER: Final = "token.actions.githubusercontent.com"
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Compare what is there with ``identity.previews.createProvider``; without previews nothing is asked."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Compare the account with ``identity.previews.createProvider``; without previews no request is made."""
     previews = stack.settings.identity.previews
     if previews is None:
         return
     providers = account.clients("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]
-    is_there = any(one["Arn"].endswith(f":oidc-provider/{_ISSUER}") for one in providers)
-    if is_there and previews.create_provider:
-        advice = "set identity.previews.createProvider to false, unless this stack made it"
-        yield Remark(_ISSUER, "warning", "is there already; a second one is refused", advice)
-    elif not is_there and not previews.create_provider:
-        advice = "set identity.previews.createProvider to true, in one stack of the account"
-        yield Remark(_ISSUER, "failure", "is not there: no job can assume the preview role", advice)
+    exists = any(provider["Arn"].endswith(f":oidc-provider/{_ISSUER}") for provider in providers)
+    if exists and previews.create_provider:
+        advice = "set identity.previews.createProvider to false, unless this stack created it"
+        yield CheckResult(_ISSUER, "warning", "already exists; a second one is rejected", advice)
+    elif not exists and not previews.create_provider:
+        advice = "set identity.previews.createProvider to true in one stack of the account"
+        yield CheckResult(_ISSUER, "failure", "does not exist: the preview role cannot be assumed", advice)
     else:
-        yield Remark(_ISSUER, "ok", "is there" if is_there else "is made by this stack")
+        yield CheckResult(_ISSUER, "ok", "exists" if exists else "created by this stack")

@@ -1,7 +1,8 @@
-"""Whether the caller may make what the stack declares.
+"""Permissions of the caller to create the declared resources.
 
-Source: ``SimulatePrincipalPolicy``, asked for any resource. It knows the caller's policies, boundary and the
-organisation's, not conditions on tags; and what a policy allows on named resources only, it denies for any.
+Source: ``SimulatePrincipalPolicy``, for any resource. It evaluates the caller's policies and boundary and the
+organization's policies, but no conditions on tags; actions that are allowed on named resources only are
+reported as denied.
 """
 
 from __future__ import annotations
@@ -11,39 +12,43 @@ from typing import Any, Final
 
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.actions import ACTIONS
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 
 NAME: Final = "permissions"
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Ask IAM about every action that the declared types need."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Simulate every action that the declared resource types need."""
     if account.caller.endswith(":root"):
-        yield Remark(account.caller, "warning", "the root user may do everything", "use a role instead")
+        yield CheckResult(
+            account.caller, "warning", "the root user has all permissions", "use a role instead"
+        )
         return
     iam = account.clients("iam")
-    needed = {action for one in stack.declared for action in ACTIONS.get(one.type, ())}
+    needed = {action for resource in stack.declared for action in ACTIONS.get(resource.type, ())}
     pages = iam.get_paginator("simulate_principal_policy").paginate(
         PolicySourceArn=_principal(iam, account.caller), ActionNames=sorted(needed)
     )
     decisions = {
-        one["EvalActionName"]: one["EvalDecision"] for page in pages for one in page["EvaluationResults"]
+        result["EvalActionName"]: result["EvalDecision"]
+        for page in pages
+        for result in page["EvaluationResults"]
     }
     for action in sorted(needed):
         if decisions.get(action) == "explicitDeny":
-            yield Remark(
-                action, "failure", "a policy denies it", "use another role, or have the denial lifted"
+            yield CheckResult(
+                action, "failure", "explicitly denied by a policy", "use another role, or remove the denial"
             )
         elif decisions.get(action) != "allowed":
-            found = "not allowed on any resource; where policies name resources, this cannot tell"
-            yield Remark(action, "warning", found, f"allow {account.caller} to do it")
+            finding = "not allowed on all resources; permissions on named resources cannot be simulated"
+            yield CheckResult(action, "warning", finding, f"allow it for {account.caller}")
     allowed = sum(decision == "allowed" for decision in decisions.values())
-    yield Remark(account.caller, "ok", f"may do {allowed} of {len(needed)} actions that `up` takes")
+    yield CheckResult(account.caller, "ok", f"{allowed} of {len(needed)} actions of `up` are allowed")
 
 
 def _principal(iam: Any, caller: str) -> str:
-    """Return the ARN that has the policies: of an assumed role's session the role's, which has its path."""
+    """Return the ARN that has the policies: for a session of an assumed role that of the role."""
     if ":assumed-role/" not in caller:
         return caller
     role = caller.split("/")[1]

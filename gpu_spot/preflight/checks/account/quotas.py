@@ -1,8 +1,8 @@
-"""The vCPUs that the account may run, against what the groups may ask for.
+"""vCPU quotas of the account, compared with what the groups may request.
 
-Source: EC2 user guide, "Spot Instance quotas" and "On-Demand Instance quotas" (counted in vCPUs of what runs
-or is asked for; a new account has 0 for accelerators), codes as Service Quotas lists them. P6 stands in no
-table of the guide; that it shares P5's spot quota is from another project's table.
+Source: EC2 user guide, "Spot Instance quotas" and "On-Demand Instance quotas" (in vCPUs of running or
+requested instances; a new account has 0 for accelerators); codes as listed by Service Quotas. The guide's
+tables do not list P6; that it shares P5's Spot quota is from another project's table.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from contracts.group.on_demand_share import on_demand_share
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.service_quotas import Quota, quota
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
 
-NAME: Final = "quotas of vCPUs"
+NAME: Final = "vCPU quotas"
 
 _CODES: Final = (
     (re.compile(r"(g|gr|vt)\d"), "L-3819A6DF", "L-DB2E81BA"),
@@ -29,71 +29,78 @@ _CODES: Final = (
     (re.compile(r"f\d"), "L-88CF9481", "L-74FC7D96"),
     (re.compile(r"[cmrt]\d"), "L-34B43A08", "L-1216C47A"),
 )
-"""Families, and the codes of their quotas: spot, on-demand."""
+"""Instance families, and the codes of their quotas: Spot, On-Demand."""
 
 
 @dataclass(slots=True)
-class _Wanted:
-    """vCPUs of one quota: the least that reaches the targets, the most that the groups' ``max`` allows."""
+class _VcpuRequirement:
+    """vCPUs of a quota: the minimum that reaches the targets, the maximum that ``max`` allows."""
 
-    least: int = 0
-    most: int = 0
+    target_vcpus: int = 0
+    max_vcpus: int = 0
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Compare each quota that a group touches with what all groups together need of it."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Compare each affected quota with the requirement of all groups together."""
     capacities = stack.settings.capacities.values()
     vcpus = _vcpus(account.clients("ec2"), {name for capacity in capacities for name in capacity.types})
-    for code, wanted in _wanted(capacities, vcpus).items():
-        if wanted.most:
-            yield _judged(quota(account, "ec2", code), wanted)
+    for code, requirement in _requirements(capacities, vcpus).items():
+        if requirement.max_vcpus:
+            yield _compare(quota(account, "ec2", code), requirement)
 
 
 def _vcpus(ec2: Any, types: Iterable[str]) -> dict[str, int]:
-    """Return vCPUs by type; a type that the region does not have is left out (``offerings`` tells it)."""
-    # A filter, because the parameter InstanceTypes refuses the whole list for one unknown type.
+    """Return vCPUs by type; types that the region does not offer are skipped (see ``offerings``)."""
+    # The parameter InstanceTypes rejects the whole list if one type is unknown; a filter does not.
     pages = ec2.get_paginator("describe_instance_types").paginate(
         Filters=[{"Name": "instance-type", "Values": sorted(types)}]
     )
     return {
-        one["InstanceType"]: one["VCpuInfo"]["DefaultVCpus"]
+        info["InstanceType"]: info["VCpuInfo"]["DefaultVCpus"]
         for page in pages
-        for one in page["InstanceTypes"]
+        for info in page["InstanceTypes"]
     }
 
 
-def _wanted(capacities: Iterable[Capacity], vcpus: Mapping[str, int]) -> dict[str, _Wanted]:
-    wanted: dict[str, _Wanted] = {}
+def _requirements(capacities: Iterable[Capacity], vcpus: Mapping[str, int]) -> dict[str, _VcpuRequirement]:
+    requirements: dict[str, _VcpuRequirement] = {}
     for capacity in capacities:
         by_codes: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for name in capacity.types:
             if name in vcpus:
                 by_codes.setdefault(_codes(name), []).append((vcpus[name], capacity.weights[name]))
         for codes, sizes in by_codes.items():
-            for code, least, most in zip(codes, _least(capacity), _most(capacity), strict=True):
-                here = wanted.setdefault(code, _Wanted())
-                here.most += max(-(-most // weight) * size for size, weight in sizes)
-                # With types of several quotas the target can be reached without this one.
+            for code, target_slots, max_slots in zip(
+                codes, _target_slots(capacity), _max_slots(capacity), strict=True
+            ):
+                requirement = requirements.setdefault(code, _VcpuRequirement())
+                requirement.max_vcpus += max(-(-max_slots // weight) * size for size, weight in sizes)
+                # With types of several quotas the target can be reached without this quota.
                 if len(by_codes) == 1:
-                    here.least += min(-(-least // weight) * size for size, weight in sizes)
-    return wanted
+                    requirement.target_vcpus += min(
+                        -(-target_slots // weight) * size for size, weight in sizes
+                    )
+    return requirements
 
 
 def _codes(name: str) -> tuple[str, str]:
     return next((spot, on_demand) for family, spot, on_demand in _CODES if family.match(name))
 
 
-def _least(capacity: Capacity) -> tuple[int, int]:
-    """What the target counts: spot; on-demand with a fallback that stands in for all of it."""
+def _target_slots(capacity: Capacity) -> tuple[int, int]:
+    """Return the slots of the target: Spot, and On-Demand with a fallback for the whole target."""
     on_demand = on_demand_share(capacity.target, capacity.on_demand_base, capacity.spot_percentage)
     return capacity.target - on_demand, capacity.target if capacity.fallback.enabled else on_demand
 
 
-def _most(capacity: Capacity) -> tuple[int, int]:
-    spot, on_demand = _least(capacity)
+def _max_slots(capacity: Capacity) -> tuple[int, int]:
+    spot, on_demand = _target_slots(capacity)
     return capacity.maximum if spot else 0, capacity.maximum if on_demand else 0
 
 
-def _judged(found: Quota, wanted: _Wanted) -> Remark:
-    told = f"{found.value:.0f} vCPUs; the targets need {wanted.least}, the groups' max up to {wanted.most}"
-    return found.remark(told, wanted.least, wanted.most)
+def _compare(vcpu_quota: Quota, requirement: _VcpuRequirement) -> CheckResult:
+    finding = (
+        f"{vcpu_quota.value:.0f} vCPUs; targets need {requirement.target_vcpus}, maximum sizes up to "
+        f"{requirement.max_vcpus}"
+    )
+    return vcpu_quota.check(finding, requirement.target_vcpus, requirement.max_vcpus)

@@ -1,4 +1,4 @@
-"""The queues of services: if AWS sells what is declared for them, and if those are there that are named."""
+"""Queues of services: availability of declared brokers, and existence of queues that are referenced."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from gpu_spot.preflight.account import Account
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.checks.queues import rabbitmq, sqs
-from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.stack import Stack
 
 NAME: Final = "queues"
 
 
 class _Kind(Protocol):
-    """Looks at queues of one kind."""
+    """Checks the queues of one kind."""
 
-    def declared(self, stack: Stack, account: Account) -> Iterator[Remark]:
-        """Look at what the stack declares for them."""
+    def declared(self, stack: Stack, account: Account) -> Iterator[CheckResult]:
+        """Check the declared resources of the queues."""
         ...
 
-    def existing(self, service: str, wanted: Any, account: Account) -> Remark:
-        """Look at a queue that is there: ``existing`` of its settings."""
+    def existing(self, service: str, settings: Any, account: Account) -> CheckResult:
+        """Check an existing queue: ``existing`` of its settings."""
         ...
 
 
@@ -29,8 +29,8 @@ KINDS: Final[Mapping[str, _Kind]] = {"rabbitmq": rabbitmq, "sqs": sqs}
 """By ``services[].queue.kind``."""
 
 
-def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Look at what the stack declares, then at each queue that it only names."""
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Check declared resources, then each referenced queue."""
     for kind in KINDS.values():
         yield from kind.declared(stack, account)
     for service in stack.settings.services:

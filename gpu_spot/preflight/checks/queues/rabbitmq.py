@@ -1,6 +1,7 @@
-"""What Amazon MQ sells here of the stack's brokers, and the secrets of those that are there.
+"""Availability of the declared brokers in Amazon MQ, and the secrets of existing brokers.
 
-Source: ``DescribeBrokerInstanceOptions``: versions, deployments and zones of an instance type in this region.
+Source: ``DescribeBrokerInstanceOptions``: versions, deployment modes and zones of an instance type in a
+region.
 """
 
 from __future__ import annotations
@@ -11,54 +12,62 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 from infra.schema.services.queues.rabbitmq import ExistingBroker
 
 
-def declared(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Look at each broker that the stack declares."""
-    for one in stack.declared:
-        if one.type == "aws:mq/broker:Broker":
-            yield _broker(one.name, one.inputs, stack.zones, account)
+def declared(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Check each declared broker."""
+    for resource in stack.declared:
+        if resource.type == "aws:mq/broker:Broker":
+            yield _broker(resource.name, resource.inputs, stack.zones, account)
 
 
-def existing(service: str, wanted: ExistingBroker, account: Account) -> Remark:
-    """Look for the secret of a broker that is there."""
+def existing(service: str, settings: ExistingBroker, account: Account) -> CheckResult:
+    """Check the secret of an existing broker."""
     subject = f"queue of {service}"
     try:
-        account.clients("secretsmanager").describe_secret(SecretId=wanted.secret)
+        account.clients("secretsmanager").describe_secret(SecretId=settings.secret)
     except ClientError as error:
         if error.response["Error"]["Code"] != "ResourceNotFoundException":
             raise
-        found = f"there is no secret {wanted.secret} in this region: workers would wait for it"
-        return Remark(subject, "failure", found, "make it, with amqps://user:password@host:port as its text")
-    return Remark(subject, "ok", f"secret {wanted.secret} is there")
+        finding = f"secret {settings.secret} does not exist in this region: workers would wait for it"
+        return CheckResult(
+            subject, "failure", finding, "create it with the value amqps://user:password@host:port"
+        )
+    return CheckResult(subject, "ok", f"secret {settings.secret} exists")
 
 
-def _broker(name: str, wanted: Mapping[str, Any], zones: tuple[str, ...], account: Account) -> Remark:
-    kind, version, mode = wanted["hostInstanceType"], wanted["engineVersion"], wanted["deploymentMode"]
+def _broker(name: str, inputs: Mapping[str, Any], zones: tuple[str, ...], account: Account) -> CheckResult:
+    kind, version, mode = inputs["hostInstanceType"], inputs["engineVersion"], inputs["deploymentMode"]
     options = account.clients("mq").describe_broker_instance_options(
         EngineType="RABBITMQ", HostInstanceType=kind, MaxResults=100
     )["BrokerInstanceOptions"]
     if not options:
-        return Remark(name, "failure", f"{kind} is not sold in this region", "choose another instanceType")
+        return CheckResult(
+            name, "failure", f"{kind} is not offered in this region", "choose another instanceType"
+        )
     fit = [
-        one
-        for one in options
-        if mode in one["SupportedDeploymentModes"]
-        and any(f"{sold}.".startswith(f"{version}.") for sold in one["SupportedEngineVersions"])
+        option
+        for option in options
+        if mode in option["SupportedDeploymentModes"]
+        and any(f"{sold}.".startswith(f"{version}.") for sold in option["SupportedEngineVersions"])
     ]
     if not fit:
         sold = {f"{v} as {m}" for o in options for v in o["SupportedEngineVersions"] for m in _modes(o)}
-        found = f"{kind} does not run RabbitMQ {version} as {mode}; it runs {', '.join(sorted(sold))}"
-        return Remark(name, "failure", found, "change engineVersion, deployment or instanceType")
-    there = {zone["Name"] for one in fit for zone in one["AvailabilityZones"]}
-    lacking = [zone for zone in zones[: len(wanted.get("subnetIds", ()))] if zone not in there]
-    if lacking:
-        found = f"{kind} is not sold in {', '.join(lacking)}, where the broker would be"
-        return Remark(name, "failure", found, f"put one of {', '.join(sorted(there))} first in network.zones")
-    return Remark(name, "ok", f"{kind} runs RabbitMQ {version} as {mode}")
+        finding = (
+            f"{kind} does not support RabbitMQ {version} as {mode}; supported: {', '.join(sorted(sold))}"
+        )
+        return CheckResult(name, "failure", finding, "change engineVersion, deployment or instanceType")
+    zone_names = {zone["Name"] for option in fit for zone in option["AvailabilityZones"]}
+    missing_zones = [zone for zone in zones[: len(inputs.get("subnetIds", ()))] if zone not in zone_names]
+    if missing_zones:
+        finding = f"{kind} is not offered in {', '.join(missing_zones)}, the broker's zones"
+        return CheckResult(
+            name, "failure", finding, f"put one of {', '.join(sorted(zone_names))} first in network.zones"
+        )
+    return CheckResult(name, "ok", f"{kind} supports RabbitMQ {version} as {mode}")
 
 
 def _modes(option: Mapping[str, Any]) -> list[str]:

@@ -1,1 +1,1 @@
-"""Queues in RabbitMQ: a broker of the stack's own in Amazon MQ, or one that is there."""
+"""RabbitMQ queues: on a broker that the stack creates in Amazon MQ, or on an existing one."""

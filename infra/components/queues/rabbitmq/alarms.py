@@ -1,8 +1,8 @@
-"""What wakes a person because of a queue's broker.
+"""Alarms of a RabbitMQ broker.
 
-Metrics: Amazon MQ guide, "Available CloudWatch metrics for Amazon MQ for RabbitMQ brokers"; those of a broker
-have one dimension, its name, and count all of its queues, also those of answers and dead letters: of the one
-that workers read tells the queue watcher (``queue_alarms.py``).
+Source: Amazon MQ guide, "Available CloudWatch metrics for Amazon MQ for RabbitMQ brokers". A broker's metrics
+have one dimension, its name, and cover all of its queues, including reply and dead-letter queues. Alarms of
+the queue that workers consume are in ``monitoring/queue_alarms.py``.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ from typing import Final
 import pulumi
 
 from infra.components.monitoring.alarm_spec import AlarmSpec
-from infra.components.monitoring.queue_alarms import FULL
+from infra.components.monitoring.queue_alarms import NEARLY_FULL
 
 _NAMESPACE: Final = "AWS/AmazonMQ"
 
 
-def of_broker(service: str, broker: pulumi.Input[str]) -> Iterator[AlarmSpec]:
-    """Yield the alarms of the broker of that name, which has the queue of ``service``."""
-    of, name = {"Broker": broker}, f"{service}-queue"
+def broker_alarms(service: str, broker: pulumi.Input[str]) -> Iterator[AlarmSpec]:
+    """Yield the alarms of the broker named ``broker``, which hosts the queue of ``service``."""
+    dimensions, name = {"Broker": broker}, f"{service}-queue"
     yield AlarmSpec(
         f"{name}-down",
-        f"The broker of {service} has said nothing for ten minutes.",
+        f"The broker of {service} has sent no metrics for ten minutes.",
         _NAMESPACE,
         "ConnectionCount",
-        of,
+        dimensions,
         "Minimum",
-        at_least=0,  # no number is below: only silence rings
+        threshold=0,  # a count is never below 0: only missing data breaches
         periods=10,
-        needed=10,
-        silence="breaching",
+        datapoints=10,
+        treat_missing_data="breaching",
         below=True,
     )
     yield AlarmSpec(
         f"{name}-memory",
-        f"The broker of {service} uses {FULL:.0%} of the memory that it may; at all of it, it blocks "
-        "who sends.",
+        f"The broker of {service} uses {NEARLY_FULL:.0%} of its memory limit; at the limit it blocks "
+        "publishers.",
         _NAMESPACE,
         "RabbitMQMemUsed",
-        of,
+        dimensions,
         "Maximum",
-        at_least=int(100 * FULL),
+        threshold=int(100 * NEARLY_FULL),
         periods=5,
-        needed=5,
-        other="RabbitMQMemLimit",
+        datapoints=5,
+        second_metric="RabbitMQMemLimit",
         expression="100 * value / other",
     )
     yield AlarmSpec(
         f"{name}-disk",
-        f"The broker of {service} has less than twice the free disk below which it blocks who sends.",
+        f"The broker of {service} has less than twice the free disk space below which it blocks publishers.",
         _NAMESPACE,
         "RabbitMQDiskFree",
-        of,
+        dimensions,
         "Minimum",
-        at_least=200,
+        threshold=200,
         periods=5,
-        needed=5,
+        datapoints=5,
         below=True,
-        other="RabbitMQDiskFreeLimit",
+        second_metric="RabbitMQDiskFreeLimit",
         expression="100 * value / other",
     )

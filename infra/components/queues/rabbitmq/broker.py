@@ -1,4 +1,4 @@
-"""A service's own RabbitMQ broker in Amazon MQ, and the secret with which workers find it."""
+"""A RabbitMQ broker in Amazon MQ, and the secret with its URL for workers."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.catalogue.broker_types import MODES
-from infra.schema.services.queues.rabbitmq import OwnBroker
+from infra.schema.services.queues.rabbitmq import CreatedBroker
 from infra.scope import Scope
 
 _AMQPS: Final = 5671
 _MANAGEMENT: Final = 443
 _USER: Final = "gpu-spot"
-_PASSWORD_LETTERS: Final = 32
-_LONGEST_NAME: Final = 50
-"""Of a broker (Amazon MQ API, ``CreateBrokerRequest``)."""
-_ZONES: Final = 3
-"""A cluster has three nodes."""
+_PASSWORD_LENGTH: Final = 32
+_MAX_NAME_LENGTH: Final = 50
+"""Source: Amazon MQ API, ``CreateBrokerRequest``."""
+_CLUSTER_NODES: Final = 3
+
 
 _PASSWORD: Final = "PASSWORD"  # noqa: S105 - a label
 _URL: Final = "URL"
-"""Labels that keep a version from being deleted: Secrets Manager removes those without any."""
+"""Staging labels: Secrets Manager deletes versions without one."""
 
 
 @dataclass(frozen=True)
 class BrokerArgs:
-    """``service`` names whose queue it is; ``subnet_ids`` by zone; ``workers`` is their security group."""
+    """``subnet_ids`` are by zone; ``workers`` is the workers' security group."""
 
     scope: Scope
     service: str
-    settings: OwnBroker
+    settings: CreatedBroker
     vpc_id: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
     workers: pulumi.Input[str]
 
 
 class Broker(pulumi.ComponentResource):
-    """Produces: broker (private, TLS only, encrypted), its security group, a secret with its URL.
+    """A private, encrypted broker that accepts TLS only, its security group, and a secret with its URL.
 
-    ``secret_name`` is known once the URL is in the secret, so who depends on it starts after the broker.
+    ``secret_name`` depends on the URL in the secret, so what uses it is created after the broker.
     """
 
     name: pulumi.Output[str]
@@ -52,18 +52,18 @@ class Broker(pulumi.ComponentResource):
     def __init__(self, name: str, args: BrokerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the broker."""
         super().__init__("gpu-spot:infra:Broker", name, None, opts)
-        self._args, self._title, self._child = args, name, pulumi.ResourceOptions(parent=self)
+        self._args, self._logical_name, self._child = args, name, pulumi.ResourceOptions(parent=self)
         secret = aws.secretsmanager.Secret(
             name,
             description=f"Where the queue of {args.service} is: amqps://user:password@host:port",
             kms_key_id=args.scope.kms_key_arn,
             tags=args.scope.tags(name, group=args.service),
-            opts=args.scope.stateful(self),
+            opts=args.scope.stateful_options(self),
         )
         password = self._password(secret)
         broker = self._broker(password)
         first = broker.instances[0]
-        url = self._kept_version(
+        url = self._secret_version(
             _URL,
             secret,
             pulumi.Output.concat(
@@ -75,33 +75,33 @@ class Broker(pulumi.ComponentResource):
                 first.apply(lambda instance: str((instance.endpoints or [""])[0]).removeprefix("amqps://")),
             ),
             ["AWSCURRENT", _URL],
-            # Who rotates the password moves AWSCURRENT to a version of their own.
+            # A rotation of the password moves AWSCURRENT to another version.
             ignored=["versionStages"],
         )
         self.name = broker.broker_name
         self.console_url = first.apply(lambda instance: str(instance.console_url or ""))
-        self.secret_name = pulumi.Output.all(secret.name, url.version_id).apply(lambda known: str(known[0]))
+        self.secret_name = pulumi.Output.all(secret.name, url.version_id).apply(lambda values: str(values[0]))
         self.register_outputs({"secret": self.secret_name})
 
     def _password(self, secret: aws.secretsmanager.Secret) -> pulumi.Output[str]:
-        """Return the password that was drawn at the first `up`.
+        """Return the password that the first `pulumi up` generated.
 
-        A new one is drawn in every run, and ignored from the second on: what counts is the secret's version.
-        It cannot be kept in the broker, of which AWS tells no users, so that the provider forgets them.
+        Each run generates one, ignored from the second run on: the secret's version keeps the first. The
+        broker's state cannot keep it, because AWS returns no users of a RabbitMQ broker.
         """
-        drawn = aws.secretsmanager.get_random_password_output(
-            password_length=_PASSWORD_LETTERS,
-            # A broker's password may not have `,:=`, a URL some others.
+        generated = aws.secretsmanager.get_random_password_output(
+            password_length=_PASSWORD_LENGTH,
+            # A broker's password must not contain `,:=`, a URL several others.
             exclude_punctuation=True,
-            opts=self._args.scope.asking,
+            opts=self._args.scope.invoke_options,
         ).random_password
-        version = self._kept_version(
-            _PASSWORD, secret, drawn, [_PASSWORD], ignored=["secretString", "versionStages"]
+        version = self._secret_version(
+            _PASSWORD, secret, generated, [_PASSWORD], ignored=["secretString", "versionStages"]
         )
-        kept: pulumi.Output[str] = version.secret_string.apply(lambda text: str(text))
-        return kept
+        password: pulumi.Output[str] = version.secret_string.apply(lambda text: str(text))
+        return password
 
-    def _kept_version(
+    def _secret_version(
         self,
         label: str,
         secret: aws.secretsmanager.Secret,
@@ -110,11 +110,11 @@ class Broker(pulumi.ComponentResource):
         ignored: list[str],
     ) -> aws.secretsmanager.SecretVersion:
         return aws.secretsmanager.SecretVersion(
-            f"{self._title}-{label.lower()}",
+            f"{self._logical_name}-{label.lower()}",
             secret_id=secret.id,
             secret_string=pulumi.Output.secret(text),
             version_stages=stages,
-            # A version goes with its secret. By itself it cannot: its label is on its successor by then.
+            # A version is deleted with its secret; alone it cannot be, as its label has moved by then.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=ignored, retain_on_delete=True),
         )
 
@@ -122,14 +122,14 @@ class Broker(pulumi.ComponentResource):
         args, settings = self._args, self._args.settings
         subnets = list(args.subnet_ids.values())
         return aws.mq.Broker(
-            self._title,
+            self._logical_name,
             engine_type="RabbitMQ",
             engine_version=settings.engine_version,
             host_instance_type=settings.instance_type,
             deployment_mode=MODES[settings.deployment],
-            # From RabbitMQ 3.13 on AWS takes nothing else (CreateBroker).
+            # Required from RabbitMQ 3.13 on (CreateBroker).
             auto_minor_version_upgrade=True,
-            # What wants a restart waits for the maintenance window.
+            # Changes that need a restart wait for the maintenance window.
             apply_immediately=False,
             maintenance_window_start_time=aws.mq.BrokerMaintenanceWindowStartTimeArgs(
                 day_of_week=settings.maintenance.day.upper(),
@@ -137,23 +137,23 @@ class Broker(pulumi.ComponentResource):
                 time_zone="UTC",
             ),
             publicly_accessible=False,
-            # A single one takes exactly one subnet (CreateBroker).
-            subnet_ids=subnets[:_ZONES] if settings.deployment == "cluster" else subnets[:1],
+            # A single-instance broker has exactly one subnet (CreateBroker).
+            subnet_ids=subnets[:_CLUSTER_NODES] if settings.deployment == "cluster" else subnets[:1],
             security_groups=[self._security_group().id],
             logs=aws.mq.BrokerLogsArgs(general=True),
-            # Exactly one at creation; the others are made in RabbitMQ's own management API.
+            # Exactly one at creation; others are created with RabbitMQ's management API.
             users=[aws.mq.BrokerUserArgs(username=_USER, password=password)],
-            tags=args.scope.tags(self._title, group=args.service),
+            tags=args.scope.tags(self._logical_name, group=args.service),
             opts=pulumi.ResourceOptions.merge(
-                args.scope.stateful(self),
-                # Users change in RabbitMQ alone; another zone in the network is no reason for a new broker.
+                args.scope.stateful_options(self),
+                # Users change in RabbitMQ only; a new zone in the network must not replace the broker.
                 pulumi.ResourceOptions(ignore_changes=["users", "subnetIds"]),
             ),
         )
 
     def _security_group(self) -> aws.ec2.SecurityGroup:
-        """Declare the broker's group. It stays: AWS changes no security groups of a RabbitMQ broker."""
-        args, name = self._args, self._title
+        """Declare the broker's security group, which AWS cannot change after creation."""
+        args, name = self._args, self._logical_name
         group = aws.ec2.SecurityGroup(
             name,
             vpc_id=args.vpc_id,
@@ -163,7 +163,7 @@ class Broker(pulumi.ComponentResource):
         )
         for port in (_AMQPS, _MANAGEMENT):
             self._rule(group, port, "workers", source=args.workers)
-            for caller in args.settings.callers:
+            for caller in args.settings.allowed_sources:
                 is_group = caller.startswith("sg-")
                 self._rule(
                     group,
@@ -178,25 +178,25 @@ class Broker(pulumi.ComponentResource):
         self,
         group: aws.ec2.SecurityGroup,
         port: int,
-        who: str,
+        source_name: str,
         *,
         source: pulumi.Input[str] | None = None,
         network: str | None = None,
     ) -> None:
         aws.vpc.SecurityGroupIngressRule(
-            f"{self._title}-{who.replace('.', '-').replace('/', '-')}-{port}",
+            f"{self._logical_name}-{source_name.replace('.', '-').replace('/', '-')}-{port}",
             security_group_id=group.id,
             ip_protocol="tcp",
             from_port=port,
             to_port=port,
             referenced_security_group_id=source,
             cidr_ipv4=network,
-            description=f"{'AMQPS' if port == _AMQPS else 'management'} from {who}",
-            tags=self._args.scope.tags(self._title, group=self._args.service),
+            description=f"{'AMQPS' if port == _AMQPS else 'management'} from {source_name}",
+            tags=self._args.scope.tags(self._logical_name, group=self._args.service),
             opts=self._child,
         )
 
 
 def broker_name(scope: Scope, service: str) -> str:
-    """Return the logical name of a service's broker; raises ``SettingsError`` for one that is too long."""
-    return scope.name(service, "mq", limit=_LONGEST_NAME)
+    """Return the logical name of a service's broker; raises ``SettingsError`` if it is too long."""
+    return scope.name(service, "mq", limit=_MAX_NAME_LENGTH)

@@ -1,4 +1,4 @@
-"""A service's queue in RabbitMQ, as the rest of the stack sees it."""
+"""A service's RabbitMQ queue."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from infra.schema.services.queues.rabbitmq import Queue
 
 
 def declare(args: QueueArgs[Queue]) -> DeclaredQueue:
-    """Declare a service's broker; nothing where it is there."""
-    settings, own = args.settings, args.settings.own
-    if own is None:
+    """Declare a service's broker unless it exists, and return the queue."""
+    settings, created = args.settings, args.settings.created_broker
+    if created is None:
         assert settings.existing is not None
         return _queue(args, settings.existing.secret, settings.existing.management_url or "")
     network = args.network
     subnets, workers = network.subnet_ids, network.worker_security_group_id
     broker = Broker(
         broker_name(args.scope, args.service),
-        BrokerArgs(args.scope, args.service, own, network.vpc_id, subnets, workers),
-        args.scope.below,
+        BrokerArgs(args.scope, args.service, created, network.vpc_id, subnets, workers),
+        args.scope.child_options,
     )
     return _queue(args, broker.secret_name, broker=broker)
 
@@ -38,11 +38,11 @@ def _queue(
     return DeclaredQueue(
         service,
         args.settings,
-        found={"secret": secret},
+        attributes={"secret": secret},
         watched=pulumi.Output.from_input(secret).apply(
-            lambda place: WatchedQueue(service, args.settings.kind, name, place, management)
+            lambda secret_name: WatchedQueue(service, args.settings.kind, name, secret_name, management)
         ),
         access=rabbitmq_statements.access(secret, own_broker=broker is not None),
-        own_alarms=[*alarms.of_broker(service, broker.name)] if broker is not None else [],
+        extra_alarms=[*alarms.broker_alarms(service, broker.name)] if broker is not None else [],
         outputs=outputs,
     )

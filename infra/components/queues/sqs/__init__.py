@@ -1,1 +1,1 @@
-"""Queues in SQS: the stack's own, or two that are there."""
+"""SQS queues, created by the stack or existing."""

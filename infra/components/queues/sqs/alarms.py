@@ -1,4 +1,4 @@
-"""What wakes a person because of a queue in SQS, beside what every queue has (``queue_alarms``)."""
+"""Alarms of an SQS queue, in addition to those of every queue (``monitoring/queue_alarms.py``)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import pulumi
 from infra.components.monitoring.alarm_spec import AlarmSpec
 
 
-def of_queue(service: str, dead_letters: pulumi.Input[str]) -> Iterator[AlarmSpec]:
-    """Yield the alarms of the queue of ``service``, whose dead-letter queue has that name."""
+def queue_alarms(service: str, dead_letters: pulumi.Input[str]) -> Iterator[AlarmSpec]:
+    """Yield the alarms of the queue of ``service``; ``dead_letters`` is the name of its dead-letter queue."""
     yield AlarmSpec(
-        f"{service}-queue-dead",
-        f"A task of {service} was begun too often, or failed with nobody to tell: it is in the "
-        "dead-letter queue.",
+        f"{service}-queue-dead-letters",
+        f"The dead-letter queue of {service} has a message: it reached its maximum deliveries, or it failed "
+        "and has no reply address.",
         "AWS/SQS",
         "ApproximateNumberOfMessagesVisible",
         {"QueueName": dead_letters},
         "Maximum",
-        at_least=1,
+        threshold=1,
+        logical_name=f"{service}-queue-dead",
     )

@@ -1,4 +1,4 @@
-"""A service's queue in SQS, the one of its dead letters, and who may use them."""
+"""A service's SQS queue, its dead-letter queue, and a policy for callers."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from infra.iam.statement import document
 from infra.schema.services.queues.sqs import SqsQueue
 
 _DAY: Final = 86_400
-_LONGEST_NAME: Final = 55
-"""Of a queue, so that those of answers can be named after it."""
-_LONGEST_POLL: Final = 20
-_DEAD_DAYS: Final = 14
+_MAX_NAME_LENGTH: Final = 55
+"""Leaves room for the suffix of reply queues' names."""
+_POLL_SECONDS: Final = 20
+_DEAD_LETTER_DAYS: Final = 14
 
 
 def declare(args: QueueArgs[SqsQueue]) -> DeclaredQueue:
-    """Declare a service's queues, or the policy for callers of those that are there."""
+    """Declare a service's queues, or only the policy for callers if they exist."""
     service, kind = args.service, args.settings.kind
-    sqs = Sqs(args.scope.name(service, "sqs"), args, args.scope.below)
+    sqs = Sqs(args.scope.name(service, "sqs"), args, args.scope.child_options)
     return DeclaredQueue(
         service,
         args.settings,
-        found={"name": sqs.name, "url": sqs.url},
-        watched=pulumi.Output.all(sqs.name, sqs.place).apply(
-            lambda known: WatchedQueue(service, kind, *known)
+        attributes={"name": sqs.name, "url": sqs.url},
+        watched=pulumi.Output.all(sqs.name, sqs.account_id).apply(
+            lambda name_and_account: WatchedQueue(service, kind, *name_and_account)
         ),
         access=sqs_statements.access(sqs.arns),
-        own_alarms=[*alarms.of_queue(service, sqs.dead_name)],
+        extra_alarms=[*alarms.queue_alarms(service, sqs.dead_letter_name)],
         outputs={
             "url": sqs.url,
             "queue": sqs.name,
-            "deadLetters": sqs.dead_name,
+            "deadLetters": sqs.dead_letter_name,
             "callers": sqs.callers_policy,
         },
     )
 
 
 class Sqs(pulumi.ComponentResource):
-    """Produces: queue and dead-letter queue (standard, encrypted, TLS only), a policy for callers.
+    """A standard, encrypted queue and dead-letter queue that accept TLS only, and a policy for callers.
 
-    Of queues that are there only the policy. ``url`` is what ``spot_work`` takes, ``place`` the account.
+    For existing queues only the policy. ``url`` is the address that ``spot_work`` takes.
     """
 
     name: pulumi.Output[str]
-    dead_name: pulumi.Output[str]
+    dead_letter_name: pulumi.Output[str]
     arns: SqsArns
     url: pulumi.Output[str]
-    place: pulumi.Output[str]
+    account_id: pulumi.Output[str]
     callers_policy: pulumi.Output[str]
 
     def __init__(
@@ -65,17 +65,17 @@ class Sqs(pulumi.ComponentResource):
         self._args, self._child = args, pulumi.ResourceOptions(parent=self)
         scope, existing = args.scope, args.settings.existing
         if existing is None:
-            dead = self._queue("dead", _DEAD_DAYS)
-            queue = self._queue("queue", args.settings.retention_days, dead)
-            self.name, self.dead_name = queue.name, dead.name
-            found = queue.arn, dead.arn
+            dead_letters = self._queue("dead", _DEAD_LETTER_DAYS)
+            queue = self._queue("queue", args.settings.retention_days, dead_letters)
+            self.name, self.dead_letter_name = queue.name, dead_letters.name
+            arns = queue.arn, dead_letters.arn
         else:
             self.name = pulumi.Output.from_input(existing.queue)
-            self.dead_name = pulumi.Output.from_input(existing.dead_letters)
-            found = scope.arn("sqs", existing.queue), scope.arn("sqs", existing.dead_letters)
-        self.arns = SqsArns(*found, scope.arn("sqs", pulumi.Output.concat(self.name, "-answers-*")))
-        self.place = pulumi.Output.from_input(scope.account_id)
-        self.url = pulumi.Output.concat(f"sqs://{scope.region}/", self.place)
+            self.dead_letter_name = pulumi.Output.from_input(existing.dead_letters)
+            arns = scope.arn("sqs", existing.queue), scope.arn("sqs", existing.dead_letters)
+        self.arns = SqsArns(*arns, scope.arn("sqs", pulumi.Output.concat(self.name, "-answers-*")))
+        self.account_id = pulumi.Output.from_input(scope.account_id)
+        self.url = pulumi.Output.concat(f"sqs://{scope.region}/", self.account_id)
         policy = scope.name(args.service, "callers")
         self.callers_policy = aws.iam.Policy(
             policy,
@@ -86,24 +86,24 @@ class Sqs(pulumi.ComponentResource):
         ).arn
         self.register_outputs({"name": self.name, "url": self.url})
 
-    def _queue(self, short: str, days: int, dead: aws.sqs.Queue | None = None) -> aws.sqs.Queue:
-        """Declare one; with ``dead`` that of the requests."""
+    def _queue(self, short: str, days: int, dead_letters: aws.sqs.Queue | None = None) -> aws.sqs.Queue:
+        """Declare a queue; the request queue has ``dead_letters``."""
         args, key = self._args, self._args.scope.kms_key_arn
-        name = args.scope.name(args.service, short, limit=_LONGEST_NAME)
+        name = args.scope.name(args.service, short, limit=_MAX_NAME_LENGTH)
         queue = aws.sqs.Queue(
             name,
             message_retention_seconds=days * _DAY,
-            visibility_timeout_seconds=args.settings.visibility_seconds if dead else None,
-            receive_wait_time_seconds=_LONGEST_POLL if dead else None,
+            visibility_timeout_seconds=args.settings.visibility_seconds if dead_letters else None,
+            receive_wait_time_seconds=_POLL_SECONDS if dead_letters else None,
             redrive_policy=pulumi.Output.json_dumps(
-                {"deadLetterTargetArn": dead.arn, "maxReceiveCount": args.settings.tries}
+                {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": args.settings.max_deliveries}
             )
-            if dead
+            if dead_letters
             else None,
             kms_master_key_id=key,
             sqs_managed_sse_enabled=True if key is None else None,
             tags=args.scope.tags(name, group=args.service),
-            opts=args.scope.stateful(self),
+            opts=args.scope.stateful_options(self),
         )
         aws.sqs.QueuePolicy(
             name,

@@ -1,4 +1,4 @@
-"""Entries on Kubernetes: who their pods are, and the objects that the cluster is given."""
+"""Entries on Kubernetes: the cluster, the identities of the pods, and the Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pulumi_aws as aws
 
 from infra.components.cluster import objects as cluster_objects
-from infra.components.cluster.eks_cluster import OwnClusterArgs, OwnEksCluster
-from infra.components.cluster.objects import ClusterObjects, ClusterObjectsArgs, Reached
+from infra.components.cluster.eks_cluster import EksCluster, EksClusterArgs
+from infra.components.cluster.objects import ClusterEndpoint, ClusterObjects, ClusterObjectsArgs
 from infra.components.kubernetes.engines import EnginePolicies, EnginePoliciesArgs
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.iam import kubernetes_statements
@@ -22,42 +22,48 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return nothing: what pods are there for, no instance of a group is."""
+    """Return an empty set: the entries have no instances of a group."""
     return frozenset()
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
-    """Declare what entries on Kubernetes need of AWS, and their objects; nothing without any.
+    """Declare the AWS resources and the objects of entries on Kubernetes, if there are any.
 
-    For a cluster that is there ``kubernetes`` is exported: ``policies``, by the engine whose role needs each.
-    None of them is on a capacity group.
+    For an existing cluster, the output ``kubernetes`` has the IAM policies by controller. The entries have no
+    capacity group, so the list is empty.
     """
-    there, kubernetes = settings.on_kubernetes, settings.kubernetes
-    if kubernetes is not None and (there.services or there.training):
+    entries, kubernetes = settings.on_kubernetes, settings.kubernetes
+    if kubernetes is not None and (entries.services or entries.training):
         _declare(settings, kubernetes, foundation)
     return []
 
 
 def _declare(settings: Settings, kubernetes: Kubernetes, foundation: Foundation) -> None:
     scope, engines = foundation.scope, _engines(settings.on_kubernetes, foundation)
-    own = _own(settings, kubernetes, foundation, engines)
-    _pods(settings.on_kubernetes, kubernetes, foundation, own)
-    if own is None:
-        reached = _found(kubernetes.cluster, scope)
-        provider, ready = cluster_objects.provider(scope, reached), reached.ready
-        # Its engines are shared, and whoever runs it attaches what they need.
-        policies = EnginePolicies(scope.name("kubernetes"), EnginePoliciesArgs(scope, engines), scope.below)
+    created = _created_cluster(settings, kubernetes, foundation, engines)
+    _pods(settings.on_kubernetes, kubernetes, foundation, created)
+    if created is None:
+        endpoint = _existing_cluster(kubernetes.cluster, scope)
+        provider, depends_on = cluster_objects.provider(scope, endpoint), endpoint.depends_on
+        # The controllers are shared: the operator of the cluster attaches the policies to their roles.
+        policies = EnginePolicies(
+            scope.name("kubernetes"), EnginePoliciesArgs(scope, engines), scope.child_options
+        )
         scope.export("kubernetes", {"policies": policies.arns})
     else:
-        provider, ready = own.provider, own.ready
-    drawn = objects.drawn(settings, foundation, own.node_profile if own else "")
-    ClusterObjects(scope.name("objects"), ClusterObjectsArgs(scope, provider, drawn, ready), scope.below)
+        provider, depends_on = created.provider, created.depends_on
+    manifests = objects.build_objects(settings, foundation, created.node_profile if created else "")
+    ClusterObjects(
+        scope.name("objects"), ClusterObjectsArgs(scope, provider, manifests, depends_on), scope.child_options
+    )
 
 
-def _pods(there: Settings, kubernetes: Kubernetes, foundation: Foundation, own: OwnEksCluster | None) -> None:
-    """Declare who the pods of services are that ask AWS for something."""
+def _pods(
+    entries: Settings, kubernetes: Kubernetes, foundation: Foundation, created: EksCluster | None
+) -> None:
+    """Declare the identities of pods that use AWS services."""
     scope, queues = foundation.scope, foundation.queues
-    for service in there.services:
+    for service in entries.services:
         if (queue := queues.get(service.name)) is not None:
             PodIdentity(
                 scope.name(service.name, "pods"),
@@ -68,46 +74,46 @@ def _pods(there: Settings, kubernetes: Kubernetes, foundation: Foundation, own: 
                     service.name,
                     kubernetes_statements.worker(scope, queue.access),
                     group=service.name,
-                    made=own.made if own else None,
+                    created_cluster_name=created.created_name if created else None,
                 ),
-                scope.below,
+                scope.child_options,
             )
 
 
-def _own(
+def _created_cluster(
     settings: Settings,
     kubernetes: Kubernetes,
     foundation: Foundation,
     engines: Mapping[str, Sequence[Statement]],
-) -> OwnEksCluster | None:
-    if kubernetes.own is None:
+) -> EksCluster | None:
+    if kubernetes.create is None:
         return None
-    args = OwnClusterArgs(
+    args = EksClusterArgs(
         foundation.scope,
         kubernetes,
-        kubernetes.own,
+        kubernetes.create,
         settings.on_kubernetes,
         foundation.network,
         engines,
         settings.log_retention_days,
     )
-    return OwnEksCluster(foundation.scope.name("eks"), args, foundation.scope.below)
+    return EksCluster(foundation.scope.name("eks"), args, foundation.scope.child_options)
 
 
-def _found(name: str, scope: Scope) -> Reached:
-    cluster = aws.eks.get_cluster_output(name=name, opts=scope.asking)
-    return Reached(name, cluster.endpoint, cluster.certificate_authorities[0].data)
+def _existing_cluster(name: str, scope: Scope) -> ClusterEndpoint:
+    cluster = aws.eks.get_cluster_output(name=name, opts=scope.invoke_options)
+    return ClusterEndpoint(name, cluster.endpoint, cluster.certificate_authorities[0].data)
 
 
-def _engines(there: Settings, foundation: Foundation) -> dict[str, Sequence[Statement]]:
-    found: dict[str, Sequence[Statement]] = {}
-    # A service that scales has a queue.
-    counted = [foundation.queues[one.name].access for one in there.services if one.scaling is not None]
-    if counted:
-        found["keda"] = kubernetes_statements.keda(foundation.scope, counted)
-    files, points = foundation.storage.file_system, sorted({job.checkpoints for job in there.training})
+def _engines(entries: Settings, foundation: Foundation) -> dict[str, Sequence[Statement]]:
+    statements: dict[str, Sequence[Statement]] = {}
+    # A service with scaling has a queue.
+    scaled = [service for service in entries.services if service.scaling is not None]
+    if queues := [foundation.queues[service.name].access for service in scaled]:
+        statements["keda"] = kubernetes_statements.keda(foundation.scope, queues)
+    files, points = foundation.storage.file_system, sorted({job.checkpoints for job in entries.training})
     if files is not None and points:
-        found["efs-csi"] = kubernetes_statements.file_system_driver(
+        statements["efs-csi"] = kubernetes_statements.file_system_driver(
             files.arn, [files.access_point_arns[point] for point in points]
         )
-    return found
+    return statements

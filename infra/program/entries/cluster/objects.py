@@ -1,4 +1,4 @@
-"""The objects of entries on Kubernetes, as resources: rendered here, filled in where AWS names a part."""
+"""The Kubernetes objects of entries, rendered with placeholders for names that AWS assigns."""
 
 from __future__ import annotations
 
@@ -9,95 +9,104 @@ from typing import Any, Final
 
 import pulumi
 
-from infra.components.capacity.launch_template import usable_snapshot
-from infra.components.cluster.objects import DrawnObject
+from infra.components.capacity.launch_template import look_up_snapshot
+from infra.components.cluster.objects import KubernetesObject
 from infra.components.queues.declared_queue import DeclaredQueue
 from infra.kubernetes import render
-from infra.kubernetes.place import ClusterPlace, Object
+from infra.kubernetes.context import ClusterContext, Manifest
 from infra.program.foundation import Foundation
 from infra.schema import Settings
 from infra.scope import Scope
 
 _MARK: Final = "9990000999"
-"""Stands where AWS's answer will: digits, for there are numbers among them."""
+"""Placeholder for a value that AWS assigns; digits, because some of the values are numbers."""
 
 
-def drawn(settings: Settings, foundation: Foundation, profile: pulumi.Input[str]) -> list[DrawnObject]:
-    """Return the objects. Which there are, and their names, is known without AWS, not all that they hold.
+def build_objects(
+    settings: Settings, foundation: Foundation, profile: pulumi.Input[str]
+) -> list[KubernetesObject]:
+    """Return the objects. Their number and names do not depend on AWS, but parts of their content do.
 
-    They are drawn with a mark in the place of all that AWS names: what has none is known in a preview.
+    They are rendered with placeholders first: content without a placeholder is known in a preview.
     """
-    sketches = _rendered(settings, foundation.scope, _marked(settings.on_kubernetes, foundation))
-    named = _named(settings.on_kubernetes, foundation, profile)
-    known = named.apply(lambda named: _rendered(settings, foundation.scope, named))
-    found = []
-    for number, sketch in enumerate(sketches):
+    templates = _render(settings, foundation.scope, _placeholders(settings.on_kubernetes, foundation))
+    values = _assigned_values(settings.on_kubernetes, foundation, profile)
+    manifests = values.apply(lambda values: _render(settings, foundation.scope, values))
+    objects = []
+    for index, template in enumerate(templates):
         body: dict[str, pulumi.Input[Any]] = {}
-        for key in sketch.keys() - {"apiVersion", "kind", "metadata"}:
-            marked = _MARK in json.dumps(sketch[key])
-            body[key] = known.apply(partial(_part, number, key)) if marked else sketch[key]
-        found.append(DrawnObject(sketch, body))
-    return found
+        for key in template.keys() - {"apiVersion", "kind", "metadata"}:
+            has_placeholder = _MARK in json.dumps(template[key])
+            body[key] = manifests.apply(partial(_part, index, key)) if has_placeholder else template[key]
+        objects.append(KubernetesObject(template, body))
+    return objects
 
 
-def _part(number: int, key: str, items: Sequence[Object]) -> Any:
-    return items[number][key]
+def _part(index: int, key: str, manifests: Sequence[Manifest]) -> Any:
+    return manifests[index][key]
 
 
-def _named(
-    there: Settings, foundation: Foundation, profile: pulumi.Input[str]
+def _assigned_values(
+    entries: Settings, foundation: Foundation, profile: pulumi.Input[str]
 ) -> pulumi.Output[dict[str, Any]]:
-    """Return what AWS names of all that stands in the objects."""
+    """Return the values in the objects that AWS assigns."""
     files = foundation.storage.file_system
-    snapshots = {one.snapshot for entry in (*there.services, *there.training) for one in entry.datasets}
     return pulumi.Output.all(
         file_system=files.id if files is not None else "",
         access_points=files.access_point_ids if files is not None else {},
         snapshot_gib={
-            one: usable_snapshot(foundation.scope, one).apply(lambda found: found.volume_size)
-            for one in snapshots
+            snapshot: look_up_snapshot(foundation.scope, snapshot).apply(lambda result: result.volume_size)
+            for snapshot in _snapshots(entries)
         },
-        queues={name: queue.for_workers for name, queue in _queues(there, foundation).items()},
+        queues={name: queue.for_workers for name, queue in _queues(entries, foundation).items()},
         subnets=list(foundation.network.subnet_ids.values()),
         security_groups=foundation.network.security_group_ids,
         node_profile=profile,
     )
 
 
-def _queues(there: Settings, foundation: Foundation) -> dict[str, DeclaredQueue]:
-    return {one.name: foundation.queues[one.name] for one in there.services if one.queue is not None}
-
-
-def _marked(there: Settings, foundation: Foundation) -> dict[str, Any]:
-    """Return marks for what ``_named`` will know."""
-    files = foundation.storage.file_system
-    queues = {name: queue.marked_for_workers(_MARK) for name, queue in _queues(there, foundation).items()}
-    snapshots = {one.snapshot for entry in (*there.services, *there.training) for one in entry.datasets}
+def _snapshots(entries: Settings) -> set[str]:
     return {
-        "file_system": _MARK,
-        "access_points": dict.fromkeys(files.access_point_ids, _MARK) if files is not None else {},
-        "snapshot_gib": dict.fromkeys(snapshots, int(_MARK)),
-        "queues": queues,
-        "subnets": [_MARK],
-        "security_groups": [_MARK],
-        "node_profile": _MARK if there.kubernetes is not None and there.kubernetes.own else "",
+        dataset.snapshot for entry in (*entries.services, *entries.training) for dataset in entry.datasets
     }
 
 
-def _rendered(settings: Settings, scope: Scope, named: dict[str, Any]) -> list[Object]:
+def _queues(entries: Settings, foundation: Foundation) -> dict[str, DeclaredQueue]:
+    names = [service.name for service in entries.services if service.queue is not None]
+    return {name: foundation.queues[name] for name in names}
+
+
+def _placeholders(entries: Settings, foundation: Foundation) -> dict[str, Any]:
+    """Return placeholders for the values of ``_assigned_values``."""
+    files = foundation.storage.file_system
+    queues = {name: queue.marked_for_workers(_MARK) for name, queue in _queues(entries, foundation).items()}
+    return {
+        "file_system": _MARK,
+        "access_points": dict.fromkeys(files.access_point_ids, _MARK) if files is not None else {},
+        "snapshot_gib": dict.fromkeys(_snapshots(entries), int(_MARK)),
+        "queues": queues,
+        "subnets": [_MARK],
+        "security_groups": [_MARK],
+        "node_profile": _MARK if entries.kubernetes is not None and entries.kubernetes.create else "",
+    }
+
+
+def _render(settings: Settings, scope: Scope, values: dict[str, Any]) -> list[Manifest]:
     assert settings.kubernetes is not None
     files = settings.storage.file_system
-    place = ClusterPlace(
+    context = ClusterContext(
         stack=scope.stack,
         region=scope.region,
         cluster=settings.kubernetes,
-        users={one.name: (one.user_id, one.group_id) for one in (files.access_points if files else ())},
-        file_system=named["file_system"],
-        access_points=named["access_points"],
-        snapshot_gib={one: int(size) for one, size in named["snapshot_gib"].items()},
-        queues=named["queues"],
-        subnets=tuple(named["subnets"]),
-        security_groups=tuple(named["security_groups"]),
-        node_profile=named["node_profile"],
+        users={
+            point.name: (point.user_id, point.group_id) for point in (files.access_points if files else ())
+        },
+        file_system=values["file_system"],
+        access_points=values["access_points"],
+        snapshot_gib={snapshot: int(size) for snapshot, size in values["snapshot_gib"].items()},
+        queues=values["queues"],
+        subnets=tuple(values["subnets"]),
+        security_groups=tuple(values["security_groups"]),
+        node_profile=values["node_profile"],
     )
-    return render.objects(settings, place)
+    return render.manifests(settings, context)

@@ -9,7 +9,7 @@ from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.iam.instance_statements import InstanceAccess
 from infra.program import group_config
 from infra.program.entries import needs as entry_needs
-from infra.program.entries.group import EntryGroup, capacity_group
+from infra.program.entries.group import EntryGroup, declare_capacity_group
 from infra.program.entries.service import agent_config, on_premises
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
@@ -18,27 +18,27 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return what instances of services are there for."""
+    """Return the needs of the instances of all services."""
     return frozenset().union(*map(needs_of, settings.on_instances.services))
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
-    """Declare the services on instances, and who their workers on premises are."""
+    """Declare the services on instances, and the identities of their workers on premises."""
     accesses = [(service, _access(service, foundation)) for service in settings.on_instances.services]
     on_premises.declare(accesses, foundation)
     return [_workload(service, access, foundation) for service, access in accesses]
 
 
 def needs_of(service: Service) -> frozenset[Need]:
-    """Return what a service's instances are there for."""
-    own: dict[Need, bool] = {
+    """Return the needs of a service's instances."""
+    kind_needs: dict[Need, bool] = {
         "work": True,
         "release": True,
         "pull": bool(service.image) and service.capacity.fallback.enabled,
     }
     if service.queue is not None:
-        own[service.queue.need] = True
-    return entry_needs.needs(service, _images(service), own)
+        kind_needs[service.queue.need] = True
+    return entry_needs.needs(service, _images(service), kind_needs)
 
 
 def _images(service: Service) -> tuple[str, ...]:
@@ -67,11 +67,11 @@ def _workload(service: Service, access: InstanceAccess, foundation: Foundation) 
             slots=service.slots,
             on_premises=service.workers_per_slot if service.on_premises is not None else 0,
         ),
-        scales=service.scaling is not None and not service.scaling.dry_run,
+        is_scaled=service.scaling is not None and not service.scaling.dry_run,
     )
     row = dashboard.service_row(
         foundation.scope, service.name, has_queue=service.queue is not None, scales=scales
     )
     return Workload(
-        capacity_group(group, foundation), MonitoredGroup(service.name, service.capacity, rows=(row,))
+        declare_capacity_group(group, foundation), MonitoredGroup(service.name, service.capacity, rows=(row,))
     )

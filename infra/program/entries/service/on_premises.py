@@ -1,4 +1,4 @@
-"""A service's workers on hosts of one's own: who they are, and what such a host needs."""
+"""A service's workers on premises: the identity of the hosts, and the configuration that they need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from userdata import render
 
 
 def declare(accesses: Iterable[tuple[Service, InstanceAccess]], foundation: Foundation) -> None:
-    """Declare who such workers are, and export what their hosts need."""
+    """Declare the identities of hosts on premises and export their configuration."""
     hosts = {
         service.name: _host(service, service.on_premises, access, foundation)
         for service, access in accesses
@@ -33,19 +33,19 @@ def _host(
     service: Service, settings: OnPremises, access: InstanceAccess, foundation: Foundation
 ) -> dict[str, Any]:
     scope, store = foundation.scope, foundation.store
-    # These stand only on instances.
+    # These exist only on instances.
     access = dataclasses.replace(access, job_table="", archives="", buckets=())
     identity = HostIdentity(
         scope.name(service.name, "on-premises"),
         HostIdentityArgs(scope, service.name, settings, access),
-        scope.below,
+        scope.child_options,
     )
-    known = pulumi.Output.all(foundation.state.registry.name, queue_of(service, foundation))
+    outputs = pulumi.Output.all(foundation.state.registry.name, queue_of(service, foundation))
     return {
         "policy": identity.policy_arn,
         "role": identity.role_arn,
-        "agent": known.apply(
-            lambda known: render.configuration(_agent(service, scope.region, scope.stack, *known))
+        "agent": outputs.apply(
+            lambda values: render.configuration(_agent(service, scope.region, scope.stack, *values))
         ),
         "archive": pulumi.Output.concat("s3://", store.bucket, "/", store.archive.key),
     }
@@ -54,6 +54,6 @@ def _host(
 def _agent(
     service: Service, region: str, stack: str, registry_table: str, queue: agent.Queue | None
 ) -> agent.Config:
-    place = agent_config.InstancePlace(region, stack, "primary", None, agent.Metrics.log_group)
-    config = agent_config.build(service, place, registry_table, work(service, queue))
+    context = agent_config.InstanceContext(region, stack, "primary", None, agent.Metrics.log_group)
+    config = agent_config.build(service, context, registry_table, work(service, queue))
     return dataclasses.replace(config, on_premises=True)

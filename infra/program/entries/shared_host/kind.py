@@ -1,4 +1,4 @@
-"""Shared hosts: one machine each, divided between tenants."""
+"""Shared hosts: one instance each, divided between tenants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.components.tenants.tenancy import Tenancy, TenancyArgs
 from infra.program import group_config
 from infra.program.entries import needs as entry_needs
-from infra.program.entries.group import EntryGroup, capacity_group
+from infra.program.entries.group import EntryGroup, declare_capacity_group
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
 from infra.schema import Settings, SharedHost
@@ -20,23 +20,23 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return what shared hosts are there for."""
+    """Return the needs of the instances of all shared hosts."""
     return frozenset().union(*map(_needs, settings.shared_hosts))
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
-    """Declare the hosts, and export how their tenants' ports are reached."""
+    """Declare the hosts and export commands that forward their tenants' ports."""
     scope = foundation.scope
     tenancies = {
         host.name: Tenancy(
             scope.name(host.name, "tenants"),
             TenancyArgs(scope, host, foundation.store, foundation.network.vpc_id),
-            scope.below,
+            scope.child_options,
         )
         for host in settings.shared_hosts
     }
     if tenancies:
-        scope.export("sharedHosts", {name: one.forwarding for name, one in tenancies.items()})
+        scope.export("sharedHosts", {name: tenancy.forwarding for name, tenancy in tenancies.items()})
     return [_workload(host, tenancies[host.name], foundation) for host in settings.shared_hosts]
 
 
@@ -45,7 +45,7 @@ def _needs(host: SharedHost) -> frozenset[Need]:
 
 
 def _workload(host: SharedHost, tenancy: Tenancy, foundation: Foundation) -> Workload:
-    """Declare a host: to the controller one worker, ready when all tenants are served."""
+    """Declare a host. The controller sees one worker, which is ready when all tenants are served."""
     scope, state, store = foundation.scope, foundation.state, foundation.store
     access = dataclasses.replace(
         foundation.access(_needs(host)),
@@ -57,23 +57,23 @@ def _workload(host: SharedHost, tenancy: Tenancy, foundation: Foundation) -> Wor
         entry=host,
         access=access,
         work=pulumi.Output.all(bucket=store.bucket, job_table=state.jobs.name).apply(
-            lambda known: {
-                "shared_host": agent.SharedHost(**known, kms_key_arn=scope.kms_key_arn),
+            lambda outputs: {
+                "shared_host": agent.SharedHost(**outputs, kms_key_arn=scope.kms_key_arn),
                 "drain_seconds": host.drain_seconds,
             }
         ),
-        # Volumes and leases are with one instance at a time.
+        # Volumes and leases belong to one instance at a time.
         config=group_config.build(host, slots=dict.fromkeys(host.capacity.types, 1), break_before_make=True),
         follows_volume=True,
         security_groups=[tenancy.security_group_id],
-        ready_after=[tenancy],
+        depends_on=[tenancy],
     )
     tenants = [tenant.name for tenant in host.tenants]
     monitored = MonitoredGroup(
         host.name,
         host.capacity,
-        can_wait=True,
+        is_batch=True,
         rows=(dashboard.tenants_row(scope, host.name, tenants),),
         alarms=(*tenant_alarms.alarms(scope.stack, host.name, tenants),),
     )
-    return Workload(capacity_group(group, foundation), monitored)
+    return Workload(declare_capacity_group(group, foundation), monitored)

@@ -1,1 +1,1 @@
-"""Entries of ``training[]`` on instances, and what prepares their datasets."""
+"""Entries of ``training[]`` on instances, and the builders of their datasets."""

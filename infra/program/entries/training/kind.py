@@ -1,4 +1,4 @@
-"""Training jobs, and the groups that prepare their datasets."""
+"""Training jobs, and the builders of their datasets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from infra.components.storage.file_system import FileSystem
 from infra.iam.instance_statements import InstanceAccess
 from infra.program import group_config
 from infra.program.entries import needs as entry_needs
-from infra.program.entries.group import EntryGroup, capacity_group
+from infra.program.entries.group import EntryGroup, declare_capacity_group
 from infra.program.entries.training import agent_config
-from infra.program.entries.training.agent_config import KnownJob
+from infra.program.entries.training.agent_config import JobOutputs
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
 from infra.schema import Builder, Settings, Training
@@ -29,22 +29,23 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return what instances of jobs are there for, and those that prepare datasets."""
-    here = settings.on_instances
-    return frozenset().union(*map(_needs, (*here.jobs, *(builder.entry for builder in here.builders))))
+    """Return the needs of the instances of all jobs and dataset builders."""
+    entries = settings.on_instances
+    jobs = (*entries.jobs, *(builder.entry for builder in entries.builders))
+    return frozenset().union(*map(_needs, jobs))
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
-    """Declare the jobs on instances, and the groups that prepare their datasets."""
-    here = settings.on_instances
+    """Declare the jobs on instances and the builders of their datasets."""
+    entries = settings.on_instances
     return [
-        *(_job(job, foundation) for job in here.jobs),
-        *(_builder(builder, foundation) for builder in here.builders),
+        *(_job(job, foundation) for job in entries.jobs),
+        *(_builder(builder, foundation) for builder in entries.builders),
     ]
 
 
 def _needs(job: Training, *, prepares: bool = False) -> frozenset[Need]:
-    own: dict[Need, bool] = {
+    kind_needs: dict[Need, bool] = {
         "run": True,
         "volume": job.has_volume,
         "experiments": job.shares_group,
@@ -55,7 +56,7 @@ def _needs(job: Training, *, prepares: bool = False) -> frozenset[Need]:
         "secret": bool(job.repository_secret),
         "pull": bool(job.image) and job.capacity.fallback.enabled,
     }
-    return entry_needs.needs(job, _images(job), own)
+    return entry_needs.needs(job, _images(job), kind_needs)
 
 
 def _images(job: Training) -> tuple[str, ...]:
@@ -69,7 +70,7 @@ def _job(job: Training, foundation: Foundation) -> Workload:
 
 
 def _builder(builder: Builder, foundation: Foundation) -> Workload:
-    """Return what prepares a dataset: a job whose run is this version of it."""
+    """Declare the builder of a dataset: a job whose run is this version of the dataset."""
     prepared = _prepared(builder.dataset, builder.group, foundation.scope)
     return _workload(builder.entry, f"{builder.entry.revision}/{builder.dataset}", prepared, foundation)
 
@@ -81,19 +82,21 @@ def _prepared(dataset: str, group: str, scope: Scope) -> agent.Prepared:
 
 def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundation: Foundation) -> Workload:
     scope, files = foundation.scope, _files(job, foundation)
-    known: dict[str, pulumi.Input[str]] = {"job_table": foundation.state.jobs.name}
+    outputs: dict[str, pulumi.Input[str]] = {"job_table": foundation.state.jobs.name}
     if files is not None:
-        known |= {"file_system": files.id, "access_point": files.access_point_ids[job.checkpoints]}
+        outputs |= {"file_system": files.id, "access_point": files.access_point_ids[job.checkpoints]}
     group = EntryGroup(
         entry=job,
         access=_access(job, prepared, foundation),
-        work=pulumi.Output.all(**known).apply(
-            lambda known: agent_config.work(job, scope.stack, KnownJob(**known), prepared, scope.kms_key_arn)
+        work=pulumi.Output.all(**outputs).apply(
+            lambda values: agent_config.work(
+                job, scope.stack, JobOutputs(**values), prepared, scope.kms_key_arn
+            )
         ),
         config=group_config.build(
             job,
             slots=dict.fromkeys(job.capacity.types, 1),
-            # Volumes and leases are with one instance at a time.
+            # Volumes and leases belong to one instance at a time.
             break_before_make=not job.shares_group,
             run=run,
             block=job.capacity_block.reservation if job.capacity_block else "",
@@ -113,8 +116,8 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
         has_budget=bool(job.budget),
     )
     return Workload(
-        capacity_group(group, foundation),
-        MonitoredGroup(job.name, job.capacity, can_wait=True, alarms=(*alarms,)),
+        declare_capacity_group(group, foundation),
+        MonitoredGroup(job.name, job.capacity, is_batch=True, alarms=(*alarms,)),
         has_block=job.capacity_block is not None,
     )
 
@@ -137,5 +140,5 @@ def _access(job: Training, prepared: agent.Prepared | None, foundation: Foundati
 
 
 def _files(job: Training, foundation: Foundation) -> FileSystem | None:
-    """Return the file system that has a job's checkpoints; None where its volume has them."""
+    """Return the file system of a job's checkpoints; None if they are on its volume."""
     return None if job.checkpoints == ON_THE_VOLUME else foundation.storage.file_system

@@ -1,1 +1,1 @@
-"""What a stack file can say of a service's queue, a module for each kind; ``kinds`` lists them."""
+"""Settings of ``services[].queue``, one module for each kind of queue."""

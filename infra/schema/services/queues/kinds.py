@@ -1,4 +1,4 @@
-"""The kinds of queue that a stack file can name."""
+"""The kinds of queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of ``services[].queue``: a RabbitMQ broker of the stack's own, or one that is there."""
+"""Settings of ``services[].queue`` in RabbitMQ: a created broker in Amazon MQ, or an existing broker."""
 
 from __future__ import annotations
 
@@ -13,155 +13,172 @@ from contracts.agent import config as agent
 from infra.catalogue import broker_types
 from infra.catalogue.broker_types import BrokerMode, EngineVersion
 from infra.schema.base import Model
-from infra.schema.services.queues.settings import OldestSeconds, QueueSettings
+from infra.schema.services.queues.settings import MaxMessageAgeSeconds, QueueSettings
 from userdata.agent.aws.permissions import Need
 
-Caller: TypeAlias = Annotated[
+AllowedSource: TypeAlias = Annotated[
     str, Field(pattern=r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$")
 ]
-"""Who may reach the broker: a security group, or a network."""
+"""A security group or CIDR block that may connect to the broker."""
 
 
 class Maintenance(Model):
-    """When AWS may restart the broker for a patch or a change of its own: a day and a time, UTC."""
+    """Start of the weekly maintenance window in which AWS may restart the broker."""
 
     day: Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] = "sunday"
-    """Of the week."""
+    """Day of the week."""
     time: Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "03:00"
-    """UTC."""
+    """Time of day (UTC)."""
 
 
-class OwnBroker(NamedTuple):
-    """A broker that the stack declares: the settings of a ``Queue`` without ``existing``, all there."""
+class CreatedBroker(NamedTuple):
+    """Settings of a broker that the stack creates: those of a ``Queue`` without ``existing``, all set."""
 
     engine_version: EngineVersion
     deployment: BrokerMode
     instance_type: str
-    callers: tuple[str, ...]
+    allowed_sources: tuple[str, ...]
     maintenance: Maintenance
 
 
 class ExistingBroker(Model):
-    """A broker that is there."""
+    """An existing broker."""
 
     secret: limits.SecretName
-    """The secret with its URL, ``amqps://user:password@host:port``."""
+    """Name of the Secrets Manager secret with the broker's URL, ``amqps://user:password@host:port``."""
     management_url: (
         Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[\w./-]*)?$")] | None
     ) = None
-    """Of its management API; left out, port 443 of a broker of Amazon MQ, 15671 of another."""
+    """URL of the management API. Default: port 443 of a broker in Amazon MQ, else port 15671."""
 
 
 class Queue(QueueSettings):
-    """The queue in RabbitMQ that a service's workers read, as ``spot_work`` declares it.
+    """A queue in RabbitMQ. ``spot_work`` declares it.
 
-    With ``existing`` nothing is declared. Else the stack has a broker of Amazon MQ, private, reached by the
-    workers and by ``callers``.
+    Without ``existing`` the stack creates a private broker in Amazon MQ, which accepts connections from the
+    workers and from ``allowedSources``.
     """
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {
+        "tries": "maxDeliveries",
+        "most": "maxLength",
+        "oldestSeconds": "maxMessageAgeSeconds",
+        "callers": "allowedSources",
+    }
 
     title: ClassVar[str] = "RabbitMQ"
     has_secret: ClassVar[bool] = True
     need: ClassVar[Need] = "queue"
 
     kind: Literal["rabbitmq"]
-    """In RabbitMQ."""
+    """A queue in RabbitMQ."""
     existing: ExistingBroker | None = None
-    """A broker that is there, in place of one of the stack's own."""
+    """An existing broker. Default: the stack creates one."""
     name: limits.QueueName | None = None
-    """Left out, the service's."""
-    tries: limits.Tries = 20
-    """How often a task may be begun; the loss of a worker counts."""
-    most: limits.MostWaiting = 100_000
-    """How many may wait; 0: no limit."""
-    oldest_seconds: OldestSeconds = 900
-    """An alarm rings when a task has waited for so long."""
-    engine_version: EngineVersion | None = Field(default_factory=lambda given: _unless_existing(given, "4.2"))
-    """RabbitMQ's, of those that Amazon MQ has; left out, 4.2."""
-    deployment: BrokerMode | None = Field(default_factory=lambda given: _unless_existing(given, "single"))
-    """A cluster has three nodes in as many zones; a single one is away while AWS restarts it. Left out,
-    ``single``."""
-    instance_type: str | None = None
-    """The broker's; needed without ``existing``."""
-    callers: Annotated[tuple[Caller, ...], Field(max_length=20)] = ()
-    """Security groups and private networks that may reach the broker, beside the workers."""
-    maintenance: Maintenance | None = Field(
-        default_factory=lambda given: _unless_existing(given, Maintenance())
+    """Name of the queue. Default: the name of the service."""
+    max_deliveries: limits.MaxDeliveries = 20
+    """Maximum number of deliveries of a message. A delivery to a worker that was lost counts."""
+    max_length: limits.MaxQueueLength = 100_000
+    """Maximum number of waiting messages, above which the queue rejects new ones. 0: no limit."""
+    max_message_age_seconds: MaxMessageAgeSeconds = 900
+    """Age in seconds of the oldest waiting message above which an alarm is raised."""
+    engine_version: EngineVersion | None = Field(
+        default_factory=lambda values: _unless_existing(values, "4.2")
     )
-    """When AWS may restart it; left out, on Sunday at 03:00 UTC."""
+    """RabbitMQ version of the created broker. Default: 4.2."""
+    deployment: BrokerMode | None = Field(default_factory=lambda values: _unless_existing(values, "single"))
+    """``cluster``: three nodes in three zones. ``single``: one node, which is unavailable while AWS
+    restarts it. Default: ``single``."""
+    instance_type: str | None = None
+    """Instance type of the created broker, such as ``mq.m7g.large``. Required without ``existing``."""
+    allowed_sources: Annotated[tuple[AllowedSource, ...], Field(max_length=20)] = ()
+    """Security groups and CIDR blocks of private networks that may connect to the broker, in addition to the
+    workers."""
+    maintenance: Maintenance | None = Field(
+        default_factory=lambda values: _unless_existing(values, Maintenance())
+    )
+    """Start of the broker's maintenance window. Default: Sunday at 03:00 UTC."""
 
     @property
-    def own(self) -> OwnBroker | None:
-        """The broker that the stack declares for it; None: one that is there."""
+    def created_broker(self) -> CreatedBroker | None:
+        """The settings of the broker that the stack creates; None for an existing broker."""
         if self.engine_version and self.deployment and self.instance_type and self.maintenance:
-            return OwnBroker(
-                self.engine_version, self.deployment, self.instance_type, self.callers, self.maintenance
+            return CreatedBroker(
+                self.engine_version,
+                self.deployment,
+                self.instance_type,
+                self.allowed_sources,
+                self.maintenance,
             )
         return None
 
     @property
-    def most_waiting(self) -> int:
-        """How many may wait; 0: no limit."""
-        return self.most
+    def max_waiting(self) -> int:
+        """Maximum number of waiting messages; 0: no limit."""
+        return self.max_length
 
     @property
-    def caller_groups(self) -> tuple[str, ...]:
-        """Security groups of others that may reach the broker."""
-        return tuple(one for one in self.callers if one.startswith("sg-"))
+    def source_security_groups(self) -> tuple[str, ...]:
+        """Security groups of ``allowedSources``."""
+        return tuple(source for source in self.allowed_sources if source.startswith("sg-"))
 
-    def for_workers(self, service: str, found: Mapping[str, str]) -> agent.Queue:
-        """Return what the agent's configuration says of it; ``found`` has ``secret``, a name."""
-        return agent.Queue(self.name or service, secret=found["secret"], tries=self.tries, most=self.most)
+    def for_workers(self, service: str, attributes: Mapping[str, str]) -> agent.Queue:
+        """Return the queue in the format of the node agent; ``attributes`` has the name of the ``secret``."""
+        return agent.Queue(
+            self.name or service,
+            secret=attributes["secret"],
+            max_deliveries=self.max_deliveries,
+            max_length=self.max_length,
+        )
 
     @field_validator("name")
     @classmethod
-    def _not_the_brokers(cls, name: str | None) -> str | None:
+    def _not_reserved(cls, name: str | None) -> str | None:
         if name is not None and name.startswith("amq."):
-            raise ValueError(
-                f"{name!r} is a name of the broker's own, allowed: names without 'amq.' in front"
-            )
+            raise ValueError(f"{name!r} is reserved by RabbitMQ, allowed: names without the prefix 'amq.'")
         return name
 
-    @field_validator("engine_version", "deployment", "instance_type", "callers", "maintenance")
+    @field_validator("engine_version", "deployment", "instance_type", "allowed_sources", "maintenance")
     @classmethod
-    def _of_an_own_broker(cls, given: Any, info: ValidationInfo) -> Any:
-        if given not in (None, ()) and info.data.get("existing") is not None:
-            shown = given.model_dump() if isinstance(given, Maintenance) else given
-            raise ValueError(f"{shown!r} beside existing, allowed: for a broker of the stack's own")
-        return given
+    def _only_of_a_created_broker(cls, value: Any, info: ValidationInfo) -> Any:
+        if value not in (None, ()) and info.data.get("existing") is not None:
+            plain = value.model_dump() if isinstance(value, Maintenance) else value
+            raise ValueError(f"{plain!r} with existing, allowed: for a broker that the stack creates")
+        return value
 
     @field_validator("instance_type")
     @classmethod
-    def _runs_it(cls, kind: str | None, info: ValidationInfo) -> str | None:
+    def _runs_the_version(cls, kind: str | None, info: ValidationInfo) -> str | None:
         if info.data.get("existing", "") is not None:
             return kind
         if kind is None:
-            raise ValueError("missing, allowed: such as 'mq.m7g.large' ('mq.m7g.medium' for tests)")
+            raise ValueError("missing, allowed: a type such as 'mq.m7g.large' ('mq.m7g.medium' for tests)")
         version, deployment = info.data.get("engine_version"), info.data.get("deployment")
         if version is not None and deployment is not None:
             broker_types.check(version, deployment, kind)
         return kind
 
-    @field_validator("callers")
+    @field_validator("allowed_sources")
     @classmethod
-    def _networks(cls, callers: tuple[str, ...]) -> tuple[str, ...]:
-        for caller in callers:
-            if callers.count(caller) > 1:
-                raise ValueError(f"{caller} stands twice, allowed: each caller once")
-            if not caller.startswith("sg-"):
-                _check_network(caller)
-        return callers
+    def _valid_sources(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
+        for source in sources:
+            if sources.count(source) > 1:
+                raise ValueError(f"{source} is listed twice, allowed: each source once")
+            if not source.startswith("sg-"):
+                _check_network(source)
+        return sources
 
 
-def _unless_existing(given: dict[str, Any], value: Any) -> Any:
-    return None if given.get("existing") else value
+def _unless_existing(values: dict[str, Any], default: Any) -> Any:
+    return None if values.get("existing") else default
 
 
 def _check_network(cidr: str) -> None:
     try:
         network = ipaddress.IPv4Network(cidr)
     except ValueError as error:
-        raise ValueError(f"not an IPv4 network ({error}), allowed: such as 10.30.0.0/16") from None
+        raise ValueError(f"not an IPv4 CIDR block ({error}), allowed: such as 10.30.0.0/16") from None
     if not network.is_private:
         raise ValueError(
-            f"{cidr} is not for private use, and the broker is private, allowed: private networks"
+            f"{cidr} is not a private network, allowed: private networks (the broker is private)"
         )

@@ -1,4 +1,4 @@
-"""What every kind of queue says of itself, beside its keys."""
+"""The base of the settings of all kinds of queues."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from contracts.agent import config as agent
 from infra.schema.base import Model
 from userdata.agent.aws.permissions import Need
 
-OldestSeconds: TypeAlias = Annotated[int, Field(ge=60, le=604_800)]
-"""How long a task may wait before somebody is told."""
+MaxMessageAgeSeconds: TypeAlias = Annotated[int, Field(ge=60, le=604_800)]
+"""Age of the oldest waiting message above which an alarm is raised."""
 
 
 class QueueSettings(Model):
-    """A queue of one kind; its model also has ``kind``, ``existing`` and ``oldest_seconds``."""
+    """A queue. The model of each kind also has ``kind``, ``existing`` and ``max_message_age_seconds``."""
 
     title: ClassVar[str]
-    """What the kind is called in messages."""
+    """Name of the kind in messages."""
     has_secret: ClassVar[bool]
-    """Whether workers reach it by a URL in a secret; else by their role."""
+    """Whether workers connect with a URL from a secret; else with their IAM role."""
     need: ClassVar[Need]
-    """What its workers' network and instances must offer."""
+    """What the network and the instances of its workers need."""
 
     @property
-    def most_waiting(self) -> int:
-        """How many may wait; 0: no limit."""
+    def max_waiting(self) -> int:
+        """Maximum number of waiting messages; 0: no limit."""
         return 0
 
     @property
-    def caller_groups(self) -> tuple[str, ...]:
-        """Security groups of others that may reach it."""
+    def source_security_groups(self) -> tuple[str, ...]:
+        """Security groups that may connect to it, in addition to the workers."""
         return ()
 
     @abstractmethod
-    def for_workers(self, service: str, found: Mapping[str, str]) -> agent.Queue:
-        """Return what the agent's configuration says of the queue of ``service``.
+    def for_workers(self, service: str, attributes: Mapping[str, str]) -> agent.Queue:
+        """Return the queue of ``service`` in the format of the node agent.
 
-        ``found`` is what AWS names of it: ``DeclaredQueue.found``.
+        ``attributes`` are those of ``DeclaredQueue.attributes``.
         """

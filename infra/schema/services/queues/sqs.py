@@ -1,4 +1,4 @@
-"""The shape of ``services[].queue`` on SQS: two queues of the stack's own, or two that are there."""
+"""Settings of ``services[].queue`` in SQS: a created queue and its dead-letter queue, or existing ones."""
 
 from __future__ import annotations
 
@@ -10,56 +10,59 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts import limits
 from contracts.agent import config as agent
 from infra.schema.base import Model
-from infra.schema.services.queues.settings import OldestSeconds, QueueSettings
+from infra.schema.services.queues.settings import MaxMessageAgeSeconds, QueueSettings
 from userdata.agent.aws.permissions import Need
 
 SqsName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,55}$")]
-"""SQS takes 80 characters, and clients' queues of answers are named after it."""
+"""Name of a queue. SQS allows 80 characters; the names of clients' reply queues add to it."""
 
 
 class ExistingSqs(Model):
-    """Standard queues in this account and region."""
+    """Existing standard queues of the stack's account and Region."""
 
     queue: SqsName
-    """A standard queue of this account and region."""
+    """Name of the queue."""
     dead_letters: SqsName
-    """Where it sends its dead letters."""
+    """Name of its dead-letter queue."""
 
 
 class SqsQueue(QueueSettings):
-    """The queue of SQS that a service's workers read, with a dead-letter queue behind it.
+    """A queue in Amazon SQS with a dead-letter queue. Its length is not limited.
 
-    SQS refuses nothing because it is full. With ``existing`` no queue is declared.
+    Without ``existing`` the stack creates both queues.
     """
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {
+        "tries": "maxDeliveries",
+        "oldestSeconds": "maxMessageAgeSeconds",
+    }
 
     title: ClassVar[str] = "SQS"
     has_secret: ClassVar[bool] = False
     need: ClassVar[Need] = "sqs"
 
     kind: Literal["sqs"]
-    """Amazon SQS."""
+    """A queue in Amazon SQS."""
     existing: ExistingSqs | None = None
-    """Queues that are there, in place of the stack's own."""
-    tries: limits.Tries = 20
-    """How often a task may be begun; the loss of a worker counts."""
+    """Existing queues. Default: the stack creates them."""
+    max_deliveries: limits.MaxDeliveries = 20
+    """Maximum number of deliveries of a message. A delivery to a worker that was lost counts."""
     visibility_seconds: Annotated[int, Field(ge=10, le=43_200)] = 60
-    """After so long others see what a lost worker had; a living one extends it."""
+    """Visibility timeout in seconds: the time after which another worker receives the messages of a lost
+    worker. Workers extend it while they process a message."""
     retention_days: Annotated[int, Field(ge=1, le=14)] = 4
-    """So long a task is kept; a dead one 14 days."""
-    oldest_seconds: OldestSeconds = 900
-    """An alarm rings when a task has waited for so long."""
+    """Retention period of messages in days. The dead-letter queue retains them for 14 days."""
+    max_message_age_seconds: MaxMessageAgeSeconds = 900
+    """Age in seconds of the oldest waiting message above which an alarm is raised."""
 
-    def for_workers(self, service: str, found: Mapping[str, str]) -> agent.Queue:
-        """Return what the agent's configuration says of it; ``found`` has ``name`` and ``url``.
+    def for_workers(self, service: str, attributes: Mapping[str, str]) -> agent.Queue:
+        """Return the queue in the format of the node agent; ``attributes`` has its ``name`` and ``url``."""
+        return agent.Queue(attributes["name"], url=attributes["url"])
 
-        How it is declared it knows itself.
-        """
-        return agent.Queue(found["name"], url=found["url"])
-
-    @field_validator("tries", "visibility_seconds", "retention_days")
+    @field_validator("max_deliveries", "visibility_seconds", "retention_days")
     @classmethod
-    def _of_an_own_queue(cls, given: int, info: ValidationInfo) -> Any:
+    def _only_of_a_created_queue(cls, value: int, info: ValidationInfo) -> Any:
         default = cls.model_fields[str(info.field_name)].default
-        if given != default and info.data.get("existing") is not None:
-            raise ValueError(f"{given} beside existing, which says it itself, allowed: for the stack's own")
-        return given
+        if value != default and info.data.get("existing") is not None:
+            raise ValueError(f"{value} with existing, allowed: for a queue that the stack creates")
+        return value

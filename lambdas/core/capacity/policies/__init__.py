@@ -1,4 +1,4 @@
-"""The capacity policies, a module each, what they reckon with, and what builds one by its name."""
+"""The capacity policies, one module each, and their factory."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ NAMES: Final = policies.NAMES
 _POLICIES: Final[dict[str, type[Any]]] = {policy.name: policy for policy in (ExpectedCost, ReadyHandover)}
 
 
-def build(name: str, knobs: Mapping[str, float] | None = None) -> Policy:
-    """Return the policy ``name`` with its knobs set; raise ``ValueError`` naming what is not allowed.
+def build(name: str, parameters: Mapping[str, float] | None = None) -> Policy:
+    """Create the policy ``name``; raise ``ValueError`` for an unknown name or an invalid parameter.
 
-    Knobs are spelled as in the config: ``shortageCost`` sets the field ``shortage_cost``.
+    Parameters have the keys of the stack file: ``shortageCost`` sets the field ``shortage_cost``.
     """
-    policies.check(name, knobs)
+    policies.check(name, parameters)
     policy = _POLICIES[name]
     fields = {camel_case(field.name): field.name for field in dataclasses.fields(policy)}
-    built: Policy = policy(**{fields[knob]: value for knob, value in (knobs or {}).items()})
-    return built
+    result: Policy = policy(**{fields[key]: value for key, value in (parameters or {}).items()})
+    return result
 
 
 def shortage_cost(policy: Policy) -> float:
-    """Return what a worker-minute of shortage is worth to a policy, in on-demand minutes.
+    """Return the cost of a worker-minute of shortage in a policy, in On-Demand minutes.
 
-    ``inf`` for one that knows no price and always buys.
+    ``inf`` for a policy without this parameter, which always buys On-Demand.
     """
     return float(getattr(policy, "shortage_cost", math.inf))

@@ -1,8 +1,8 @@
-"""A training job with a date: the deadline policy asked about a group's situation, its answer as a plan.
+"""The capacity policy of a training job with a deadline: applies a deadline policy to the state of a group.
 
-What the policy calls a pool that gives spot is here an instance that the primary group holds: nobody sees a
-pool without asking it, and who asks buys. So idle means to ask for spot and take what comes, and beside
-on-demand spot is asked for only where it would be moved to soon.
+The capacity of a pool can only be observed by launching an instance. So a pool that "provides Spot" is an
+instance of the primary group; an idle job requests Spot and uses what launches; and while the job runs
+On-Demand, Spot is requested only if the job would soon move to it.
 """
 
 from __future__ import annotations
@@ -11,194 +11,206 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
-from lambdas.core.capacity.group_state import Situation
-from lambdas.core.capacity.memory import UNKNOWN_BOOT
+from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.memory import DEFAULT_BOOT_SECONDS
 from lambdas.core.capacity.plan import Plan
 from lambdas.core.deadline.expected_cost import ExpectedJobCost
-from lambdas.core.deadline.model import Choice, DeadlinePolicy, Job, JobMode, JobSituation
-from lambdas.core.deadline.record import GRANTED_SECONDS, LONGEST_LOSS
-from lambdas.core.deadline.safety import LOOK_SECONDS, Prudence, decide
+from lambdas.core.deadline.model import Choice, DeadlinePolicy, DeadlineState, Job, JobMode
+from lambdas.core.deadline.record import MAX_LOST_WORK_SECONDS, PROMPT_LAUNCH_SECONDS
+from lambdas.core.deadline.safety import POLL_SECONDS, DeadlineConstraints, decide
 from lambdas.core.model import Alarm, Instance
 
-LOST: Final = "deadline-lost"
-UNKNOWN: Final = "deadline-unknown"
-ALARMS: Final = (LOST, UNKNOWN)
-"""What people hear of a deadline: it cannot be met, or nobody can say because no progress is told."""
+DEADLINE_LOST: Final = "deadline-lost"
+PROGRESS_UNKNOWN: Final = "deadline-unknown"
+ALARMS: Final = (DEADLINE_LOST, PROGRESS_UNKNOWN)
+"""Alarms of a deadline: it cannot be met, or it is unknown because the job reports no progress."""
 
-CHANGEOVER_SECONDS: Final = UNKNOWN_BOOT + 120.0
-"""From an order to the first step, before any was seen: a boot, and what is left of a volume's move then
-(docs/performance.md has 202 s for a whole one in the rehearsal, most of it a boot)."""
-UNSAVED_SECONDS: Final = 600.0
-"""So much work an interruption may cost before any was seen: ten minutes between two checkpoints."""
-MEASURE_SECONDS: Final = 1800.0
-"""A job that has worked so long and whose progress nobody knows counts as one without a second to spare."""
-WATCH_SECONDS: Final = 1800.0
-"""So long spot may stand by, paid, before its pool is old enough to move to."""
-_LONGEST_WORK: Final = 1e9
-_LEAST_PACE: Final = 0.01
-"""Beyond these a measurement is nonsense: the deadline cannot be met in any case."""
-_CALM_SECONDS: Final = 600.0
-"""A job that works is looked at so often at least, whatever happens."""
+DEFAULT_RESTART_OVERHEAD_SECONDS: Final = DEFAULT_BOOT_SECONDS + 120.0
+"""Default time from a request to the first step: a boot, and the rest of a volume's migration
+(docs/performance.md has 202 s for a whole migration in the rehearsal, most of it the boot)."""
+DEFAULT_UNSAVED_SECONDS: Final = 600.0
+"""Default maximum work that an interruption loses: ten minutes between two checkpoints."""
+MEASUREMENT_TIMEOUT_SECONDS: Final = 1800.0
+"""A job that works for so long without reporting progress counts as one without slack."""
+STANDBY_SECONDS: Final = 1800.0
+"""Maximum time for which a paid Spot Instance waits in standby until its pool is old enough to move to."""
+_MAX_COMPUTE_SECONDS: Final = 1e9
+_MIN_THROUGHPUT: Final = 0.01
+"""Limits of measurements; beyond them the deadline cannot be met in any case."""
+_STABLE_POLL_SECONDS: Final = 600.0
+"""Maximum time between decisions about a running job."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByDeadline:
-    """Meet a group's deadline at the least expected cost.
+    """Meet a group's deadline at the lowest expected cost.
 
-    Until its progress is measured the job takes spot where there is some and on-demand where there is none:
-    both measure. One that works for ``MEASURE_SECONDS`` and tells nothing is taken to have no time to spare.
-    A deadline that cannot be met is said at once, and the job goes on as fast as possible.
+    Until its progress is measured, the job uses Spot if available and On-Demand otherwise, to measure it. A
+    job that works for ``MEASUREMENT_TIMEOUT_SECONDS`` without reporting progress counts as one without slack.
+    If the deadline cannot be met, the policy raises an alarm and the job continues as fast as possible.
     """
 
-    choice: DeadlinePolicy = field(default_factory=ExpectedJobCost)
+    policy: DeadlinePolicy = field(default_factory=ExpectedJobCost)
     name: ClassVar[str] = "deadline"
 
-    def plan(self, situation: Situation) -> Plan:
-        """Return what to hold now."""
-        deadline = situation.group.deadline
-        if not situation.group.target or deadline is None:
+    def plan(self, state: GroupState) -> Plan:
+        """Return the capacity to hold now."""
+        deadline = state.group.deadline
+        if not state.group.target or deadline is None:
             return Plan(0, "nothing to do", primary=0)
-        if not situation.memory.job.is_measured:
-            return self._unmeasured(situation, deadline - situation.now)
-        prudence, state = _asked(situation, deadline)
-        choice = decide(prudence, state, self.choice)
-        on_demand, primary = self._held(situation, prudence, state, choice)
+        if not state.memory.job.is_measured:
+            return self._plan_unmeasured(state, deadline - state.now)
+        constraints, job_state = _deadline_state(state, deadline)
+        choice = decide(constraints, job_state, self.policy)
+        on_demand, primary = self._capacity(state, constraints, job_state, choice)
+        progress = _describe_progress(state, job_state)
+        late = Alarm(DEADLINE_LOST, f"{progress}: the deadline cannot be met, continuing as fast as possible")
         return Plan(
             on_demand=on_demand,
-            reason=f"{_told(situation, state)}: {choice.reason}",
+            reason=f"{progress}: {choice.reason}",
             primary=primary,
-            wake_at=_wake_at(situation, state, choice.hold),
-            alarms=(Alarm(LOST, f"{_told(situation, state)}: it goes on as fast as it can"),)
-            if choice.late
-            else (),
+            next_run_at=_next_run_at(state, job_state, choice.valid_seconds),
+            alarms=(late,) if choice.is_late else (),
         )
 
-    def _held(
-        self, situation: Situation, prudence: Prudence, state: JobSituation, choice: Choice
+    def _capacity(
+        self, state: GroupState, constraints: DeadlineConstraints, job_state: DeadlineState, choice: Choice
     ) -> tuple[int, int]:
-        """Return the slots on-demand, and those that the primary group is to have."""
+        """Return the On-Demand slots and the desired capacity of the primary group."""
         if choice.mode is JobMode.SPOT:
             return 0, 1
-        dear = state.price >= 1
+        is_spot_expensive = job_state.price >= 1
         if choice.mode is JobMode.IDLE:
-            if dear:
+            if is_spot_expensive:
                 return 0, 0
-            fresh = replace(state, up=True, age=0.0)
-            if decide(prudence, fresh, self.choice).mode is not JobMode.ON_DEMAND:
+            new_spot = replace(job_state, is_spot_available=True, age=0.0)
+            if decide(constraints, new_spot, self.policy).mode is not JobMode.ON_DEMAND:
                 return 0, 1
-            # Spot that comes now would be too late: to wait for it gains nothing.
-        if dear:
+            # Spot that launches now would be too late, so waiting for it gains nothing.
+        if is_spot_expensive:
             return 1, 0
-        there = any(situation.is_up(i) for i in situation.fallback)
-        if choice.late and not there:
-            return 1, 1  # whichever is first
-        beside = replace(
-            state,
+        has_on_demand = any(state.is_up(i) for i in state.fallback)
+        if choice.is_late and not has_on_demand:
+            return 1, 1  # use the one that is ready first
+        remaining_boot = constraints.estimates.restart_overhead
+        if job_state.mode is JobMode.ON_DEMAND:
+            remaining_boot = job_state.remaining_boot
+        aged_spot = replace(
+            job_state,
             mode=JobMode.ON_DEMAND,
-            boot_left=state.boot_left if state.mode is JobMode.ON_DEMAND else prudence.reckoning.changeover,
-            up=True,
-            age=max(state.age if state.up else 0.0, WATCH_SECONDS),
+            remaining_boot=remaining_boot,
+            is_spot_available=True,
+            age=max(job_state.age if job_state.is_spot_available else 0.0, STANDBY_SECONDS),
         )
-        asked_at = situation.memory.job.asked_at
-        refused = asked_at is not None and situation.now - asked_at > GRANTED_SECONDS
-        wants = refused or decide(prudence, beside, self.choice).mode is JobMode.SPOT
-        return 1, int(wants)
+        requested_at = state.memory.job.on_demand_requested_at
+        is_delayed = requested_at is not None and state.now - requested_at > PROMPT_LAUNCH_SECONDS
+        needs_spot = is_delayed or decide(constraints, aged_spot, self.policy).mode is JobMode.SPOT
+        return 1, int(needs_spot)
 
-    def _unmeasured(self, situation: Situation, remaining: float) -> Plan:
-        now, history = situation.now, situation.memory.history
-        worker = max((i.ready_since or 0.0 for i in situation.fallback + situation.primary), default=0.0)
-        was_silent = UNKNOWN in situation.memory.alarmed  # who tells nothing tells nothing elsewhere
-        silent = was_silent or (worker > 0 and now - worker >= MEASURE_SECONDS)
-        late = remaining <= 0
+    def _plan_unmeasured(self, state: GroupState, remaining_seconds: float) -> Plan:
+        now, history = state.now, state.memory.history
+        ready_since = max((i.ready_since or 0.0 for i in state.fallback + state.primary), default=0.0)
+        # A job that reported nothing on one instance does not report on the next one either.
+        was_unknown = PROGRESS_UNKNOWN in state.memory.active_alarms
+        has_timed_out = ready_since > 0 and now - ready_since >= MEASUREMENT_TIMEOUT_SECONDS
+        is_unknown = was_unknown or has_timed_out
         reason = "progress is not measured yet"
         alarms: list[Alarm] = []
-        if silent:
-            reason = 'no progress is told ({"step": n, "steps": N} in $GPU_SPOT_TELL): no time to spare'
-            alarms.append(Alarm(UNKNOWN, reason))
-        if late:
-            alarms.append(Alarm(LOST, f"the deadline passed {-remaining / 60:.0f} minutes ago"))
-        staying = [i for i in situation.primary if not situation.is_doomed(i)]
-        dear = situation.spot_price >= 1
-        needed = silent or dear or situation.committed_fallback > 0 or history.refused
-        on_demand = int(needed and (silent or not staying))
-        there = any(situation.is_up(i) for i in situation.fallback)
+        if is_unknown:
+            reason = (
+                'the job reports no progress ({"step": n, "steps": N} in $GPU_SPOT_TELL): no slack assumed'
+            )
+            alarms.append(Alarm(PROGRESS_UNKNOWN, reason))
+        if remaining_seconds <= 0:
+            alarms.append(
+                Alarm(DEADLINE_LOST, f"the deadline passed {-remaining_seconds / 60:.0f} minutes ago")
+            )
+        has_spot = any(not state.is_interrupted(i) for i in state.primary)
+        is_spot_expensive = state.spot_price >= 1
+        is_spot_missing = is_spot_expensive or state.committed_fallback > 0 or history.capacity_unavailable
+        on_demand = int(is_unknown or (is_spot_missing and not has_spot))
+        has_on_demand = any(state.is_up(i) for i in state.fallback)
         return Plan(
             on_demand=on_demand,
             reason=reason,
-            primary=int(not (on_demand and (there or dear))),
-            wake_at=_grid(now, LOOK_SECONDS),
+            primary=int(not (on_demand and (has_on_demand or is_spot_expensive))),
+            next_run_at=_next_multiple(now, POLL_SECONDS),
             alarms=tuple(alarms),
         )
 
 
-def _asked(situation: Situation, deadline: float) -> tuple[Prudence, JobSituation]:
-    """Return the job and its situation as the deadline policy knows them."""
-    now, record = situation.now, situation.memory.job
-    left, remaining = min(max(1.0, record.left), _LONGEST_WORK), deadline - now
-    unsaved = min(LONGEST_LOSS, max(UNSAVED_SECONDS, record.lost))
-    price = situation.spot_price
-    told = Job(
-        compute=left,
-        deadline=max(remaining, left + CHANGEOVER_SECONDS),
-        changeover=CHANGEOVER_SECONDS,
+def _deadline_state(state: GroupState, deadline: float) -> tuple[DeadlineConstraints, DeadlineState]:
+    """Return the job and its state for the deadline policy."""
+    now, record, price = state.now, state.memory.job, state.spot_price
+    remaining_compute = min(max(1.0, record.remaining_seconds), _MAX_COMPUTE_SECONDS)
+    remaining_seconds = deadline - now
+    job = Job(
+        compute=remaining_compute,
+        deadline=max(remaining_seconds, remaining_compute + DEFAULT_RESTART_OVERHEAD_SECONDS),
+        restart_overhead=DEFAULT_RESTART_OVERHEAD_SECONDS,
         spot_price=price,
-        tick=LOOK_SECONDS,
-        checkpoint=unsaved,
+        tick=POLL_SECONDS,
+        checkpoint=min(MAX_LOST_WORK_SECONDS, max(DEFAULT_UNSAVED_SECONDS, record.max_lost_seconds)),
     )
-    known = record.experience().reckoning(told, record.best / record.rate)
-    prudence = Prudence(told, replace(known, pace=max(known.pace, _LEAST_PACE)))
-    spot = [i for i in situation.primary if not situation.is_doomed(i) and not i.given_up]
-    mode, worker = _mode(situation, spot)
-    boot_left = 0.0
+    estimates = record.experience().estimate(job, record.best_rate / record.rate)
+    min_throughput = max(estimates.min_throughput, _MIN_THROUGHPUT)
+    constraints = DeadlineConstraints(job, replace(estimates, min_throughput=min_throughput))
+    spot = [i for i in state.primary if not state.is_interrupted(i) and not i.is_terminating]
+    mode, worker = _held_instance(state, spot)
+    remaining_boot = 0.0
     if worker is not None and worker.ready_since is None:
-        boot_left = max(LOOK_SECONDS, prudence.reckoning.changeover - (now - worker.launched_at))
-    up = bool(spot) and price < 1
-    return prudence, JobSituation(
-        left=left,
-        remaining=remaining,
+        overhead = constraints.estimates.restart_overhead
+        remaining_boot = max(POLL_SECONDS, overhead - (now - worker.launched_at))
+    return constraints, DeadlineState(
+        remaining_compute=remaining_compute,
+        remaining_seconds=remaining_seconds,
         mode=mode,
-        boot_left=boot_left,
-        up=up or mode is JobMode.SPOT,
-        age=_age(situation, spot),
+        remaining_boot=remaining_boot,
+        is_spot_available=(bool(spot) and price < 1) or mode is JobMode.SPOT,
+        age=_pool_age(state, spot),
         price=price,
     )
 
 
-def _mode(situation: Situation, spot: list[Instance]) -> tuple[JobMode, Instance | None]:
-    """Return what the job holds, and on which instance: who works, else who boots, on-demand first."""
-    fallback = [i for i in situation.fallback if not situation.is_doomed(i)]
-    held = [(JobMode.ON_DEMAND, i) for i in fallback] + [(JobMode.SPOT, i) for i in spot]
-    working = [one for one in held if one[1].ready_since is not None]
+def _held_instance(state: GroupState, spot: list[Instance]) -> tuple[JobMode, Instance | None]:
+    """Return the instance that works on the job and its mode, else a booting one, On-Demand first."""
+    fallback = [i for i in state.fallback if not state.is_interrupted(i)]
+    candidates = [(JobMode.ON_DEMAND, i) for i in fallback] + [(JobMode.SPOT, i) for i in spot]
+    working = [(mode, i) for mode, i in candidates if i.ready_since is not None]
     if working:
-        return max(working, key=lambda one: (one[1].ready_since or 0.0, one[1].id))
-    return held[0] if held else (JobMode.IDLE, None)
+        return max(working, key=lambda candidate: (candidate[1].ready_since or 0.0, candidate[1].id))
+    return candidates[0] if candidates else (JobMode.IDLE, None)
 
 
-def _age(situation: Situation, spot: list[Instance]) -> float:
-    """Return for how many seconds the pool of what is held has given spot, or for how long none has."""
-    now, history = situation.now, situation.memory.history
+def _pool_age(state: GroupState, spot: list[Instance]) -> float:
+    """Return for how many seconds the pool has provided Spot, or for how long none has been available."""
+    now, history = state.now, state.memory.history
     if spot:
         oldest = min(spot, key=lambda i: (i.launched_at, i.id))
-        since = history.record(history.living.get(oldest.id, oldest.pool)).since
+        since = history.record(history.pool_by_instance.get(oldest.id, oldest.pool)).since
         return max(0.0, now - min(oldest.launched_at, oldest.launched_at if since is None else since))
     return 0.0 if history.waiting_since is None else max(0.0, now - history.waiting_since)
 
 
-def _told(situation: Situation, state: JobSituation) -> str:
-    record = situation.memory.job
+def _describe_progress(state: GroupState, job_state: DeadlineState) -> str:
+    record = state.memory.job
     return (
-        f"step {record.step} of {record.steps}, {state.left / 3600:.1f} h of work and "
-        f"{state.remaining / 3600:.1f} h of time are left"
+        f"step {record.step} of {record.steps}, {job_state.remaining_compute / 3600:.1f} h of work and "
+        f"{job_state.remaining_seconds / 3600:.1f} h of time remain"
     )
 
 
-def _wake_at(situation: Situation, state: JobSituation, hold: float) -> float:
-    """Return when to look again: the job's progress alone changes what is wanted."""
-    calm = state.mode is not JobMode.IDLE and state.boot_left == 0 and not situation.memory.doomed
-    every = _CALM_SECONDS if calm else LOOK_SECONDS
-    return min(_grid(situation.now, every), situation.now + max(LOOK_SECONDS, hold))
+def _next_run_at(state: GroupState, job_state: DeadlineState, valid_seconds: float) -> float:
+    """Return the time of the next decision, which the job's progress alone may change."""
+    is_stable = (
+        job_state.mode is not JobMode.IDLE
+        and job_state.remaining_boot == 0
+        and not state.memory.termination_deadlines
+    )
+    interval = _STABLE_POLL_SECONDS if is_stable else POLL_SECONDS
+    return min(_next_multiple(state.now, interval), state.now + max(POLL_SECONDS, valid_seconds))
 
 
-def _grid(now: float, every: float) -> float:
-    """Return the next whole multiple: looks in between ask for no other wake-up."""
-    return math.floor(now / every) * every + every
+def _next_multiple(now: float, interval: float) -> float:
+    """Return the next multiple of ``interval``, which runs in between do not postpone."""
+    return math.floor(now / interval) * interval + interval

@@ -1,4 +1,28 @@
-"""Buy on-demand where a shortage would cost more: one number, ``shortage_cost``, weighs the two."""
+"""The policy ``expected-cost``: buy On-Demand capacity if it costs less than the shortage that it prevents.
+
+Units: costs are in On-Demand minutes (the price of one On-Demand worker for a minute), prices are relative to
+On-Demand, times are seconds. The terms of the formulas:
+
+=======================  ==========================================================================
+``shortage_cost``        Cost of one worker-minute of shortage, in On-Demand minutes.
+``COVER_PRICE``          Cost of one minute of cover, in On-Demand minutes.
+``spot_price``           Price of Spot relative to On-Demand.
+``boot``                 Learned time from launch to ready, by purchase option.
+``hazard``               Losses of a pool per second: factor × ``HAZARD_SCALE`` ÷
+                         (``HAZARD_OFFSET_SECONDS`` + age of the pool's run).
+``outage_seconds``       Mean time for which a lost slot is missing, with On-Demand as its successor.
+``missing_share(n)``     Share of time in which at least ``n`` slots are missing without cover.
+=======================  ==========================================================================
+
+One more slot pays off while the shortage that it prevents costs more than the slot itself::
+
+    shortage_cost × missing_share(n) > COVER_PRICE
+
+For a single pool, ``missing_share`` is ``hazard × outage_seconds``. Solved for the age of the pool's run,
+this is the *cover age*, up to which the pool needs cover::
+
+    cover age = factor × HAZARD_SCALE × outage_seconds × shortage_cost ÷ COVER_PRICE − HAZARD_OFFSET_SECONDS
+"""
 
 from __future__ import annotations
 
@@ -10,143 +34,194 @@ from itertools import chain, repeat
 from typing import ClassVar, Final
 
 from contracts.group import policies
-from lambdas.core.capacity.group_state import Situation
-from lambdas.core.capacity.history import OFFSET, PATIENCE, SCALE, UNKNOWN_AGE
+from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.history import (
+    DEFAULT_AGE_SECONDS,
+    HAZARD_OFFSET_SECONDS,
+    HAZARD_SCALE,
+    LAUNCH_TIMEOUT_SECONDS,
+)
 from lambdas.core.capacity.plan import Plan
 from lambdas.core.capacity.policies.risk import Risk
-from lambdas.core.model import Instance, Market, slots
+from lambdas.core.model import Instance, PurchaseOption, slots
 
 COVER_PRICE: Final = 1.5
-"""What a minute of cover costs, in on-demand minutes: it boots before, stands until the next look after, and
-is no help against what comes meanwhile. Measured in replays of the public traces: reckoned at 1 it cost 150
-to 190 on-demand minutes where a hundred were asked."""
-_LEAST_WAIT: Final = 60.0
-"""So many seconds lie between two looks that only the age of pools asks for."""
+"""Cost of a minute of cover, in On-Demand minutes. More than 1, because cover boots before it helps, runs on
+until the next decision, and does not help against losses in between. Measured in replays of the public
+traces: with 1 and a ``shortage_cost`` of 100, each prevented worker-minute cost 150 to 190 On-Demand
+minutes."""
+_MIN_REPLAN_SECONDS: Final = 60.0
+"""Minimum time between decisions that only the age of pools triggers."""
+_MIN_SPOT_PRICE: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCost:
-    """Weigh on-demand money against the shortage that it avoids.
+    """Hold the capacity with the lowest expected cost of instances and shortage.
 
-    ``shortage_cost`` is what a worker-minute of shortage is worth, in on-demand minutes. From it follow:
+    The plan consists of:
 
-    - *Successors.* On-demand stands in for what is missing or doomed, from the notice on, unless spot
-      that boots will be there so soon that the time won is not worth what the wait for it costs.
-    - *Cover.* More is held for as long as what it spares is worth more than it costs: beside pools that are
-      young, beside what a failing pool has left, beside many pools of which each fails for itself.
-    - *Spares.* What is worth it in the long run is held as spot, where it can be had in another pool.
-    - *Scouts.* Where pools need cover until long after they have come back, one instance tries them, not
-      all, if what the others save then is worth its price.
+    - *Successors*: On-Demand capacity for slots that are missing or have a notice, unless booting Spot
+      capacity is ready almost as early.
+    - *Cover*: On-Demand capacity in advance of losses: for young pools, for pools that are failing, and for a
+      large number of pools that fail independently.
+    - *Spares*: additional Spot capacity in place of cover, if all pools are old enough to need none.
+    - *Scouts*: if pools need cover for long after their capacity returns, one Spot Instance tests them, and
+      only if the savings on the others will pay for it.
 
-    Where spot saves nothing, none is bought.
+    If Spot saves nothing, the policy launches none.
+
+    Attributes:
+        shortage_cost: Cost of one worker-minute of shortage, in On-Demand minutes.
     """
 
-    shortage_cost: float = policies.KNOBS[policies.EXPECTED_COST][policies.SHORTAGE_COST].default
+    shortage_cost: float = policies.PARAMETERS[policies.EXPECTED_COST][policies.SHORTAGE_COST].default
     name: ClassVar[str] = policies.EXPECTED_COST
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a cost below zero."""
+        """Raise ``ValueError`` for a negative or infinite cost."""
         if not (math.isfinite(self.shortage_cost) and self.shortage_cost >= 0):
             raise ValueError(f"shortageCost is {self.shortage_cost}, a number ≥ 0 is needed")
 
-    def plan(self, situation: Situation) -> Plan:
-        """Return what to hold now."""
-        now, target, lasting = situation.now, situation.group.target, situation.lasting_primary
-        risk = Risk.of(situation)
-        taken = situation.memory.doomed
-        staying = [i for i in situation.primary if i.id not in taken]
-        held = slots(staying)
-        primary, moments = self._primary(situation, risk, held)
-        arrivals = sorted(self._arrivals(situation, staying, held - primary))
-        cover = 0 if situation.group.break_before_make else self._worth(risk.missing, target)
+    def plan(self, state: GroupState) -> Plan:
+        """Return the capacity to hold now."""
+        now, target, stable = state.now, state.group.target, state.stable_primary
+        risk = Risk.from_state(state)
+        deadlines = state.memory.termination_deadlines
+        uninterrupted = [i for i in state.primary if i.id not in deadlines]
+        uninterrupted_slots = slots(uninterrupted)
+        primary, replan_times = self._plan_primary(state, risk, uninterrupted_slots)
+        surplus = uninterrupted_slots - primary
+        ready_times = sorted(self._ready_times(state, uninterrupted, surplus))
+        cover = 0 if state.group.break_before_make else self._worthwhile_slots(risk.missing_share, target)
         if cover:
-            calm = risk.calm_at(self.shortage_cost * risk.missing(cover) / COVER_PRICE, now)
-            moments.append(max(calm, now + _LEAST_WAIT))
-        missing = _missing(situation, lasting)
-        wanted = self._successors(situation, missing, arrivals, primary - held)
-        wanted += cover - max(0, lasting - target)
-        doomed = slots(situation.primary) - held
+            # The last slot of cover pays off until the hazard has fallen by this ratio.
+            ratio = self.shortage_cost * risk.missing_share(cover) / COVER_PRICE
+            replan_times.append(max(risk.unchanged_until(ratio, now), now + _MIN_REPLAN_SECONDS))
+        missing_since = _missing_since(state, stable)
+        on_demand = self._successors(state, missing_since, ready_times, launching=-surplus)
+        on_demand += cover - max(0, stable - target)
+        interrupted = slots(state.primary) - uninterrupted_slots
+        future = (time for time in chain(replan_times, ready_times) if now < time < math.inf)
         return Plan(
-            on_demand=min(target, max(0, wanted)),
-            reason=f"target {target}, {lasting} primary ready and staying, {doomed} doomed, {cover} as cover",
+            on_demand=min(target, max(0, on_demand)),
+            reason=f"target {target}, {stable} primary stable, {interrupted} interrupted, {cover} as cover",
             primary=primary,
-            wake_at=min((t for t in chain(moments, arrivals) if now < t < math.inf), default=None),
+            next_run_at=min(future, default=None),
         )
 
-    def _worth(self, missing: Callable[[int], float], most: int) -> int:
-        """Return how many standing by are worth their price, each with what it alone would spare."""
+    def _worthwhile_slots(self, missing_share: Callable[[int], float], maximum: int) -> int:
+        """Return how many additional slots pay off, each judged by the shortage that it alone prevents."""
         return bisect_left(
-            range(1, most + 1), True, key=lambda n: self.shortage_cost * missing(n) <= COVER_PRICE
+            range(1, maximum + 1),
+            True,
+            key=lambda count: self.shortage_cost * missing_share(count) <= COVER_PRICE,
         )
 
     def _successors(
-        self, situation: Situation, missing: Sequence[float], arrivals: Sequence[float], lacking: int
+        self,
+        state: GroupState,
+        missing_since: Sequence[float],
+        ready_times: Sequence[float],
+        launching: int,
     ) -> int:
-        """Return the on-demand slots for places that stand empty, or will.
+        """Return the On-Demand slots to hold for slots of the target that are missing or will be.
 
-        The primary group is to launch ``lacking`` slots more than it has.
+        A successor pays off if the shortage that it prevents, the time by which it is ready before the Spot
+        slot, costs more than the On-Demand capacity until that slot is ready, at most a Spot boot::
+
+            shortage_cost × seconds saved > Spot boot
+
+        Args:
+            state: State of the group.
+            missing_since: For each missing slot, the time from which it is missing.
+            ready_times: For each booting Spot slot, the time at which it is ready.
+            launching: Slots that the primary group is still to launch.
         """
         if self.shortage_cost <= 1:
             return 0
-        now, memory = situation.now, situation.memory
-        boot, spot_boot = memory.boot_seconds(Market.ON_DEMAND), memory.boot_seconds(Market.SPOT)
-        seconds_won = []
-        for since, due in zip(missing, arrivals, strict=False):
-            # Reckoned from its launch, so that the answer stays as long as it boots.
-            launched = due - spot_boot
-            seconds_won.append(due - max(launched + boot, since if since > now else launched))
-        # What is not launched yet may be refused, say one in two, and for so long nobody would know.
-        seconds_won += [PATIENCE / 2] * (0 if memory.history.refused else lacking)
-        seconds_won += [math.inf] * (len(missing) - len(seconds_won))
-        return sum(self.shortage_cost * won > spot_boot for won in seconds_won[: len(missing)])
+        now, memory = state.now, state.memory
+        on_demand_boot = memory.boot_seconds(PurchaseOption.ON_DEMAND)
+        spot_boot = memory.boot_seconds(PurchaseOption.SPOT)
+        seconds_saved = []
+        for since, ready_at in zip(missing_since, ready_times, strict=False):
+            # Relative to the launch of the Spot slot: the result must not change while that slot boots.
+            launched_at = ready_at - spot_boot
+            gap_start = since if since > now else launched_at
+            seconds_saved.append(ready_at - max(launched_at + on_demand_boot, gap_start))
+        # A launch may fail, assumed for one in two, and is noticed only after the launch timeout.
+        is_unavailable = memory.history.capacity_unavailable
+        seconds_saved += [LAUNCH_TIMEOUT_SECONDS / 2] * (0 if is_unavailable else launching)
+        # No Spot capacity is on its way for the remaining slots.
+        seconds_saved += [math.inf] * (len(missing_since) - len(seconds_saved))
+        seconds_saved = seconds_saved[: len(missing_since)]
+        return sum(self.shortage_cost * seconds > spot_boot for seconds in seconds_saved)
 
-    def _arrivals(self, situation: Situation, staying: Sequence[Instance], surplus: int) -> Iterator[float]:
-        """Yield when each primary slot is due that boots."""
-        now, memory = situation.now, situation.memory
-        # Who is about to be let go arrives for nobody, and who is overdue may never.
-        going = {i.id for i in situation.first_to_go(staying, surplus)}
-        for instance in staying:
-            if not situation.is_up(instance) and instance.id not in going:
-                due = instance.launched_at + memory.boot_seconds(instance.market)
-                if due > now:
-                    yield from repeat(due, instance.slots)
+    def _ready_times(
+        self, state: GroupState, uninterrupted: Sequence[Instance], surplus: int
+    ) -> Iterator[float]:
+        """Yield the time at which each booting primary slot is expected to be ready.
 
-    def _primary(self, situation: Situation, risk: Risk, staying: int) -> tuple[int, list[float]]:
-        """Return the primary group's capacity, and when pools that are tried have lasted long enough.
-
-        ``staying`` is how many slots it has without a notice.
+        Excludes slots that are about to be terminated as surplus, and overdue ones, which may never be ready.
         """
-        group, now, boot_seconds = situation.group, situation.now, situation.memory.boot_seconds
-        price, boot = situation.spot_price, boot_seconds(Market.SPOT)
-        losses = SCALE / (OFFSET + UNKNOWN_AGE)
-        if self.shortage_cost > 1 and 1 - price <= losses * (boot_seconds(Market.ON_DEMAND) + price * boot):
-            return min(group.target, staying), []
-        # At this age, less the offset, a pool's cover costs what it spares: hazard × outage × worth = price.
-        trusted = SCALE * risk.outage * self.shortage_cost / COVER_PRICE
-        if trusted * risk.factor - OFFSET <= boot / max(price, 0.01):
-            largest = max((pool.slots for pool in risk.pools), default=0)
-            most = max(0, group.maximum - group.target - largest)
-            spares = 0 if group.break_before_make else self._worth(risk.missing_elsewhere, most)
-            return group.target + spares, []
-        # Of pools lost at 1 / (offset + age) one in trusted ÷ offset lasts, for as long as it is old by then:
-        # what all save in one that lasts is offset × (1 - price), a scout pays offset × log until then.
-        if (1 - price) * group.target <= price * math.log(trusted * risk.factor / OFFSET):
-            return min(group.target, staying), []
-        waits = [trusted * pool.factor - OFFSET - pool.age for pool in risk.pools]
-        young = [now + wait for wait in waits if wait > 0]
-        if not young and not situation.memory.history.refused:
+        now, memory = state.now, state.memory
+        terminating = {i.id for i in state.scale_in_candidates(uninterrupted, surplus)}
+        for instance in uninterrupted:
+            if not state.is_up(instance) and instance.id not in terminating:
+                ready_at = instance.launched_at + memory.boot_seconds(instance.purchase_option)
+                if ready_at > now:
+                    yield from repeat(ready_at, instance.slots)
+
+    def _plan_primary(self, state: GroupState, risk: Risk, uninterrupted: int) -> tuple[int, list[float]]:
+        """Return the primary group's desired capacity, and when young pools reach their cover age.
+
+        ``uninterrupted`` is the number of its slots without a notice.
+        """
+        group, price = state.group, state.spot_price
+        spot_boot = state.memory.boot_seconds(PurchaseOption.SPOT)
+        on_demand_boot = state.memory.boot_seconds(PurchaseOption.ON_DEMAND)
+        # Each loss costs a boot of the On-Demand successor and, later, one of the Spot instance.
+        typical_hazard = HAZARD_SCALE / (HAZARD_OFFSET_SECONDS + DEFAULT_AGE_SECONDS)
+        loss_cost = typical_hazard * (on_demand_boot + price * spot_boot)
+        if self.shortage_cost > 1 and 1 - price <= loss_cost:
+            return min(group.target, uninterrupted), []
+        # Cover age + offset of a pool with factor 1, see the module's docstring.
+        cover_span = HAZARD_SCALE * risk.outage_seconds * self.shortage_cost / COVER_PRICE
+        if cover_span * risk.default_factor - HAZARD_OFFSET_SECONDS <= spot_boot / max(
+            price, _MIN_SPOT_PRICE
+        ):
+            # Pools need cover only briefly: hold the target, and spares that pay off.
+            largest_pool = max((pool.slots for pool in risk.pools), default=0)
+            maximum = max(0, group.maximum - group.target - largest_pool)
+            if group.break_before_make:
+                return group.target, []
+            return group.target + self._worthwhile_slots(risk.missing_share_with_spare, maximum), []
+        # With a hazard of about 1 ÷ (offset + age), a share offset ÷ cover_span of the runs reaches the cover
+        # age and then lasts for about another cover_span. So a slot saves offset × (1 − price) on average,
+        # and a scout costs price × offset × log(cover_span ÷ offset) until then.
+        scout_cost = price * math.log(cover_span * risk.default_factor / HAZARD_OFFSET_SECONDS)
+        if (1 - price) * group.target <= scout_cost:
+            return min(group.target, uninterrupted), []
+        waits = [cover_span * pool.factor - HAZARD_OFFSET_SECONDS - pool.age for pool in risk.pools]
+        cover_ends = [state.now + wait for wait in waits if wait > 0]
+        if not cover_ends and not state.memory.history.capacity_unavailable:
             return group.target, []
-        return min(group.target, staying + (not young)), young
+        scouts = 0 if cover_ends else 1
+        return min(group.target, uninterrupted + scouts), cover_ends
 
 
-def _missing(situation: Situation, lasting: int) -> list[float]:
-    """Return from when each place of the target stands empty that no lasting instance fills."""
-    doomed, drain = situation.memory.doomed, situation.group.drain_seconds
-    ends = sorted(
-        at - drain
-        for i in situation.primary
-        if (at := doomed.get(i.id)) is not None and situation.is_ready(i)
-        for _ in range(i.slots)
+def _missing_since(state: GroupState, stable: int) -> list[float]:
+    """Return the time from which each slot of the target without a stable instance is missing.
+
+    The slot of an interrupted instance is missing once that instance starts to drain.
+    """
+    deadlines, drain = state.memory.termination_deadlines, state.group.drain_seconds
+    drain_times = sorted(
+        deadline - drain
+        for instance in state.primary
+        if (deadline := deadlines.get(instance.id)) is not None and state.is_ready(instance)
+        for _ in range(instance.slots)
     )
-    empty = max(0, situation.group.target - lasting)
-    return [situation.now] * max(0, empty - len(ends)) + ends[max(0, len(ends) - empty) :]
+    missing = max(0, state.group.target - stable)
+    missing_now = max(0, missing - len(drain_times))
+    return [state.now] * missing_now + drain_times[max(0, len(drain_times) - missing) :]

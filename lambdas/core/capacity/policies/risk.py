@@ -1,4 +1,4 @@
-"""How much of what serves may be missing at once before its successors are ready."""
+"""Risk of a group: how many serving slots may be missing at once until their successors are ready."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from lambdas.core.capacity.group_state import Situation
-from lambdas.core.capacity.history import OFFSET, SCALE, STORM_SECONDS, UNKNOWN_AGE
+from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.history import (
+    CORRELATION_SECONDS,
+    DEFAULT_AGE_SECONDS,
+    HAZARD_OFFSET_SECONDS,
+    HAZARD_SCALE,
+)
 from lambdas.core.events import NOTICE_SECONDS
-from lambdas.core.model import Market
+from lambdas.core.model import PurchaseOption
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRisk:
-    """One pool: its slots that serve, its age in seconds, and how often it is lost beside a typical one."""
+    """Risk of one pool: its serving slots, its age in seconds, and its factor on the typical hazard rate."""
 
     slots: int
     age: float
@@ -22,75 +27,81 @@ class PoolRisk:
 
     @property
     def hazard(self) -> float:
-        """How many times a second it is lost whole."""
-        return SCALE * self.factor / (OFFSET + self.age)
+        """Losses of the whole pool per second."""
+        return HAZARD_SCALE * self.factor / (HAZARD_OFFSET_SECONDS + self.age)
 
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """What threatens the spot instances of a primary group that have no notice.
+    """Risk to the uninterrupted Spot Instances of a primary group.
 
-    ``outage`` is for how many seconds a lost slot is missing, in the mean: a boot of on-demand where no
-    notice came, else what its two minutes leave of it. ``factor`` is that of a pool not yet seen, ``pools``
-    are those in use. ``storm`` is how many slots are missing in the mean because pools that have just lost
-    some lose the rest one by one; the first of these counts as calm again at ``storm_ends`` (epoch seconds).
+    Attributes:
+        outage_seconds: Mean time for which a lost slot is missing: an On-Demand boot after a loss without a
+            notice, the part of it that exceeds the notice otherwise.
+        default_factor: Hazard factor of a pool without history.
+        pools: Pools in use.
+        correlated_missing_slots: Mean number of missing slots because pools that have just lost instances
+            lose the others one by one.
+        correlation_ends_at: Time at which the first of these pools is no longer failing (epoch seconds).
     """
 
-    outage: float
-    factor: float
+    outage_seconds: float
+    default_factor: float
     pools: tuple[PoolRisk, ...]
-    storm: float
-    storm_ends: float
+    correlated_missing_slots: float
+    correlation_ends_at: float
 
     @classmethod
-    def of(cls, situation: Situation) -> Risk:
-        """Return what threatens the group now."""
-        now, memory, history = situation.now, situation.memory, situation.memory.history
-        boot = memory.boot_seconds(Market.ON_DEMAND)
-        late = max(0.0, boot + situation.group.drain_seconds - NOTICE_SECONDS)
-        outage = history.unannounced_share * boot + (1 - history.unannounced_share) * late
+    def from_state(cls, state: GroupState) -> Risk:
+        """Return the current risk of a group."""
+        now, memory, history = state.now, state.memory, state.memory.history
+        boot = memory.boot_seconds(PurchaseOption.ON_DEMAND)
+        with_notice = max(0.0, boot + state.group.drain_seconds - NOTICE_SECONDS)
+        outage = history.unannounced_share * boot + (1 - history.unannounced_share) * with_notice
         serving: Counter[str] = Counter()
         failing: set[str] = set()
-        for instance in situation.primary:
-            pool = history.living.get(instance.id)
-            if instance.id not in memory.doomed:
+        for instance in state.primary:
+            pool = history.pool_by_instance.get(instance.id)
+            if instance.id not in memory.termination_deadlines:
                 if pool is not None:
-                    serving[pool] += instance.slots if situation.is_up(instance) else 0
+                    serving[pool] += instance.slots if state.is_up(instance) else 0
             elif instance.id not in memory.retiring:
-                # Who is retired by schedule says nothing of the pool's capacity.
+                # A scheduled retirement says nothing about the pool's capacity.
                 failing.add(str(instance.pool))
-        factor, pools, storm, ends = history.factor(), [], 0.0, math.inf
+        default_factor, pools, missing, ends_at = history.hazard_factor(), [], 0.0, math.inf
         for pool, slots in serving.items():
             record = history.record(pool)
-            pools.append(PoolRisk(slots, record.age(now), history.factor_of(pool, factor)))
+            factor = history.pool_hazard_factor(pool, default_factor)
+            pools.append(PoolRisk(slots, record.age(now), factor))
             if record.lost_at is not None and record.is_failing(now):
                 failing.add(pool)
-                ends = min(ends, record.lost_at + STORM_SECONDS)
+                ends_at = min(ends_at, record.lost_at + CORRELATION_SECONDS)
             if pool in failing:
-                storm += slots * history.storm_rate * outage
-        return cls(outage, factor, tuple(pools), storm, ends)
+                missing += slots * history.correlated_loss_rate * outage
+        return cls(outage, default_factor, tuple(pools), missing, ends_at)
 
-    def missing(self, slots: int) -> float:
-        """Return the share of time in which so many or more slots are missing if nothing stands by.
+    def missing_share(self, slots: int) -> float:
+        """Return the share of time in which at least ``slots`` slots are missing without spare capacity.
 
-        A pool is lost whole, or in a storm instance by instance, as by a Poisson process.
+        A pool is lost as a whole or, while it is failing, one instance at a time as a Poisson process.
         """
         whole = sum(pool.hazard for pool in self.pools if pool.slots >= slots)
-        return self.outage * whole + _poisson_tail(self.storm, slots)
+        return self.outage_seconds * whole + _poisson_tail(self.correlated_missing_slots, slots)
 
-    def missing_elsewhere(self, slots: int) -> float:
-        """Return the same in the long run, where spot in one of the pools stands by: it may be that one."""
+    def missing_share_with_spare(self, slots: int) -> float:
+        """Return the long-term share if a Spot spare runs in one of the pools, which may itself be lost."""
         pools = sum(pool.slots >= slots for pool in self.pools)
-        return max(0, pools - 1) * self.outage * SCALE * self.factor / (OFFSET + UNKNOWN_AGE)
+        hazard = HAZARD_SCALE * self.default_factor / (HAZARD_OFFSET_SECONDS + DEFAULT_AGE_SECONDS)
+        return max(0, pools - 1) * self.outage_seconds * hazard
 
-    def calm_at(self, ratio: float, now: float) -> float:
-        """Return a moment until which nothing gets ``ratio`` times as rare as it is now."""
+    def unchanged_until(self, ratio: float, now: float) -> float:
+        """Return a time before which no hazard falls to ``1 / ratio`` of its current value."""
         youngest = min((pool.age for pool in self.pools), default=math.inf)
-        return min(self.storm_ends, now + (OFFSET + youngest) * (ratio - 1.0))
+        return min(self.correlation_ends_at, now + (HAZARD_OFFSET_SECONDS + youngest) * (ratio - 1.0))
 
 
 def _poisson_tail(mean: float, count: int) -> float:
-    """Return the probability of ``count`` or more events where ``mean`` are expected."""
+    """Return the probability of at least ``count`` events of a Poisson distribution."""
     if mean == 0:
         return 0.0
     total, term = 0.0, math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))

@@ -43,7 +43,7 @@ def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _is_merged(items: list[Any]) -> bool:
     names = [item.get("name") for item in items if isinstance(item, Mapping)]
-    return bool(items) and len(set(names)) == len(items) and all(isinstance(one, str) for one in names)
+    return bool(items) and len(set(names)) == len(items) and all(isinstance(name, str) for name in names)
 
 
 def _listed(value: Any) -> Any:

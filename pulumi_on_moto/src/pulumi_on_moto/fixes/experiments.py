@@ -83,7 +83,7 @@ def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
 
 def _trusted(role: Any) -> bool:
     statements = json.loads(role.assume_role_policy_document)["Statement"]
-    return any(_SERVICE in str(one.get("Principal", {}).get("Service", "")) for one in statements)
+    return any(_SERVICE in str(statement.get("Principal", {}).get("Service", "")) for statement in statements)
 
 
 def _acting(start: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:

@@ -20,8 +20,8 @@ def _outputs(made: Made) -> dict[str, Any]:
     seen: dict[str, Any] = {
         "arn": made.find("BrokerArn"),
         "instances": [
-            {"consoleUrl": one["ConsoleURL"], "endpoints": one["Endpoints"]}
-            for one in broker["BrokerInstances"]
+            {"consoleUrl": instance["ConsoleURL"], "endpoints": instance["Endpoints"]}
+            for instance in broker["BrokerInstances"]
         ],
     }
     if broker["EngineType"] == "RABBITMQ":

@@ -18,7 +18,7 @@ def _alarm(draft: Draft) -> None:
     _dimensions(draft)
     queries = draft.take("metricQueries")
     if queries:
-        draft.put(Metrics=[_query(draft, dict(one)) for one in queries])
+        draft.put(Metrics=[_query(draft, dict(query)) for query in queries])
 
 
 def _query(draft: Draft, query: dict[str, Any]) -> Any:

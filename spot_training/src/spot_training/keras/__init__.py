@@ -1,4 +1,4 @@
-"""Keras 3: ``SpotModel(model).fit(…)`` in the place of ``model.fit(…)``.
+"""Fault-tolerant training for Keras 3: ``SpotModel(model).fit(…)`` instead of ``model.fit(…)``.
 
 Example::
 

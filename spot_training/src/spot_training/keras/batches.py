@@ -1,4 +1,4 @@
-"""Data in an order that depends on a seed and the epoch only, so that it can go on in the middle of one."""
+"""Batches in an order that depends only on seed and epoch, so that an epoch can be resumed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spot_training.errors import SpotTrainingError
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches of arrays, or those of a ``PyDataset``, in an order of their own each epoch.
+    """Batches of arrays or of a ``PyDataset``, in a different order each epoch.
 
-    Of arrays (or nested structures of them) the samples are shuffled, of a ``PyDataset`` its batches; it must
-    give the same batch for the same index. ``epoch`` says which order, ``skip`` how many batches of it are
-    over.
+    For arrays (or nested structures of them) the samples are shuffled, for a ``PyDataset`` its batches; it
+    must return the same batch for the same index. ``epoch`` selects the order, ``skip`` is the number of
+    batches of it that are already done.
     """
 
     def __init__(
@@ -41,9 +41,11 @@ class Batches(keras.utils.PyDataset):
             self._samples = int(self._source.num_batches)
         else:
             super().__init__()
-            given = (x, y, sample_weight)
-            self._arrays = given[: 3 if sample_weight is not None else 2 if y is not None else 1]
-            sizes = {len(one) if hasattr(one, "shape") else -1 for one in keras.tree.flatten(self._arrays)}
+            arrays = (x, y, sample_weight)
+            self._arrays = arrays[: 3 if sample_weight is not None else 2 if y is not None else 1]
+            sizes = {
+                len(array) if hasattr(array, "shape") else -1 for array in keras.tree.flatten(self._arrays)
+            }
             if len(sizes) != 1 or -1 in sizes:
                 raise SpotTrainingError(
                     f"x is {type(x).__name__}, y {type(y).__name__}; "
@@ -59,12 +61,12 @@ class Batches(keras.utils.PyDataset):
 
     @property
     def whole(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches of an epoch."""
         return math.ceil(self._samples / self._batch_size)
 
     @property
     def identity(self) -> list[int]:
-        """What the position in an epoch depends on."""
+        """The values that must not change for a position in an epoch to stay valid."""
         return [self._samples, self._batch_size, int(self._shuffle), self._seed]
 
     def __len__(self) -> int:
@@ -73,7 +75,7 @@ class Batches(keras.utils.PyDataset):
     def order(self, epoch: int) -> Any:
         """Return the epoch's order of samples, or of a ``PyDataset``'s batches."""
         if self._order[0] != epoch:
-            # The legacy generator: its streams are frozen (NumPy NEP 19), those of the new ones may change.
+            # The legacy generator: its streams are frozen, those of new generators may change (NumPy NEP 19).
             drawn = np.random.RandomState([self._seed % 2**32, epoch]).permutation(self._samples)
             self._order = (epoch, drawn if self._shuffle else np.arange(self._samples))
         return self._order[1]

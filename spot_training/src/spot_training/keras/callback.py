@@ -1,4 +1,4 @@
-"""What happens between two batches: save, stop, log."""
+"""Keras callbacks that save, stop and log between two batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from spot_training.checkpointer import Saved
+from spot_training.checkpointer import Checkpoint
 from spot_training.errors import SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
@@ -18,32 +18,34 @@ from spot_training.log import TrainingLog
 from spot_training.spot import Spot
 
 
-class ToldError(Exception):
-    """The machine goes; all is saved. It leads out of ``fit`` before validation begins."""
+class StopTrainingError(Exception):
+    """Leaves ``fit`` after a notice, once the checkpoint is saved."""
 
 
 class CallbackChain(keras.callbacks.CallbackList):
-    """Callbacks whose training begins and ends once, though ``fit`` may be called twice."""
+    """A callback list that starts and ends training once, although ``fit`` may be called twice."""
 
-    begun = False
-    goes_on = False
+    is_started = False
+    continues = False
     """This call of ``fit`` is followed by another."""
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See ``CallbackList``."""
-        if not self.begun:
-            self.begun = True
+        if not self.is_started:
+            self.is_started = True
             super().on_train_begin(logs)
 
     def on_train_end(self, logs: Any = None) -> None:
         """See ``CallbackList``."""
-        if not self.goes_on or self.model.stop_training:
-            self.goes_on = False
+        if not self.continues or self.model.stop_training:
+            self.continues = False
             super().on_train_end(logs)
 
 
-def chained(callbacks: Sequence[Any], model: Any, epochs: int, steps: int, verbose: Any) -> CallbackChain:
-    """Return them as ``fit`` itself would."""
+def build_callback_chain(
+    callbacks: Sequence[Any], model: Any, epochs: int, steps: int, verbose: Any
+) -> CallbackChain:
+    """Return the callback list that ``fit`` would create."""
     return CallbackChain(
         list(callbacks),
         add_history=True,
@@ -55,8 +57,8 @@ def chained(callbacks: Sequence[Any], model: Any, epochs: int, steps: int, verbo
     )
 
 
-class Survive(keras.callbacks.Callback):
-    """The last of the callbacks: what the others did at a batch is in the checkpoint."""
+class CheckpointCallback(keras.callbacks.Callback):
+    """Saves, stops and logs; the last callback, so that the checkpoint includes the others' state."""
 
     def __init__(
         self,
@@ -64,25 +66,25 @@ class Survive(keras.callbacks.Callback):
         batches: Batches,
         log: TrainingLog,
         log_every: int,
-        others: Sequence[Any],
+        callbacks: Sequence[Any],
         options: Mapping[str, Any],
     ) -> None:
-        """``options``: those of ``fit``, for a validation that was interrupted."""
+        """``options``: those of ``fit``, to repeat an interrupted validation."""
         super().__init__()
         self._spot = spot
         self._batches = batches
         self._log = log
         self._every = log_every
-        self._others = others
+        self._callbacks = callbacks
         self._options = options
-        self._saved: Saved | None = None
+        self._saved: Checkpoint | None = None
         self._at = state.BatchPosition(data=batches.identity)
         self._metrics: list[Any] | None = None
         self._averaged: list[Any] | None = None
         self.ended_early = False
 
-    def resume(self, saved: Saved | None, at: state.BatchPosition) -> None:
-        """Go on at a checkpoint when training begins."""
+    def resume(self, saved: Checkpoint | None, at: state.BatchPosition) -> None:
+        """Resume at a checkpoint when training starts."""
         self._saved = saved
         self._at = replace(at, data=self._batches.identity)
 
@@ -91,71 +93,71 @@ class Survive(keras.callbacks.Callback):
         return self._at.epoch * self._batches.whole + self._at.batch
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Restore; then the end of an epoch that had all its batches but not its validation."""
+        """Restore; finish an epoch whose batches are done but whose validation is not."""
         if not self.model.optimizer.built:
             self.model.optimizer.build(self.model.trainable_variables)
         if self._saved is None:
             return
-        state.read(self._saved.part(), self.model, self._others)
+        state.read(self._saved.part(), self.model, self._callbacks)
         self._metrics = state.metrics(self.model)
         if self._at.batch >= self._batches.whole and not self._at.stopped:
-            logs = {**self._at.logs, **self._validated()}
-            for one in (*self._others, self):
-                one.on_epoch_end(self._at.epoch, dict(logs))
+            logs = {**self._at.logs, **self._validate()}
+            for callback in (*self._callbacks, self):
+                callback.on_epoch_end(self._at.epoch, dict(logs))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Choose the epoch's order; in the middle of one the metrics go on."""
+        """Set the epoch's order; in a resumed epoch also restore the metrics."""
         self._batches.epoch = epoch
         self._at = replace(self._at, epoch=epoch, batch=self._batches.skip, logs={})
         if self._batches.skip and self._metrics is not None:
-            for one, value in zip(self.model.metrics_variables, self._metrics, strict=True):
-                one.assign(value)
+            for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
+                variable.assign(value)
         self._metrics = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Log; save if it is time; stop if told."""
+        """Log; save if due; stop after a notice."""
         done = min(self._batches.skip + batch + 1, self._batches.whole)
         before, self._at = self._at.batch, replace(self._at, batch=done, logs=_numbers(logs))
         if self._every and done // self._every > before // self._every:
             self._log.write({"epoch": self._at.epoch, "step": self._step, **self._at.logs})
         self._spot.after(self._step, self._write)
-        self._stop_if_told()
+        self._stop_after_notice()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Stop a validation, too: all batches of its epoch are saved, and it begins anew elsewhere."""
+        """Stop a validation after a notice: the epoch's batches are saved, and the validation restarts."""
         if self._at.batch >= self._batches.whole and self._spot.should_stop():
             self._spot.save(self._step, self._write)
-            raise ToldError
+            raise StopTrainingError
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Log."""
+        """Log the epoch."""
         self._log.write({"epoch": epoch, "step": (epoch + 1) * self._batches.whole, **_numbers(logs)})
         self._at = replace(self._at, epoch=epoch + 1, batch=0, logs={})
         if getattr(self.model.optimizer, "use_ema", False):
-            self._averaged = [np.asarray(one.value) for one in self.model.trainable_variables]
+            self._averaged = [np.asarray(variable.value) for variable in self.model.trainable_variables]
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Save the end."""
+        """Save the last checkpoint."""
         self.ended_early = self._step < (self._spot.steps or 0)
         self._at = replace(self._at, stopped=self.ended_early)
         self._spot.save(self._step, self._write, last=True)
 
     def undo_averages(self) -> None:
-        """Put back the weights that an optimizer with moving averages replaced when ``fit`` ended."""
+        """Restore the weights that an optimizer with moving averages replaced at the end of ``fit``."""
         if self._averaged is not None:
-            for one, value in zip(self.model.trainable_variables, self._averaged, strict=True):
-                one.assign(value)
+            for variable, value in zip(self.model.trainable_variables, self._averaged, strict=True):
+                variable.assign(value)
 
-    def _stop_if_told(self) -> None:
+    def _stop_after_notice(self) -> None:
         if self._spot.should_stop():
             self._spot.save(self._step, self._write)
-            raise ToldError
+            raise StopTrainingError
 
     def _write(self, folder: Path) -> None:
         at = replace(self._at, log=self._log.position())
-        state.write(folder, self.model, at, self._others)
+        state.write(folder, self.model, at, self._callbacks)
 
-    def _validated(self) -> dict[str, float]:
+    def _validate(self) -> dict[str, float]:
         data = self._options.get("validation_data")
         every = self._options.get("validation_freq", 1)
         if not isinstance(every, int):
@@ -163,7 +165,7 @@ class Survive(keras.callbacks.Callback):
         if data is None or (self._at.epoch + 1) % every:
             return {}
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        told = self.model.evaluate(
+        metrics = self.model.evaluate(
             x,
             y,
             sample_weight=weight,
@@ -172,7 +174,7 @@ class Survive(keras.callbacks.Callback):
             verbose=0,
             return_dict=True,
         )
-        return {f"val_{name}": float(value) for name, value in told.items()}
+        return {f"val_{name}": float(value) for name, value in metrics.items()}
 
 
 def _numbers(logs: Any) -> dict[str, float]:

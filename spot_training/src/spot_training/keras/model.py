@@ -1,4 +1,4 @@
-"""``fit`` for a machine that may go at any batch."""
+"""Fault-tolerant ``fit``: training can be interrupted at any batch."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spot_training.deprecation import renamed_arguments
 from spot_training.errors import MismatchError, SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
-from spot_training.keras.callback import Survive, ToldError, chained
+from spot_training.keras.callback import CheckpointCallback, StopTrainingError, build_callback_chain
 from spot_training.log import TrainingLog
 from spot_training.spot import Spot
 
-_REFUSED = ("initial_epoch", "steps_per_epoch", "validation_split")
+_UNSUPPORTED = ("initial_epoch", "steps_per_epoch", "validation_split")
 _log = logging.getLogger("spot_training")
 
 
 class SpotModel:
-    """A compiled model whose ``fit`` goes on where the last checkpoint is, and saves by the interval.
+    """A compiled model whose ``fit`` resumes at the last checkpoint and saves by the interval.
 
-    Within one batch of the notice it saves and ends the process with exit code 0, which tells the agent that
-    it goes on elsewhere. With ``exits=False`` ``fit`` returns, and ``stopped`` is true. The log has a row an
-    epoch and, with ``log_every``, one every so many batches; it is ``training.jsonl`` among the artifacts,
-    else here. ``options``: see ``Spot``.
+    Within one batch of a notice it saves and exits with code 0, by which the agent knows that the job
+    continues on another instance. With ``exits=False`` ``fit`` returns, and ``stopped`` is true. The log has
+    a row per epoch and, with ``log_every``, one per that many batches; default ``training.jsonl`` in the
+    artifacts directory, else the working directory. ``options``: see ``Spot``.
     """
 
+    @renamed_arguments(place="location")
     def __init__(
         self,
         model: Any,
-        place: str | os.PathLike[str] | None = None,
+        location: str | os.PathLike[str] | None = None,
         *,
         log: str | os.PathLike[str] | None = None,
         log_every: int = 0,
@@ -43,7 +45,7 @@ class SpotModel:
         if not getattr(model, "optimizer", None):
             raise SpotTrainingError("the model is not compiled; allowed: one with an optimizer")
         self.model = model
-        self.spot = spot or Spot(place, **options)
+        self.spot = spot or Spot(location, **options)
         self.stopped = False
         self._exits = exits
         self._log_every = log_every
@@ -65,16 +67,19 @@ class SpotModel:
         verbose: Any = "auto",
         **options: Any,
     ) -> Any:
-        """Train to the last epoch; return Keras's history of what this process did.
+        """Train to the last epoch; return Keras's history of this process.
 
-        Arguments are those of ``model.fit`` but ``initial_epoch``, ``steps_per_epoch``, ``validation_split``.
-        ``x`` is arrays or a ``PyDataset``; ``seed`` orders the data. Numbers and weights that callbacks keep
-        (``EarlyStopping``) are saved, too.
+        Arguments are those of ``model.fit`` without ``initial_epoch``, ``steps_per_epoch``,
+        ``validation_split``.
+        ``x``: arrays or a ``PyDataset``; ``seed``: of the data's order. The state of callbacks (numbers and
+        weights, as in ``EarlyStopping``) is saved too.
         """
-        if wrong := [name for name in _REFUSED if name in options]:
-            raise SpotTrainingError(f"fit got {', '.join(wrong)}; not allowed: they come from the data")
+        if wrong := [name for name in _UNSUPPORTED if name in options]:
+            raise SpotTrainingError(
+                f"fit got {', '.join(wrong)}; not allowed: derived from data and checkpoint"
+            )
         if self._used:
-            raise SpotTrainingError("fit is called again; a second training needs a SpotModel of its own")
+            raise SpotTrainingError("fit called twice; allowed: one fit for each SpotModel")
         self._used = True
         batches = (
             x
@@ -83,37 +88,41 @@ class SpotModel:
         )
         saved = self.spot.restore()
         at = state.position(saved.part()) if saved else state.BatchPosition()
-        if saved and list(at.data) != batches.identity:  # steps would count something else
+        if saved and list(at.data) != batches.identity:  # the position would mean other samples
             raise MismatchError(
-                f"{self.spot.checkpointer.where} is of a training on other data: "
+                f"{self.spot.checkpointer.location} is of a training on other data: "
                 f"samples, batch size, shuffle, seed were {list(at.data)}, now {batches.identity}"
             )
         options.setdefault("validation_batch_size", batch_size)
         self._log.rewind(at.log)
         self.spot.steps = batches.whole * epochs
-        survive = Survive(self.spot, batches, self._log, self._log_every, callbacks, options)
-        survive.resume(saved, at)
-        chain = chained([*callbacks, survive], self.model, epochs, batches.whole, verbose)
+        checkpoint_callback = CheckpointCallback(
+            self.spot, batches, self._log, self._log_every, callbacks, options
+        )
+        checkpoint_callback.resume(saved, at)
+        chain = build_callback_chain(
+            [*callbacks, checkpoint_callback], self.model, epochs, batches.whole, verbose
+        )
         begin = {"callbacks": chain, "shuffle": False, "verbose": verbose, **options}
         first = epochs if at.stopped else at.epoch + (at.batch >= batches.whole)
         try:
             if 0 < at.batch < batches.whole and first < epochs:
                 batches.skip = at.batch
-                chain.goes_on = first + 1 < epochs
+                chain.continues = first + 1 < epochs
                 self.model.fit(batches, initial_epoch=first, epochs=first + 1, **begin)
                 batches.skip = 0
                 first = first + 1 if not self.model.stop_training else epochs
-                survive.undo_averages()
-            if chain.goes_on or not chain.begun:
-                chain.goes_on = False
+                checkpoint_callback.undo_averages()
+            if chain.continues or not chain.is_started:
+                chain.continues = False
                 self.model.fit(batches, initial_epoch=first, epochs=epochs, **begin)
-        except ToldError:
+        except StopTrainingError:
             self.stopped = True
             self.spot.finish()
             if self._exits:
                 sys.exit(0)
         else:
-            self.spot.finish(self.spot.steps if not survive.ended_early else None)
+            self.spot.finish(self.spot.steps if not checkpoint_callback.ended_early else None)
         finally:
             self._log.close()
         return self.model.history

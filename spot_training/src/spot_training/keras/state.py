@@ -1,4 +1,4 @@
-"""All that a Keras training is between two batches, as files."""
+"""The state of a Keras training between two batches, as files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _STATE = "state.json"
 
 @dataclass(frozen=True)
 class BatchPosition:
-    """Where a training is. ``batch`` batches of ``epoch`` are done; all of them: its validation is not."""
+    """The position of a training: ``batch`` batches of ``epoch`` are done, but not its validation."""
 
     epoch: int = 0
     batch: int = 0
     stopped: bool = False
-    """A callback has ended it early: nothing is left to train."""
+    """A callback has ended the training early."""
     data: Sequence[int] = ()
     """``Batches.identity``."""
     log: int = 0
@@ -35,27 +35,30 @@ class BatchPosition:
 
 
 def variables(model: Any) -> list[Any]:
-    """Return the weights, the seeds of random layers, the optimizer's state and the metrics', each once."""
-    found = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-    return list({id(one): one for one in found}.values())
+    """Return the variables of layers (with seeds), optimizer and metrics, each once."""
+    all_variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+    return list({id(variable): variable for variable in all_variables}.values())
 
 
 def write(folder: Path, model: Any, position: BatchPosition, callbacks: Sequence[Any]) -> None:
-    """Write the state into an empty folder."""
+    """Write the state to an empty directory."""
     arrays: dict[str, Any] = {
-        f"variable-{number}": np.asarray(one.value) for number, one in enumerate(variables(model))
+        f"variable-{number}": np.asarray(variable.value) for number, variable in enumerate(variables(model))
     }
     scalars = []
     for number, callback in enumerate(callbacks):
-        kept, lists = _counters(callback)
-        scalars.append({"class": type(callback).__name__, "values": kept, "lists": list(lists)})
+        counters, lists = _counters(callback)
+        scalars.append({"class": type(callback).__name__, "values": counters, "lists": list(lists)})
         for name, values in lists.items():
-            arrays |= {f"callback-{number}-{name}-{place}": value for place, value in enumerate(values)}
+            arrays |= {
+                f"callback-{number}-{name}-{position_in_list}": value
+                for position_in_list, value in enumerate(values)
+            }
     algorithm, keys, *rest = np.random.get_state()
     arrays["numpy"] = keys
     body = {
         "position": asdict(position),
-        "variables": [_described(one) for one in variables(model)],
+        "variables": [_described(variable) for variable in variables(model)],
         "callbacks": scalars,
         "random": {
             "python": random.getstate(),
@@ -68,32 +71,35 @@ def write(folder: Path, model: Any, position: BatchPosition, callbacks: Sequence
 
 
 def position(folder: Path) -> BatchPosition:
-    """Return where the state in a folder is."""
+    """Return the position of the state in a directory."""
     return BatchPosition(**json.loads((folder / _STATE).read_text())["position"])
 
 
 def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
-    """Put the state into a model that is built, into its callbacks and into the random generators.
+    """Load the state into a built model, its callbacks and the random number generators.
 
-    ``MismatchError`` names the first variable that differs from the model's.
+    Raises:
+        MismatchError: a variable differs from the model's; names the first one.
     """
     body = json.loads((folder / _STATE).read_text())
-    mine = variables(model)
-    for number, one in enumerate(mine):
+    current = variables(model)
+    for number, variable in enumerate(current):
         saved = body["variables"][number] if number < len(body["variables"]) else "nothing"
-        if saved != _described(one):
-            raise MismatchError(f"{folder} is of another model: {saved} where this one has {_described(one)}")
-    if len(body["variables"]) > len(mine):
+        if saved != _described(variable):
+            raise MismatchError(
+                f"{folder} is of another model: {saved} where this one has {_described(variable)}"
+            )
+    if len(body["variables"]) > len(current):
         raise MismatchError(
-            f"{folder} is of another model: {len(body['variables'])} variables, this one has {len(mine)}"
+            f"{folder} is of another model: {len(body['variables'])} variables, this one has {len(current)}"
         )
     with np.load(folder / _VARIABLES) as arrays:
-        for number, one in enumerate(mine):
-            one.assign(_as(arrays[f"variable-{number}"], one))
-        for number, (callback, kept) in enumerate(zip(callbacks, body["callbacks"], strict=False)):
-            if kept["class"] == type(callback).__name__:
-                vars(callback).update(kept["values"])
-                for name in kept["lists"]:
+        for number, variable in enumerate(current):
+            variable.assign(_as(arrays[f"variable-{number}"], variable))
+        for number, (callback, entry) in enumerate(zip(callbacks, body["callbacks"], strict=False)):
+            if entry["class"] == type(callback).__name__:
+                vars(callback).update(entry["values"])
+                for name in entry["lists"]:
                     setattr(callback, name, list(_several(arrays, f"callback-{number}-{name}-")))
         numpy_keys = arrays["numpy"]
     version, internal, gauss = body["random"]["python"]
@@ -104,33 +110,33 @@ def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
 
 
 def metrics(model: Any) -> list[Any]:
-    """Return copies of the metrics' values, which Keras resets when an epoch begins."""
-    return [np.asarray(one.value) for one in model.metrics_variables]
+    """Return copies of the metrics' values; Keras resets them at the start of an epoch."""
+    return [np.asarray(variable.value) for variable in model.metrics_variables]
 
 
 def _described(variable: Any) -> str:
-    # Keras numbers layers by how many this process has made: that is no difference.
+    # Keras numbers layers by creation in this process: ignore the number.
     return f"{re.sub(r'_[0-9]+', '', variable.name)} {tuple(variable.shape)} {variable.dtype}"
 
 
 def _as(array: Any, variable: Any) -> Any:
-    """Undo what NumPy's files do to types it does not know, such as bfloat16: they come back as raw bytes."""
+    """Restore the dtype of types unknown to NumPy files, such as bfloat16, which load as raw bytes."""
     return array.view(np.asarray(variable.value).dtype) if array.dtype.kind == "V" else array
 
 
 def _counters(callback: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Return what a callback counts (``EarlyStopping.wait``, …) and the lists of arrays that it keeps."""
-    kept, lists = {}, {}
+    """Return a callback's scalars (``EarlyStopping.wait``, …) and its lists of arrays."""
+    values, lists = {}, {}
     for name, value in vars(callback).items():
         if name.startswith("_"):
             continue
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
-            kept[name] = value
-        elif isinstance(value, list) and value and all(isinstance(one, np.ndarray) for one in value):
+            values[name] = value
+        elif isinstance(value, list) and value and all(isinstance(item, np.ndarray) for item in value):
             lists[name] = value
-    return kept, lists
+    return values, lists
 
 
 def _several(arrays: Any, prefix: str) -> Iterator[Any]:
@@ -141,7 +147,7 @@ def _several(arrays: Any, prefix: str) -> Iterator[Any]:
 
 
 def _global_seed_variable() -> Any:
-    """Return the state behind ``keras.random`` without a seed; Keras has no public name for it."""
+    """Return the state of ``keras.random`` without a seed; Keras has no public API for it."""
     from keras.src.random.seed_generator import global_seed_generator
 
     return global_seed_generator().state

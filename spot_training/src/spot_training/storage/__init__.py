@@ -1,1 +1,1 @@
-"""Where checkpoints are kept: a folder on a disk or on EFS, or S3."""
+"""Storage of checkpoints: a directory on a disk or on EFS, or S3."""

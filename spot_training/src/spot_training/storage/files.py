@@ -1,4 +1,4 @@
-"""Every touch of the file system by a checkpoint: tests can fail or end at any of them."""
+"""All file system operations of checkpoints; tests inject faults into each of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _CHUNK = 1 << 16
 
 
 class Files:
-    """The file system. Errors are ``OSError``; nothing is tried again here."""
+    """The file system. Errors are ``OSError``; operations are not retried here."""
 
-    def touch(self, what: str, path: Path) -> None:
-        """Called before each touch; does nothing.
+    def touch(self, operation: str, path: Path) -> None:
+        """Hook before each operation; does nothing.
 
-        The tests' own raise ``OSError`` or end the process here.
+        Tests override it to raise ``OSError`` or to end the process.
         """
 
     def names(self, folder: Path) -> list[str]:
-        """Return what lies in a folder, sorted; nothing where it is not there."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
         self.touch("list", folder)
         try:
             return sorted(path.name for path in folder.iterdir())
@@ -30,22 +30,22 @@ class Files:
             return []
 
     def make(self, folder: Path) -> None:
-        """Make a folder and those above it."""
+        """Create a directory and its parents."""
         self.touch("make", folder)
         folder.mkdir(parents=True, exist_ok=True)
 
     def make_new(self, folder: Path) -> None:
-        """Make a folder that must not be there."""
+        """Create a directory that must not exist."""
         self.touch("make", folder)
         folder.mkdir()
 
     def read(self, path: Path) -> bytes:
-        """Return a file's content. It is opened anew: by NFS's close-to-open that is the server's content."""
+        """Return a file's content; opening it gets the server's content (NFS close-to-open consistency)."""
         self.touch("read", path)
         return path.read_bytes()
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write a new file and flush it to the disk; what is half written carries its final name."""
+        """Write a new file under its final name and flush it to disk."""
         self.touch("open", path)
         with path.open("wb") as file:
             for begin in range(0, max(len(content), 1), _CHUNK):
@@ -56,40 +56,40 @@ class Files:
             os.fsync(file.fileno())
 
     def replace(self, path: Path, content: bytes) -> None:
-        """Replace a file: readers see the old one or the new one, whole."""
+        """Replace a file atomically: readers see the old or the new content."""
         new = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
         self.write(new, content)
         self.rename(new, path)
         self.sync(path.parent)
 
     def sync(self, path: Path) -> None:
-        """Flush a file or a folder to the disk."""
+        """Flush a file or a directory to disk."""
         self.touch("sync", path)
         with _opened(path) as handle:
             os.fsync(handle)
 
     def digest(self, path: Path) -> tuple[int, str]:
-        """Return size and SHA-256 of a file."""
+        """Return the size and SHA-256 of a file."""
         self.touch("read", path)
         with path.open("rb") as file:
             return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename; onto a file: in one step.
+        """Rename; an existing file is replaced atomically.
 
-        An NFS server may have carried out what it did not answer, and then knows no ``old`` (rename(2),
-        BUGS).
+        An NFS server may have renamed the file although its response was lost; ``old`` is then missing on the
+        retry (rename(2), BUGS).
         """
-        there = old.exists()
+        existed = old.exists()
         self.touch("rename", new)
         try:
             old.rename(new)
         except FileNotFoundError:
-            if not there or old.exists() or not new.exists():
+            if not existed or old.exists() or not new.exists():
                 raise
 
     def remove(self, path: Path) -> None:
-        """Remove a file, or a folder with all that is in it; nothing where it is not there."""
+        """Remove a file, or a directory with its contents; a missing one is not an error."""
         self.touch("remove", path)
         try:
             if path.is_dir() and not path.is_symlink():

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: ``manifest.json``, the file that makes a folder a checkpoint."""
+"""The manifest of a checkpoint: ``manifest.json`` with its step, metadata and files."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _NAME: Final = re.compile(r"step-(\d{12})")
 
 
 def name_of(step: int) -> str:
-    """Return the folder's name for a step; names sort as steps do."""
+    """Return the directory name for a step; names sort in the order of steps."""
     return f"step-{step:012d}"
 
 
 def step_of(name: str) -> int | None:
     """Return the step of a checkpoint's name; None for any other name."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def part_of(rank: int) -> str:
-    """Return the folder, in the checkpoint's, that a rank writes."""
+    """Return the name of a rank's directory in a checkpoint."""
     return f"rank-{rank:05d}"
 
 
 @dataclass(frozen=True)
 class File:
-    """What a file of a checkpoint must be."""
+    """The expected size and checksum of a file."""
 
     size: int
     """Bytes."""
@@ -41,7 +41,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One checkpoint. ``files`` by path below its folder; ``meta`` is the adapter's, JSON."""
+    """One checkpoint. ``files``: by path relative to its directory; ``meta``: JSON of the adapter."""
 
     step: int
     world_size: int
@@ -50,20 +50,22 @@ class Manifest:
     files: Mapping[str, File]
 
     def to_text(self) -> str:
-        """Return it as JSON, one line, with a checksum of its own."""
+        """Return the manifest as one line of JSON with its own checksum."""
         body = {"version": VERSION, **asdict(self)}
         return json.dumps({**body, "checksum": _checksum(body)}, sort_keys=True) + "\n"
 
 
 def parse(text: str) -> Manifest:
-    """Read what ``to_text`` wrote; ``ValueError`` says what is wrong with anything else."""
+    """Parse what ``to_text`` wrote; raises ``ValueError`` if invalid or damaged."""
     try:
         body = json.loads(text)
         if body["version"] != VERSION:
-            raise ValueError(f"{FILE} has version {body['version']}, known: {VERSION}")
+            raise ValueError(f"{FILE} has version {body['version']}, allowed: {VERSION}")
         if body.pop("checksum") != _checksum(body):
             raise ValueError(f"{FILE} is damaged")
-        files = {str(path): File(int(one["size"]), str(one["sha256"])) for path, one in body["files"].items()}
+        files = {
+            str(path): File(int(file["size"]), str(file["sha256"])) for path, file in body["files"].items()
+        }
         return Manifest(
             int(body["step"]),
             int(body["world_size"]),

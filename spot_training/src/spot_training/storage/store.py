@@ -1,4 +1,4 @@
-"""Where checkpoints are kept: what a folder and a bucket have in common."""
+"""The interface of checkpoint storage, for directories and S3."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ from spot_training.storage.manifest import File
 
 
 class Store(Protocol):
-    """Keeps checkpoints by name. ``OSError`` is a failure of what lies below; nothing is logged here.
+    """Stores checkpoints by name. Raises ``OSError`` for failures of the storage; logs nothing.
 
     Rank 0 calls everything; the other ranks call ``part``, ``deliver``, ``drop`` and ``fetch`` only.
     """
 
     @property
-    def where(self) -> str:
-        """How people call the place."""
+    def location(self) -> str:
+        """The directory or S3 URL."""
         ...
 
-    def own(self) -> None:
-        """Keep other trainings out, or find that one is in: ``InUseError``. Again: make sure of it."""
+    def acquire(self) -> None:
+        """Acquire exclusive use, or check it if acquired; raises ``InUseError`` if another process has it."""
         ...
 
     def clean(self) -> None:
-        """Remove what a save that was killed has left."""
+        """Remove incomplete files of killed saves."""
         ...
 
     def names(self) -> list[str]:
-        """Return the names of what was committed, newest step first."""
+        """Return the names of the committed checkpoints, newest step first."""
         ...
 
     def manifest(self, name: str) -> str:
-        """Return the manifest's text; ``FileNotFoundError`` where there is none."""
+        """Return the manifest's text; raises ``FileNotFoundError`` if there is none."""
         ...
 
     def stage(self, name: str) -> str:
-        """Open a new place to write a checkpoint in, and return its key for all ranks."""
+        """Create a staging area for a checkpoint and return its key for all ranks."""
         ...
 
     def part(self, stage: str, part: str) -> Path:
-        """Return an empty folder for one rank's files; what it wrote there before is gone."""
+        """Return an empty directory for one rank's files; earlier files of it are deleted."""
         ...
 
     def deliver(self, stage: str, part: str) -> Mapping[str, File]:
-        """Make one rank's files outlive this machine; return what they are, by path in the checkpoint."""
+        """Make one rank's files durable; return them by path in the checkpoint."""
         ...
 
     def commit(self, stage: str, name: str, manifest: str) -> None:
-        """Make a staged checkpoint count, all of it at once."""
+        """Commit a staged checkpoint atomically."""
         ...
 
     def drop(self, stage: str) -> None:
-        """Remove a stage that will not be committed."""
+        """Remove a staging area without a commit."""
         ...
 
     def fetch(self, name: str) -> Path:
-        """Return a folder with a checkpoint's files."""
+        """Return a local directory with a checkpoint's files."""
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a checkpoint; killed half-way, what is left of it does not count as one."""
+        """Remove a checkpoint; after a crash the rest of it does not count as a checkpoint."""
         ...
 
-    def set_aside(self, name: str) -> None:
-        """Let a damaged checkpoint no longer count; its files stay until a whole one is committed."""
+    def quarantine(self, name: str) -> None:
+        """Exclude a damaged checkpoint; its files stay until a new one is committed."""
         ...

@@ -1,4 +1,4 @@
-"""PyTorch that survives, alone or by torchrun: ``Loop`` around the steps, ``EpochBatches`` in the loader."""
+"""Fault-tolerant training for PyTorch, with or without torchrun: ``Loop`` and ``EpochBatches``."""
 
 from spot_training.torch.data import EpochBatches
 from spot_training.torch.loop import Loop

@@ -1,4 +1,4 @@
-"""A training loop that can be ended after any step and goes on at the next one, elsewhere."""
+"""A training loop that can be interrupted after any step and resumed on another instance."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from spot_training.checkpointer import Saved
+from spot_training.checkpointer import Checkpoint
 from spot_training.errors import MismatchError, SpotTrainingError, one_line
 from spot_training.interval import Interval
 from spot_training.spot import Spot
 from spot_training.torch import state
 from spot_training.torch.data import LoaderPosition, position_of
 from spot_training.torch.ranks import TorchRanks
-from spot_training.torch.saver import Saver
+from spot_training.torch.saver import BackgroundSaver
 
-_PARTS: Final = "parts.pt"
+_PARTS_FILE: Final = "parts.pt"
 """The state of the parts: the same at every rank, written by rank 0."""
-_OWN: Final = "own.pt"
-"""What each rank has of its own: random numbers and the state of a stateful loader."""
+_PER_RANK_FILE: Final = "own.pt"
+"""The state of each rank: random numbers and a stateful loader. The file name is a stored format."""
 _log = logging.getLogger("spot_training")
 
 
 @dataclass
-class Place:
-    """Where a training stands between two steps: batches in all, the epoch, batches and samples of it."""
+class LoopPosition:
+    """The position between two steps: total batches, the epoch, its batches and samples.
+
+    Stored in the manifest: ``meta["place"]``.
+    """
 
     step: int = 0
     epoch: int = 0
     batch: int = 0
     samples: int = 0
-    """By all ranks together; 0 where the loader keeps its position itself."""
+    """Of all ranks together; 0 if the loader has its own state."""
 
 
 class Loop:
-    """What makes a loop survive: it resumes when created, saves when due, and ends the process when told.
+    """Makes a training loop fault-tolerant: resumes when created, saves when due, exits after a notice.
 
     Example::
 
@@ -50,11 +53,10 @@ class Loop:
             for batch in loop.batches(loader):
                 ...  # forward, backward, optimizer.step(), scheduler.step()
 
-    ``parts`` are everything whose state matters, by name, each with ``state_dict`` and ``load_state_dict``.
-    With them it saves the random numbers of Python, NumPy, PyTorch and this process's GPU, and the loader's
-    position. It saves between two steps, that is when the loop asks for its next batch; when told to stop it
-    saves and raises ``SystemExit(0)`` there. With several ranks all of them create it, after DDP has wrapped
-    the model.
+    ``parts`` are all objects with state, by name, each with ``state_dict`` and ``load_state_dict``. It also
+    saves the random number state of Python, NumPy, PyTorch and this process's GPU, and the loader's position.
+    It saves between two steps, when the loop requests its next batch; after a notice it saves and raises
+    ``SystemExit(0)`` there. With several ranks each of them creates it, after DDP has wrapped the model.
     """
 
     def __init__(
@@ -67,21 +69,21 @@ class Loop:
         ranks: Any = None,
         **parts: state.Stateful,
     ) -> None:
-        """``folder``, ``keep``: see ``Checkpointer``.
+        """``folder``: ``location`` of ``Checkpointer``; ``keep``: see there.
 
-        ``asynchronous``: training goes on while a copy of the state is written.
-        ``ranks``: who trains together, by default the processes of ``torch.distributed``.
+        ``asynchronous``: training continues while a copy of the state is written.
+        ``ranks``: default: the processes of ``torch.distributed``.
         """
         if not parts:
-            raise SpotTrainingError("Loop() has nothing to save: give it model=..., optimizer=...")
-        self._parts = {name: state.bare(part) for name, part in parts.items()}
+            raise SpotTrainingError("Loop() has nothing to save; pass model=..., optimizer=...")
+        self._parts = {name: state.unwrap(part) for name, part in parts.items()}
         self._ranks: TorchRanks = ranks or TorchRanks()
         self._asynchronous = asynchronous
-        self._saver = Saver()
-        self._place = Place()
-        self._position: LoaderPosition | None = None
-        self._saved: Saved | None = None
-        self._own: dict[str, Any] = {}
+        self._saver = BackgroundSaver()
+        self._position = LoopPosition()
+        self._loader_position: LoaderPosition | None = None
+        self._saved: Checkpoint | None = None
+        self._per_rank_state: dict[str, Any] = {}
         self._epochs: int | None = None
         self._spot = Spot(
             folder,
@@ -95,94 +97,99 @@ class Loop:
 
     @property
     def step(self) -> int:
-        """Batches taken in all, before this process and in it."""
-        return self._place.step
+        """Total batches of the training, including earlier processes."""
+        return self._position.step
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Yield the epochs that are left, counted from 0; the one that was interrupted comes first."""
+        """Yield the remaining epochs, counted from 0, starting with the interrupted one."""
         self._epochs = count
-        while self._place.epoch < count:
-            yield self._place.epoch
-            self._place = Place(step=self._place.step, epoch=self._place.epoch + 1)
+        while self._position.epoch < count:
+            yield self._position.epoch
+            self._position = LoopPosition(step=self._position.step, epoch=self._position.epoch + 1)
         self._save(last=True)
-        self._spot.finish(self._place.step)
+        self._spot.finish(self._position.step)
 
     def batches(self, loader: DataLoader[Any], *, accumulate: int = 1) -> Iterator[Any]:
-        """Yield the batches that are left of this epoch.
+        """Yield the remaining batches of this epoch.
 
         ``loader`` has ``EpochBatches`` as its ``batch_sampler``, or is a ``StatefulDataLoader`` of torchdata.
-        Gradients are not saved: with ``accumulate`` batches to an optimizer step it stops after whole ones
-        only.
+        Gradients are not saved: with ``accumulate`` batches per optimizer step it stops only after complete
+        optimizer steps.
         """
-        position = self._position = position_of(loader, self._ranks.rank, self._ranks.size)
+        position = self._loader_position = position_of(loader, self._ranks.rank, self._ranks.size)
         if self._saved is not None:
-            position.restore(self._saved, self._own.get("loader"))
+            position.restore(self._saved, self._per_rank_state.get("loader"))
         if self._epochs is not None and (steps := position.steps) is not None:
             self._spot.steps = self._epochs * steps
-        position.begin(self._place.epoch, self._place.samples)
+        position.begin(self._position.epoch, self._position.samples)
         batches = iter(loader)
-        if "randomness" in self._own:
-            state.set_randomness(self._own["randomness"])  # after iter(), which draws a number
-        self._saved, self._own = None, {}
+        if "randomness" in self._per_rank_state:
+            state.set_randomness(self._per_rank_state["randomness"])  # after iter(), which draws a number
+        self._saved, self._per_rank_state = None, {}
         for batch in batches:
             yield batch
-            place = self._place
-            place.step, place.batch = place.step + 1, place.batch + 1
-            place.samples = position.after(place.samples)
-            if place.batch % accumulate == 0:
+            current = self._position
+            current.step, current.batch = current.step + 1, current.batch + 1
+            current.samples = position.after(current.samples)
+            if current.batch % accumulate == 0:
                 self._between_steps()
 
     def _between_steps(self) -> None:
-        """Save if it is time, end if we were told: all ranks do the same at the same step."""
+        """Save if due, exit after a notice; all ranks do the same at the same step."""
         self._saver.check()
-        self._spot.progress.tell(self._place.step, self._spot.steps)
+        self._spot.progress.report(self._position.step, self._spot.steps)
         is_first = self._ranks.rank == 0
-        due = is_first and not self._saver.busy and self._spot.should_save()
-        told, due = self._ranks.any(self._spot.should_stop(), due)
-        if told:
+        is_save_due = is_first and not self._saver.busy and self._spot.should_save()
+        is_stopping, is_save_due = self._ranks.any(self._spot.should_stop(), is_save_due)
+        if is_stopping:
             self._save(last=True)
-            _log.warning("saved at step %d; it goes on elsewhere", self._place.step)
+            _log.warning("saved at step %d; stopping for the interruption", self._position.step)
             raise SystemExit(0)
-        if due:
+        if is_save_due:
             self._save(last=False)
 
     def _save(self, *, last: bool) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         self._saver.wait()
-        place, files = asdict(self._place), {}
+        position_fields, files = asdict(self._position), {}
         if self._ranks.rank == 0:
-            files[_PARTS] = state.staged({name: part.state_dict() for name, part in self._parts.items()})
-        files[_OWN] = state.staged(self._what_is_own())
-        meta = {"place": place, **(self._position.identity() if self._position is not None else {})}
+            files[_PARTS_FILE] = state.copy_to_cpu(
+                {name: part.state_dict() for name, part in self._parts.items()}
+            )
+        files[_PER_RANK_FILE] = state.copy_to_cpu(self._collect_per_rank_state())
+        meta = {
+            "place": position_fields,
+            **(self._loader_position.identity() if self._loader_position is not None else {}),
+        }
 
         def write(folder: Path) -> None:
             for name, content in files.items():
                 state.write(folder / name, content)
 
-        beside = self._asynchronous and not last
-        stood = time.monotonic() - begun
+        in_background = self._asynchronous and not last
+        copy_seconds = time.monotonic() - started
         save = partial(
             self._spot.save,
-            place["step"],
+            position_fields["step"],
             write,
             meta,
             last=last,
-            stood=lambda: stood if beside else time.monotonic() - begun,
+            paused_seconds=lambda: copy_seconds if in_background else time.monotonic() - started,
         )
-        if beside:
+        if in_background:
             self._saver.start(save)
         else:
             save()
 
-    def _what_is_own(self) -> dict[str, Any]:
-        if self._position is None:  # resumed and already at the end
-            return self._own
-        return {"randomness": state.randomness(), "loader": self._position.state()}
+    def _collect_per_rank_state(self) -> dict[str, Any]:
+        if self._loader_position is None:  # resumed and already at the end
+            return self._per_rank_state
+        return {"randomness": state.randomness(), "loader": self._loader_position.state()}
 
     def _restore(self) -> None:
         saved = self._spot.restore()
         if saved is not None:
-            parts = state.read(saved.part(0) / _PARTS)
+            parts = state.read(saved.part(0) / _PARTS_FILE)
             for name, part in self._parts.items():
                 try:
                     part.load_state_dict(parts[name])
@@ -191,11 +198,11 @@ class Loop:
                         f"{saved.path}: {name} cannot be loaded: {one_line(error)}"
                     ) from error
             if self._ranks.rank < saved.world_size:
-                self._own = state.read(saved.part(self._ranks.rank) / _OWN)
+                self._per_rank_state = state.read(saved.part(self._ranks.rank) / _PER_RANK_FILE)
             else:
                 _log.warning(
-                    "rank %d is new: its random numbers begin as the script set them", self._ranks.rank
+                    "rank %d is new: its random number state is that of the script", self._ranks.rank
                 )
-            self._place = Place(**saved.meta["place"])
+            self._position = LoopPosition(**saved.meta["place"])
             self._saved = saved
         self._ranks.level(self._parts)

@@ -1,4 +1,4 @@
-"""The processes that train together: what they agree on, and where they wait for each other."""
+"""The ranks of ``torch.distributed``: agreement on flags and barriers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spot_training.errors import SpotTrainingError
 
 
 class TorchRanks:
-    """This process among those of ``torch.distributed``, as ``Ranks``; alone where there are no others.
+    """``Ranks`` of ``torch.distributed``; a single rank if it is not initialised.
 
-    Two groups of its own, over gloo: the training's thread exchanges flags, the saving one waits for the
-    others, and neither touches the GPUs' queues. All ranks create it at the same place of the script.
+    Uses two separate gloo groups, for the flags of the training thread and for the saving thread; neither
+    uses the GPUs. All ranks must create it at the same point of the script.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class TorchRanks:
         if not self._together and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise SpotTrainingError(
                 f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but torch.distributed is not initialised:"
-                " call init_process_group() before"
+                " call init_process_group() first"
             )
         self.rank: int = distributed.get_rank() if self._together else 0
         self.size: int = distributed.get_world_size() if self._together else 1
@@ -33,15 +33,15 @@ class TorchRanks:
             self._saves = distributed.new_group(backend="gloo")
 
     def any(self, *flags: bool) -> list[bool]:
-        """Return for each flag whether a rank has raised it: the same answer for all, at the same step."""
+        """Return for each flag whether it is true on any rank; the same result on all ranks."""
         if not self._together:
             return list(flags)
         raised = torch.tensor(flags, dtype=torch.int32)
         distributed.all_reduce(raised, distributed.ReduceOp.MAX, group=self._flags)
-        return [bool(one) for one in raised.tolist()]
+        return [bool(value) for value in raised.tolist()]
 
     def gather(self, text: str) -> Sequence[str]:
-        """Wait for all ranks; return each one's text, by rank. One thread at a time."""
+        """Wait for all ranks; return their texts, by rank. Not thread-safe."""
         if not self._together:
             return [text]
         texts: list[str] = [""] * self.size
@@ -49,4 +49,4 @@ class TorchRanks:
         return texts
 
     def level(self, parts: Mapping[str, Any]) -> None:
-        """Nothing to do: all ranks have read one checkpoint; what they begin with, DDP has levelled."""
+        """Do nothing: all ranks read the same checkpoint, and DDP broadcasts the initial weights."""

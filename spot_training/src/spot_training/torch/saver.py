@@ -1,4 +1,4 @@
-"""Saving beside the training: one checkpoint at a time, written by a thread of its own."""
+"""Asynchronous saves: one checkpoint at a time, written in a background thread."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 
 
-class Saver:
-    """Carries out one save after another in the background.
+class BackgroundSaver:
+    """Runs one save after another in a background thread.
 
-    A save works on a copy of the state (``state.staged``), so that the next step may begin while it writes.
+    A save writes a copy of the state (``state.copy_to_cpu``), so that training can continue meanwhile.
     """
 
     def __init__(self) -> None:
@@ -18,16 +18,16 @@ class Saver:
 
     @property
     def busy(self) -> bool:
-        """Whether a save is under way."""
+        """Whether a save is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def check(self) -> None:
-        """Raise what a save that has ended raised."""
+        """Raise the error of a finished save, if any."""
         if not self.busy:
             self.wait()
 
     def start(self, save: Callable[[], object]) -> None:
-        """Begin a save; one that is under way is waited for."""
+        """Start a save, after waiting for a running one."""
         self.wait()
 
         def carry_out() -> None:
@@ -36,12 +36,12 @@ class Saver:
             except BaseException as error:
                 self._error = error
 
-        # No daemon: a script that ends while a save is under way lets it finish.
+        # Not a daemon: the interpreter waits for the save when the script ends.
         self._thread = threading.Thread(target=carry_out, name="spot_training save")
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait for the save that is under way; raise what it raised."""
+        """Wait for the running save; raise its error, if any."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None

@@ -1,4 +1,4 @@
-"""What a checkpoint of PyTorch holds: the parts' state, copied at a step, and random numbers; its files."""
+"""The content of a PyTorch checkpoint: state dicts and random number state, and their files."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from spot_training.errors import SpotTrainingError, one_line
 
 
 class Stateful(Protocol):
-    """Whatever has a state that can be taken and put back: a model, an optimizer, a scheduler, a scaler."""
+    """An object with a state dict: a model, an optimizer, a scheduler, a gradient scaler."""
 
     def state_dict(self) -> Mapping[str, Any]:
         """Return the state."""
 
     def load_state_dict(self, state: Any) -> Any:
-        """Put a state back."""
+        """Load a state."""
 
 
-def bare(part: Any) -> Any:
-    """Return a module without what DDP and torch.compile put around it: then any number of ranks loads it."""
+def unwrap(part: Any) -> Any:
+    """Return a module without the wrappers of DDP and torch.compile, loadable by any number of ranks."""
     while True:
         if isinstance(part, DistributedDataParallel):
             part = part.module
@@ -38,29 +38,29 @@ def bare(part: Any) -> Any:
             return part
 
 
-def staged(state: Any) -> Any:
-    """Return a copy of a state in the host's memory that no later step changes. Tied tensors stay one."""
+def copy_to_cpu(state: Any) -> Any:
+    """Return a deep copy of a state in host memory; tied tensors stay tied."""
     return _copy(state, {})
 
 
-def _copy(state: Any, made: dict[Any, torch.Tensor]) -> Any:
+def _copy(state: Any, copies: dict[Any, torch.Tensor]) -> Any:
     if isinstance(state, torch.Tensor):
         key = (state.device, state.data_ptr(), state.dtype, state.shape, state.stride())
-        if key not in made or not state.numel():
-            made[key] = state.detach().to("cpu", copy=True)
-        return made[key]
+        if key not in copies or not state.numel():
+            copies[key] = state.detach().to("cpu", copy=True)
+        return copies[key]
     if isinstance(state, dict):  # an OrderedDict of a module carries _metadata, which a shallow copy keeps
         new = copy.copy(state)
         for key, value in state.items():
-            new[key] = _copy(value, made)
+            new[key] = _copy(value, copies)
         return new
     if type(state) in (list, tuple):
-        return type(state)(_copy(value, made) for value in state)
+        return type(state)(_copy(value, copies) for value in state)
     return copy.deepcopy(state)
 
 
 def randomness() -> dict[str, Any]:
-    """Return the state of Python's, NumPy's (where loaded), PyTorch's and the GPUs' random numbers."""
+    """Return the random number state of Python, NumPy (if imported), PyTorch and the GPU."""
     state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if numpy := sys.modules.get("numpy"):
         name, keys, *rest = numpy.random.get_state()
@@ -71,7 +71,7 @@ def randomness() -> dict[str, Any]:
 
 
 def set_randomness(state: Mapping[str, Any]) -> None:
-    """Put back what ``randomness`` returned."""
+    """Restore the state that ``randomness`` returned."""
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])
     if (numpy := sys.modules.get("numpy")) and "numpy" in state:
@@ -82,35 +82,33 @@ def set_randomness(state: Mapping[str, Any]) -> None:
 
 
 def fingerprint(parts: Mapping[str, Stateful]) -> str:
-    """Return what tells one set of parts from another: their names, and the modules' tensors by shape."""
+    """Return a hash of the parts' names and the shapes of the modules' tensors."""
     lines = []
     for name, part in sorted(parts.items()):
-        module = bare(part)
+        module = unwrap(part)
         shapes = module.state_dict() if isinstance(module, torch.nn.Module) else {}
         lines += [name, *(f"{key} {tuple(getattr(value, 'shape', ()))}" for key, value in shapes.items())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def write(path: Path, state: Any) -> None:
-    """Write a staged state into a file.
+    """Write a copied state to a file.
 
     Raises:
-        SpotTrainingError: Something in it would not be read again: PyTorch reads tensors and plain values
-        only.
+        SpotTrainingError: it has an object that PyTorch does not load: only tensors and plain values.
     """
     torch.save(state, path)
     try:
-        torch.load(
-            path, map_location="meta", mmap=True, weights_only=True
-        )  # its structure: no tensor is read
+        # Loads the structure without reading tensors.
+        torch.load(path, map_location="meta", mmap=True, weights_only=True)
     except Exception as error:
-        found = re.search(r"GLOBAL (\S+)", str(error))
+        match = re.search(r"GLOBAL (\S+)", str(error))
         raise SpotTrainingError(
-            f"{path.name} could not be read again: it holds {found[1] if found else one_line(error)};"
-            " allowed: tensors and plain values, and what torch.serialization.add_safe_globals names"
+            f"{path.name} cannot be loaded: it has {match[1] if match else one_line(error)};"
+            " allowed: tensors, plain values, and types added by torch.serialization.add_safe_globals"
         ) from error
 
 
 def read(path: Path) -> Any:
-    """Return what ``write`` wrote, in the host's memory."""
+    """Return the state that ``write`` wrote, in host memory."""
     return torch.load(path, map_location="cpu", weights_only=True)

@@ -1,1 +1,1 @@
-"""Requests and answers through RabbitMQ, by pika."""
+"""The RabbitMQ transport, on pika."""

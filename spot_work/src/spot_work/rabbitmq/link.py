@@ -1,7 +1,7 @@
-"""One connection to RabbitMQ, in a thread of its own, made anew when it breaks.
+"""A connection to RabbitMQ in its own thread, which reconnects when it breaks.
 
-pika's connections belong to one thread. All that touches the channel runs in that one; others hand it over
-with `Link.call`.
+pika connections belong to one thread. Everything that uses the channel runs in that thread; other threads
+submit their calls with `Link.call`.
 """
 
 from __future__ import annotations
@@ -30,155 +30,157 @@ from spot_work.rabbitmq.declare import Declarations
 
 log: Final = logging.getLogger("spot_work")
 
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 15.0
-"""Seconds between two tries to connect: they double from the first to the longest."""
+_MIN_DELAY_SECONDS: Final = 0.5
+_MAX_DELAY_SECONDS: Final = 15.0
+"""Delays between connection attempts: they double from the minimum to the maximum."""
 _BLOCKED_SECONDS: Final = 300.0
-"""A broker short of memory or disk holds publishers back; after so long we connect anew."""
-_HEARTBEAT: Final = 30
-_REFUSALS: Final = (403, 404, 405, 406, 530)
-"""AMQP codes that refuse a declaration: access, no such thing, locked, other arguments, no such vhost."""
-_REFUSED_ERRORS: Final = (AuthenticationError, ProbableAuthenticationError, ProbableAccessDeniedError)
+"""Reconnect after this time: a broker low on memory or disk blocks its publishers."""
+_HEARTBEAT_SECONDS: Final = 30
+_PERMANENT_CODES: Final = (403, 404, 405, 406, 530)
+"""AMQP reply codes: access-refused, not-found, resource-locked, precondition-failed, not-allowed (vhost)."""
+_PERMANENT_ERRORS: Final = (AuthenticationError, ProbableAuthenticationError, ProbableAccessDeniedError)
 
 
-class Fate(Enum):
-    """What became of a message that was published."""
+class PublishOutcome(Enum):
+    """The broker's response to a published message."""
 
-    KEPT = "kept"
-    REFUSED = "refused"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
     UNKNOWN = "unknown"
-    """The connection broke before the broker said."""
+    """The connection broke before the broker responded."""
 
 
 class Link:
-    """A connection that comes back, with one channel whose publications are confirmed.
+    """A reconnecting connection, with one channel in publisher-confirm mode.
 
     Args:
         url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
-        prepare: declares and consumes on each new channel.
-        ready: called in the link's thread when that is done.
-        failed: called once, in the link's thread, when there is no use in going on.
-        give_up_after: seconds in a row without a connection.
+        prepare: declares queues and starts consumers on each new channel.
+        on_ready: called in the link's thread after that.
+        on_failure: called once, in the link's thread, with an error that ends the connection for good.
+        max_outage_seconds: maximum time without a connection.
 
     Raises:
-        ValueError: the address cannot be read.
+        ValueError: the URL cannot be parsed.
     """
 
     def __init__(
         self,
         url: str,
         prepare: Callable[[Any], Declarations],
-        ready: Callable[[], None],
-        failed: Callable[[Exception], None],
-        give_up_after: float,
+        on_ready: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+        max_outage_seconds: float,
     ) -> None:
         self._parameters = pika.URLParameters(url)
         if "heartbeat=" not in url:
-            self._parameters.heartbeat = _HEARTBEAT
+            self._parameters.heartbeat = _HEARTBEAT_SECONDS
         self._parameters.blocked_connection_timeout = _BLOCKED_SECONDS
         self._broker = f"{self._parameters.host}:{self._parameters.port}"
         self._prepare = prepare
-        self._ready = ready
-        self._failed = failed
-        self._give_up_after = give_up_after
+        self._on_ready = on_ready
+        self._on_failure = on_failure
+        self._max_outage_seconds = max_outage_seconds
         self._connection: pika.SelectConnection | None = None
         self._channel: Any = None
         self._is_ready = False
-        self._guard = threading.Lock()
-        """Of the connection, against being closed while somebody wakes it."""
-        self._unsettled: dict[int, Callable[[Fate], None]] = {}
-        self._published = 0
+        self._connection_lock = threading.Lock()
+        """Keeps the connection open while another thread adds a callback to its loop."""
+        self._unconfirmed: dict[int, Callable[[PublishOutcome], None]] = {}
+        self._published_count = 0
         self._calls: deque[tuple[Callable[[Any], object], Callable[[], object]]] = deque()
         self._error: Exception | None = None
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="spot-work-link", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="spot-work-link", daemon=True)
 
     def start(self) -> None:
-        """Begin to connect; `ready` is called when that is done."""
+        """Start to connect; ``on_ready`` is called when connected."""
         self._thread.start()
 
-    def call(self, do: Callable[[Any], object], or_else: Callable[[], object] = lambda: None) -> None:
-        """Let the link's thread do something with the channel, or, where there is none, ``or_else``."""
-        with self._guard:
+    def call(self, function: Callable[[Any], object], or_else: Callable[[], object] = lambda: None) -> None:
+        """Call a function with the channel in the link's thread, or ``or_else`` without a connection."""
+        with self._connection_lock:
             if self._connection is not None and self._is_ready:
-                self._calls.append((do, or_else))
-                self._connection.ioloop.add_callback_threadsafe(self._take_calls)
+                self._calls.append((function, or_else))
+                self._connection.ioloop.add_callback_threadsafe(self._run_calls)
                 return
         or_else()
 
     def publish(
         self,
-        key: str,
+        routing_key: str,
         body: bytes,
         properties: pika.BasicProperties | None = None,
-        fate: Callable[[Fate], None] = lambda _: None,
+        on_outcome: Callable[[PublishOutcome], None] = lambda _: None,
         exchange: str = "",
     ) -> None:
-        """Send a message to the queue ``key``, or an exchange; only from within the link's thread.
+        """Publish a message to a queue or an exchange; only in the link's thread.
 
-        ``fate`` is told what became of it.
+        ``on_outcome`` is called in that thread with the broker's response.
         """
         if not self._is_ready:
-            fate(Fate.UNKNOWN)
+            on_outcome(PublishOutcome.UNKNOWN)
             return
-        self._published += 1
-        self._unsettled[self._published] = fate
-        self._channel.basic_publish(exchange, key, body, properties)
+        self._published_count += 1
+        self._unconfirmed[self._published_count] = on_outcome
+        self._channel.basic_publish(exchange, routing_key, body, properties)
 
-    def close(self, seconds: float = 5.0) -> None:
-        """Close, and wait for that; what was not confirmed has an unknown fate."""
+    def close(self, timeout: float = 5.0) -> None:
+        """Close the connection and wait for it; unconfirmed messages get the outcome ``UNKNOWN``."""
         self._closing.set()
-        with self._guard:
+        with self._connection_lock:
             if (connection := self._connection) is not None:
-                connection.ioloop.add_callback_threadsafe(partial(self._shut, connection))
+                connection.ioloop.add_callback_threadsafe(partial(self._shut_down, connection))
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(seconds)
+            self._thread.join(timeout)
 
-    def _take_calls(self) -> None:
+    def _run_calls(self) -> None:
         while self._calls:
-            do, or_else = self._calls.popleft()
+            function, or_else = self._calls.popleft()
             if self._is_ready:
-                do(self._channel)
+                function(self._channel)
             else:
                 or_else()
 
-    def _shut(self, connection: pika.SelectConnection) -> None:
+    def _shut_down(self, connection: pika.SelectConnection) -> None:
         if connection.is_open:
             connection.close()
         else:
             connection.ioloop.stop()
 
-    def _live(self) -> None:
-        pause, alone = _FIRST_PAUSE, 0.0
+    def _run(self) -> None:
+        delay, outage_seconds = _MIN_DELAY_SECONDS, 0.0
         while not self._closing.is_set():
             was_ready = self._connect()
             if self._closing.is_set():
                 return
             if was_ready:
-                pause, alone = _FIRST_PAUSE, 0.0
+                delay, outage_seconds = _MIN_DELAY_SECONDS, 0.0
             if isinstance(self._error, BrokerRefusedError):
-                self._failed(self._error)
+                self._on_failure(self._error)
                 return
-            if alone >= self._give_up_after:
-                self._failed(
-                    ConnectionError(f"{self._broker}: not reached for {alone:.0f} s: {_words(self._error)}")
+            if outage_seconds >= self._max_outage_seconds:
+                self._on_failure(
+                    ConnectionError(
+                        f"{self._broker}: unreachable for {outage_seconds:.0f} s: {_describe(self._error)}"
+                    )
                 )
                 return
-            wait = pause * random.uniform(0.5, 1.0)  # not all workers of a fleet at once
-            log.warning("%s: %s; again in %.1f s", self._broker, _words(self._error), wait)
+            wait = delay * random.uniform(0.5, 1.0)  # jitter: a fleet's workers must not reconnect together
+            log.warning("%s: %s; reconnecting in %.1f s", self._broker, _describe(self._error), wait)
             self._closing.wait(wait)
-            alone += wait
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            outage_seconds += wait
+            delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
     def _connect(self) -> bool:
-        """Connect, and return when that connection is over; tell whether it was ready at any time."""
+        """Connect, and run until the connection ends; return whether it was ever ready."""
         self._error, was_ready = None, False
         try:
             connection = self._connection = pika.SelectConnection(
                 self._parameters,
-                on_open_callback=self._opened,
-                on_open_error_callback=self._broken,
-                on_close_callback=self._broken,
+                on_open_callback=self._on_open,
+                on_open_error_callback=self._on_broken,
+                on_close_callback=self._on_broken,
             )
             if self._closing.is_set():
                 return False
@@ -186,66 +188,69 @@ class Link:
         except (AMQPConnectionError, OSError) as error:
             self._error = error
         finally:
-            with self._guard:
+            with self._connection_lock:
                 was_ready, self._is_ready = self._is_ready, False
                 if self._connection is not None:
                     self._connection.ioloop.close()
                 self._connection = self._channel = None
-            lost, self._unsettled, self._published = self._unsettled, {}, 0
-            for fate in lost.values():
-                fate(Fate.UNKNOWN)
-            self._take_calls()
+            unconfirmed, self._unconfirmed, self._published_count = self._unconfirmed, {}, 0
+            for on_outcome in unconfirmed.values():
+                on_outcome(PublishOutcome.UNKNOWN)
+            self._run_calls()
         return was_ready
 
-    def _opened(self, connection: pika.SelectConnection) -> None:
-        connection.channel(on_open_callback=self._channel_opened)
+    def _on_open(self, connection: pika.SelectConnection) -> None:
+        connection.channel(on_open_callback=self._on_channel_open)
 
-    def _channel_opened(self, channel: Any) -> None:
+    def _on_channel_open(self, channel: Any) -> None:
         self._channel = channel
-        channel.add_on_close_callback(self._channel_closed)
+        channel.add_on_close_callback(self._on_channel_closed)
         channel.add_on_cancel_callback(lambda _: channel.close(reply_text="the queue was deleted"))
-        steps = self._prepare(channel)
-        channel.confirm_delivery(self._settled, callback=lambda _: self._step(steps))
+        declarations = self._prepare(channel)
+        channel.confirm_delivery(self._on_confirm, callback=lambda _: self._declare_next(declarations))
 
-    def _step(self, steps: Declarations) -> None:
-        call = next(steps, None)
-        if call is None:
+    def _declare_next(self, declarations: Declarations) -> None:
+        declare = next(declarations, None)
+        if declare is None:
             self._is_ready = True
             log.info("%s: connected", self._broker)
-            self._ready()
+            self._on_ready()
         else:
-            call(callback=lambda _: self._step(steps))
+            declare(callback=lambda _: self._declare_next(declarations))
 
-    def _settled(self, frame: Any) -> None:
-        tag, fate = frame.method.delivery_tag, Fate.KEPT
+    def _on_confirm(self, frame: Any) -> None:
+        tag, outcome = frame.method.delivery_tag, PublishOutcome.CONFIRMED
         if isinstance(frame.method, pika.spec.Basic.Nack):
-            fate = Fate.REFUSED
-        # Confirms may come for many at once; what was published first stands first.
-        tags = [t for t in self._unsettled if t <= tag] if frame.method.multiple else [tag]
-        for settled in tags:
-            if (tell := self._unsettled.pop(settled, None)) is not None:
-                tell(fate)
+            outcome = PublishOutcome.REJECTED
+        # With ``multiple`` the confirm covers all messages up to the tag.
+        tags = [t for t in self._unconfirmed if t <= tag] if frame.method.multiple else [tag]
+        for confirmed in tags:
+            if (on_outcome := self._unconfirmed.pop(confirmed, None)) is not None:
+                on_outcome(outcome)
 
-    def _channel_closed(self, channel: Any, why: Exception) -> None:
-        self._error = why
-        if isinstance(why, ChannelClosedByBroker) and not self._is_ready and why.reply_code in _REFUSALS:
-            self._error = BrokerRefusedError(f"{self._broker}: {why.reply_text}")
+    def _on_channel_closed(self, channel: Any, error: Exception) -> None:
+        self._error = error
+        is_first = not self._is_ready
+        if is_first and isinstance(error, ChannelClosedByBroker) and error.reply_code in _PERMANENT_CODES:
+            self._error = BrokerRefusedError(f"{self._broker}: {error.reply_text}")
         if channel.connection.is_open:
             channel.connection.close()
 
-    def _broken(self, connection: pika.SelectConnection, why: Exception | str) -> None:
-        error = why if isinstance(why, Exception) else ConnectionError(why)
-        refused = isinstance(error, _REFUSED_ERRORS)
-        refused = refused or (isinstance(error, ConnectionClosedByBroker) and error.reply_code in _REFUSALS)
-        if refused:
+    def _on_broken(self, connection: pika.SelectConnection, reason: Exception | str) -> None:
+        error = reason if isinstance(reason, Exception) else ConnectionError(reason)
+        is_permanent = isinstance(error, _PERMANENT_ERRORS) or (
+            isinstance(error, ConnectionClosedByBroker) and error.reply_code in _PERMANENT_CODES
+        )
+        if is_permanent:
             self._error = BrokerRefusedError(f"{self._broker}: {error}")
         self._error = self._error or error
         connection.ioloop.stop()
 
 
-def _words(error: BaseException | None) -> str:
-    """Return what an error says; pika's often say nothing themselves, but hold the ones that do."""
-    held = [one for one in (*getattr(error, "exceptions", ()), *getattr(error, "args", ())) if one]
-    if held and isinstance(held[-1], BaseException):
-        return _words(held[-1])
+def _describe(error: BaseException | None) -> str:
+    """Return an error's message; pika's errors are often empty and wrap the error that has the message."""
+    candidates = (*getattr(error, "exceptions", ()), *getattr(error, "args", ()))
+    wrapped = [candidate for candidate in candidates if candidate]
+    if wrapped and isinstance(wrapped[-1], BaseException):
+        return _describe(wrapped[-1])
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Messages as AMQP has them: what of them stands where."""
+"""The mapping of messages to AMQP properties and headers."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _BYTES: Final = "application/octet-stream"
 _JSON: Final = "application/json"
 _PERSISTENT: Final = 2
 
-# Headers of ours.
-SENT: Final = "spot-sent"
+SENT_AT: Final = "spot-sent"
 DEADLINE: Final = "spot-deadline"
-_AGAIN: Final = "spot-again"
+_RESEND: Final = "spot-again"
 _REPEAT: Final = "spot-repeat"
-_FAILED: Final = "spot-failed"
+_ERROR: Final = "spot-failed"
 
-_COUNT: Final = "x-delivery-count"  # RabbitMQ's own, of quorum queues: returns so far
+_DELIVERY_COUNT: Final = "x-delivery-count"
+"""Set by RabbitMQ's quorum queues: the number of returns so far."""
 
 
 def properties(message: Message) -> BasicProperties:
-    """Return what goes beside a message's body."""
+    """Return the AMQP properties of a message."""
     headers: dict[str, Any] = {}
-    for name, time in ((SENT, message.sent), (DEADLINE, message.deadline)):
+    for name, time in ((SENT_AT, message.sent_at), (DEADLINE, message.deadline)):
         if time is not None:
-            # AMQP 0-9-1 tables have no exact fractions that every client writes alike: milliseconds.
+            # Integer milliseconds: clients encode fractions in AMQP 0-9-1 tables in different ways.
             headers[name] = round(time * 1000)
-    marks = ((_AGAIN, message.is_again), (_REPEAT, message.is_repeat), (_FAILED, message.has_failed))
-    headers |= {name: True for name, is_set in marks if is_set}
+    flags = ((_RESEND, message.is_resend), (_REPEAT, message.is_repeat), (_ERROR, message.is_error))
+    headers |= {name: True for name, is_set in flags if is_set}
     return BasicProperties(
         content_type=_JSON if message.is_json else _BYTES,
         delivery_mode=_PERSISTENT,
@@ -41,25 +41,25 @@ def properties(message: Message) -> BasicProperties:
     )
 
 
-def read(body: bytes, given: BasicProperties) -> Message:
-    """Return a message, of us or of somebody else, who may say less."""
-    headers = given.headers or {}
+def read(body: bytes, properties: BasicProperties) -> Message:
+    """Return a message of this package or of another AMQP client, which may lack headers."""
+    headers = properties.headers or {}
     return Message(
-        id=given.correlation_id or given.message_id or "",
+        id=properties.correlation_id or properties.message_id or "",
         body=body,
-        is_json=given.content_type == _JSON,
-        reply_to=given.reply_to or "",
-        sent=_time(headers.get(SENT)),
+        is_json=properties.content_type == _JSON,
+        reply_to=properties.reply_to or "",
+        sent_at=_time(headers.get(SENT_AT)),
         deadline=_time(headers.get(DEADLINE)),
-        is_again=bool(headers.get(_AGAIN)),
+        is_resend=bool(headers.get(_RESEND)),
         is_repeat=bool(headers.get(_REPEAT)),
-        has_failed=bool(headers.get(_FAILED)),
+        is_error=bool(headers.get(_ERROR)),
     )
 
 
-def tries(given: BasicProperties, *, redelivered: bool) -> int:
-    """Return how often a request was delivered, this time counted; 2 is "more than once" without a count."""
-    returns = (given.headers or {}).get(_COUNT)
+def delivery_count(properties: BasicProperties, *, redelivered: bool) -> int:
+    """Return the number of deliveries, including this one; without a count 2 means "more than one"."""
+    returns = (properties.headers or {}).get(_DELIVERY_COUNT)
     return 1 + returns if isinstance(returns, int) and returns > 0 else 1 + bool(redelivered)
 
 

@@ -1,1 +1,1 @@
-"""Requests and answers through Amazon SQS, by boto3 (the extra ``sqs``)."""
+"""The Amazon SQS transport, on boto3 (the extra ``sqs``)."""

@@ -1,4 +1,4 @@
-"""Where a queue of SQS is, and what its errors mean."""
+"""Addresses of SQS queues, and the classification of SQS errors."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 _URL: Final = re.compile(r"sqs://(?P<region>[a-z0-9-]+)(/(?P<account>[0-9]{12}))?/?")
-LONGEST_NAME: Final = 55
-"""Of a queue of requests; SQS takes 80, and clients' queues of answers are named after it."""
-_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}")
-_READ_SECONDS: Final = 40
-"""A long poll takes 20."""
+MAX_NAME_LENGTH: Final = 55
+"""Of a queue of requests. SQS allows 80; reply queues add a suffix to the name."""
+_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
+_READ_TIMEOUT_SECONDS: Final = 40
+"""Longer than a long poll, which takes up to 20."""
 
-TROUBLE: Final = (ClientError, BotoCoreError)
-"""What a call may raise."""
+CALL_ERRORS: Final = (ClientError, BotoCoreError)
+"""Errors that a call to SQS may raise."""
 
-# By botocore's own names of the service's errors: some have a query-compatible one besides.
-_GONE: Final = ("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue")
-_REFUSED: Final = (
+# botocore's error codes; some errors have a second, query-compatible one.
+_NOT_FOUND: Final = ("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue")
+_ACCESS_DENIED: Final = (
     *("AccessDenied", "AccessDeniedException", "AuthFailure", "InvalidClientTokenId", "KmsAccessDenied"),
     *("OptInRequired", "SignatureDoesNotMatch", "UnrecognizedClientException", "InvalidAddress"),
 )
@@ -30,45 +30,49 @@ _REFUSED: Final = (
 
 @dataclass(frozen=True)
 class Address:
-    """A region and an account; without one it is the caller's own."""
+    """A region and an account; an empty account is the caller's own."""
 
     region: str
     account: str = ""
 
     @classmethod
-    def parse(cls, url: str, queue: str) -> Address:
-        """Return the address in ``sqs://region/account``; raise ``ValueError`` for another, or for a name."""
-        found = _URL.fullmatch(url)
-        if found is None:
+    def parse(cls, url: str, queue_name: str) -> Address:
+        """Parse ``sqs://region/account``; raise ``ValueError`` for another URL or an invalid queue name."""
+        match = _URL.fullmatch(url)
+        if match is None:
             raise ValueError(f"{url}, allowed: sqs://region/account, such as sqs://eu-west-1/123456789012")
-        if not _NAME.fullmatch(queue):
-            raise ValueError(f"queue {queue}, allowed: {LONGEST_NAME} letters, digits, hyphens, underscores")
-        return cls(found["region"], found["account"] or "")
+        if not _NAME.fullmatch(queue_name):
+            raise ValueError(
+                f"queue {queue_name}, allowed: up to {MAX_NAME_LENGTH} letters, digits, hyphens, underscores"
+            )
+        return cls(match["region"], match["account"] or "")
 
     def client(self) -> Any:
-        """Return a client of boto3, safe to use from many threads; it finds credentials where boto3 does."""
+        """Return a boto3 client, which is safe to use from many threads."""
         retries: Any = {"mode": "standard", "total_max_attempts": 3}
-        config = Config(connect_timeout=5, read_timeout=_READ_SECONDS, retries=retries, tcp_keepalive=True)
+        config = Config(
+            connect_timeout=5, read_timeout=_READ_TIMEOUT_SECONDS, retries=retries, tcp_keepalive=True
+        )
         return boto3.client("sqs", region_name=self.region, config=config)
 
-    def queue_url(self, client: Any, queue: str) -> str:
+    def queue_url(self, client: Any, queue_name: str) -> str:
         """Return the URL of a queue."""
         owner = {"QueueOwnerAWSAccountId": self.account} if self.account else {}
-        return str(client.get_queue_url(QueueName=queue, **owner)["QueueUrl"])
+        return str(client.get_queue_url(QueueName=queue_name, **owner)["QueueUrl"])
 
 
-def is_gone(error: Exception) -> bool:
-    """Tell whether there is no such queue."""
-    return _code(error) in _GONE
+def is_not_found(error: Exception) -> bool:
+    """Return whether the queue does not exist."""
+    return _code(error) in _NOT_FOUND
 
 
-def is_refusal(error: Exception) -> bool:
-    """Tell whether to try again is no use."""
-    return _code(error) in (*_GONE, *_REFUSED)
+def is_permanent(error: Exception) -> bool:
+    """Return whether a retry cannot succeed."""
+    return _code(error) in (*_NOT_FOUND, *_ACCESS_DENIED)
 
 
-def words(error: Exception) -> str:
-    """Return an error in one line."""
+def describe(error: Exception) -> str:
+    """Return the message of an error in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""The messages that a worker has received and not settled, kept hidden from others."""
+"""In-flight messages and the extension of their visibility timeout."""
 
 from __future__ import annotations
 
@@ -9,116 +9,118 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spot_work.sqs.address import TROUBLE, words
-from spot_work.sqs.wire import MOST_IN_A_CALL
+from spot_work.sqs.address import CALL_ERRORS, describe
+from spot_work.sqs.wire import MAX_BATCH_ENTRIES
 
 log: Final = logging.getLogger("spot_work")
 
-_LOST: Final = ("MessageNotInflight", "ReceiptHandleIsInvalid", "InvalidParameterValue")
-"""Codes by which SQS says that a message is hidden no more: seen again, deleted, or held for 12 hours."""
-_PARTS: Final = 3
-"""Of the visibility timeout: it is extended after each, so that one failure is none."""
+_NOT_IN_FLIGHT: Final = ("MessageNotInflight", "ReceiptHandleIsInvalid", "InvalidParameterValue")
+"""Error codes for a message that is visible again, deleted, or in flight for 12 hours."""
+_EXTENSIONS_PER_TIMEOUT: Final = 3
+"""More than one, so that a failed extension has no effect."""
 
 
 @dataclass
-class Held:
-    """A message that is here: ``id`` stays, ``receipt`` is of the newest delivery.
+class InFlightMessage:
+    """A message that was received and is not settled.
 
-    ``until`` (monotonic) is when others see it if nobody extends it.
+    ``id`` is the message id, ``receipt`` the handle of the newest delivery. ``hidden_until`` (monotonic) is
+    the end of the visibility timeout. ``is_lost``: SQS has refused the extension.
     """
 
     id: str
     received: Mapping[str, Any]
     receipt: str
-    until: float
+    hidden_until: float
     is_lost: bool = False
 
 
-class Shelf:
-    """Holds messages and extends their visibility until they are taken off; safe to use from many threads."""
+class VisibilityExtender:
+    """Extends the visibility timeout of in-flight messages; safe to use from many threads."""
 
-    def __init__(self, client: Any, queue: str) -> None:
+    def __init__(self, client: Any, queue_name: str) -> None:
         self._client = client
-        self._queue = queue
+        self._queue_name = queue_name
         self._url = ""
-        self._visibility = 0
-        self._held: dict[str, Held] = {}
+        self._visibility_seconds = 0
+        self._messages: dict[str, InFlightMessage] = {}
         self._changed = threading.Condition()
         self._closed = threading.Event()
 
-    def open(self, url: str, visibility: int) -> None:
-        """Begin to extend what is put here; ``visibility`` is the queue's timeout in seconds."""
-        self._url, self._visibility = url, visibility
-        threading.Thread(target=self._extend_all, name="spot-work-hold", daemon=True).start()
+    def open(self, url: str, visibility_seconds: int) -> None:
+        """Start to extend messages; ``visibility_seconds`` is the queue's visibility timeout."""
+        self._url, self._visibility_seconds = url, visibility_seconds
+        threading.Thread(target=self._extend_all, name="spot-work-visibility", daemon=True).start()
 
-    def put(self, received: Mapping[str, Any]) -> Held | None:
-        """Hold a message; None if it is here already, and only its receipt is new."""
-        until, receipt = time.monotonic() + self._visibility, received["ReceiptHandle"]
+    def add(self, received: Mapping[str, Any]) -> InFlightMessage | None:
+        """Add a received message; None if it is in flight here already, which updates its receipt."""
+        hidden_until, receipt = time.monotonic() + self._visibility_seconds, received["ReceiptHandle"]
         with self._changed:
-            held = self._held.get(received["MessageId"])
-            if held is not None and not held.is_lost:
-                # Only the newest receipt deletes for sure (SQS guide, "queue and message identifiers").
-                held.receipt, held.until = receipt, until
+            in_flight = self._messages.get(received["MessageId"])
+            if in_flight is not None and not in_flight.is_lost:
+                # Only the newest receipt handle reliably deletes a message.
+                # Source: SQS developer guide, "queue and message identifiers".
+                in_flight.receipt, in_flight.hidden_until = receipt, hidden_until
                 return None
-            fresh = Held(received["MessageId"], received, receipt, until)
-            self._held[fresh.id] = fresh
-            return fresh
+            message = InFlightMessage(received["MessageId"], received, receipt, hidden_until)
+            self._messages[message.id] = message
+            return message
 
-    def remove(self, settled: Iterable[Held]) -> None:
-        """Take messages off: they are deleted, handed back, or given up."""
+    def remove(self, messages: Iterable[InFlightMessage]) -> None:
+        """Stop extending messages that are deleted, requeued or given up."""
         with self._changed:
-            for held in settled:
-                if self._held.get(held.id) is held:
-                    del self._held[held.id]
+            for message in messages:
+                if self._messages.get(message.id) is message:
+                    del self._messages[message.id]
             self._changed.notify_all()
 
-    def is_ours(self, held: Held) -> bool:
-        """Tell whether a message is still hidden from others; one that is not goes off."""
-        if not held.is_lost and held.until > time.monotonic():
+    def is_hidden(self, message: InFlightMessage) -> bool:
+        """Return whether a message is still hidden from other workers; if not, it is removed."""
+        if not message.is_lost and message.hidden_until > time.monotonic():
             return True
-        self.remove([held])
+        self.remove([message])
         return False
 
-    def wait_below(self, most: int, end: threading.Event) -> int:
-        """Wait until fewer than ``most`` are here or ``end`` is set; return how many are."""
+    def wait_below(self, limit: int, stop: threading.Event) -> int:
+        """Wait until fewer than ``limit`` messages are in flight or ``stop`` is set; return how many are."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._held) < most or end.is_set())
-            return len(self._held)
+            self._changed.wait_for(lambda: len(self._messages) < limit or stop.is_set())
+            return len(self._messages)
 
-    def wake(self) -> None:
-        """Let whoever waits look again."""
+    def notify(self) -> None:
+        """Make `wait_below` check its condition."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Extend nothing any more."""
+        """Stop extending messages."""
         self._closed.set()
 
     def _extend_all(self) -> None:
-        while not self._closed.wait(self._visibility / _PARTS):
+        while not self._closed.wait(self._visibility_seconds / _EXTENSIONS_PER_TIMEOUT):
             with self._changed:
-                held = [one for one in self._held.values() if not one.is_lost]
-            for first in range(0, len(held), MOST_IN_A_CALL):
-                self._extend(held[first : first + MOST_IN_A_CALL])
+                messages = [message for message in self._messages.values() if not message.is_lost]
+            for first in range(0, len(messages), MAX_BATCH_ENTRIES):
+                self._extend(messages[first : first + MAX_BATCH_ENTRIES])
 
-    def _extend(self, some: Sequence[Held]) -> None:
-        begun = time.monotonic()
-        receipts = [one.receipt for one in some]
+    def _extend(self, messages: Sequence[InFlightMessage]) -> None:
+        started_at = time.monotonic()
+        receipts = [message.receipt for message in messages]
         try:
-            answer = self._client.change_message_visibility_batch(
+            response = self._client.change_message_visibility_batch(
                 QueueUrl=self._url,
                 Entries=[
-                    {"Id": str(n), "ReceiptHandle": receipt, "VisibilityTimeout": self._visibility}
+                    {"Id": str(n), "ReceiptHandle": receipt, "VisibilityTimeout": self._visibility_seconds}
                     for n, receipt in enumerate(receipts)
                 ],
             )
-        except TROUBLE as error:
-            log.warning("%s: requests could not be held: %s", self._queue, words(error))
+        except CALL_ERRORS as error:
+            log.warning("%s: visibility timeout not extended: %s", self._queue_name, describe(error))
             return
-        for one in answer.get("Successful", ()):
-            some[int(one["Id"])].until = begun + self._visibility
-        for one in answer.get("Failed", ()):
-            held = some[int(one["Id"])]
-            # With a newer receipt it is hidden by that.
-            if one["Code"].rpartition(".")[2] in _LOST and held.receipt == receipts[int(one["Id"])]:
-                held.is_lost = True
+        for entry in response.get("Successful", ()):
+            messages[int(entry["Id"])].hidden_until = started_at + self._visibility_seconds
+        for entry in response.get("Failed", ()):
+            message, receipt = messages[int(entry["Id"])], receipts[int(entry["Id"])]
+            # A message with a newer receipt is hidden by that delivery.
+            if entry["Code"].rpartition(".")[2] in _NOT_IN_FLIGHT and message.receipt == receipt:
+                message.is_lost = True

@@ -1,7 +1,7 @@
-"""Messages as SQS has them: what of them stands where.
+"""The mapping of messages to SQS bodies and attributes.
 
-A message is text, at least one character of it, and only what XML may hold (SQS API, ``SendMessage``): bytes
-go as base64, and JSON without anything but ASCII.
+A body is text of at least one character, restricted to the characters of XML (SQS API reference,
+``SendMessage``): bytes are sent as base64, JSON as ASCII.
 """
 
 from __future__ import annotations
@@ -13,113 +13,120 @@ from typing import Any, Final
 
 from spot_work.message import Message
 
-LARGEST: Final = 1_048_576
-"""Bytes of a message with its attributes, and of all in a call (SQS guide, "Amazon SQS batch actions")."""
-MOST_IN_A_CALL: Final = 10
+MAX_BYTES: Final = 1_048_576
+"""Of a message with its attributes, and of a batch. Source: SQS guide, "Amazon SQS batch actions"."""
+MAX_BATCH_ENTRIES: Final = 10
 
 _ID: Final = "spot-id"
 _TYPE: Final = "spot-type"
 _REPLY_TO: Final = "spot-reply-to"
-_SENT: Final = "spot-sent"
+_SENT_AT: Final = "spot-sent"
 _DEADLINE: Final = "spot-deadline"
-_MARKS: Final = "spot-marks"
-_NOTHING: Final = " "
-"""The base64 of no bytes would be no text."""
+_FLAGS: Final = "spot-marks"
+_EMPTY_BODY: Final = " "
+"""Stands for zero bytes, whose base64 would be an empty text."""
 
 
-def entry(message: Message) -> dict[str, Any]:
-    """Return body and attributes, as `SendMessage` takes them."""
-    marks = (("again", message.is_again), ("repeat", message.is_repeat), ("failed", message.has_failed))
-    told = {
+def to_entry(message: Message) -> dict[str, Any]:
+    """Return body and attributes, as parameters of ``SendMessage``."""
+    flags = (("again", message.is_resend), ("repeat", message.is_repeat), ("failed", message.is_error))
+    attributes = {
         _ID: message.id,
         _TYPE: "json" if message.is_json else "bytes",
         _REPLY_TO: message.reply_to,
-        _SENT: _number(message.sent),
-        _DEADLINE: _number(message.deadline),
-        _MARKS: " ".join(name for name, is_set in marks if is_set),
+        _SENT_AT: _milliseconds(message.sent_at),
+        _DEADLINE: _milliseconds(message.deadline),
+        _FLAGS: " ".join(name for name, is_set in flags if is_set),
     }
     return {
         "MessageBody": message.body.decode()
         if message.is_json
-        else base64.b64encode(message.body).decode() or _NOTHING,
+        else base64.b64encode(message.body).decode() or _EMPTY_BODY,
         "MessageAttributes": {
-            name: {"DataType": "String", "StringValue": value} for name, value in told.items() if value
+            name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value
         },
     }
 
 
 def read(received: Mapping[str, Any]) -> Message:
-    """Return a message, of us or of somebody else, who may say less.
+    """Return a message of this package or of another sender, which may lack attributes.
 
     Raises:
-        ValueError: bytes that are no base64.
+        ValueError: the body is not valid base64.
     """
-    said = received.get("MessageAttributes", {})
-    told = {name: str(one["StringValue"]) for name, one in said.items() if "StringValue" in one}
-    body, marks = received["Body"].encode(), told.get(_MARKS, "").split()
-    if told.get(_TYPE) == "bytes":
+    attributes = {
+        name: str(attribute["StringValue"])
+        for name, attribute in received.get("MessageAttributes", {}).items()
+        if "StringValue" in attribute
+    }
+    body, flags = received["Body"].encode(), attributes.get(_FLAGS, "").split()
+    if attributes.get(_TYPE) == "bytes":
         try:
             body = base64.b64decode(body.strip(), validate=True)
         except binascii.Error as error:
-            raise ValueError(f"no base64: {error}") from None
+            raise ValueError(f"invalid base64: {error}") from None
     return Message(
-        id=told.get(_ID) or received.get("MessageId", ""),
+        id=attributes.get(_ID) or received.get("MessageId", ""),
         body=body,
-        is_json=told.get(_TYPE) == "json",
-        reply_to=told.get(_REPLY_TO, ""),
-        sent=_time(told.get(_SENT)),
-        deadline=_time(told.get(_DEADLINE)),
-        is_again="again" in marks,
-        is_repeat="repeat" in marks,
-        has_failed="failed" in marks,
+        is_json=attributes.get(_TYPE) == "json",
+        reply_to=attributes.get(_REPLY_TO, ""),
+        sent_at=_seconds(attributes.get(_SENT_AT)),
+        deadline=_seconds(attributes.get(_DEADLINE)),
+        is_resend="again" in flags,
+        is_repeat="repeat" in flags,
+        is_error="failed" in flags,
     )
 
 
-def tries(received: Mapping[str, Any]) -> int:
-    """Return how often a message was delivered, this time counted; SQS calls the number approximate."""
+def delivery_count(received: Mapping[str, Any]) -> int:
+    """Return the number of deliveries, including this one; SQS calls its count approximate."""
     return max(int(received.get("Attributes", {}).get("ApproximateReceiveCount", 1)), 1)
 
 
-def size(given: Mapping[str, Any]) -> int:
-    """Return the bytes of an entry as SQS counts them: names, types and values of attributes, too."""
-    told = given.get("MessageAttributes", {}).items()
-    return len(given.get("MessageBody", "").encode()) + sum(
+def size(entry: Mapping[str, Any]) -> int:
+    """Return the size of an entry in bytes; SQS counts attribute names and types, too."""
+    return len(entry.get("MessageBody", "").encode()) + sum(
         len(name.encode())
-        + len(one["DataType"])
-        + len(one.get("StringValue", "").encode() + one.get("BinaryValue", b""))
-        for name, one in told
+        + len(attribute["DataType"])
+        + len(attribute.get("StringValue", "").encode() + attribute.get("BinaryValue", b""))
+        for name, attribute in entry.get("MessageAttributes", {}).items()
     )
 
 
 def copy(received: Mapping[str, Any]) -> dict[str, Any]:
-    """Return body and attributes of a message that was received, to send it on."""
-    kept = ("DataType", "StringValue", "BinaryValue")
-    said = received.get("MessageAttributes", {})
-    told = {name: {part: one[part] for part in kept if part in one} for name, one in said.items()}
-    return {"MessageBody": received["Body"], "MessageAttributes": told}
+    """Return body and attributes of a received message, as parameters of ``SendMessage``."""
+    keys = ("DataType", "StringValue", "BinaryValue")
+    attributes = {
+        name: {key: attribute[key] for key in keys if key in attribute}
+        for name, attribute in received.get("MessageAttributes", {}).items()
+    }
+    return {"MessageBody": received["Body"], "MessageAttributes": attributes}
 
 
-def calls(entries: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield entries in as few calls as hold them, each with its key as ``Id``; none is above `LARGEST`."""
-    call: list[dict[str, Any]] = []
-    filled = 0
-    for key, one in entries:
-        more = size(one)
-        if call and (len(call) == MOST_IN_A_CALL or filled + more > LARGEST):
-            yield call
-            call, filled = [], 0
-        call.append({"Id": key, **one})
-        filled += more
-    if call:
-        yield call
+def batches(entries: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield entries in as few batches as possible, each with its key as ``Id``.
+
+    Each entry must be within `MAX_BYTES`.
+    """
+    batch: list[dict[str, Any]] = []
+    batch_bytes = 0
+    for key, entry in entries:
+        entry_bytes = size(entry)
+        if batch and (len(batch) == MAX_BATCH_ENTRIES or batch_bytes + entry_bytes > MAX_BYTES):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append({"Id": key, **entry})
+        batch_bytes += entry_bytes
+    if batch:
+        yield batch
 
 
-def _number(seconds: float | None) -> str:
+def _milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else str(round(seconds * 1000))
 
 
-def _time(text: str | None) -> float | None:
+def _seconds(milliseconds: str | None) -> float | None:
     try:
-        return None if text is None else int(text) / 1000
+        return None if milliseconds is None else int(milliseconds) / 1000
     except ValueError:
         return None

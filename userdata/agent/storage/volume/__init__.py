@@ -1,14 +1,14 @@
-"""The data volume of a training job: found, moved to this zone if it must be, mounted, filled; never lost.
+"""The data volume of a training job: find it, move it to this zone if needed, mount it, fill it.
 
-`plan` is a pure function from what is observed to the next step; `execute` carries steps out until there is
-none. Nothing is remembered between passes but the ids of what we just created (descriptions lag), so a crash
-at any point leaves a state from which the next boot plans on. Three rules make that safe:
+`plan` is a pure function from an observation to the next step; `execute` carries out steps until the volume
+is ready. It keeps nothing between passes except the ids of resources it just created (descriptions lag):
+after a crash at any point the next boot continues from the observed state. Three invariants make this safe:
 
-1. One attribute decides which volume is the good one, the *home*: ``volume`` in the job's DynamoDB item. It
-   moves by a conditional write that only the holder of the newest lease can make, and only to a volume that
-   this holder created. A volume that was replaced never becomes home again: deleting it can never be wrong.
-2. Before a home is mounted, the item's ``writer`` is set to the lease's token, by a conditional write. A
-   snapshot counts only if it was begun under a newer token than ``writer``: nobody has written since.
-3. The old home and older snapshots are deleted only when the new home is mounted and committed. The newest
-   snapshot stays: the next one copies only what has changed since.
+1. The attribute ``volume`` of the job's DynamoDB item names the *current volume*. Only the holder of the
+   newest lease can change it, by a conditional write, and only to a volume that it created. A replaced volume
+   never becomes current again, so it can be deleted.
+2. Before the current volume is mounted, a conditional write sets the item's ``writer`` to the lease's token.
+   A snapshot is up to date only if its token is newer than ``writer``: the volume was not mounted since.
+3. The previous volume and older snapshots are deleted only after the new volume is mounted and committed. The
+   newest snapshot stays: the next one copies only the changes since.
 """

@@ -1,4 +1,4 @@
-"""Carry out the planner's steps until the volume is ready; and give the volume back."""
+"""Carry out the planner's steps until the volume is ready; detach and release the volume."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from contracts.agent.names import VOLUME_DEVICES
-from userdata.agent.lease.holder import Tenure
+from userdata.agent.lease.holder import LeaseHolder
 from userdata.agent.lease.store import DynamoLease, Lease
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
+from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, WorkCancelledError
 from userdata.agent.machine.host import Host
 from userdata.agent.storage.volume import growth, model
-from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError, PassingError
+from userdata.agent.storage.volume.ebs import AwsEbs, ResourceNotFoundError, TransientError
 from userdata.agent.storage.volume.model import HeldVolume, Observed, Step
-from userdata.agent.storage.volume.plan import plan, target
+from userdata.agent.storage.volume.plan import plan, target_volume
 
-_LOOK_EVERY: Final = 5.0
+_POLL_INTERVAL_SECONDS: Final = 5.0
 
 
-class Filler(Protocol):
-    """The data set on the mounted volume."""
+class DatasetFiller(Protocol):
+    """Fills the mounted volume with its dataset."""
 
-    def filled(self) -> bool:
-        """Tell whether the data set is complete."""
+    def is_complete(self) -> bool:
+        """Return whether the dataset is complete."""
         ...
 
     def fill(self, keep_alive: Callable[[], None]) -> None:
@@ -36,214 +36,222 @@ class Filler(Protocol):
 
 
 @dataclass(frozen=True)
-class MountPlace:
-    """Where we are: the instance, its zone, the mount point, and how long one wait may last (seconds).
+class MountContext:
+    """The instance, its zone, the mount point and the timeout of a wait (seconds).
 
-    ``shape`` is what the stack file says of the volume; ``devices`` are the names that it may be attached by.
+    ``shape`` is the volume's configuration in the stack file; ``devices`` are the allowed device names.
     """
 
     instance: str
     zone: str
     mount_point: Path
     wait_seconds: float
-    shape: growth.Shape = growth.AS_IT_IS
+    shape: growth.VolumeShape = growth.UNCHANGED
     devices: tuple[str, ...] = VOLUME_DEVICES
 
 
 @dataclass(eq=False)
 class Executor:
-    """One run of ``volume up``; everything that it knows it looks up again before each step.
+    """One run of ``volume up``; it observes the state again before each step.
 
     Args:
-        attend: called every few seconds, whatever is waited for, and before each step; raises `UnwantedError`
-            when nothing more is to be brought here.
-        prepared: returns the snapshot that a job's first volume is made from, None for a blank one.
+        on_poll: called every few seconds while waiting and before each step; raises `WorkCancelledError` to
+            cancel.
+        prepared: returns the source snapshot of a job's first volume, None for a blank volume.
     """
 
-    place: MountPlace
+    context: MountContext
     ebs: AwsEbs
     leases: DynamoLease
     host: Host
-    filler: Filler
+    filler: DatasetFiller
     clock: Clock
-    attend: Callable[[], None] = lambda: None
+    on_poll: Callable[[], None] = lambda: None
     prepared: Callable[[], str | None] = lambda: None
 
     def __post_init__(self) -> None:
-        self._tenure = Tenure(self.leases, self.clock, self.attend, self.place.wait_seconds)
+        self._lease_holder = LeaseHolder(self.leases, self.clock, self.on_poll, self.context.wait_seconds)
         self._lease = Lease(0, None, 0)
         self._grown = False
-        # Descriptions lag: a snapshot that we began is added, what we deleted is left out, until they catch
-        # up.
-        self._begun: dict[str, model.Snapshot] = {}
-        self._gone: set[str] = set()
-        self._here: set[str] = set()
-        """What we attached or saw attached to us."""
+        # Descriptions lag: until they catch up, snapshots that this run created are added and deleted
+        # resources are left out.
+        self._pending_snapshots: dict[str, model.Snapshot] = {}
+        self._deleted: set[str] = set()
+        self._local_volumes: set[str] = set()
+        """Volumes that were attached to this instance."""
 
     def up(self, is_wanted: Callable[[], bool] = lambda: True) -> HeldVolume:
-        """Bring the job's volume here; return when it is mounted and filled.
+        """Attach, mount and fill the job's volume on this instance.
 
         Args:
-            is_wanted: asked once the lease is ours: its last holder may have ended the job.
+            is_wanted: called once the lease is acquired: its last holder may have ended the job.
 
         Raises:
-            UnwantedError: it is not wanted here, or no longer; what was held has been given back, and what a
-                move left is swept by the next one, as after a crash.
-            RefusedError: only a person can resolve what was found.
-            LeaseLostError: another instance has taken over; nothing of its was touched.
-            AgentError: a step or a wait did not come to an end within ``wait_seconds``.
+            WorkCancelledError: the volume is not needed here any more. Volume and lease have been released;
+                the next migration removes leftovers, as after a crash.
+            RefusedError: only an operator can resolve the state.
+            LeaseLostError: another instance holds the lease; its resources were not changed.
+            AgentError: a step or a wait took longer than ``wait_seconds``.
         """
-        self._lease = self._tenure.take()
+        self._lease = self._lease_holder.acquire()
         try:
             if not is_wanted():
-                raise UnwantedError("the job has ended")
-            return self._bring()
-        except (UnwantedError, LeaseLostError):
-            self._give_back()
+                raise WorkCancelledError("the job has ended")
+            return self._attach_and_mount()
+        except (WorkCancelledError, LeaseLostError):
+            self._release_all()
             raise
 
-    def _bring(self) -> HeldVolume:
-        current: Step | None = None
-        done: Step | None = None
-        since = self.clock.monotonic()
+    def _attach_and_mount(self) -> HeldVolume:
+        last_step: Step | None = None
+        last_done: Step | None = None
+        step_started_at = self.clock.monotonic()
         while True:
-            self.keep_alive()
+            self.renew_if_due()
             step = self._next()
-            self.attend()
+            self.on_poll()
             if isinstance(step, model.Ready):
-                log.info("volume ready", volume=step.volume, token=self._lease.token, left=step.left)
+                log.info("volume ready", volume=step.volume, token=self._lease.token, left=step.leftovers)
                 return HeldVolume(self._lease.token, step.volume)
             if isinstance(step, model.Refuse):
                 raise RefusedError(step.reason)
-            if step is not None and step != current:
-                current, since = step, self.clock.monotonic()
+            if step is not None and step != last_step:
+                last_step, step_started_at = step, self.clock.monotonic()
                 log.info("volume step", step=type(step).__name__, detail=str(step))
-            elif self.clock.monotonic() - since > self.place.wait_seconds:
-                what = current.reason if isinstance(current, model.Wait) else str(current)
-                raise AgentError(f"gave up after {self.place.wait_seconds:.0f} s: {what}")
-            if step is None or isinstance(step, model.Wait) or not self._do(step) or step == done:
-                self.clock.sleep(
-                    _LOOK_EVERY
-                )  # a step that is due again right after it was done: descriptions lag
-            done = step
+            elif self.clock.monotonic() - step_started_at > self.context.wait_seconds:
+                reason = last_step.reason if isinstance(last_step, model.Wait) else str(last_step)
+                raise AgentError(f"timed out after {self.context.wait_seconds:.0f} s: {reason}")
+            if step is None or isinstance(step, model.Wait) or not self._do(step) or step == last_done:
+                # The same step again right after it was done: descriptions lag.
+                self.clock.sleep(_POLL_INTERVAL_SECONDS)
+            last_done = step
 
-    def down(self, held: HeldVolume) -> None:
-        """Sweep leftovers, unmount, detach, wait until the volume is free, and only then give the lease back.
+    def down(self, held_volume: HeldVolume) -> None:
+        """Delete leftovers, unmount, detach, wait until the volume is detached, then release the lease.
 
-        The next holder then finds the volume free, and all that was written is on it. Without the lease
-        nothing is swept, but the volume is let go all the same: its new holder waits for it.
+        The next holder then finds the volume detached with all data written. Without the lease no leftovers
+        are deleted, but the volume is still detached: its new holder waits for it.
 
         Raises:
-            AgentError: the volume is in use or not free in ``wait_seconds``; the lease runs out by itself.
+            AgentError: the volume is in use or not detached within ``wait_seconds``; the lease then expires.
         """
-        self._lease, self._tenure.token = Lease(held.token, held.volume, held.token), held.token
-        mine = self._tenure.is_mine()
-        if self.host.mounted(self.place.mount_point):
-            while mine and isinstance(step := self._next(), model.Discard) and self._do(step):
+        self._lease, self._lease_holder.token = (
+            Lease(held_volume.token, held_volume.volume, held_volume.token),
+            held_volume.token,
+        )
+        holds_lease = self._lease_holder.try_renew()
+        if self.host.mounted(self.context.mount_point):
+            while holds_lease and isinstance(step := self._next(), model.Discard) and self._do(step):
                 pass
-            self.host.unmount(self.place.mount_point)
-        self._let_go([held.volume], mine)
+            self.host.unmount(self.context.mount_point)
+        self._detach_and_release([held_volume.volume], holds_lease)
 
-    def _give_back(self) -> None:
-        """Let go of all that is here, then of the lease."""
-        mine = self._tenure.is_mine()
-        source = self.host.mounted(self.place.mount_point)
-        if source and source in {self.host.device_of(volume) for volume in self._here}:
-            self.host.unmount(self.place.mount_point)
-        self._let_go(sorted(self._here), mine)
+    def _release_all(self) -> None:
+        """Detach all local volumes, then release the lease."""
+        holds_lease = self._lease_holder.try_renew()
+        source = self.host.mounted(self.context.mount_point)
+        if source and source in {self.host.device_of(volume) for volume in self._local_volumes}:
+            self.host.unmount(self.context.mount_point)
+        self._detach_and_release(sorted(self._local_volumes), holds_lease)
 
-    def _let_go(self, volumes: Collection[str], mine: bool) -> None:
-        begun = self.clock.monotonic()
-        while busy := [volume for volume in volumes if not self._free(volume)]:
-            if self.clock.monotonic() - begun > self.place.wait_seconds:
-                raise AgentError(f"gave up after {self.place.wait_seconds:.0f} s: {busy[0]} is not free")
-            if mine:
-                self.keep_alive()
-            self.clock.sleep(_LOOK_EVERY / 5)
-        if mine:
-            self._tenure.give_back()
-        log.info("released", volumes=list(volumes), token=self._lease.token, lease_held=mine)
+    def _detach_and_release(self, volumes: Collection[str], holds_lease: bool) -> None:
+        started = self.clock.monotonic()
+        while busy := [volume for volume in volumes if not self._is_detached(volume)]:
+            if self.clock.monotonic() - started > self.context.wait_seconds:
+                raise AgentError(
+                    f"timed out after {self.context.wait_seconds:.0f} s: {busy[0]} is not detached"
+                )
+            if holds_lease:
+                self.renew_if_due()
+            self.clock.sleep(_POLL_INTERVAL_SECONDS / 5)
+        if holds_lease:
+            self._lease_holder.release()
+        log.info("released", volumes=list(volumes), token=self._lease.token, lease_held=holds_lease)
 
-    def _free(self, volume: str) -> bool:
+    def _is_detached(self, volume: str) -> bool:
         try:
-            found = next((v for v in self.ebs.volumes() if v.id == volume), None)
-            if found is None or found.instance != self.place.instance:
+            described = next((v for v in self.ebs.volumes() if v.id == volume), None)
+            if described is None or described.instance != self.context.instance:
                 return True
-            if found.attachment == "attached":
-                self.ebs.detach(volume, self.place.instance)
-        except PassingError as error:
-            log.info("release must wait", error=str(error))
+            if described.attachment == "attached":
+                self.ebs.detach(volume, self.context.instance)
+        except TransientError as error:
+            log.info("detach delayed", error=str(error))
         return False
 
-    def keep_alive(self) -> None:
-        """Renew the lease when it is due."""
-        self._tenure.keep_alive()
+    def renew_if_due(self) -> None:
+        """Renew the lease if due."""
+        self._lease_holder.renew_if_due()
 
-    def _keep_on(self) -> None:
-        self.keep_alive()
-        self.attend()
+    def _renew_and_poll(self) -> None:
+        self.renew_if_due()
+        self.on_poll()
 
     def _next(self) -> Step | None:
-        """Plan from a fresh look; None when AWS would not let us look."""
+        """Return the next step for a new observation; None after a transient error."""
         try:
             return plan(self._observe())
-        except PassingError as error:
-            log.info("volume look must wait", error=str(error))
+        except TransientError as error:
+            log.info("volume observation delayed", error=str(error))
             return None
 
     def _observe(self) -> Observed:
-        volumes = tuple(v for v in self.ebs.volumes() if v.id not in self._gone)
+        volumes = tuple(v for v in self.ebs.volumes() if v.id not in self._deleted)
         listed = {s.id: s for s in self.ebs.snapshots()}
-        snapshots = tuple(s for s in {**self._begun, **listed}.values() if s.id not in self._gone)
-        here = self.place
-        self._here |= {v.id for v in volumes if v.instance == here.instance}
-        seen = Observed(here.instance, here.zone, self._lease, volumes, snapshots, None, None, None, False)
-        wanted = target(seen)
-        attached = {v.id for v in volumes if v.instance == here.instance and v.attachment == "attached"}
-        device = self.host.device_of(wanted) if wanted in attached and wanted else None
-        source = self.host.mounted(here.mount_point)
+        snapshots = tuple(
+            s for s in {**self._pending_snapshots, **listed}.values() if s.id not in self._deleted
+        )
+        context = self.context
+        self._local_volumes |= {v.id for v in volumes if v.instance == context.instance}
+        observed = Observed(
+            context.instance, context.zone, self._lease, volumes, snapshots, None, None, None, False
+        )
+        target = target_volume(observed)
+        attached = {v.id for v in volumes if v.instance == context.instance and v.attachment == "attached"}
+        device = self.host.device_of(target) if target in attached and target else None
+        source = self.host.mounted(context.mount_point)
         mounted = None
         if source:
-            # Whatever the descriptions say by now, the device of a volume is known by its serial number.
+            # Descriptions may lag; the serial number identifies a volume's device.
             devices = {self.host.device_of(v.id): v.id for v in volumes}
             mounted = devices.get(source, model.FOREIGN)
         return replace(
-            seen,
+            observed,
             device=device,
             filesystem=self.host.filesystem(device) if device else None,
             mounted=mounted,
-            filled=mounted is not None and mounted == wanted and self.filler.filled(),
+            filled=mounted is not None and mounted == target and self.filler.is_complete(),
             grown=self._grown,
             prepared=self.prepared() if self._lease.volume is None else None,
-            devices=here.devices,
+            devices=context.devices,
         )
 
     def _do(self, step: Step) -> bool:
-        """Carry one step out; False: AWS says not yet."""
+        """Carry out one step; return False after a transient error."""
         try:
             self._carry_out(step)
-        except PassingError as error:
-            log.info("volume step must wait", error=str(error))
+        except TransientError as error:
+            log.info("volume step delayed", error=str(error))
             return False
         return True
 
     def _carry_out(self, step: Step) -> None:
-        ebs, here, token = self.ebs, self.place, self._lease.token
+        ebs, context, token = self.ebs, self.context, self._lease.token
         match step:
             case model.CreateVolume():
-                ebs.create_volume(here.zone, token, step)
+                ebs.create_volume(context.zone, token, step)
             case model.CreateSnapshot(volume):
-                begun = ebs.create_snapshot(volume, token)
-                self._begun[begun] = model.Snapshot(begun, "pending", volume, token)
+                snapshot = ebs.create_snapshot(volume, token)
+                self._pending_snapshots[snapshot] = model.Snapshot(snapshot, "pending", volume, token)
             case model.Attach(volume, device):
-                self._here.add(volume)
-                ebs.attach(volume, here.instance, device)
+                self._local_volumes.add(volume)
+                ebs.attach(volume, context.instance, device)
             case model.Format(device):
                 self.host.make_filesystem(device)
             case model.Mount(device):
-                self.host.mount(device, here.mount_point)
+                self.host.mount(device, context.mount_point)
             case model.Unmount():
-                self.host.unmount(here.mount_point)
+                self.host.unmount(context.mount_point)
             case model.Claim():
                 self.leases.claim(token)
                 self._lease = replace(self._lease, writer=token)
@@ -252,32 +260,34 @@ class Executor:
                 self._lease = Lease(token, volume, token)
             case model.Adopt(volume, new_token):
                 self.leases.adopt(token, new_token, volume)
-                self._lease, self._tenure.token = Lease(new_token, volume, new_token - 1), new_token
+                self._lease, self._lease_holder.token = Lease(new_token, volume, new_token - 1), new_token
             case model.MarkLive(volume):
                 ebs.mark_live(volume, token)
             case model.Grow():
                 self._grow()
             case model.Fill():
-                self.filler.fill(self._keep_on)
+                self.filler.fill(self._renew_and_poll)
             case model.Discard():
                 self._discard(step)
             case _:
-                raise AssertionError(f"no step to carry out: {step}")
+                raise AssertionError(f"step cannot be carried out: {step}")
 
     def _grow(self) -> None:
-        here = self.place
-        home = next((v for v in self.ebs.volumes() if v.id == self._lease.volume), None)
-        if home is not None:
-            place = here.mount_point
-            growth.follow(home, here.shape, self.ebs, self.host, self.clock, place, self._keep_on)
+        context = self.context
+        current = next((v for v in self.ebs.volumes() if v.id == self._lease.volume), None)
+        if current is not None:
+            mount_point = context.mount_point
+            growth.apply_shape(
+                current, context.shape, self.ebs, self.host, self.clock, mount_point, self._renew_and_poll
+            )
         self._grown = True
 
     def _discard(self, step: model.Discard) -> None:
         if step.kind == "detach":
-            self.ebs.detach(step.id, self.place.instance)
+            self.ebs.detach(step.id, self.context.instance)
             return
         delete = self.ebs.delete_volume if step.kind == "volume" else self.ebs.delete_snapshot
-        with contextlib.suppress(NotThereError):
+        with contextlib.suppress(ResourceNotFoundError):
             delete(step.id)
-        self._gone.add(step.id)
-        self._begun.pop(step.id, None)
+        self._deleted.add(step.id)
+        self._pending_snapshots.pop(step.id, None)

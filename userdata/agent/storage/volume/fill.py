@@ -1,7 +1,4 @@
-"""Copy a dataset from S3 onto the volume.
-
-Resumable, each file whole or absent, complete only when all is there.
-"""
+"""Copy a dataset from S3 to the volume; resumable, with atomic files and a completion marker."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from userdata.agent.aws.clients import asking
+from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, RefusedError
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 MARKER: Final = ".gpu-spot-dataset.json"
 _WORKERS: Final = 8
 _QUEUED: Final = 64
-_KEEP_ALIVE_EVERY: Final = 5.0
+_KEEP_ALIVE_INTERVAL_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -37,34 +34,34 @@ class _Object:
 class S3Filler:
     """Copies ``s3://bucket/prefix`` to ``directory``.
 
-    The marker names the URI, so another dataset is filled anew.
+    The marker holds the URI: a different dataset is copied from the start.
     """
 
     def __init__(self, client: S3Client | None, dataset: str, directory: Path) -> None:
         self._client = client
         self._dataset = dataset
         self._directory = directory
-        self._broken_off = threading.Event()
+        self._cancelled = threading.Event()
 
-    def filled(self) -> bool:
-        """Tell whether the marker of this very dataset is there (or no dataset is wanted)."""
+    def is_complete(self) -> bool:
+        """Return whether the marker of this dataset exists (or no dataset is configured)."""
         if not self._dataset:
             return True
         marker = files.read_json(self._directory / MARKER)
         return marker is not None and marker.get("dataset") == self._dataset
 
     def fill(self, keep_alive: Callable[[], None]) -> None:
-        """Copy what is missing, then write the marker.
+        """Copy the missing files, then write the marker.
 
-        A file is there when its size and modification time are the object's, as `aws s3 sync` has it.
+        A file counts as copied if its size and modification time are the object's, as with `aws s3 sync`.
 
         Raises:
-            AgentError: S3 refused or cannot be reached; what was copied stays and counts next time.
-            RefusedError: a key that would leave the directory.
+            AgentError: S3 returned an error or is unreachable; copied files stay for the next attempt.
+            RefusedError: no objects, or a key outside the directory.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         count = size = copied = 0
-        self._broken_off.clear()
+        self._cancelled.clear()
         running: set[Future[None]] = set()
         with ThreadPoolExecutor(_WORKERS) as pool:
             try:
@@ -80,14 +77,14 @@ class S3Filler:
                 while running:
                     running = self._settle(running, keep_alive)
             except BaseException:
-                self._broken_off.set()  # a large object takes minutes: a notice does not wait for it
+                self._cancelled.set()  # a large object takes minutes; an interruption notice cannot wait
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         if not count:
             raise RefusedError(
-                f"dataset {self._dataset}: no objects there; allowed: a prefix with at least one"
+                f"dataset {self._dataset} has no objects; allowed: a prefix with at least one object"
             )
-        os.sync()  # the data before the marker that vouches for it
+        os.sync()  # the data before its marker
         files.write_json(
             self._directory / MARKER, {"dataset": self._dataset, "objects": count, "bytes": size}
         )
@@ -95,7 +92,7 @@ class S3Filler:
 
     @staticmethod
     def _settle(running: set[Future[None]], keep_alive: Callable[[], None]) -> set[Future[None]]:
-        done, rest = wait(running, timeout=_KEEP_ALIVE_EVERY, return_when=FIRST_COMPLETED)
+        done, rest = wait(running, timeout=_KEEP_ALIVE_INTERVAL_SECONDS, return_when=FIRST_COMPLETED)
         for future in done:
             future.result()
         keep_alive()
@@ -104,40 +101,40 @@ class S3Filler:
     def _objects(self, keep_alive: Callable[[], None]) -> Iterator[_Object]:
         assert self._client is not None
         uri = urlsplit(self._dataset)
-        with asking(f"dataset {self._dataset}"):
+        with aws_errors(f"dataset {self._dataset}"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=uri.netloc, Prefix=uri.path.lstrip("/")
             )
             for page in pages:
                 keep_alive()
                 for entry in page.get("Contents", []):
-                    if not entry["Key"].endswith("/"):  # a console's "folder"
+                    if not entry["Key"].endswith("/"):  # a folder object of the S3 console
                         yield _Object(entry["Key"], entry["Size"], entry["LastModified"].timestamp())
 
     def _path(self, key: str) -> Path:
         relative = key.removeprefix(urlsplit(self._dataset).path.lstrip("/")).lstrip("/") or Path(key).name
         if ".." in relative.split("/") or relative == MARKER:
-            raise RefusedError(f"dataset {self._dataset}: key {key!r} would leave its directory")
+            raise RefusedError(f"dataset {self._dataset}: key {key!r} is outside the dataset's directory")
         return self._directory / relative
 
     def _copy(self, item: _Object, path: Path) -> None:
         assert self._client is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
-        with asking(f"object {item.key}"):
+        with aws_errors(f"object {item.key}"):
             bucket = urlsplit(self._dataset).netloc
-            self._client.download_file(bucket, item.key, str(temporary), Callback=self._go_on)
+            self._client.download_file(bucket, item.key, str(temporary), Callback=self._check_cancelled)
         if temporary.stat().st_size != item.size:
             raise AgentError(
-                f"object {item.key}: {temporary.stat().st_size} bytes came of {item.size}; it changed"
+                f"object {item.key}: received {temporary.stat().st_size} of {item.size} bytes; it changed"
             )
         os.utime(temporary, (item.modified, item.modified))
         temporary.replace(path)
 
-    def _go_on(self, size: int) -> None:
-        """Called with each part of an object; an error ends its transfer."""
-        if self._broken_off.is_set():
-            raise AgentError(f"dataset {self._dataset}: the copy was broken off")
+    def _check_cancelled(self, size: int) -> None:
+        """Raise to end the transfer if the copy is cancelled; called with each part of an object."""
+        if self._cancelled.is_set():
+            raise AgentError(f"dataset {self._dataset}: copy cancelled")
 
 
 def _same(path: Path, item: _Object) -> bool:

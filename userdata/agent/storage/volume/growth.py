@@ -1,8 +1,8 @@
-"""The home's size and speed follow the stack file: upwards, and never so that a refusal stops the job.
+"""Grow the current volume to the size and throughput in the stack file; an error of EBS never stops the job.
 
-EBS takes a change of a volume only when the last one is completed, and four in 24 hours (EC2's API,
-``ModifyVolume``; in its older text six hours lie between two). It refuses others by
-``IncorrectModificationState`` or ``VolumeModificationRateExceeded``: asked for again at the next mount.
+EBS accepts a modification of a volume only after the last one is completed, and four in 24 hours (EC2's API,
+``ModifyVolume``; its older text: one in six hours). It rejects others with ``IncorrectModificationState`` or
+``VolumeModificationRateExceeded``: retried at the next mount.
 """
 
 from __future__ import annotations
@@ -20,65 +20,65 @@ from userdata.agent.storage.volume.ebs import AwsEbs
 from userdata.agent.storage.volume.model import EbsVolume
 
 _GIB: Final = 2**30
-_SEEN_WITHIN: Final = 120.0
-"""Seconds in which the kernel has seen the new size; it counts from the state ``optimizing`` on."""
-_LOOK_EVERY: Final = 5.0
+_RESIZE_TIMEOUT_SECONDS: Final = 120.0
+"""Timeout for the kernel to show the new size; usable from the state ``optimizing`` on."""
+_POLL_INTERVAL_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A volume's size and throughput (MiB/s); 0: whatever it is."""
+class VolumeShape:
+    """A volume's size and throughput (MiB/s); 0: unchanged."""
 
     size_gib: int = 0
     throughput_mib: int = 0
 
 
-AS_IT_IS: Final = Shape()
+UNCHANGED: Final = VolumeShape()
 
 
-def change(home: EbsVolume, wanted: Shape) -> Shape:
-    """Return what to ask EBS for: never less space, and throughput only where the type has a setting."""
-    size = wanted.size_gib if home.size_gib and wanted.size_gib > home.size_gib else 0
-    has_setting = home.throughput_mib and wanted.throughput_mib
-    speed = wanted.throughput_mib if has_setting and wanted.throughput_mib != home.throughput_mib else 0
-    return Shape(size, speed)
+def required_change(volume: EbsVolume, desired: VolumeShape) -> VolumeShape:
+    """Return the modification to request: never a smaller size; throughput only if the type supports it."""
+    size = desired.size_gib if volume.size_gib and desired.size_gib > volume.size_gib else 0
+    has_setting = volume.throughput_mib and desired.throughput_mib
+    speed = desired.throughput_mib if has_setting and desired.throughput_mib != volume.throughput_mib else 0
+    return VolumeShape(size, speed)
 
 
-def follow(
-    home: EbsVolume,
-    wanted: Shape,
+def apply_shape(
+    volume: EbsVolume,
+    desired: VolumeShape,
     ebs: AwsEbs,
     host: Host,
     clock: Clock,
     mount_point: Path,
     keep_alive: Callable[[], None],
 ) -> None:
-    """Bring the mounted home to the wanted shape, and its file system to the size of its device.
+    """Modify the mounted volume to the desired shape and grow its file system to the size of its device.
 
     Raises:
-        LeaseLostError: by ``keep_alive``, which is called while the kernel has not seen the new size.
+        LeaseLostError: by ``keep_alive``, which is called while waiting for the new size.
     """
-    if home.size_gib > wanted.size_gib > 0:
+    if volume.size_gib > desired.size_gib > 0:
         log.info(
-            "the volume stays as large as it is: none shrinks",
-            volume=home.id,
-            has_gib=home.size_gib,
-            stack_says_gib=wanted.size_gib,
+            "volume not shrunk: EBS volumes only grow",
+            volume=volume.id,
+            has_gib=volume.size_gib,
+            configured_gib=desired.size_gib,
         )
     device = host.mounted(mount_point)
     if device is None:
         return
-    asked = change(home, wanted)
+    requested = required_change(volume, desired)
     try:
-        if asked != AS_IT_IS:
-            ebs.modify_volume(home.id, asked.size_gib, asked.throughput_mib)
-            log.info("volume is changed", volume=home.id, change=str(asked))
-        end = clock.monotonic() + _SEEN_WITHIN
-        while host.capacity(device) < asked.size_gib * _GIB and clock.monotonic() < end:
+        if requested != UNCHANGED:
+            ebs.modify_volume(volume.id, requested.size_gib, requested.throughput_mib)
+            log.info("volume modification requested", volume=volume.id, change=str(requested))
+        end = clock.monotonic() + _RESIZE_TIMEOUT_SECONDS
+        while host.capacity(device) < requested.size_gib * _GIB and clock.monotonic() < end:
             keep_alive()
-            clock.sleep(_LOOK_EVERY)
+            clock.sleep(_POLL_INTERVAL_SECONDS)
         host.grow(device, mount_point)
     except LeaseLostError:
         raise
     except AgentError as error:
-        log.warning("the volume is not changed until the next mount", volume=home.id, error=str(error))
+        log.warning("volume not modified until the next mount", volume=volume.id, error=str(error))

@@ -1,4 +1,4 @@
-"""What the planner sees and what it may answer."""
+"""Input and output of the planner: the observed state and the steps."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ FOREIGN: Final = "?"
 
 @dataclass(frozen=True)
 class EbsVolume:
-    """An EBS volume with the job's tags. ``token`` is None for one that was not made by the agent."""
+    """An EBS volume with the job's tags. ``token`` is None if the agent did not create it."""
 
     id: str
     zone: str
     state: str
     """``creating``, ``available``, ``in-use``, ``deleting``, ``deleted`` or ``error``."""
     instance: str | None
-    """The instance that it is attached to, or on the way to or from."""
+    """The instance that it is attached to, or attaching to or detaching from."""
     attachment: str | None
     """``attaching``, ``attached``, ``detaching``, ``busy``; None without attachment."""
     device: str | None
     token: int | None
     source: str | None
-    """The volume that it is a copy of."""
+    """The volume of which it is a copy."""
     tag_state: str | None
     size_gib: int = 0
     throughput_mib: int = 0
-    """0 where the volume's type has no setting for it."""
+    """0 if the volume's type has no throughput setting."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Snapshot:
     started: float = 0.0
     """Epoch seconds."""
     size_gib: int = 0
-    """Of the volume: a copy of it cannot be smaller."""
+    """Size of the source volume: the minimum size of a copy."""
 
 
 @dataclass(frozen=True)
 class HeldVolume:
-    """The outcome: the lease that is held and the volume that is mounted."""
+    """The result: the token of the lease and the mounted volume."""
 
     token: int
     volume: str
@@ -62,7 +62,7 @@ class HeldVolume:
 
 @dataclass(frozen=True)
 class Observed:
-    """One look at everything, through the eyes of ``instance`` in ``zone``, which holds ``lease``."""
+    """One observation by ``instance`` in ``zone``, which holds ``lease``."""
 
     instance: str
     zone: str
@@ -70,41 +70,41 @@ class Observed:
     volumes: tuple[EbsVolume, ...]
     snapshots: tuple[Snapshot, ...]
     device: str | None
-    """The block device of the volume that is to be mounted, once the kernel has it."""
+    """The block device of the volume to mount; None until the kernel has it."""
     filesystem: str | None
     """The file system on that device; None: blank."""
     mounted: str | None
-    """The volume whose device is mounted at the mount point; `FOREIGN` if it is none of ours."""
+    """The volume mounted at the mount point; `FOREIGN` if it is not a volume of this job."""
     filled: bool
-    """The dataset is complete (always, if there is none)."""
+    """Whether the dataset is complete (true without a dataset)."""
     grown: bool = True
-    """This run has seen to the home's size."""
+    """Whether this run has adjusted the volume's size."""
     prepared: str | None = None
-    """The snapshot of the dataset that a first volume is made from; None: it begins blank."""
+    """The dataset's snapshot from which a first volume is created; None: a blank volume."""
     devices: tuple[str, ...] = VOLUME_DEVICES
-    """The names that a volume may be attached by."""
+    """The allowed device names for a volume."""
 
 
-# --- steps: what to do next, and why ---
+# --- steps ---
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Look again later; the executor bounds how long one reason may last."""
+    """Observe again later; the executor limits how long one reason may last."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Refuse:
-    """Only a person can resolve this; nothing has been changed."""
+    """Only an operator can resolve the state; nothing has been changed."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Adopt:
-    """Take the one volume that is there, though the item does not name it, as home."""
+    """Make the only existing volume the current volume, though the item does not name it."""
 
     volume: str
     token: int
@@ -113,28 +113,28 @@ class Adopt:
 
 @dataclass(frozen=True)
 class CreateVolume:
-    """Create a volume in our zone: blank, from a prepared dataset's snapshot, or as a copy of ``source``.
+    """Create a volume in this zone: blank, from a prepared dataset's snapshot, or as a copy of ``source``.
 
-    It has ``least_gib`` at least; 0: as large as the snapshot. ``attempt`` counts those of this lease that
-    ended in state ``error``: a repeated request would name them.
+    ``min_size_gib`` 0: the size of the snapshot. ``attempt`` counts the volumes of this lease in state
+    ``error``: with the same client token EC2 would return one of them.
     """
 
     snapshot: str | None
     source: str | None
-    least_gib: int = 0
+    min_size_gib: int = 0
     attempt: int = 0
 
 
 @dataclass(frozen=True)
 class CreateSnapshot:
-    """Take a snapshot of the home, which nobody has attached."""
+    """Take a snapshot of the current volume, which is detached."""
 
     volume: str
 
 
 @dataclass(frozen=True)
 class Attach:
-    """Attach a volume of our zone to ourselves."""
+    """Attach a volume of this zone to this instance."""
 
     volume: str
     device: str
@@ -142,14 +142,14 @@ class Attach:
 
 @dataclass(frozen=True)
 class Format:
-    """Make the file system on a volume that we created blank."""
+    """Create the file system on a new blank volume."""
 
     device: str
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Write our token as ``writer`` of the home, before it is mounted."""
+    """Set ``writer`` to the lease's token, before the current volume is mounted."""
 
 
 @dataclass(frozen=True)
@@ -161,36 +161,36 @@ class Mount:
 
 @dataclass(frozen=True)
 class Unmount:
-    """Unmount what an earlier run on this instance left mounted."""
+    """Unmount a volume that an earlier run on this instance left mounted."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Make the volume home, and us its writer, in one conditional write."""
+    """Set the current volume and its writer in one conditional write."""
 
     volume: str
 
 
 @dataclass(frozen=True)
 class MarkLive:
-    """Write onto the home's tags that it is home (the item could be lost; tags stay with the volume)."""
+    """Tag the current volume as live (the table item could be lost; tags stay with the volume)."""
 
     volume: str
 
 
 @dataclass(frozen=True)
 class Grow:
-    """Bring the home to the size and speed that the stack file says, as far as EBS allows it now."""
+    """Modify the current volume's size and throughput as configured, as far as EBS allows."""
 
 
 @dataclass(frozen=True)
 class Fill:
-    """Copy what is missing of the dataset; mark it complete when it is."""
+    """Copy the missing files of the dataset and mark it complete."""
 
 
 @dataclass(frozen=True)
 class Discard:
-    """Remove a leftover: detach it from ourselves if need be, delete it."""
+    """Remove a leftover: detach it from this instance, or delete it."""
 
     kind: Literal["detach", "volume", "snapshot"]
     id: str
@@ -198,10 +198,10 @@ class Discard:
 
 @dataclass(frozen=True)
 class Ready:
-    """The home is here, mounted and filled; ``left`` names leftovers that another instance still holds."""
+    """The current volume is mounted and filled; ``leftovers`` are volumes still attached elsewhere."""
 
     volume: str
-    left: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
 
 
 Step = (

@@ -1,4 +1,4 @@
-"""What to do next about the data volume: a pure function of what is observed."""
+"""The planner of the data volume: the next step as a pure function of the observation."""
 
 from __future__ import annotations
 
@@ -31,110 +31,112 @@ from userdata.agent.storage.volume.model import (
     Wait,
 )
 
-_GONE = ("deleting", "deleted")
-_ATTEMPTS = 3
+_DELETED_STATES = ("deleting", "deleted")
+_MAX_ATTEMPTS = 3
 
 
 def plan(observed: Observed) -> Step:
-    """Return the next step. The same observation always gives the same step."""
-    volumes = tuple(v for v in observed.volumes if v.state not in _GONE)
+    """Return the next step; deterministic."""
+    volumes = tuple(v for v in observed.volumes if v.state not in _DELETED_STATES)
     lease = observed.lease
     if lease.volume is None:
-        return _without_home(observed, volumes)
-    strangers = [v.id for v in volumes if v.token is None and v.id != lease.volume]
-    if strangers:
+        return _without_current_volume(observed, volumes)
+    untokened = [v.id for v in volumes if v.token is None and v.id != lease.volume]
+    if untokened:
         return Refuse(
-            f"volume {strangers[0]} has this job's tags, but the job's volume is {lease.volume} and no move "
-            "explains the other: remove its gpu-spot:job tag or delete it"
+            f"volume {untokened[0]} has this job's tags but was not created by the agent; the job's volume "
+            f"is {lease.volume}: remove the gpu-spot:job tag of {untokened[0]} or delete it"
         )
-    home = next((v for v in volumes if v.id == lease.volume), None)
-    if home is None:
+    current = next((v for v in volumes if v.id == lease.volume), None)
+    if current is None:
         return Wait(
-            f"the job's volume {lease.volume} to appear (deleted by hand? then restore it or clear the item)"
+            f"the job's volume {lease.volume} to appear (if it was deleted, restore it or clear the item)"
         )
-    if home.state == "error":
-        return Refuse(f"volume {home.id} is in state error: see the EBS console; no copy is made of it")
-    if home.zone == observed.zone:
-        return _use_home(observed, volumes, home)
-    return _move(observed, volumes, home)
+    if current.state == "error":
+        return Refuse(f"volume {current.id} is in state error: see the EBS console; it is not copied")
+    if current.zone == observed.zone:
+        return _use_current_volume(observed, volumes, current)
+    return _move(observed, volumes, current)
 
 
-def target(observed: Observed) -> str | None:
-    """Return the volume whose device matters to the next step.
-
-    The home if it is in our zone, else our candidate.
-    """
-    home = next((v for v in observed.volumes if v.id == observed.lease.volume), None)
-    if home is not None and home.zone == observed.zone:
-        return home.id
-    source = None if home is None else home.id
+def target_volume(observed: Observed) -> str | None:
+    """Return the volume to mount: the current volume if it is in this zone, else the candidate."""
+    current = next((v for v in observed.volumes if v.id == observed.lease.volume), None)
+    if current is not None and current.zone == observed.zone:
+        return current.id
+    source = None if current is None else current.id
     candidate = _candidate(observed, observed.volumes, source)
     return candidate.id if candidate else None
 
 
-def _without_home(observed: Observed, volumes: tuple[EbsVolume, ...]) -> Step:
-    """First boot of the job, or the table was lost, or the volume was made by hand."""
+def _without_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...]) -> Step:
+    """Return the step if the item names no volume: first boot, a lost table, or a volume created by hand."""
     lease = observed.lease
-    settled = [v for v in volumes if v.tag_state != PREPARING]
-    if len(settled) > 1:
-        names = ", ".join(sorted(v.id for v in settled))
+    finished = [v for v in volumes if v.tag_state != PREPARING]
+    if len(finished) > 1:
+        names = ", ".join(sorted(v.id for v in finished))
         return Refuse(
-            f"{names} all have this job's tags and nothing tells which is the job's volume; keep one"
+            f"{names} all have this job's tags, allowed: one; remove the gpu-spot:job tag of the others"
         )
-    if settled:
+    if finished:
         tokens = [*(v.token for v in volumes), *(s.token for s in observed.snapshots)]
-        return Adopt(settled[0].id, max(lease.token, *(t or 0 for t in tokens)) + 1)
+        return Adopt(finished[0].id, max(lease.token, *(t or 0 for t in tokens)) + 1)
     candidate = _candidate(observed, volumes, None)
     if candidate is None:
         failed = _failed(observed, volumes)
-        return _too_often(failed) or CreateVolume(observed.prepared, None, attempt=len(failed))
+        return _refuse_after_failures(failed) or CreateVolume(observed.prepared, None, attempt=len(failed))
     blank = observed.prepared is None
-    return _bring_up(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=blank)
+    return _attach_step(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=blank)
 
 
-def _use_home(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -> Step:
-    bring = _bring_up(observed, volumes, home)
-    if bring:
-        return bring
+def _use_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume) -> Step:
+    step = _attach_step(observed, volumes, current)
+    if step:
+        return step
     assert observed.device is not None
     if observed.filesystem is None:
-        return Refuse(
-            f"volume {home.id} is the job's volume but has no file system; nothing is formatted over it"
-        )
+        return Refuse(f"volume {current.id} is the job's volume but has no file system; it is not formatted")
     if observed.lease.writer != observed.lease.token:
         return Claim()
     if observed.mounted is None:
         return Mount(observed.device)
-    if home.tag_state != LIVE or home.token is None:
-        return MarkLive(home.id)
+    if current.tag_state != LIVE or current.token is None:
+        return MarkLive(current.id)
     if not observed.grown:
         return Grow()
     if not observed.filled:
         return Fill()
-    return _tidy(observed, volumes, home)
+    return _tidy(observed, volumes, current)
 
 
-def _move(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -> Step:
-    """Bring the home from another zone: snapshot, copy, attach, mount, commit."""
-    candidate = _candidate(observed, volumes, home.id)
+def _move(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume) -> Step:
+    """Migrate the current volume from another zone: snapshot, copy, attach, mount, commit."""
+    candidate = _candidate(observed, volumes, current.id)
     if candidate:
-        return _bring_up(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=False)
-    if home.state != "available":
-        holder = f" to {home.instance}" if home.instance else ""
-        return Wait(f"volume {home.id} in {home.zone} to be free ({home.attachment or home.state}{holder})")
-    good = [s for s in observed.snapshots if _counts(s, home, observed.lease)]
-    done = [s for s in good if s.state == "completed"]
-    if done:
-        chosen, failed = min(done, key=lambda s: s.id), _failed(observed, volumes)
-        return _too_often(failed) or CreateVolume(chosen.id, home.id, chosen.size_gib, len(failed))
-    if good:
-        return Wait(f"snapshot {good[0].id} of {home.id} to be completed ({good[0].progress or 'begun'})")
+        return _attach_step(observed, volumes, candidate) or _mount_candidate(
+            observed, candidate, blank=False
+        )
+    if current.state != "available":
+        holder = f" to {current.instance}" if current.instance else ""
+        state = current.attachment or current.state
+        return Wait(f"volume {current.id} in {current.zone} to be detached ({state}{holder})")
+    usable = [s for s in observed.snapshots if _is_up_to_date(s, current, observed.lease)]
+    completed = [s for s in usable if s.state == "completed"]
+    if completed:
+        source, failed = min(completed, key=lambda s: s.id), _failed(observed, volumes)
+        return _refuse_after_failures(failed) or CreateVolume(
+            source.id, current.id, source.size_gib, len(failed)
+        )
+    if usable:
+        return Wait(
+            f"snapshot {usable[0].id} of {current.id} to be completed ({usable[0].progress or 'started'})"
+        )
     mine = [s.id for s in observed.snapshots if s.token == observed.lease.token and s.state == "error"]
-    return _too_often(mine) or CreateSnapshot(home.id)
+    return _refuse_after_failures(mine) or CreateSnapshot(current.id)
 
 
 def _failed(observed: Observed, volumes: tuple[EbsVolume, ...]) -> list[str]:
-    """Return those that we made under this lease and that EBS could not bring up."""
+    """Return the volumes of this lease that ended in state ``error``."""
     return [
         v.id
         for v in volumes
@@ -142,20 +144,20 @@ def _failed(observed: Observed, volumes: tuple[EbsVolume, ...]) -> list[str]:
     ]
 
 
-def _too_often(failed: list[str]) -> Refuse | None:
-    """Three in a row are no accident: most often the key may not be used."""
-    if len(failed) < _ATTEMPTS:
+def _refuse_after_failures(failed: list[str]) -> Refuse | None:
+    """Return a refusal after three failures; the usual cause is a KMS key that the role may not use."""
+    if len(failed) < _MAX_ATTEMPTS:
         return None
     return Refuse(
-        f"{', '.join(sorted(failed))} ended in state error: see the EBS console for why, and whether the "
-        "role may use the volume's KMS key; the job's volume is as it was"
+        f"{', '.join(sorted(failed))} ended in state error: see the EBS console for the cause, and check "
+        "that the role may use the volume's KMS key; the job's volume is unchanged"
     )
 
 
-def _counts(snapshot: Snapshot, home: EbsVolume, lease: Lease) -> bool:
-    """A snapshot counts if it is of the home and nobody has mounted the home since it was begun."""
+def _is_up_to_date(snapshot: Snapshot, current: EbsVolume, lease: Lease) -> bool:
+    """Return whether the snapshot has all data: the current volume was not mounted since."""
     return (
-        snapshot.source == home.id
+        snapshot.source == current.id
         and snapshot.token is not None
         and lease.writer < snapshot.token <= lease.token
         and snapshot.state != "error"
@@ -163,37 +165,37 @@ def _counts(snapshot: Snapshot, home: EbsVolume, lease: Lease) -> bool:
 
 
 def _candidate(observed: Observed, volumes: tuple[EbsVolume, ...], source: str | None) -> EbsVolume | None:
-    """Return the volume that we made under this very lease to become home, if there is one.
+    """Return the volume that was created under this lease to become the current volume, if any.
 
-    Candidates of earlier leases are never taken over: whoever made them may still be about to delete them.
+    Candidates of earlier leases are never used: the instance that created one may still delete it.
     """
-    mine = [
+    candidates = [
         v
         for v in volumes
         if v.token == observed.lease.token
         and v.tag_state == PREPARING
         and v.source == source
         and v.zone == observed.zone
-        and v.state not in (*_GONE, "error")
+        and v.state not in (*_DELETED_STATES, "error")
         and v.id != observed.lease.volume
     ]
-    return min(mine, key=lambda v: v.id) if mine else None
+    return min(candidates, key=lambda v: v.id) if candidates else None
 
 
-def _bring_up(observed: Observed, volumes: tuple[EbsVolume, ...], volume: EbsVolume) -> Step | None:
-    """Get a volume of our zone attached to us with its device visible and the mount point free.
+def _attach_step(observed: Observed, volumes: tuple[EbsVolume, ...], volume: EbsVolume) -> Step | None:
+    """Return the next step to attach a volume of this zone; None if it is ready to mount.
 
-    None when it is.
+    Ready: attached, its device is visible and the mount point is free.
     """
     if observed.mounted == FOREIGN:
-        return Wait("the mount point to be free of something that is no data volume of this job")
+        return Wait("the mount point to be free: a file system that is not a volume of this job is mounted")
     if observed.mounted is not None and observed.mounted != volume.id:
         return Unmount()
     if volume.state == "creating":
         return Wait(f"volume {volume.id} to be created")
     if volume.instance is None and volume.state == "available":
-        taken = {v.device for v in volumes if v.instance == observed.instance}
-        return Attach(volume.id, next(name for name in observed.devices if name not in taken))
+        used = {v.device for v in volumes if v.instance == observed.instance}
+        return Attach(volume.id, next(name for name in observed.devices if name not in used))
     if volume.instance != observed.instance or volume.attachment != "attached":
         return Wait(
             f"volume {volume.id}, {volume.attachment or volume.state} at {volume.instance or 'no instance'}"
@@ -208,7 +210,7 @@ def _mount_candidate(observed: Observed, candidate: EbsVolume, *, blank: bool) -
     if observed.filesystem is None:
         if not blank:
             return Refuse(
-                f"volume {candidate.id}, a copy of {candidate.source}, has no file system; both are kept"
+                f"volume {candidate.id}, a copy of {candidate.source}, has no file system; neither is deleted"
             )
         return Format(observed.device)
     if observed.mounted is None:
@@ -216,38 +218,40 @@ def _mount_candidate(observed: Observed, candidate: EbsVolume, *, blank: bool) -
     return Commit(candidate.id)
 
 
-def _tidy(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -> Step:
-    """Remove what earlier leases, crashes and this move left. The home is mounted and committed here."""
-    left = []
+def _tidy(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume) -> Step:
+    """Remove leftovers of earlier leases, crashes and this migration; the current volume is committed."""
+    leftovers = []
     for volume in sorted(volumes, key=lambda v: v.id):
-        if volume.id == home.id or volume.token is None or volume.token > observed.lease.token:
+        if volume.id == current.id or volume.token is None or volume.token > observed.lease.token:
             continue
         if volume.instance is None:
             if volume.state != "creating":
                 return Discard("volume", volume.id)
         elif volume.instance == observed.instance and volume.attachment == "attached":
             return Discard("detach", volume.id)
-        left.append(volume.id)
-    for snapshot in superfluous(observed.snapshots, home, observed.lease.token):
+        leftovers.append(volume.id)
+    for snapshot in superfluous_snapshots(observed.snapshots, current, observed.lease.token):
         return Discard("snapshot", snapshot.id)
-    return Ready(home.id, tuple(left))
+    return Ready(current.id, tuple(leftovers))
 
 
-def superfluous(snapshots: Iterable[Snapshot], home: EbsVolume, token: int) -> tuple[Snapshot, ...]:
+def superfluous_snapshots(
+    snapshots: Iterable[Snapshot], current: EbsVolume, token: int
+) -> tuple[Snapshot, ...]:
     """Return the snapshots that the holder of ``token`` may delete, the oldest first.
 
-    The newest is kept, and with it, until it is completed, the newest that is: the next snapshot copies only
-    what has changed since, and it is a backup. It is of the home or of what the home is a copy of.
+    The newest snapshot of the current volume or its source is kept, as a backup and as the base of the next
+    incremental one; until it is completed, the newest completed one is kept too.
     """
-    ours = [s for s in snapshots if s.token is not None and s.token <= token]
-    ours.sort(key=lambda s: (s.token or 0, s.started, s.id))
-    kept: set[str] = set()
-    for snapshot in reversed(ours):
-        is_whole = snapshot.state == "completed"
-        if snapshot.source in (home.id, home.source) and (
-            is_whole or (snapshot.state == "pending" and not kept)
+    deletable = [s for s in snapshots if s.token is not None and s.token <= token]
+    deletable.sort(key=lambda s: (s.token or 0, s.started, s.id))
+    retained: set[str] = set()
+    for snapshot in reversed(deletable):
+        is_completed = snapshot.state == "completed"
+        if snapshot.source in (current.id, current.source) and (
+            is_completed or (snapshot.state == "pending" and not retained)
         ):
-            kept.add(snapshot.id)
-            if is_whole:
+            retained.add(snapshot.id)
+            if is_completed:
                 break
-    return tuple(s for s in ours if s.id not in kept)
+    return tuple(s for s in deletable if s.id not in retained)

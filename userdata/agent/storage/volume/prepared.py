@@ -1,7 +1,7 @@
-"""What is on a volume of a prepared dataset: while it is made, and where it is used.
+"""The content of a volume with a prepared dataset, in the job that prepares it and in the jobs that use it.
 
-Two marks: `BEGUN` on the volume names the dataset that is being made on it, and the marker in the datasets'
-folder, as of one that S3 gave, the one that is complete.
+Two marker files: `PREPARING_MARKER` on the volume names the dataset in preparation; the marker in the
+datasets directory, the same as of a dataset from S3, names the complete one.
 """
 
 from __future__ import annotations
@@ -14,74 +14,74 @@ from typing import Final
 
 from userdata.agent.machine import files
 from userdata.agent.machine.errors import RefusedError
-from userdata.agent.storage.volume.execute import Filler
+from userdata.agent.storage.volume.execute import DatasetFiller
 from userdata.agent.storage.volume.fill import MARKER
 
-BEGUN: Final = ".gpu-spot-preparing.json"
+PREPARING_MARKER: Final = ".gpu-spot-preparing.json"
 
 
 def is_complete(dataset: str, folder: Path) -> bool:
-    """Tell whether ``folder`` holds all of ``dataset`` (``<name>@<version>``)."""
-    return _told(folder / MARKER) == dataset
+    """Return whether ``folder`` holds all of ``dataset`` (``<name>@<version>``)."""
+    return _read_dataset(folder / MARKER) == dataset
 
 
-def complete(dataset: str, folder: Path) -> None:
-    """Vouch for what is in ``folder``, once all of it is on the disk."""
+def mark_complete(dataset: str, folder: Path) -> None:
+    """Flush to disk, then mark the dataset in ``folder`` complete."""
     os.sync()
     files.write_json(folder / MARKER, {"dataset": dataset})
 
 
 class BuilderFiller:
-    """Makes a volume ready for the command that makes ``dataset``: what ``first`` copies, and nothing else's.
+    """Fills the volume for the command that prepares ``dataset`` with the files that ``first`` copies.
 
-    What another version has left on the volume is removed.
+    Files of another dataset version are removed.
     """
 
-    def __init__(self, dataset: str, mount_point: Path, first: Filler) -> None:
+    def __init__(self, dataset: str, mount_point: Path, first: DatasetFiller) -> None:
         self._dataset = dataset
-        self._begun = mount_point / BEGUN
+        self._preparing_marker = mount_point / PREPARING_MARKER
         self._folder = mount_point / "datasets"
         self._first = first
 
-    def filled(self) -> bool:
-        """Tell whether the command may begin, or has ended."""
-        if _told(self._begun) != self._dataset:
+    def is_complete(self) -> bool:
+        """Return whether the command can start or has finished."""
+        if _read_dataset(self._preparing_marker) != self._dataset:
             return False
-        return is_complete(self._dataset, self._folder) or self._first.filled()
+        return is_complete(self._dataset, self._folder) or self._first.is_complete()
 
     def fill(self, keep_alive: Callable[[], None]) -> None:
-        """Clear away what is another's, then copy what is missing."""
-        if _told(self._begun) != self._dataset:
+        """Remove files of another dataset, then copy the missing files."""
+        if _read_dataset(self._preparing_marker) != self._dataset:
             keep_alive()
             shutil.rmtree(self._folder, ignore_errors=True)
-            files.write_json(self._begun, {"dataset": self._dataset})
-        if not self._first.filled():
+            files.write_json(self._preparing_marker, {"dataset": self._dataset})
+        if not self._first.is_complete():
             self._first.fill(keep_alive)
 
 
 class PreparedFiller:
-    """Looks whether a job's volume holds ``dataset``: it was made from its snapshot, or holds another."""
+    """Checks that a job's volume, created from a snapshot, holds ``dataset``."""
 
     def __init__(self, dataset: str, folder: Path) -> None:
         self._dataset = dataset
         self._folder = folder
 
-    def filled(self) -> bool:
-        """Tell whether it does."""
+    def is_complete(self) -> bool:
+        """Return whether the volume holds the dataset."""
         return is_complete(self._dataset, self._folder)
 
     def fill(self, keep_alive: Callable[[], None]) -> None:
-        """Refuse: a volume keeps the dataset that it was made with, because the checkpoints are beside it.
+        """Raise: the dataset of a volume cannot change, because the volume also holds checkpoints.
 
         Raises:
             RefusedError: always.
         """
         raise RefusedError(
-            f"the job's volume holds {_told(self._folder / MARKER) or 'no dataset'}, asked for is "
-            f"{self._dataset}: give the job another name, or delete its volume and its item in the job table"
+            f"the job's volume holds {_read_dataset(self._folder / MARKER) or 'no dataset'}, expected "
+            f"{self._dataset}: rename the job, or delete its volume and its item in the job table"
         )
 
 
-def _told(marker: Path) -> str | None:
-    found = files.read_json(marker)
-    return None if found is None else str(found.get("dataset"))
+def _read_dataset(marker: Path) -> str | None:
+    document = files.read_json(marker)
+    return None if document is None else str(document.get("dataset"))

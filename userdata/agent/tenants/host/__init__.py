@@ -1,6 +1,6 @@
-"""A shared host at work: what runs is made to follow the plan, and what tenants must not reach is walled off.
+"""The runtime of a shared host: reconciles containers with the plan and isolates tenants.
 
-``container``, ``walls``, ``steps`` and ``usage`` are pure. ``docker``, ``shape``, ``shares``, ``parts``,
-``meter``, ``listing`` and ``volumes`` ask this machine and AWS. ``tenancy`` is one tenant's way in and out,
-``landlord`` the loop.
+``container``, ``firewall``, ``steps`` and ``usage`` are pure except ``firewall.apply_rules``. ``docker``,
+``shape``, ``shares``, ``parts``, ``meter``, ``listing`` and ``volumes`` access this machine and AWS.
+``tenancy`` starts and removes one tenant, ``supervisor`` is the control loop.
 """

@@ -1,4 +1,4 @@
-"""A tenant's container as commands: how it is started, and what of it changes while it runs."""
+"""The Docker commands of a tenant's container: network, run and update."""
 
 from __future__ import annotations
 
@@ -17,67 +17,68 @@ from userdata.agent.work import containers
 LABEL_TENANT: Final = "gpu-spot.tenant"
 LABEL_SLICE: Final = "gpu-spot.slice"
 LABEL_SPEC: Final = "gpu-spot.spec"
-"""A hash of all that takes another container to change."""
+"""Hash of everything that cannot change without a new container."""
 
 BRIDGES: Final = "gst-"
-"""How the names of the tenants' bridges begin; `walls` goes by them."""
+"""Name prefix of the tenants' bridges; `firewall` matches it."""
 
-PIDS: Final = 4096
-"""Processes and threads that a tenant may have: fork bombs end there."""
+MAX_PIDS: Final = 4096
+"""Maximum processes and threads of a tenant; stops fork bombs."""
 
-_TMP: Final = "/tmp"  # noqa: S108 - in there
-_TMP_PART: Final = 4
-"""Of the memory that a tenant has, `/tmp` may take one in so many."""
+_TMP: Final = "/tmp"  # noqa: S108 - in the container
+_TMP_MEMORY_FRACTION: Final = 4
+"""`/tmp` may use at most 1/4 of the tenant's memory."""
 _LOG_MIB: Final = 20
 _STOP_SECONDS: Final = 30
 
 
 @dataclass(frozen=True)
-class HostPlace:
-    """Where tenants are on this host: its private address, the agent's folder, and that of their volumes."""
+class TenantPaths:
+    """The private address of the host, the agent's directory and the directory of the tenants' volumes."""
 
     address: str
     run: Path
     data: Path
 
-    def home(self, tenant: str) -> Path:
-        """Return where a tenant's volume is mounted."""
+    def volume_path(self, tenant: str) -> Path:
+        """Return the mount point of a tenant's volume."""
         return self.data / tenant
 
-    def told(self, tenant: str) -> Path:
-        """Return the folder that a tenant sees as ``/run/gpu-spot``: the notice, and nothing else of ours."""
+    def notice_directory(self, tenant: str) -> Path:
+        """Return the directory that a tenant sees as ``/run/gpu-spot``; it contains only the notice."""
         return self.run / "tenants" / tenant
 
-    def environment(self, tenant: str) -> Path:
-        """Return the file with a tenant's environment, which may hold secrets: for root alone."""
+    def environment_file(self, tenant: str) -> Path:
+        """Return the file with a tenant's environment, which may contain secrets: readable by root only."""
         return self.run / WORKERS_DIR / f"{tenant}.env"
 
-    def record(self, tenant: str) -> Path:
-        """Return the file by which GPUs' processes are known to be the tenant's (`metrics.owner`)."""
+    def record_file(self, tenant: str) -> Path:
+        """Return the slot record by which `metrics.owner` assigns GPU processes to the tenant."""
         return self.run / WORKERS_DIR / f"{tenant}.json"
 
 
 def name_of(tenant: str) -> str:
-    """Return the name of a tenant's container, and of its network."""
+    """Return the name of a tenant's container and network."""
     return f"gpu-spot-tenant-{tenant}"
 
 
 def bridge_of(tenant: Tenant) -> str:
-    """Return the name of a tenant's bridge; the kernel takes 15 characters, so it goes by the user."""
+    """Return the name of a tenant's bridge; it uses the user id because the kernel allows 15 characters."""
     return f"{BRIDGES}{tenant.uid}"
 
 
 def network_command(tenant: Tenant) -> list[str]:
-    """Return the command that makes a tenant's bridge; no other container is on it."""
+    """Return the command that creates a tenant's bridge, which no other container uses."""
     bridge = f"com.docker.network.bridge.name={bridge_of(tenant)}"
     label = f"{LABEL_TENANT}={tenant.name}"
     return ["docker", "network", "create", "--opt", bridge, "--label", label, name_of(tenant.name)]
 
 
 def environment(tenant: Tenant) -> dict[str, str]:
-    """Return a container's environment; ours count before the tenant's.
+    """Return a container's environment; the agent's variables override the tenant's.
 
-    By ``NVIDIA_VISIBLE_DEVICES`` an image would ask NVIDIA's runtime: GPUs come by CDI and no other way.
+    ``NVIDIA_VISIBLE_DEVICES=void``: an image cannot request GPUs from NVIDIA's runtime, only CDI assigns
+    them.
     """
     ours = {
         "GPU_SPOT_TENANT": tenant.name,
@@ -87,16 +88,18 @@ def environment(tenant: Tenant) -> dict[str, str]:
     return {"HOME": "/data", **tenant.environment, **ours}
 
 
-def run_command(tenant: Tenant, part: Slice, gpus: Sequence[str], shares: int, place: HostPlace) -> list[str]:
-    """Return the command that starts a tenant's container, with the label by which it is known again.
+def run_command(
+    tenant: Tenant, part: Slice, gpus: Sequence[str], shares: int, paths: TenantPaths
+) -> list[str]:
+    """Return the command that starts a tenant's container, with the labels that identify it.
 
-    Who ends is started again by `landlord`, never by Docker, which would do so at a boot before the volume is
-    there. ``gpus`` are CDI names without their kind; ``shares`` are those that make the slice's weight here.
+    `supervisor` restarts an ended container; Docker's restart policy would do so at boot, before the volume
+    is mounted. ``gpus`` are CDI names without their kind; ``shares`` give the slice's weight on this host.
     """
-    told = environment(tenant)
-    wanted = replace(part, cpus=(), weight=0)
-    argv = _command(tenant, wanted, gpus, place)
-    text = json.dumps([argv, told, tenant.image, tenant.command], sort_keys=True)
+    variables = environment(tenant)
+    spec_slice = replace(part, cpus=(), weight=0)
+    argv = _command(tenant, spec_slice, gpus, paths)
+    text = json.dumps([argv, variables, tenant.image, tenant.command], sort_keys=True)
     live = ["--cpu-shares", str(shares), "--cpuset-cpus", part.cpuset]
     for key, value in (
         (LABEL_TENANT, tenant.name),
@@ -107,42 +110,42 @@ def run_command(tenant: Tenant, part: Slice, gpus: Sequence[str], shares: int, p
     return [*argv, *live, tenant.image, *tenant.command]
 
 
-def _command(tenant: Tenant, part: Slice, gpus: Sequence[str], place: HostPlace) -> list[str]:
-    home, memory = place.home(tenant.name), str(part.memory_bytes)
+def _command(tenant: Tenant, part: Slice, gpus: Sequence[str], paths: TenantPaths) -> list[str]:
+    home, memory = paths.volume_path(tenant.name), str(part.memory_bytes)
     argv = containers.run(
         name_of(tenant.name),
         name_of(tenant.name),
-        place.environment(tenant.name),
+        paths.environment_file(tenant.name),
         gpus,
         [(str(home / "data"), "/data"), (str(home / "log"), "/log")],
-        [(place.told(tenant.name), RUN_DIR)],
+        [(paths.notice_directory(tenant.name), RUN_DIR)],
         containers.LIMITS,
     )
     argv += ["--detach", "--restart", "no", "--pull", "never", "--runtime", "runc"]
     argv += ["--user", f"{tenant.uid}:{tenant.uid}", "--read-only"]
-    # `exec`: compilers of kernels load what they have written there.
-    size = part.memory_bytes // _TMP_PART
+    # `exec`: kernel compilers load the libraries that they write there.
+    size = part.memory_bytes // _TMP_MEMORY_FRACTION
     argv += ["--tmpfs", f"{_TMP}:rw,exec,nosuid,nodev,mode=1777,size={size}"]
     argv += ["--memory", memory, "--memory-swap", memory]  # both the same: no swap
-    # Data loaders hand batches over in shared memory, which counts as the container's.
-    argv += ["--shm-size", str(part.memory_bytes // 2), "--pids-limit", str(PIDS)]
+    # Data loaders pass batches in shared memory, which counts against the container's memory.
+    argv += ["--shm-size", str(part.memory_bytes // 2), "--pids-limit", str(MAX_PIDS)]
     argv += ["--stop-timeout", str(_STOP_SECONDS)]
-    # Rotates: what a tenant prints fills no disk of the host.
+    # Rotated: a tenant's output cannot fill the host's disk.
     argv += ["--log-driver", "local", "--log-opt", f"max-size={_LOG_MIB}m", "--log-opt", "max-file=2"]
     if tenant.host_port is not None:
-        # Session Manager forwards to the host's own loopback, which no container reaches.
-        for address in (place.address, "127.0.0.1"):
+        # Session Manager forwards to the host's loopback address, which containers cannot reach.
+        for address in (paths.address, "127.0.0.1"):
             argv += ["--publish", f"{address}:{tenant.host_port}:{tenant.container_port}/tcp"]
     return argv
 
 
-def spec_of(argv: Sequence[str]) -> str:
-    """Return the hash in a `run_command`."""
-    [label] = [one for one in argv if one.startswith(f"{LABEL_SPEC}=")]
+def spec_hash(argv: Sequence[str]) -> str:
+    """Return the spec hash in a `run_command`."""
+    [label] = [argument for argument in argv if argument.startswith(f"{LABEL_SPEC}=")]
     return label.partition("=")[2]
 
 
 def update_command(tenant: str, part: Slice, shares: int) -> list[str]:
-    """Return the command that changes the CPUs of a container that runs."""
+    """Return the command that changes the CPUs of a running container."""
     options = ["--cpu-shares", str(shares), "--cpuset-cpus", part.cpuset]
     return ["docker", "update", *options, name_of(tenant)]

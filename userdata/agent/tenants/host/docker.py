@@ -1,4 +1,4 @@
-"""Docker as the landlord needs it: what runs of the tenants, and one command for each change."""
+"""Docker client of the supervisor: list, start, stop and remove tenants' containers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.machine.host import Host
 from userdata.agent.tenants import codec
 from userdata.agent.tenants.host import container, steps
-from userdata.agent.tenants.host.steps import Found
+from userdata.agent.tenants.host.steps import TenantContainer
 from userdata.agent.tenants.model import Slice
 
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-def found(host: Host) -> dict[str, Found]:
-    """Return the tenants' containers by tenant, dead ones, too.
+def list_containers(host: Host) -> dict[str, TenantContainer]:
+    """Return the tenants' containers by tenant, including stopped ones.
 
     Raises:
-        AgentError: Docker does not answer, or a container went while it was asked.
+        AgentError: Docker does not respond, or a container was removed meanwhile.
     """
     listing = ["docker", "ps", "--all", "--quiet", "--no-trunc"]
     ids = host.run([*listing, "--filter", f"label={container.LABEL_TENANT}"]).split()
@@ -29,21 +29,21 @@ def found(host: Host) -> dict[str, Found]:
         return {}
     try:
         documents = json.loads(host.run(["docker", "container", "inspect", *ids]))
-        return {one.tenant: one for one in map(_found, documents)}
+        return {parsed.tenant: parsed for parsed in map(_parse_container, documents)}
     except (ValueError, KeyError, TypeError) as error:
         raise AgentError(f"docker container inspect: {type(error).__name__}: {error}") from None
 
 
 def start(host: Host, network: list[str], argv: list[str]) -> str:
-    """Make a tenant's bridge and start its container; return the container's id."""
+    """Create a tenant's bridge and start its container; return the container id."""
     host.run(network)
     return host.run(argv).strip()
 
 
-def end(host: Host, tenant: str, seconds: int) -> None:
-    """Let a tenant's container end within ``seconds`` of SIGTERM, and remove it with its bridge.
+def remove(host: Host, tenant: str, seconds: int) -> None:
+    """Stop a tenant's container, with ``seconds`` between SIGTERM and SIGKILL; remove it and its bridge.
 
-    What is not there is no error.
+    A missing container or bridge is not an error.
     """
     name = container.name_of(tenant)
     if _ids(host, ["ps", "--all"], name):
@@ -54,7 +54,7 @@ def end(host: Host, tenant: str, seconds: int) -> None:
 
 
 def stop(host: Host, tenant: str, seconds: int) -> None:
-    """Let a tenant's container end within ``seconds`` of SIGTERM, and leave it."""
+    """Stop a tenant's container, with ``seconds`` between SIGTERM and SIGKILL, without removing it."""
     host.run(["docker", "stop", "--time", str(seconds), container.name_of(tenant)])
 
 
@@ -63,17 +63,21 @@ def _ids(host: Host, listing: list[str], name: str) -> list[str]:
 
 
 def cpus(text: str) -> tuple[int, ...]:
-    """Return the CPUs that ``text`` names as the kernel writes them: ``0-3,48``."""
+    """Parse a CPU list in the kernel's format, such as ``0-3,48``."""
     ranges = [(int(low), int(high or low)) for low, high in _RANGE.findall(text)]
     return tuple(cpu for low, high in ranges for cpu in range(low, high + 1))
 
 
-def _found(document: dict[str, Any]) -> Found:
+def _parse_container(document: dict[str, Any]) -> TenantContainer:
     labels, state, limits = document["Config"]["Labels"], document["State"], document["HostConfig"]
-    part = _part(labels.get(container.LABEL_SLICE, ""), str(limits["CpusetCpus"]))
-    bound = [one for many in (limits.get("PortBindings") or {}).values() for one in many or ()]
-    port = bound[0]["HostPort"] if bound else None
-    return Found(
+    part = _parse_slice(labels.get(container.LABEL_SLICE, ""), str(limits["CpusetCpus"]))
+    bindings = [
+        binding
+        for port_bindings in (limits.get("PortBindings") or {}).values()
+        for binding in port_bindings or ()
+    ]
+    port = bindings[0]["HostPort"] if bindings else None
+    return TenantContainer(
         id=document["Id"],
         tenant=labels[container.LABEL_TENANT],
         spec=labels.get(container.LABEL_SPEC, ""),
@@ -83,12 +87,12 @@ def _found(document: dict[str, Any]) -> Found:
         cpuset=str(limits["CpusetCpus"]),
         pid=int(state["Pid"]),
         started=str(state["StartedAt"]),
-        pieces=steps.pieces(part, document["Config"]["User"].partition(":")[0], port),
+        resources=steps.exclusive_resources(part, document["Config"]["User"].partition(":")[0], port),
     )
 
 
-def _part(label: str, cpuset: str) -> Slice | None:
-    """Read the label; its CPUs may have been changed since, and a label cannot."""
+def _parse_slice(label: str, cpuset: str) -> Slice | None:
+    """Parse the slice label, with the current CPUs: `docker update` changes them, but not the label."""
     try:
         return replace(codec.decode_slice(label), cpus=cpus(cpuset))
     except ConfigError:

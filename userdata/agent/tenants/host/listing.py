@@ -1,11 +1,11 @@
-"""The list of tenants in S3, asked for by its ETag: what has not changed is not sent."""
+"""Reader of the tenant list in S3, with conditional requests by ETag."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from userdata.agent.aws.clients import AwsError, asking
+from userdata.agent.aws.clients import AwsError, aws_errors
 from userdata.agent.machine import files
 from userdata.agent.tenants import codec
 from userdata.agent.tenants.model import Tenant
@@ -14,43 +14,43 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
-class Listing:
-    """The list of one host; ``kept`` is where the last one that could be read is kept until the next boot."""
+class TenantListReader:
+    """Reads the tenant list of one host; ``cache`` is the file with the last valid list of this boot."""
 
-    def __init__(self, client: S3Client, bucket: str, host: str, kept: Path) -> None:
+    def __init__(self, client: S3Client, bucket: str, host: str, cache: Path) -> None:
         self._client = client
         self._bucket = bucket
         self._key = codec.key_of(host)
-        self._kept = kept
+        self._cache = cache
         self._etag = ""
 
-    def before(self) -> tuple[Tenant, ...] | None:
-        """Return the list that an earlier process of this boot went by; None without one."""
+    def cached(self) -> tuple[Tenant, ...] | None:
+        """Return the last valid list of this boot; None if there is none."""
         try:
-            return codec.decode(self._kept.read_text())
+            return codec.decode(self._cache.read_text())
         except OSError:
             return None
 
     def fetch(self) -> tuple[Tenant, ...] | None:
-        """Return the list if it is another one than the last time, else None.
+        """Return the list if it changed since the last call, else None.
 
         Raises:
-            ConfigError: it cannot be understood; said once for each list.
-            AgentError: S3 refused or cannot be reached, or there is no list.
+            ConfigError: the list is invalid; raised once for each version of the list.
+            AgentError: S3 returned an error or is unreachable, or there is no list.
         """
-        known: Any = {"IfNoneMatch": self._etag} if self._etag else {}
-        place = f"s3://{self._bucket}/{self._key}"
+        condition: Any = {"IfNoneMatch": self._etag} if self._etag else {}
+        location = f"s3://{self._bucket}/{self._key}"
         try:
-            with asking(place):
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._key, **known)
-                text = answer["Body"].read().decode("utf-8", "replace")
+            with aws_errors(location):
+                response = self._client.get_object(Bucket=self._bucket, Key=self._key, **condition)
+                text = response["Body"].read().decode("utf-8", "replace")
         except AwsError as error:
             if error.code in ("304", "NotModified"):
                 return None
             raise
-        except OSError as error:  # while it was read
-            raise AwsError(f"{place}: {type(error).__name__}: {error}") from None
-        self._etag = answer["ETag"]
-        found = codec.decode(text)
-        files.write_atomic(self._kept, text, 0o600)
-        return found
+        except OSError as error:  # while the body was read
+            raise AwsError(f"{location}: {type(error).__name__}: {error}") from None
+        self._etag = response["ETag"]
+        tenants = codec.decode(text)
+        files.write_atomic(self._cache, text, 0o600)
+        return tenants

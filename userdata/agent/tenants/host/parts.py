@@ -1,7 +1,7 @@
-"""Parts of GPUs (NVIDIA's multi-instance GPUs): cut as the plan says, and known by their UUID.
+"""MIG instances (NVIDIA multi-instance GPU): created as planned and identified by UUID.
 
-Untried on real GPUs. Nothing is taken away from a GPU that has parts, as a tenant may run on it: a part that
-is not in the plan stays until the next boot, and one that does not fit beside it is the driver's error.
+Not tested on real GPUs. Existing MIG instances are never destroyed, as a tenant may run on them: one that is
+not in the plan stays until the next boot, and if another does not fit next to it the driver raises an error.
 """
 
 from __future__ import annotations
@@ -17,56 +17,56 @@ from userdata.agent.tenants.model import MigInstance, Slice
 _SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 
 
-def devices(host: Host, nvml: Any | None, part: Slice) -> Sequence[str]:
-    """Return the CDI names of a slice's GPUs, without their kind; a part of one is cut unless it is there.
+def cdi_devices(host: Host, nvml: Any | None, part: Slice) -> Sequence[str]:
+    """Return the CDI names of a slice's GPUs, without their kind; creates a missing MIG instance.
 
     Raises:
-        AgentError: the driver refuses to cut it, or does not show it.
+        AgentError: the driver cannot create the MIG instance, or does not list it afterwards.
     """
     if part.mig is None:
         return [str(gpu) for gpu in part.gpus]
-    found = find(nvml, part.mig)
-    if found is None:
-        cut(host, part.mig)
-        found = find(nvml, part.mig)
-    if found is None:
+    uuid = find_mig_uuid(nvml, part.mig)
+    if uuid is None:
+        create_mig_instance(host, part.mig)
+        uuid = find_mig_uuid(nvml, part.mig)
+    if uuid is None:
         raise AgentError(
-            f"MIG {part.mig.profile} at {part.mig.gpu}:{part.mig.start}: not there after it was cut"
+            f"MIG {part.mig.profile} at {part.mig.gpu}:{part.mig.start}: not listed after its creation"
         )
-    return [found]
+    return [uuid]
 
 
-def cut(host: Host, wanted: MigInstance) -> None:
-    """Cut a part, with its compute instance, and let the container toolkit describe it."""
-    gpu = str(wanted.gpu)
+def create_mig_instance(host: Host, requested: MigInstance) -> None:
+    """Create a MIG instance with its compute instance, and update the CDI specification."""
+    gpu = str(requested.gpu)
     mode = host.run(["nvidia-smi", "-i", gpu, "--query-gpu=mig.mode.current", "--format=csv,noheader"])
     if mode.strip() != "Enabled":
         host.run(["nvidia-smi", "-i", gpu, "-mig", "1"])
-    host.run(["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{wanted.profile}:{wanted.start}", "-C"])
+    host.run(["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{requested.profile}:{requested.start}", "-C"])
     host.run(["nvidia-ctk", "cdi", "generate", f"--output={_SPECIFICATION}"])
-    log.info("GPU cut", gpu=wanted.gpu, profile=wanted.profile, start=wanted.start)
+    log.info("MIG instance created", gpu=requested.gpu, profile=requested.profile, start=requested.start)
 
 
-def find(nvml: Any | None, wanted: MigInstance) -> str | None:
-    """Return the UUID of a part that begins where ``wanted`` does, None without one.
+def find_mig_uuid(nvml: Any | None, requested: MigInstance) -> str | None:
+    """Return the UUID of the MIG instance at the requested position, None if there is none.
 
     Raises:
-        AgentError: the driver does not answer.
+        AgentError: the driver does not respond.
     """
     if nvml is None:
         return None
     try:
         nvml.nvmlInit()
-        gpu = nvml.nvmlDeviceGetHandleByIndex(wanted.gpu)
+        gpu = nvml.nvmlDeviceGetHandleByIndex(requested.gpu)
         for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
             try:
-                one = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)
             except nvml.NVMLError_NotFound:
                 continue
-            instance = nvml.nvmlDeviceGetGpuInstanceById(gpu, nvml.nvmlDeviceGetGpuInstanceId(one))
-            if nvml.nvmlGpuInstanceGetInfo(instance).placement.start == wanted.start:
-                uuid: str | bytes = nvml.nvmlDeviceGetUUID(one)
+            instance = nvml.nvmlDeviceGetGpuInstanceById(gpu, nvml.nvmlDeviceGetGpuInstanceId(handle))
+            if nvml.nvmlGpuInstanceGetInfo(instance).placement.start == requested.start:
+                uuid: str | bytes = nvml.nvmlDeviceGetUUID(handle)
                 return uuid.decode() if isinstance(uuid, bytes) else uuid
     except nvml.NVMLError as error:
-        raise AgentError(f"MIG of GPU {wanted.gpu} cannot be read: {error}") from None
+        raise AgentError(f"MIG of GPU {requested.gpu} cannot be read: {error}") from None
     return None

@@ -1,4 +1,4 @@
-"""The shares that make a weight on this host: what a runtime makes of them differs between versions."""
+"""The Docker shares for a CPU weight on this host; the conversion depends on the runtime's version."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _PROC: Final = Path("/proc")
 
 
-class Shares:
-    """Reckons with the newest runtime's curve until a container's own weight says otherwise."""
+class WeightCurve:
+    """Converts weights to shares; uses the newest runtime's curve until a container's weight differs."""
 
     def __init__(self, cgroups: Path = _CGROUPS, proc: Path = _PROC) -> None:
         self._cgroups = cgroups
         self._proc = proc
-        # Version 1 has shares themselves, and what counts is their ratio, as that of weights.
+        # cgroup v1 uses shares directly; only their ratio matters, as with weights.
         self._is_v2 = (cgroups / "cgroup.controllers").exists()
         self._curve: Callable[[int], int] = weights.weight_of if self._is_v2 else int
 
-    def of(self, weight: int) -> int:
-        """Return the shares to ask for."""
+    def shares_for(self, weight: int) -> int:
+        """Return the shares for a weight."""
         return weights.shares_for(weight, self._curve)
 
-    def learn(self, pid: int, shares: int) -> bool:
-        """Read back what became of ``shares`` in ``pid``'s container; tell whether the curve is another."""
+    def calibrate(self, pid: int, shares: int) -> bool:
+        """Read back the weight of ``shares`` in ``pid``'s container; return whether the curve changed."""
         if not self._is_v2:
             return False
         try:
             path = (self._proc / str(pid) / "cgroup").read_text().strip().split("::", 1)[1]
-            made = int((self._cgroups / path.lstrip("/") / "cpu.weight").read_text())
+            weight = int((self._cgroups / path.lstrip("/") / "cpu.weight").read_text())
         except (OSError, ValueError, IndexError):
             return False
-        fitting = [curve for curve in (weights.weight_of, weights.old_weight_of) if curve(shares) == made]
-        if not fitting:
-            log.warning("a weight that no known runtime makes", shares=shares, weight=made)
+        matching = [curve for curve in (weights.weight_of, weights.old_weight_of) if curve(shares) == weight]
+        if not matching:
+            log.warning("CPU weight of unknown runtime", shares=shares, weight=weight)
             return False
-        is_other = self._curve not in fitting
-        self._curve = fitting[0] if is_other else self._curve
-        return is_other
+        is_changed = self._curve not in matching
+        self._curve = matching[0] if is_changed else self._curve
+        return is_changed

@@ -1,4 +1,4 @@
-"""What is to be done so that the containers follow the plan: a pure function of both."""
+"""The steps that reconcile containers with the plan: a pure function of both."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from userdata.agent.tenants.model import Slice, Tenant
 
 
 @dataclass(frozen=True)
-class WantedTenant:
-    """A tenant with what it gets, and the ``spec`` and ``shares`` that this makes of its container."""
+class DesiredTenant:
+    """A tenant with its slice, and the ``spec`` hash and ``shares`` of its container."""
 
     tenant: Tenant
     part: Slice
@@ -20,69 +20,69 @@ class WantedTenant:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A tenant's container as Docker shows it; ``pid`` and ``started`` are 0 and empty before its start."""
+class TenantContainer:
+    """A tenant's container from Docker; ``pid`` is 0 and ``started`` empty before its start."""
 
     id: str
     tenant: str
     spec: str
     part: Slice | None
-    """What it was started with, but its CPUs as they are now; None where its label cannot be read."""
+    """The slice of its label with its current CPUs; None if the label is invalid."""
     is_running: bool
     shares: int
     cpuset: str
     pid: int
     started: str
-    pieces: frozenset[str]
-    """What nobody else can have while it is there."""
+    resources: frozenset[str]
+    """Resources that no other container can use while it exists."""
 
 
 @dataclass(frozen=True)
 class TenantStep:
-    """``update`` the CPUs of one that runs, ``start`` one (in the place of an old one), or ``end`` one."""
+    """``update`` the CPUs of a running tenant, ``start`` it (replacing its container), or ``end`` it."""
 
     kind: Literal["update", "end", "start"]
     tenant: str
 
 
-def pieces(part: Slice | None, user: int | str, port: int | str | None) -> frozenset[str]:
-    """Return what a tenant has to itself: GPUs, its user and so its bridge, its port on the host."""
-    found = {f"user {user}"}
+def exclusive_resources(part: Slice | None, user: int | str, port: int | str | None) -> frozenset[str]:
+    """Return a tenant's exclusive resources: GPUs, user id (and so its bridge), host port."""
+    resources = {f"user {user}"}
     if port:
-        found.add(f"port {port}")
+        resources.add(f"port {port}")
     if part is not None:
-        found |= {f"GPU {gpu}" for gpu in part.gpus}
+        resources |= {f"GPU {gpu}" for gpu in part.gpus}
         if part.mig is not None:
-            found.add(f"MIG {part.mig.gpu}:{part.mig.start}")
-    return frozenset(found)
+            resources.add(f"MIG {part.mig.gpu}:{part.mig.start}")
+    return frozenset(resources)
 
 
 def steps(
-    wanted: Mapping[str, WantedTenant],
-    found: Mapping[str, Found],
-    known: Collection[str],
-    resting: Collection[str],
+    desired: Mapping[str, DesiredTenant],
+    containers: Mapping[str, TenantContainer],
+    present: Collection[str],
+    paused: Collection[str],
 ) -> tuple[TenantStep, ...]:
-    """Return what can be done now, in order; who is ``resting`` is left alone, and nobody else waits for it.
+    """Return the steps that are possible now, in order; ``paused`` tenants are skipped.
 
-    ``known`` are those of whom something may be here without a container, such as a volume.
-    CPUs first, so that pinned ones are free before their tenant starts. Who needs a GPU or a port that
-    another container still has waits for the next look.
+    ``present`` are tenants that may have resources here without a container, such as a volume. CPU updates
+    come first, so that pinned CPUs are free before their tenant starts. A tenant that needs a GPU or a port
+    of another container waits.
     """
     updates, ends, starts = [], [], []
-    for name in sorted({*found, *known} - {*wanted, *resting}):
+    for name in sorted({*containers, *present} - {*desired, *paused}):
         ends.append(TenantStep("end", name))
-    for name, one in sorted(wanted.items()):
-        here = found.get(name)
-        if here is not None and here.is_running and here.spec == one.spec:
-            if (here.cpuset, here.shares) != (one.part.cpuset, one.shares):
+    for name, tenant in sorted(desired.items()):
+        container = containers.get(name)
+        if container is not None and container.is_running and container.spec == tenant.spec:
+            if (container.cpuset, container.shares) != (tenant.part.cpuset, tenant.shares):
                 updates.append(TenantStep("update", name))
-        elif name not in resting and not _is_taken(one, found):
+        elif name not in paused and not _is_blocked(tenant, containers):
             starts.append(TenantStep("start", name))
     return (*updates, *ends, *starts)
 
 
-def _is_taken(one: WantedTenant, found: Mapping[str, Found]) -> bool:
-    tenant = one.tenant
-    needs = pieces(one.part, tenant.uid, tenant.host_port)
-    return any(needs & other.pieces for name, other in found.items() if name != tenant.name)
+def _is_blocked(desired: DesiredTenant, containers: Mapping[str, TenantContainer]) -> bool:
+    tenant = desired.tenant
+    needs = exclusive_resources(desired.part, tenant.uid, tenant.host_port)
+    return any(needs & container.resources for name, container in containers.items() if name != tenant.name)

@@ -1,4 +1,4 @@
-"""Make what runs follow from the list of tenants; when the instance is taken, give every tenant its time."""
+"""The supervisor of a shared host: reconciles containers with the tenant list and drains them on a notice."""
 
 from __future__ import annotations
 
@@ -8,234 +8,255 @@ from functools import partial
 from typing import Final
 
 from userdata.agent.machine import log
-from userdata.agent.machine.background import Aside, Beside
+from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.tenants.host import container, docker
-from userdata.agent.tenants.host.container import HostPlace
-from userdata.agent.tenants.host.meter import Meter
-from userdata.agent.tenants.host.shares import Shares
-from userdata.agent.tenants.host.steps import Found, TenantStep, WantedTenant, steps
-from userdata.agent.tenants.host.tenancy import Tenancies
-from userdata.agent.tenants.host.volumes import Volumes
+from userdata.agent.tenants.host.container import TenantPaths
+from userdata.agent.tenants.host.meter import UsageMeter
+from userdata.agent.tenants.host.shares import WeightCurve
+from userdata.agent.tenants.host.steps import DesiredTenant, TenantContainer, TenantStep, steps
+from userdata.agent.tenants.host.tenancy import TenantLifecycle
+from userdata.agent.tenants.host.volumes import TenantVolumes
 from userdata.agent.tenants.model import HostShape, Slice, Tenant
 from userdata.agent.tenants.plan import plan
 from userdata.agent.work import notice, process
-from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 
-TICK: Final = 1.0
-_LOOK_EVERY: Final = 2.0
-_FIRST_BACKOFF: Final = 2.0
-_LONGEST_BACKOFF: Final = 300.0
-_ENOUGH_FAILURES: Final = 3
-"""After which a tenant that cannot be started keeps the host from counting as ready no longer."""
+TICK_SECONDS: Final = 1.0
+_POLL_INTERVAL_SECONDS: Final = 2.0
+_MIN_BACKOFF_SECONDS: Final = 2.0
+_MAX_BACKOFF_SECONDS: Final = 300.0
+_FAILURES_BEFORE_READY: Final = 3
+"""Failed starts after which a tenant no longer keeps the host from being ready."""
 
 
 @dataclass(frozen=True)
-class Means:
-    """What a landlord asks and acts by.
+class SupervisorDependencies:
+    """The dependencies of a `TenantSupervisor`.
 
-    ``fetch`` returns the list of tenants if it is another one, ``before`` the one that an earlier process of
-    this boot went by. ``devices`` returns the CDI names of a slice's GPUs, without their kind.
+    ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
+    boot. ``cdi_devices`` returns the CDI names of a slice's GPUs, without their kind.
     """
 
     host: Host
     clock: Clock
-    aside: Aside
-    heart: Heart
-    homes: Volumes
-    meter: Meter
-    shares: Shares
-    fetch: Callable[[], tuple[Tenant, ...] | None]
-    before: Callable[[], tuple[Tenant, ...] | None]
-    shape: Callable[[], HostShape]
-    pull: Callable[[str], None]
-    devices: Callable[[Slice], Sequence[str]]
-    list_every: float
-    """Seconds between two looks at the list."""
+    run_in_background: BackgroundRunner
+    heartbeats: HeartbeatSender
+    volumes: TenantVolumes
+    meter: UsageMeter
+    weight_curve: WeightCurve
+    fetch_tenants: Callable[[], tuple[Tenant, ...] | None]
+    cached_tenants: Callable[[], tuple[Tenant, ...] | None]
+    read_shape: Callable[[], HostShape]
+    pull_image: Callable[[str], None]
+    cdi_devices: Callable[[Slice], Sequence[str]]
+    list_interval_seconds: float
+    """Seconds between two reads of the tenant list."""
 
 
 @dataclass
-class _Tenancy:
-    """What is remembered of a tenant."""
+class _TenantState:
+    """The supervisor's state of a tenant."""
 
-    work: Beside[bool] | None = None
-    """What is being done for it; one thing at a time."""
+    work: BackgroundPoller[bool] | None = None
+    """The running background work for it, at most one at a time."""
     data_gib: int = 0
-    """The size that its volume was last brought to by us."""
+    """The size to which this process last brought its volume."""
     failures: int = 0
-    again_at: float = 0.0
+    retry_at: float = 0.0
     is_starting: bool = False
-    up: str = ""
-    """The container that was last started or seen to run, and since when; empty once its end is known."""
-    since: float = 0.0
-    served: bool = False
+    container_id: str = ""
+    """The container last started or seen running, since ``started_at``; empty after its end was observed."""
+    started_at: float = 0.0
+    has_served: bool = False
     restarts: int = 0
-    gone: bool = False
+    is_removed: bool = False
 
 
-class Landlord:
-    """Looks every second for a notice, and every few at the list and the containers.
+class TenantSupervisor:
+    """Reconciles containers with the tenant list, and checks for an interruption notice every second.
 
-    Told to stop without a notice it leaves containers running: they are Docker's, and a new process takes
-    them over as they are. What fails for one tenant is tried again after growing pauses; others do not
-    notice.
+    If stopped without a notice it leaves the containers running in Docker; the next process adopts them.
+    Failures of a tenant are retried with exponential backoff and do not affect other tenants.
     """
 
-    def __init__(self, means: Means, place: HostPlace) -> None:
-        self._means = means
-        self._place = place
-        self._tenants: tuple[Tenant, ...] | None = means.before()
-        self._list = Beside(lambda: (means.fetch(),), means.aside)
-        self._keep = Beside(lambda: (means.homes.keep(),), means.aside)
-        self._tenancies = {name: _Tenancy() for name in means.homes.held()}
-        self._wanted: dict[str, WantedTenant] = {}
-        self._argv: dict[str, list[str]] = {}
+    def __init__(self, dependencies: SupervisorDependencies, paths: TenantPaths) -> None:
+        self._dependencies = dependencies
+        self._paths = paths
+        self._tenants: tuple[Tenant, ...] | None = dependencies.cached_tenants()
+        self._list_poller = BackgroundPoller(
+            lambda: (dependencies.fetch_tenants(),), dependencies.run_in_background
+        )
+        self._lease_poller = BackgroundPoller(
+            lambda: (dependencies.volumes.renew_leases(),), dependencies.run_in_background
+        )
+        self._states = {name: _TenantState() for name in dependencies.volumes.tenants()}
+        self._desired: dict[str, DesiredTenant] = {}
+        self._commands: dict[str, list[str]] = {}
         self._is_planned = False
-        self._list_due = self._look_due = 0.0
+        self._next_list_at = self._next_poll_at = 0.0
         self._stopping = self._ready = False
-        self._doom: Notice | None = None
-        self._said: dict[str, str] = {}
-        self._work = Tenancies(
-            means.host, place, means.homes, means.pull, self._users, lambda: self._doom is not None
+        self._termination: Notice | None = None
+        self._last_errors: dict[str, str] = {}
+        self._lifecycle = TenantLifecycle(
+            dependencies.host,
+            paths,
+            dependencies.volumes,
+            dependencies.pull_image,
+            self._user_ids,
+            lambda: self._termination is not None,
         )
 
     def stop(self) -> None:
-        """End at the next tick; safe in a signal handler."""
+        """Stop at the next tick; safe in a signal handler."""
         self._stopping = True
 
     def run(self) -> None:
-        """Tick until told to stop, or until the instance is taken and every tenant has ended."""
+        """Run until stopped, or until all tenants have been removed after a notice."""
         while self.tick():
-            self._means.clock.sleep(TICK)
+            self._dependencies.clock.sleep(TICK_SECONDS)
 
     def tick(self) -> bool:
-        """Do what is due; tell whether to go on. What fails is logged, and tried again."""
-        self._hear()
-        for name in list(self._tenancies):
-            self._settle(name)
-        if self._doom and (self._stopping or self._means.clock.wall() >= self._doom.drain_at):
-            return self._leave(self._doom)
+        """Do what is due; return whether to continue. Failures are logged and retried."""
+        self._read_notice()
+        for name in list(self._states):
+            self._finish_work(name)
+        if self._termination and (
+            self._stopping or self._dependencies.clock.wall() >= self._termination.drain_at
+        ):
+            return self._drain(self._termination)
         if self._stopping:
             return False
         self._read_list()
-        now = self._means.clock.monotonic()
-        if now >= self._look_due:
-            self._look_due = now + _LOOK_EVERY
-            self._look()
-        self._means.heart.beat([0], waiting=not self._ready)
+        now = self._dependencies.clock.monotonic()
+        if now >= self._next_poll_at:
+            self._next_poll_at = now + _POLL_INTERVAL_SECONDS
+            self._reconcile()
+        self._dependencies.heartbeats.send([0], waiting=not self._ready)
         return True
 
-    def _hear(self) -> None:
-        found = notice.read(self._place.run)
-        if found is None or found == self._doom:
+    def _read_notice(self) -> None:
+        received = notice.read(self._paths.run)
+        if received is None or received == self._termination:
             return
-        self._doom = found
-        for name in self._wanted:
-            notice.write(self._place.told(name), found)
-        log.warning("tenants told of the notice", tenants=len(self._wanted))
+        self._termination = received
+        for name in self._desired:
+            notice.write(self._paths.notice_directory(name), received)
+        log.warning("notice passed to tenants", tenants=len(self._desired))
 
     def _read_list(self) -> None:
-        if self._means.clock.monotonic() < self._list_due:
+        if self._dependencies.clock.monotonic() < self._next_list_at:
             return
         try:
-            answer = self._list.poll()
+            result = self._list_poller.poll()
         except AgentError as error:
-            self._list_due = self._means.clock.monotonic() + self._means.list_every
-            self._complain("the list of tenants", error)
+            self._next_list_at = (
+                self._dependencies.clock.monotonic() + self._dependencies.list_interval_seconds
+            )
+            self._log_once("reading the tenant list", error)
             return
-        if answer is None:
-            return  # still being asked
-        self._list_due = self._means.clock.monotonic() + self._means.list_every
-        self._said.pop("the list of tenants", None)
-        if answer[0] is not None and answer[0] != self._tenants:
-            self._tenants, self._is_planned = answer[0], False
-            log.info("another list of tenants", tenants=[one.name for one in answer[0]])
+        if result is None:
+            return  # not read yet
+        self._next_list_at = self._dependencies.clock.monotonic() + self._dependencies.list_interval_seconds
+        self._last_errors.pop("reading the tenant list", None)
+        if result[0] is not None and result[0] != self._tenants:
+            self._tenants, self._is_planned = result[0], False
+            log.info("tenant list changed", tenants=[tenant.name for tenant in result[0]])
 
-    def _look(self) -> None:
+    def _reconcile(self) -> None:
         try:
-            found = docker.found(self._means.host)
+            containers = docker.list_containers(self._dependencies.host)
             if not self._is_planned and self._tenants is not None:
-                self._plan(self._tenants, found)
+                self._plan(self._tenants, containers)
         except AgentError as error:
-            self._complain("a look", error)
+            self._log_once("reconciliation", error)
             return
-        self._said.pop("a look", None)
-        self._notice_deaths(found)
-        if self._doom is None and self._is_planned:
-            for step in steps(self._wanted, found, self._tenancies, self._resting()):
-                self._do(step, found)
-            self._keep_homes(found)
-        restarts = {name: one.restarts for name, one in self._tenancies.items()}
-        if self._means.meter.tick(self._means.clock.monotonic(), self._wanted, found, restarts):
-            for one in self._tenancies.values():
-                one.restarts = 0
+        self._last_errors.pop("reconciliation", None)
+        self._track_containers(containers)
+        if self._termination is None and self._is_planned:
+            for step in steps(self._desired, containers, self._states, self._paused()):
+                self._start_step(step, containers)
+            self._maintain_volumes(containers)
+        restarts = {name: state.restarts for name, state in self._states.items()}
+        if self._dependencies.meter.tick(
+            self._dependencies.clock.monotonic(), self._desired, containers, restarts
+        ):
+            for state in self._states.values():
+                state.restarts = 0
 
-    def _plan(self, tenants: tuple[Tenant, ...], found: dict[str, Found]) -> None:
-        """Plan anew; a list that does not fit leaves all as it is. Raises `PlanRefused`."""
-        shape, held = self._means.shape(), {name: one.part for name, one in found.items() if one.part}
-        slices = plan(shape, tenants, held).slices
-        wanted, argvs = {}, {}
+    def _plan(self, tenants: tuple[Tenant, ...], containers: dict[str, TenantContainer]) -> None:
+        """Compute the plan; raises `PlanRefusedError` without a change if the list does not fit."""
+        shape, running = (
+            self._dependencies.read_shape(),
+            {name: entry.part for name, entry in containers.items() if entry.part},
+        )
+        slices = plan(shape, tenants, running).slices
+        desired, commands = {}, {}
         for tenant in tenants:
             part = slices[tenant.name]
-            shares = self._means.shares.of(part.weight)
-            argv = container.run_command(tenant, part, self._means.devices(part), shares, self._place)
-            argvs[tenant.name] = argv
-            wanted[tenant.name] = WantedTenant(tenant, part, container.spec_of(argv), shares)
-        self._wanted, self._argv, self._is_planned = wanted, argvs, True
-        for name in wanted:
-            self._tenancies.setdefault(name, _Tenancy())
+            shares = self._dependencies.weight_curve.shares_for(part.weight)
+            argv = container.run_command(
+                tenant, part, self._dependencies.cdi_devices(part), shares, self._paths
+            )
+            commands[tenant.name] = argv
+            desired[tenant.name] = DesiredTenant(tenant, part, container.spec_hash(argv), shares)
+        self._desired, self._commands, self._is_planned = desired, commands, True
+        for name in desired:
+            self._states.setdefault(name, _TenantState())
 
-    def _notice_deaths(self, found: dict[str, Found]) -> None:
-        now = self._means.clock.monotonic()
-        for name, wanted in self._wanted.items():
-            one, here = self._tenancies[name], found.get(name)
-            if here is not None and here.is_running:
-                if here.id != one.up:
-                    one.up, one.since = here.id, now
-                    if self._means.shares.learn(here.pid, here.shares):
+    def _track_containers(self, containers: dict[str, TenantContainer]) -> None:
+        now = self._dependencies.clock.monotonic()
+        for name, desired in self._desired.items():
+            state, container = self._states[name], containers.get(name)
+            if container is not None and container.is_running:
+                if container.id != state.container_id:
+                    state.container_id, state.started_at = container.id, now
+                    if self._dependencies.weight_curve.calibrate(container.pid, container.shares):
                         self._is_planned = False
-                one.served |= here.spec == wanted.spec
-            elif one.up and one.work is None:
-                if now - one.since >= _LONGEST_BACKOFF:
-                    one.failures = 0
-                one.up, one.restarts = "", one.restarts + 1
-                log.error("a tenant's container has ended", tenant=name, again_in=self._put_off(one))
-        mine = [self._tenancies[name] for name in self._wanted]
-        self._ready |= bool(mine) and all(one.served or one.failures >= _ENOUGH_FAILURES for one in mine)
+                state.has_served |= container.spec == desired.spec
+            elif state.container_id and state.work is None:
+                if now - state.started_at >= _MAX_BACKOFF_SECONDS:
+                    state.failures = 0
+                state.container_id, state.restarts = "", state.restarts + 1
+                log.error("tenant container ended", tenant=name, retry_in_seconds=self._back_off(state))
+        states = [self._states[name] for name in self._desired]
+        self._ready |= bool(states) and all(
+            state.has_served or state.failures >= _FAILURES_BEFORE_READY for state in states
+        )
 
-    def _do(self, step: TenantStep, found: dict[str, Found]) -> None:
+    def _start_step(self, step: TenantStep, containers: dict[str, TenantContainer]) -> None:
         name = step.tenant
         if step.kind == "update":
-            wanted = self._wanted[name]
+            desired = self._desired[name]
             try:
-                self._means.host.run(container.update_command(name, wanted.part, wanted.shares))
+                self._dependencies.host.run(container.update_command(name, desired.part, desired.shares))
             except AgentError as error:
-                self._complain(f"CPUs of {name}", error)
+                self._log_once(f"updating the CPUs of {name}", error)
             return
-        one = self._tenancies.setdefault(name, _Tenancy())
+        state = self._states.setdefault(name, _TenantState())
         if step.kind == "end":
-            self._begin(name, partial(self._work.move_out, name))
+            self._start_work(name, partial(self._lifecycle.remove, name))
             return
-        wanted, argv = self._wanted[name], self._argv[name]
-        one.data_gib, one.is_starting, one.up = wanted.tenant.data_gib, True, ""
-        self._begin(name, partial(self._work.move_in, wanted, argv, found.get(name)))
+        desired, argv = self._desired[name], self._commands[name]
+        state.data_gib, state.is_starting, state.container_id = desired.tenant.data_gib, True, ""
+        self._start_work(name, partial(self._lifecycle.start, desired, argv, containers.get(name)))
 
-    def _keep_homes(self, found: dict[str, Found]) -> None:
-        """Keep the volumes of those who run, as large as they are to be; whose is lost leaves."""
-        for name, wanted in self._wanted.items():
-            one, size = self._tenancies[name], wanted.tenant.data_gib
-            if name in found and name not in self._resting() and one.data_gib != size:
-                one.data_gib = size
-                self._begin(name, partial(self._work.grow, wanted))
-        answer = self._keep.poll()
-        for name in answer[0] if answer else ():
-            if name in self._tenancies and self._tenancies[name].work is None:
-                self._begin(name, partial(self._work.move_out, name))
+    def _maintain_volumes(self, containers: dict[str, TenantContainer]) -> None:
+        """Grow volumes and renew their leases; remove a tenant whose lease is lost."""
+        for name, desired in self._desired.items():
+            state, size = self._states[name], desired.tenant.data_gib
+            if name in containers and name not in self._paused() and state.data_gib != size:
+                state.data_gib = size
+                self._start_work(name, partial(self._lifecycle.grow, desired))
+        lost = self._lease_poller.poll()
+        for name in lost[0] if lost else ():
+            if name in self._states and self._states[name].work is None:
+                self._start_work(name, partial(self._lifecycle.remove, name))
 
-    def _begin(self, name: str, act: Callable[[], None]) -> None:
+    def _start_work(self, name: str, act: Callable[[], None]) -> None:
         def work() -> bool:
             try:
                 act()
@@ -243,54 +264,60 @@ class Landlord:
                 raise AgentError(f"{error.filename}: {error.strerror}") from None
             return True
 
-        self._tenancies[name].work = Beside(work, self._means.aside)
-        self._settle(name)
+        self._states[name].work = BackgroundPoller(work, self._dependencies.run_in_background)
+        self._finish_work(name)
 
-    def _settle(self, name: str) -> None:
-        """Take what came of the work for a tenant, if it is done."""
-        one = self._tenancies[name]
+    def _finish_work(self, name: str) -> None:
+        """Process the result of a tenant's background work if it is done."""
+        state = self._states[name]
         try:
-            if one.work is None or one.work.poll() is None:
+            if state.work is None or state.work.poll() is None:
                 return
         except AgentError as error:
-            one.work, one.data_gib, one.is_starting = None, 0, False
-            log.error("tenant not looked after", tenant=name, error=str(error), again_in=self._put_off(one))
+            state.work, state.data_gib, state.is_starting = None, 0, False
+            log.error(
+                "tenant work failed", tenant=name, error=str(error), retry_in_seconds=self._back_off(state)
+            )
             return
-        one.work = None
-        if one.is_starting:  # it may end before it is seen to run
-            one.is_starting, one.up, one.since = False, "started", self._means.clock.monotonic()
-        if name not in self._wanted:
-            del self._tenancies[name]
+        state.work = None
+        if state.is_starting:  # it may end before it is observed running
+            state.is_starting, state.container_id, state.started_at = (
+                False,
+                "started",
+                self._dependencies.clock.monotonic(),
+            )
+        if name not in self._desired:
+            del self._states[name]
 
-    def _leave(self, doom: Notice) -> bool:
-        """Let all tenants end at once, each in the time there is, and give their volumes back."""
-        left = max(int(process.seconds_to_save(doom, self._means.clock.wall())), 1)
-        for name, one in list(self._tenancies.items()):
-            if one.work is None and not one.gone:
-                one.gone = True
-                self._begin(name, partial(self._work.move_out, name, left))
-        is_over = all(one.gone and one.work is None for one in self._tenancies.values())
-        if is_over:
-            self._means.heart.leave(0)
+    def _drain(self, termination: Notice) -> bool:
+        """Remove all tenants in parallel within the remaining time and release their volumes."""
+        remaining_seconds = max(int(process.seconds_to_save(termination, self._dependencies.clock.wall())), 1)
+        for name, state in list(self._states.items()):
+            if state.work is None and not state.is_removed:
+                state.is_removed = True
+                self._start_work(name, partial(self._lifecycle.remove, name, remaining_seconds))
+        is_drained = all(state.is_removed and state.work is None for state in self._states.values())
+        if is_drained:
+            self._dependencies.heartbeats.deregister(0)
             return False
-        self._means.heart.beat([0], draining=True)
+        self._dependencies.heartbeats.send([0], draining=True)
         return True
 
-    def _resting(self) -> set[str]:
-        now = self._means.clock.monotonic()
-        return {n for n, one in self._tenancies.items() if one.work is not None or now < one.again_at}
+    def _paused(self) -> set[str]:
+        now = self._dependencies.clock.monotonic()
+        return {n for n, state in self._states.items() if state.work is not None or now < state.retry_at}
 
-    def _put_off(self, one: _Tenancy) -> float:
-        one.failures += 1
-        pause: float = min(_FIRST_BACKOFF * 2 ** (one.failures - 1), _LONGEST_BACKOFF)
-        one.again_at = self._means.clock.monotonic() + pause
+    def _back_off(self, state: _TenantState) -> float:
+        state.failures += 1
+        pause: float = min(_MIN_BACKOFF_SECONDS * 2 ** (state.failures - 1), _MAX_BACKOFF_SECONDS)
+        state.retry_at = self._dependencies.clock.monotonic() + pause
         return pause
 
-    def _users(self) -> list[int]:
-        return [one.tenant.uid for one in self._wanted.values()]
+    def _user_ids(self) -> list[int]:
+        return [desired.tenant.uid for desired in self._desired.values()]
 
-    def _complain(self, what: str, error: AgentError) -> None:
-        """Say what is wrong once, until it is something else."""
-        if self._said.get(what) != str(error):
-            log.error(f"{what}: what runs is left as it is", error=str(error))
-        self._said[what] = str(error)
+    def _log_once(self, operation: str, error: AgentError) -> None:
+        """Log an error unless it is the same as the last one of its kind."""
+        if self._last_errors.get(operation) != str(error):
+            log.error(f"{operation} failed; containers unchanged", error=str(error))
+        self._last_errors[operation] = str(error)

@@ -1,4 +1,4 @@
-"""Who used what of the CPUs, and what of it was another's: pure arithmetic over one interval."""
+"""CPU accounting of tenants over one interval: used, borrowed and lent CPU seconds."""
 
 from __future__ import annotations
 
@@ -7,34 +7,37 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Used:
-    """CPU seconds of one tenant in an interval, and what it had declared (``cpus``).
+class CpuUsage:
+    """CPU seconds of one tenant in an interval, and its declared number of ``cpus``.
 
-    Who has pinned CPUs does not lend: what it leaves idle nobody uses.
+    A tenant with pinned CPUs is not a lender: other tenants cannot use its idle CPUs.
     """
 
     cpus: int
     seconds: float
-    lends: bool = True
+    is_lender: bool = True
 
 
 @dataclass(frozen=True)
-class TenantUse:
-    """CPU seconds: ``used`` in all; ``borrowed`` of it beyond its own; ``lent`` of its own to others."""
+class CpuAccount:
+    """CPU seconds: ``used`` in total, ``borrowed`` beyond the declared CPUs, ``lent`` to other tenants."""
 
     used: float
     borrowed: float
     lent: float
 
 
-def settle(used: Mapping[str, Used], interval: float) -> dict[str, TenantUse]:
+def compute_accounts(used: Mapping[str, CpuUsage], interval: float) -> dict[str, CpuAccount]:
     """Return each tenant's account of ``interval`` seconds.
 
-    What is used beyond one's own was lent by those who left theirs idle, each by what it left; what the
-    system's own CPUs and those of nobody gave is nobody's loan.
+    Borrowed seconds are attributed to lenders in proportion to their idle seconds; seconds on reserved or
+    unallocated CPUs are lent by no tenant.
     """
-    own = {name: one.cpus * interval for name, one in used.items()}
-    borrowed = {name: max(one.seconds - own[name], 0.0) for name, one in used.items()}
-    idle = {name: max(own[name] - one.seconds, 0.0) * one.lends for name, one in used.items()}
-    part = min(sum(borrowed.values()) / max(sum(idle.values()), 1e-9), 1.0)
-    return {name: TenantUse(one.seconds, borrowed[name], idle[name] * part) for name, one in used.items()}
+    declared = {name: usage.cpus * interval for name, usage in used.items()}
+    borrowed = {name: max(usage.seconds - declared[name], 0.0) for name, usage in used.items()}
+    idle = {name: max(declared[name] - usage.seconds, 0.0) * usage.is_lender for name, usage in used.items()}
+    lent_share = min(sum(borrowed.values()) / max(sum(idle.values()), 1e-9), 1.0)
+    return {
+        name: CpuAccount(usage.seconds, borrowed[name], idle[name] * lent_share)
+        for name, usage in used.items()
+    }

@@ -1,7 +1,7 @@
-"""Each tenant's data volume on this host: brought here, kept, given back; one does not wait for another.
+"""The tenants' data volumes on this host: attach, renew leases, release; independently of each other.
 
-A tenant's volume is that of a job (`model.volume_job`): its lease says which host has it, and it follows as a
-training job's does.
+A tenant's volume is handled as a training job's (`model.volume_job`): its lease names the host, and the
+volume migrates to it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.lease.renewal import RENEW_EVERY
+from userdata.agent.lease.renewal import RENEW_INTERVAL_SECONDS
 from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock
@@ -22,37 +22,38 @@ from userdata.agent.storage.volume.execute import Executor
 from userdata.agent.storage.volume.model import HeldVolume
 
 DEVICES: Final = tuple(f"/dev/xvd{a}{b}" for a in "bc" for b in string.ascii_lowercase)
-"""Apart from those of jobs and datasets (EC2 user guide, "Device names for volumes").
+"""Different from those of jobs and datasets (EC2 user guide, "Device names for volumes").
 
-More than twice as many as tenants: a new process sets one aside for a volume that has one already.
+More than twice the number of tenants: a new agent process reserves another name for a volume already
+attached.
 """
 
 
-class Empty:
-    """What a tenant's volume is filled with: nothing."""
+class NoDataset:
+    """A `DatasetFiller` without a dataset: a tenant's volume starts empty."""
 
-    def filled(self) -> bool:
-        """See `Filler`."""
+    def is_complete(self) -> bool:
+        """See `DatasetFiller`."""
         return True
 
     def fill(self, keep_alive: Callable[[], None]) -> None:
-        """See `Filler`."""
+        """See `DatasetFiller`."""
 
 
 @dataclass(eq=False)
-class Volumes:
+class TenantVolumes:
     """The volumes of this host's tenants.
 
     Args:
-        make: what moves one volume, by tenant, size in GiB, and the device name for an attachment.
-        leases: one tenant's lease.
-        taken: returns the device names that are taken on this instance, asked of EC2.
-        directory: where is noted what is held, for the next process of this boot.
+        create_executor: creates the executor of a tenant's volume, by tenant, size in GiB and device name.
+        leases: returns a tenant's lease.
+        attached_devices: returns the device names in use on this instance, from EC2.
+        directory: where attached volumes are recorded for the next agent process of this boot.
     """
 
-    make: Callable[[str, int, str], Executor]
+    create_executor: Callable[[str, int, str], Executor]
     leases: Callable[[str], DynamoLease]
-    taken: Callable[[], Collection[str]]
+    attached_devices: Callable[[], Collection[str]]
     directory: Path
     clock: Clock
 
@@ -61,42 +62,42 @@ class Volumes:
         self._devices: dict[str, str] = {}
         self._renewed: dict[str, float] = {}
 
-    def bring(self, tenant: str, data_gib: int) -> None:
-        """Bring a tenant's volume here, mounted and as large as it is to be; one that is here only grows.
+    def attach(self, tenant: str, data_gib: int) -> None:
+        """Attach, mount and grow a tenant's volume; one that is already mounted only grows.
 
         Raises:
             AgentError: see `Executor.up`.
         """
-        held = self.make(tenant, data_gib, self._device(tenant)).up()
-        files.write_json(self._note(tenant), {"token": held.token, "volume": held.volume})
+        held_volume = self.create_executor(tenant, data_gib, self._device(tenant)).up()
+        files.write_json(self._note(tenant), {"token": held_volume.token, "volume": held_volume.volume})
         with self._lock:
             self._renewed[tenant] = self.clock.monotonic()
 
-    def give_back(self, tenant: str) -> None:
-        """Let go of a tenant's volume, whose container has ended, and then of its lease.
+    def release(self, tenant: str) -> None:
+        """Detach the volume of a tenant whose container has ended, then release its lease.
 
         Raises:
-            AgentError: it is in use, or not free in time; the lease runs out by itself.
+            AgentError: the volume is in use or not detached in time; the lease then expires.
         """
         note = files.read_json(self._note(tenant))
         with self._lock:
             self._renewed.pop(tenant, None)
         if note is not None:
-            held = HeldVolume(int(note["token"]), str(note["volume"]))
-            self.make(tenant, 0, "").down(held)
+            held_volume = HeldVolume(int(note["token"]), str(note["volume"]))
+            self.create_executor(tenant, 0, "").down(held_volume)
             self._note(tenant).unlink(missing_ok=True)
         with self._lock:
             self._devices.pop(tenant, None)
 
-    def held(self) -> frozenset[str]:
-        """Return the tenants whose volumes are here, by the notes of this boot."""
+    def tenants(self) -> frozenset[str]:
+        """Return the tenants with an attached volume, by the records of this boot."""
         return frozenset(path.stem for path in (self.directory / "volumes").glob("*.json"))
 
-    def keep(self) -> frozenset[str]:
-        """Renew what is due; return the tenants whose lease another host has taken."""
+    def renew_leases(self) -> frozenset[str]:
+        """Renew the leases that are due; return the tenants whose lease another host has acquired."""
         lost = set()
         for tenant, renewed in sorted(self._renewed.items()):
-            if self.clock.monotonic() - renewed < RENEW_EVERY:
+            if self.clock.monotonic() - renewed < RENEW_INTERVAL_SECONDS:
                 continue
             note = files.read_json(self._note(tenant))
             if note is None:
@@ -104,10 +105,10 @@ class Volumes:
             try:
                 self.leases(tenant).renew(int(note["token"]))
             except LeaseLostError as error:
-                log.error("a tenant's volume is another host's", tenant=tenant, error=str(error))
+                log.error("tenant volume lease lost", tenant=tenant, error=str(error))
                 lost.add(tenant)
             except AgentError as error:
-                # The attached volume keeps others out: the next look tries again.
+                # The attached volume excludes other hosts; retried at the next poll.
                 log.warning("lease not renewed", tenant=tenant, error=str(error))
             else:
                 with self._lock:
@@ -118,12 +119,10 @@ class Volumes:
     def _device(self, tenant: str) -> str:
         with self._lock:
             if tenant not in self._devices:
-                taken = {*self.taken(), *self._devices.values()}
-                free = [name for name in DEVICES if name not in taken]
+                in_use = {*self.attached_devices(), *self._devices.values()}
+                free = [name for name in DEVICES if name not in in_use]
                 if not free:
-                    raise AgentError(
-                        f"tenant {tenant}: no device name is free, allowed: {len(DEVICES)} volumes"
-                    )
+                    raise AgentError(f"tenant {tenant}: no free device name, allowed: {len(DEVICES)} volumes")
                 self._devices[tenant] = free[0]
             return self._devices[tenant]
 

@@ -1,0 +1,1 @@
+"""Classification of failures, and the response to each."""

@@ -1,7 +1,8 @@
-"""Whose fault was it, and what comes next? Pure: from what happened and what a look at the host found.
+"""Classification of a failed run and the response to it: pure functions of the failure and the diagnosis.
 
-A host's fault costs the job nothing: the instance is replaced. Somebody else's server that is away is waited
-for. All else is the job's own, and is counted: so many in a row without a new checkpoint, and it has failed.
+After a host fault the instance is replaced; the job's count does not change. If another server is
+unavailable, the run is retried. Any other failure is the job's and is counted: after too many in a row
+without a new checkpoint, the job has failed.
 """
 
 from __future__ import annotations
@@ -12,30 +13,29 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from userdata.agent.machine.errors import AgentError, CommandError, ElsewhereError
+from userdata.agent.machine.errors import AgentError, CommandError, DependencyUnavailableError
 
-FIRST_PAUSE: Final = 5.0
-LONGEST_PAUSE: Final = 300.0
-"""Seconds between two tries: they double from the first to the longest."""
+MIN_DELAY_SECONDS: Final = 5.0
+MAX_DELAY_SECONDS: Final = 300.0
+"""Seconds between two tries: doubled from the minimum to the maximum."""
 
-MOST_ABSENCES: Final = 12
-"""Tries in a row for which one host waits for somebody else's server: about half an hour of pauses. A host
-elsewhere in the network may fare better."""
+MAX_UNAVAILABLE_TRIES: Final = 12
+"""Tries in a row for which one host waits for an unavailable server: about half an hour of delays. A host in
+another part of the network may reach it."""
 
-MOST_HOSTS: Final = 3
-"""Hosts in a row that may be to blame before a new checkpoint; the next one blames the job after all."""
+MAX_HOSTS: Final = 3
+"""Maximum host faults in a row without a new checkpoint; the next one counts as the job's failure."""
 
 FATAL_XIDS: Final = frozenset(
     {46, 48, 54, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}
 )
-"""Xid codes after which a GPU needs a reset, a restart of the machine or a hand (NVIDIA's Xid catalogue, the
-resolution buckets RESET_GPU, RESTART_BM, CHECK_MECHANICALS and the workflows of 48 and of NVLink; all of them
-make the EKS node monitoring agent 1.6 have a node replaced). The common ones of a program's own are not among
-them: 13, 31, 43, 45."""
+"""Xid codes after which a GPU needs a reset, a restart of the machine or manual repair. Source: NVIDIA's Xid
+catalogue, resolution buckets RESET_GPU, RESTART_BM, CHECK_MECHANICALS and the workflows of 48 and NVLink; the
+EKS node monitoring agent 1.6 replaces a node for each of them. The common codes that a program causes are not
+included: 13, 31, 43, 45."""
 
-# What git (which has libcurl's words), uv, pip, docker and botocore say when a server did not answer, or said
-# that it cannot now.
-_AWAY: Final = re.compile(
+# Error messages of git (libcurl), uv, pip, docker and botocore if a server did not respond or is overloaded.
+_UNAVAILABLE: Final = re.compile(
     r"could not resolve|temporary failure in name resolution|name or service not known"
     r"|failed to lookup address|dns error|no such host|network is unreachable|no route to host"
     r"|connection (was )?(refused|reset|timed out|aborted)|(failed|couldn't|could not) (to )?connect"
@@ -46,8 +46,8 @@ _AWAY: Final = re.compile(
     r"|endpointconnectionerror|connecttimeouterror|readtimeouterror|throttl",
     re.IGNORECASE,
 )
-# It answered, and what it answered is no: a connection that it then cuts says nothing more.
-_REFUSED: Final = re.compile(
+# The server rejected the request; a connection error that follows in the same text does not count.
+_REJECTED: Final = re.compile(
     r"not our ref|unadvertised object|couldn't find remote ref|repository .*not found|authentication failed"
     r"|could not read (username|password)|access denied|permission denied|returned error: 40[134]",
     re.IGNORECASE,
@@ -55,161 +55,166 @@ _REFUSED: Final = re.compile(
 
 
 class Fault(StrEnum):
-    """Whose it was."""
+    """The cause of a failed run."""
 
     HOST = "host"
     JOB = "job"
-    TAKEN = "taken"
-    """Nobody's: the instance is being taken, and what breaks then does not count."""
-    ELSEWHERE = "elsewhere"
-    """A server's that is neither the job's nor the host's."""
+    INTERRUPTED = "interrupted"
+    """The instance is being terminated; failures do not count then."""
+    DEPENDENCY = "dependency"
+    """A server outside the job and the host."""
 
 
-class Next(StrEnum):
-    """What comes after a fault."""
+class NextAction(StrEnum):
+    """The action after a failed run."""
 
-    AGAIN = "again"
+    RETRY = "retry"
     FAILED = "failed"
     REPLACE = "replace"
-    LEAVE = "leave"
+    STOP = "stop"
 
 
 @dataclass(frozen=True)
 class DiskFacts:
-    """What a try to write on a disk showed; ``error`` is empty where it could be read and written."""
+    """Result of a test write to a disk; ``error`` is empty if it can be read and written."""
 
     error: str = ""
     is_full: bool = False
 
 
 @dataclass(frozen=True)
-class Examination:
-    """What a look at the host found after a fault; by default all is well.
+class HostDiagnosis:
+    """State of the host after a failed run; the defaults describe a healthy host.
 
-    ``gpus_missing`` of ``gpus_expected`` do not answer; ``xids`` and ``ecc_errors`` (uncorrected) are new
-    since the last look; ``silent`` names what of AWS does not answer; ``data`` is where the job's files lie,
-    ``root`` the host's disk.
+    ``gpus_missing`` of ``gpus_expected`` do not respond; ``xids`` and ``ecc_errors`` (uncorrected) are new
+    since the last diagnosis; ``unreachable`` names services that do not respond; ``data`` is the file system
+    of the job's files, ``root`` the host's disk.
     """
 
-    is_taken: bool = False
+    is_terminating: bool = False
     gpus_expected: int = 0
     gpus_missing: int = 0
     xids: tuple[int, ...] = ()
     ecc_errors: int = 0
     root: DiskFacts = DiskFacts()
     data: DiskFacts = DiskFacts()
-    silent: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Breakdown:
-    """What went wrong, in words; ``is_away``: somebody's server could not be reached."""
+class FailedRun:
+    """Description of a failed run; ``is_dependency_unavailable``: a server could not be reached."""
 
-    what: str
-    is_away: bool = False
+    description: str
+    is_dependency_unavailable: bool = False
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Whose fault a failure was, and why."""
+class FaultVerdict:
+    """Cause of a failed run, with the reason."""
 
     fault: Fault
     reason: str
 
 
 @dataclass(frozen=True)
-class Tally:
-    """What has been counted: the job's faults without a new checkpoint, and tries for a server in vain."""
+class FailureCounts:
+    """Job failures in a row without a new checkpoint, and failed tries for an unavailable server."""
 
     failures: int = 0
-    absences: int = 0
+    unavailable_tries: int = 0
 
 
 @dataclass(frozen=True)
-class Sequel:
-    """What comes next, after ``pause`` seconds."""
+class FaultResponse:
+    """The next action, after ``delay_seconds``."""
 
-    next: Next
-    pause: float
-    verdict: Judgement
+    next: NextAction
+    delay_seconds: float
+    verdict: FaultVerdict
 
 
-def of_error(error: AgentError | OSError) -> Breakdown:
-    """Return the failure behind an error of a preparation or a start."""
-    said = error.said if isinstance(error, CommandError) else str(error)
+def of_error(error: AgentError | OSError) -> FailedRun:
+    """Return the failed run for an error of its preparation or start."""
+    text = error.stderr if isinstance(error, CommandError) else str(error)
     if isinstance(error, OSError):
-        return Breakdown(str(error))
-    away = bool(_AWAY.search(said)) and not _REFUSED.search(said)
-    return Breakdown(str(error), is_away=away or isinstance(error, ElsewhereError))
+        return FailedRun(str(error))
+    is_unavailable = bool(_UNAVAILABLE.search(text)) and not _REJECTED.search(text)
+    return FailedRun(
+        str(error), is_dependency_unavailable=is_unavailable or isinstance(error, DependencyUnavailableError)
+    )
 
 
-def of_exit(code: int) -> Breakdown:
-    """Return the failure behind an exit code; below 0 it is the signal that killed the process."""
+def of_exit(code: int) -> FailedRun:
+    """Return the failed run for an exit code; a negative code is the signal that killed the process."""
     if code >= 0:
-        return Breakdown(f"exit code {code}")
-    return Breakdown(f"killed by signal {-code}" + (" (often: out of memory)" if code == -9 else ""))
+        return FailedRun(f"exit code {code}")
+    return FailedRun(f"killed by signal {-code}" + (" (often: out of memory)" if code == -9 else ""))
 
 
-def host_faults(seen: Examination) -> Iterator[str]:
-    """Yield what is wrong with the host itself."""
-    if seen.gpus_missing:
-        yield f"{seen.gpus_missing} of {max(seen.gpus_expected, seen.gpus_missing)} GPUs do not answer"
-    if fatal := sorted(FATAL_XIDS.intersection(seen.xids)):
+def host_faults(diagnosis: HostDiagnosis) -> Iterator[str]:
+    """Yield a description of each fault of the host."""
+    if diagnosis.gpus_missing:
+        total = max(diagnosis.gpus_expected, diagnosis.gpus_missing)
+        yield f"{diagnosis.gpus_missing} of {total} GPUs do not respond"
+    if fatal := sorted(FATAL_XIDS.intersection(diagnosis.xids)):
         yield f"Xid {', '.join(map(str, fatal))}"
-    if seen.ecc_errors:
-        yield f"{seen.ecc_errors} uncorrected ECC errors"
-    if seen.root.error:
-        yield f"root disk: {seen.root.error}"
-    elif seen.root.is_full:
+    if diagnosis.ecc_errors:
+        yield f"{diagnosis.ecc_errors} uncorrected ECC errors"
+    if diagnosis.root.error:
+        yield f"root disk: {diagnosis.root.error}"
+    elif diagnosis.root.is_full:
         yield "the root disk is full"
-    if seen.data.error:
-        yield f"data: {seen.data.error}"
-    for name in seen.silent:
-        yield f"{name} does not answer"
+    if diagnosis.data.error:
+        yield f"data: {diagnosis.data.error}"
+    for name in diagnosis.unreachable:
+        yield f"{name} does not respond"
 
 
-def judge(failure: Breakdown, seen: Examination) -> Judgement:
-    """Say whose fault it was. The host comes first: what breaks on a broken host proves nothing."""
-    if seen.is_taken:
-        return Judgement(Fault.TAKEN, failure.what)
-    if found := "; ".join(host_faults(seen)):
-        return Judgement(Fault.HOST, f"{found} ({failure.what})")
-    if failure.is_away:
-        return Judgement(Fault.ELSEWHERE, failure.what)
-    full = "; the data volume is full" if seen.data.is_full else ""
-    return Judgement(Fault.JOB, failure.what + full)
+def classify(failure: FailedRun, diagnosis: HostDiagnosis) -> FaultVerdict:
+    """Return the cause of a failed run. Host faults come first: a failure on a faulty host proves nothing."""
+    if diagnosis.is_terminating:
+        return FaultVerdict(Fault.INTERRUPTED, failure.description)
+    if faults := "; ".join(host_faults(diagnosis)):
+        return FaultVerdict(Fault.HOST, f"{faults} ({failure.description})")
+    if failure.is_dependency_unavailable:
+        return FaultVerdict(Fault.DEPENDENCY, failure.description)
+    full = "; the data volume is full" if diagnosis.data.is_full else ""
+    return FaultVerdict(Fault.JOB, failure.description + full)
 
 
-def after(
-    tally: Tally, verdict: Judgement, allowed: int, *, has_progressed: bool, has_started: bool
-) -> tuple[Tally, Sequel]:
-    """Count a fault and say what comes next.
+def respond(
+    counts: FailureCounts, verdict: FaultVerdict, allowed: int, *, has_progressed: bool, has_started: bool
+) -> tuple[FailureCounts, FaultResponse]:
+    """Return the updated counts and the response to a failed run.
 
     Args:
-        tally: what was counted before.
-        verdict: whose fault it is this time.
-        allowed: how many faults of the job's in a row may go without a new checkpoint.
-        has_progressed: there is a new checkpoint since the last fault.
-        has_started: the command was started: every server was there.
+        counts: the counts so far.
+        verdict: cause of this failure.
+        allowed: maximum job failures in a row without a new checkpoint.
+        has_progressed: there is a new checkpoint since the last failure.
+        has_started: the command was started, so every server was available.
     """
-    if verdict.fault is Fault.TAKEN:
-        return tally, Sequel(Next.LEAVE, 0.0, verdict)
+    if verdict.fault is Fault.INTERRUPTED:
+        return counts, FaultResponse(NextAction.STOP, 0.0, verdict)
     if verdict.fault is Fault.HOST:
-        return tally, Sequel(Next.REPLACE, 0.0, verdict)
+        return counts, FaultResponse(NextAction.REPLACE, 0.0, verdict)
     if has_started:
-        tally = replace(tally, absences=0)
-    if verdict.fault is Fault.ELSEWHERE:
-        tally = replace(tally, absences=tally.absences + 1)
-        if tally.absences > MOST_ABSENCES:
-            blamed = Judgement(Fault.HOST, f"{tally.absences} tries in vain: {verdict.reason}")
-            return tally, Sequel(Next.REPLACE, 0.0, blamed)
-        return tally, Sequel(Next.AGAIN, pause(tally.absences), verdict)
-    tally = replace(tally, failures=1 if has_progressed else tally.failures + 1)
-    if tally.failures > allowed:
-        return tally, Sequel(Next.FAILED, 0.0, verdict)
-    return tally, Sequel(Next.AGAIN, pause(tally.failures), verdict)
+        counts = replace(counts, unavailable_tries=0)
+    if verdict.fault is Fault.DEPENDENCY:
+        counts = replace(counts, unavailable_tries=counts.unavailable_tries + 1)
+        if counts.unavailable_tries > MAX_UNAVAILABLE_TRIES:
+            host_verdict = FaultVerdict(
+                Fault.HOST, f"{counts.unavailable_tries} failed tries: {verdict.reason}"
+            )
+            return counts, FaultResponse(NextAction.REPLACE, 0.0, host_verdict)
+        return counts, FaultResponse(NextAction.RETRY, retry_delay(counts.unavailable_tries), verdict)
+    counts = replace(counts, failures=1 if has_progressed else counts.failures + 1)
+    if counts.failures > allowed:
+        return counts, FaultResponse(NextAction.FAILED, 0.0, verdict)
+    return counts, FaultResponse(NextAction.RETRY, retry_delay(counts.failures), verdict)
 
 
-def pause(times: int) -> float:
-    """Return the seconds to wait after so many faults in a row."""
-    return min(FIRST_PAUSE * 2.0 ** (times - 1), LONGEST_PAUSE)
+def retry_delay(count: int) -> float:
+    """Return the delay in seconds after ``count`` failures in a row."""
+    return min(MIN_DELAY_SECONDS * 2.0 ** (count - 1), MAX_DELAY_SECONDS)

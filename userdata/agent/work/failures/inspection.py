@@ -1,4 +1,4 @@
-"""Look at the host: now and then while the job runs, thoroughly after a fault."""
+"""Checks of the host: the GPUs at intervals while the job runs, everything after a failed run."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Final
 
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.disks import try_to_write
-from userdata.agent.metrics.gpus import LOST_AFTER, Gpus, Look
-from userdata.agent.work.failures.faults import DiskFacts, Examination
+from userdata.agent.machine.disks import check_writable
+from userdata.agent.metrics.gpus import LOST_AFTER, Gpus, GpuSample
+from userdata.agent.work.failures.faults import DiskFacts, HostDiagnosis
 
-TRIES: Final = 3
-"""So often in a row something of AWS must keep silent before the host counts as cut off."""
-TRY_EVERY: Final = 10.0
+MAX_PROBES: Final = 3
+"""Failed probes in a row after which a service counts as unreachable."""
+PROBE_INTERVAL_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Glance:
-    """What one look at the GPUs shows: whether one works, and how many do not answer."""
+class GpuStatus:
+    """Result of a GPU check: whether any GPU is busy, and how many do not respond."""
 
     is_busy: bool = False
     missing: int = 0
@@ -27,76 +27,76 @@ class Glance:
 
 @dataclass(eq=False)
 class Inspector:
-    """Looks at one host.
+    """Checks one host.
 
     Args:
-        gpus: None where none can be asked.
-        disks: the host's own disk, and where the job's files lie: its volume, or EFS.
-        answers: by name what must answer, each with a question that tells whether it does.
-        is_taken: whether the instance is being taken.
-        keep: called between what takes seconds, so that a lease lives.
+        gpus: None if NVML does not support them.
+        disks: the host's root file system, and that of the job's files (its volume or EFS).
+        probes: by name of a service, a function that returns whether it responds.
+        is_terminating: whether the instance has a termination notice.
+        on_poll: called between slow steps, to renew the lease.
     """
 
     gpus: Gpus | None
     disks: tuple[Path, Path | None]
-    answers: Mapping[str, Callable[[], bool]]
-    is_taken: Callable[[], bool]
+    probes: Mapping[str, Callable[[], bool]]
+    is_terminating: Callable[[], bool]
     clock: Clock
-    keep: Callable[[], None] = lambda: None
+    on_poll: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._xids: list[int] = []
         self._ecc: dict[str, int] = {}
         self._ecc_new = 0
 
-    def glance(self) -> Glance:
-        """Look at the GPUs; what came up is remembered until the next `examine`."""
+    def check_gpus(self) -> GpuStatus:
+        """Check the GPUs; errors are remembered until the next `diagnose`."""
         if self.gpus is None:
-            return Glance()
-        return self._take_in(self.gpus.look())
+            return GpuStatus()
+        return self._record(self.gpus.sample())
 
-    def examine(self) -> Examination:
-        """Look at everything; takes a minute or two where something is wrong. Raises what ``keep`` raises."""
-        if self.is_taken():
-            return Examination(is_taken=True)
-        glance = Glance()
-        for _ in range(LOST_AFTER):  # one answer in error is no loss yet
-            glance = self.glance()
-            if not glance.missing:
+    def diagnose(self) -> HostDiagnosis:
+        """Check everything; takes a minute or two if something is faulty. Raises what ``on_poll`` raises."""
+        if self.is_terminating():
+            return HostDiagnosis(is_terminating=True)
+        gpu_status = GpuStatus()
+        for _ in range(LOST_AFTER):  # a single error is not a loss
+            gpu_status = self.check_gpus()
+            if not gpu_status.missing:
                 break
             self.clock.sleep(1.0)
         root, data = self.disks
-        self.keep()
-        seen = Examination(
+        self.on_poll()
+        diagnosis = HostDiagnosis(
             gpus_expected=self.gpus.expected if self.gpus else 0,
-            gpus_missing=glance.missing,
+            gpus_missing=gpu_status.missing,
             xids=tuple(self._xids),
             ecc_errors=self._ecc_new,
-            root=DiskFacts(*try_to_write(root)),
-            data=DiskFacts(*try_to_write(data)) if data else DiskFacts(),
-            silent=tuple(self._silent()),
-            is_taken=self.is_taken(),  # it may have come meanwhile
+            root=DiskFacts(*check_writable(root)),
+            data=DiskFacts(*check_writable(data)) if data else DiskFacts(),
+            unreachable=tuple(self._find_unreachable()),
+            is_terminating=self.is_terminating(),  # a notice may have arrived meanwhile
         )
         self._xids, self._ecc_new = [], 0
-        return seen
+        return diagnosis
 
-    def _take_in(self, look: Look) -> Glance:
-        for gpu in look.gpus:
+    def _record(self, sample: GpuSample) -> GpuStatus:
+        for gpu in sample.gpus:
             if gpu.ecc_uncorrected is not None:
                 before = self._ecc.get(gpu.uuid, gpu.ecc_uncorrected)
                 self._ecc_new += max(gpu.ecc_uncorrected - before, 0)
                 self._ecc[gpu.uuid] = gpu.ecc_uncorrected
-        self._xids = sorted({*self._xids, *(code for _, code in look.xids)})
-        busy = any(process.utilization > 0 for gpu in look.gpus for process in gpu.processes)
-        return Glance(busy, look.lost)
+        self._xids = sorted({*self._xids, *(code for _, code in sample.xids)})
+        busy = any(process.utilization > 0 for gpu in sample.gpus for process in gpu.processes)
+        return GpuStatus(busy, sample.lost)
 
-    def _silent(self) -> list[str]:
-        silent = list(self.answers)
-        for attempt in range(TRIES):
+    def _find_unreachable(self) -> list[str]:
+        unreachable = list(self.probes)
+        for attempt in range(MAX_PROBES):
             if attempt:
-                self.clock.sleep(TRY_EVERY)
-                self.keep()
-            silent = [name for name in silent if not self.answers[name]()]
-            if not silent:
+                self.clock.sleep(PROBE_INTERVAL_SECONDS)
+                self.on_poll()
+            unreachable = [name for name in unreachable if not self.probes[name]()]
+            if not unreachable:
                 break
-        return silent
+        return unreachable

@@ -1,7 +1,7 @@
-"""Is the job hanging? Pure: no new checkpoint, no output and idle GPUs, all three for long enough.
+"""Stall detection: no new checkpoint, no output and idle GPUs, all three for long enough. Pure.
 
-A job that waits inside a collective operation keeps its GPUs busy while it hangs: that one ends by its own
-timeout (``torch.distributed`` has one), with an exit code.
+A job that hangs in a collective operation keeps its GPUs busy and is not detected: it ends by the timeout of
+``torch.distributed``, with an exit code.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Signs:
-    """The signs of life at one moment; the first two count when they change.
+class ActivitySample:
+    """A job's activity at one moment; a change of ``checkpoint`` or ``output`` is activity.
 
-    ``checkpoint``: when the newest one was changed. ``output``: how often anything was written to standard
-    output, standard error or ``$GPU_SPOT_TELL``. ``is_gpu_busy``: False also where no GPU can be asked.
+    ``checkpoint``: modification time of the newest checkpoint. ``output``: counter of writes to standard
+    output, standard error and ``$GPU_SPOT_TELL``. ``is_gpu_busy``: False also if NVML supports no GPU here.
     """
 
     checkpoint: float
@@ -22,30 +22,30 @@ class Signs:
     is_gpu_busy: bool
 
 
-class Stillness:
-    """How long there has been no sign of life; begins with the process.
+class StallDetector:
+    """Measures the time without activity, from the start of the process.
 
     Args:
-        after: seconds of stillness that count as hanging; 0: none do.
+        timeout_seconds: time without activity that counts as a stall; 0: never.
         now: the monotonic clock at the start.
     """
 
-    def __init__(self, after: float, now: float) -> None:
-        self._after = after
+    def __init__(self, timeout_seconds: float, now: float) -> None:
+        self._timeout_seconds = timeout_seconds
         self._since = now
         self._last: tuple[float, float] | None = None
 
-    def see(self, signs: Signs, now: float) -> None:
-        """Take in what is seen at ``now``."""
-        moved = (signs.checkpoint, signs.output)
-        if signs.is_gpu_busy or moved != self._last:
+    def update(self, sample: ActivitySample, now: float) -> None:
+        """Record the activity at ``now``."""
+        changes = (sample.checkpoint, sample.output)
+        if sample.is_gpu_busy or changes != self._last:
             self._since = now
-        self._last = moved
+        self._last = changes
 
-    def is_hanging(self, now: float) -> bool:
-        """Tell whether nothing was seen for too long; asked after `see`."""
-        return self._after > 0 and now - self._since >= self._after
+    def is_stalled(self, now: float) -> bool:
+        """Tell whether the job is stalled; call after `update`."""
+        return self._timeout_seconds > 0 and now - self._since >= self._timeout_seconds
 
-    def seconds(self, now: float) -> float:
-        """Return for how long nothing was seen."""
+    def stalled_seconds(self, now: float) -> float:
+        """Return the seconds since the last activity."""
         return now - self._since

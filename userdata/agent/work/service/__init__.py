@@ -1,0 +1,1 @@
+"""A service's workers on an instance: their reports and roll-outs."""

@@ -1,4 +1,4 @@
-"""What workers are told of the queue that they read, in the words of ``spot_work``."""
+"""Environment variables by which ``spot_work`` finds its queue."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ _URL: Final = re.compile(r"amqps?://[^\s\x00-\x1f\x7f]+")
 def environment(queue: Queue, secret: str = "") -> dict[str, str]:
     """Return the variables; ``secret`` is the text of the queue's secret, the broker's URL.
 
-    One of SQS has no secret: its workers have the instance's role.
+    An SQS queue has no secret: its workers use the instance role.
 
     Raises:
-        AgentError: it is no such URL; the error does not have the text.
+        AgentError: the secret is not an AMQP URL; the message does not contain it.
     """
     if queue.url is not None:
         return {"SPOT_WORK_URL": queue.url, "SPOT_WORK_QUEUE": queue.name}
     url = secret.strip()
     if not _URL.fullmatch(url):
-        raise AgentError(
-            f"secret {queue.secret}: no URL of a broker in it, allowed: amqps://user:password@host"
-        )
+        raise AgentError(f"secret {queue.secret}: not a broker URL, allowed: amqps://user:password@host")
     return {
         "SPOT_WORK_URL": url,
         "SPOT_WORK_QUEUE": queue.name,
-        "SPOT_WORK_TRIES": str(queue.tries),
-        "SPOT_WORK_MOST": str(queue.most),
+        "SPOT_WORK_TRIES": str(queue.max_deliveries),
+        "SPOT_WORK_MOST": str(queue.max_length),
     }

@@ -1,0 +1,1 @@
+"""A training run on an instance: code, environment, progress, artifacts, record."""

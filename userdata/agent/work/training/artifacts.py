@@ -1,8 +1,8 @@
-"""Bring to S3 what a job leaves in its artifacts' folder: what changed, at each checkpoint and at the end.
+"""Uploads of a job's artifacts to S3: changed files, after each checkpoint and at the end.
 
-We read as root what the job's user wrote. So no link is followed, of files or folders: what goes out is what
-truly lies in that folder. What has gone is remembered beside the folder, where the job cannot write and the
-data volume takes it along; so the role needs neither to read nor to list what is in the bucket.
+The agent reads, as root, files that the job's user wrote, so it follows no link: only files that are really
+in the directory are uploaded. The record of uploaded files is next to the directory, where the job cannot
+write and which migrates with the data volume; so the role needs no permission to read or list the bucket.
 """
 
 from __future__ import annotations
@@ -20,220 +20,225 @@ from userdata.agent.aws.clients import error_code
 from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock
 
-_AT_ONCE: Final = 8
-"""Files that are under way together; large ones go in parts, in parallel."""
-_ATTEMPTS: Final = 5
-_FIRST_PAUSE: Final = 5.0
-_LOOK_EVERY: Final = 0.5
-_LAST_GRACE: Final = 10.0
+_MAX_PARALLEL_UPLOADS: Final = 8
+"""Files uploaded at a time; large files are uploaded in parts, in parallel."""
+_MAX_ATTEMPTS: Final = 5
+_MIN_RETRY_SECONDS: Final = 5.0
+_POLL_INTERVAL_SECONDS: Final = 0.5
+_CANCEL_GRACE_SECONDS: Final = 10.0
 
 Fingerprint = list[int]
-"""Size, time of the last change (nanoseconds; a program cannot set it) and inode of a file."""
+"""Size, ctime (nanoseconds; a program cannot set it) and inode of a file."""
 
 
 class Artifacts:
-    """Uploads a folder again and again, in a thread of its own.
+    """Uploads a directory repeatedly, in a thread.
 
     Args:
-        uploader: s3transfer's manager, made when there is something to upload.
-        folder: what the job's command knows as ``GPU_SPOT_ARTIFACTS``.
-        target: ``s3://bucket/folder/``.
-        record: where what has gone is remembered.
+        uploader: creates s3transfer's manager, when there is something to upload.
+        directory: ``GPU_SPOT_ARTIFACTS`` of the job's command.
+        target: ``s3://bucket/prefix/``.
+        record: file that lists the uploaded files.
+        clock: wall and monotonic time.
     """
 
     def __init__(
-        self, uploader: Callable[[], Any], folder: Path, target: str, record: Path, clock: Clock
+        self, uploader: Callable[[], Any], directory: Path, target: str, record: Path, clock: Clock
     ) -> None:
         self._uploader = uploader
-        self._folder = folder
+        self._directory = directory
         self._target = target
         self._bucket, _, self._prefix = target.removeprefix("s3://").partition("/")
         self._record = record
         self._clock = clock
-        self._newest = 0.0
-        self._round: threading.Thread | None = None
-        self._over = threading.Event()
+        self._last_checkpoint = 0.0
+        self._thread: threading.Thread | None = None
+        self._cancelled = threading.Event()
         self._problem = ""
 
     def offer(self, checkpoint: float) -> None:
-        """Begin to upload what changed if there is a newer checkpoint than at the last offer."""
-        if checkpoint > self._newest and not self._is_busy():
-            self._newest = checkpoint
-            self._begin()
+        """Start to upload changed files if there is a newer checkpoint than at the last call."""
+        if checkpoint > self._last_checkpoint and not self._is_busy():
+            self._last_checkpoint = checkpoint
+            self._start()
 
-    def deliver(self, until: Callable[[], float], look_after: Callable[[], None]) -> str:
-        """Upload all that changed; try again what does not arrive, a few times, ``until`` a time at most.
+    def deliver(self, deadline: Callable[[], float], on_poll: Callable[[], None]) -> str:
+        """Upload all changed files, with a few retries.
 
         Args:
-            until: tells when to give up, on the monotonic clock; it may come to be sooner.
-            look_after: called while it waits; what it raises ends the delivery.
+            deadline: returns when to give up (monotonic seconds); it may move closer.
+            on_poll: called while it waits; an exception ends the delivery.
 
         Returns:
-            Nothing when all is there; else what is not, and why.
+            An empty string if everything is uploaded; else the reason why not.
         """
         try:
-            self._wait(until, look_after)  # for what began while the job still wrote
-            pause = _FIRST_PAUSE
-            for attempt in range(_ATTEMPTS):
+            self._wait(deadline, on_poll)  # for an upload that started while the job ran
+            delay = _MIN_RETRY_SECONDS
+            for attempt in range(_MAX_ATTEMPTS):
                 if attempt:
-                    log.warning("artifacts are not all there", problem=self._problem, again_in=pause)
-                    end = min(self._clock.monotonic() + pause, until())
+                    log.warning("artifact upload failed; retrying", problem=self._problem, retry_in=delay)
+                    end = min(self._clock.monotonic() + delay, deadline())
                     while self._clock.monotonic() < end:
-                        look_after()
-                        self._clock.sleep(_LOOK_EVERY)
-                    pause *= 2
-                if self._clock.monotonic() >= until():
-                    return self._told(self._problem or "no time")
-                self._begin()
-                self._wait(until, look_after)
+                        on_poll()
+                        self._clock.sleep(_POLL_INTERVAL_SECONDS)
+                    delay *= 2
+                if self._clock.monotonic() >= deadline():
+                    return self._log_failure(self._problem or "no time")
+                self._start()
+                self._wait(deadline, on_poll)
                 if not self._problem:
                     return ""
         finally:
-            self._over.set()
-        return self._told(self._problem)
+            self._cancelled.set()
+        return self._log_failure(self._problem)
 
-    def _told(self, problem: str) -> str:
-        reason = f"artifacts are not all in {self._target}: {problem}"
-        log.error("artifacts not delivered", reason=reason)
+    def _log_failure(self, problem: str) -> str:
+        reason = f"artifacts not uploaded to {self._target}: {problem}"
+        log.error("artifacts not uploaded", reason=reason)
         return reason
 
     def _is_busy(self) -> bool:
-        return self._round is not None and self._round.is_alive()
+        return self._thread is not None and self._thread.is_alive()
 
-    def _begin(self) -> None:
-        self._over.clear()
-        self._round = threading.Thread(target=self._upload_all, name="artifacts", daemon=True)
-        self._round.start()
+    def _start(self) -> None:
+        self._cancelled.clear()
+        self._thread = threading.Thread(target=self._upload_all, name="artifacts", daemon=True)
+        self._thread.start()
 
-    def _wait(self, until: Callable[[], float], look_after: Callable[[], None]) -> None:
+    def _wait(self, deadline: Callable[[], float], on_poll: Callable[[], None]) -> None:
         while self._is_busy():
-            look_after()
-            if self._clock.monotonic() >= until():
-                self._over.set()
-                assert self._round is not None
-                self._round.join(_LAST_GRACE)
+            on_poll()
+            if self._clock.monotonic() >= deadline():
+                self._cancelled.set()
+                assert self._thread is not None
+                self._thread.join(_CANCEL_GRACE_SECONDS)
                 return
-            self._clock.sleep(_LOOK_EVERY)
+            self._clock.sleep(_POLL_INTERVAL_SECONDS)
 
     def _upload_all(self) -> None:
-        """One round; `_problem` says afterwards what did not arrive."""
-        self._problem = "not begun"
+        """Upload all changed files once; `_problem` is the first error, empty on success."""
+        self._problem = "not started"
         try:
-            count = self._round_of(gone := self._gone())
+            count = self._upload_changed(uploaded := self._read_uploaded())
             if count:
-                files.write_json(self._record, {"target": self._target, "files": gone})
+                files.write_json(self._record, {"target": self._target, "files": uploaded})
                 log.info("artifacts uploaded", files=count, target=self._target)
-        except Exception as error:  # a thread has nobody else to tell
+        except Exception as error:  # reported by the thread that waits
             self._problem = f"{type(error).__name__}: {error}"
 
-    def _gone(self) -> dict[str, Fingerprint]:
-        told = files.read_json(self._record) or {}
-        return dict(told.get("files", {})) if told.get("target") == self._target else {}
+    def _read_uploaded(self) -> dict[str, Fingerprint]:
+        record = files.read_json(self._record) or {}
+        return dict(record.get("files", {})) if record.get("target") == self._target else {}
 
-    def _round_of(self, gone: dict[str, Fingerprint]) -> int:
+    def _upload_changed(self, uploaded: dict[str, Fingerprint]) -> int:
         problems: list[str] = []
-        under_way: deque[tuple[_Open, BinaryIO, Any]] = deque()
+        in_progress: deque[tuple[_OpenFile, BinaryIO, Any]] = deque()
         count, uploader = 0, None
 
-        def settle() -> int:
-            file, copy, upload = under_way.popleft()
+        def finish_oldest() -> int:
+            file, copy, upload = in_progress.popleft()
             with file, contextlib.closing(copy):
-                problem = self._settle(file, upload)
+                problem = self._finish(file, upload)
             if problem:
                 problems.append(f"{file.name}: {problem}")
             else:
-                gone[file.name] = file.seen
+                uploaded[file.name] = file.fingerprint
             return not problem
 
-        for file in self._changed(gone):
+        for file in self._open_changed(uploaded):
             uploader = uploader or self._uploader()
-            copy = file.copy()
-            under_way.append((file, copy, uploader.upload(copy, self._bucket, f"{self._prefix}{file.name}")))
-            if len(under_way) >= _AT_ONCE:
-                count += settle()
-        while under_way:
-            count += settle()
-        if self._over.is_set():
+            copy = file.open_reader()
+            in_progress.append(
+                (file, copy, uploader.upload(copy, self._bucket, f"{self._prefix}{file.name}"))
+            )
+            if len(in_progress) >= _MAX_PARALLEL_UPLOADS:
+                count += finish_oldest()
+        while in_progress:
+            count += finish_oldest()
+        if self._cancelled.is_set():
             problems.append("no time")
         self._problem = problems[0] if problems else ""
         return count
 
-    def _settle(self, file: _Open, upload: Any) -> str:
-        """Wait for an upload; return nothing if it arrived as it was when it began, else why not."""
+    def _finish(self, file: _OpenFile, upload: Any) -> str:
+        """Wait for an upload; return an error text, empty if the file was uploaded unchanged."""
         while not upload.done():
-            if self._over.wait(0.05):
+            if self._cancelled.wait(0.05):
                 upload.cancel()
                 break
         try:
             upload.result()
-        except Exception as error:  # whatever a transfer says is the reason
+        except Exception as error:  # s3transfer raises any exception of botocore
             return f"{error_code(error) or type(error).__name__}: {error}"
         return "" if file.is_unchanged() else "changed while it was uploaded"
 
-    def _changed(self, gone: dict[str, Fingerprint]) -> Iterator[_Open]:
-        """Yield the files that are not there as they are here, open; names with a dot first are not ready."""
-        for root, folders, names, place in os.fwalk(self._folder, follow_symlinks=False):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
+    def _open_changed(self, uploaded: dict[str, Fingerprint]) -> Iterator[_OpenFile]:
+        """Yield new and changed files, open; names that begin with a dot are skipped as incomplete."""
+        for root, directories, names, directory_fd in os.fwalk(self._directory, follow_symlinks=False):
+            directories[:] = sorted(name for name in directories if not name.startswith("."))
             for name in sorted(names):
-                if self._over.is_set():
+                if self._cancelled.is_set():
                     return
                 if name.startswith("."):
                     continue
-                path = str(Path(root, name).relative_to(self._folder))
-                file = _opened(name, place, path)
+                path = str(Path(root, name).relative_to(self._directory))
+                file = _open_regular_file(name, directory_fd, path)
                 if file is None:
                     continue
-                if gone.get(path) == file.seen:
+                if uploaded.get(path) == file.fingerprint:
                     file.close()
-                elif not _is_key(f"{self._prefix}{path}"):
+                elif not _is_valid_key(f"{self._prefix}{path}"):
                     file.close()
-                    log.warning("artifact left out", file=repr(path), reason="S3 takes 1,024 bytes of UTF-8")
+                    log.warning(
+                        "artifact skipped", file=repr(path), reason="S3 keys: at most 1,024 bytes of UTF-8"
+                    )
                 else:
                     yield file
 
 
-class _Open:
-    """A file that is open: what is read is what was looked at, whatever its name comes to mean."""
+class _OpenFile:
+    """An open file: the checked file is the one that is read, even if its path is replaced."""
 
-    def __init__(self, number: int, name: str) -> None:
-        self._number = number
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
         self.name = name
-        self.seen = self._fingerprint()
+        self.fingerprint = self._read_fingerprint()
 
-    def __enter__(self) -> _Open:
+    def __enter__(self) -> _OpenFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def copy(self) -> BinaryIO:
-        """Return it to read; s3transfer closes it when it has read it, and not when it never came to it."""
-        return os.fdopen(os.dup(self._number), "rb")
+    def open_reader(self) -> BinaryIO:
+        """Return a reader; s3transfer closes it after the upload, but not if the upload never starts."""
+        return os.fdopen(os.dup(self._fd), "rb")
 
     def is_unchanged(self) -> bool:
-        return self._fingerprint() == self.seen
+        return self._read_fingerprint() == self.fingerprint
 
     def close(self) -> None:
-        os.close(self._number)
+        os.close(self._fd)
 
-    def _fingerprint(self) -> Fingerprint:
-        found = os.fstat(self._number)
-        return [found.st_size, found.st_ctime_ns, found.st_ino]
+    def _read_fingerprint(self) -> Fingerprint:
+        status = os.fstat(self._fd)
+        return [status.st_size, status.st_ctime_ns, status.st_ino]
 
 
-def _opened(name: str, place: int, path: str) -> _Open | None:
-    """Open a regular file of the open folder ``place``; None for a link, a pipe and what is gone."""
+def _open_regular_file(name: str, directory_fd: int, path: str) -> _OpenFile | None:
+    """Open a regular file of the open directory; None if it is a link, a pipe or missing."""
     try:
-        number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory_fd)
     except OSError:
         return None
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
         return None
-    return _Open(number, path)
+    return _OpenFile(fd, path)
 
 
-def _is_key(key: str) -> bool:
+def _is_valid_key(key: str) -> bool:
     try:
         return len(key.encode()) <= 1024
     except UnicodeEncodeError:

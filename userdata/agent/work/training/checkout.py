@@ -1,8 +1,8 @@
-"""Bring a job's code here: the pinned revision, its submodules where wanted, from private repositories too.
+"""Checkout of a job's code: the pinned revision, optionally with submodules, also from private repositories.
 
-Git runs as a user of its own in a folder that is new each time, which is handed over to the job's user when
-all is there. So no hook and no setting of an earlier run of the job decides what git does, and what git is
-told in confidence is in no process, file or log that the job's user can read.
+Git runs as a separate user in a new directory, which is handed over to the job's user when it is complete. So
+hooks and settings of an earlier run cannot affect git, and the job's user cannot read git's credentials in a
+process, file or log.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 
 _DEFAULT_USER: Final = "x-access-token"
-"""For a token by itself: GitHub's name for it; GitLab takes any (their guides on tokens)."""
+"""User name for a token alone. Source: GitHub's guide on tokens; GitLab accepts any name (GitLab's guide)."""
 
-# In the shell's own words, so that no command line shows the secret; git adds the operation as an argument.
+# A shell function, so that no command line shows the secret; git adds the operation as an argument.
 _HELPER: Final = (
     '!f() { if [ "$1" = get ]; then printf "username=%s\\npassword=%s\\n" '
     '"$GPU_SPOT_GIT_USER" "$GPU_SPOT_GIT_PASSWORD"; fi; }; f'
@@ -31,48 +31,48 @@ _HELPER: Final = (
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a repository's host wants to see."""
+    """Login for a repository's host."""
 
     user: str
     password: str = field(repr=False)
 
 
 def credentials(name: str, text: str) -> Credentials:
-    """Read ``TOKEN`` or ``USER:TOKEN``, the text of the secret ``name``.
+    """Parse the text of the secret ``name``: ``TOKEN`` or ``USER:TOKEN``.
 
     Raises:
-        AgentError: it is something else; the text is not in the message.
+        AgentError: it has another form; the message does not contain it.
     """
     user, colon, password = text.strip().rpartition(":")
     if not password or text.lstrip().startswith("{") or not text.strip().isprintable() or " " in password:
-        raise AgentError(f"secret {name}: neither allowed form: TOKEN or USER:TOKEN, as plain text")
+        raise AgentError(f"secret {name}: malformed, allowed: TOKEN or USER:TOKEN, as plain text")
     return Credentials(user if colon else _DEFAULT_USER, password)
 
 
 def checkout(host: Host, training: Training, directory: Path, login: Credentials | None = None) -> None:
-    """Put the pinned revision into ``directory``, in the place of what was there, owned by the job's user.
+    """Replace ``directory`` by the pinned revision, owned by the job's user.
 
-    The revision is fetched by its id and nothing else, and checked afterwards. ``login`` is shown to the
-    repository's own host only, to whatever submodule is there as well.
+    Only the revision is fetched, by its id, and verified afterwards. ``login`` is sent to the repository's
+    host only, for submodules on that host as well.
 
     Raises:
-        AgentError: git failed, or what came is not the revision.
+        AgentError: git failed, or the result is another revision.
     """
     new = directory.with_name(f".{directory.name}.new")
     git = ["runuser", "--user", GIT_USER, "--", "git", "-C", str(new)]
     plain = {**training.environment, **_settings(training.repository)}
     remote = {**training.environment, **_settings(training.repository, login)}
-    accounts.add(host, GIT_USER, "--no-create-home")
+    accounts.add_system_user(host, GIT_USER, "--no-create-home")
     host.run(["rm", "--recursive", "--force", str(new)])
     host.run(["install", "--directory", f"--owner={GIT_USER}", str(new)])
     host.run([*git, "init", "--quiet"], environment=plain)
-    # By name: a submodule's address may be relative to it.
+    # A named remote: a submodule's URL may be relative to it.
     host.run([*git, "remote", "add", "origin", training.repository], environment=plain)
     host.run([*git, "fetch", "--quiet", "--depth=1", "origin", training.revision], environment=remote)
     host.run([*git, "checkout", "--quiet", "--detach", training.revision], environment=plain)
-    found = host.run([*git, "rev-parse", "HEAD"], environment=plain).strip()
-    if found != training.revision:
-        raise AgentError(f"{training.repository}: got {found}; wanted {training.revision}")
+    head = host.run([*git, "rev-parse", "HEAD"], environment=plain).strip()
+    if head != training.revision:
+        raise AgentError(f"{training.repository}: got {head}, expected {training.revision}")
     if training.submodules:
         update = ["submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"]
         host.run([*git, *update], environment=remote)
@@ -82,19 +82,19 @@ def checkout(host: Host, training: Training, directory: Path, login: Credentials
 
 
 def _settings(repository: str, login: Credentials | None = None) -> Mapping[str, str]:
-    """Return git's settings: no files count, nobody is asked, a stalled transfer ends."""
-    place = urlsplit(repository)
+    """Return git's settings: no configuration files, no prompts, stalled transfers abort."""
+    url = urlsplit(repository)
     pairs = [
-        # A submodule may name any address: only what the repository itself came by.
+        # A submodule may have any URL: allow only the repository's own protocol.
         ("protocol.allow", "never"),
-        (f"protocol.{place.scheme}.allow", "always"),
+        (f"protocol.{url.scheme}.allow", "always"),
         ("http.lowSpeedLimit", "1000"),
         ("http.lowSpeedTime", "60"),
         ("credential.helper", ""),
     ]
     secret: dict[str, str] = {}
     if login:
-        pairs.append((f"credential.{place.scheme}://{place.netloc}.helper", _HELPER))
+        pairs.append((f"credential.{url.scheme}://{url.netloc}.helper", _HELPER))
         secret = {"GPU_SPOT_GIT_USER": login.user, "GPU_SPOT_GIT_PASSWORD": login.password}
     return {
         "HOME": "/nonexistent",

@@ -1,4 +1,4 @@
-"""What a job's command runs in: the machine image's own programs, a Python of its own, or a container."""
+"""Environments for a job's command: the machine image, a Python environment, or a container."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class Start:
-    """How a command is started: all of its arguments, and all of its environment."""
+class CommandLine:
+    """The arguments and the whole environment of a command."""
 
     argv: list[str]
     environment: dict[str, str]
 
 
-class Workplace(Protocol):
-    """Where a job's command runs."""
+class JobEnvironment(Protocol):
+    """The environment that a job's command runs in."""
 
     @property
     def user(self) -> str:
-        """As whom it is started; empty: as we are."""
+        """User to start the command as; empty: the agent's user."""
         ...
 
     def clear(self) -> None:
-        """End what an earlier start left running: it holds the job's folders."""
+        """End processes of an earlier start, which use the job's directories."""
         ...
 
     def prepare(self) -> None:
-        """Bring here what is missing; raises `AgentError` where that cannot be."""
+        """Install what is missing; raise `AgentError` if that fails."""
         ...
 
-    def start(self, command: list[str], environment: Mapping[str, str], place: Path) -> Start:
-        """Return how ``command`` is started in the folder ``place``."""
+    def start(self, command: list[str], environment: Mapping[str, str], directory: Path) -> CommandLine:
+        """Return the command line that runs ``command`` in ``directory``."""
         ...
 
 
 @dataclass(frozen=True)
-class OfTheImage:
-    """What the machine image has."""
+class HostEnvironment:
+    """The programs of the machine image."""
 
     user: str
 
     def clear(self) -> None:
-        """See ``Workplace``: what it ran ended with the agent's unit."""
+        """No-op: systemd ended its processes with the agent's unit."""
 
     def prepare(self) -> None:
-        """See ``Workplace``: all is here."""
+        """No-op: nothing to install."""
 
-    def start(self, command: list[str], environment: Mapping[str, str], place: Path) -> Start:
-        """See ``Workplace``."""
-        return Start(command, dict(environment))
+    def start(self, command: list[str], environment: Mapping[str, str], directory: Path) -> CommandLine:
+        """Return ``command`` unchanged."""
+        return CommandLine(command, dict(environment))

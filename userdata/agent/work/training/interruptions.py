@@ -1,4 +1,4 @@
-"""How often a job is interrupted, by its own history: what a script needs to choose when to save. Pure."""
+"""Interruption rate of a job, estimated from its history, for the checkpoint interval; pure."""
 
 from __future__ import annotations
 
@@ -8,39 +8,50 @@ from typing import Final
 
 from contracts.jobs.attempt import JobAttempt
 
-LOOKED_AT: Final = 20
-"""So many of the job's last stints count: a market of months ago says little."""
-PRIOR: Final = {"spot": 0.5}
-"""Interruptions an hour of a market that nobody has seen: those of spot as in ``spot_training.interval``."""
-PRIOR_OTHERS: Final = 0.05
-"""The same of what AWS does not take back: hosts that fail, and hand-overs in which a save fails. Assumed."""
-PRIOR_LOSSES: Final = 2.0
-"""How many interruptions the prior is worth against those that were met."""
+MAX_ATTEMPTS: Final = 20
+"""Number of the job's latest attempts that are read: older market conditions say little."""
+PRIOR_PER_HOUR: Final = {"spot": 0.5}
+"""Assumed interruptions per hour without history; Spot as in ``spot_training.interval``."""
+DEFAULT_PRIOR_PER_HOUR: Final = 0.05
+"""The same for other purchase options: host faults, and migrations with a failed save. Assumed."""
+PRIOR_WEIGHT: Final = 2.0
+"""Weight of the prior, as a number of interruptions."""
 
 
-def per_hour(before: Iterable[JobAttempt], instance: str, instance_type: str, market: str) -> float:
-    """Return how often an hour an instance like this one is expected to be lost.
+def per_hour(attempts: Iterable[JobAttempt], instance: str, instance_type: str, market: str) -> float:
+    """Return the expected interruptions per hour of an instance like this one.
 
-    ``before`` are the stints before that of ``instance``. All those of its market make the prior of those of
-    its type.
+    ``attempts`` are those before the current one of ``instance``. The rate of all attempts with its purchase
+    option is the prior for those of its instance type.
     """
-    stints = sorted(before, key=lambda one: one.token)
-    lost = dict(zip((one.token for one in stints), _interrupted(stints, instance), strict=True))
-    alike = [one for one in stints if one.market == market]
-    rate = PRIOR.get(market, PRIOR_OTHERS)
-    for these in (alike, [one for one in alike if one.instance_type == instance_type]):
-        hours = sum(max(0.0, one.seen - one.began) for one in these) / 3600
-        rate = (PRIOR_LOSSES + sum(lost[one.token] for one in these)) / (PRIOR_LOSSES / rate + hours)
+    ordered = sorted(attempts, key=lambda attempt: attempt.token)
+    interrupted = dict(
+        zip((attempt.token for attempt in ordered), _interrupted(ordered, instance), strict=True)
+    )
+    same_option = [attempt for attempt in ordered if attempt.purchase_option == market]
+    rate = PRIOR_PER_HOUR.get(market, DEFAULT_PRIOR_PER_HOUR)
+    for group in (
+        same_option,
+        [attempt for attempt in same_option if attempt.instance_type == instance_type],
+    ):
+        hours = sum(max(0.0, attempt.last_seen_at - attempt.began) for attempt in group) / 3600
+        rate = (PRIOR_WEIGHT + sum(interrupted[attempt.token] for attempt in group)) / (
+            PRIOR_WEIGHT / rate + hours
+        )
     return rate
 
 
-def _interrupted(stints: Sequence[JobAttempt], then: str) -> list[bool]:
-    """Return of each stint whether it was interrupted; ``then`` is the instance of the one after the last.
+def _interrupted(attempts: Sequence[JobAttempt], next_instance: str) -> list[bool]:
+    """Return for each attempt whether it was interrupted.
 
-    Who says nothing of an end and comes again was not lost: its agent began anew.
+    ``next_instance`` is the instance of the attempt after the last. An attempt without a recorded end whose
+    instance also has the next attempt was not interrupted: its agent restarted.
     """
-    after = [*(other.instance for _, other in pairwise(stints)), then][: len(stints)]
+    next_instances = [*(following.instance for _, following in pairwise(attempts)), next_instance][
+        : len(attempts)
+    ]
     return [
-        one.outcome in ("notice", "host fault") or (one.outcome == "silent" and one.instance != other)
-        for one, other in zip(stints, after, strict=True)
+        attempt.outcome in ("notice", "host fault")
+        or (attempt.outcome == "silent" and attempt.instance != following)
+        for attempt, following in zip(attempts, next_instances, strict=True)
     ]

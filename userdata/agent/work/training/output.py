@@ -1,4 +1,4 @@
-"""What the job writes to its standard output and error: passed on to ours, into the journal, and counted."""
+"""The job's standard output and error: forwarded to the journal, and counted for stall detection."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ import os
 import threading
 from typing import Final
 
-_PIECE: Final = 65_536
-_SETTLES: Final = 1.0
+_PIECE_BYTES: Final = 65_536
+_FLUSH_SECONDS: Final = 1.0
 
 
 class Output:
-    """Passes on what is written into its pipes. A job that says nothing for long may hang.
+    """Forwards what is written into its pipes, and counts the writes.
 
     Args:
-        to: the descriptor that all goes to; whoever reads there may make the job wait, as without us.
+        to: file descriptor to forward to; if it blocks, the job's writes block too.
     """
 
     def __init__(self, to: int = 1) -> None:
         self._to = to
         self.pieces = 0
-        """How often something was written; it only grows."""
+        """Number of reads with output; monotonically increasing."""
         self._newest: threading.Thread | None = None
 
     def pipe(self) -> int:
-        """Return the descriptor that a process writes to; the caller closes it once the process has it.
+        """Return the write end of a new pipe; the caller closes it once the process has inherited it.
 
-        Who inherits it may write on after the process has ended: it is read until the last has closed it.
+        Descendants may keep it open after the process has ended: it is read until the last one closes it.
         """
         read, write = os.pipe2(os.O_CLOEXEC)
-        self._newest = threading.Thread(target=self._pass_on, args=(read,), name="output", daemon=True)
+        self._newest = threading.Thread(target=self._forward, args=(read,), name="output", daemon=True)
         self._newest.start()
         return write
 
-    def settle(self) -> None:
-        """Wait, for a second at most, until what a process that has ended wrote last is passed on."""
+    def flush(self) -> None:
+        """Wait at most a second until the last output of an ended process is forwarded."""
         if self._newest is not None:
-            self._newest.join(_SETTLES)
+            self._newest.join(_FLUSH_SECONDS)
 
-    def _pass_on(self, read: int) -> None:
+    def _forward(self, read: int) -> None:
         with open(read, "rb", buffering=0) as pipe:
-            while piece := pipe.read(_PIECE):
+            while piece := pipe.read(_PIECE_BYTES):
                 self.pieces += 1
-                left = memoryview(piece)
+                remaining = memoryview(piece)
                 try:
-                    while left:
-                        left = left[os.write(self._to, left) :]
+                    while remaining:
+                        remaining = remaining[os.write(self._to, remaining) :]
                 except OSError:
-                    continue  # nobody reads what we say: the job must not stop for that
+                    continue  # the output is lost, but the job must not block

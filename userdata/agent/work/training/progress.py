@@ -1,7 +1,7 @@
-"""How far the job is and how fast: from what its script tells to what the heartbeat says.
+"""Progress and throughput of a job, from its script's reports, for the heartbeat.
 
-The rate is that of the slower half of the last hour, beside that of the faster. A script that resumes and
-jumps to its step, or compiles for minutes before the first, is wrong in one half only.
+Both the rate of the slower and that of the faster half of the last hour are reported: a script that jumps to
+its step on resume, or compiles for minutes before its first step, distorts only one half.
 """
 
 from __future__ import annotations
@@ -15,72 +15,72 @@ from userdata.agent.machine import log
 from userdata.agent.work import worker_report_file as tell
 
 WINDOW_SECONDS: Final = 3600.0
-LEAST_SECONDS: Final = 600.0
-"""What was told over less time is no rate yet."""
+MIN_SECONDS: Final = 600.0
+"""Minimum time span of a rate."""
 
 
-class Pace:
-    """Measures what is told, step by step; pure."""
+class ThroughputMeter:
+    """Measures steps per second; pure."""
 
     def __init__(self) -> None:
-        self._told: deque[tuple[float, int]] = deque()
-        self._began: float | None = None
+        self._samples: deque[tuple[float, int]] = deque()
+        self._started_at: float | None = None
 
     def restart(self) -> None:
-        """Forget it all: another process tells from now on."""
-        self._told.clear()
-        self._began = None
+        """Discard all samples, as another process reports from now on."""
+        self._samples.clear()
+        self._started_at = None
 
-    def see(self, step: int, steps: int, at: float) -> Progress:
-        """Return the progress once ``step`` of ``steps`` was told at ``at`` (epoch seconds).
+    def update(self, step: int, steps: int, at: float) -> Progress:
+        """Add a sample, ``step`` of ``steps`` at ``at`` (epoch seconds), and return the progress.
 
-        A step back begins anew: the script has resumed from an older checkpoint.
+        A step back discards earlier samples: the script has resumed from an older checkpoint.
         """
-        if self._told and (step < self._told[-1][1] or at < self._told[-1][0]):
-            self._told.clear()
-        if not self._told or at > self._told[-1][0]:
-            self._told.append((at, step))
-        while at - self._told[0][0] > WINDOW_SECONDS and len(self._told) > 3:
-            self._told.popleft()
-        self._began = at if self._began is None else self._began
+        if self._samples and (step < self._samples[-1][1] or at < self._samples[-1][0]):
+            self._samples.clear()
+        if not self._samples or at > self._samples[-1][0]:
+            self._samples.append((at, step))
+        while at - self._samples[0][0] > WINDOW_SECONDS and len(self._samples) > 3:
+            self._samples.popleft()
+        self._started_at = at if self._started_at is None else self._started_at
         slower, faster = sorted(self._halves())
-        return Progress(step, steps, at, self._began, slower, faster if slower else 0.0)
+        return Progress(step, steps, at, self._started_at, slower, faster if slower else 0.0)
 
     def _halves(self) -> tuple[float, float]:
-        """Return the steps a second of both halves; zeros where too little was told."""
-        (first, start), (last, end) = self._told[0], self._told[-1]
-        if len(self._told) < 3 or last - first < LEAST_SECONDS:
+        """Return the steps per second of both halves; zeros if the samples do not suffice."""
+        (first, start), (last, end) = self._samples[0], self._samples[-1]
+        if len(self._samples) < 3 or last - first < MIN_SECONDS:
             return 0.0, 0.0
         middle = (first + last) / 2
-        at, step = min(list(self._told)[1:-1], key=lambda told: abs(told[0] - middle))
+        at, step = min(list(self._samples)[1:-1], key=lambda sample: abs(sample[0] - middle))
         return (step - start) / (at - first), (end - step) / (last - at)
 
 
-class Steps:
-    """Reads what the job in ``directory`` tells; what cannot be understood is complained about once."""
+class ProgressReader:
+    """Reads the reports of the job in ``directory``; a malformed report is logged once."""
 
     def __init__(self, directory: Path) -> None:
-        self._file = tell.tell_file(directory, 0)
-        self._pace = Pace()
-        self._complained = False
+        self._file = tell.report_path(directory, 0)
+        self._throughput = ThroughputMeter()
+        self._is_logged = False
 
     def restart(self) -> None:
-        """The job's process starts anew."""
-        self._pace.restart()
+        """Reset the throughput when the job's process starts."""
+        self._throughput.restart()
 
-    def progress(self, wall: float) -> Progress | None:
-        """Return the progress as seen at ``wall`` (epoch seconds), None where none is told.
+    def read(self, wall: float) -> Progress | None:
+        """Return the progress at ``wall`` (epoch seconds); None if the job reports none.
 
-        What was told long ago is told again with its time: whoever reads it sees that it stands still.
+        An old report is returned with its own time, so that a reader can see that the job does not advance.
         """
         try:
-            told = tell.steps(self._file)
+            report = tell.read_steps(self._file)
         except (OSError, ValueError) as error:
-            if not self._complained:
-                self._complained = True
-                log.warning("the job's progress cannot be read", path=str(self._file), error=str(error))
+            if not self._is_logged:
+                self._is_logged = True
+                log.warning("progress report not readable", path=str(self._file), error=str(error))
             return None
-        if told is None:
+        if report is None:
             return None
-        step, steps, at = told
-        return self._pace.see(step, steps, min(at, wall))
+        step, steps, at = report
+        return self._throughput.update(step, steps, min(at, wall))

@@ -1,7 +1,7 @@
-"""Write down how a job fares on this instance, for people: nothing of the work waits for it or fails with it.
+"""Record of a job attempt on this instance, for reports; the job neither waits for it nor fails with it.
 
-A write when the instance begins, at the command's start and end, at the notice, at the end of the run, and
-one a minute: so it is known to a minute when an instance was lost that could say nothing any more.
+Written at the attempt's start, at the command's start and end, at a notice, at the run's end, and every
+minute: if an instance vanishes, the time is known to a minute.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
 
-EVERY: Final = 60.0
+WRITE_INTERVAL_SECONDS: Final = 60.0
 
 
 class Recorder:
-    """Keeps one stint's record; ``newest`` returns when the newest checkpoint was changed, 0 without one.
+    """Writes the record of one attempt. An agent that restarts under the same lease continues the record.
 
-    ``directory`` is the agent's own, where the notice comes. An agent that was started again under the same
-    lease goes on with what has been written.
+    Args:
+        store: the job table's attempts.
+        attempt: the new attempt.
+        newest: returns the modification time of the newest checkpoint (epoch seconds); 0 without one.
+        clock: wall and monotonic time.
+        directory: the agent's runtime directory, with the notice.
     """
 
     def __init__(
         self,
         store: JobAttemptTable,
-        begun: JobAttempt,
+        attempt: JobAttempt,
         newest: Callable[[], float],
         clock: Clock,
         directory: Path,
@@ -40,64 +44,64 @@ class Recorder:
         self._newest = newest
         self._clock = clock
         self._directory = directory
-        self._due = 0.0
+        self._next_write_at = 0.0
         self._is_failing = False
         try:
-            before = store.read(begun.token)
+            before = store.read(attempt.token)
         except AgentError as error:
-            log.warning("what was recorded before is not known", error=str(error))
+            log.warning("earlier attempt record not read", error=str(error))
             before = None
-        if before is None or before.instance != begun.instance:
-            self._stint = begun
+        if before is None or before.instance != attempt.instance:
+            self._attempt = attempt
         else:
-            self._stint = replace(before, ended=0.0, end="")
+            self._attempt = replace(before, ended=0.0, end="")
 
-    def started(self) -> None:
-        """The command starts, from the newest checkpoint that is there now."""
-        now, newest, before = self._clock.wall(), self._newest(), self._stint
+    def record_start(self) -> None:
+        """Record the command's start from the newest checkpoint."""
+        now, newest, before = self._clock.wall(), self._newest(), self._attempt
         if before.starts == 0:
-            told = replace(before, started=now, resumed=newest)
+            attempt = replace(before, started=now, resumed=newest)
         else:
-            # Without an end of its own the agent had died: it lived when it last wrote.
-            told = replace(before, lost=before.lost + lost(before, newest))
-        self._write(replace(told, restarted=now, starts=before.starts + 1, stopped=0.0, checkpoint=newest))
+            # Without a recorded end the agent died: count until its last write.
+            attempt = replace(before, lost=before.lost + lost_work_seconds(before, newest))
+        self._write(replace(attempt, restarted=now, starts=before.starts + 1, stopped=0.0, checkpoint=newest))
 
-    def stopped(self) -> None:
-        """The command has ended."""
-        self._write(replace(self._stint, stopped=self._clock.wall(), checkpoint=self._newest()))
+    def record_stop(self) -> None:
+        """Record the command's end."""
+        self._write(replace(self._attempt, stopped=self._clock.wall(), checkpoint=self._newest()))
 
-    def look(self) -> None:
-        """Write if a minute has passed, or at once if a notice has come; called again and again."""
-        is_told = not self._stint.told and notice.read(self._directory) is not None
-        if is_told or self._clock.monotonic() >= self._due:
-            self._write(replace(self._stint, checkpoint=self._newest()))
+    def poll(self) -> None:
+        """Write the record if a minute has passed or a notice is new; cheap to call in every loop."""
+        is_new_notice = not self._attempt.notice_at and notice.read(self._directory) is not None
+        if is_new_notice or self._clock.monotonic() >= self._next_write_at:
+            self._write(replace(self._attempt, checkpoint=self._newest()))
 
-    def ended(self, end: str) -> None:
-        """The run has ended; ``end`` says how (``RunEnd``)."""
-        self._write(replace(self._stint, ended=self._clock.wall(), end=end))
+    def record_end(self, end: str) -> None:
+        """Record the end of the run; ``end`` is its ``RunEnd``."""
+        self._write(replace(self._attempt, ended=self._clock.wall(), end=end))
 
-    def _write(self, stint: JobAttempt) -> None:
-        self._due = self._clock.monotonic() + EVERY
-        found = None if stint.told else notice.read(self._directory)
-        if found is not None:
-            stint = replace(stint, told=found.seen, cause=found.kind)
-        self._stint = replace(stint, seen=self._clock.wall())
+    def _write(self, attempt: JobAttempt) -> None:
+        self._next_write_at = self._clock.monotonic() + WRITE_INTERVAL_SECONDS
+        current = None if attempt.notice_at else notice.read(self._directory)
+        if current is not None:
+            attempt = replace(attempt, notice_at=current.received_at, cause=current.kind)
+        self._attempt = replace(attempt, last_seen_at=self._clock.wall())
         try:
-            self._store.write(self._stint)
+            self._store.write(self._attempt)
         except AgentError as error:
             if not self._is_failing:
-                log.warning("the job's history is not written", error=str(error))
+                log.warning("attempt record not written", error=str(error))
             self._is_failing = True
             return
         self._is_failing = False
 
 
-def lost(stint: JobAttempt, resumed: float) -> float:
-    """Return how many seconds of the last start's work were in vain, if it goes on from the time ``resumed``.
+def lost_work_seconds(attempt: JobAttempt, resumed: float) -> float:
+    """Return the seconds of work lost if the job resumes from a checkpoint of the time ``resumed``.
 
-    Where nobody saw the command end it counts until it was seen last: up to a minute too little.
+    Without a recorded end of the command, count until the last write: up to a minute too little.
     """
-    if not stint.starts:
+    if not attempt.starts:
         return 0.0
-    end = stint.stopped or stint.seen
-    return max(0.0, end - max(resumed, stint.restarted))
+    end = attempt.stopped or attempt.last_seen_at
+    return max(0.0, end - max(resumed, attempt.restarted))

@@ -1,7 +1,4 @@
-"""Run a training job.
-
-Its code at the pinned revision, restarted when it fails, stopped in time, marked when done.
-"""
+"""Supervisor of a training job: starts its command, restarts it on failure, stops it before a deadline."""
 
 from __future__ import annotations
 
@@ -16,44 +13,44 @@ from typing import Final
 from contracts import names
 from contracts.agent.config import Training
 from userdata.agent.aws.jobs import Jobs
-from userdata.agent.lease.renewal import Keeper
+from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
+from userdata.agent.machine.errors import AgentError, LeaseLostError, WorkCancelledError
 from userdata.agent.machine.host import Host
 from userdata.agent.work import notice, process
 from userdata.agent.work import worker_report_file as tell
 from userdata.agent.work.failures import faults
-from userdata.agent.work.failures.faults import Breakdown
+from userdata.agent.work.failures.fault_handler import FaultHandler, RunEnd
+from userdata.agent.work.failures.faults import FailedRun
 from userdata.agent.work.failures.inspection import Inspector
-from userdata.agent.work.failures.judge import Judge, RunEnd
-from userdata.agent.work.failures.stall import Signs, Stillness
-from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.failures.stall import ActivitySample, StallDetector
+from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.process import JobProcess, Process, Spawn
 from userdata.agent.work.training import variables
 from userdata.agent.work.training.artifacts import Artifacts
-from userdata.agent.work.training.environment import OfTheImage, Workplace
+from userdata.agent.work.training.environment import HostEnvironment, JobEnvironment
 from userdata.agent.work.training.output import Output
-from userdata.agent.work.training.progress import Steps
+from userdata.agent.work.training.progress import ProgressReader
 from userdata.agent.work.training.record import Recorder
 
-_LOOK_EVERY: Final = 0.5
-_GLANCE_EVERY: Final = 10.0
-"""Seconds between two looks at the GPUs: the driver keeps some seconds of what they did."""
-_SEE_EVERY: Final = 60.0
-_GONE_AFTER: Final = 6
-"""Looks in a row with a GPU missing that end a run: what waits for that GPU waits for ever."""
-_DONE_SECONDS: Final = 3600.0
-"""For the results of a job that is done; its GPUs are paid meanwhile."""
-_LEFT_SECONDS: Final = 300.0
-"""For what any other end leaves behind; a notice leaves less."""
-_HANGING_GRACE: Final = 120.0
-"""As long as a spot notice leaves: whoever saves in time then saves in time here."""
+_POLL_INTERVAL_SECONDS: Final = 0.5
+_GPU_CHECK_INTERVAL_SECONDS: Final = 10.0
+"""Seconds between two GPU checks; the driver's utilization sample covers only some seconds."""
+_ACTIVITY_INTERVAL_SECONDS: Final = 60.0
+_MAX_MISSING_GPU_CHECKS: Final = 6
+"""GPU checks in a row with a missing GPU that end a run: a process that waits for that GPU hangs."""
+_MAX_DELIVERY_SECONDS_DONE: Final = 3600.0
+"""Time to upload the results of a job that is done; its GPUs cost money meanwhile."""
+_MAX_DELIVERY_SECONDS: Final = 300.0
+"""Time to upload artifacts after any other end; a notice leaves less."""
+_STALL_GRACE_SECONDS: Final = 120.0
+"""Time to save before a stalled job is killed, as long as a Spot notice leaves."""
 
 
 @dataclass(frozen=True)
-class TrainingPlace:
-    """Where a job stands: ``code``, ``data``, the ``directory`` of the agent's own files, ``artifacts``."""
+class TrainingPaths:
+    """Directories of a job; ``directory`` is the agent's runtime directory."""
 
     code: Path
     data: Path
@@ -62,21 +59,21 @@ class TrainingPlace:
 
 
 def newest_checkpoint(directory: Path) -> float:
-    """Return when the newest file below ``directory``, at any depth, was changed (epoch seconds); 0: none is.
+    """Return the modification time of the newest file below ``directory`` (epoch seconds); 0 without files.
 
-    What begins with a dot is not a checkpoint yet. Links count by themselves, wherever they lead; what is
-    rotated away meanwhile does not. Folders do not count either: to delete from one is no progress.
+    Names that begin with a dot are incomplete and skipped. Links are not followed. Directories do not count:
+    deleting from one is no progress.
     """
-    newest, folders = 0.0, [str(directory)]
-    while folders:
+    newest, directories = 0.0, [str(directory)]
+    while directories:
         try:
-            with os.scandir(folders.pop()) as entries:
+            with os.scandir(directories.pop()) as entries:
                 for entry in entries:
                     if entry.name.startswith("."):
                         continue
                     with contextlib.suppress(OSError):
                         if entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.path)
+                            directories.append(entry.path)
                         else:
                             newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
         except OSError:
@@ -85,279 +82,291 @@ def newest_checkpoint(directory: Path) -> float:
 
 
 class Trainer:
-    """Supervises one training job; `run` returns when it ended or the instance is being taken or no good.
+    """Supervises one training job; `run` returns when it ends, or the instance terminates or is faulty.
 
     Args:
-        keeper: keeps the job's lease.
-        make_ready: brings code and environment here; what it raises is judged like a failure of the command.
-        ring: tells people of one of ``names.JOB_METRICS``.
-        output: what the command's output passes through.
-        within: where the command runs; None: with what the machine image has.
-        look_after: called again and again beside all that; it returns at once.
-        results: brings to S3 what the command leaves behind; None: it stays on the volume.
-        record: writes down when the command starts and ends; None: nobody does.
-        told: what else the command finds in its environment.
+        training: the job's configuration.
+        paths: the job's directories.
+        job: the job's state in its table.
+        heartbeats: sends the instance's heartbeats.
+        host: the machine.
+        clock: wall and monotonic time.
+        lease_renewer: renews the job's lease.
+        inspector: checks the host.
+        prepare: installs code and environment; its errors are handled like a failure of the command.
+        increment_metric: increments one of ``names.JOB_METRICS``.
+        spawn: starts the command; None: as the job's user.
+        output: forwards the command's output.
+        environment: where the command runs; None: in the machine image.
+        on_poll: called in every loop; it must not block.
+        results: uploads artifacts to S3; None: they stay on the volume.
+        recorder: records the attempt; None: it is not recorded.
+        variables: further environment variables of the command.
     """
 
     def __init__(
         self,
         training: Training,
-        place: TrainingPlace,
+        paths: TrainingPaths,
         job: Jobs,
-        heart: Heart,
+        heartbeats: HeartbeatSender,
         host: Host,
         clock: Clock,
-        keeper: Keeper,
+        lease_renewer: LeaseRenewer,
         inspector: Inspector,
-        make_ready: Callable[[], None],
-        ring: Callable[[str], None],
+        prepare: Callable[[], None],
+        increment_metric: Callable[[str], None],
         spawn: Spawn | None = None,
         output: Output | None = None,
-        within: Workplace | None = None,
-        look_after: Callable[[], None] = lambda: None,
+        environment: JobEnvironment | None = None,
+        on_poll: Callable[[], None] = lambda: None,
         results: Artifacts | None = None,
-        record: Recorder | None = None,
-        told: Mapping[str, str] | None = None,
+        recorder: Recorder | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        self._look_after_more = look_after
+        self._on_poll = on_poll
         self._training = training
-        self._place = place
+        self._paths = paths
         self._job = job
-        self._heart = heart
+        self._heartbeats = heartbeats
         self._host = host
         self._clock = clock
-        self._keeper = keeper
+        self._lease_renewer = lease_renewer
         self._inspector = inspector
-        self._make_ready = make_ready
-        self._ring = ring
+        self._prepare_job = prepare
+        self._increment_metric = increment_metric
         self._spawn = spawn or self._start
         self._output = output or Output()
-        self._within = within or OfTheImage(training.user)
+        self._job_environment = environment or HostEnvironment(training.user)
         self._results = results
-        self._record = record
-        self._told = dict(told or {})
-        self._time_is_up = math.inf
+        self._recorder = recorder
+        self._extra_variables = dict(variables or {})
+        self._kill_at = math.inf
         self._process: JobProcess | None = None
         self._stopping = False
         self._is_ready = False
-        self._judge = Judge(training, job, inspector, ring, clock, self._look_after)
+        self._fault_handler = FaultHandler(
+            training, job, inspector, increment_metric, clock, self._keep_alive
+        )
         self._retries = 0
-        self._steps = Steps(place.directory)
+        self._progress = ProgressReader(paths.directory)
         self._newest = 0.0
-        """When the newest checkpoint was changed, as seen last."""
+        """Modification time of the newest checkpoint, as last observed."""
 
     @property
     def checkpoints(self) -> Path:
-        """Where the job's checkpoints stand."""
-        return self._place.data / "checkpoints" / self._training.job
+        """Directory of the job's checkpoints."""
+        return self._paths.data / "checkpoints" / self._training.job
 
     @property
     def done_file(self) -> Path:
-        """The file by which the command says that nothing is left to do."""
+        """File with which the command reports that the job is done."""
         return variables.done_file(self.checkpoints, self._training.revision, self._retries)
 
     def stop(self) -> None:
-        """Tell the command, and all of its process group, to save and end (SIGTERM, once).
+        """Send SIGTERM to the command, once; no restart follows.
 
-        What is left shortly before the notice's deadline is killed. Nothing is restarted.
+        Processes that remain shortly before the notice's deadline are killed.
         """
         self._stopping = True
-        seconds = process.seconds_to_save(notice.read(self._place.directory), self._clock.wall())
-        self._time_is_up = min(self._time_is_up, self._clock.monotonic() + seconds)
+        seconds = process.seconds_to_save(notice.read(self._paths.directory), self._clock.wall())
+        self._kill_at = min(self._kill_at, self._clock.monotonic() + seconds)
         if self._process is not None:
             self._process.stop(seconds)
 
     def run(self) -> RunEnd:
-        """Train.
+        """Run the job until its outcome is known.
 
         Raises:
-            LeaseLostError: another instance has taken the job over; the training has been stopped.
+            LeaseLostError: another instance has the lease; the training is stopped.
         """
         try:
             outcome = self._run()
             if outcome != "done":
-                self._deliver(_LEFT_SECONDS)
+                self._deliver(_MAX_DELIVERY_SECONDS)
         except LeaseLostError:
-            log.error("lease lost: training is stopped")
+            log.error("lease lost: stopping training")
             self._stopping = True
-            self._end_process(self._keeper.grace)
-            self._heart.leave(0)
+            self._end_process(self._lease_renewer.grace_seconds)
+            self._heartbeats.deregister(0)
             raise
-        self._heart.leave(0)
+        self._heartbeats.deregister(0)
         return outcome
 
     def _run(self) -> RunEnd:
         self._job.mark("running")
         self._retries = self._job.retries()
         while not self._stopping:
-            before = self._look_for_checkpoint()
+            before = self._find_newest_checkpoint()
             try:
                 failure = self._prepare()
-            except UnwantedError:
+            except WorkCancelledError:
                 break
             has_started = failure is None
             if has_started:
-                failure = self._one_run()
+                failure = self._run_once()
                 if self.done_file.exists() or (failure is None and not self._stopping):
                     return self._done()
             if failure is None or self._stopping:
                 break
-            what_next = self._judge.after(
+            outcome = self._fault_handler.handle(
                 failure, self._newest, has_progressed=self._newest > before, has_started=has_started
             )
-            if isinstance(what_next, str):
-                return what_next
-            self._pause(what_next)
+            if isinstance(outcome, str):
+                return outcome
+            self._pause(outcome)
         return "stopped"
 
     def _done(self) -> RunEnd:
-        """End a job whose command is done: it counts once its results are there."""
-        missing = self._deliver(_DONE_SECONDS)
+        """End a job whose command is done: it is marked done after its results are uploaded."""
+        missing = self._deliver(_MAX_DELIVERY_SECONDS_DONE)
         if missing and self._stopping:
-            return "stopped"  # the next instance has them on the volume
-        return self._judge.end("failed", missing) if missing else self._judge.end("done")
+            return "stopped"  # the next instance uploads them from the volume
+        return self._fault_handler.end("failed", missing) if missing else self._fault_handler.end("done")
 
     def _deliver(self, seconds: float) -> str:
         if self._results is None:
             return ""
         end = self._clock.monotonic() + seconds
-        return self._results.deliver(lambda: min(end, self._time_is_up), self._look_after)
+        return self._results.deliver(lambda: min(end, self._kill_at), self._keep_alive)
 
-    def _prepare(self) -> Breakdown | None:
-        """Bring here what the command needs; once it is here, it stays."""
+    def _prepare(self) -> FailedRun | None:
+        """Install what the command needs, once."""
         if self._is_ready:
             return None
         try:
-            with self._host.attending(self._attend):
-                self._make_ready()
-            self._attend()  # a lease or an instance that went meanwhile: nothing is started
-        except (LeaseLostError, UnwantedError):
+            with self._host.polling(self._poll_while_preparing):
+                self._prepare_job()
+            self._poll_while_preparing()  # do not start after a lost lease or a stop
+        except (LeaseLostError, WorkCancelledError):
             raise
         except (AgentError, OSError) as error:
             return faults.of_error(error)
         self._is_ready = True
         return None
 
-    def _one_run(self) -> Breakdown | None:
-        command, restarts = list(self._training.command), self._judge.failures
-        log.info("training starts", command=command, restarts=restarts)
+    def _run_once(self) -> FailedRun | None:
+        command, restarts = list(self._training.command), self._fault_handler.failures
+        log.info("starting training", command=command, restarts=restarts)
         try:
-            tell.make_place(self._place.directory, 0)
-            self._steps.restart()
-            start = self._within.start(command, self._environment(restarts), self._place.code)
-            started = self._spawn(start.argv, start.environment, self._place.code)
+            tell.create_worker_directory(self._paths.directory, 0)
+            self._progress.restart()
+            start = self._job_environment.start(command, self._environment(restarts), self._paths.code)
+            started = self._spawn(start.argv, start.environment, self._paths.code)
         except (AgentError, OSError, ValueError) as error:
-            return Breakdown(f"{command[0]}: cannot be started: {error}")
+            return FailedRun(f"{command[0]}: cannot be started: {error}")
         user = process.user_id(self._training.user)
         self._process = JobProcess(started, self._host, self._clock, user)
-        if self._stopping:  # told between the check and the start
+        if self._stopping:  # stopped between the check and the start
             self.stop()
-        if self._record is not None:
-            self._record.started()
+        if self._recorder is not None:
+            self._recorder.record_start()
         failure = self._watch(self._process)
-        if self._record is not None:
-            self._record.stopped()
-        self._output.settle()
+        if self._recorder is not None:
+            self._recorder.record_stop()
+        self._output.flush()
         return failure
 
-    def _watch(self, running: JobProcess) -> Breakdown | None:
-        """Return why the process ended, None after exit code 0; one that hangs is ended."""
-        begun = self._clock.monotonic()
-        stillness = Stillness(60.0 * self._training.stalled_after_minutes, begun)
-        glance_at, see_at, gone, is_busy = begun + _GLANCE_EVERY, begun, 0, False
-        offer_at = begun
+    def _watch(self, running: JobProcess) -> FailedRun | None:
+        """Wait for the process; return its failure, None after exit code 0. A stalled process is stopped."""
+        started_at = self._clock.monotonic()
+        stall = StallDetector(60.0 * self._training.stalled_after_minutes, started_at)
+        next_gpu_check_at = started_at + _GPU_CHECK_INTERVAL_SECONDS
+        next_activity_at = next_offer_at = started_at
+        missing_checks, is_busy = 0, False
         while (code := running.poll()) is None:
-            self._look_after()
+            self._keep_alive()
             now = self._clock.monotonic()
-            if now >= glance_at and not self._stopping:
-                glance_at = now + _GLANCE_EVERY
-                glance = self._inspector.glance()
-                gone, is_busy = gone + 1 if glance.missing else 0, is_busy or glance.is_busy
-                if gone >= _GONE_AFTER:
-                    return self._give_up(f"{glance.missing} GPUs have not answered for a minute")
-            if self._results is not None and now >= offer_at:
-                offer_at = now + _SEE_EVERY
-                self._results.offer(self._look_for_checkpoint())
-            if now >= see_at and not self._stopping and self._training.stalled_after_minutes:
-                see_at = now + _SEE_EVERY
-                stillness.see(self._signs(is_busy), now)
+            if now >= next_gpu_check_at and not self._stopping:
+                next_gpu_check_at = now + _GPU_CHECK_INTERVAL_SECONDS
+                gpu_status = self._inspector.check_gpus()
+                missing_checks = missing_checks + 1 if gpu_status.missing else 0
+                is_busy = is_busy or gpu_status.is_busy
+                if missing_checks >= _MAX_MISSING_GPU_CHECKS:
+                    return self._give_up(f"{gpu_status.missing} GPUs have not responded for a minute")
+            if self._results is not None and now >= next_offer_at:
+                next_offer_at = now + _ACTIVITY_INTERVAL_SECONDS
+                self._results.offer(self._find_newest_checkpoint())
+            if now >= next_activity_at and not self._stopping and self._training.stalled_after_minutes:
+                next_activity_at = now + _ACTIVITY_INTERVAL_SECONDS
+                stall.update(self._sample_activity(is_busy), now)
                 is_busy = False
-                if stillness.is_hanging(now):
-                    self._ring(names.METRIC_JOB_STALLS)
-                    return self._give_up(f"no sign of life for {stillness.seconds(now) / 60:.0f} minutes")
-            self._clock.sleep(_LOOK_EVERY)
-        self._look_for_checkpoint()
+                if stall.is_stalled(now):
+                    self._increment_metric(names.METRIC_JOB_STALLS)
+                    return self._give_up(f"no activity for {stall.stalled_seconds(now) / 60:.0f} minutes")
+            self._clock.sleep(_POLL_INTERVAL_SECONDS)
+        self._find_newest_checkpoint()
         return faults.of_exit(code) if code else None
 
-    def _signs(self, is_busy: bool) -> Signs:
+    def _sample_activity(self, is_busy: bool) -> ActivitySample:
         try:
-            told = tell.tell_file(self._place.directory, 0).stat().st_mtime
+            reported_at = tell.report_path(self._paths.directory, 0).stat().st_mtime
         except OSError:
-            told = 0.0
-        return Signs(self._look_for_checkpoint(), self._output.pieces + told, is_busy)
+            reported_at = 0.0
+        return ActivitySample(self._find_newest_checkpoint(), self._output.pieces + reported_at, is_busy)
 
-    def _give_up(self, why: str) -> Breakdown:
-        self._look_for_checkpoint()  # what it saves when it is told to stop shows no progress
-        log.error("training is stopped", reason=why)
-        self._end_process(_HANGING_GRACE, self._look_after)
-        return Breakdown(why)
+    def _give_up(self, reason: str) -> FailedRun:
+        self._find_newest_checkpoint()  # a checkpoint saved on SIGTERM is no progress
+        log.error("stopping training", reason=reason)
+        self._end_process(_STALL_GRACE_SECONDS, self._keep_alive)
+        return FailedRun(reason)
 
-    def _end_process(self, grace: float, look_after: Callable[[], None] = lambda: None) -> None:
-        """Stop the process, if there is one; what is left after ``grace`` seconds is killed."""
+    def _end_process(self, grace: float, on_poll: Callable[[], None] = lambda: None) -> None:
+        """Stop the process, if any; kill it after ``grace`` seconds."""
         if self._process is None:
             return
         self._process.stop(grace)
         while self._process.poll() is None:
-            look_after()
-            self._clock.sleep(_LOOK_EVERY)
+            on_poll()
+            self._clock.sleep(_POLL_INTERVAL_SECONDS)
 
-    def _attend(self) -> None:
-        """Go on living while something is brought here that takes long."""
+    def _poll_while_preparing(self) -> None:
+        """Keep the lease and the heartbeats alive during preparation; raise if the job is stopped."""
         if self._stopping:
-            raise UnwantedError("told to stop")
-        self._look_after()
+            raise WorkCancelledError("stop requested")
+        self._keep_alive()
 
-    def _look_after(self) -> None:
-        self._heart.beat(
+    def _keep_alive(self) -> None:
+        self._heartbeats.send(
             [0],
             waiting=not self._is_ready,
-            progress=lambda: self._steps.progress(self._clock.wall()),
+            progress=lambda: self._progress.read(self._clock.wall()),
         )
-        self._keeper.keep()
-        self._look_after_more()
+        self._lease_renewer.renew_if_due()
+        self._on_poll()
 
     def _pause(self, seconds: float) -> None:
         end = self._clock.monotonic() + seconds
         while not self._stopping and self._clock.monotonic() < end:
-            self._look_after()
-            self._clock.sleep(_LOOK_EVERY)
+            self._keep_alive()
+            self._clock.sleep(_POLL_INTERVAL_SECONDS)
 
-    def _look_for_checkpoint(self) -> float:
+    def _find_newest_checkpoint(self) -> float:
         self._newest = newest_checkpoint(self.checkpoints)
         return self._newest
 
     def _environment(self, restarts: int) -> dict[str, str]:
-        job, place = self._training, self._place
+        job, paths = self._training, self._paths
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "USER": job.user,
             "LOGNAME": job.user,
-            **variables.of_job(
+            **variables.fixed_variables(
                 job.job,
                 job.environment,
-                place.data,
-                place.directory,
+                paths.data,
+                paths.directory,
                 self.checkpoints,
-                place.artifacts,
+                paths.artifacts,
                 self.done_file,
             ),
             "GPU_SPOT_RESTARTS": str(restarts),
-            **self._told,
+            **self._extra_variables,
         }
 
     def _start(self, argv: list[str], env: dict[str, str], cwd: Path) -> Process:
         pipe = self._output.pipe()
         try:
-            return process.spawn(argv, self._within.user, env, cwd, pipe)
+            return process.spawn(argv, self._job_environment.user, env, cwd, pipe)
         finally:
             os.close(pipe)

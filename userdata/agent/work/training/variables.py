@@ -1,4 +1,4 @@
-"""What a job's command finds in its environment (docs/contract.md), wherever it runs."""
+"""Environment variables of a job's command (docs/contract.md), independent of where it runs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,33 @@ from userdata.agent.work import worker_report_file as tell
 
 
 def done_file(checkpoints: Path, revision: str, retries: int = 0) -> Path:
-    """Return the file by which the command says that nothing is left to do.
+    """Return the file with which the command reports that the job is done.
 
-    A run that people let begin again has another one: what the failed run left says nothing of it.
+    A run that an operator retries has another file, so a file of the failed run does not count.
     """
     again = f"-{retries}" if retries else ""
     return checkpoints / f".done-{revision}{again}"
 
 
-def of_job(
+def fixed_variables(
     job: str,
-    own: Mapping[str, str],
+    environment: Mapping[str, str],
     data: Path,
     directory: Path,
     checkpoints: Path,
     artifacts: Path,
     done: Path,
 ) -> dict[str, str]:
-    """Return the variables of a job's command that no machine and no run of it changes.
+    """Return the variables of a job's command that are the same on every machine and in every run.
 
-    ``own`` is the stack file's ``environment``, ``data`` where datasets lie, ``directory`` the agent's files.
+    Args:
+        job: name of the job.
+        environment: the job's ``environment`` in the stack file.
+        data: parent directory of the datasets.
+        directory: the agent's runtime directory.
+        checkpoints: directory of the job's checkpoints.
+        artifacts: directory of the job's artifacts.
+        done: see `done_file`.
     """
     return {
         "HOME": str(JOB_HOME),
@@ -37,7 +44,7 @@ def of_job(
         "TMPDIR": str(JOB_TMP),
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
-        **own,
+        **environment,
         "GPU_SPOT_JOB": job,
         "GPU_SPOT_DATASETS": str(data / "datasets"),
         "GPU_SPOT_CHECKPOINTS": str(checkpoints),
@@ -45,5 +52,5 @@ def of_job(
         "GPU_SPOT_SCRATCH": str(SCRATCH_DIR),
         "GPU_SPOT_NOTICE": str(directory / "notice.json"),
         "GPU_SPOT_DONE": str(done),
-        "GPU_SPOT_TELL": str(tell.tell_file(directory, 0)),
+        "GPU_SPOT_TELL": str(tell.report_path(directory, 0)),
     }

@@ -79,7 +79,7 @@ class FleetRequest:
         state = self.shown_state
         config = self.former if state == "modifying" else self.config
         members = self.members.values()
-        on_demand = self.weigh(one for one in members if one.lifecycle != "spot")
+        on_demand = self.weigh(member for member in members if member.lifecycle != "spot")
         fulfilled = self.weigh(members)
         return {
             "SpotFleetRequestId": self.id,

@@ -21,7 +21,7 @@ def _launch_template(draft: Draft) -> None:
     }
     if interfaces := data.get("networkInterfaces"):
         data["networkInterfaces"] = [
-            {_INTERFACE_NAMES.get(key, key): value for key, value in one.items()} for one in interfaces
+            {_INTERFACE_NAMES.get(key, key): value for key, value in interface.items()} for interface in interfaces
         ]
     draft.put(
         LaunchTemplateName=name,

@@ -84,7 +84,7 @@ def _matching(draft: Draft, wanted: Mapping[str, Any]) -> list[str]:
         .get_paginator("describe_instance_types")
         .paginate(Filters=[{"Name": "instance-type", "Values": allowed}])
     )
-    known = {one["InstanceType"]: one for page in pages for one in page["InstanceTypes"]}
+    known = {kind["InstanceType"]: kind for page in pages for kind in page["InstanceTypes"]}
     matching = [
         name
         for name in allowed

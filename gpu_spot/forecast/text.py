@@ -1,0 +1,164 @@
+"""A forecast as Markdown and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from gpu_spot.forecast.groups import GroupForecast
+from gpu_spot.forecast.ranges import Range
+from gpu_spot.forecast.stack import StackForecast
+
+_RUNS_ON: Final = {"instances": "instances", "kubernetes": "Kubernetes"}
+_COLUMNS: Final = (
+    *("slots", "$ per month", "range", "On-Demand only"),
+    *("available %", "interruptions per day", "lost minutes per day"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The sources of a forecast: the market, Spot prices, and On-Demand prices with their age.
+
+    ``scores`` are EC2's Spot placement scores by group, if requested.
+    """
+
+    market: str
+    spot: str
+    on_demand: str
+    scores: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return the sources in one line."""
+        scored = ", ".join(f"{name} {score}" for name, score in self.scores.items())
+        score_text = f" Current Spot placement scores, 1 to 10: {scored}." if scored else ""
+        return f"Market: {self.market}. Spot: {self.spot}. On-Demand: {self.on_demand}.{score_text}"
+
+
+def to_json(base: StackForecast | None, head: StackForecast, basis: Basis) -> dict[str, Any]:
+    """Return both versions and their difference.
+
+    Money is US dollars per month, availability a share of the time.
+    """
+    document: dict[str, Any] = {"basis": asdict(basis), "head": _stack_json(head)}
+    if base is not None:
+        document |= {"base": _stack_json(base), "difference": difference(base, head)}
+    return document
+
+
+def difference(base: StackForecast, head: StackForecast) -> dict[str, Any]:
+    """Return the differences of the middle values; availability is that of the worst group."""
+    worst = [stack.worst.availability.middle if stack.worst else None for stack in (base, head)]
+    return {
+        "month": head.month.middle - base.month.middle,
+        "availability": None if None in worst else worst[1] - worst[0],  # type: ignore[operator]
+        "interruptions": _sum(head, "interruptions") - _sum(base, "interruptions"),
+        "lost_minutes": _sum(head, "lost_minutes") - _sum(base, "lost_minutes"),
+    }
+
+
+def _sum(stack: StackForecast, field: str) -> float:
+    return float(sum(getattr(group, field) for group in stack.groups))
+
+
+def _stack_json(stack: StackForecast) -> dict[str, Any]:
+    lines = [{"what": item, "count": count, "each": price} for item, count, price in stack.lines]
+    return {
+        "month": asdict(stack.month),
+        "standing": stack.fixed_costs,
+        "groups": [_group_json(group) for group in stack.groups],
+        "lines": lines,
+        "not_counted": list(stack.not_counted),
+    }
+
+
+def _group_json(group: GroupForecast) -> dict[str, Any]:
+    return {"remarks" if key == "notes" else key: value for key, value in asdict(group).items()}
+
+
+def markdown(base: StackForecast | None, head: StackForecast, basis: Basis) -> str:
+    """Return a table of groups with changes, the other lines, and the sources."""
+    return "\n".join(_lines(base, head, basis)) + "\n"
+
+
+def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Iterator[str]:
+    month = head.month
+    change = "" if base is None else f", {_more(month.middle - base.month.middle)} a month"
+    yield f"**{_dollars(month.middle)} a month** ({_dollars(month.low)} to {_dollars(month.high)}){change}"
+    yield ""
+    yield f"| group | {' | '.join(_COLUMNS)} |"
+    yield f"|---|{'---:|' * len(_COLUMNS)}"
+    before = {group.name: group for group in base.groups} if base is not None else {}
+    for group in head.groups:
+        yield _row(group, before.pop(group.name, None), base is not None)
+    for removed in before.values():
+        cost = "" if removed.cost is None else _more(-removed.cost.middle - removed.volumes)
+        yield f"| ~~{removed.name}~~ | removed | {cost} | | | | | |"
+    fixed = _dollars(head.fixed_costs)
+    if base is not None and abs(head.fixed_costs - base.fixed_costs) >= 0.005:
+        fixed += f" ({_more(head.fixed_costs - base.fixed_costs)})"
+    yield f"| *other* | | {fixed} | | | | | |"
+    notes = [f"{group.name}: {note}" for group in head.groups for note in group.notes]
+    other_lines = ", ".join(_other_lines(base, head))
+    if other_lines or notes or head.not_counted:
+        yield ""
+        if other_lines:
+            yield f"- other: {other_lines}"
+        yield from (f"- {note}" for note in notes)
+        yield from (f"- not counted: {entry}" for entry in head.not_counted)
+    yield ""
+    yield (f"{basis} A range contains four weeks in five; a month is 730 hours of the forecast week.")
+
+
+def _other_lines(base: StackForecast | None, head: StackForecast) -> Iterator[str]:
+    """Yield the other lines of the bill with their changes, most expensive first, from one cent on."""
+    now = {item: (count, count * price) for item, count, price in head.lines}
+    before = {} if base is None else {item: count * price for item, count, price in base.lines}
+    names = sorted({*now, *before}, key=lambda item: (-now.get(item, (0, 0.0))[1], item))
+    for item in names:
+        count, amount = now.get(item, (0, 0.0))
+        change = 0.0 if base is None else amount - before.get(item, 0.0)
+        change_text = f", {_more(change)}" if abs(change) >= 0.005 else ""
+        if amount >= 0.005 or change_text:
+            yield f"{_dollars(amount)} {item} ({count:,.0f}{change_text})"
+
+
+def _group_label(group: GroupForecast, before: GroupForecast | None) -> str:
+    """Return a group's name, and where it runs if that is Kubernetes or has changed."""
+    if before is not None and before.runs_on != group.runs_on:
+        return f"{group.name} ({_RUNS_ON[group.runs_on]}, was {_RUNS_ON[before.runs_on]})"
+    return f"{group.name} ({_RUNS_ON[group.runs_on]})" if group.runs_on == "kubernetes" else group.name
+
+
+def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> str:
+    cost = "unknown" if group.cost is None else _dollars(group.cost.middle + group.volumes)
+    if compared and group.cost is not None:
+        if before is None:
+            cost += " (new)"
+        elif before.cost is not None:
+            change = group.cost.middle + group.volumes - before.cost.middle - before.volumes
+            cost += f" ({_more(change)})" if abs(change) >= 0.005 else ""
+    available = f"{100 * group.availability.middle:.2f}"
+    if before is not None and abs(group.availability.middle - before.availability.middle) >= 0.00005:
+        available += f" (was {100 * before.availability.middle:.2f})"
+    alone = "unknown" if group.on_demand is None else _dollars(group.on_demand)
+    slots = str(group.slots)
+    if before is not None and before.slots != group.slots:
+        slots += f" (was {before.slots})"
+    return (
+        f"| {_group_label(group, before)} | {slots} | {cost} | {_ends(group.cost)} | {alone} | {available} | "
+        f"{group.interruptions:.1f} | {group.lost_minutes:.0f} |"
+    )
+
+
+def _ends(cost: Range | None) -> str:
+    return "" if cost is None else f"{_dollars(cost.low)} to {_dollars(cost.high)}"
+
+
+def _dollars(amount: float) -> str:
+    return f"${amount:,.0f}" if abs(amount) >= 100 else f"${amount:,.2f}"
+
+
+def _more(amount: float) -> str:
+    return f"{'−' if amount < 0 else '+'}{_dollars(abs(amount))}"

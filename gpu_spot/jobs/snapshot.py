@@ -1,0 +1,109 @@
+"""The state of a job at one moment, as read from AWS and the worker registry. Times are epoch seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from contracts.jobs.attempt import JobAttempt
+from contracts.jobs.item import JobItem
+from contracts.registry.item import Worker
+
+
+def experiment_run(run: str) -> str:
+    """Return the revision of an experiment from its group's run (``<revision>/<digest>``)."""
+    return run.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class JobHost:
+    """An instance of the job's group. ``is_live``: pending or running; ``market`` as in `JobAttempt`."""
+
+    instance: str
+    instance_type: str
+    zone: str
+    market: str
+    launched: float
+    is_live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """A job at ``now``.
+
+    ``run`` is the desired revision, ``finished`` the one that has finished or was stopped; ``waits_for`` the
+    dataset that group ``prepared_by`` must prepare first, empty for none; ``mode`` the controller's mode.
+    ``steps`` are the steps done and planned by instance, as the job reports them. ``attempts`` are unordered,
+    and empty in lists. ``budget`` is the budget of the run in US dollars, ``spent`` its cost as counted by
+    the controller; both 0 without a budget. For an experiment that shares a ``group`` only the worker and
+    host that hold its lease are included; ``experiments`` are the items of such a group's experiments, by
+    name.
+    """
+
+    name: str
+    now: float
+    run: str
+    finished: str
+    target: int
+    waits_for: str = ""
+    prepared_by: str = ""
+    mode: str = "automatic"
+    row: JobItem = field(default_factory=JobItem)
+    workers: tuple[Worker, ...] = ()
+    hosts: tuple[JobHost, ...] = ()
+    attempts: tuple[JobAttempt, ...] = ()
+    steps: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    budget: float = 0.0
+    spent: float = 0.0
+    group: str = ""
+    experiments: Mapping[str, JobItem] = field(default_factory=dict)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the controller counts this run as finished, for any reason."""
+        return bool(self.run) and self.finished == self.run
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether the controller stops the run because its budget is spent."""
+        return 0 < self.budget <= self.spent
+
+    @property
+    def experiment_summary(self) -> str:
+        """How many of a group's experiments are done, running and failed; empty if it has none."""
+        if not self.experiments:
+            return ""
+        rows = [row for row in self.experiments.values() if row.revision == experiment_run(self.run)]
+        done, failed = (sum(row.state == state for row in rows) for state in ("done", "failed"))
+        running = sum(row.state == "running" and row.lease_expires_at > self.now for row in rows)
+        summary = f"{done} of {len(self.experiments)} experiments done, {running} running"
+        return f"{summary}, {failed} failed" if failed else summary
+
+    @property
+    def outcome(self) -> str:
+        """``done`` or ``failed`` if the job has recorded that for this run, else empty."""
+        ended = self.row.revision == self.run and self.row.state in ("done", "failed")
+        return self.row.state if ended else ""
+
+    @property
+    def run_attempts(self) -> tuple[JobAttempt, ...]:
+        """The attempts of this run, ordered by time."""
+        return tuple(sorted((t for t in self.attempts if t.revision == self.run), key=lambda t: t.token))
+
+
+def experiment_of(group: JobSnapshot, name: str) -> JobSnapshot:
+    """Return one experiment as a job: its item, and the instance of the group that holds its lease."""
+    row, run = group.experiments[name], experiment_run(group.run)
+    holder = row.holder if row.lease_expires_at > group.now else ""
+    return replace(
+        group,
+        name=name,
+        run=run,
+        finished=run if group.is_stopped else "",
+        row=row,
+        workers=tuple(worker for worker in group.workers if worker.instance == holder),
+        hosts=tuple(worker for worker in group.hosts if worker.instance == holder),
+        steps={instance: steps for instance, steps in group.steps.items() if instance == holder},
+        group=group.name,
+        experiments={},
+    )

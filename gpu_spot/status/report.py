@@ -1,0 +1,69 @@
+"""The JSON form of a stack's snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from gpu_spot.jobs import report
+from gpu_spot.status.snapshot import PHASES, GroupSnapshot, StackSnapshot, phase_of
+from lambdas.core.money.costs import HourlyCost
+
+
+def to_json(snapshot: StackSnapshot) -> dict[str, Any]:
+    """Return a snapshot as JSON values.
+
+    Times are epoch seconds, money US dollars per hour, None is unknown.
+    """
+    return {
+        "stack": snapshot.stack,
+        "region": snapshot.region,
+        "at": snapshot.now,
+        "is_well": snapshot.is_healthy,
+        "alarms": [
+            {"name": alarm.name, "since": alarm.since, "says": alarm.description} for alarm in snapshot.alarms
+        ],
+        **_cost_json(snapshot.cost),
+        "groups": [_group_json(group) for group in snapshot.groups],
+        "jobs": [report.to_json(job) for job in snapshot.jobs],
+        "decisions": [asdict(decision) for decision in snapshot.decisions],
+        "tenants": {host: list(tenants) for host, tenants in snapshot.declared.tenants.items()},
+        "on_kubernetes": list(snapshot.declared.on_kubernetes),
+        "calls": snapshot.calls,
+    }
+
+
+def _group_json(group: GroupSnapshot) -> dict[str, Any]:
+    return {
+        "group": group.name,
+        "target": group.target,
+        **{phase: group.slots(phase) for phase in PHASES},
+        "missing": group.missing_slots,
+        "on_premises": group.on_premises_slots,
+        "mode": group.mode,
+        "run": group.run or None,
+        **_cost_json(group.cost),
+        "instances": [
+            {
+                "instance": instance.id,
+                "type": instance.pool.instance_type,
+                "zone": instance.pool.zone,
+                "market": instance.purchase_option.value,
+                "side": instance.group_role.value,
+                "state": phase_of(instance),
+                "launched": instance.launched_at,
+                "deadline": instance.deadline,
+            }
+            for instance in group.instances
+        ],
+        "workers": [asdict(count) for count in group.workers],
+        "trouble": group.error or None,
+        "unread": list(group.warnings),
+    }
+
+
+def _cost_json(cost: HourlyCost | None) -> dict[str, float | None]:
+    return {
+        "cost_usd_hour": None if cost is None else round(cost.paid, 4),
+        "on_demand_usd_hour": None if cost is None else round(cost.on_demand, 4),
+    }

@@ -1,0 +1,71 @@
+"""Context of rendering: names and ids from AWS, the cluster and the stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from contracts.agent import config as agent
+from infra.schema import Kubernetes
+
+Manifest: TypeAlias = dict[str, Any]
+"""A Kubernetes object in the form of its YAML."""
+
+LABEL_STACK: Final = "gpu-spot/stack"
+LABEL_GROUP: Final = "gpu-spot/group"
+GPU: Final = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True)
+class ClusterContext:
+    """The cluster and AWS resources that manifests refer to.
+
+    Attributes:
+        access_points: Ids of EFS access points by name; ``users`` are their user and group ids.
+        snapshot_gib: Sizes of the snapshots of ``datasets[]``.
+        queues: The node agent's configuration of queues by service.
+        subnets: Subnets of nodes.
+        security_groups: Security groups of nodes, in addition to the cluster's.
+        node_profile: Instance profile of nodes; if empty they have the cluster's ``node_role``.
+    """
+
+    stack: str
+    region: str
+    cluster: Kubernetes
+    file_system: str = ""
+    access_points: Mapping[str, str] = field(default_factory=dict)
+    users: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    snapshot_gib: Mapping[str, int] = field(default_factory=dict)
+    queues: Mapping[str, agent.Queue] = field(default_factory=dict)
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+    node_profile: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of all namespaced objects."""
+        return self.cluster.namespace
+
+    def cluster_name(self, *parts: str) -> str:
+        """Return the name of a cluster-scoped object, with the stack's name: stacks may share a cluster."""
+        return "-".join(("gpu-spot", self.stack.lower(), *parts))
+
+    def metadata(self, name: str, group: str = "", *, in_cluster: bool = False, **extra: Any) -> Manifest:
+        """Return an object's metadata; ``in_cluster`` is for cluster-scoped objects."""
+        result: Manifest = {"name": name, "labels": self.labels(group)}
+        if not in_cluster:
+            result["namespace"] = self.namespace
+        return {**result, **extra}
+
+    def labels(self, group: str = "") -> dict[str, str]:
+        """Return the labels of the stack's objects, and of an entry's."""
+        labels = {"app.kubernetes.io/part-of": "gpu-spot", LABEL_STACK: self.stack}
+        return {**labels, "app.kubernetes.io/name": group, LABEL_GROUP: group} if group else labels
+
+    def node_labels(self, group: str) -> dict[str, str]:
+        """Return the labels of an entry's nodes.
+
+        Karpenter rejects ``app.kubernetes.io`` on nodes (NodePool's CRD: "label domain is restricted").
+        """
+        return {LABEL_STACK: self.stack, LABEL_GROUP: group}

@@ -1,0 +1,96 @@
+"""Settings of ``kubernetes.create``: an EKS cluster that the stack creates."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import Field, field_validator
+
+from infra.catalogue.cpu_types import architecture
+from infra.schema.base import Model
+
+LogType: TypeAlias = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
+AccessPolicy: TypeAlias = Literal["admin", "edit", "view"]
+RoleArn: TypeAlias = Annotated[
+    str, Field(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,128}$")
+]
+AddonVersion: TypeAlias = Annotated[str, Field(pattern=r"^v[0-9]+(\.[0-9]+){2}-eksbuild\.[0-9]+$")]
+Addon: TypeAlias = Literal[
+    "vpc-cni",
+    "kube-proxy",
+    "coredns",
+    "eks-pod-identity-agent",
+    "aws-ebs-csi-driver",
+    "aws-efs-csi-driver",
+    "snapshot-controller",
+    "aws-secrets-store-csi-driver-provider",
+]
+"""EKS add-ons that a created cluster has."""
+
+
+class ClusterAccess(Model):
+    """An EKS access entry. The principal that creates the cluster has no access without one."""
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {"may": "accessPolicy"}
+
+    role: RoleArn
+    """ARN of an IAM role."""
+    access_policy: AccessPolicy = "view"
+    """EKS access policy of the role, in the whole cluster: ``admin`` is AmazonEKSClusterAdminPolicy, ``edit``
+    AmazonEKSEditPolicy, ``view`` AmazonEKSViewPolicy."""
+
+
+class CreatedCluster(Model):
+    """An EKS cluster with a managed node group for system pods, and the controllers that the entries need."""
+
+    deprecated_keys: ClassVar[Mapping[str, str]] = {"systemType": "systemInstanceType"}
+
+    access: Annotated[tuple[ClusterAccess, ...], Field(min_length=1, max_length=50, strict=False)]
+    """Access entries. At least one must be ``admin``: the role that runs ``pulumi up`` and installs the
+    charts."""
+    public_cidrs: Annotated[tuple[str, ...], Field(max_length=40, strict=False)] = ()
+    """IPv4 CIDR blocks that may connect to the public API endpoint. Default: the endpoint is private only."""
+    system_instance_type: Annotated[str, Field(max_length=30)] = "m7g.large"
+    """Instance type of the nodes for system pods, such as controllers and DNS."""
+    system_nodes: Annotated[int, Field(ge=2, le=20)] = 2
+    """Number of nodes for system pods."""
+    logs: Annotated[tuple[LogType, ...], Field(max_length=5, strict=False)] = (
+        "api",
+        "audit",
+        "authenticator",
+    )
+    """Control plane logs that are sent to CloudWatch Logs."""
+    addon_versions: dict[Addon, AddonVersion] = Field(default_factory=dict)
+    """Versions of EKS add-ons, by name. Default: EKS's default for the cluster's version."""
+
+    @field_validator("access")
+    @classmethod
+    def _has_an_administrator(cls, access: tuple[ClusterAccess, ...]) -> tuple[ClusterAccess, ...]:
+        roles = [entry.role for entry in access]
+        if duplicates := [role for role in roles if roles.count(role) > 1]:
+            raise ValueError(f"{duplicates[0]!r} is listed twice, allowed: each role once")
+        if not any(entry.access_policy == "admin" for entry in access):
+            raise ValueError(
+                "no role has accessPolicy 'admin', allowed: at least one, which runs 'pulumi up'"
+            )
+        return access
+
+    @field_validator("public_cidrs")
+    @classmethod
+    def _blocks(cls, cidrs: tuple[str, ...]) -> tuple[str, ...]:
+        for cidr in cidrs:
+            try:
+                block = ipaddress.IPv4Network(cidr)
+            except ValueError as error:
+                raise ValueError(f"{error}, allowed: CIDR blocks such as 192.0.2.0/24") from None
+            if block.prefixlen == 0:
+                raise ValueError(f"{cidr!r} is the whole internet, allowed: smaller blocks")
+        return cidrs
+
+    @field_validator("system_instance_type")
+    @classmethod
+    def _is_a_cpu_type(cls, name: str) -> str:
+        architecture(name)
+        return name

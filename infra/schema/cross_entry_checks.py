@@ -1,0 +1,92 @@
+"""Checks that involve several entries: unique names, references and AWS's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from infra.schema.base import check_unique
+from infra.schema.jobs.builder import builders
+from infra.schema.jobs.training import ON_THE_VOLUME, Training
+from infra.schema.network import Network
+from infra.schema.operations import Storage
+from infra.schema.services.service import Service
+from infra.schema.shared_host import SharedHost
+from infra.schema.work import Work
+
+_REQUIREMENTS: Final = 4
+"""Sets of instance requirements in one Auto Scaling group, and, by experience, in one Spot Fleet.
+
+Source: Auto Scaling API reference, ``LaunchTemplateOverrides``.
+"""
+
+
+def check_names_of_jobs(jobs: Sequence[Training], services: Iterable[Service]) -> None:
+    """Raise ``ValueError`` for names that are not unique or may be those of experiments."""
+    names = [service.name for service in services] + [job.name for job in jobs]
+    check_unique(names, "services or training jobs")
+    check_unique(names + [builder.group for builder in builders(jobs)], "groups (those of datasets included)")
+    for job in jobs:
+        conflicts = [name for name in names if job.shares_group and name.startswith(f"{job.name}-")]
+        if conflicts:
+            raise ValueError(
+                f"{conflicts[0]!r} has the prefix of the experiments of {job.name!r}, allowed: another name"
+            )
+
+
+def check_names_of_hosts(
+    hosts: Sequence[SharedHost], jobs: Sequence[Training], services: Iterable[Service]
+) -> None:
+    """Raise ``ValueError`` for names that are not unique or may be those of tenants' volumes."""
+    groups = [service.name for service in services] + [job.name for job in jobs]
+    names = groups + [builder.group for builder in builders(jobs)] + [host.name for host in hosts]
+    check_unique(names, "services, training jobs or shared hosts")
+    # The host's role may use volumes whose names have the host's name as their prefix.
+    for host in hosts:
+        if conflicts := [name for name in names if name.startswith(f"{host.name}-")]:
+            raise ValueError(
+                f"{conflicts[0]!r} has the prefix of the tenants' volumes of {host.name!r}, "
+                "allowed: another name"
+            )
+
+
+def check_blocks(training: Iterable[Training], network: Network | None) -> None:
+    """Raise ``ValueError`` for a Capacity Block in a zone that is not one of the network's."""
+    zones = network.zones if network is not None else ()
+    for job in training:
+        if job.capacity_block is not None and zones and job.capacity_block.zone not in zones:
+            raise ValueError(
+                f"capacityBlock of {job.name!r} is in {job.capacity_block.zone!r}, "
+                f"allowed: {', '.join(zones)} (network.zones)"
+            )
+
+
+def check_checkpoints(training: Iterable[Training], storage: Storage) -> None:
+    """Raise ``ValueError`` for checkpoints on an access point that does not exist."""
+    locations = [ON_THE_VOLUME, *access_points(storage)]
+    for job in training:
+        if job.checkpoints not in locations:
+            raise ValueError(
+                f"checkpoints of {job.name!r} are {job.checkpoints!r}, "
+                f"allowed: {', '.join(map(repr, locations))}"
+            )
+
+
+def access_points(storage: Storage) -> list[str]:
+    """Return the names of the file system's access points."""
+    return [point.name for point in (storage.file_system.access_points if storage.file_system else ())]
+
+
+def check_requirements(entries: Iterable[Work], network: Network | None) -> None:
+    """Raise ``ValueError`` for more sets of requirements than AWS accepts; a fleet has one set per zone."""
+    for entry in entries:
+        capacity = entry.capacity
+        if capacity.instance_requirements is None or network is None:
+            continue
+        images, zones = len(capacity.images), len(network.zones) if capacity.is_fleet else 1
+        if images * zones > _REQUIREMENTS:
+            counted = f"{images} image(s) in {zones} zone(s)" if zones > 1 else f"{images} images"
+            raise ValueError(
+                f"instanceRequirements of {entry.name!r} with {counted} are {images * zones} sets, "
+                f"allowed: at most {_REQUIREMENTS} (AWS's limit); list instanceTypes instead"
+            )

@@ -1,0 +1,75 @@
+"""Checks resources against the rules with the settings of an environment, as the engine does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from policy.rules import RULES
+from policy.rules.model import ExternalFacts, PolicyRule, Subject
+
+CONFIG_DIRECTORY: Final = Path(__file__).parent / "config"
+"""Directory of the environments' settings, ``<stack>.json`` as for ``--policy-pack-config``."""
+
+_LEVELS: Final = ("mandatory", "advisory", "disabled")
+_LEVEL: Final = "enforcementLevel"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that a resource violates, or the whole stack (``resource`` is empty)."""
+
+    rule: str
+    level: str
+    resource: str
+    message: str
+
+
+def violations(
+    subjects: Sequence[Subject], config: Mapping[str, Any], facts: ExternalFacts
+) -> Iterator[Violation]:
+    """Yield the violations by rule; ``config`` is the result of ``settings_of``."""
+    for rule in RULES:
+        level, settings = effective_settings(rule, config)
+        if level == "disabled":
+            continue
+        if rule.check is not None:
+            for subject in subjects:
+                for message in rule.check(subject, settings, facts):
+                    yield Violation(rule.name, level, subject.name, message)
+        if rule.check_stack is not None:
+            by_urn = {subject.urn: subject.name for subject in subjects}
+            for urn, message in rule.check_stack(subjects, settings, facts):
+                yield Violation(rule.name, level, by_urn.get(urn, ""), message)
+
+
+def settings_of(stack: str, directory: Path = CONFIG_DIRECTORY) -> dict[str, Any]:
+    """Return the settings of an environment by rule; empty if it has no file.
+
+    Raises:
+        ValueError: an unknown rule, level or setting.
+    """
+    path = directory / f"{stack}.json"
+    config: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    rules = {rule.name: rule for rule in RULES}
+    for name, value in config.items():
+        if name != "all" and name not in rules:
+            raise ValueError(f"{path.name}: {name!r} is not a rule, allowed: all, {', '.join(sorted(rules))}")
+        rule_config = {_LEVEL: value} if isinstance(value, str) else value
+        if rule_config.get(_LEVEL, "advisory") not in _LEVELS:
+            raise ValueError(f"{path.name}: {name} is {rule_config[_LEVEL]!r}, allowed: {', '.join(_LEVELS)}")
+        allowed = {_LEVEL, *(rules[name].settings if name in rules else ())}
+        if unknown := sorted(rule_config.keys() - allowed):
+            raise ValueError(f"{path.name}: {name}.{unknown[0]}, allowed: {', '.join(sorted(allowed))}")
+    return config
+
+
+def effective_settings(rule: PolicyRule, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return a rule's level (configured, else that of ``all``, else its default) and settings."""
+    value = config.get(rule.name, {})
+    rule_config = {_LEVEL: value} if isinstance(value, str) else value
+    settings = rule.defaults() | {key: value for key, value in rule_config.items() if key != _LEVEL}
+    return rule_config.get(_LEVEL, config.get("all", rule.level)), settings

@@ -1,0 +1,71 @@
+"""The worker's side of a queue: the interface that each transport implements."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from spot_work.message import Message, Request
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A request that was delivered to this worker and is not settled yet.
+
+    ``handle`` identifies the delivery to its consumer: an AMQP delivery tag, an in-flight SQS message.
+    """
+
+    request: Request
+    handle: Any
+
+
+@dataclass(frozen=True)
+class Ack:
+    """The acknowledgement of a delivery, with the reply to send first; None: no reply."""
+
+    delivery: Delivery
+    reply: Message | None = None
+
+
+class RequestConsumer(Protocol):
+    """Receives requests from a queue and settles them: acknowledges, requeues or dead-letters each.
+
+    The queue redelivers a request whose worker is lost before it settles it.
+    """
+
+    is_connected: threading.Event
+    """Set once requests can be delivered."""
+
+    def receive(self, timeout: float) -> Delivery | None:
+        """Return the next request, or None if none arrives within ``timeout`` seconds.
+
+        Raises:
+            BrokerRefusedError: the broker refuses the connection.
+            ConnectionError: the broker was unreachable for too long.
+        """
+        ...
+
+    def ack(self, acks: Sequence[Ack]) -> None:
+        """Send replies, and acknowledge each request once the broker has confirmed its reply.
+
+        Returns at once.
+        """
+        ...
+
+    def requeue(self, deliveries: Sequence[Delivery]) -> None:
+        """Return requests to the queue, for other workers."""
+        ...
+
+    def dead_letter(self, delivery: Delivery) -> None:
+        """Move a request to the dead-letter queue."""
+        ...
+
+    def stop(self) -> None:
+        """Stop receiving, and requeue the prefetched requests."""
+        ...
+
+    def close(self, timeout: float) -> None:
+        """Wait up to ``timeout`` seconds until all acknowledgements are confirmed, then close."""
+        ...

@@ -1,0 +1,326 @@
+"""A simulated AWS with faults: delays, throttling, conflicts, failed launches, interruptions.
+
+Unlike ``FakeAws`` its groups launch and terminate instances, and list members with a delay. Calls check the
+invariants; ``violations`` lists those that did not hold.
+"""
+
+# ruff: noqa: N803 - boto3's own argument names
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from contracts.registry import item as registry_item
+from contracts.registry.item import Progress, Worker
+from tests.lambdas.boxes import Box, Pool
+
+BOOT_SECONDS = 90.0
+HOOK_SECONDS = 120.0
+HIDDEN_SECONDS = 20.0
+"""Time for which EC2 does not describe a new instance."""
+LISTED_SECONDS = 45.0
+"""Time for which a group lists a terminated instance."""
+MODIFYING_SECONDS = 15.0
+NOTICE_SECONDS = 120.0
+STALE_SECONDS = 90.0
+
+
+class FaultyAws:
+    """The calls of the controller's clients, on groups that change between them."""
+
+    def __init__(self, draw: random.Random, now: float) -> None:
+        """Start empty; ``draw`` selects the faults."""
+        self.draw, self.now = draw, now
+        self.parameters: dict[str, str] = {}
+        self.pools: dict[str, Pool] = {}
+        self.maximum: dict[str, int] = {}
+        self.memory: dict[str, dict[str, Any]] = {}
+        self.throttled: dict[str, int] = {}
+        self.queue: list[tuple[float, str]] = []
+        self.returned: dict[str, int] = {}
+        self.blind = False
+        self.rival: Callable[[], object] | None = None  # a pass of a concurrent execution
+        self.rivalry = 0.1
+        self.hosts: dict[str, dict[str, float]] = {}  # on-premises hosts by group: last heartbeat
+        self.progress: Callable[[Box], Progress | None] = lambda box: None  # the report of its job
+        self._outdated: dict[str, float] = {}
+        self.violations: list[str] = []
+        self._serial = 0
+
+    # Changes over time.
+
+    def pass_time(self, seconds: float) -> None:
+        """Advance the time: deadlines pass, hooks end, and groups launch missing instances."""
+        self.now += seconds
+        for pool in self.pools.values():
+            for box in list(pool.boxes):
+                due = min(d for d in (box.notice, box.ending, 1e18) if d is not None)
+                if box.ended is None and self.now >= due:
+                    box.ended = self.now
+                if box.ended is not None and (pool.is_fleet or self.now >= box.ended + LISTED_SECONDS):
+                    pool.boxes.remove(box)
+            lacking = pool.desired - len(pool.counted())
+            for _ in range(lacking):
+                if pool.has_capacity:
+                    self._launch(pool)
+            if lacking > 0 and not pool.has_capacity:
+                pool.refused = [self._activity("Failed", "UnfulfillableCapacity")]
+
+    def notice(self, box: Box) -> None:
+        """Send a notice; a group may start the termination hook and launch a successor."""
+        box.notice = self.now + NOTICE_SECONDS
+        if not box.side.is_fleet and self.draw.random() < 0.5:
+            box.ending = box.notice
+
+    def _launch(self, pool: Pool) -> None:
+        self._serial += 1
+        never_reports = self.draw.random() < 0.03
+        boot = float("inf") if never_reports else BOOT_SECONDS * self.draw.uniform(0.5, 1.5)
+        pool.boxes.append(Box(f"i-{self._serial:06d}", pool, pool.is_spot, self.now, boot))
+        pool.refused = [self._activity("Successful", "")]
+
+    def _activity(self, status: str, message: str) -> dict[str, Any]:
+        at = datetime.fromtimestamp(self.now, UTC)
+        return {
+            "Description": "Launching a new",
+            "StatusCode": status,
+            "StatusMessage": message,
+            "StartTime": at,
+        }
+
+    # The clients.
+
+    def client(self, _service: str) -> Any:
+        """Return a client for any service; each call may be throttled."""
+        return self
+
+    def get_paginator(self, name: str) -> Any:
+        """Return a paginator that gives one page."""
+        return SimpleNamespace(paginate=lambda **kwargs: self._page(name, kwargs))
+
+    def _page(self, name: str, kwargs: dict[str, Any]) -> Iterator[Any]:
+        yield self._may(name)(**kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a call of a client by its name."""
+        return self._may(name)
+
+    def _may(self, name: str) -> Any:
+        if self.throttled.get(name, 0) > 0:
+            self.throttled[name] -= 1
+            raise ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, name)
+        return object.__getattribute__(self, f"call_{name}")
+
+    def call_get_parameters_by_path(self, **_: Any) -> Any:
+        return {"Parameters": [{"Name": name, "Value": text} for name, text in self.parameters.items()]}
+
+    def call_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str]) -> Any:
+        return {"AutoScalingGroups": [self._group(self.pools[name]) for name in AutoScalingGroupNames]}
+
+    def _group(self, pool: Pool) -> dict[str, Any]:
+        members = [self._member(box) for box in pool.boxes]
+        reuse = {"InstanceReusePolicy": {"ReuseOnScaleIn": pool.takes_back}}
+        return {
+            "AutoScalingGroupName": pool.name,
+            "DesiredCapacity": pool.desired,
+            "Instances": members,
+            "WarmPoolConfiguration": reuse,
+        }
+
+    def _member(self, box: Box) -> dict[str, Any]:
+        return {
+            "InstanceId": box.id,
+            "InstanceType": "g5.xlarge",
+            "AvailabilityZone": "us-west-2a",
+            "HealthStatus": "Healthy",
+            "LifecycleState": "InService" if box.ending is None else "Terminating:Wait",
+            "ProtectedFromScaleIn": box.protected,
+        }
+
+    def call_describe_instances(self, Filters: list[dict[str, Any]], **_: Any) -> Any:
+        group = next(f["Values"][0] for f in Filters if f["Name"] == "tag:gpu-spot:group")
+        boxes = [b for p in self.pools.values() if p.group == group for b in p.boxes]
+        shown = [b for b in boxes if not self.blind and self.now >= b.launched + HIDDEN_SECONDS]
+        return {"Reservations": [{"Instances": [self._description(box) for box in shown]}]}
+
+    def _description(self, box: Box) -> dict[str, Any]:
+        return {
+            "InstanceId": box.id,
+            "InstanceType": "g5.xlarge",
+            "Placement": {"AvailabilityZone": "us-west-2a"},
+            "LaunchTime": datetime.fromtimestamp(box.launched, UTC),
+            "State": {"Name": "running" if box.ended is None else "terminated"},
+            **({"InstanceLifecycle": "spot"} if box.spot else {}),
+        }
+
+    def call_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
+        group = ExpressionAttributeValues[":g"]["S"]
+        if group.endswith("@on-premises"):
+            heartbeats = self.hosts.get(group.removesuffix("@on-premises"), {})
+            workers = [Worker(group, host, 0, 1.0, at, "ready") for host, at in heartbeats.items()]
+            return {"Items": [registry_item.dump(worker) for worker in workers]}
+        boxes = [b for p in self.pools.values() if p.group == group for b in p.boxes if b.reports(self.now)]
+        return {"Items": [self._row(group, box) for box in boxes]}
+
+    def _row(self, group: str, box: Box) -> dict[str, Any]:
+        if self.draw.random() < 0.01:
+            return registry_item.key(group, box.id, 0) | {"heartbeat": {"S": "now"}}
+        ready = box.launched + box.boot
+        heartbeat = max(ready, self.now - self.draw.uniform(0, 30))
+        worker = Worker(group, box.id, 0, ready, heartbeat, "ready", progress=self.progress(box))
+        return registry_item.dump(worker)
+
+    def call_describe_spot_instance_requests(self, **_: Any) -> Any:
+        boxes = [b for p in self.pools.values() for b in p.boxes if b.ended is None]
+        marked = {b.id: b.notice - NOTICE_SECONDS for b in boxes if b.notice is not None}
+        status = {i: {"UpdateTime": datetime.fromtimestamp(at, UTC)} for i, at in marked.items()}
+        return {"SpotInstanceRequests": [{"InstanceId": i, "Status": status[i]} for i in marked]}
+
+    def call_describe_scaling_activities(self, AutoScalingGroupName: str, **_: Any) -> Any:
+        return {"Activities": self.pools[AutoScalingGroupName].refused}
+
+    def call_describe_spot_fleet_requests(self, SpotFleetRequestIds: list[str]) -> Any:
+        return {"SpotFleetRequestConfigs": [self._fleet(self.pools[name]) for name in SpotFleetRequestIds]}
+
+    def _fleet(self, pool: Pool) -> dict[str, Any]:
+        settled = self.now >= pool.modified + MODIFYING_SECONDS
+        # For a while after a modification an active fleet returns its former target.
+        shown = pool.desired if self.now >= pool.modified + 2 * MODIFYING_SECONDS else pool.shown
+        return {
+            "SpotFleetRequestId": pool.name,
+            "SpotFleetRequestState": "active" if settled else "modifying",
+            "SpotFleetRequestConfig": {"TargetCapacity": shown},
+        }
+
+    def call_describe_spot_fleet_instances(self, SpotFleetRequestId: str) -> Any:
+        boxes = self.pools[SpotFleetRequestId].boxes
+        return {"ActiveInstances": [{"InstanceId": b.id, "InstanceType": "g5.xlarge"} for b in boxes]}
+
+    def call_describe_spot_fleet_request_history(self, SpotFleetRequestId: str, **_: Any) -> Any:
+        text = "g5.xlarge, ami-1, Linux/UNIX: There is no Spot capacity available that matches your request."
+        information = {"EventSubType": "spotFleetRequestConfigurationInvalid", "EventDescription": text}
+        refused = [r for r in self.pools[SpotFleetRequestId].refused if r["StatusCode"] == "Failed"]
+        return {
+            "HistoryRecords": [
+                {"Timestamp": r["StartTime"], "EventInformation": information} for r in refused
+            ]
+        }
+
+    def call_modify_spot_fleet_request(self, SpotFleetRequestId: str, TargetCapacity: int, **_: Any) -> None:
+        pool = self.pools[SpotFleetRequestId]
+        if self.now < pool.modified + MODIFYING_SECONDS:
+            self._broke(f"{pool.name} was modified while it was being modified")
+        pool.shown, pool.modified = pool.desired, self.now
+        self._ask(pool, TargetCapacity)
+
+    def call_set_desired_capacity(self, AutoScalingGroupName: str, DesiredCapacity: int, **_: Any) -> None:
+        pool = self.pools[AutoScalingGroupName]
+        beyond = len(pool.counted()) - DesiredCapacity
+        if beyond > 0 and DesiredCapacity < pool.desired:
+            going = [box for box in pool.counted() if not box.protected]
+            if len(going) != beyond:
+                self._broke(f"{pool.name} set to {DesiredCapacity}, {len(pool.counted())} live: AWS picks")
+            for box in going[:beyond]:
+                self._check_termination(pool, box)
+                box.ending = self.now + HOOK_SECONDS * self.draw.random()
+        self._ask(pool, DesiredCapacity)
+
+    def call_set_instance_protection(
+        self, AutoScalingGroupName: str, InstanceIds: list[str], ProtectedFromScaleIn: bool
+    ) -> None:
+        for box in self.pools[AutoScalingGroupName].boxes:
+            if box.id in InstanceIds:
+                box.protected = ProtectedFromScaleIn
+
+    def _ask(self, pool: Pool, capacity: int) -> None:
+        raised, pool.desired = capacity > pool.desired, capacity
+        both = sum(other.desired for other in self.pools.values() if other.group == pool.group)
+        if raised and both > self.maximum[pool.group]:
+            self._broke(f"{pool.group}: {both} requested, {self.maximum[pool.group]} is the maximum")
+
+    def call_terminate_instance_in_auto_scaling_group(self, InstanceId: str, **_: Any) -> None:
+        pool, box = self._find(InstanceId)
+        self._check_termination(pool, box)
+        if box.ending is None:
+            pool.desired -= 1
+            box.ending = self.now + HOOK_SECONDS * self.draw.random()
+
+    def call_terminate_instances(self, InstanceIds: list[str]) -> None:
+        for instance_id in InstanceIds:
+            pool, box = self._find(instance_id)
+            self._check_termination(pool, box)
+            box.ending = self.now
+
+    def _find(self, instance_id: str) -> tuple[Pool, Box]:
+        return next((p, b) for p in self.pools.values() for b in p.boxes if b.id == instance_id)
+
+    def _check_termination(self, pool: Pool, box: Box) -> None:
+        others = [
+            b for p in self.pools.values() if p.group == pool.group for b in p.counted() if b is not box
+        ]
+        if not box.works(self.now):
+            return
+        # A sick worker is unknown before the health checker reports it.
+        if self.remaining_target(pool.group) > 0 and not any(b.reports(self.now) for b in others):
+            self._broke(f"{box.id} was the last ready worker of {pool.group}")
+        # A terminated instance is known once its heartbeats are missing.
+        reporting = [b for b in others if b.reports(self.now) or self.now - (b.ended or 0) < STALE_SECONDS]
+        is_requested = box.id in self.parameters.get(f"{ROOT}/{pool.group}/wishes", "")
+        if is_requested and box.notice is None and len(reporting) < self.remaining_target(pool.group):
+            self._broke(f"{box.id} of {pool.group} was replaced while it worked and had no successor")
+
+    def remaining_target(self, group: str) -> int:
+        """Return the target less the on-premises hosts that report."""
+        heartbeats = self.hosts.get(group, {}).values()
+        serving = sum(self.now - at < STALE_SECONDS for at in heartbeats)
+        return max(0, int(self.parameters[f"{ROOT}/{group}/target"]) - serving)
+
+    def call_get_item(self, Key: Any, **_: Any) -> Any:
+        item = self.memory.get(Key["group"]["S"])
+        return {"Item": item} if item else {}
+
+    def call_put_item(self, Item: Any, ExpressionAttributeValues: Any, **_: Any) -> None:
+        group = Item["group"]["S"]
+        if group in self.memory and self.draw.random() < self.rivalry:
+            self._other_copy(group)
+        stored = self.memory.get(group)
+        if stored is not None and stored["version"] != ExpressionAttributeValues[":v"]:
+            raise ClientError({"Error": {"Code": "ConditionalCheckFailedException"}}, "PutItem")
+        self.memory[group] = Item
+
+    def _other_copy(self, group: str) -> None:
+        """Let a concurrent execution save first: with a pass now, or with an earlier observation.
+
+        At most one per moment has an earlier observation: later ones have read what it saved.
+        """
+        if self.draw.random() < 0.5 and self._outdated.get(group) != self.now:
+            self._outdated[group] = self.now
+            stored = self.memory[group]
+            stored["version"] = {"N": str(int(stored["version"]["N"]) + 1)}
+            return
+        rival, self.rival = self.rival, None
+        try:
+            if rival is not None:
+                rival()
+        except ClientError:
+            pass  # it could not read the parameters
+        finally:
+            self.rival = rival
+
+    def call_send_message(self, MessageBody: str, DelaySeconds: int, **_: Any) -> None:
+        self.queue.append((self.now + DelaySeconds, MessageBody))
+
+    def call_change_message_visibility_batch(self, Entries: list[dict[str, Any]], **_: Any) -> None:
+        self.returned |= {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in Entries}
+
+    def _broke(self, violation: str) -> None:
+        self.violations.append(f"at {self.now:.0f}: {violation}")
+
+
+ROOT = "/gpu-spot/dev/groups"

@@ -1,0 +1,55 @@
+"""A stack with one group in ``FakeAws``, and its controller."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
+from tests.lambdas.fake_aws import FakeAws
+
+NOW = 1_000_000.0
+ROOT = "/gpu-spot/dev/groups"
+CONTROLLER_CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
+
+
+def config(**changes: Any) -> str:
+    return json.dumps(
+        {
+            "kind": "mixed-asg",
+            "primary": "primary",
+            "fallback": "fallback",
+            "base": 0,
+            "spotPercentage": 100,
+            "max": 8,
+            "slots": {},
+            "drainSeconds": 0,
+            "policy": {"name": "ready-handover", "knobs": {}},
+            **changes,
+        }
+    )
+
+
+def controller(aws: FakeAws, now: float = NOW) -> Controller:
+    return build(aws.client, CONTROLLER_CONFIG, lambda: now)
+
+
+def only(outcomes: list[GroupOutcome]) -> GroupOutcome:
+    assert len(outcomes) == 1
+    assert outcomes[0].error is None
+    return outcomes[0]
+
+
+def actions(outcome: GroupOutcome) -> tuple[Any, ...]:
+    assert outcome.decision is not None
+    return outcome.decision.actions
+
+
+def activity(status: str, message: str = "", minute: float = 0) -> dict[str, Any]:
+    return {
+        "Description": "Launching a new EC2 instance.  Status Reason: …",
+        "StatusCode": status,
+        "StatusMessage": message,
+        "StartTime": datetime.fromtimestamp(NOW - 60 * minute, UTC),
+    }

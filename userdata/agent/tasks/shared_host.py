@@ -1,0 +1,130 @@
+"""The subcommand of a shared host, ``landlord``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from contracts import names
+from contracts.agent.config import SharedHost, Volume
+from userdata.agent.machine.errors import ConfigError, WorkCancelledError
+from userdata.agent.tasks.node import Node, Stop
+from userdata.agent.tasks.service import ecr_password
+
+if TYPE_CHECKING:
+    from userdata.agent.lease.store import DynamoLease
+    from userdata.agent.storage.volume.execute import Executor
+    from userdata.agent.tenants.host.container import TenantPaths
+    from userdata.agent.tenants.host.meter import UsageMeter
+    from userdata.agent.tenants.host.volumes import TenantVolumes
+
+TENANTS_DIR: Final = "tenants"
+"""Directory of the tenants' mount points, below the data directory."""
+_LIST_FILE: Final = "tenants.json"
+_WAIT_SECONDS: Final = 900.0
+
+
+def shared_host(node: Node) -> int:
+    """Supervise the tenants until the instance terminates or this process is stopped."""
+    from userdata.agent.tenants.host import parts
+    from userdata.agent.tenants.host.container import TenantPaths
+    from userdata.agent.tenants.host.listing import TenantListReader
+    from userdata.agent.tenants.host.shares import WeightCurve
+    from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
+    from userdata.agent.work import containers
+
+    host = node.config.shared_host
+    if host is None:
+        raise ConfigError("sharedHost: missing; this instance has none")
+    stop = Stop()
+    node.on_sigterm(stop)
+    node.wait_outside_warm_pool(stop)
+    if stop.is_requested:
+        return 0
+    region, group = node.config.region, node.config.group
+    sys, proc = node.kernel / "sys", node.kernel / "proc"
+    paths = TenantPaths(node.metadata.private_address(), node.directory, node.data / TENANTS_DIR)
+    listing = TenantListReader(node.clients.s3(region), host.bucket, group, node.directory / _LIST_FILE)
+    means = SupervisorDependencies(
+        host=node.host,
+        clock=node.clock,
+        run_in_background=node.run_in_background,
+        heartbeats=node.heartbeat_sender(),
+        volumes=_volumes(node, host, paths),
+        meter=_meter(node),
+        weight_curve=WeightCurve(sys / "fs/cgroup", proc),
+        fetch_tenants=listing.fetch,
+        cached_tenants=listing.cached,
+        read_shape=node.shape,
+        pull_image=lambda image: containers.pull(node.host, image, partial(ecr_password, node)),
+        cdi_devices=partial(parts.cdi_devices, node.host, node.nvml),
+        list_interval_seconds=host.list_interval_seconds,
+    )
+    supervisor = TenantSupervisor(means, paths)
+    node.on_sigterm(supervisor.stop)
+    if not stop.is_requested:
+        supervisor.run()
+    return 0
+
+
+def _meter(node: Node) -> UsageMeter:
+    from userdata.agent.metrics import emf
+    from userdata.agent.tenants.host import meter
+
+    config, instance = node.config, node.instance()
+    sink = emf.Sink(config.metrics.emf_port)
+    put = node.send or sink.put
+    read = partial(meter.read, proc=node.kernel / "proc", cgroups=node.kernel / "sys/fs/cgroup")
+
+    def send(tenant: str, metrics: list[emf.Metric]) -> None:
+        dimensions = {"stack": config.stack, "group": config.group, names.TENANT: tenant}
+        more = {"instance": instance}
+        put(emf.line(node.clock.wall(), config.metrics.log_group, instance, dimensions, metrics, more))
+
+    return meter.UsageMeter(send, sink.flush, read)
+
+
+def _volumes(node: Node, host: SharedHost, paths: TenantPaths) -> TenantVolumes:
+    from userdata.agent.lease.store import DynamoLease
+    from userdata.agent.storage import datasets
+    from userdata.agent.storage.volume.ebs import AwsEbs
+    from userdata.agent.storage.volume.execute import Executor, MountContext
+    from userdata.agent.storage.volume.growth import VolumeShape
+    from userdata.agent.tenants.host.volumes import NoDataset, TenantVolumes
+    from userdata.agent.tenants.model import volume_job
+
+    config, me = node.config, node.identity
+    ec2, dynamodb = node.clients.ec2(config.region), node.clients.dynamodb(config.region)
+
+    def leases(tenant: str) -> DynamoLease:
+        job = volume_job(config.group, tenant)
+        return DynamoLease(dynamodb, host.job_table, job, me.instance, node.clock)
+
+    def check_termination() -> None:
+        if node.is_terminating():
+            raise WorkCancelledError("instance is terminating")
+
+    def make(tenant: str, data_gib: int, device: str) -> Executor:
+        volume = Volume(size_gib=data_gib, kms_key_arn=host.kms_key_arn)
+        job = volume_job(config.group, tenant)
+        return Executor(
+            MountContext(
+                me.instance,
+                me.zone,
+                paths.volume_path(tenant),
+                _WAIT_SECONDS,
+                VolumeShape(data_gib),
+                (device,),
+            ),
+            AwsEbs(ec2, config.stack, config.group, job, volume),
+            leases(tenant),
+            node.host,
+            NoDataset(),
+            node.clock,
+            check_termination,
+        )
+
+    def list_attached() -> set[str]:
+        return set(datasets.describe_attached(ec2, me.instance))
+
+    return TenantVolumes(make, leases, list_attached, node.directory, node.clock)

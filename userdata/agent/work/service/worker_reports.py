@@ -1,0 +1,155 @@
+"""Worker reports: what the heartbeats of a service say about requests and GPU use."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from contracts.agent.config import Service
+from contracts.group.release import WorkerRelease
+from contracts.registry.worker_report import WorkerReport
+from userdata.agent.machine import log
+from userdata.agent.machine.background import BackgroundPoller
+from userdata.agent.machine.clock import Clock
+from userdata.agent.metrics.gpus import GpuSample
+from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work.failures.faults import FATAL_XIDS
+
+GPU_POLL_INTERVAL_SECONDS: Final = 10.0
+"""Seconds between two samples of the GPUs."""
+BUSY_SECONDS: Final = 60.0
+"""Window of the mean GPU utilization."""
+RATE_SECONDS: Final = 300.0
+"""Window of the request rate; the interval between two reports if that is longer."""
+_MIN_RATE_SECONDS: Final = 10.0
+"""Minimum time span of a rate."""
+_NOTHING: Final = tell.RequestCounts(0, 0, None, 0.0)
+_MAX_CLOCK_SKEW_SECONDS: Final = 60.0
+"""Maximum time by which a file may be newer than the clock; a report further ahead is rejected."""
+
+
+def version(service: Service) -> str:
+    """Return the release version that the workers of a service run."""
+    return WorkerRelease(service.image or "", service.command, service.environment).version
+
+
+class RequestRate:
+    """Requests per second and the share of busy time, computed from reported counts; pure."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int, float | None]] = deque(maxlen=64)
+
+    def update(self, done: int, at: float, busy: float | None = None) -> tuple[float, float | None]:
+        """Add a sample and return the rate and the busy share.
+
+        Args:
+            done: completed requests at ``at`` (epoch seconds).
+            at: time of the sample.
+            busy: busy seconds so far; None if not reported.
+
+        Returns:
+            A rate of 0 if the time span is too short; a share of None if unknown.
+        """
+        if self._samples:
+            last, before, worked = self._samples[-1]
+            if done < before or at < last or (busy or 0.0) < (worked or 0.0):
+                self._samples.clear()  # another process or a clock change
+        if not self._samples or at > self._samples[-1][0]:
+            self._samples.append((at, done, busy))
+        while len(self._samples) > 2 and at - self._samples[1][0] >= RATE_SECONDS:
+            self._samples.popleft()
+        (first, start, idle), (last, end, worked) = self._samples[0], self._samples[-1]
+        if last - first < _MIN_RATE_SECONDS:
+            return 0.0, None
+        share = None if idle is None or worked is None else min(1.0, (worked - idle) / (last - first))
+        return (end - start) / (last - first), share
+
+
+@dataclass(eq=False)
+class WorkerReports:
+    """Builds the reports of the workers in ``directory``.
+
+    Args:
+        gpus: the index of each slot's GPU, in PCI order.
+        gpu_poller: samples the GPUs in the background, as a driver may hang; None without NVML.
+    """
+
+    gpus: Mapping[int, int]
+    gpu_poller: BackgroundPoller[GpuSample] | None
+    clock: Clock
+    directory: Path
+
+    def __post_init__(self) -> None:
+        self._versions: dict[int, str] = {}
+        self._next_gpu_poll_at = 0.0
+        self._uuids: dict[int, str] = {}
+        self._busy: dict[int, deque[tuple[float, float]]] = {}
+        self._xids: dict[str, int] = {}
+        self._starts: dict[int, int] = {}
+        self._rates: dict[int, RequestRate] = {}
+        self._logged: set[int] = set()
+
+    def record_start(self, slot: int, version: str) -> None:
+        """Count a start of the worker in ``slot`` from ``version`` and reset its rate."""
+        self._versions[slot] = version
+        self._starts[slot] = self._starts.get(slot, 0) + 1
+        self._rates[slot] = RequestRate()
+        self._logged.discard(slot)
+
+    def poll_gpus(self) -> None:
+        """Sample the GPUs when due; cheap to call in every loop."""
+        if self.gpu_poller is None or self.clock.monotonic() < self._next_gpu_poll_at:
+            return
+        sample = self.gpu_poller.poll()
+        if sample is None:
+            return
+        now = self.clock.monotonic()
+        self._next_gpu_poll_at = now + GPU_POLL_INTERVAL_SECONDS
+        for gpu in sample.gpus:
+            self._uuids[gpu.index] = gpu.uuid
+            if gpu.busy is not None:
+                self._busy.setdefault(gpu.index, deque(maxlen=32)).append((now, min(gpu.busy, 100.0)))
+        for uuid, code in sample.xids:
+            if code in FATAL_XIDS:
+                self._xids[uuid] = code
+
+    def build(self, slot: int) -> WorkerReport:
+        """Return the report of the worker in ``slot``."""
+        uuid = self._uuids.get(self.gpus[slot], "")
+        counts = self._read_counts(slot)
+        rates = self._rates.setdefault(slot, RequestRate())
+        rate, busy = rates.update(counts.done, counts.at, counts.busy) if counts.at else (0.0, None)
+        return WorkerReport(
+            version=self._versions.get(slot, ""),
+            gpu=uuid,
+            reported_at=counts.at,
+            done=counts.done,
+            failed=counts.failed,
+            rate=round(rate, 3),
+            busy=None if busy is None else round(busy, 4),
+            gpu_use=self._mean_utilization(self.gpus[slot]),
+            xid=self._xids.get(uuid, 0),
+            starts=self._starts.get(slot, 0),
+        )
+
+    def _read_counts(self, slot: int) -> tell.RequestCounts:
+        """Return the reported request counts; zeros if there are none or they are malformed."""
+        path, now = tell.report_path(self.directory, slot), self.clock.wall()
+        try:
+            counts = tell.read_requests(path)
+            if counts is not None and counts.at > now + _MAX_CLOCK_SKEW_SECONDS:
+                raise ValueError(f"written {counts.at - now:.0f} s in the future, allowed: before now")
+        except (OSError, ValueError) as error:
+            if slot not in self._logged:
+                self._logged.add(slot)
+                log.warning("request counts not readable", path=str(path), error=str(error))
+            return _NOTHING
+        return _NOTHING if counts is None else counts._replace(at=min(counts.at, now))
+
+    def _mean_utilization(self, index: int) -> float | None:
+        since = self.clock.monotonic() - BUSY_SECONDS
+        recent = [busy for at, busy in self._busy.get(index, ()) if at >= since]
+        return round(sum(recent) / len(recent), 1) if recent else None

@@ -28,7 +28,10 @@ SCRIPTS := $(basename $(filter-out bench/fit/% bench/parts/%,$(wildcard bench/*/
 BENCHES := $(subst _,-,$(notdir $(SCRIPTS)))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-traces test-real lint types format system-packages system-packages-real bench fit declared site lock clean distclean
+# History (decision records, the changelog) keeps its words; generated pages follow their generators.
+PROSE := README.md CONTRIBUTING.md $(filter-out docs/aws-check.md,$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
+
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-traces test-real lint types format system-packages system-packages-real bench fit declared pictures site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,9 +85,11 @@ test-traces: setup ## the tests that replay a market, on real spot traces (GPU_S
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 tests/real $(ARGS)
 
-lint: setup ## ruff: rules and formatting
+lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, retired words and style of the docs
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check . ; echo "run: make format" >&2; exit 1; }
+	@$(BIN)/codespell
+	@$(BIN)/proselint --config docs/style/proselint.json check $(PROSE)
 
 types: setup ## mypy, strict
 	@$(BIN)/mypy
@@ -111,6 +116,9 @@ fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error
 
 declared: setup ## differences between the sample stacks' resources at a commit and here (ARGS=COMMIT, default HEAD)
 	@$(BIN)/python tests/infra/compare.py $(ARGS)
+
+pictures: setup ## draw docs/img/src/*.mmd with Mermaid (needs npx and a Chromium)
+	@$(BIN)/python -m docs.site.pictures
 
 site: setup ## the documentation as a site, strictly: out/site/html/index.html
 	@$(BIN)/python -m docs.site $(ARGS)

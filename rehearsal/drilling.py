@@ -48,7 +48,9 @@ def rehearse_drill(cloud: LocalCloud, group: str, drill: Drill, seed: int = 1) -
             f"group {group!r} is a shared host, allowed: a service's or a training job's "
             "(gpu-spot demo plays shared hosts)"
         )
-    known = settings.read(cloud.clients("ssm"), names.parameter_root(cloud.deployment.stack))[0][group]
+    group_settings = settings.read(cloud.clients("ssm"), names.parameter_root(cloud.deployment.stack))[0][
+        group
+    ]
     cloud.fill_warm_pools()
     rules = Rules(
         seed=seed,
@@ -61,20 +63,22 @@ def rehearse_drill(cloud: LocalCloud, group: str, drill: Drill, seed: int = 1) -
     traces = [PoolTrace(zone, TICK_SECONDS, (1,) * (length + 1)) for zone in sorted(view.zones)]
     market = SpotMarket(traces, rules, _POOL)
     pools = placement.assign(market.names, sorted(view.zones), view.sizes)
-    shape = GroupShape(pools, known.group.base, known.group.spot_percentage, weights=view.weights)
-    courses: list[DrillProgress] = []
+    shape = GroupShape(
+        pools, group_settings.group.base, group_settings.group.spot_percentage, weights=view.weights
+    )
+    drills: list[DrillProgress] = []
     over: list[bool] = []
 
-    def see(tick: int, _: Span) -> None:
+    def on_tick(tick: int, _: Span) -> None:
         if tick == before:
-            courses.append(drill.start(*drill.plan()))
-        elif courses and not drill.poll(courses[0]):
+            drills.append(drill.start(*drill.plan()))
+        elif drills and not drill.poll(drills[0]):
             over.append(True)
 
     with rehearsal.simulated(cloud, view, rules, TrainingProfile(steps=_STEPS)) as nodes:
         fleet = rehearsal.fleet_of(cloud, view, nodes, rules)
-        replay = Replay(market, rules, fleet, shape, known.group.target, start=cloud.clock.now)
+        replay = Replay(market, rules, fleet, shape, group_settings.group.target, start=cloud.clock.now)
         replay.visit(range(length))
         experiments.listen(fis_backends[ACCOUNT][cloud.clients.region], replay.interrupt)
-        replay.run(length, see, lambda: bool(over))
-    return courses[0]
+        replay.run(length, on_tick, lambda: bool(over))
+    return drills[0]

@@ -15,7 +15,7 @@ from gpu_spot.status.decisions import DecisionLine, describe_action
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader, ready_since
-from lambdas.core.model import PurchaseOption, Pool, GroupRole
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.fleet import Orders
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.running.functions import Invocation
@@ -90,9 +90,9 @@ class CloudFleet:
 
     def died(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""
-        gone = list(instance_ids)
-        self.cloud.kill(gone)
-        self._forget(gone)
+        ended = list(instance_ids)
+        self.cloud.kill(ended)
+        self._forget(ended)
 
     def refused(self, side: GroupRole, message: str | None) -> None:
         """See ``Fleet``. The end of refusals shows in AWS by the next successful activity alone."""
@@ -117,14 +117,14 @@ class CloudFleet:
         """See ``Fleet``."""
         self.cloud.quote(self.group, prices)
 
-    def look(self) -> Orders:
+    def reconcile(self) -> Orders:
         """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
         self._refuse_again()
         self._placed.clear()
         self.cloud.heartbeat(self._working)
         self.cloud.tick_schedule()
         for invocation in self.cloud.run_functions():
-            self._hear(invocation)
+            self._record(invocation)
         released = sorted(self._alive - self.cloud.alive(self.group))
         self._forget(released)
         primary, fallback = self.cloud.desired(self.group)
@@ -163,7 +163,7 @@ class CloudFleet:
             self._alive.discard(instance_id)
             self._working.pop(instance_id, None)
 
-    def _hear(self, invocation: Invocation) -> None:
+    def _record(self, invocation: Invocation) -> None:
         lines = [json.loads(line) for line in invocation.log if line.startswith("{")]
         self._judge(invocation, lines)
         for line in lines:
@@ -173,10 +173,15 @@ class CloudFleet:
 
     def _judge(self, invocation: Invocation, lines: Iterable[Mapping[str, Any]]) -> None:
         """Raise ``LocalCloudError`` where a function did not do what it was there for."""
-        said: Mapping[str, Any] = next((line for line in lines if line.get("message") in _FAILURES), {})
-        if invocation.error or invocation.failed or said:
-            why = invocation.error or said.get("exception") or said.get("message") or "no reason in its log"
-            last = str(why).strip().splitlines()[-1]
+        failure: Mapping[str, Any] = next((line for line in lines if line.get("message") in _FAILURES), {})
+        if invocation.error or invocation.failed or failure:
+            reason = (
+                invocation.error
+                or failure.get("exception")
+                or failure.get("message")
+                or "no reason in its log"
+            )
+            last = str(reason).strip().splitlines()[-1]
             raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
 
 
@@ -209,33 +214,33 @@ class TrainingFleet(CloudFleet):
     def working(self) -> set[str]:
         """See ``SelfReporting``."""
         workers = self.registry.read(self.group, UNLIMITED).workers
-        return {i for i, heard in workers.items() if ready_since(heard, _ONE_JOB, self._now) is not None}
+        return {i for i, worker in workers.items() if ready_since(worker, _ONE_JOB, self._now) is not None}
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
         """See ``Fleet``."""
-        doomed = list(instance_ids)
-        CloudFleet.noticed(self, doomed, deadline)
-        for instance_id in doomed:
+        interrupted = list(instance_ids)
+        CloudFleet.noticed(self, interrupted, deadline)
+        for instance_id in interrupted:
             self.nodes.notice(instance_id, deadline)
 
-    def look(self) -> Orders:
+    def reconcile(self) -> Orders:
         """See ``Fleet``; the nodes, too, say when they are to be played again."""
-        orders = CloudFleet.look(self)
+        orders = CloudFleet.reconcile(self)
         moments = (orders.wake_at, self.nodes.wake_at)
         return replace(orders, wake_at=min((m for m in moments if m is not None), default=None))
 
     def died(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""
-        gone = list(instance_ids)
-        for instance_id in gone:
+        ended = list(instance_ids)
+        for instance_id in ended:
             self.nodes.end(instance_id)
-        CloudFleet.died(self, gone)
+        CloudFleet.died(self, ended)
 
     def _finish(self) -> None:
         """See ``CloudFleet``: the agents complete the hooks themselves."""
 
     def _forget(self, instance_ids: Iterable[str]) -> None:
-        gone = list(instance_ids)
-        CloudFleet._forget(self, gone)
-        for instance_id in gone:
+        ended = list(instance_ids)
+        CloudFleet._forget(self, ended)
+        for instance_id in ended:
             self.nodes.release(instance_id)

@@ -14,7 +14,7 @@ from contracts.registry import queue_state as backlog
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
 from infra.catalogue import on_demand_prices
-from lambdas.core.model import PurchaseOption, Pool, GroupRole
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.load import speeds
 from market.load.account import LoadAccount, LoadedService
 from market.load.shapes import DAY_WITH_A_BURST
@@ -47,7 +47,7 @@ class LoadedFleet(CloudFleet):
     """On-demand, by type: US dollars an hour."""
     _began: bool = False
     _target: int = 0
-    _held: dict[str, tuple[Pool, PurchaseOption]] = field(default_factory=dict)
+    _purchases: dict[str, tuple[Pool, PurchaseOption]] = field(default_factory=dict)
     _spot: dict[Pool, float] = field(default_factory=dict)
     _drains: dict[str, float] = field(default_factory=dict)
     _done: dict[str, float] = field(default_factory=dict)
@@ -79,24 +79,24 @@ class LoadedFleet(CloudFleet):
     def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
         instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
-        self._held[instance_id] = pool, market
+        self._purchases[instance_id] = pool, market
         return instance_id
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
         """See ``Fleet``."""
-        doomed = list(instance_ids)
-        CloudFleet.noticed(self, doomed, deadline)
+        interrupted = list(instance_ids)
+        CloudFleet.noticed(self, interrupted, deadline)
         drain = self.cloud.group(self.group).drain_seconds
-        self._drains |= dict.fromkeys(doomed, deadline - drain)
+        self._drains |= dict.fromkeys(interrupted, deadline - drain)
 
     def priced(self, prices: Mapping[Pool, float]) -> None:
         """See ``Fleet``."""
         CloudFleet.priced(self, prices)
         self._spot |= prices
 
-    def look(self) -> Orders:
+    def reconcile(self) -> Orders:
         """See ``Fleet``; what the scaler has written is the target from now on."""
-        orders = CloudFleet.look(self)
+        orders = CloudFleet.reconcile(self)
         name = names.group_parameter(self.cloud.deployment.stack, self.group, names.PARAMETER_TARGET)
         self._target = int(self.cloud.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"])
         return replace(orders, target=self._target, wake_at=self._now + TICK_SECONDS)
@@ -105,15 +105,19 @@ class LoadedFleet(CloudFleet):
         """Return what came of it until ``end``; ``standby`` is the warm pool's bill, in on-demand hours."""
         self._pass(end)
         view = self.cloud.group(self.group)
-        told = self.service.account(
+        result = self.service.account(
             self.scaling.wait_seconds, self.rules.warm_up_ticks, self.prices, view.slots
         )
-        return replace(told, paid=told.paid + standby * self.prices[view.instance_types[0]])
+        return replace(result, paid=result.paid + standby * self.prices[view.instance_types[0]])
 
     def _pass(self, now: float) -> None:
         """Play the minute that has passed, and tell it as the queue watcher and the workers do."""
         view = self.cloud.group(self.group)
-        kinds = {one: self._held[one][0].instance_type for one in self._working if self._serves(one, now)}
+        kinds = {
+            instance_id: self._purchases[instance_id][0].instance_type
+            for instance_id in self._working
+            if self._serves(instance_id, now)
+        }
         ready: Counter[str] = Counter()
         for kind in kinds.values():
             ready[kind] += view.slots.get(kind, 1)
@@ -123,30 +127,32 @@ class LoadedFleet(CloudFleet):
         for instance, kind in kinds.items():
             rate = played.ended * self.service.speeds[kind] / able / TICK_SECONDS
             self._done[instance] = self._done.get(instance, 0.0) + rate * TICK_SECONDS
-            self._tell(instance, rate, played.busy_seconds / TICK_SECONDS / total, now)
+            self._report(instance, rate, played.busy_seconds / TICK_SECONDS / total, now)
         arriving, leaving = played.arrived / TICK_SECONDS, played.ended / TICK_SECONDS
-        row = QueueState(now, played.waiting, played.taken, float(played.oldest), arriving, leaving, total)
+        row = QueueState(now, played.waiting, played.started, float(played.oldest), arriving, leaving, total)
         self.cloud.clients("dynamodb").put_item(
             TableName=registry_table(self.cloud.deployment), Item=backlog.dump(self.group, row)
         )
 
-    def _tell(self, instance: str, rate: float, busy: float, now: float) -> None:
+    def _report(self, instance: str, rate: float, busy: float, now: float) -> None:
         done, share = int(self._done[instance]), min(1.0, busy)
 
-        def told(well: WorkerReport) -> WorkerReport:
+        def report(well: WorkerReport) -> WorkerReport:
             return replace(well, reported_at=now, done=done, rate=rate, busy=share, gpu_use=100 * share)
 
-        self.cloud.tell(instance, told)
+        self.cloud.override_reports(instance, report)
 
     def _serves(self, instance: str, now: float) -> bool:
         drains = self._drains.get(instance)
-        return instance in self._held and (drains is None or now < drains)
+        return instance in self._purchases and (drains is None or now < drains)
 
     def _paid(self) -> float:
         """Return what a minute of those that live costs, in US dollars."""
         hourly = 0.0
         in_place = self.cloud.group(self.group).on_demand_prices  # what the market's fractions are of
-        for pool, market in (self._held[one] for one in self._alive if one in self._held):
+        for pool, market in (
+            self._purchases[instance] for instance in self._alive if instance in self._purchases
+        ):
             kind = pool.instance_type
             if market is PurchaseOption.SPOT:
                 hourly += self._spot.get(pool, self.rules.spot_price) * in_place[kind]
@@ -156,13 +162,13 @@ class LoadedFleet(CloudFleet):
 
 
 def _prices(view: GroupView, region: str) -> dict[str, float]:
-    found = {name: on_demand_prices.price(name, region) for name in view.instance_types}
-    if unknown := sorted(name for name, price in found.items() if price is None):
+    prices = {name: on_demand_prices.price(name, region) for name in view.instance_types}
+    if unknown := sorted(name for name, price in prices.items() if price is None):
         raise LocalCloudError(
             f"group {view.name!r}: no on-demand price of {', '.join(unknown)} is known, "
             "one of each is needed to say what a load costs"
         )
-    return {name: price for name, price in found.items() if price is not None}
+    return {name: price for name, price in prices.items() if price is not None}
 
 
 def _scaling(cloud: LocalCloud, group: str) -> ScalingSettings:

@@ -20,7 +20,7 @@ from rehearsal.machines.group import Nodes
 _HOURS: Final = 6
 
 
-class _ThereError(Exception):
+class _PreparedError(Exception):
     """The dataset is there."""
 
 
@@ -38,15 +38,15 @@ def play(cloud: LocalCloud, nodes: Nodes, fleet: CloudFleet) -> None:
     before = ssm.get_parameter(Name=parameter)["Parameter"]["Value"]
 
     def watch(tick: int, span: Span) -> None:
-        there = ssm.get_parameter(Name=parameter)["Parameter"]["Value"] != before
-        if there and not cloud.alive(view.name):
-            raise _ThereError
+        is_prepared = ssm.get_parameter(Name=parameter)["Parameter"]["Value"] != before
+        if is_prepared and not cloud.alive(view.name):
+            raise _PreparedError
 
     try:
         Replay(SpotMarket([trace], rules, 1), rules, fleet, shape, 1, start=cloud.clock.now).run(
             on_tick=watch
         )
-    except _ThereError:
+    except _PreparedError:
         nodes.begin()
         return
     raise LocalCloudError(f"group {view.name!r} has not prepared its dataset in {_HOURS} hours")

@@ -62,18 +62,18 @@ def closing(zones: tuple[str, ...]) -> tuple[PoolTrace, ...]:
     if len(zones) < 2:
         raise LocalCloudError(f"{len(zones)} zone, the script of a real job's market needs two")
     names = sorted(zones)
-    turn = cycle(range(len(names)))  # of the zone that is open
-    is_open = [next(turn)] * _FIRST
+    zone_cycle = cycle(range(len(names)))  # of the zone that is open
+    is_open = [next(zone_cycle)] * _FIRST
     for loss in range(LOSSES):
         refused = _REFUSED_FOR if loss == _REFUSED_AT else 0
-        is_open += [-1] * refused + [next(turn)] * (_STAY - refused)
+        is_open += [-1] * refused + [next(zone_cycle)] * (_STAY - refused)
     return tuple(
         PoolTrace(
             zone,
             60.0,
-            tuple(int(minute >= len(is_open) or is_open[minute] == here) for minute in range(MINUTES)),
+            tuple(int(minute >= len(is_open) or is_open[minute] == zone_index) for minute in range(MINUTES)),
         )
-        for here, zone in enumerate(names)
+        for zone_index, zone in enumerate(names)
     )
 
 
@@ -95,8 +95,8 @@ def real_job(script: Script, clients: AwsClients, agent: Config) -> Iterator[Rea
     """
     training = agent.training
     assert training is not None
-    place = urlsplit(training.repository).path.strip("/")
-    source = script.project / place
+    path = urlsplit(training.repository).path.strip("/")
+    source = script.project / path
     if not training.repository.startswith(f"{HOST}/") or not source.is_dir():
         raise LocalCloudError(
             f"repository is {training.repository}, allowed for a job that is really run: "
@@ -108,9 +108,9 @@ def real_job(script: Script, clients: AwsClients, agent: Config) -> Iterator[Rea
         )
     with tempfile.TemporaryDirectory(prefix="gpu-spot-job-") as temporary:
         folder = Path(temporary)
-        commit = repository.made_of(source, folder / "served" / place)
+        commit = repository.made_of(source, folder / "served" / path)
         if commit != training.revision:
-            raise LocalCloudError(f"revision is {training.revision}, {place} as it lies here is {commit}")
+            raise LocalCloudError(f"revision is {training.revision}, {path} as it lies here is {commit}")
         data = folder / "datasets"
         _download(clients, agent.volume.dataset if agent.volume else None, data)
         programs = None
@@ -137,13 +137,13 @@ def real_job(script: Script, clients: AwsClients, agent: Config) -> Iterator[Rea
             work = RealWork(host, HOST, pace, programs, library_here)
 
             def outcome(nodes: Nodes) -> JobEnding:
-                here = nodes.disks.folder(_item(clients, training)["volume"])
+                volume_folder = nodes.disks.folder(_item(clients, training)["volume"])
                 return JobEnding(
                     state=_item(clients, training)["state"],
                     repository=training.repository,
                     revision=training.revision,
                     command=training.command,
-                    results=digests(here / "artifacts" / training.job),
+                    results=digests(volume_folder / "artifacts" / training.job),
                     undisturbed=alone.results,
                 )
 

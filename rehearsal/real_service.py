@@ -49,7 +49,7 @@ _ALL_AT: Final = 2
 """At this closing, counted from 0, all zones close: on-demand stands in."""
 
 
-def closing_in_turn(zones: tuple[str, ...], hours: float) -> tuple[PoolTrace, ...]:
+def rotate_closures(zones: tuple[str, ...], hours: float) -> tuple[PoolTrace, ...]:
     """Return the market's script: every eighteen minutes a zone closes for six, and once all of them do."""
     names = sorted(zones)
     minutes = round(hours * 60)
@@ -62,7 +62,7 @@ def closing_in_turn(zones: tuple[str, ...], hours: float) -> tuple[PoolTrace, ..
     return tuple(PoolTrace(name, TICK_SECONDS, tuple(open_[name])) for name in names)
 
 
-def witnessed(command: tuple[str, ...]) -> tuple[list[str], str]:
+def record_runs(command: tuple[str, ...]) -> tuple[list[str], str]:
     """Return a worker's command with a witness in place of its function, and that function's name.
 
     Raises ``LocalCloudError`` for a command that is not ``spot-work MODULE:FUNCTION …``.
@@ -83,7 +83,7 @@ class _Host:
     slots: int
     directory: Path
     process: subprocess.Popen[str] | None = None
-    is_told: bool = False
+    is_noticed: bool = False
 
 
 class RealService:
@@ -91,12 +91,12 @@ class RealService:
 
     def __init__(self, service: Service, code: Path, folder: Path, broker: RabbitServer) -> None:
         assert service.queue is not None
-        command, function = witnessed(service.command)
+        command, function = record_runs(service.command)
         self._folder = folder
         self._command = service.command
         self._record = folder / "runs"
         self._status = folder / "asked"
-        self._told = service_host.Told(
+        self._host_config = service_host.ServiceHostConfig(
             command=command,
             environment={
                 **service.environment,
@@ -109,8 +109,8 @@ class RealService:
             slots=0,
             directory="",
         )
-        here = str(Path(asker.__file__).parents[2])
-        paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+        package_root = str(Path(asker.__file__).parents[2])
+        paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
@@ -122,27 +122,27 @@ class RealService:
         self._booted = self._drained = self._overdue = self._killed = 0
         self._samples: list[Sample] = []
         self._start = self._now = 0.0
-        self._seen = time.perf_counter()
+        self._polled_at = time.perf_counter()
         arguments = [service.queue.name, f"{RATE:g}", str(self._status)]
-        self._asker = self._spawn("asker", [asker.__name__, *arguments], self._told.secrets)
+        self._client = self._spawn("asker", [asker.__name__, *arguments], self._host_config.secrets)
 
     def begin(self, now: float) -> None:
         """Let time count from ``now`` (epoch seconds of the market)."""
         self._start = self._now = now
-        self._seen = time.perf_counter()
+        self._polled_at = time.perf_counter()
 
     def advance(self, now: float) -> None:
         """Wait until it is ``now`` in the market; start what begins then, and note how it stands."""
-        due = self._seen + (now - self._now) / PACE
-        time.sleep(max(due - time.perf_counter(), 0.0))
-        self._now, self._seen = now, time.perf_counter()
+        due_at = self._polled_at + (now - self._now) / PACE
+        time.sleep(max(due_at - time.perf_counter(), 0.0))
+        self._now, self._polled_at = now, time.perf_counter()
         for instance, host in self._hosts.items():
             if host.process is None and host.at <= now:
                 self._boot(instance, host)
         self._leaving = [host for host in self._leaving if not self._has_left(host)]
-        if self._asker.poll() is not None:
-            raise LocalCloudError(f"the client has ended: {self._said('asker')}")
-        workers = sum(self._hosts[one].slots for one in self.working())
+        if self._client.poll() is not None:
+            raise LocalCloudError(f"the client has ended: {self._last_output('asker')}")
+        workers = sum(self._hosts[instance_id].slots for instance_id in self.working())
         tick = round((now - self._start) / TICK_SECONDS)
         self._samples.append(Sample(tick, asker.read(self._status).waiting, workers))
 
@@ -158,7 +158,7 @@ class RealService:
             for instance, host in self._hosts.items()
             if host.process is not None
             and host.process.poll() is None
-            and service_host.are_ready(host.directory, service_host.places(host.slots))
+            and service_host.are_ready(host.directory, service_host.worker_slots(host.slots))
         }
 
     def notice(self, instance: str, kind: str, seconds: float, drain: float) -> None:
@@ -166,10 +166,10 @@ class RealService:
         host = self._hosts[instance]
         if host.process is None:
             host.at = math.inf  # doomed before it has booted: it begins nothing
-        if host.process is None or host.is_told:
+        if host.process is None or host.is_noticed:
             return
-        host.is_told = True
-        self._tell(host, {"kind": kind, "seconds": seconds / PACE, "drain": drain / PACE})
+        host.is_noticed = True
+        self._send_line(host, {"kind": kind, "seconds": seconds / PACE, "drain": drain / PACE})
 
     def release(self, instance: str, seconds: float) -> None:
         """An instance leaves its group: its agent drains it within so many seconds of the market."""
@@ -185,17 +185,17 @@ class RealService:
             return
         if host.process.poll() is None:
             kill_all(host.process.pid)
-            self._overdue += host.slots * host.is_told
-            self._killed += host.slots * (not host.is_told)
+            self._overdue += host.slots * host.is_noticed
+            self._killed += host.slots * (not host.is_noticed)
         else:
             self._drained += host.slots
         self._close(host)
 
     def finish(self) -> Served:
         """Wait until every request is answered or lost, drain all workers; say what came of it."""
-        self._asker.terminate()
+        self._client.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._asker.wait(2 * asker.PATIENCE)
+            self._client.wait(2 * asker.TIMEOUT_SECONDS)
         self._wait_for_leaving()
         drained, overdue, killed = self._drained, self._overdue, self._killed
         for instance in list(self._hosts):  # the end of the rehearsal is nobody's loss
@@ -231,16 +231,18 @@ class RealService:
             if host.process is not None and host.process.poll() is None:
                 kill_all(host.process.pid)
             self._close(host)
-        if self._asker.poll() is None:
-            self._asker.kill()
-        self._asker.wait()
+        if self._client.poll() is None:
+            self._client.kill()
+        self._client.wait()
 
     def _boot(self, instance: str, host: _Host) -> None:
         host.directory.mkdir()
         host.process = self._spawn("workers", [service_host.__name__], {})
-        self._tell(host, asdict(self._told) | {"slots": host.slots, "directory": str(host.directory)})
+        self._send_line(
+            host, asdict(self._host_config) | {"slots": host.slots, "directory": str(host.directory)}
+        )
 
-    def _tell(self, host: _Host, line: object) -> None:
+    def _send_line(self, host: _Host, line: object) -> None:
         assert host.process is not None
         assert host.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, and the market will notice
@@ -279,7 +281,7 @@ class RealService:
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
 
-    def _said(self, name: str) -> str:
+    def _last_output(self, name: str) -> str:
         lines = self._log(name).read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
 

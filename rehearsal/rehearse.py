@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from contracts import names
-from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.reader import JobReader
+from gpu_spot.jobs.report import JobReport
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
@@ -39,7 +39,7 @@ from rehearsal.served_fleet import ServedFleet
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RehearsalOptions:
     """What is to be rehearsed: ``group`` (None: the stack's first), and the market.
 
     ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is what
@@ -62,7 +62,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class RehearsalSetup:
     """What is played: the market with its source, and the group whose ``target`` is kept for ``ticks``."""
 
     source: Literal["model", "script"] | tuple[str, ...]
@@ -72,53 +72,53 @@ class Scene:
     ticks: int
 
 
-class Onlooker(Protocol):
+class ProgressListener(Protocol):
     """Who watches a rehearsal."""
 
-    def begin(self, scene: Scene) -> None:
+    def begin(self, setup: RehearsalSetup) -> None:
         """Everything is set up."""
         ...
 
-    def see(self, tick: int, span: Span) -> None:
+    def on_tick(self, tick: int, span: Span) -> None:
         """``tick`` was played; ``span`` is what holds until the next that is."""
         ...
 
 
-def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: float) -> Run:
+def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressListener, started: float) -> Run:
     """Replay a market against a group of ``cloud``; ``started`` is when the wall clock began to count.
 
     Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
     """
-    view = _group(cloud, wishes.group)
+    view = _group(cloud, options.group)
     stack = cloud.deployment.stack
     group = settings.read(cloud.clients("ssm"), names.parameter_root(stack))[0][view.name]
     cloud.fill_warm_pools()
     rules = Rules(
-        seed=wishes.seed,
-        notice=wishes.notice,
+        seed=options.seed,
+        notice=options.notice,
         warm_instances=len(cloud.warm(view.name)),
         warm_reuse=cloud.takes_back(view.name),
         drain_seconds=view.drain_seconds,
-        **({} if wishes.workers is None else {"warm_up_ticks": real_service.WARM_UP_TICKS}),
+        **({} if options.workers is None else {"warm_up_ticks": real_service.WARM_UP_TICKS}),
         **HOSTILE,
     )
-    scene = _scene(wishes, view, group, rules)
-    market, ticks = scene.market, scene.ticks
+    setup = _setup(options, view, group, rules)
+    market, ticks = setup.market, setup.ticks
     with (
-        _job(cloud, view, wishes.script) as job,
+        _job(cloud, view, options.script) as job,
         _nodes(cloud, view, rules, job) as nodes,
-        _workers(cloud, view, wishes.workers) as workers,
+        _workers(cloud, view, options.workers) as workers,
     ):
         start = cloud.clock.now
         fleet = fleet_of(cloud, view, nodes, rules)
         if workers is not None:
             workers.begin(start)
             fleet = ServedFleet.of(fleet, workers, rules)
-        loaded = LoadedFleet.of(fleet, rules, ticks) if wishes.load else None
+        loaded = LoadedFleet.of(fleet, rules, ticks) if options.load else None
         fleet = loaded or fleet
-        replay = Replay(market, rules, fleet, scene.shape, scene.target, start=start)
-        onlooker.begin(scene)
-        ledger = replay.run(ticks, onlooker.see, job.is_over if job else lambda: False)
+        replay = Replay(market, rules, fleet, setup.shape, setup.target, start=start)
+        listener.begin(setup)
+        ledger = replay.run(ticks, listener.on_tick, job.is_over if job else lambda: False)
         ticks = ledger.spans[-1].tick + ledger.spans[-1].ticks
         if nodes is not None:
             nodes.advance(start + ticks * TICK_SECONDS)
@@ -126,29 +126,29 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         end, standby = start + ticks * TICK_SECONDS, ledger.standby_hours
         load = None if loaded is None else loaded.account(end, standby)
         shared = nodes if nodes is not None and nodes.is_shared else None
-        tenants = None if shared is None else tenancy.told(cloud, view, shared, ledger)
+        tenants = None if shared is None else tenancy.tenancy_account(cloud, view, shared, ledger)
         nodes = nodes if shared is None else None
-        travels = None if nodes is None else nodes.travels()
+        migrations = None if nodes is None else nodes.migrations()
         outcome = None if nodes is None or job is None else job.outcome(nodes)
         account = None if nodes is None else _account(cloud, view.name)
     return Run(
         stack=stack,
         group=view.name,
         policy=group.policy.name,
-        target=scene.target,
+        target=setup.target,
         start=start,
         hours=ticks * TICK_SECONDS / 3600,
         rules=rules,
-        market=scene.source,
+        market=setup.source,
         pool_size=market.pool_size,
-        pools={name: str(pool) for name, pool in zip(market.names, scene.shape.pools, strict=True)},
+        pools={name: str(pool) for name, pool in zip(market.names, setup.shape.pools, strict=True)},
         capacities=capacity_changes(market, ticks),
         ledger=ledger,
         resources=tuple((r.type, r.name) for r in cloud.deployment.resources if not r.is_component),
         decisions=tuple(fleet.decisions),
         ticks_played=replay.played,
         wall_seconds=time.perf_counter() - started,
-        travels=travels,
+        migrations=migrations,
         outcome=outcome,
         job=account,
         served=served,
@@ -254,29 +254,29 @@ def fleet_of(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rul
     )
 
 
-def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) -> Scene:
+def _setup(options: RehearsalOptions, view: GroupView, group: GroupSettings, rules: Rules) -> RehearsalSetup:
     source: Literal["model", "script"] | tuple[str, ...]
-    if wishes.script is not None:
+    if options.script is not None:
         source, types = "script", view.sizes
         traces = closing(view.zones)
-    elif wishes.workers is not None:
+    elif options.workers is not None:
         source, types = "script", view.sizes
-        traces = real_service.closing_in_turn(view.zones, wishes.hours)
-    elif wishes.traces is None:
+        traces = real_service.rotate_closures(view.zones, options.hours)
+    elif options.traces is None:
         source, types = "model", view.sizes
-        traces = drawn_market.draw(len(view.zones) * len(types), wishes.hours, wishes.seed)
+        traces = drawn_market.draw(len(view.zones) * len(types), options.hours, options.seed)
     else:
         types = view.instance_types
-        source, traces = tuple(str(path) for path in wishes.files), wishes.traces
+        source, traces = tuple(str(path) for path in options.files), options.traces
     pools = placement.assign([t.name for t in traces], sorted(view.zones), types)
-    market = SpotMarket(traces, rules, wishes.pool_size)
+    market = SpotMarket(traces, rules, options.pool_size)
     ticks = market.ticks
-    if wishes.script is None:
-        ticks = min(ticks, round(wishes.hours * 3600 / TICK_SECONDS))
+    if options.script is None:
+        ticks = min(ticks, round(options.hours * 3600 / TICK_SECONDS))
     if ticks <= rules.warm_up_ticks:
         raise LocalCloudError(
             f"hours is {ticks / 60:g}, more than the first {rules.warm_up_ticks} minutes "
             "(warm-up, not counted) are needed"
         )
     shape = GroupShape(pools, group.group.base, group.group.spot_percentage, weights=view.weights)
-    return Scene(source, market, shape, group.group.target, ticks)
+    return RehearsalSetup(source, market, shape, group.group.target, ticks)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from lambdas.core.model import PurchaseOption, Pool, GroupRole
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.fleet import Orders
 from market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules
 from rehearsal.fleets import CloudFleet
@@ -52,31 +52,31 @@ class ServedFleet(CloudFleet):
 
     def working(self) -> set[str]:
         """See ``SelfReporting``."""
-        found = self.service.working() & self._alive
-        self._working = dict.fromkeys(sorted(found))
-        return found
+        instance_ids = self.service.working() & self._alive
+        self._working = dict.fromkeys(sorted(instance_ids))
+        return instance_ids
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
         """See ``Fleet``."""
-        doomed = list(instance_ids)
-        CloudFleet.noticed(self, doomed, deadline)
+        interrupted = list(instance_ids)
+        CloudFleet.noticed(self, interrupted, deadline)
         drain = self.cloud.group(self.group).drain_seconds
-        for instance_id in doomed:
+        for instance_id in interrupted:
             self.service.notice(instance_id, "spot", deadline - self._now, drain)
 
-    def look(self) -> Orders:
+    def reconcile(self) -> Orders:
         """See ``Fleet``; every tick is played, for real workers become ready when they do."""
-        return replace(CloudFleet.look(self), wake_at=self._now + TICK_SECONDS)
+        return replace(CloudFleet.reconcile(self), wake_at=self._now + TICK_SECONDS)
 
     def died(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""
-        gone = list(instance_ids)
-        for instance_id in gone:
+        ended = list(instance_ids)
+        for instance_id in ended:
             self.service.end(instance_id)
-        CloudFleet.died(self, gone)
+        CloudFleet.died(self, ended)
 
     def _forget(self, instance_ids: Iterable[str]) -> None:
-        gone = list(instance_ids)
-        CloudFleet._forget(self, gone)
-        for instance_id in gone:
+        ended = list(instance_ids)
+        CloudFleet._forget(self, ended)
+        for instance_id in ended:
             self.service.release(instance_id, NOTICE_SECONDS)

@@ -21,14 +21,14 @@ HOURS: Final = 10.0
 """Simulated hours of a rehearsal where none are asked for: moves are played by the second."""
 
 
-def told(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
+def tenancy_account(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
     """Return what became of the tenants.
 
     The machine's price is the lowest on-demand price of its types, which the ledger's hours are of.
     """
     tenants = listed(cloud, view.name)
     prices = [on_demand_prices.price(kind, cloud.clients.region) for kind in view.instance_types]
-    known = [price for price in prices if price is not None]
+    known_prices = [price for price in prices if price is not None]
     away = account.away(nodes.journal.entries, cloud.clock.now, moving=nodes.has_successor)
     minutes = sum(span.ticks for span in ledger.since_warm_up())
     return TenancyAccount(
@@ -44,8 +44,8 @@ def told(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> Te
             for tenant in tenants
         ),
         returns=account.returns(nodes.journal.entries),
-        away=tuple(one for one in away if one.tenant in {tenant.name for tenant in tenants}),
-        hour_price=min(known, default=None),
+        away=tuple(absence for absence in away if absence.tenant in {tenant.name for tenant in tenants}),
+        hour_price=min(known_prices, default=None),
         machine_hours=ledger.cost * minutes * TICK_SECONDS / 3600,
     )
 
@@ -58,7 +58,7 @@ def listed(cloud: LocalCloud, group: str) -> tuple[Tenant, ...]:
     return codec.decode(body.read().decode())
 
 
-def _gpus(one: Tenant) -> str:
-    if one.gpu_ids:
-        return ", ".join(f"GPU {number}" for number in one.gpu_ids)
-    return one.mig or (str(one.gpus) if one.gpus else "none")
+def _gpus(tenant: Tenant) -> str:
+    if tenant.gpu_ids:
+        return ", ".join(f"GPU {number}" for number in tenant.gpu_ids)
+    return tenant.mig or (str(tenant.gpus) if tenant.gpus else "none")

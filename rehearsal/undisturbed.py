@@ -30,14 +30,14 @@ def undisturbed(
     ``environment`` is what it finds beside the places for that.
     Raises ``LocalCloudError`` with its last line where it fails.
     """
-    places = {"CHECKPOINTS": "checkpoints", "ARTIFACTS": "artifacts", "SCRATCH": "scratch"}
+    folders = {"CHECKPOINTS": "checkpoints", "ARTIFACTS": "artifacts", "SCRATCH": "scratch"}
     files = {"DONE": "done", "TELL": "tell", "NOTICE": "notice"}
-    for name in places.values():
+    for name in folders.values():
         (folder / name).mkdir(parents=True)
-    places_here = {f"GPU_SPOT_{name}": str(folder / place) for name, place in (places | files).items()}
-    said, began = folder / "output", time.perf_counter()
+    places_here = {f"GPU_SPOT_{name}": str(folder / path) for name, path in (folders | files).items()}
+    output_file, began = folder / "output", time.perf_counter()
     first = None
-    with said.open("wb") as output:
+    with output_file.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603
             list(training.command),
             cwd=source,
@@ -48,14 +48,14 @@ def undisturbed(
         )
     try:
         while process.poll() is None:
-            if first is None and real.begins_at(said, folder / "tell") is not None:
+            if first is None and real.begins_at(output_file, folder / "tell") is not None:
                 first = time.perf_counter()
             time.sleep(0.02)
     finally:
         real.kill_all(process.pid)
         process.wait()
     if process.returncode:
-        last = said.read_text(errors="replace").splitlines()[-1:] or ["no output"]
+        last = output_file.read_text(errors="replace").splitlines()[-1:] or ["no output"]
         raise LocalCloudError(f"{' '.join(training.command)}: exit {process.returncode}: {last[0]}")
     return Undisturbed(digests(folder / "artifacts"), time.perf_counter() - (first or began))
 

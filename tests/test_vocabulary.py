@@ -1,15 +1,154 @@
-"""One vocabulary: a name in capitals means one thing in all of the product."""
+"""One vocabulary: the field's own words, and a name in capitals means one thing in all of the product."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.test_arrows import SOURCES, module_name
 
+ROOT = Path(__file__).resolve().parents[1]
+TEST_SOURCES = sorted(
+    path for folder in (ROOT / "tests", *ROOT.glob("*/tests")) for path in folder.rglob("*.py")
+)
+BENCH_SOURCES = sorted((ROOT / "bench").rglob("*.py"))
+
+# The words of this file are retired in prose, too: `make lint` runs codespell with it.
+RETIRED_IN_PROSE = ROOT / "docs" / "style" / "retired-words.txt"
+RETIRED = {line.split("->")[0] for line in RETIRED_IN_PROSE.read_text("utf-8").splitlines()} | set(
+    [
+        "appetite",
+        "aside",
+        "asker",
+        "audience",
+        "beat",
+        "beats",
+        "begun",
+        "bell",
+        "beside",
+        "bury",
+        "buried",
+        "chapter",
+        "chapters",
+        "changeover",
+        "course",
+        "courses",
+        "doubts",
+        "elsewhere",
+        "glance",
+        "hear",
+        "heard",
+        "hears",
+        "heart",
+        "hearts",
+        "hostility",
+        "keeper",
+        "lab",
+        "landlord",
+        "mute",
+        "neighbourhood",
+        "onlooker",
+        "outlook",
+        "patience",
+        "prudence",
+        "pulse",
+        "pulses",
+        "reckoning",
+        "remark",
+        "remarks",
+        "rhythm",
+        "ring",
+        "rings",
+        "scene",
+        "scenes",
+        "seller",
+        "sequel",
+        "settler",
+        "shelf",
+        "sight",
+        "sights",
+        "spared",
+        "standing",
+        "stillness",
+        "stirred",
+        "storm",
+        "story",
+        "stories",
+        "stray",
+        "strays",
+        "surroundings",
+        "tales",
+        "tell",
+        "telling",
+        "tells",
+        "tenure",
+        "toll",
+        "travels",
+        "trouble",
+        "troubles",
+        "turn",
+        "unclear",
+        "unfit",
+        "unread",
+        "unseen",
+        "walls",
+        "weather",
+        "who",
+        "whose",
+        "witness",
+        "witnesses",
+    ]
+)
+"""No name holds one of these words. A word with a meaning in the field (a "course" of lectures) has none here."""
+RETIRED_ALONE = set(
+    [
+        "answer",
+        "answers",
+        "asked",
+        "due",
+        "each",
+        "found",
+        "given",
+        "going",
+        "gone",
+        "held",
+        "here",
+        "kept",
+        "known",
+        "lasting",
+        "least",
+        "left",
+        "look",
+        "looked",
+        "looks",
+        "made",
+        "most",
+        "one",
+        "ones",
+        "other",
+        "others",
+        "own",
+        "place",
+        "places",
+        "said",
+        "seen",
+        "staying",
+        "taken",
+        "there",
+        "until",
+        "wanted",
+        "what",
+        "why",
+    ]
+)
+"""No name of the product is one of these words alone: a value is called by its noun."""
+EXCEPTIONS: dict[str, set[str]] = {}
+"""Names that stay for a reason: deprecated for one version, or fixed by something outside."""
 ONE_THING_AND_ITS_SCHEMA = {
     "Bucket": {"infra.schema.operations", "infra.components.storage.bucket"},
     "CapacityGroup": {"infra.components.capacity.capacity_group", "infra.package.components"},
@@ -81,3 +220,63 @@ def test_an_exception_is_needed(name: str, doubled: dict[str, set[str]]) -> None
 def test_an_alias_in_capitals_counts_and_a_constant_does_not() -> None:
     source = 'Side = Literal["a"]\nSIDES = (1,)\nT: TypeAlias = int\nclass Held: ...\nnobody = 1'
     assert list(names(source)) == ["Side", "Held"]
+
+
+def bound(source: str) -> Iterator[str]:
+    """Yield every name that a module binds: classes, functions, parameters, fields, attributes, variables."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.arg(arg=name):
+                yield name
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case (
+                ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.ExceptHandler(name=str(name))
+            ):
+                yield name
+
+
+def words(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def retired(names: Iterator[str], alone: set[str]) -> set[str]:
+    return {
+        name for name in names if RETIRED.intersection(words(name)) or words(name) in [[w] for w in alone]
+    }
+
+
+def retired_in(path: Path, alone: set[str]) -> set[str]:
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    found = retired(iter((path.stem, *bound(path.read_text("utf-8")))), alone)
+    return found - EXCEPTIONS.get(module, set())
+
+
+@pytest.mark.parametrize(
+    ("sources", "alone"),
+    [([*SOURCES, *BENCH_SOURCES], RETIRED_ALONE), (TEST_SOURCES, set())],
+    ids=["product", "tests"],
+)
+def test_no_name_holds_a_retired_word(sources: list[Path], alone: set[str]) -> None:
+    names = {str(path.relative_to(ROOT)): sorted(retired_in(path, alone)) for path in sources}
+    assert {path: held for path, held in names.items() if held} == {}
+
+
+@pytest.mark.parametrize("module", sorted(EXCEPTIONS))
+def test_an_exception_to_the_retired_words_is_needed(module: str) -> None:
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    assert EXCEPTIONS[module] <= retired(bound(path.read_text("utf-8")), RETIRED_ALONE)
+
+
+@pytest.mark.parametrize("name", ["told", "is_told", "TOLD_AT", "IllWorker", "one"])
+def test_a_retired_word_is_noticed(name: str) -> None:
+    assert retired(iter([name]), RETIRED_ALONE) == {name}
+
+
+@pytest.mark.parametrize("name", ["install", "one_worker", "returns", "settled", "skill"])
+def test_a_word_within_a_word_is_not(name: str) -> None:
+    assert retired(iter([name]), RETIRED_ALONE) == set()

@@ -43,7 +43,7 @@ IPAddressAllow=localhost
 IPAddressDeny=any
 """
 _IDLE: Final = """#!/bin/sh
-# Ends the instance when nobody has looked for a while.
+# Terminates the instance after a while without requests.
 [ -n "$(ss -Htn state established '( sport = :{port} )')" ] && touch /run/tensorboard-used
 [ -z "$(find /run/tensorboard-used -mmin +{minutes})" ] || shutdown --poweroff now
 """

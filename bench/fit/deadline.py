@@ -103,13 +103,13 @@ def _rates(pools: Sequence[PoolRuns], up: bool, edges: Sequence[int]) -> Array:
 
 
 def solve(
-    hazards: Hazards, changeover: int, step: int, price: float, compute: int, slack: int
+    hazards: Hazards, restart_minutes: int, step: int, price: float, compute: int, slack: int
 ) -> tuple[dict[str, NDArray[np.bool_]], int]:
     """Return the decisions, each as [age bin, compute left, time left] in steps, and the slack in steps.
 
     All times in minutes. ``wait`` etc. as in ``lambdas.core.deadline.thresholds``.
     """
-    boot, n, horizon = changeover // step, compute // step, (compute + slack) // step
+    boot, n, horizon = restart_minutes // step, compute // step, (compute + slack) // step
     lose, pass_up = _chances(hazards.lose, UP_EDGES, step)
     regain, pass_down = _chances(hazards.regain, DOWN_EDGES, step)
 
@@ -126,7 +126,7 @@ def solve(
     demand_up, demand_down = _unfinished(ups, n + boot), _unfinished(downs, n + boot)
     names = {"wait": downs, "ripen": ups, "spot": ups, "move": ups}
     decisions = {name: np.zeros((bins, n + 1, horizon + 1), dtype=np.bool_) for name, bins in names.items()}
-    for left in range(1, horizon + 1):
+    for remaining in range(1, horizon + 1):
         running = _done(price * step + expect_up(_stepped(spot[0]), _stepped(idle_down)[0]))
         booting = [_done(price * step + expect_up(spot[j], idle_down[0])) for j in range(boot)]
         wait_up, wait_down = expect_up(idle_up, idle_down[0]), expect_down(idle_down, idle_up[0])
@@ -136,10 +136,10 @@ def solve(
         start_up, start_down = _done(stay_up[:, boot:].copy()), _done(stay_down[:, boot:].copy())
         take = np.minimum(spot[boot], start_up)
         # Where two choices cost the same, the one that is done sooner and with fewer moves is right.
-        decisions["wait"][:, :, left] = wait_down < start_down - TIE
-        decisions["ripen"][:, :, left] = wait_up < take - TIE
-        decisions["spot"][:, :, left] = spot[boot] < start_up - TIE
-        decisions["move"][:, :, left] = spot[boot] < stay_up[:, : n + 1] - TIE
+        decisions["wait"][:, :, remaining] = wait_down < start_down - TIE
+        decisions["ripen"][:, :, remaining] = wait_up < take - TIE
+        decisions["spot"][:, :, remaining] = spot[boot] < start_up - TIE
+        decisions["move"][:, :, remaining] = spot[boot] < stay_up[:, : n + 1] - TIE
         idle_up, idle_down = np.minimum(wait_up, take), np.minimum(wait_down, start_down)
         demand_up, demand_down = stay_up, stay_down
         demand_up[:, : n + 1] = np.minimum(stay_up[:, : n + 1], spot[boot])
@@ -171,17 +171,17 @@ def _stepped(costs: Array) -> Array:
     return np.hstack([costs[:, :1], costs[:, :-1]])
 
 
-def thresholds(hazards: Hazards, changeover: int, price: float) -> dict[str, Any]:
+def thresholds(hazards: Hazards, restart_minutes: int, price: float) -> dict[str, Any]:
     """Return one entry of the table's JSON: the least slack, in minutes, of each decision."""
-    step = STEPS[changeover]
-    decisions, slack = solve(hazards, changeover, step, price, max(COMPUTE), SLACK)
-    entry: dict[str, Any] = {"spot_price": price, "changeover": changeover}
+    step = STEPS[restart_minutes]
+    decisions, slack = solve(hazards, restart_minutes, step, price, max(COMPUTE), SLACK)
+    entry: dict[str, Any] = {"spot_price": price, "changeover": restart_minutes}
     for name, right in decisions.items():
-        entry[name] = [[_least(row[c // step], c // step, slack, step) for c in COMPUTE] for row in right]
+        entry[name] = [[_min_slack(row[c // step], c // step, slack, step) for c in COMPUTE] for row in right]
     return entry
 
 
-def _least(right: NDArray[np.bool_], compute: int, slack: int, step: int) -> int | None:
+def _min_slack(right: NDArray[np.bool_], compute: int, slack: int, step: int) -> int | None:
     wrong = np.flatnonzero(~right[compute : compute + slack])
     first = 0 if len(wrong) == 0 else int(wrong[-1]) + 1
     return first * step if first < slack else None
@@ -195,14 +195,14 @@ def table(
 ) -> dict[str, Any]:
     """Return the table's JSON, fitted on the pools; ``solve_all`` is ``map``, perhaps over processes."""
     hazards = fit_hazards(pools)
-    wanted = [(hazards, changeover, price) for price in prices for changeover in changeovers]
+    cells = [(hazards, restart_minutes, price) for price in prices for restart_minutes in changeovers]
     return {
         "grid": {"up": UP_EDGES, "down": DOWN_EDGES, "compute": COMPUTE},
         "hazards_per_hour": {
             "lose": [round(60 * float(rate), 4) for rate in hazards.lose],
             "regain": [round(60 * float(rate), 4) for rate in hazards.regain],
         },
-        "tables": list(solve_all(thresholds, *zip(*wanted, strict=True))),
+        "tables": list(solve_all(thresholds, *zip(*cells, strict=True))),
     }
 
 

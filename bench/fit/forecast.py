@@ -18,9 +18,9 @@ from gpu_spot.forecast.ranges import FITTED
 def main() -> None:
     """Fit, print, and end with an error where what is shipped is another."""
     root = needs.traces_to_fit_on()
-    found = fit(measured(real(root))[0])
-    print(f"fitted {found}\nshipped {FITTED}")
-    if any(abs(a - b) > 0.01 * b for a, b in zip(astuple(found), astuple(FITTED), strict=True)):
+    spreads = fit(measured(real(root))[0])
+    print(f"fitted {spreads}\nshipped {FITTED}")
+    if any(abs(a - b) > 0.01 * b for a, b in zip(astuple(spreads), astuple(FITTED), strict=True)):
         raise SystemExit("FITTED in gpu_spot/forecast/ranges.py is not what the traces say")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from bench.fit.market import Region, regions, runs
 from bench.parts import needs
-from lambdas.core.capacity.history import HAZARD_OFFSET_SECONDS, HAZARD_SCALE, DEFAULT_AGE_SECONDS
+from lambdas.core.capacity.history import DEFAULT_AGE_SECONDS, HAZARD_OFFSET_SECONDS, HAZARD_SCALE
 
 _OFFSETS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
 
@@ -48,10 +48,10 @@ def main() -> None:
     markets = regions(root)
     print(f"{'':34}{'scale':>8}{'offset':>8}{'unknown age':>13}")
     for region in markets:
-        others = [other for other in markets if other is not region]
+        other_markets = [market for market in markets if market is not region]
         name = region[0].name
         print(f"{name:34}" + "{:8.2f}{:8.1f}{:13.1f}".format(*fit([region])))
-        print(f"{'  all others':34}" + "{:8.2f}{:8.1f}{:13.1f}".format(*fit(others)))
+        print(f"{'  all others':34}" + "{:8.2f}{:8.1f}{:13.1f}".format(*fit(other_markets)))
     scale, offset, unknown_age = fit(markets)
     print(f"{'all':34}{scale:8.2f}{offset:8.1f}{unknown_age:13.1f}")
     fitted = (round(scale, 2), 60 * offset, 60 * round(unknown_age, -1))

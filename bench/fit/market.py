@@ -37,15 +37,15 @@ def regions(root: Path) -> list[Region]:
 
 def runs(pool: PoolTrace) -> list[tuple[int, float]]:
     """Return the runs of a pool as (state, hours), without the first and last, which are cut."""
-    found: list[tuple[int, float]] = []
+    lengths: list[tuple[int, float]] = []
     length = 1
     for before, after in zip(pool.samples, pool.samples[1:], strict=False):
         if before == after:
             length += 1
         else:
-            found.append((before, length * pool.gap_seconds / 3600))
+            lengths.append((before, length * pool.gap_seconds / 3600))
             length = 1
-    return found[1:]
+    return lengths[1:]
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ def moments(markets: Sequence[Region]) -> Moments:
     for region in markets:
         series = [pool.samples for pool in region]
         for pool in region:
-            found = runs(pool)
-            up = [h for state, h in found if state] or [0.0]
+            runs_of_pool = runs(pool)
+            up = [h for state, h in runs_of_pool if state] or [0.0]
             means.append(statistics.fmean(pool.samples))
             ups.append(statistics.median(up))
-            downs.append(statistics.median([h for state, h in found if not state] or [0.0]))
+            downs.append(statistics.median([h for state, h in runs_of_pool if not state] or [0.0]))
             longs.append(sum(h for h in up if h > 6) / max(1e-9, sum(up)))
         for i, a in enumerate(series):
             for b in series[:i]:
@@ -94,16 +94,16 @@ def rates(markets: Sequence[Region], state: int) -> tuple[tuple[float, ...], dic
     exposure: dict[tuple[str, int], float] = defaultdict(float)
     names = []
     for number, pool in enumerate(pool for region in markets for pool in region):
-        name, gap, age, known = f"{number}:{pool.name}", pool.gap_seconds / 3600, 0.0, False
+        name, gap, age, is_known = f"{number}:{pool.name}", pool.gap_seconds / 3600, 0.0, False
         names.append(name)
         for before, after in zip(pool.samples, pool.samples[1:], strict=False):
-            if before == state and known:
+            if before == state and is_known:
                 key = (name, bisect_right(AGE_BANDS, age) - 1)
-                left = before != after
-                events[key] += left
-                exposure[key] += gap / 2 if left else gap
+                has_changed = before != after
+                events[key] += has_changed
+                exposure[key] += gap / 2 if has_changed else gap
             age = age + gap if before == after else 0.0
-            known = known or before != after
+            is_known = is_known or before != after
     bands = range(len(AGE_BANDS))
     base, factor = [1.0] * len(AGE_BANDS), dict.fromkeys(names, 1.0)
     for _ in range(50):
@@ -126,8 +126,8 @@ def first_step(markets: Sequence[Region]) -> Parameters:
     back, soft = rates(markets, 0)
     hardness = [(hard[n] - soft[n]) / 2 for n in hard]
     total = statistics.pvariance(hardness)
-    place = iter(hardness)
-    by_region = [statistics.fmean([next(place) for _ in region]) for region in markets]
+    hardness_values = iter(hardness)
+    by_region = [statistics.fmean([next(hardness_values) for _ in region]) for region in markets]
     regional = min(0.95, statistics.pvariance(by_region) / total)
     return Parameters(loss, back, math.sqrt(total), regional, 0.0, 4.0)
 
@@ -137,13 +137,13 @@ def simulated(parameters: Parameters, seeds: Iterable[int]) -> Moments:
     return moments([draw(3, 720, seed, parameters) for seed in seeds])
 
 
-def distance(wanted: Moments, found: Moments) -> float:
+def distance(target: Moments, simulated_moments: Moments) -> float:
     """Return how unlike two sets of moments are: squared log ratios."""
-    pairs = zip(astuple(wanted), astuple(found), strict=True)
+    pairs = zip(astuple(target), astuple(simulated_moments), strict=True)
     return sum(math.log(max(b, 1e-3) / max(a, 1e-3)) ** 2 for a, b in pairs)
 
 
-def second_step(start: Parameters, wanted: Moments, rounds: int = 3) -> Parameters:
+def second_step(start: Parameters, target: Moments, rounds: int = 3) -> Parameters:
     """Return the parameters with weather, by coordinate descent on six numbers."""
     free = {"loss": 1.0, "back": 1.0, "young": 1.0, "spread": 0.8, "weather": 0.8, "weather_hours": 4.0}
 
@@ -155,23 +155,23 @@ def second_step(start: Parameters, wanted: Moments, rounds: int = 3) -> Paramete
             loss=tuple(r * values["loss"] * b for r, b in zip(start.loss, bend, strict=True)),
             back=tuple(r * values["back"] for r in start.back),
             spread=start.spread * values["spread"],
-            weather=values["weather"],
-            weather_hours=values["weather_hours"],
+            tightness=values["weather"],
+            tightness_hours=values["weather_hours"],
         )
 
     seeds = range(16)
-    best, least = dict(free), distance(wanted, simulated(built(free), seeds))
+    best, lowest = dict(free), distance(target, simulated(built(free), seeds))
     step = 1.5
     for _ in range(rounds):
         for name in free:
             for factor in (step, 1 / step):
                 trial = {**best, name: best[name] * factor}
-                found = distance(wanted, simulated(built(trial), seeds))
-                if found < least:
-                    best, least = trial, found
+                score = distance(target, simulated(built(trial), seeds))
+                if score < lowest:
+                    best, lowest = trial, score
                     break
         step = math.sqrt(step)
-    print(f"distance {least:.3f} with {best}")
+    print(f"distance {lowest:.3f} with {best}")
     return built(best)
 
 
@@ -185,16 +185,16 @@ def show(traces: Moments, model: Moments) -> None:
 def main() -> None:
     """Fit where asked, then compare on seeds that the fit did not see."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fit", action="store_true", help="fit anew instead of comparing what is committed")
+    parser.add_argument("--fit", action="store_true", help="fit again instead of comparing what is committed")
     root = needs.traces_to_fit_on()
     markets, parameters = regions(root), FITTED
-    wanted = moments(markets)
+    target = moments(markets)
     if parser.parse_args().fit:
-        parameters = second_step(first_step(markets), wanted)
+        parameters = second_step(first_step(markets), target)
         for field in fields(Parameters):
             value = getattr(parameters, field.name)
             print(field.name, [round(v, 3) for v in value] if isinstance(value, tuple) else round(value, 3))
-    show(wanted, simulated(parameters, range(100, 140)))
+    show(target, simulated(parameters, range(100, 140)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.parts.run import MACHINE, parser_of, verdict, write
 from lambdas.aws.budget import UNLIMITED
-from lambdas.aws.capacity.controller import Controller, GroupOutcome, ControllerConfig, build
+from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
 from lambdas.aws.settings import parse
 from lambdas.core.capacity import policies
 from lambdas.core.capacity.availability import decide
@@ -32,12 +32,12 @@ MOST_ITEM_BYTES = 400_000
 """The most that a DynamoDB item may hold."""
 NOW = 1_000_000.0
 ROOT = "/gpu-spot/dev/groups"
-PLACE = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
+CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
 GROUP = "inference"
 
 
 @dataclass(frozen=True)
-class Scene:
+class Case:
     """A group in ``FakeAws``, the events that wake the checker, and what has been remembered before."""
 
     aws: FakeAws
@@ -45,7 +45,7 @@ class Scene:
     events: Sequence[Event]
 
 
-def scene(kind: str, size: int, policy: str, noticed: int) -> Scene:
+def make_case(kind: str, size: int, policy: str, noticed: int) -> Case:
     """Return a full group of ``size`` ready spot instances; the first ``noticed`` have a notice."""
     primary = KINDS[kind]
     config = {
@@ -74,12 +74,12 @@ def scene(kind: str, size: int, policy: str, noticed: int) -> Scene:
             primary, instance_id, spot=True, launched=NOW - 7200, heartbeat=NOW - 5, since=NOW - 7020
         )
     events = [InterruptionNotice(instance_id, NOW + 120) for instance_id in ids[:noticed]]
-    return Scene(aws, build(aws.client, PLACE, lambda: NOW), events)
+    return Case(aws, build(aws.client, CONFIG, lambda: NOW), events)
 
 
 def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> dict[str, Any]:
     """Return time and calls of one pass over a group that the checker has seen before."""
-    built = scene(kind, size, policy, math.ceil(size * share_noticed))
+    built = make_case(kind, size, policy, math.ceil(size * share_noticed))
     _ok(built.controller.run())  # learns the group: what is measured is any later pass
     built.aws.calls.clear()
     started = time.perf_counter()
@@ -90,7 +90,7 @@ def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> di
     leaves = {name.rsplit("/", 1)[1]: value for name, value in built.aws.parameters.items()}
     settings = parse(GROUP, leaves)
     observation = built.controller.observer.observe(settings, NOW, UNLIMITED)
-    decide_ms = 1000 * _least(lambda: decide(observation, settings.policy, memory, NOW))
+    decide_ms = 1000 * _min_seconds(lambda: decide(observation, settings.policy, memory, NOW))
     pages = sum(calls[name] - 1 for name in calls.keys() & PAGE.keys())
     return {
         "pass_ms": round(pass_ms, 2),
@@ -102,7 +102,7 @@ def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> di
     }
 
 
-def _least(work: Callable[[], object]) -> float:
+def _min_seconds(work: Callable[[], object]) -> float:
     """Return the least CPU time in seconds of several runs: the one that others disturbed least."""
     times = []
     for _ in range(REPEATS):
@@ -120,22 +120,22 @@ def _ok(outcomes: list[GroupOutcome]) -> None:
 
 def figures(sizes: Sequence[int], names: Sequence[str] = policies.NAMES) -> dict[str, Any]:
     """Return every measurement: by policy, kind and scene, then by size."""
-    scenes = {"calm": 0.0, "a tenth noticed": 0.1}
+    shares = {"calm": 0.0, "a tenth noticed": 0.1}
     return {
         policy: {
             f"{kind}, {name}": {str(size): measure(kind, size, policy, share) for size in sizes}
             for kind in KINDS
-            for name, share in scenes.items()
+            for name, share in shares.items()
         }
         for policy in names
     }
 
 
-def broken(found: dict[str, Any]) -> list[str]:
+def broken(results: dict[str, Any]) -> list[str]:
     """Return what does not hold, a line each: time, calls that grow with more than pages, the item's size."""
     lines = []
-    for policy, scenes in found.items():
-        for name, sizes in scenes.items():
+    for policy, cases in results.items():
+        for name, sizes in cases.items():
             beyond = {size["calls_beyond_further_pages"] for size in sizes.values()}
             if len(beyond) > 1:
                 lines.append(f"{policy}, {name}: calls beyond further pages are {sorted(beyond)}, not equal")
@@ -152,19 +152,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__, "checker")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
     options = parser.parse_args(arguments)
-    found = figures(options.sizes)
-    problems = broken(found)
+    results = figures(options.sizes)
+    problems = broken(results)
     result = {
         "machine": MACHINE,
         "most_decide_ms": MOST_DECIDE_MS,
         "default_policy": policies.DEFAULT,
-        "policies": found,
+        "policies": results,
         "broken": problems,
     }
     write(options.out, result)
     print(f"{'':44}{'instances':>10}{'pass ms':>10}{'decide ms':>11}{'calls':>7}{'memory B':>10}")
-    for policy, scenes in found.items():
-        for name, sizes in scenes.items():
+    for policy, cases in results.items():
+        for name, sizes in cases.items():
             for size, at in sizes.items():
                 print(
                     f"{f'{policy}, {name}':44}{size:>10}{at['pass_ms']:10.1f}{at['decide_ms']:11.2f}"

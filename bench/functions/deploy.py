@@ -58,8 +58,8 @@ def once(folder: Path) -> dict[str, Any]:
         started = time.perf_counter()
         deployment = deploy(clients, load(folder, "bench"))
         seconds = time.perf_counter() - started
-    made = [resource.type for resource in deployment.resources if not resource.is_component]
-    return {"resources": len(made), "resource_types": len(set(made)), "deploy_seconds": seconds}
+    types = [resource.type for resource in deployment.resources if not resource.is_component]
+    return {"resources": len(types), "resource_types": len(set(types)), "deploy_seconds": seconds}
 
 
 def measure(config: dict[str, Any], runs: int) -> dict[str, Any]:
@@ -80,10 +80,14 @@ def measure(config: dict[str, Any], runs: int) -> dict[str, Any]:
     middle = {
         key: round(median(result[key] for result in results), 3) for key in ("deploy_seconds", "wall_seconds")
     }
-    return {**results[0], **middle, "milliseconds_per_resource": _each(results[0]["resources"], middle)}
+    return {
+        **results[0],
+        **middle,
+        "milliseconds_per_resource": _seconds_per_resource(results[0]["resources"], middle),
+    }
 
 
-def _each(resources: int, middle: dict[str, float]) -> float:
+def _seconds_per_resource(resources: int, middle: dict[str, float]) -> float:
     return round(1000 * middle["deploy_seconds"] / resources, 1)
 
 

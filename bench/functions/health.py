@@ -1,7 +1,7 @@
 """One pass of the health checker over a service of growing size (``make bench-health``).
 
 The AWS calls are answered from memory, paged as AWS pages and counted: what is measured is our own time, and
-how many calls a pass makes. A quiet pass finds nothing; a busy one has a tenth of the instances ill, each in
+how many calls a pass makes. A quiet pass finds nothing; a busy one has a tenth of the instances unhealthy, each in
 its own way, up to the budget.
 """
 
@@ -22,7 +22,7 @@ from tests.lambdas.fake_aws import PAGE
 
 SIZES = (10, 1_000, 10_000)
 MOST_MORE = 5
-"""Two saves of what is remembered, the wishes, who is in service, a message."""
+"""Two writes of the memory, replacement requests, instances in service, a message."""
 MOST_ITEM_BYTES = 400_000
 """The most that a DynamoDB item may hold."""
 _WAYS: Sequence[Callable[[Worker], Worker]] = (
@@ -32,17 +32,17 @@ _WAYS: Sequence[Callable[[Worker], Worker]] = (
 
 
 def measure(size: int, share: float) -> dict[str, Any]:
-    """Return time and calls of one pass, in which ``share`` of the instances are found to be ill."""
+    """Return time and calls of one pass, in which ``share`` of the instances are unhealthy."""
     aws = HealthAws()
     ids = aws.add(size)
     checker = aws.checker()
     _ok(checker.run(_SECONDS))
-    ill = frozenset(ids[: int(size * share)])
-    for n, one in enumerate(ill):
-        aws.change(GROUP, one, _WAYS[n % len(_WAYS)])
+    unhealthy = frozenset(ids[: int(size * share)])
+    for n, instance_id in enumerate(unhealthy):
+        aws.change(GROUP, instance_id, _WAYS[n % len(_WAYS)])
     for seconds in (60, 150):
         aws.now += seconds
-        aws.send_heartbeats(ill)
+        aws.send_heartbeats(unhealthy)
         aws.calls.clear()
         started = time.perf_counter()
         _ok(checker.run(_SECONDS))
@@ -70,24 +70,24 @@ def _ok(outcomes: Sequence[HealthOutcome]) -> None:
 def figures(sizes: Sequence[int]) -> dict[str, dict[str, Any]]:
     """Return every measurement: by scene, then by size."""
     return {
-        scene: {str(size): measure(size, share) for size in sizes}
-        for scene, share in (("quiet", 0.0), ("a tenth ill", 0.1))
+        case: {str(size): measure(size, share) for size in sizes}
+        for case, share in (("quiet", 0.0), ("a tenth unhealthy", 0.1))
     }
 
 
-def broken(found: dict[str, dict[str, Any]]) -> list[str]:
+def broken(results: dict[str, dict[str, Any]]) -> list[str]:
     """Return what does not hold, a line each: calls that grow with more than pages, the item's size."""
     lines = []
-    quiet = {at["calls_beyond_further_pages"] for at in found["quiet"].values()}
+    quiet = {at["calls_beyond_further_pages"] for at in results["quiet"].values()}
     if len(quiet) > 1:
         lines.append(f"quiet: calls beyond further pages are {sorted(quiet)}, not equal")
-    for scene, sizes in found.items():
+    for case, sizes in results.items():
         for size, at in sizes.items():
             more = at["calls_beyond_further_pages"] - min(quiet)
             if more > MOST_MORE:
-                lines.append(f"{scene}, {size}: {more} calls more than a quiet pass")
+                lines.append(f"{case}, {size}: {more} calls more than a quiet pass")
             if at["memory_bytes"] > MOST_ITEM_BYTES:
-                lines.append(f"{scene}, {size}: memory has {at['memory_bytes']} bytes")
+                lines.append(f"{case}, {size}: memory has {at['memory_bytes']} bytes")
     return lines
 
 
@@ -96,14 +96,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__, "health")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
     options = parser.parse_args(arguments)
-    found = figures(options.sizes)
-    problems = broken(found)
-    write(options.out, {"machine": MACHINE, "scenes": found, "broken": problems})
-    print(f"{'':14}{'instances':>10}{'pass ms':>10}{'calls':>7}{'wishes':>8}{'memory B':>10}")
-    for scene, sizes in found.items():
+    results = figures(options.sizes)
+    problems = broken(results)
+    write(options.out, {"machine": MACHINE, "scenes": results, "broken": problems})
+    print(f"{'':14}{'instances':>10}{'pass ms':>10}{'calls':>7}{'requests':>9}{'memory B':>10}")
+    for case, sizes in results.items():
         for size, at in sizes.items():
             print(
-                f"{scene:14}{size:>10}{at['pass_ms']:10.1f}{at['calls_total']:7}{at['wishes']:8}"
+                f"{case:14}{size:>10}{at['pass_ms']:10.1f}{at['calls_total']:7}{at['wishes']:9}"
                 f"{at['memory_bytes']:10}"
             )
     return verdict(problems)

@@ -53,26 +53,28 @@ PARTS: Final = (
 )
 
 
-def told_by(framework: str, script: str, *arguments: str | Path) -> dict[str, Any]:
+def report_of(framework: str, script: str, *arguments: str | Path) -> dict[str, Any]:
     """Run a script of ``tests/real`` in its framework's environment; return the JSON that it prints last."""
-    place = environment(framework)
-    command = [place / "python", REAL / f"{script}.py", *arguments]
+    binaries = environment(framework)
+    command = [binaries / "python", REAL / f"{script}.py", *arguments]
     done = subprocess.run(  # noqa: S603
-        command, env=variables(place), stdout=subprocess.PIPE, text=True, check=True
+        command, env=variables(binaries), stdout=subprocess.PIPE, text=True, check=True
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
 
 
 def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
     """Play one part in rounds, each of a seed of its own; yield what each round counted."""
-    left = kills if part.at_random else 0
-    for seed in range(max(1, -(-left // ROUND))):
-        count = str(min(ROUND, left - seed * ROUND))
+    remaining = kills if part.at_random else 0
+    for seed in range(max(1, -(-remaining // ROUND))):
+        count = str(min(ROUND, remaining - seed * ROUND))
         kinds = ("--terms", count, "--kills", count, "--seed", str(seed)) if part.at_random else ()
         with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-            told = told_by(part.framework, "kills", part.script, "--folder", folder, *kinds, *part.arguments)
-        yield {"part": part.name, **told}
+            report = report_of(
+                part.framework, "kills", part.script, "--folder", folder, *kinds, *part.arguments
+            )
+        yield {"part": part.name, **report}
 
 
 def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -83,26 +85,27 @@ def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, 
     with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
         for way in ("ours", "framework", "naive"):
             arguments = (f"{folder}/{way}", way, str(seconds), str(parameters))
-            yield way, told_by("keras", "overhead_keras", *arguments)
-        yield "torch", told_by("torch", "overhead_torch", f"{folder}/torch")
+            yield way, report_of("keras", "overhead_keras", *arguments)
+        yield "torch", report_of("torch", "overhead_torch", f"{folder}/torch")
 
 
 def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dict[str, Any]:
     """Return the counters over all rounds."""
 
     def total(name: str, one_of: Sequence[Mapping[str, Any]] = rounds) -> int:
-        return sum(one.get(name, 0) for one in one_of)
+        return sum(round_.get(name, 0) for round_ in one_of)
 
     def worst(name: str) -> float:
-        return max((one.get(name, 0) for one in rounds), default=0)
+        return max((round_.get(name, 0) for round_ in rounds), default=0)
 
     of_part = {
-        name: [one for one in rounds if one["part"] == name] for name in {one["part"] for one in rounds}
+        name: [part_round for part_round in rounds if part_round["part"] == name]
+        for name in {part_round["part"] for part_round in rounds}
     }
     return {
         **{name: total(name) for name in ("kills", "sigterm", "sigkill", "mismatches", "unreadable")},
         "at_a_write": total("writes"),
-        "faults": [fault for one in rounds for fault in one["faults"]],
+        "faults": [fault for part_round in rounds for fault in part_round["faults"]],
         "lost_steps_with_notice": worst("lost_steps_with_notice"),
         "lost_seconds_without_notice": worst("lost_seconds_without_notice"),
         "overhead_fraction": cost.get("ours", {}).get("fraction"),
@@ -121,27 +124,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each way to save is measured")
     parser.add_argument("--parameters", type=int, default=PARAMETERS)
     parser.add_argument("--only", nargs="*", help="parts that begin so, and 'overhead'")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
-    def wanted(name: str) -> bool:
-        return given.only is None or any(name.startswith(one) for one in given.only)
+    def is_selected(name: str) -> bool:
+        return options.only is None or any(name.startswith(prefix) for prefix in options.only)
 
-    needed = {part.framework for part in PARTS if wanted(part.name)}
-    needs.frameworks(sorted(needed | ({"keras", "torch"} if wanted("overhead") else set())))
+    needed = {part.framework for part in PARTS if is_selected(part.name)}
+    needs.frameworks(sorted(needed | ({"keras", "torch"} if is_selected("overhead") else set())))
     rounds: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
     for part in PARTS:
-        for one in killed(part, given.kills) if wanted(part.name) else ():
-            rounds.append(one)
-            print(json.dumps(one), flush=True)
-    for way, one in overheads(given.seconds, given.parameters) if wanted("overhead") else ():
-        cost[way] = one
-        print(json.dumps({"way": way, **one}), flush=True)
-    told = summary(rounds, cost)
-    write(given.out, told)
-    print(json.dumps({name: value for name, value in told.items() if name not in ("rounds", "overhead")}))
-    lost = told["mismatches"] + told["unreadable"] + len(told["faults"])
-    return 1 if lost or told["lost_steps_with_notice"] > 1 else 0
+        for result in killed(part, options.kills) if is_selected(part.name) else ():
+            rounds.append(result)
+            print(json.dumps(result), flush=True)
+    for way, result in overheads(options.seconds, options.parameters) if is_selected("overhead") else ():
+        cost[way] = result
+        print(json.dumps({"way": way, **result}), flush=True)
+    result = summary(rounds, cost)
+    write(options.out, result)
+    print(json.dumps({name: value for name, value in result.items() if name not in ("rounds", "overhead")}))
+    lost = result["mismatches"] + result["unreadable"] + len(result["faults"])
+    return 1 if lost or result["lost_steps_with_notice"] > 1 else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Entries as Kubernetes objects: all are valid, and a Job's own command resumes (``make bench-kubernetes``).
 
 Every shape of entry is rendered and held to the schemas of each version that a stack file may name. Then a
-Job's container command runs in real containers, is told and lost again and again, and resumes; a machine that
+Job's container command runs in real containers, gets notices and is killed repeatedly, and resumes; a machine that
 cannot run containers plays none, and the result says why.
 """
 
@@ -25,15 +25,18 @@ RUNS = 5
 
 def validated() -> dict[str, Any]:
     """Return how many objects there are, how many no API server would take, and who has no schema."""
-    found: list[Manifest] = [each for entry in variants().values() for each in entry]
+    manifests: list[Manifest] = [manifest for entry in variants().values() for manifest in entry]
     refused = [
-        f"{version}: {why}" for version in VERSIONS for each in found if (why := validation_error(each, version))
+        f"{version}: {violation}"
+        for version in VERSIONS
+        for manifest in manifests
+        if (violation := validation_error(manifest, version))
     ]
-    custom = [each["kind"] for each in found if each["kind"] in CUSTOM_WITHOUT_SCHEMA]
+    custom = [manifest["kind"] for manifest in manifests if manifest["kind"] in CUSTOM_WITHOUT_SCHEMA]
     return {
         "versions": list(VERSIONS),
-        "objects": len(found),
-        "kinds": len({each["kind"] for each in found}),
+        "objects": len(manifests),
+        "kinds": len({manifest["kind"] for manifest in manifests}),
         "invalid_objects": len(refused),
         "refusals": refused,
         "custom_without_schema": len(custom),
@@ -42,29 +45,30 @@ def validated() -> dict[str, Any]:
 
 
 def resumed(runs: int) -> dict[str, Any]:
-    """Play runs in real containers: each is told once and lost once. One that begins anew has not resumed."""
-    told: list[dict[str, Any]] = []
+    """Play runs in real containers, each with one notice and one sudden loss. A run that starts over has not resumed."""
+    reports: list[dict[str, Any]] = []
     try:
-        with kubelet.engine() as place:
-            told = [kubelet.played(kubelet.training(place)) for _ in range(runs)]
+        with kubelet.engine() as engine:
+            reports = [kubelet.played(kubelet.training(engine)) for _ in range(runs)]
     except containers.LackingError as lacking:
         return {"runs": 0, "resumed_runs": 0, "lacking": str(lacking)}
     good = [
-        each
-        for each in told
-        if each["verdicts"] == ["Ignore", "Ignore", "done"] and 0 == each["begins"][0] < each["begins"][1]
+        report
+        for report in reports
+        if report["verdicts"] == ["Ignore", "Ignore", "done"]
+        and 0 == report["begins"][0] < report["begins"][1]
     ]
-    return {"runs": len(told), "resumed_runs": len(good), "played": told}
+    return {"runs": len(reports), "resumed_runs": len(good), "played": reports}
 
 
 def main() -> int:
     """Run it; return 1 unless all objects are valid and all runs that were played resumed."""
     parser = parser_of(__doc__, "kubernetes")
     parser.add_argument("--runs", type=int, default=RUNS, help="how many Jobs are played")
-    given = parser.parse_args()
+    options = parser.parse_args()
     needs.containers_or_none(*containers.DOCKER)
-    result = {**validated(), **resumed(given.runs)}
-    write(given.out, result)
+    result = {**validated(), **resumed(options.runs)}
+    write(options.out, result)
     print(
         json.dumps(
             {key: value for key, value in result.items() if key not in ("played", "refusals")}, indent=2

@@ -28,7 +28,7 @@ from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import START, deployed
 from rehearsal.machines.process import TrainingProfile
 from rehearsal.machines.times import Times
-from rehearsal.rehearse import Scene, Wishes, rehearse
+from rehearsal.rehearse import RehearsalOptions, RehearsalSetup, rehearse
 from rehearsal.results.moves import PARTS, Cause
 from rehearsal.results.summary import summarise
 
@@ -42,7 +42,7 @@ STACKS: Final[Mapping[str, str]] = {
 EFS_WRITTEN, EFS_READ, EFS_STORED = 0.06, 0.03, 0.30
 """US dollars for a GB that is written, read (elastic throughput) and kept for a month: the page "Amazon EFS
 pricing" as public copies have it, us-east-1, read in November 2026."""
-_KEPT_GIB: Final = 3 * TrainingProfile().checkpoint_mib / 1024
+_RETAINED_GIB: Final = 3 * TrainingProfile().checkpoint_mib / 1024
 CAUSES: Final[Mapping[Cause, str]] = {
     "notice": "announced two minutes ahead",
     "loss": "taken without notice",
@@ -76,7 +76,7 @@ class Day:
 class _Nobody:
     """Watches nothing."""
 
-    def begin(self, scene: Scene) -> None:
+    def begin(self, setup: RehearsalSetup) -> None:
         """See ``Onlooker``."""
 
     def see(self, tick: int, span: Span) -> None:
@@ -88,24 +88,24 @@ def day(stack: str, seed: int, hours: float) -> Day:
     config = load(ROOT, stack)
     with simulated(START) as clock, sandbox(config.region, seed) as clients:
         cloud = LocalCloud(clients, deployed(clients, config), clock)
-        wishes = Wishes(None, hours, (), None, None, 0.9, seed)
-        run = rehearse(wishes, cloud, _Nobody(), 0.0)
-    assert run.travels is not None
-    told: Mapping[str, Any] = summarise(run)
-    moves: Sequence[Mapping[str, Any]] = told["moves"]
+        options = RehearsalOptions(None, hours, (), None, None, 0.9, seed)
+        run = rehearse(options, cloud, _Nobody(), 0.0)
+    assert run.migrations is not None
+    result: Mapping[str, Any] = summarise(run)
+    moves: Sequence[Mapping[str, Any]] = result["moves"]
     return Day(
         stack=stack,
         seed=seed,
         hours=hours,
-        availability=told["availability"],
-        cost=told["cost_vs_on_demand"],
-        interruptions=told["interruptions"],
+        availability=result["availability"],
+        cost=result["cost_vs_on_demand"],
+        interruptions=result["interruptions"],
         causes=tuple(move["cause"] for move in moves),
         parts=tuple(move["parts"] for move in moves),
         steps_lost=sum(move["steps_lost"] for move in moves),
         intact=all(move["content"]["equal"] for move in moves),
-        written_gib=run.travels.written_gib,
-        read_gib=run.travels.read_gib,
+        written_gib=run.migrations.written_gib,
+        read_gib=run.migrations.read_gib,
     )
 
 
@@ -138,7 +138,7 @@ minutes, {profile.save_seconds:g} s to save, {profile.load_seconds:g} s to load.
 
 
 def _of_volume(times: Times) -> str:
-    return f"""Assumed, because nobody promises it: a snapshot takes {times.snapshot:g} s, and one for each \
+    return f"""Assumed, because AWS does not document it: a snapshot takes {times.snapshot:g} s, and one for each \
 {times.snapshot_mib:g} MiB written since the last one of its chain; a volume is created in \
 {times.create:g} s, attached or detached in {times.attach:g} s, kept by a dying instance for \
 {times.dying:g} s; first reads of a copy come at {times.lazy_mib:g} MiB/s."""
@@ -150,29 +150,29 @@ def _of_file_system(days: Sequence[Day], cost: float) -> str:
     written, read = fmean(day.written_gib for day in days), fmean(day.read_gib for day in days)
     hours = days[0].hours
     moved = (EFS_WRITTEN * written + EFS_READ * read) * 2**30 / 1e9
-    paid = (moved + EFS_STORED * _KEPT_GIB * hours / 730) * 24 / hours
+    paid = (moved + EFS_STORED * _RETAINED_GIB * hours / 730) * 24 / hours
     [job] = load_settings(load(ROOT, days[0].stack).values).training
     types = job.capacity.types
     hourly = replacement_prices(types, load(ROOT, days[0].stack).region, {}, in_order=True)[types[0]]
     return f"""EFS comes on top: {written:.0f} GiB written and {read:.0f} GiB read (mean) are \
-**${paid:.2f} a day**, at ${EFS_WRITTEN:.2f} and ${EFS_READ:.2f} a GB and with {_KEPT_GIB:g} GiB kept; the \
+**${paid:.2f} a day**, at ${EFS_WRITTEN:.2f} and ${EFS_READ:.2f} a GB and with {_RETAINED_GIB:g} GiB kept; the \
 instances are ${24 * hourly * cost:.2f} a day ({cost:.3f} of ${hourly:g} an hour). A checkpoint every half \
 hour in place of every {profile.checkpoint_steps * profile.step_seconds / 60:g} minutes would be a third.
 
-Assumed, because nobody promises it: one process reads a checkpoint from EFS at {times.efs_mib:g} MiB/s, and \
+Assumed, because AWS does not document it: one process reads a checkpoint from EFS at {times.efs_mib:g} MiB/s, and \
 writes one as fast as to a volume; before its first step it waits for {profile.first_batches_mib:g} MiB of \
 the dataset's fresh volume at {times.lazy_mib:g} MiB/s, and what a step reads later comes in time; mounting \
 takes no time."""
 
 
-def _row(one: Day) -> tuple[str, ...]:
-    mean = f"{fmean(one.moves):.0f}" if one.moves else "–"
+def _row(day: Day) -> tuple[str, ...]:
+    mean = f"{fmean(day.moves):.0f}" if day.moves else "–"
     return (
-        str(one.seed),
-        f"{100 * one.availability:.2f}",
-        f"{one.cost:.3f}",
-        str(one.interruptions),
-        str(len(one.moves)),
+        str(day.seed),
+        f"{100 * day.availability:.2f}",
+        f"{day.cost:.3f}",
+        str(day.interruptions),
+        str(len(day.moves)),
         mean,
     )
 
@@ -180,11 +180,11 @@ def _row(one: Day) -> tuple[str, ...]:
 def _parts(days: Iterable[Day]) -> list[tuple[str, ...]]:
     rows = []
     for cause, words in CAUSES.items():
-        found = [p for day in days for c, p in zip(day.causes, day.parts, strict=True) if c == cause]
-        if found:
-            cells = [f"{fmean(move[part] for move in found):.0f}" for part in PARTS]
-            total = f"{fmean(sum(move.values()) for move in found):.0f}"
-            rows.append((words, str(len(found)), *cells, total))
+        matching = [p for day in days for c, p in zip(day.causes, day.parts, strict=True) if c == cause]
+        if matching:
+            cells = [f"{fmean(move[part] for move in matching):.0f}" for part in PARTS]
+            total = f"{fmean(sum(move.values()) for move in matching):.0f}"
+            rows.append((words, str(len(matching)), *cells, total))
     return rows
 
 
@@ -193,10 +193,10 @@ def _shares(days: Sequence[Day]) -> str:
     counted = sum(3600 * (day.hours - 1) for day in days)
     missing = 1 - fmean(day.availability for day in days)
     shares = {part: sum(m[part] for day in days for m in day.parts) / counted for part in PARTS}
-    told = ", ".join(f"{part} {100 * share:.2f} %" for part, share in shares.items())
+    text = ", ".join(f"{part} {100 * share:.2f} %" for part, share in shares.items())
     lost = sum(shares.values())
     return (
-        f"{told}; together {100 * lost:.2f} %. The account above misses only {100 * missing:.2f} %: it "
+        f"{text}; together {100 * lost:.2f} %. The account above misses only {100 * missing:.2f} %: it "
         "counts whoever reports in whole minutes, and a job reports while it saves and while it loads"
     )
 
@@ -207,15 +207,15 @@ def main() -> None:
     parser.add_argument("--stacks", nargs="+", choices=STACKS, default=list(STACKS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--hours", type=float, default=24.0)
-    parser.add_argument("--docs", type=Path, help="folder of performance.md; its part is written anew")
+    parser.add_argument("--docs", type=Path, help="folder of performance.md; its part is rewritten")
     args = parser.parse_args()
     context = multiprocessing.get_context("spawn")
-    wanted = [(stack, seed, args.hours) for stack in args.stacks for seed in args.seeds]
+    runs_to_play = [(stack, seed, args.hours) for stack in args.stacks for seed in args.seeds]
     with ProcessPoolExecutor(WORKERS, mp_context=context, max_tasks_per_child=1) as pool:
-        days = list(pool.map(day, *zip(*wanted, strict=True)))
-    write(args.out, [asdict(one) for one in days])
+        days = list(pool.map(day, *zip(*runs_to_play, strict=True)))
+    write(args.out, [asdict(played_day) for played_day in days])
     for stack in args.stacks:
-        text = page([one for one in days if one.stack == stack])
+        text = page([played_day for played_day in days if played_day.stack == stack])
         print(text)
         if args.docs:
             replace_part(args.docs / "performance.md", stack, text)

@@ -39,7 +39,7 @@ def drawn(rng: random.Random, host: HostShape, name: str) -> Tenant:
         case "ids":
             gpus = {"gpu_ids": tuple(rng.sample(range(len(host.gpus) + 1), rng.randint(1, 2)))}
         case "part":
-            names = [one.name for one in host.mig] or ["1g.5gb"]
+            names = [profile.name for profile in host.mig] or ["1g.5gb"]
             gpus = {"mig": rng.choice(names)}
     port = rng.choice([None, rng.randint(8000, 8300)])
     return tenant(
@@ -55,56 +55,58 @@ def drawn(rng: random.Random, host: HostShape, name: str) -> Tenant:
 
 
 def changed(rng: random.Random, host: HostShape, tenants: Sequence[Tenant]) -> list[Tenant]:
-    """Return a list after one tenant more or less, or another wish of one."""
-    found = list(tenants)
-    names = [one.name for one in found]
+    """Return a list after one tenant more or less, or another setting of a tenant."""
+    current = list(tenants)
+    names = [tenant.name for tenant in current]
     free = [name for name in map(chr, range(ord("a"), ord("a") + 16)) if name not in names]
-    if found and (not free or rng.random() < 0.35):
-        gone = found.pop(rng.randrange(len(found)))
+    if current and (not free or rng.random() < 0.35):
+        removed = current.pop(rng.randrange(len(current)))
         if rng.random() < 0.5:
-            found.append(drawn(rng, host, gone.name))
+            current.append(drawn(rng, host, removed.name))
     else:
-        found.insert(rng.randint(0, len(found)), drawn(rng, host, rng.choice(free)))
-    return found
+        current.insert(rng.randint(0, len(current)), drawn(rng, host, rng.choice(free)))
+    return current
 
 
 def named_truly(host: HostShape, tenants: Sequence[Tenant], refused: PlanRefusedError) -> bool:
     """Tell whether a refusal names the tenant with which the list stops to fit."""
     named = re.match(r"tenant '(.+?)': ", str(refused))
-    for number, one in enumerate(tenants):
+    for number, tenant in enumerate(tenants):
         try:
             plan(host, tenants[: number + 1])
         except PlanRefusedError:
-            return named is not None and named[1] == one.name
+            return named is not None and named[1] == tenant.name
     return False
 
 
-def plans(most: int, seed: int = 1) -> dict[str, Any]:
+def plans(max_plans: int, seed: int = 1) -> dict[str, Any]:
     """Plan ``most`` lists; return how many, and what did not hold."""
     rng, counts, causes = random.Random(seed), Counter[str](), Counter[str]()
     shapes = {name: host_shapes.shape(name) for name in host_shapes.TYPES}
-    while counts["plans"] < most:
+    while counts["plans"] < max_plans:
         host = shapes[rng.choice(host_shapes.TYPES)]
         tenants: list[Tenant] = []
-        held: Mapping[str, Slice] = {}
+        allocated: Mapping[str, Slice] = {}
         for _ in range(_CHANGES):
-            asked = changed(rng, host, tenants)
+            desired = changed(rng, host, tenants)
             counts["plans"] += 1
             try:
-                found = plan(host, asked, held)
+                result = plan(host, desired, allocated)
             except PlanRefusedError as refused:
                 counts["refused"] += 1
                 causes[re.sub(r"[0-9]+|'.+?'", "…", str(refused).split(", allowed")[0])] += 1
-                counts["misnamed"] += not named_truly(host, asked, refused)
+                counts["misnamed"] += not named_truly(host, desired, refused)
                 continue
-            counts["oversold"] += len(laws.oversold(host, asked, found))
-            counts["overlaps"] += len(laws.overlaps(host, found))
-            same = {one.name for one in asked if one in tenants}
-            if not any(one.gpu_ids or one.mig for one in asked):
-                counts["moved"] += len(laws.moved(held, found.slices, same))
-            tenants, held = asked, found.slices
-    kept = {name: counts[name] for name in ("plans", "refused", "misnamed", "oversold", "overlaps", "moved")}
-    return {**kept, "refused_for": dict(causes.most_common())}
+            counts["oversold"] += len(laws.oversold(host, desired, result))
+            counts["overlaps"] += len(laws.overlaps(host, result))
+            same = {tenant.name for tenant in desired if tenant in tenants}
+            if not any(tenant.gpu_ids or tenant.mig for tenant in desired):
+                counts["moved"] += len(laws.moved(allocated, result.slices, same))
+            tenants, allocated = desired, result.slices
+    totals = {
+        name: counts[name] for name in ("plans", "refused", "misnamed", "oversold", "overlaps", "moved")
+    }
+    return {**totals, "refused_for": dict(causes.most_common())}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -44,7 +44,7 @@ _MEANS = (
 def run_one(task: tuple[Scenario, int, tuple[str, ...]]) -> list[dict[str, Any]]:
     """Return the outcomes of the named policies on one scenario with one seed.
 
-    As told: notice 0.9, a ceiling of twice the target, a warm pool of it that takes back whom it gave.
+    As expected: notice 0.9, a ceiling of twice the target, a warm pool of it that reuses instances.
     """
     scenario, seed, names = task
     rules = Rules(seed=seed, warm_instances=scenario.target, warm_reuse=True)
@@ -105,7 +105,7 @@ def findings(summary: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         for name, row in summary.items()
         if name in _ENDS
     ]
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "frontier_cost_over_baseline": {
             c.name: cheapest([*ours, *ends], _ENDS, summary[c.name]["availability"])
             / summary[c.name]["cost_vs_bound"]
@@ -119,8 +119,8 @@ def findings(summary: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         if as_ready:
             cost, name = min(as_ready)
             by = 1 - cost / ideal["cost_vs_bound"]
-            found["cheaper_than_spothedge_ideal"] = {"policy": name, "by": by}
-    return found
+            figures["cheaper_than_spothedge_ideal"] = {"policy": name, "by": by}
+    return figures
 
 
 def document(docs: Path, result: Mapping[str, Any]) -> None:
@@ -149,7 +149,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     parts = [
         "## Eight markets as a default stack meets them",
         f"The traces whole, {seeds}: notice 0.9, spot at 0.3 of on-demand and ready in 180 s, "
-        "on-demand always had, ready in 60 s from a warm pool of the target that takes back whom it gave, "
+        "on-demand always had, ready in 60 s from a warm pool of the target that reuses instances, "
         "in 180 s beyond it; a ceiling of twice the target. Cost is in multiples of a clairvoyant bound with "
         "the same cold starts, without and with the pool. What the policy does, and which ideas did not pay: "
         "[decision 0023](adr/0023-reckon-with-what-is-missing-at-once.md).",
@@ -172,9 +172,9 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write what was asked for."""
-    taken = parser(__doc__, "capacity", seeds=3)
-    taken.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all")
-    args = taken.parse_args(arguments)
+    options = parser(__doc__, "capacity", seeds=3)
+    options.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all")
+    args = options.parse_args(arguments)
     source, scenarios = chosen(args.scenarios)
     started = time.monotonic()
     seeds = list(range(1, args.seeds + 1))

@@ -1,7 +1,7 @@
 """Training jobs under a deadline: every policy against the clairvoyant bound (``make bench-deadline``).
 
 Single zones, compute 24 and 48 h, change-over 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
-First in the friendly world, where all is as told, then in the worlds of ``parts.deadline_doubts``, then some
+First in the friendly world, where everything is as expected, then in the worlds of ``parts.deadline_uncertainty``, then some
 jobs through the deployed controller (``parts.deadline_stack``).
 Traces come from the folder that GPU_SPOT_TRACES names; where it is not set, pools are drawn from the
 fitted hazards. No pool is judged by a table that was fitted on it: the product's is used where it has not
@@ -26,7 +26,7 @@ from statistics import fmean
 from typing import Any
 
 from bench.fit.deadline import DOWN_EDGES, SPOT_PRICES, TABLE, UP_EDGES, fingerprint, read_traces, table
-from bench.parts import deadline_doubts, deadline_stack, deadline_stalls, needs, page
+from bench.parts import deadline_stack, deadline_stalls, deadline_uncertainty, needs, page
 from bench.parts.cells import cells as worlds_of
 from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE, Task
 from bench.parts.run import parser_of, write
@@ -35,7 +35,7 @@ from market.deadline.policies import BASELINES, DEFAULT, NAMES
 from market.deadline.pool import PoolRuns
 from market.supply.trace import PoolTrace
 
-CHANGEOVER_MINUTES = (6, 20)
+RESTART_MINUTES = (6, 20)
 FULL = 40
 """Start times a trace from which on figures are published."""
 STARTS_A_DOUBT = 50
@@ -90,15 +90,21 @@ def tasks(
     traces: Mapping[str, PoolTrace], starts: int, prices: Sequence[float], executor: ProcessPoolExecutor
 ) -> list[Task]:
     """Return the tasks, each with a table that was not fitted on its trace, for these prices of spot."""
-    seen = set(json.loads(TABLE.read_text(encoding="utf-8"))["fitted_on"])
+    fitted_on = set(json.loads(TABLE.read_text(encoding="utf-8"))["fitted_on"])
     groups = grouped(traces)
-    folds = sorted({groups[name] for name, trace in traces.items() if fingerprint(trace) in seen})
-    others = {fold: [t for name, t in traces.items() if groups[name] != fold] for fold in folds}
-    fitted = dict(zip(folds, executor.map(_fit, others.values(), repeat(prices)), strict=True))
+    folds = sorted({groups[name] for name, trace in traces.items() if fingerprint(trace) in fitted_on})
+    other_traces = {fold: [t for name, t in traces.items() if groups[name] != fold] for fold in folds}
+    fitted = dict(zip(folds, executor.map(_fit, other_traces.values(), repeat(prices)), strict=True))
     return [
-        Task(name, trace, changeover, starts, fitted[groups[name]] if fingerprint(trace) in seen else None)
+        Task(
+            name,
+            trace,
+            restart_minutes,
+            starts,
+            fitted[groups[name]] if fingerprint(trace) in fitted_on else None,
+        )
         for name, trace in traces.items()
-        for changeover in CHANGEOVER_MINUTES
+        for restart_minutes in RESTART_MINUTES
     ]
 
 
@@ -117,7 +123,7 @@ def _fit(traces: Sequence[PoolTrace], prices: Sequence[float]) -> Mapping[str, A
         raise ValueError(
             "the table was fitted on the only trace given, a second one is needed to judge it by"
         )
-    return table([PoolRuns.of_trace(trace) for trace in traces], CHANGEOVER_MINUTES, prices)
+    return table([PoolRuns.of_trace(trace) for trace in traces], RESTART_MINUTES, prices)
 
 
 def summary(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -208,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if not traces:
         parser.error(f"GPU_SPOT_TRACES is {str(root)!r}, a folder with .json traces is needed")
-    worlds = worlds_of(deadline_doubts.AXES, deadline_doubts.TOGETHER)[: options.cells]
+    worlds = worlds_of(deadline_uncertainty.AXES, deadline_uncertainty.TOGETHER)[: options.cells]
     prices = SPOT_PRICES if any("spot price" in world for world in worlds) else (SPOT_PRICE,)
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
         work = tasks(traces, options.starts, prices, executor)
@@ -216,9 +222,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         doubted = [
             replace(task, starts=math.ceil(options.starts / STARTS_A_DOUBT))
             for task in work
-            if task.changeover == deadline_doubts.CHANGEOVER_MINUTES
+            if task.restart_minutes == deadline_uncertainty.RESTART_TIME_MINUTES
         ]
-        grid = deadline_doubts.grid(doubted, worlds, executor.map)
+        grid = deadline_uncertainty.grid(doubted, worlds, executor.map)
     through = through_the_stack(traces, options.stack_pools)
     short = sorted(set(traces) - {cell.pool for cell in cells})
     for name in short:
@@ -271,7 +277,7 @@ def page_part(figures: Mapping[str, Any]) -> str:
             page.table(["reading", *ratios], below),
             f"On the trace where it does worst it costs {figures['worst_vs_best_baseline']:.3f} × the best "
             "baseline there. Single zones only.",
-            deadline_doubts.page_part(figures["grid"]),
+            deadline_uncertainty.page_part(figures["grid"]),
             *([deadline_stack.page_part(figures)] if "stack_jobs" in figures else []),
             *([deadline_stalls.page_part(figures)] if "stack_stalls" in figures else []),
         )

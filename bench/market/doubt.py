@@ -62,8 +62,8 @@ AXES: Axes = {
     },
     "group": {"tries each 600 s, replaces after 60 s": {"retry_seconds": 600.0, "replace_seconds": 60.0}},
 }
-"""What is doubted. As told: notice 0.9, 120 s ahead; on-demand ready in 60 s from a warm pool of the target
-that takes back whom it gave, and always had; a look each minute; a ceiling of 2 × the target; pools that drop
+"""The axes of uncertainty. As expected: notice 0.9, 120 s ahead; on-demand ready in 60 s from a warm pool of the target
+that reuses instances and always has capacity; a pass each minute; a ceiling of 2 × the target; pools that drop
 at once; spot at 0.3."""
 TOGETHER = 4
 DAYS = 2
@@ -71,9 +71,9 @@ DAYS = 2
 P3_PRICE = 3.06
 """Dollars an hour of on-demand p3.2xlarge in us-east-1 and us-west-2, the type of the traces with prices."""
 _ENDS = ("on-demand", "spot-only")
-OTHERS = (*BASELINES, Contender("spothedge-ideal+2", SpotHedgeIdeal(2)))
+RIVALS = (*BASELINES, Contender("spothedge-ideal+2", SpotHedgeIdeal(2)))
 CONTENDERS: tuple[Contender, ...] = (
-    *OTHERS,
+    *RIVALS,
     *named(",".join(policies.NAMES)),
     *named("expected-cost@10,expected-cost@300,expected-cost@1000"),
 )
@@ -95,8 +95,8 @@ def play(task: tuple[Scenario, Cell, int]) -> list[Played]:
     """Replay all contenders on one scenario in one cell with one seed."""
     scenario, cell, seed = task
     world = changed(AXES, cell)
-    times, warm, own = world.pop("times", 1), world.pop("warm", True), world.pop("own_prices", False)
-    if own and any(trace.prices for trace in scenario.traces):
+    times, warm, own_prices = world.pop("times", 1), world.pop("warm", True), world.pop("own_prices", False)
+    if own_prices and any(trace.prices for trace in scenario.traces):
         world["on_demand_price"] = P3_PRICE
     target = scenario.target * times
     size = (scenario.pool_size or default_pool_size(scenario.traces)) * times
@@ -132,15 +132,15 @@ def judge(cell: Cell, played: Sequence[Played]) -> list[dict[str, Any]]:
             }
         )
     marks = [_mark(row) for row in rows]
-    # Our own policy at other costs of a shortage is another wish, not another policy.
+    # Our own policy at other shortage costs is another setting, not another policy.
     defaults = [mark for mark in marks if "@" not in mark.policy]
-    wanted = next(mark.availability for mark in marks if mark.policy == policies.DEFAULT)
-    least = cheapest(marks, _ENDS, wanted)
+    availability = next(mark.availability for mark in marks if mark.policy == policies.DEFAULT)
+    lowest_cost = cheapest(marks, _ENDS, availability)
     for row, mark in zip(rows, marks, strict=True):
-        row["dominated_by"] = [other.policy for other in defaults if dominates(other, mark)]
+        row["dominated_by"] = [rival.policy for rival in defaults if dominates(rival, mark)]
         family = [m for m in marks if m.family in (mark.family, *_ENDS)]
-        own = mark.cost if mark.policy == policies.DEFAULT else cheapest(family, _ENDS, wanted)
-        row["regret"] = own / least - 1 if math.isfinite(own) else None
+        own_cost = mark.cost if mark.policy == policies.DEFAULT else cheapest(family, _ENDS, availability)
+        row["regret"] = own_cost / lowest_cost - 1 if math.isfinite(own_cost) else None
     return rows
 
 
@@ -189,8 +189,8 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         for row in ours
         if len(row["axes"]) <= 1
     ]
-    others = ", ".join(f"{name} {100 * regret:.1f} %" for name, regret in result["regret_of"].items())
-    told = (
+    mean_regrets = ", ".join(f"{name} {100 * regret:.1f} %" for name, regret in result["regret_of"].items())
+    summary_text = (
         f"{result['cells']} worlds × {len(result['scenarios'])} scenarios of {result['days']:g} days × "
         f"{result['seeds']} seed{'s' if result['seeds'] > 1 else ''}: nothing doubted, each doubt alone, and "
         f"up to {TOGETHER} at once until every two stand in one world. *Regret* is what a policy costs at "
@@ -198,18 +198,18 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         "on-demand, above the cheapest of all; costs are with the warm pool. The default policy's mean "
         f"regret is **{100 * result['mean_regret']:.2f} %**, at worst {100 * result['worst_regret']:.2f} %; "
         "it is beaten (another is no dearer and no less available) in "
-        f"**{result['dominated']}** worlds. Mean regret of the others: {others}."
+        f"**{result['dominated']}** worlds. Mean regret of the others: {mean_regrets}."
     )
-    text = ["## In any world", told, "![regret by world](img/regret.svg)", table(head, lines)]
+    text = ["## In any world", summary_text, "![regret by world](img/regret.svg)", table(head, lines)]
     replace_part(docs / "performance.md", "doubt", "\n\n".join(text))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write what was asked for."""
-    taken = parser(__doc__, "doubt", seeds=1)
-    taken.add_argument("--cells", type=int, help="only the first so many")
-    taken.add_argument("--days", type=float, default=DAYS, help=f"of each trace ({DAYS})")
-    args = taken.parse_args(arguments)
+    options = parser(__doc__, "doubt", seeds=1)
+    options.add_argument("--cells", type=int, help="only the first so many")
+    options.add_argument("--days", type=float, default=DAYS, help=f"of each trace ({DAYS})")
+    args = options.parse_args(arguments)
     source, scenarios = chosen(args.scenarios, args.days)
     scenarios = [replace(s, traces=tuple(t.first(args.days * 86400) for t in s.traces)) for s in scenarios]
     grid = cells(AXES, TOGETHER)[: args.cells]
@@ -242,8 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{title(row['axes'])}: {100 * row['availability']:.3f} % for {cost:.4f}, "
                 f"regret {regret:.2f} % {row['dominated_by'] or ''}"
             )
-    told = {key: value for key, value in result.items() if key not in ("rows", "scenarios")}
-    print(f"{json.dumps(told)}\n{len(rows)} rows in {time.monotonic() - started:.0f} s → {args.out}")
+    summary = {key: value for key, value in result.items() if key not in ("rows", "scenarios")}
+    print(f"{json.dumps(summary)}\n{len(rows)} rows in {time.monotonic() - started:.0f} s → {args.out}")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, write
 from bench.parts.scenarios import Scenario, chosen
 from gpu_spot.forecast.advice import SHORTAGE_COSTS, Option, Trial, choose
-from gpu_spot.forecast.ranges import WEEK, SlotForecast, Part, Spreads, after
+from gpu_spot.forecast.ranges import WEEK, Part, SlotForecast, Spreads, after
 from gpu_spot.forecast.replayed import Question, parts
 
-WANTED: Final = 0.999
+MIN_AVAILABILITY: Final = 0.999
 _USUAL: Final = 100.0
 _COUNTS: Final = 2
 """All zones, and one less."""
@@ -64,41 +64,45 @@ def came(week: Sequence[Part]) -> tuple[float, float]:
     return fmean(part.cost for part in week), sum(part.shortage for part in week)
 
 
-def fit(found: Sequence[Window]) -> Spreads:
+def fit(windows_seen: Sequence[Window]) -> Spreads:
     """Return the spreads that hold four windows in five."""
-    outlooks = [after(one.before, _FREE) for one in found]
-    cost = [abs(log(w.cost / o.cost.middle)) for w, o in zip(found, outlooks, strict=True)]
-    root = [abs(sqrt(w.shortage) - sqrt(o.shortage.middle)) for w, o in zip(found, outlooks, strict=True)]
-    return Spreads(_most(cost), _most(root))
+    outlooks = [after(window.before, _FREE) for window in windows_seen]
+    cost = [abs(log(w.cost / o.cost.middle)) for w, o in zip(windows_seen, outlooks, strict=True)]
+    root = [
+        abs(sqrt(w.shortage) - sqrt(o.shortage.middle)) for w, o in zip(windows_seen, outlooks, strict=True)
+    ]
+    return Spreads(_percentile(cost), _percentile(root))
 
 
-def _most(values: Sequence[float], share: float = 0.8) -> float:
+def _percentile(values: Sequence[float], share: float = 0.8) -> float:
     return sorted(values)[int(share * len(values))]
 
 
-def judged(found: Sequence[Window]) -> dict[str, Any]:
+def judged(windows_seen: Sequence[Window]) -> dict[str, Any]:
     """Return how often ranges held, with the spreads of the other markets, and errors ÷ "like last week"."""
     held_cost = held_shortage = 0
     ours: list[float] = []
     last: list[float] = []
     missed: list[float] = []
     missed_last: list[float] = []
-    for market in sorted({one.market for one in found}):
-        here = [one for one in found if one.market == market]
-        spreads = fit([one for one in found if one.market != market] or here)
-        for one in here:
-            outlook = after(one.before, spreads)
-            held_cost += outlook.cost.low <= one.cost <= outlook.cost.high
-            held_shortage += outlook.shortage.low <= one.shortage <= outlook.shortage.high
-            cost, shortage = came(one.before[-WEEK:])
-            ours.append(abs(outlook.cost.middle - one.cost))
-            last.append(abs(cost - one.cost))
-            missed.append(abs(outlook.shortage.middle - one.shortage))
-            missed_last.append(abs(shortage - one.shortage))
+    for market in sorted({seen_window.market for seen_window in windows_seen}):
+        own_windows = [seen_window for seen_window in windows_seen if seen_window.market == market]
+        spreads = fit(
+            [seen_window for seen_window in windows_seen if seen_window.market != market] or own_windows
+        )
+        for window in own_windows:
+            forecast = after(window.before, spreads)
+            held_cost += forecast.cost.low <= window.cost <= forecast.cost.high
+            held_shortage += forecast.shortage.low <= window.shortage <= forecast.shortage.high
+            cost, shortage = came(window.before[-WEEK:])
+            ours.append(abs(forecast.cost.middle - window.cost))
+            last.append(abs(cost - window.cost))
+            missed.append(abs(forecast.shortage.middle - window.shortage))
+            missed_last.append(abs(shortage - window.shortage))
     return {
-        "windows": len(found),
-        "cost_coverage": held_cost / len(found),
-        "shortage_coverage": held_shortage / len(found),
+        "windows": len(windows_seen),
+        "cost_coverage": held_cost / len(windows_seen),
+        "shortage_coverage": held_shortage / len(windows_seen),
         "error_ratio": _ratio(median(ours), median(last)),
         "mean_error_ratio": _ratio(fmean(ours), fmean(last)),
         "shortage_error_ratio": _ratio(median(missed), median(missed_last)),
@@ -109,15 +113,18 @@ def _ratio(ours: float, theirs: float) -> float:
     return ours / theirs if theirs else inf
 
 
-def by_market(found: Sequence[Window], scenarios: Sequence[Scenario]) -> dict[str, dict[str, float]]:
+def by_market(windows_seen: Sequence[Window], scenarios: Sequence[Scenario]) -> dict[str, dict[str, float]]:
     """Return windows and independent weeks (those that share no day) of each market."""
     weeks: dict[str, int] = {}
-    for one in scenarios:
-        days = min(trace.seconds for trace in one.traces) / 86400
-        weeks[market_of(one)] = max(0, int(days / 7) - 1)
+    for scenario in scenarios:
+        days = min(trace.seconds for trace in scenario.traces) / 86400
+        weeks[market_of(scenario)] = max(0, int(days / 7) - 1)
     return {
-        market: {"windows": sum(one.market == market for one in found), "independent_weeks": weeks[market]}
-        for market in sorted({one.market for one in found})
+        market: {
+            "windows": sum(window.market == market for window in windows_seen),
+            "independent_weeks": weeks[market],
+        }
+        for market in sorted({window.market for window in windows_seen})
     }
 
 
@@ -143,10 +150,10 @@ def question(scenario: Scenario, pools: int, shortage_cost: float) -> Question:
     )
 
 
-def play(asked: tuple[Scenario, Question]) -> list[Part]:
+def play(task: tuple[Scenario, Question]) -> list[Part]:
     """Replay one question on the traces of a scenario."""
-    scenario, one = asked
-    return parts(one, scenario.traces[: len(one.shares)])
+    scenario, question = task
+    return parts(question, scenario.traces[: len(question.shares)])
 
 
 def regrets(options: Mapping[Option, Sequence[Part]]) -> list[tuple[float, bool]]:
@@ -154,79 +161,85 @@ def regrets(options: Mapping[Option, Sequence[Part]]) -> list[tuple[float, bool]
 
     The best is the cheapest of the search that was as available as wanted, or else as the choice was.
     """
-    found = []
+    pairs = []
     length = min(map(len, options.values()))
     for now in range(WEEK, length - WEEK + 1):
         expected = [_trial(option, after(played[:now])) for option, played in options.items()]
-        picked = choose(expected, availability=WANTED) or max(expected, key=lambda one: one.availability)
+        picked = choose(expected, availability=MIN_AVAILABILITY) or max(
+            expected, key=lambda choice: choice.availability
+        )
         weeks = {option: came(played[now : now + WEEK]) for option, played in options.items()}
         ready = {option: 1 - shortage / _WEEK_MINUTES for option, (_, shortage) in weeks.items()}
-        enough = min(WANTED, ready[picked.option])
+        enough = min(MIN_AVAILABILITY, ready[picked.option])
         best = min(cost for option, (cost, _) in weeks.items() if ready[option] >= enough)
-        found.append((weeks[picked.option][0] / best - 1, ready[picked.option] >= WANTED))
-    return found
+        pairs.append((weeks[picked.option][0] / best - 1, ready[picked.option] >= MIN_AVAILABILITY))
+    return pairs
 
 
-def _trial(option: Option, outlook: SlotForecast) -> Trial:
-    return Trial(option, outlook.cost.middle, 1 - outlook.shortage.middle / _WEEK_MINUTES)
+def _trial(option: Option, forecast: SlotForecast) -> Trial:
+    return Trial(option, forecast.cost.middle, 1 - forecast.shortage.middle / _WEEK_MINUTES)
 
 
 def replayed(scenarios: Sequence[Scenario], workers: int | None) -> dict[str, dict[Option, list[Part]]]:
     """Return by scenario what each option came to, so many options side by side (None: one a core)."""
-    asked = [(one, option, asking) for one in scenarios for option, asking in tried(one)]
-    tasks = [(one, asking) for one, _, asking in asked]
+    requests = [
+        (run_scenario, option, asking) for run_scenario in scenarios for option, asking in tried(run_scenario)
+    ]
+    tasks = [(run_scenario, asking) for run_scenario, _, asking in requests]
     if workers == 1:
         played = list(map(play, tasks))
     else:
         with ProcessPoolExecutor(workers) as pool:
             played = list(pool.map(play, tasks))
-    found: dict[str, dict[Option, list[Part]]] = {}
-    for (one, option, _), result in zip(asked, played, strict=True):
-        found.setdefault(one.name, {})[option] = result
-    return found
+    parts_by_option: dict[str, dict[Option, list[Part]]] = {}
+    for (run_scenario, option, _), result in zip(requests, played, strict=True):
+        parts_by_option.setdefault(run_scenario.name, {})[option] = result
+    return parts_by_option
 
 
 def measured(
     scenarios: Sequence[Scenario], workers: int | None = None
 ) -> tuple[list[Window], dict[str, Any]]:
     """Return the windows of the usual group on each scenario, and all figures but times."""
-    long = [one for one in scenarios if min(trace.seconds for trace in one.traces) > 15 * 86400]
+    long = [
+        scenario for scenario in scenarios if min(trace.seconds for trace in scenario.traces) > 15 * 86400
+    ]
     options = replayed(long, workers)
-    found: list[Window] = []
+    all_windows: list[Window] = []
     regretted: list[tuple[float, bool]] = []
-    for one in long:
+    for scenario in long:
         usual = next(
             played
-            for option, played in options[one.name].items()
-            if option.shortage_cost == _USUAL and len(option.zones) == len(one.traces)
+            for option, played in options[scenario.name].items()
+            if option.shortage_cost == _USUAL and len(option.zones) == len(scenario.traces)
         )
-        found += windows(market_of(one), usual)
-        regretted += regrets(options[one.name])
-    markets = by_market(found, long)
-    return found, {
-        **judged(found),
+        all_windows += windows(market_of(scenario), usual)
+        regretted += regrets(options[scenario.name])
+    markets = by_market(all_windows, long)
+    return all_windows, {
+        **judged(all_windows),
         "independent_weeks": sum(int(market["independent_weeks"]) for market in markets.values()),
         "markets": markets,
         "advise_regret": fmean(regret for regret, _ in regretted),
         "worst_advise_regret": max(regret for regret, _ in regretted),
-        "advise_kept": fmean(kept for _, kept in regretted),
+        "advise_kept": fmean(is_available for _, is_available in regretted),
     }
 
 
 def document(docs: Path, result: Mapping[str, Any], groups: int) -> None:
     """Write this benchmark's part of ``performance.md``."""
     source = "the traces" if result["source"] == "traces" else "markets of the fitted model"
-    told = (
+    summary_text = (
         f"On {source}, at every half day after the first week: {result['windows']} forecasts of the week "
         f"that followed, overlapping, in {result['independent_weeks']} weeks that share no day. Ranges "
         "shall hold four weeks in five; their spreads are fitted to the other markets alone. An error is "
         'that of the middle, ÷ that of "like last week". Advice is for an availability of '
-        f"{WANTED:.1%}, among {len(SHORTAGE_COSTS)} prices of a shortage and all zones or one less; its cost "
+        f"{MIN_AVAILABILITY:.1%}, among {len(SHORTAGE_COSTS)} prices of a shortage and all zones or one less; its cost "
         "is compared with the cheapest of its search that turned out as available. How the rules were chosen "
         "with these markets in sight, and what that flatters: "
         "[ADR 0043](adr/0043-forecast-from-a-weeks-replay.md)."
     )
-    busy, clock = (result[f"{what}seconds_{groups}_groups"] for what in ("cpu_", ""))
+    busy, clock = (result[f"{prefix}seconds_{groups}_groups"] for prefix in ("cpu_", ""))
     timed_too = (
         f"A stack of {groups} groups and a change of it, on two cores: {busy:.0f} s of CPU time, "
         f"{clock:.0f} s on the clock of a machine that may have had other work."
@@ -242,11 +255,11 @@ def document(docs: Path, result: Mapping[str, Any], groups: int) -> None:
         ("advice: weeks as available as was asked", f"{result['advise_kept']:.0%}"),
     ]
     markets = [
-        (_in_days(market), str(one["windows"]), str(one["independent_weeks"]))
-        for market, one in result["markets"].items()
+        (_in_days(market), str(row["windows"]), str(row["independent_weeks"]))
+        for market, row in result["markets"].items()
     ]
     text = [
-        *("## Forecast against what came", told, table(("", "figure"), figures)),
+        *("## Forecast against what came", summary_text, table(("", "figure"), figures)),
         *(table(("market, its length", "forecasts", "weeks that share no day"), markets), timed_too),
     ]
     replace_part(docs / "performance.md", "forecast", "\n\n".join(text))
@@ -265,8 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--groups", type=int, default=50, help="of the stack that is timed (50; 0: none)")
     args = parser.parse_args(arguments)
     source, scenarios = chosen(args.scenarios, days=45)
-    _, told = measured(scenarios)
-    result = {"source": source, **told, **(timed(args.groups) if args.groups else {})}
+    _, summary = measured(scenarios)
+    result = {"source": source, **summary, **(timed(args.groups) if args.groups else {})}
     write(args.out, result)
     if args.groups and args.scenarios is None:
         document(args.docs, result, args.groups)

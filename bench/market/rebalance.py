@@ -1,4 +1,4 @@
-"""Replay who replaces an instance at risk: AWS's capacity rebalancing, the controller, or nobody.
+"""Replay the replacement of instances at risk: by AWS's Capacity Rebalancing, by the controller, or not at all.
 
     GPU_SPOT_TRACES=… python -m bench.market.rebalance [--out FILE] [--seeds 1] [--docs docs]
 
@@ -44,7 +44,7 @@ WORLDS: Mapping[str, Mapping[str, float]] = {
 
 
 @dataclass(frozen=True)
-class Own:
+class OnlyOwn:
     """Our own make-before-break around a policy: one more for each notice, or also for each one at risk."""
 
     inner: Policy
@@ -58,9 +58,9 @@ class Own:
         primary = target if plan.primary is None else plan.primary
         primary += sum(situation.is_interrupted(i) for i in situation.primary)
         if self.at_risk:
-            staying = [i for i in situation.primary if not situation.is_interrupted(i)]
-            safe = situation.stable(i for i in staying if i.id not in risky)
-            primary += min(sum(i.id in risky for i in staying), max(0, target - len(safe)))
+            without_notice = [i for i in situation.primary if not situation.is_interrupted(i)]
+            safe = situation.stable(i for i in without_notice if i.id not in risky)
+            primary += min(sum(i.id in risky for i in without_notice), max(0, target - len(safe)))
         return replace(plan, primary=primary)
 
 
@@ -68,8 +68,8 @@ _POLICY = policies.build(policies.DEFAULT)
 OWNERS: Mapping[str, tuple[bool, Policy]] = {
     "nobody": (False, _POLICY),
     "AWS": (True, _POLICY),
-    "own, at notices": (False, Own(_POLICY, at_risk=False)),
-    "own, at recommendations": (False, Own(_POLICY, at_risk=True)),
+    "own, at notices": (False, OnlyOwn(_POLICY, at_risk=False)),
+    "own, at recommendations": (False, OnlyOwn(_POLICY, at_risk=True)),
 }
 """By name: whether the group rebalances, and the policy."""
 
@@ -117,17 +117,19 @@ def summarise(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return by world and owner the means over scenarios and seeds, and the worst scenario's availability."""
     rows = []
     for world, owner in dict.fromkeys((o.world, o.owner) for o in outcomes):
-        here = [o for o in outcomes if (o.world, o.owner) == (world, owner)]
-        by_scenario = {o.scenario: [p.availability for p in here if p.scenario == o.scenario] for o in here}
+        matching = [o for o in outcomes if (o.world, o.owner) == (world, owner)]
+        by_scenario = {
+            o.scenario: [p.availability for p in matching if p.scenario == o.scenario] for o in matching
+        }
         rows.append(
             {
                 "world": world,
                 "owner": owner,
-                "availability": fmean(o.availability for o in here),
-                "worst_availability": min(fmean(found) for found in by_scenario.values()),
-                "cost": fmean(o.cost for o in here),
-                "launches_per_day": fmean(o.launches for o in here),
-                "let_go_booting_per_day": fmean(o.let_go_booting for o in here),
+                "availability": fmean(o.availability for o in matching),
+                "worst_availability": min(fmean(values) for values in by_scenario.values()),
+                "cost": fmean(o.cost for o in matching),
+                "launches_per_day": fmean(o.launches for o in matching),
+                "let_go_booting_per_day": fmean(o.let_go_booting for o in matching),
             }
         )
     return rows

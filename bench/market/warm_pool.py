@@ -32,7 +32,7 @@ SHARES: Final = (0.0, 0.5, 1.0)
 SHORTAGE_COSTS: Final = (1.2, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "as above": {},
-    "AWS takes nobody back": {"warm_reuse": False},
+    "AWS reuses no instance": {"warm_reuse": False},
     "one warm start in ten refused": {"warm_refusal": 0.1},
     "three in ten": {"warm_refusal": 0.3},
     "boots of 360 s from nothing": {"spot_cold_start": 360.0},
@@ -72,14 +72,14 @@ def account(scenario: Scenario, world: str, shortage_cost: float, share: float, 
         rules = Rules(**{"seed": seed, "warm_instances": size, "warm_reuse": True, **WORLDS[world]})
         market = SpotMarket(scenario.traces, rules, scenario.pool_size)
         ledger = play(market, rules, at(shortage_cost), scenario.target)
-        least = _least(scenario, rules.spot_cold_start)
-        runs.append((ledger.cost, ledger.cost_with_everything, least, ledger.availability))
-    cost, everything, least, ready = (fmean(column) for column in zip(*runs, strict=True))
-    return Account(scenario.name, world, shortage_cost, share, cost, everything, least, ready)
+        bound = _lower_bound(scenario, rules.spot_cold_start)
+        runs.append((ledger.cost, ledger.cost_with_everything, bound, ledger.availability))
+    cost, everything, bound, ready = (fmean(column) for column in zip(*runs, strict=True))
+    return Account(scenario.name, world, shortage_cost, share, cost, everything, bound, ready)
 
 
 @cache
-def _least(scenario: Scenario, spot_cold_start: float) -> float:
+def _lower_bound(scenario: Scenario, spot_cold_start: float) -> float:
     """Return the bound, which knows neither pools nor chance."""
     rules = Rules(spot_cold_start=spot_cold_start)
     return bound(SpotMarket(scenario.traces, rules, scenario.pool_size), rules, scenario.target)
@@ -91,19 +91,23 @@ def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
     for cost in SHORTAGE_COSTS:
         share = float(warm_pool.size(1, 0, 100, cost))
         ratios: dict[float, list[float]] = {share: [] for share in SHARES}
-        taken = [account for account in accounts if account.shortage_cost == cost and account.share == share]
-        for scenario in (one.scenario for one in taken):
-            here = {o.share: o.worth for o in accounts if (o.shortage_cost, o.scenario) == (cost, scenario)}
-            for each, worth in here.items():
-                ratios[each].append(worth / min(here.values()))
+        matching = [
+            account for account in accounts if account.shortage_cost == cost and account.share == share
+        ]
+        for scenario in (item.scenario for item in matching):
+            worth_by_share = {
+                o.share: o.worth for o in accounts if (o.shortage_cost, o.scenario) == (cost, scenario)
+            }
+            for share, worth in worth_by_share.items():
+                ratios[share].append(worth / min(worth_by_share.values()))
         rows.append(
             {
                 "shortage_cost": cost,
                 "share": share,
                 "chosen_vs_best": fmean(ratios[share]),
                 "worst_chosen_vs_best": max(ratios[share]),
-                **{f"share_{each:g}_vs_best": fmean(ratios[each]) for each in SHARES},
-                **_told(taken),
+                **{f"share_{share:g}_vs_best": fmean(ratios[share]) for share in SHARES},
+                **_summary_of(matching),
             }
         )
     return rows
@@ -113,15 +117,15 @@ def of_worlds(accounts: Sequence[Account]) -> list[dict[str, Any]]:
     """Return by world what the whole pool and none come to, means over the scenarios."""
     rows = []
     for world in WORLDS:
-        here = [account for account in accounts if account.world == world]
-        whole = [one for one in here if one.share == 1.0]
-        none = [one for one in here if one.share == 0.0]
-        cold = {f"cold_{key}": value for key, value in _told(none).items()}
-        rows.append({"world": world, **_told(whole), **cold})
+        matching = [account for account in accounts if account.world == world]
+        whole = [item for item in matching if item.share == 1.0]
+        none = [item for item in matching if item.share == 0.0]
+        cold = {f"cold_{key}": value for key, value in _summary_of(none).items()}
+        rows.append({"world": world, **_summary_of(whole), **cold})
     return rows
 
 
-def _told(accounts: Iterable[Account]) -> dict[str, float]:
+def _summary_of(accounts: Iterable[Account]) -> dict[str, float]:
     accounts = tuple(accounts)
     return {
         "cost_vs_bound": fmean(account.cost / account.bound for account in accounts),
@@ -203,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "seeds": args.seeds,
         "costs": of_costs([accounts[task] for task in costs]),
         "worlds": of_worlds([accounts[task] for task in worlds]),
-        "accounts": [asdict(one) for one in accounts.values()],
+        "accounts": [asdict(item) for item in accounts.values()],
     }
     write(args.out, result)
     if source == "traces" and args.scenarios is None:

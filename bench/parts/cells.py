@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 Axes: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""By axis and by value of the axis: what is other than in the world as told."""
+"""By axis and by value of the axis: what differs from the expected world."""
 Cell: TypeAlias = Mapping[str, str]
 """The value on each axis that is doubted."""
 _Pair: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
@@ -20,17 +20,17 @@ def cells(axes: Axes, together: int) -> list[Cell]:
     """
     values = [(axis, value) for axis, of_axis in axes.items() for value in of_axis]
     pairs = [pair for pair in itertools.combinations(values, 2) if pair[0][0] != pair[1][0]]
-    made: list[Cell] = [{}, *({axis: value} for axis, value in values)]
+    result: list[Cell] = [{}, *({axis: value} for axis, value in values)]
     missing = dict.fromkeys(pairs)
     while missing:
         cell = dict(next(iter(missing)))
         while len(cell) < together:
             more = [(axis, value) for axis, value in values if axis not in cell]
-            cell |= [max(more, key=lambda one: len(_new(missing, dict([*cell.items(), one]))))]
+            cell |= [max(more, key=lambda item: len(_new(missing, dict([*cell.items(), item]))))]
         for pair in _new(missing, cell):
             del missing[pair]
-        made.append(cell)
-    return made
+        result.append(cell)
+    return result
 
 
 def changed(axes: Axes, cell: Cell) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def changed(axes: Axes, cell: Cell) -> dict[str, Any]:
 
 def title(cell: Cell) -> str:
     """Return how a cell is called."""
-    return ", ".join(f"{axis} {value}" for axis, value in cell.items()) or "as told"
+    return ", ".join(f"{axis} {value}" for axis, value in cell.items()) or "as expected"
 
 
 def _new(missing: Iterable[_Pair], cell: Cell) -> list[_Pair]:

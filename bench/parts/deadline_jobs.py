@@ -24,18 +24,21 @@ class Task:
 
     name: str
     trace: PoolTrace
-    changeover: int
+    restart_minutes: int
     starts: int
     table: Mapping[str, Any] | None
 
-    def jobs(self, pool: PoolRuns, **others: float) -> list[tuple[float, Job]]:
+    def jobs(self, pool: PoolRuns, **settings: float) -> list[tuple[float, Job]]:
         """Return the jobs that fit into the pool, each with its deadline ÷ compute.
 
         ``others`` are more of a job's fields.
         """
-        told = self.changeover * 60
+        restart_seconds = self.restart_minutes * 60
         jobs = [
-            (ratio, Job(hours * 3600, round(hours * ratio * 60) * 60, told, SPOT_PRICE, **others))
+            (
+                ratio,
+                Job(hours * 3600, round(hours * ratio * 60) * 60, restart_seconds, SPOT_PRICE, **settings),
+            )
             for hours in COMPUTE_HOURS
             for ratio in RATIOS
         ]
@@ -43,7 +46,7 @@ class Task:
 
     def policies(self, names: Sequence[str]) -> dict[str, DeadlinePolicy]:
         """Return these policies; ours with the table of this task."""
-        made: dict[str, DeadlinePolicy] = {name: build(name) for name in names}
+        built: dict[str, DeadlinePolicy] = {name: build(name) for name in names}
         if self.table is not None:
-            made[DEFAULT] = ExpectedJobCost(parse(self.table))
-        return made
+            built[DEFAULT] = ExpectedJobCost(parse(self.table))
+        return built

@@ -2,7 +2,7 @@
 
 One pool, as the replay knows it: one type in one zone. The job's process tells its steps, the agent measures
 them, the registry carries them, the controller decides; the market is the rehearsal's, hostile as ever. The
-replay is told how long a change-over took there, and like the controller begins without experience.
+replay takes the restart time measured there, and like the controller begins without experience.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from typing import Any, Final
 
 from bench.parts import page
 from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE
-from lambdas.core.capacity.policies.by_deadline import DEFAULT_RESTART_OVERHEAD_SECONDS, DEFAULT_UNSAVED_SECONDS
+from lambdas.core.capacity.policies.by_deadline import (
+    DEFAULT_RESTART_OVERHEAD_SECONDS,
+    DEFAULT_UNSAVED_SECONDS,
+)
 from lambdas.core.deadline.experience import Experience
 from lambdas.core.deadline.model import Job
 from lambdas.core.model import Pool
@@ -35,7 +38,7 @@ from rehearsal import rehearse as rehearsal
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import START, deployed
 from rehearsal.machines.group import Nodes, playing
-from rehearsal.machines.pace import Hindrance, Speed
+from rehearsal.machines.pace import Slowdown, Speeds
 from rehearsal.machines.process import TrainingProfile
 
 ROOT: Final = Path(__file__).parents[2]
@@ -56,14 +59,14 @@ class Scenario:
     trace: PoolTrace
     hours: float
     deadline_hours: float
-    hindrances: tuple[Hindrance, ...] = ()
+    hindrances: tuple[Slowdown, ...] = ()
 
     @property
-    def pace(self) -> Speed:
+    def pace(self) -> Speeds:
         """The hindrances at the times of the rehearsal."""
-        return Speed(
+        return Speeds(
             tuple(
-                Hindrance(START + hindrance.begin * 3600, START + hindrance.end * 3600, hindrance.speed)
+                Slowdown(START + hindrance.begin * 3600, START + hindrance.end * 3600, hindrance.speed)
                 for hindrance in self.hindrances
             )
         )
@@ -86,7 +89,7 @@ class StackJob:
     replayed: float
     replay_late: bool
     changeovers: int
-    changeover: float
+    restart_seconds: float
     interruptions: int
     decisions: tuple[tuple[float, tuple[str, ...], str], ...]
 
@@ -131,18 +134,18 @@ def play(scenario: Scenario) -> StackJob:
             replay = Replay(market, rules, fleet, GroupShape((Pool(TYPE, ZONE),)), 1, start=START)
             ledger = replay.run(
                 ticks((scenario.deadline_hours + SPARE_HOURS) * 3600),
-                is_over=lambda: _done(nodes, profile) is not None and not replay.held,
+                is_over=lambda: _done(nodes, profile) is not None and not replay.instances,
             )
             done = _done(nodes, profile)
             took = fleet.store.load(view.name).memory.job.restart_overheads
-    changeover = took.total / took.count if took.count else DEFAULT_RESTART_OVERHEAD_SECONDS
+    restart_seconds = took.total / took.count if took.count else DEFAULT_RESTART_OVERHEAD_SECONDS
     replayed = simulate(
         PoolRuns.of_trace(scenario.trace),
         0,
         Job(
             compute=scenario.hours * 3600,
             deadline=scenario.deadline_hours * 3600,
-            restart_overhead=round(changeover / TICK_SECONDS) * TICK_SECONDS,
+            restart_overhead=round(restart_seconds / TICK_SECONDS) * TICK_SECONDS,
             spot_price=SPOT_PRICE,
             checkpoint=DEFAULT_UNSAVED_SECONDS,
         ),
@@ -158,7 +161,7 @@ def play(scenario: Scenario) -> StackJob:
         replayed=replayed.cost,
         replay_late=replayed.late,
         changeovers=took.count,
-        changeover=changeover,
+        restart_seconds=restart_seconds,
         interruptions=int(ledger.counts.get("interruption", 0)),
         decisions=tuple(((d.at - START) / 3600, d.actions, d.reason) for d in fleet.decisions if d.actions),
     )
@@ -175,7 +178,7 @@ def line(job: StackJob) -> str:
     done = "not done" if job.done is None else f"done after {job.done:.2f} h"
     return (
         f"{job.pool}: {job.hours:g} h due after {job.deadline_hours:g} h, {done}, cost {job.cost:.2f} "
-        f"(replay {job.replayed:.2f}), {job.changeovers} change-overs of {job.changeover:.0f} s, "
+        f"(replay {job.replayed:.2f}), {job.changeovers} change-overs of {job.restart_seconds:.0f} s, "
         f"{job.interruptions} interruptions"
     )
 
@@ -189,7 +192,7 @@ def figures(jobs: Sequence[StackJob]) -> dict[str, Any]:
         "stack_cost_vs_replay": round(fmean(job.cost / job.replayed for job in jobs), 4),
         "stack_replay_misses": sum(job.replay_late for job in jobs),
         "stack_changeover_seconds": round(
-            sum(job.changeovers * job.changeover for job in jobs) / max(1, starts), 1
+            sum(job.changeovers * job.restart_seconds for job in jobs) / max(1, starts), 1
         ),
         "stack_interruptions": sum(job.interruptions for job in jobs),
         "stack_by_ratio": {f"{ratio}": _of_ratio(jobs, ratio) for ratio in RATIOS},
@@ -211,7 +214,7 @@ def _of_ratio(jobs: Sequence[StackJob], ratio: float) -> dict[str, float]:
     }
 
 
-def page_part(told: Mapping[str, Any]) -> str:
+def page_part(figures: Mapping[str, Any]) -> str:
     """Return this part of ``performance.md``."""
     rows = [
         [
@@ -222,19 +225,19 @@ def page_part(told: Mapping[str, Any]) -> str:
             f"{row['cost_vs_replay']:.3f}",
             f"{row['least_hours_before']:.1f}",
         ]
-        for ratio, row in told["stack_by_ratio"].items()
+        for ratio, row in figures["stack_by_ratio"].items()
         if row
     ]
     return "\n\n".join(
         (
             "### Through the controller",
-            f"{told['stack_jobs']} jobs of {HOURS:g} h in the rehearsed cloud, one pool each: a deployed "
+            f"{figures['stack_jobs']} jobs of {HOURS:g} h in the rehearsed cloud, one pool each: a deployed "
             "stack with `training[].deadline`, the agent's code on simulated machines, "
-            f"spot at {SPOT_PRICE}, the hostile market. {told['stack_misses']} deadlines missed, "
-            f"{told['stack_interruptions']} interruptions; a change-over took "
-            f"{told['stack_changeover_seconds']:.0f} s in the mean. Cost beside the replay of the same job, "
-            "which knows the compute from the start, is told that change-over and begins as the controller "
-            f"does, without experience: {told['stack_cost_vs_replay']:.3f} in the mean. *Before*: the least "
+            f"spot at {SPOT_PRICE}, the hostile market. {figures['stack_misses']} deadlines missed, "
+            f"{figures['stack_interruptions']} interruptions; a change-over took "
+            f"{figures['stack_changeover_seconds']:.0f} s in the mean. Cost beside the replay of the same job, "
+            "which knows the compute from the start, takes that restart time and begins as the controller "
+            f"does, without experience: {figures['stack_cost_vs_replay']:.3f} in the mean. *Before*: the least "
             "hours between the last step and the deadline.",
             page.table(
                 ["deadline ÷ compute", "jobs", "missed", "cost ÷ on-demand", "cost ÷ replay", "before"], rows

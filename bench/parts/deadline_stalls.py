@@ -15,41 +15,41 @@ from bench.parts.deadline_stack import Scenario, StackJob
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.model import GroupRole
 from market.supply.trace import PoolTrace
-from rehearsal.machines.pace import Hindrance, Speed
+from rehearsal.machines.pace import Slowdown, Speeds
 
-CALM: Final = PoolTrace("always there", 300.0, (1,) * 300)
+STABLE: Final = PoolTrace("always there", 300.0, (1,) * 300)
 HOURS, DEADLINE_HOURS = 2.0, 6.0
 FULL: Final = {
-    "stands still for 2.5 h": (Hindrance(1.0, 3.5),),
-    "a fifth of its speed, for good": (Hindrance(0.7, math.inf, 0.2),),
-    "stands still for good": (Hindrance(0.7, math.inf),),
+    "stands still for 2.5 h": (Slowdown(1.0, 3.5),),
+    "a fifth of its speed, for good": (Slowdown(0.7, math.inf, 0.2),),
+    "stands still for good": (Slowdown(0.7, math.inf),),
 }
 
 
 def scenarios() -> list[Scenario]:
     """Return a job for each way to come to a halt."""
-    return [Scenario(CALM, HOURS, DEADLINE_HOURS, hindrances) for hindrances in FULL.values()]
+    return [Scenario(STABLE, HOURS, DEADLINE_HOURS, hindrances) for hindrances in FULL.values()]
 
 
 def said_lost(job: StackJob) -> list[float]:
-    """Return when people were told that the deadline cannot be met, in hours after the start."""
+    """Return when the alarm said that the deadline cannot be met, in hours after the start."""
     return [at for at, orders, _ in job.decisions if f"alarm: {by_deadline.DEADLINE_LOST}" in orders]
 
 
 def bought(job: StackJob) -> float | None:
     """Return when on-demand was first asked for, None for never."""
-    wanted = f"{GroupRole.FALLBACK}: desired capacity 1"
-    asks = (at for at, orders, _ in job.decisions if any(wanted in order for order in orders))
+    action = f"{GroupRole.FALLBACK}: desired capacity 1"
+    asks = (at for at, orders, _ in job.decisions if any(action in order for order in orders))
     return next(asks, None)
 
 
 def hopeless(scenario: Scenario) -> float:
     """Return from when on not even full speed without a loss meets the deadline; infinity: it can be met.
 
-    In hours after the start, by a clairvoyant who knows how much work fits between two times. Nobody who
-    knows less can say so much later: the work left is what the job has told.
+    In hours after the start, by a clairvoyant that knows how much work fits between two times. A policy that
+    knows less can say so much later: the remaining work is what the job reported.
     """
-    pace = Speed(scenario.hindrances)
+    pace = Speeds(scenario.hindrances)
     minutes = (minute / 60 for minute in range(round(scenario.deadline_hours * 60)))
     return next((at for at in minutes if _is_hopeless(scenario, at, pace.work(0, at))), math.inf)
 
@@ -75,7 +75,7 @@ def figures(jobs: Sequence[StackJob]) -> dict[str, Any]:
     }
 
 
-def page_part(told: Mapping[str, Any]) -> str:
+def page_part(figures: Mapping[str, Any]) -> str:
     """Return this part of ``performance.md``."""
 
     def hours(at: float | None) -> str:
@@ -87,7 +87,7 @@ def page_part(told: Mapping[str, Any]) -> str:
             *(hours(row[key]) for key in ("deadline", "stalls", "on_demand", "done", "hopeless")),
             ", ".join(map(hours, row["said_lost"])),
         ]
-        for name, row in told["stack_stalls"].items()
+        for name, row in figures["stack_stalls"].items()
     ]
     return "\n\n".join(
         (

@@ -64,19 +64,19 @@ def timed(groups: int) -> dict[str, float]:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)  # orphans of the command are ours to wait for, and their time
     with tempfile.TemporaryDirectory() as folder:
         base, head = (Path(folder) / name for name in ("base.yaml", "head.yaml"))
-        wanted = many_groups(groups)
-        base.write_text(yaml.safe_dump(wanted), encoding="utf-8")
-        wanted["config"]["gpu-spot:services"][0]["capacity"]["target"] = 3
-        head.write_text(yaml.safe_dump(wanted), encoding="utf-8")
+        stack = many_groups(groups)
+        base.write_text(yaml.safe_dump(stack), encoding="utf-8")
+        stack["config"]["gpu-spot:services"][0]["capacity"]["target"] = 3
+        head.write_text(yaml.safe_dump(stack), encoding="utf-8")
         command = [Path(sys.executable).parent / "gpu-spot", "forecast", "--json", "--processes", "2"]
-        spent, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        spent, started_at = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(  # noqa: S603
             [*command, "--base", str(base), "--head", str(head)],
             check=True,
             capture_output=True,
             preexec_fn=partial(os.sched_setaffinity, 0, cores),  # nothing runs beside it
         )
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started_at
     with suppress(ChildProcessError):
         while True:
             os.wait()

@@ -16,11 +16,11 @@ MACHINE: Final = {"cpus": os.cpu_count(), "python": platform.python_version()}
 
 def parser_of(doc: str | None, name: str, *, docs: bool = False) -> argparse.ArgumentParser:
     """Return the parser of a benchmark: ``--out``, and ``--docs`` for one that writes ``performance.md``."""
-    made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
-    made.add_argument("--out", type=Path, default=Path(f"out/bench/{name}.json"))
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path(f"out/bench/{name}.json"))
     if docs:
-        made.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
-    return made
+        parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
+    return parser
 
 
 def write(out: Path, result: Any) -> None:

@@ -29,7 +29,7 @@ class Scenario:
 _PROBED = "availability/1-node/aws-02-15-2023"
 _SIZES = "availability/1-node/aws-10-26-2022"
 _FOUR = "preemption/4-node/aws-08-03-2023"
-_HELD = "preemption/1-node/aws-04-22-2023"
+_HELD_OUT = "preemption/1-node/aws-04-22-2023"
 # name, folder, file pattern, target, pool size
 _README: tuple[tuple[str, str, str, int, int | None], ...] = (
     ("us-west-2 x3 N=4", _PROBED, "us-west-2*.json", 4, None),
@@ -38,8 +38,8 @@ _README: tuple[tuple[str, str, str, int, int | None], ...] = (
     ("v100_8 x2 N=4", _SIZES, "*_v100_8.json", 4, None),
     ("4-node x3 N=4", _FOUR, "*.json", 4, None),
     ("4-node x3 N=8", _FOUR, "*.json", 8, None),
-    ("preempt x4 N=2 pool size 1", _HELD, "*.json", 2, 1),
-    ("preempt x4 N=4 pool size 8", _HELD, "*.json", 4, 8),
+    ("preempt x4 N=2 pool size 1", _HELD_OUT, "*.json", 2, 1),
+    ("preempt x4 N=4 pool size 8", _HELD_OUT, "*.json", 4, 8),
 )
 
 
@@ -58,16 +58,16 @@ def modelled(days: float = 30) -> list[Scenario]:
 
 def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:
     """Return the arguments that every benchmark of scenarios takes; by default so many ``seeds``."""
-    made = parser_of(doc, name, docs=True)
-    made.add_argument("--seeds", type=int, default=seeds, help=f"how many, from 1 on ({seeds})")
-    made.add_argument("--scenarios", type=int, help="only the first so many")
-    return made
+    options = parser_of(doc, name, docs=True)
+    options.add_argument("--seeds", type=int, default=seeds, help=f"how many, from 1 on ({seeds})")
+    options.add_argument("--scenarios", type=int, help="only the first so many")
+    return options
 
 
-def chosen(most: int | None, days: float = 30) -> tuple[Source, list[Scenario]]:
+def chosen(max_scenarios: int | None, days: float = 30) -> tuple[Source, list[Scenario]]:
     """Return what is replayed, and where it is from: the traces where their folder is named, and say so."""
     root = needs.traces_or_model()
-    return "traces" if root else "model", (real(root) if root else modelled(days))[:most]
+    return "traces" if root else "model", (real(root) if root else modelled(days))[:max_scenarios]
 
 
 def _files(folder: Path, pattern: str) -> Iterable[Path]:

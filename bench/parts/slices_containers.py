@@ -20,17 +20,17 @@ _BUSY_SECONDS: Final = 5.0
 def measure() -> dict[str, Any]:
     """Return what was measured, or why nothing could be.
 
-    ``lent_fraction`` is of the CPU time that nobody else on the machine used, while one tenant that had
+    ``lent_fraction`` is of the CPU time that no other process on the machine used, while one tenant that had
     declared one CPU was busy and two were idle; ``give_back_seconds`` the longest of several wakes, until an
     owner had had nine tenths of its half for a quarter second.
     """
     try:
-        with real.folder() as place, shared_host(place) as host:
+        with real.folder() as directory, shared_host(directory) as host:
             plant(host)
-            found = breaches(host)
+            breaches_found = breaches(host)
             return {
-                "isolation_breaches": len(found),
-                "breaches": found,
+                "isolation_breaches": len(breaches_found),
+                "breaches": breaches_found,
                 "rules_unenforced_here": len(unenforced()),
                 **_lending(host),
                 "new_tenant_seconds": _new_tenant(host),
@@ -58,7 +58,7 @@ def _lending(host: SharedHost) -> dict[str, Any]:
 
 
 def _new_tenant(host: SharedHost) -> float:
-    begun = time.monotonic()
+    started_at = time.monotonic()
     host.tenants = (*host.tenants, tenant("dee", 2004))
     until(lambda: host.answers(ADDRESS, 8004), "dee serves")
-    return round(time.monotonic() - begun, 2)
+    return round(time.monotonic() - started_at, 2)

@@ -33,10 +33,10 @@ from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.memory import COOLDOWN_SECONDS
 from market.load.replay import Played, p99, play, reversals
 from market.load.rules import Keda, Rule, TargetTracking
-from market.load.scaler_rule import Ours
+from market.load.scaler_rule import ScalerRule
 from market.load.shapes import SHAPES, LoadShape
 from market.load.speeds import MEAN, SPEEDS
-from market.load.worlds import BOOT, MOST, rolled_out, shaken
+from market.load.worlds import BOOT, MAX_SLOTS, rolled_out, shaken
 from market.plots import scaling_frontier
 from market.rules import Rules
 from market.supply.spot import SpotMarket
@@ -56,24 +56,24 @@ Setting: TypeAlias = tuple[str, str, Callable[[], Rule]]
 
 def ours(wait: float) -> Setting:
     """Return our rule at a value of its knob."""
-    return OURS, f"{OURS}@{wait:g}", lambda: Ours(Bounds(wait, 1, MOST), BOOT)
+    return OURS, f"{OURS}@{wait:g}", lambda: ScalerRule(Bounds(wait, 1, MAX_SLOTS), BOOT)
 
 
-def others() -> list[Setting]:
+def rivals() -> list[Setting]:
     """Return the settings among which the others are tuned."""
-    made: list[Setting] = []
+    settings: list[Setting] = []
     for share in (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9):
-        made.append(("KEDA rate", f"{share:g} of a worker's rate", partial(Keda, "rate", share * MEAN)))
+        settings.append(("KEDA rate", f"{share:g} of a worker's rate", partial(Keda, "rate", share * MEAN)))
     for value in (0.7, 0.85, 1.0, 1.2, 1.5):
-        made.append(("KEDA length, with taken", f"{value:g}", partial(Keda, "unacknowledged", value)))
+        settings.append(("KEDA length, with taken", f"{value:g}", partial(Keda, "unacknowledged", value)))
     for value in (2.0, 10.0):
-        made.append(("KEDA length, ready only", f"{value:g}", partial(Keda, "length", value)))
+        settings.append(("KEDA length, ready only", f"{value:g}", partial(Keda, "length", value)))
     for value, step in product((1.0, 3.0, 7.0), (0.1, 1.0)):
         rule = partial(TargetTracking, "backlog", value, step=step)
-        made.append(("backlog each", f"{value:g} each, in by {step:g}", rule))
+        settings.append(("backlog each", f"{value:g} each, in by {step:g}", rule))
     for value in (0.5, 0.6, 0.7, 0.8, 0.9):
-        made.append(("GPU use", f"{value:g}", partial(TargetTracking, "gpu", value)))
-    return made
+        settings.append(("GPU use", f"{value:g}", partial(TargetTracking, "gpu", value)))
+    return settings
 
 
 @dataclass(frozen=True)
@@ -106,49 +106,51 @@ def run(world: World, setting: str, days: int) -> dict[str, Any]:
     family, name, make = {s[1] if s[0] == OURS else f"{s[0]} {s[1]}": s for s in settings()}[setting]
     played = [_played(world, make(), seed, days) for seed in world.seeds]
     half, end = world.days * 720, days * 1440
-    told: dict[str, Any] = {"load": world.shape.name, "family": family, "setting": name, "name": setting}
-    for part, (begin, until) in {"trained": (0, half), "held_out": (half, end)}.items():
-        if until > begin:
-            told[part] = {
-                "p99_wait": p99(one.queue.waits(begin * 60, until * 60) for one in played),
-                "cost": float(np.mean([one.cost(begin, until) for one in played])),
-                "workers": float(np.mean([one.targets[begin:until] for one in played])),
+    row: dict[str, Any] = {"load": world.shape.name, "family": family, "setting": name, "name": setting}
+    for part, (begin, stop) in {"trained": (0, half), "held_out": (half, end)}.items():
+        if stop > begin:
+            row[part] = {
+                "p99_wait": p99(outcome.queue.waits(begin * 60, stop * 60) for outcome in played),
+                "cost": float(np.mean([outcome.cost(begin, stop) for outcome in played])),
+                "workers": float(np.mean([outcome.targets[begin:stop] for outcome in played])),
             }
-    told["reversals"] = sum(reversals(one.targets.tolist(), int(COOLDOWN_SECONDS // 60)) for one in played)
-    return told
+    row["reversals"] = sum(
+        reversals(outcome.targets.tolist(), int(COOLDOWN_SECONDS // 60)) for outcome in played
+    )
+    return row
 
 
 def _played(world: World, rule: Rule, seed: int, days: int) -> Played:
     rules = Rules(seed=seed, warm_instances=0, on_demand_cold_start=BOOT, spot_cold_start=BOOT)
     arrivals = world.arrivals(seed)[: days * 86400]
-    return play(SpotMarket(world.traces, rules, 2 * MOST), rules, rule, arrivals, SPEEDS, MOST)
+    return play(SpotMarket(world.traces, rules, 2 * MAX_SLOTS), rules, rule, arrivals, SPEEDS, MAX_SLOTS)
 
 
 def settings() -> list[Setting]:
     """Return all that is replayed."""
-    return [*(ours(wait) for wait in KNOB), *others()]
+    return [*(ours(wait) for wait in KNOB), *rivals()]
 
 
 def tuned(trained: Sequence[Mapping[str, Any]], wait: float) -> Mapping[str, Any]:
     """Return the cheapest setting that keeps the wait on the days of training, else the least late one."""
-    kept = [one for one in trained if one["trained"]["p99_wait"] <= wait]
-    if kept:
-        return min(kept, key=lambda one: float(one["trained"]["cost"]))
-    return min(trained, key=lambda one: float(one["trained"]["p99_wait"]))
+    eligible = [row for row in trained if row["trained"]["p99_wait"] <= wait]
+    if eligible:
+        return min(eligible, key=lambda row: float(row["trained"]["cost"]))
+    return min(trained, key=lambda row: float(row["trained"]["p99_wait"]))
 
 
 def measure(worlds: Sequence[World], wait: float, workers: int | None = None) -> dict[str, Any]:
     """Tune, replay and compare; ``workers`` are processes."""
     with ProcessPoolExecutor(workers) as pool:
-        names = [f"{family} {name}" for family, name, _ in others()]
+        names = [f"{family} {name}" for family, name, _ in rivals()]
         tasks = [(world, name) for world in worlds for name in names]
         trained = list(pool.map(run, *zip(*((w, n, w.days // 2) for w, n in tasks), strict=True)))
         finals = []
         for world in worlds:
-            mine = [one for one in trained if one["load"] == world.shape.name]
-            families = {one["family"] for one in mine}
+            mine = [row for row in trained if row["load"] == world.shape.name]
+            families = {row["family"] for row in mine}
             best = [
-                tuned([one for one in mine if one["family"] == f], wait)["name"] for f in sorted(families)
+                tuned([row for row in mine if row["family"] == f], wait)["name"] for f in sorted(families)
             ]
             finals += [(world, name) for name in [*(ours(k)[1] for k in KNOB), *best]]
         judged = list(pool.map(run, *zip(*((w, n, w.days) for w, n in finals), strict=True)))
@@ -167,15 +169,18 @@ def _summary(worlds: Sequence[World], judged: Sequence[Mapping[str, Any]], wait:
     """Return the figures: the worst of the loads, and each.
 
     ``cost_ratio`` compares what was tuned; ``cost_ratio_no_later`` the cheapest value of our knob that made
-    nobody wait longer than the best of the others did, on the days kept out: the frontier, and no forecast.
+    no load wait longer than with the best rival, on the days kept out: the frontier, and no forecast.
     """
     loads: dict[str, dict[str, Any]] = {}
     for world in worlds:
-        mine = [one for one in judged if one["load"] == world.shape.name]
-        own = [one for one in mine if one["family"] == OURS]
-        our, best = tuned(own, wait), tuned([one for one in mine if one["family"] != OURS], wait)
+        mine = [result_row for result_row in judged if result_row["load"] == world.shape.name]
+        own_rows = [result_row for result_row in mine if result_row["family"] == OURS]
+        our, best = (
+            tuned(own_rows, wait),
+            tuned([result_row for result_row in mine if result_row["family"] != OURS], wait),
+        )
         its_wait, its_cost = (best["held_out"][figure] for figure in ("p99_wait", "cost"))
-        no_later = [one["held_out"]["cost"] for one in own if one["held_out"]["p99_wait"] <= its_wait]
+        no_later = [row["held_out"]["cost"] for row in own_rows if row["held_out"]["p99_wait"] <= its_wait]
         half = world.days // 2
         peak = world.peak(half, world.days)
         mean = np.mean([world.arrivals(seed)[half * 86400 :].mean() for seed in world.seeds])
@@ -195,7 +200,7 @@ def _summary(worlds: Sequence[World], judged: Sequence[Mapping[str, Any]], wait:
     figures = ("p99_wait_ratio", "cost_ratio", "cost_ratio_no_later", "bill_vs_peak", "bill_vs_peak_trained")
     return {
         **{figure: max(load[figure] for load in loads.values()) for figure in figures},
-        "reversals": sum(one["reversals"] for one in judged if one["family"] == OURS),
+        "reversals": sum(result_row["reversals"] for result_row in judged if result_row["family"] == OURS),
         "loads": loads,
     }
 
@@ -216,42 +221,42 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     scaling_frontier.write(docs / "img" / "scaling.svg", result["judged"])
     rows = [
         (
-            f"{one['load']}: {one['family']}, {one['setting']}".replace(
+            f"{row['load']}: {row['family']}, {row['setting']}".replace(
                 "gpu-spot, gpu-spot@", "**gpu-spot**, "
             ),
-            f"{one['trained']['p99_wait']:.0f}",
-            f"{one['held_out']['p99_wait']:.0f}",
-            f"{one['held_out']['cost']:.2f}",
-            f"{one['held_out']['workers']:.1f}",
+            f"{row['trained']['p99_wait']:.0f}",
+            f"{row['held_out']['p99_wait']:.0f}",
+            f"{row['held_out']['cost']:.2f}",
+            f"{row['held_out']['workers']:.1f}",
         )
-        for one in result["judged"]
+        for row in result["judged"]
     ]
-    each = "; ".join(
+    parts = "; ".join(
         f"{name}: {load['ours']} waits {load['p99_wait']:.0f} s against {load['p99_wait_of_best']:.0f} s of "
         f"{load['best']}, cost × {load['cost_ratio']:.3f} (where our frontier waits no longer "
         f"× {load['cost_ratio_no_later']:.3f}), bill ÷ peak {load['bill_vs_peak']:.3f}, on the first days "
         f"{load['bill_vs_peak_trained']:.3f} (peak {load['peak_to_mean']:.1f} × mean)"
         for name, load in result["loads"].items()
     )
-    told = (
+    summary_text = (
         f"{result['days']} days of three loads, the last {result['held_out']} kept out of any fitting, each "
         f"drawn {result['seeds']} times, on "
         f"{result['market']}, three zones with a type of another speed each, spot at 0.3, boots of "
         f"{BOOT:g} s, no warm pool, no workers on premises. All are tuned on the first days to keep "
         f"{result['wait']:g} s for 99 of 100 requests at the least cost. "
-        f"Against the best of the others, {each}. "
+        f"Against the best of the others, {parts}. "
         f"Scale-ins of ours within {COOLDOWN_SECONDS:g} s of a scale-out, here and in {result['random_worlds']} "
-        "random worlds of two hours with a health checker, instances that fall ill and two new releases, "
+        "random worlds of two hours with a health checker, instances that become unhealthy and two new releases, "
         f"of which {result['taken_back']} were taken back: {result['reversals']}. In the worst of those "
         f"worlds {result['served_despite_rollouts']:.1%} served of those that would have without the "
         f"roll-outs, in {result['worlds_below_nine_tenths']} less than nine tenths; at most "
         f"{result['most_on_a_bad_release']} instances at once had a bad release, and "
-        f"{result['asked_with_too_few_left']} times one that served was asked to start anew while fewer than "
+        f"{result['asked_with_too_few_left']} times a serving instance was asked to restart while fewer than "
         "nine tenths of the target were left. "
         "Cost is in on-demand workers."
     )
     head = ("load: rule, setting", "p99 wait tuned", "held out", "cost", "workers asked for")
-    text = ["## Scaling by worker", told, "![cost against wait](img/scaling.svg)", table(head, rows)]
+    text = ["## Scaling by worker", summary_text, "![cost against wait](img/scaling.svg)", table(head, rows)]
     replace_part(docs / "performance.md", "scaling", "\n\n".join(text))
 
 
@@ -266,13 +271,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ProcessPoolExecutor() as pool:
         worlds_shaken = list(pool.map(shaken, range(args.random), chunksize=4))
     result |= rolled_out(worlds_shaken)
-    result["reversals"] += sum(one.reversals for one in worlds_shaken)
+    result["reversals"] += sum(world.reversals for world in worlds_shaken)
     result["market"] = "the traces" if os.environ.get("GPU_SPOT_TRACES") else "the fitted model"
     write(args.out, result)
     if args.days >= DAYS:
         document(args.docs, result)
-    told = {key: value for key, value in result.items() if key not in ("judged", "trained")}
-    print(f"{json.dumps(told)}\n{time.monotonic() - started:.0f} s → {args.out}")
+    summary = {key: value for key, value in result.items() if key not in ("judged", "trained")}
+    print(f"{json.dumps(summary)}\n{time.monotonic() - started:.0f} s → {args.out}")
 
 
 if __name__ == "__main__":

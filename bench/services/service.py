@@ -60,7 +60,7 @@ def many(images: Sequence[bytes]) -> list[str]:
     return _example().read(images)  # type: ignore[no-any-return]
 
 
-def one(image: bytes) -> str:
+def handle(image: bytes) -> str:
     """Be the example's function, an image at a time."""
     return many([image])[0]
 
@@ -80,14 +80,14 @@ def bare(url: str, queue: str, *, confirmed: bool) -> None:
     if confirmed:
         channel.confirm_delivery()
 
-    def answer(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
-        told = pika.BasicProperties(
+    def reply(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        reply_properties = pika.BasicProperties(
             content_type=properties.content_type, delivery_mode=2, correlation_id=properties.correlation_id
         )
-        channel.basic_publish("", properties.reply_to, body, told)
+        channel.basic_publish("", properties.reply_to, body, reply_properties)
         channel.basic_ack(method.delivery_tag)
 
-    channel.basic_consume(queue, answer)
+    channel.basic_consume(queue, reply)
     channel.start_consuming()
 
 
@@ -112,10 +112,10 @@ def measure(
         )
         try:
             first.result()  # it is up, and has read its weights once
-            before, begun = _seconds_of(worker), time.monotonic()
-            for answer in [client.submit(value, timeout=600) for value in values]:
-                answer.result()
-            return time.monotonic() - begun, _seconds_of(worker) - before
+            before, started_at = _seconds_of(worker), time.monotonic()
+            for future in [client.submit(value, timeout=600) for value in values]:
+                future.result()
+            return time.monotonic() - started_at, _seconds_of(worker) - before
         finally:
             worker.kill()
             worker.wait()
@@ -164,10 +164,10 @@ def gains(broker: RabbitServer) -> dict[str, float]:
 def in_containers(broker: RabbitServer, messages: int, losses: int, seed: int) -> dict[str, Any]:
     """Return what becomes of a crowd of containers; why there is none where this machine cannot run them."""
     try:
-        with containers.folder() as place, containers.podman(place):
+        with containers.folder() as directory, containers.podman(directory):
             containers.take_in(containers.python_image(stable.code()), containers.PYTHON)
             played = crowd.play(
-                broker, stable.Containers(place), messages, workers=WORKERS, losses=losses, seed=seed
+                broker, stable.Containers(directory), messages, workers=WORKERS, losses=losses, seed=seed
             )
     except containers.LackingError as error:
         return {"not_run": str(error)}
@@ -181,7 +181,7 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         "`make bench-service` "
         f"asks {WORKERS} workers of `spot_work`, processes on a RabbitMQ server of this machine, "
         f"{result['messages']:,} things, while {result['killed']} workers are killed, {result['drained']} "
-        f"are told to drain, and the broker is killed once: **{result['lost']} lost, {result['wrong']} "
+        f"get SIGTERM and drain, and the broker is killed once: **{result['lost']} lost, {result['wrong']} "
         f"answered wrongly, {result['unmarked_duplicates']} run twice without a mark**; "
         f"{result['runs_repeated']} were run again and said so. "
         f"The slowest drain took {result['longest_drain']:.1f} s. {_contained(result['containers'])}\n\n"
@@ -212,7 +212,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__, "service", docs=True)
     parser.add_argument("--messages", type=int, default=MESSAGES, metavar="N")
     parser.add_argument("--in-containers", type=int, default=IN_CONTAINERS, metavar="N", help="of messages")
-    parser.add_argument("--losses", type=int, default=LOSSES, metavar="N", help="of workers, told and untold")
+    parser.add_argument(
+        "--losses", type=int, default=LOSSES, metavar="N", help="of workers, with and without a notice"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     options = parser.parse_args(arguments)
     needs.rabbitmq()
@@ -222,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broker = RabbitServer(folder)
         try:
             broker.start()
-            found = gains(broker)
+            result_by_gain = gains(broker)
             outcome = crowd.play(
                 broker,
                 stable.Processes(Path(name)),
@@ -239,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "broker": "RabbitMQ of this machine, one node",
         "seed": options.seed,
         **asdict(outcome),
-        **found,
+        **result_by_gain,
         "containers": contained,
     }
     write(options.out, result)
@@ -247,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.messages >= MESSAGES:
         write_page(result, options.docs)
     faults = ("lost", "wrong", "unmarked_duplicates", "drains_failed")
-    return int(any(one.get(fault, 0) for one in (result, contained) for fault in faults))
+    return int(any(part.get(fault, 0) for part in (result, contained) for fault in faults))
 
 
 if __name__ == "__main__":

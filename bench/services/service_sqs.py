@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Play, print, write the file; 1 if anything was lost or run twice unmarked."""
     parser = parser_of(__doc__, "service-sqs")
     parser.add_argument("--messages", type=int, default=600, metavar="N")
-    parser.add_argument("--losses", type=int, default=12, metavar="N", help="of workers, told and untold")
+    parser.add_argument(
+        "--losses", type=int, default=12, metavar="N", help="of workers, with and without a notice"
+    )
     parser.add_argument("--workers", type=int, default=4, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     options = parser.parse_args(arguments)

@@ -14,7 +14,7 @@ from typing import Any
 from docs.site.stage import ROOT, DeadLinkError, pages, stage
 from tests.real.environments import environment
 
-HERE = Path(__file__).parent
+SITE_DIRECTORY = Path(__file__).parent
 
 
 def named(nav: Any) -> list[str]:
@@ -22,20 +22,24 @@ def named(nav: Any) -> list[str]:
     if isinstance(nav, str):
         return [nav]
     inside = nav if isinstance(nav, list) else nav.values()
-    return [page for one in inside for page in named(one)]
+    return [page for item in inside for page in named(item)]
 
 
-def configuration(places: set[str]) -> str:
+def configuration(staged_pages: set[str]) -> str:
     """Return the generator's configuration, its contents fitted to the pages that there are."""
-    records = ["adr/README.md", *sorted(one for one in places if re.match(r"adr/\d", one))]
-    text = (HERE / "zensical.toml").read_text("utf-8").replace('"adr/*.md"', json.dumps(records))
+    records = ["adr/README.md", *sorted(page for page in staged_pages if re.match(r"adr/\d", page))]
+    text = (SITE_DIRECTORY / "zensical.toml").read_text("utf-8").replace('"adr/*.md"', json.dumps(records))
     nav = named(tomllib.loads(text)["project"]["nav"])
-    lines = [line for line in text.splitlines() if not any(f'"{one}"' in line for one in {*nav} - places)]
-    more = sorted(one for one in places - {*nav} if "/" not in one)
+    lines = [
+        line for line in text.splitlines() if not any(f'"{page}"' in line for page in {*nav} - staged_pages)
+    ]
+    more = sorted(page for page in staged_pages - {*nav} if "/" not in page)
     if more:
         at = lines.index("[project.theme]")
         closing = max(number for number, line in enumerate(lines[:at]) if line == "]")
-        lines.insert(closing, f'  {{ "More" = [{", ".join(f"{chr(34)}{one}{chr(34)}" for one in more)}] }},')
+        lines.insert(
+            closing, f'  {{ "More" = [{", ".join(f"{chr(34)}{page}{chr(34)}" for page in more)}] }},'
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -47,7 +51,7 @@ def build(target: Path) -> Path:
     """
     stage(target / "pages")
     for extra in ("site.css", "site.js"):
-        shutil.copyfile(HERE / extra, target / "pages" / extra)
+        shutil.copyfile(SITE_DIRECTORY / extra, target / "pages" / extra)
     (target / "zensical.toml").write_text(configuration(set(pages().values())), "utf-8")
     command = [environment("site") / "zensical", "build", "--clean", "--strict"]
     done = subprocess.run(command, cwd=target, capture_output=True, text=True, env={"NO_COLOR": "1"})

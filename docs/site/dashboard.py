@@ -24,7 +24,7 @@ from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.running.functions import Invocation
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import START, deployed
-from rehearsal.rehearse import Scene, Wishes, rehearse
+from rehearsal.rehearse import RehearsalOptions, RehearsalSetup, rehearse
 
 TARGET: Final = ROOT / "docs/img/dashboard.svg"
 HOURS: Final = 24
@@ -47,13 +47,13 @@ rect { fill: var(--card); stroke: var(--edge); }
 .g { stroke: var(--edge); } .l { fill: none; stroke-width: 1.6; }
 </style>"""
 _LINES: Final = (("a", ""), ("b", "7 3"), ("c", "2 2"), ("d", "9 3 2 3"), ("a", "1 4"), ("b", "1 3"))
-"""Colour and dashes of a widget's lines: told apart without the colours, too."""
+"""Colour and dashes of a widget's lines; the dashes alone tell them apart."""
 
 Metric: TypeAlias = tuple[str, str, frozenset[tuple[str, str]]]
 Points: TypeAlias = dict[float, float]
 
 
-class Heard(LocalCloud):
+class RecordingCloud(LocalCloud):
     """A cloud that keeps what its functions wrote into their logs: metrics, and decisions to act."""
 
     metrics: defaultdict[Metric, defaultdict[float, list[float]]]
@@ -62,21 +62,21 @@ class Heard(LocalCloud):
     def run_functions(self) -> list[Invocation]:
         """See ``LocalCloud``."""
         ran = super().run_functions()
-        for line in (json.loads(one) for run in ran for one in run.log if one.startswith("{")):
+        for line in (json.loads(item) for run in ran for item in run.log if item.startswith("{")):
             if line.get("message") == "decision" and line["actions"]:
                 self.decisions.append((self.clock.now, line))
             for block in line.get("_aws", {}).get("CloudWatchMetrics", ()):
                 of = frozenset((name, line[name]) for name in block["Dimensions"][0])
-                for name in (one["Name"] for one in block["Metrics"]):
+                for name in (item["Name"] for item in block["Metrics"]):
                     values = line[name] if isinstance(line[name], list) else [line[name]]
                     self.metrics[block["Namespace"], name, of][self.clock.now // 60 * 60] += values
         return ran
 
 
-class Nobody:
+class SilentListener:
     """Watches nothing."""
 
-    def begin(self, scene: Scene) -> None:
+    def begin(self, setup: RehearsalSetup) -> None:
         """See ``Onlooker``."""
 
     def see(self, tick: int, span: Span) -> None:
@@ -88,19 +88,19 @@ def main() -> None:
     config = load(project.find(), "dev")
     with simulated(START) as clock, sandbox(config.region) as clients:
         deployment = deployed(clients, config)
-        cloud = Heard(clients, deployment, clock)
+        cloud = RecordingCloud(clients, deployment, clock)
         cloud.metrics, cloud.decisions = defaultdict(lambda: defaultdict(list)), []
-        wishes = Wishes(None, HOURS, (), None, None, notice=0.9, seed=1)
-        rehearse(wishes, cloud, Nobody(), time.perf_counter())
+        options = RehearsalOptions(None, HOURS, (), None, None, notice=0.9, seed=1)
+        rehearse(options, cloud, SilentListener(), time.perf_counter())
         board = clients("cloudwatch").get_dashboard(DashboardName=str(deployment.outputs["dashboard"]))
     widgets = json.loads(board["DashboardBody"])["widgets"]
     TARGET.write_text(drawn(widgets, cloud), "utf-8")
 
 
-def drawn(widgets: list[Mapping[str, Any]], cloud: Heard) -> str:
+def drawn(widgets: list[Mapping[str, Any]], cloud: RecordingCloud) -> str:
     """Return the picture."""
-    high = max(one["y"] + one["height"] for one in widgets) * _UNIT[1]
-    parts = [part for one in widgets for part in _widget(one, cloud)]
+    high = max(widget["y"] + widget["height"] for widget in widgets) * _UNIT[1]
+    parts = [part for widget in widgets for part in _widget(widget, cloud)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1200 {high}" role="img" '
         f'aria-label="A CloudWatch dashboard: {len(widgets)} widgets">\n{_STYLE}\n'
@@ -109,32 +109,32 @@ def drawn(widgets: list[Mapping[str, Any]], cloud: Heard) -> str:
     )
 
 
-def _widget(widget: Mapping[str, Any], cloud: Heard) -> Iterator[str]:
+def _widget(widget: Mapping[str, Any], cloud: RecordingCloud) -> Iterator[str]:
     x, y = widget["x"] * _UNIT[0], widget["y"] * _UNIT[1]
     wide, high = widget["width"] * _UNIT[0] - 8, widget["height"] * _UNIT[1] - 8
-    told = widget["properties"]
+    properties = widget["properties"]
     yield f'<g transform="translate({x + 4} {y + 4})"><rect width="{wide}" height="{high}" rx="4"/>'
-    yield f'<text x="10" y="20" class="t">{escape(told["title"])}</text>'
+    yield f'<text x="10" y="20" class="t">{escape(properties["title"])}</text>'
     if widget["type"] == "log":
         yield from _decisions(cloud, wide)
     else:
-        lines = list(_series(told["metrics"], cloud.metrics))
+        lines = list(_series(properties["metrics"], cloud.metrics))
         if any(points for _, points, _ in lines):
-            yield from _plot(lines, wide, high, is_stacked=told["stacked"])
+            yield from _plot(lines, wide, high, is_stacked=properties["stacked"])
         else:
             middle = f'x="{wide / 2}" y="{high / 2}" text-anchor="middle"'
             yield f"<text {middle}>measured on AWS, not in a rehearsal</text>"
     yield "</g>"
 
 
-def _series(metrics: list[Any], heard: Mapping[Metric, Any]) -> Iterator[tuple[str, Points, bool]]:
+def _series(metrics: list[Any], recorded: Mapping[Metric, Any]) -> Iterator[tuple[str, Points, bool]]:
     """Yield each line's label, its points, and whether it counts on the right."""
     by_id: dict[str, Points] = {}
     for *words, options in metrics:
         if words:
             of = frozenset(zip(words[2::2], words[3::2], strict=True))
-            found = heard.get((words[0], words[1], of), {})
-            points = {at: _STATISTICS[options["stat"]](values) for at, values in found.items()}
+            points_by_time = recorded.get((words[0], words[1], of), {})
+            points = {at: _STATISTICS[options["stat"]](values) for at, values in points_by_time.items()}
         else:
             share = re.fullmatch(r"100 \* (\w+) / (\w+)", options["expression"])
             assert share is not None, options
@@ -145,51 +145,51 @@ def _series(metrics: list[Any], heard: Mapping[Metric, Any]) -> Iterator[tuple[s
 
 
 def _plot(lines: list[tuple[str, Points, bool]], wide: int, high: int, *, is_stacked: bool) -> Iterator[str]:
-    left, right, top, bottom = 34, wide - 34, 34, high - 52
+    x_min, right, top, bottom = 34, wide - 34, 34, high - 52
     if is_stacked:
         lines = _stacked(lines)
-    most = [
+    maxima = [
         max((max(points.values()) for _, points, on in lines if points and on is side), default=0.0) or 1.0
         for side in (False, True)
     ]
     for part in (0, 0.5, 1):
         y = bottom - part * (bottom - top)
-        yield f'<path class="g" d="M{left} {y:.0f}H{right}"/>'
-        yield f'<text x="{left - 4}" y="{y + 4:.0f}" text-anchor="end">{most[0] * part:.3g}</text>'
+        yield f'<path class="g" d="M{x_min} {y:.0f}H{right}"/>'
+        yield f'<text x="{x_min - 4}" y="{y + 4:.0f}" text-anchor="end">{maxima[0] * part:.3g}</text>'
         if any(p and r for _, p, r in lines):
-            yield f'<text x="{right + 4}" y="{y + 4:.0f}">{most[1] * part:.3g}</text>'
+            yield f'<text x="{right + 4}" y="{y + 4:.0f}">{maxima[1] * part:.3g}</text>'
     for hour in range(0, HOURS + 1, 6):
-        x = left + (right - left) * hour / HOURS
+        x = x_min + (right - x_min) * hour / HOURS
         yield f'<text x="{x:.0f}" y="{bottom + 15}" text-anchor="middle">{hour:02d}:00</text>'
     at, row = 10.0, high - 22
     for (colour, dashes), (label, points, on_right) in zip(_LINES, lines, strict=False):
-        look = f'class="l" style="stroke:var(--{colour});stroke-dasharray:{dashes or "none"}"'
+        style = f'class="l" style="stroke:var(--{colour});stroke-dasharray:{dashes or "none"}"'
         if points:
-            yield f'<path {look} d="{_path(points, most[on_right], (left, right), (top, bottom))}"/>'
+            yield f'<path {style} d="{_path(points, maxima[on_right], (x_min, right), (top, bottom))}"/>'
         if at + 30 + 7 * len(label) > wide:
             at, row = 10.0, row + 14
-        yield f'<path {look} d="M{at:.0f} {row}h18"/>'
+        yield f'<path {style} d="M{at:.0f} {row}h18"/>'
         yield f'<text x="{at + 22:.0f}" y="{row + 4}">{escape(label)}</text>'
         at += 34 + 7 * len(label)
 
 
 def _stacked(lines: list[tuple[str, Points, bool]]) -> list[tuple[str, Points, bool]]:
     base: Points = {}
-    found = []
+    layers = []
     for label, points, on_right in lines:
         base = {at: base.get(at, 0.0) + value for at, value in points.items()}
-        found.append((label, base, on_right))
-    return found
+        layers.append((label, base, on_right))
+    return layers
 
 
-def _path(points: Points, most: float, across: tuple[int, int], down: tuple[int, int]) -> str:
+def _path(points: Points, maximum: float, across: tuple[int, int], down: tuple[int, int]) -> str:
     """Return steps: a minute in which nothing could change was not played, and has the value before."""
 
     def x(at: float) -> str:
         return f"{across[0] + (across[1] - across[0]) * (at - START) / (HOURS * 3600):.1f}"
 
     def y(value: float) -> str:
-        return f"{down[1] - (down[1] - down[0]) * value / most:.1f}"
+        return f"{down[1] - (down[1] - down[0]) * value / maximum:.1f}"
 
     times = sorted(points)
     changes = [times[0], *(b for a, b in pairwise(times) if points[a] != points[b])]
@@ -197,9 +197,9 @@ def _path(points: Points, most: float, across: tuple[int, int], down: tuple[int,
     return first + "".join(f"H{x(at)}V{y(points[at])}" for at in changes[1:]) + f"H{x(times[-1])}"
 
 
-def _decisions(cloud: Heard, wide: int) -> Iterator[str]:
+def _decisions(cloud: RecordingCloud, wide: int) -> Iterator[str]:
     room = round(wide / 6.8)
-    for number, (at, line) in enumerate(sorted(cloud.decisions, key=lambda one: -one[0])[:10]):
+    for number, (at, line) in enumerate(sorted(cloud.decisions, key=lambda decision: -decision[0])[:10]):
         when = time.strftime("%H:%M", time.gmtime(at))
         words = f"{when}  {line['actions'][0]['action']}: {line['reason']}"
         cut = words if len(words) <= room else f"{words[: room - 1]}…"

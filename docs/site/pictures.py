@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -50,13 +51,18 @@ def draw(source: Path, browser: str) -> None:
         launch.write_text(json.dumps({"executablePath": browser, "args": ["--no-sandbox"]}), "utf-8")
         command = ["npx", "--yes", "--package", MERMAID, "mmdc", "--quiet", "-b", "white"]
         command += ["-p", str(launch), "-c", str(config), "-i", str(source), "-o", str(drawn)]
-        subprocess.run(command, check=True)
+        # The browser is the system's; puppeteer need not download one of its own.
+        subprocess.run(command, check=True, env={**os.environ, "PUPPETEER_SKIP_DOWNLOAD": "1"})
         picture(source).write_text(mark(source) + drawn.read_text("utf-8") + "\n", "utf-8")
 
 
 def main() -> int:
     """Draw every picture that is out of date; return the exit code."""
-    stale = [s for s in sources() if not picture(s).exists() or not picture(s).read_text("utf-8").startswith(mark(s))]
+    stale = [
+        s
+        for s in sources()
+        if not picture(s).exists() or not picture(s).read_text("utf-8").startswith(mark(s))
+    ]
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if stale and not (browser and shutil.which("npx")):
         sys.stderr.write(f"make pictures needs npx and one of {', '.join(BROWSERS)} on PATH\n")

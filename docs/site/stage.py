@@ -14,7 +14,13 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _FRONT: Final = "README.md"
-_BESIDE: Final = ("CONTRIBUTING.md", "CHANGELOG.md", "*/README.md", "*/CHANGELOG.md", "examples/*/README.md")
+_OTHER_PAGES: Final = (
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "*/README.md",
+    "*/CHANGELOG.md",
+    "examples/*/README.md",
+)
 # A code span, which stays, or a link: whichever begins first.
 _LINK: Final = re.compile(r"`+[^`]*`+|(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 _FENCE: Final = re.compile(r"^ *(```|~~~)")
@@ -26,13 +32,13 @@ class DeadLinkError(Exception):
 
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """Return every page of the tree with its place in the site; README is the front."""
-    found = {root / _FRONT: "index.md"}
+    result = {root / _FRONT: "index.md"}
     for path in sorted((root / "docs").rglob("*.md")):
-        found[path] = str(path.relative_to(root / "docs"))
-    for pattern in _BESIDE:
+        result[path] = str(path.relative_to(root / "docs"))
+    for pattern in _OTHER_PAGES:
         paths = (path for path in sorted(root.glob(pattern)) if not path.parent.name.startswith("."))
-        found |= {path: str(path.relative_to(root)) for path in paths}
-    return found
+        result |= {path: str(path.relative_to(root)) for path in paths}
+    return result
 
 
 def stage(target: Path, root: Path = ROOT) -> None:
@@ -42,7 +48,7 @@ def stage(target: Path, root: Path = ROOT) -> None:
         DeadLinkError: A link leads to a file that is not there. Anchors are the generator's to check.
     """
     shutil.rmtree(target, ignore_errors=True)
-    known, dead, files = pages(root), list[str](), dict[Path, str]()
+    staged, dead, files = pages(root), list[str](), dict[Path, str]()
 
     def lead(page: Path, whole: re.Match[str]) -> str:
         mark, words, link = whole.groups()
@@ -57,20 +63,20 @@ def stage(target: Path, root: Path = ROOT) -> None:
         if not aim.is_file():
             dead.append(f"{page.relative_to(root)}: {link}")
             return whole[0]
-        place = known.get(aim) or files.setdefault(aim, _file_place(aim, root))
-        there = os.path.relpath(place, Path(known[page]).parent)
-        return f"{mark}[{words}]({there}{'#' + anchor if anchor else ''})"
+        target = staged.get(aim) or files.setdefault(aim, _file_place(aim, root))
+        relative = os.path.relpath(target, Path(staged[page]).parent)
+        return f"{mark}[{words}]({relative}{'#' + anchor if anchor else ''})"
 
-    for page, place in known.items():
-        text = "".join(_rewritten(page.read_text("utf-8"), lambda found, page=page: lead(page, found)))
-        out = target / place
+    for page, target_path in staged.items():
+        text = "".join(_rewritten(page.read_text("utf-8"), lambda match, page=page: lead(page, match)))
+        out = target / target_path
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, "utf-8")
     if dead:
         raise DeadLinkError("\n".join(dead))
-    for path, place in files.items():
-        (target / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target / place)
+    for path, target_path in files.items():
+        (target / target_path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target / target_path)
 
 
 def _file_place(path: Path, root: Path) -> str:

@@ -74,10 +74,10 @@ class SpotHedge:
         """Return target + spares spot, and on-demand for what is not ready of them."""
         return self._behind(situation, sum(situation.is_ready(i) for i in situation.primary), "ready")
 
-    def _behind(self, situation: GroupState, ready: int, what: str) -> Plan:
-        wanted = situation.group.target + self.spares
-        on_demand = min(situation.group.target, max(0, wanted - ready))
-        return Plan(on_demand, f"{ready} of {wanted} spot replicas {what}", primary=wanted)
+    def _behind(self, situation: GroupState, ready: int, reason: str) -> Plan:
+        desired = situation.group.target + self.spares
+        on_demand = min(situation.group.target, max(0, desired - ready))
+        return Plan(on_demand, f"{ready} of {desired} spot replicas {reason}", primary=desired)
 
 
 @dataclass(frozen=True, slots=True)

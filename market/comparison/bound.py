@@ -47,9 +47,9 @@ def bound(market: SpotMarket, rules: Rules, target: int, availability: float = A
     allowed = (1.0 - availability) * target * len(units)
 
     def dual(price: float) -> tuple[float, int]:
-        found = [(_cheapest(slot, rules, price), times) for slot, times in slots.items()]
-        down = sum(schedule.down * times for schedule, times in found)
-        return sum(schedule.cost * times for schedule, times in found) + price * (down - allowed), down
+        slot_costs = [(_cheapest(slot, rules, price), times) for slot, times in slots.items()]
+        down = sum(schedule.down * times for schedule, times in slot_costs)
+        return sum(schedule.cost * times for schedule, times in slot_costs) + price * (down - allowed), down
 
     # The dual is concave in the price of a down tick; its slope is down − allowed.
     low, high = 0.0, 1.0
@@ -67,27 +67,27 @@ def bound(market: SpotMarket, rules: Rules, target: int, availability: float = A
     return best / (target * len(units))
 
 
-def spot_units(market: SpotMarket, rules: Rules, most: int) -> list[tuple[float, ...]]:
+def spot_units(market: SpotMarket, rules: Rules, max_units: int) -> list[tuple[float, ...]]:
     """Return for every tick the prices of the spot workers that can be ready, ascending, at most ``most``.
 
     Nothing can be ready before one cold start has passed.
     """
-    ready = [_least(market, pool, ticks(rules.spot_cold_start)) for pool in range(len(market.names))]
+    ready = [_min_units(market, pool, ticks(rules.spot_cold_start)) for pool in range(len(market.names))]
     prices = [[market.price(pool, tick) for tick in range(market.ticks)] for pool in range(len(market.names))]
-    known: dict[Any, tuple[float, ...]] = {}
-    found = []
+    cache: dict[Any, tuple[float, ...]] = {}
+    held_ticks = []
     for counts, costs in zip(zip(*ready, strict=True), zip(*prices, strict=True), strict=True):
-        if (counts, costs) not in known:
+        if (counts, costs) not in cache:
             units = (cost for cost, count in sorted(zip(costs, counts, strict=True)) for _ in range(count))
-            known[counts, costs] = tuple(islice(units, most))
-        found.append(known[counts, costs])
-    return found
+            cache[counts, costs] = tuple(islice(units, max_units))
+        held_ticks.append(cache[counts, costs])
+    return held_ticks
 
 
-def _least(market: SpotMarket, pool: int, boot: int) -> list[int]:
+def _min_units(market: SpotMarket, pool: int, boot: int) -> list[int]:
     """Return for every tick the least capacity of a pool over the last ``boot`` ticks and this one."""
     window: deque[tuple[int, int]] = deque()
-    found = []
+    minima = []
     for tick in range(market.ticks):
         capacity = market.capacity(pool, tick)
         while window and window[-1][1] >= capacity:
@@ -95,8 +95,8 @@ def _least(market: SpotMarket, pool: int, boot: int) -> list[int]:
         window.append((tick, capacity))
         if window[0][0] < tick - boot:
             window.popleft()
-        found.append(window[0][1] if tick >= boot else 0)
-    return found
+        minima.append(window[0][1] if tick >= boot else 0)
+    return minima
 
 
 def segments(units: Iterable[tuple[float, ...]], slot: int) -> tuple[Segment, ...]:

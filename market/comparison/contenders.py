@@ -89,10 +89,10 @@ def named(text: str) -> tuple[Contender, ...]:
     """
     if text == "all":
         return everyone()
-    return tuple(_one(name.strip()) for name in text.split(","))
+    return tuple(_parse_contender(name.strip()) for name in text.split(","))
 
 
-def _one(text: str) -> Contender:
+def _parse_contender(text: str) -> Contender:
     name, _, value = text.partition("@")
     if value or "@" in text:
         if name != ExpectedCost.name:

@@ -38,9 +38,9 @@ def cheapest(marks: Sequence[Mark], ends: Iterable[str], availability: float) ->
     return best
 
 
-def dominates(other: Mark, mark: Mark) -> bool:
+def dominates(candidate: Mark, mark: Mark) -> bool:
     """Say whether ``other`` is no dearer and no less available, and better than the tolerance in one."""
-    if other.cost > mark.cost or other.availability < mark.availability:
+    if candidate.cost > mark.cost or candidate.availability < mark.availability:
         return False
-    cheaper = mark.cost > other.cost * (1 + COST_TOLERANCE)
-    return cheaper or other.availability > mark.availability + AVAILABILITY_TOLERANCE
+    cheaper = mark.cost > candidate.cost * (1 + COST_TOLERANCE)
+    return cheaper or candidate.availability > mark.availability + AVAILABILITY_TOLERANCE

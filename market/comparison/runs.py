@@ -82,7 +82,7 @@ def compare(
     if target < 1:
         raise ValueError(f"target is {target}, at least 1 is needed")
     market = SpotMarket(traces, rules, pool_size)
-    least = bound(market, rules, target)
+    lower_bound = bound(market, rules, target)
     for contender in contenders:
         started = time.perf_counter()
         # Who never starts from a pool does not keep one.
@@ -90,11 +90,16 @@ def compare(
         ledger = play(market, pooled, contender, target)
         seconds = time.perf_counter() - started
         standby = None if rules.warm_instances is None else ledger.standby_cost
-        yield _outcome(contender, ledger, least, len(market.names), seconds, standby)
+        yield _outcome(contender, ledger, lower_bound, len(market.names), seconds, standby)
 
 
 def _outcome(
-    contender: Contender, ledger: Ledger, least: float, pools: int, seconds: float, standby_cost: float | None
+    contender: Contender,
+    ledger: Ledger,
+    lower_bound: float,
+    pools: int,
+    seconds: float,
+    standby_cost: float | None,
 ) -> PolicyOutcome:
     days = ledger.counted * TICK_SECONDS / 86400
     launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
@@ -108,8 +113,8 @@ def _outcome(
         full_fraction=ledger.full_fraction,
         cost=ledger.cost,
         cost_with_everything=ledger.cost_with_everything,
-        cost_vs_bound=ledger.cost / least,
-        bound=least,
+        cost_vs_bound=ledger.cost / lower_bound,
+        bound=lower_bound,
         launches_per_day=launches / days,
         interruptions_per_day=ledger.counts.get("interruption", 0) / days,
         wasted_fraction=ledger.wasted_fraction,

@@ -1,4 +1,4 @@
-"""The clairvoyant bound: the least that a job can cost for somebody who knows the pool's future.
+"""The clairvoyant bound: the lowest cost of a job with knowledge of the pool's future.
 
 Dynamic programming over runs of the pool, not over ticks. ``F[mode][p]`` is the least cost at which the job
 holds ``mode`` with progress ``p`` ticks at a moment; a start takes its change-over from ``p`` at once, so
@@ -26,34 +26,36 @@ Costs = NDArray[np.float64]
 
 
 def clairvoyant(
-    pool: PoolRuns, start: int, changeover: int, jobs: Iterable[tuple[int, int]], spot_price: float
+    pool: PoolRuns, start: int, restart_ticks: int, jobs: Iterable[tuple[int, int]], spot_price: float
 ) -> Mapping[tuple[int, int], float]:
     """Return the least cost, in on-demand ticks, of each job (compute, deadline) that starts at ``start``.
 
     All times in ticks. A job that cannot be done costs ``inf``. Raises ``ValueError`` where the pool ends
     before a deadline.
     """
-    wanted = sorted(set(jobs), key=lambda job: job[1])
-    if not wanted or start < 0 or start + wanted[-1][1] > pool.ticks:
-        raise ValueError(f"{len(wanted)} jobs from tick {start} do not fit into {pool.ticks} ticks")
-    most = max(compute for compute, _ in wanted)
-    idle, spot, on_demand = (np.full(changeover + most + 1, np.inf) for _ in range(3))
-    idle[changeover] = 0.0
-    least: dict[tuple[int, int], float] = {}
+    pending = sorted(set(jobs), key=lambda job: job[1])
+    if not pending or start < 0 or start + pending[-1][1] > pool.ticks:
+        raise ValueError(f"{len(pending)} jobs from tick {start} do not fit into {pool.ticks} ticks")
+    max_compute = max(compute for compute, _ in pending)
+    idle, spot, on_demand = (np.full(restart_ticks + max_compute + 1, np.inf) for _ in range(3))
+    idle[restart_ticks] = 0.0
+    min_costs: dict[tuple[int, int], float] = {}
     now, index = start, pool.index(start)
-    for job in wanted:
+    for job in pending:
         compute, end = job[0], start + job[1]
         while now < end:
             run = pool.runs[index]
             stop = min(run.end, end)
             if run.up:
-                idle, spot, on_demand = _with_spot(idle, spot, on_demand, stop - now, changeover, spot_price)
+                idle, spot, on_demand = _with_spot(
+                    idle, spot, on_demand, stop - now, restart_ticks, spot_price
+                )
             else:
-                idle, spot, on_demand = _without_spot(idle, spot, on_demand, stop - now, changeover)
+                idle, spot, on_demand = _without_spot(idle, spot, on_demand, stop - now, restart_ticks)
             now = stop
             index += now == run.end
-        least[job] = float(min(costs[changeover + compute] for costs in (idle, spot, on_demand)))
-    return least
+        min_costs[job] = float(min(costs[restart_ticks + compute] for costs in (idle, spot, on_demand)))
+    return min_costs
 
 
 def _without_spot(idle: Costs, spot: Costs, on_demand: Costs, n: int, d: int) -> tuple[Costs, Costs, Costs]:
@@ -87,20 +89,20 @@ def _shift(costs: Costs, by: int) -> Costs:
     return shifted
 
 
-def _start(costs: Costs, changeover: int) -> Costs:
+def _start(costs: Costs, restart_ticks: int) -> Costs:
     """Return the costs after the start of an instance: ``changeover`` less progress."""
     started = np.full_like(costs, np.inf)
-    started[: len(costs) - changeover] = costs[changeover:]
+    started[: len(costs) - restart_ticks] = costs[restart_ticks:]
     return started
 
 
-def _stretch(costs: Costs, most: int, price: float) -> Costs:
+def _stretch(costs: Costs, max_units: int, price: float) -> Costs:
     """Return min over 0 ≤ k ≤ ``most`` of costs[p − k] + price × k, by doubling the window."""
     slope = price * np.arange(len(costs))
-    least = costs - slope
+    lowest = costs - slope
     window = 1
-    while window < min(most + 1, len(costs)):
-        step = min(window, most + 1 - window)
-        least[step:] = np.minimum(least[step:], least[:-step])
+    while window < min(max_units + 1, len(costs)):
+        step = min(window, max_units + 1 - window)
+        lowest[step:] = np.minimum(lowest[step:], lowest[:-step])
         window += step
-    return np.asarray(least + slope)
+    return np.asarray(lowest + slope)

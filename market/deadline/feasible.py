@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from lambdas.core.deadline.model import EPSILON, Job, JobMode
-from market.deadline.doubts import Draws
+from market.deadline.uncertainty import Draws
 from market.rules import TICK_SECONDS, ticks
 
 
@@ -25,14 +25,14 @@ def feasible(draws: Draws, start: int, job: Job) -> bool:
     while now < end and done < needed - EPSILON:
         index += now >= pool.runs[index].end
         run = pool.runs[index]
-        pace = draws.pace(now) if now >= pace.until else pace
+        pace = draws.pace(now) if now >= pace.end else pace
         if not run.up:
             running[JobMode.SPOT] = None
         for mode, work in booted.pop(now, ()):
             running[mode] = max(work, running[mode] or 0.0)
         for mode in running:
             if run.up if mode is JobMode.SPOT else not draws.refused(now):
-                ready = now + draws.changeover(job.restart_overhead, mode, now)
+                ready = now + draws.restart_seconds(job.restart_overhead, mode, now)
                 if mode is JobMode.ON_DEMAND or ready < run.end:
                     if ready == now:
                         running[mode] = max(done, running[mode] or 0.0)

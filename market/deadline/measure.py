@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from lambdas.core.deadline.experience import Experience
 from lambdas.core.deadline.model import DeadlinePolicy, Job
 from market.deadline.bound import clairvoyant
-from market.deadline.doubts import Doubts, Draws
 from market.deadline.feasible import feasible
 from market.deadline.pool import PoolRuns
 from market.deadline.simulate import JobOutcome, simulate
+from market.deadline.uncertainty import Draws, UncertaintyModel
 from market.rules import ticks
 
 LEARNING_STARTS = 5
@@ -76,9 +76,9 @@ def starts_in(pool: PoolRuns, longest: float, count: int) -> list[int]:
 def measure(
     pool: PoolRuns, jobs: Sequence[Job], policies: Mapping[str, DeadlinePolicy], starts: Sequence[int]
 ) -> dict[tuple[Job, str], Sum]:
-    """Replay every job from every start under every policy, all as told.
+    """Replay every job from every start under every policy, with everything as declared.
 
-    The jobs share change-over and spot price. Without experience: a pool in which all has long gone as told
+    The jobs share change-over and spot price. Without experience: a pool in which everything has long gone as declared
     leaves nothing else to reckon with.
     """
     delays = {(job.restart_overhead, job.spot_price) for job in jobs}
@@ -86,9 +86,11 @@ def measure(
         raise ValueError(f"{len(delays)} pairs of change-over and spot price among the jobs, one is needed")
     sums = {(job, name): Sum() for job in jobs for name in policies}
     shapes = {job: (ticks(job.compute), ticks(job.deadline)) for job in jobs}
-    friendly = Draws(Doubts(), pool)
+    friendly = Draws(UncertaintyModel(), pool)
     for start in starts:
-        bounds = clairvoyant(pool, start, ticks(jobs[0].restart_overhead), shapes.values(), jobs[0].spot_price)
+        bounds = clairvoyant(
+            pool, start, ticks(jobs[0].restart_overhead), shapes.values(), jobs[0].spot_price
+        )
         for job, shape in shapes.items():
             for name, policy in policies.items():
                 sums[job, name].add(simulate(pool, start, job, policy, friendly))
@@ -96,22 +98,24 @@ def measure(
     return sums
 
 
-def learn(pool: PoolRuns, jobs: Sequence[Job], policy: DeadlinePolicy, doubts: Doubts) -> Experience:
+def learn(
+    pool: PoolRuns, jobs: Sequence[Job], policy: DeadlinePolicy, uncertainty: UncertaintyModel
+) -> Experience:
     """Return what jobs met in this pool, in a world alike with other draws."""
     experience = Experience()
-    draws = Draws(replace(doubts, seed=doubts.seed + 1), pool)
+    draws = Draws(replace(uncertainty, seed=uncertainty.seed + 1), pool)
     for start in starts_in(pool, max(job.deadline for job in jobs), LEARNING_STARTS):
         for job in jobs:
             simulate(pool, start, job, policy, draws, experience)
     return experience
 
 
-def measure_doubts(
+def measure_uncertainty(
     pool: PoolRuns,
     jobs: Sequence[Job],
     policies: Mapping[str, DeadlinePolicy],
     starts: Sequence[int],
-    doubts: Doubts,
+    uncertainty: UncertaintyModel,
     *,
     learned: bool,
 ) -> dict[tuple[Job, str], DoubtSum]:
@@ -120,12 +124,12 @@ def measure_doubts(
     ``learned``: jobs of the first policy have been there before; otherwise each job is the first.
     """
     sums = {(job, name): DoubtSum() for job in jobs for name in policies}
-    draws, middling = Draws(doubts, pool), Draws(replace(doubts, spread=0.0), pool)
+    draws, middling = Draws(uncertainty, pool), Draws(replace(uncertainty, spread=0.0), pool)
     could: dict[tuple[Job, int], tuple[bool, bool]] = {}
-    known = learn(pool, jobs, next(iter(policies.values())), doubts) if learned else Experience()
+    experience = learn(pool, jobs, next(iter(policies.values())), uncertainty) if learned else Experience()
     for (job, name), total in sums.items():
         for start in starts:
-            outcome = simulate(pool, start, job, policies[name], draws, deepcopy(known))
+            outcome = simulate(pool, start, job, policies[name], draws, deepcopy(experience))
             total.add(outcome)
             if not outcome.late:
                 total.retracted += bool(outcome.said_hours)
@@ -135,7 +139,7 @@ def measure_doubts(
             total.said_least = min(total.said_least, outcome.said_hours or math.inf)
             if (job, start) not in could:
                 met = feasible(middling, start, job)
-                could[job, start] = met, not met and doubts.spread > 0 and feasible(draws, start, job)
+                could[job, start] = met, not met and uncertainty.spread > 0 and feasible(draws, start, job)
             avoidable, by_luck = could[job, start]
             total.avoidable += avoidable
             total.by_luck += by_luck

@@ -16,13 +16,13 @@ from lambdas.core.deadline.experience import Experience, JobEstimates
 from lambdas.core.deadline.model import (
     EPSILON,
     DeadlinePolicy,
+    DeadlineState,
     Job,
     JobMode,
-    DeadlineState,
 )
 from lambdas.core.deadline.safety import DeadlineConstraints, decide
-from market.deadline.doubts import HOUR, Doubts, Draws
 from market.deadline.pool import PoolRuns
+from market.deadline.uncertainty import HOUR, Draws, UncertaintyModel
 from market.rules import TICK_SECONDS, ticks
 
 
@@ -53,8 +53,8 @@ def simulate(
 ) -> JobOutcome:
     """Replay the job from tick ``start``; its times are rounded up to whole ticks of 60 s.
 
-    Without ``draws`` all is as told; without ``experience`` that is reckoned with. The age of the pool's run
-    is counted from the start at the earliest: what nobody has watched is not known. Raises ``ValueError``
+    Without ``draws`` everything happens as declared; without ``experience`` that is reckoned with. The age of the pool's run
+    is counted from the start at the earliest: unobserved time is unknown. Raises ``ValueError``
     where the pool ends before the deadline.
     """
     length = ticks(job.deadline)
@@ -62,7 +62,7 @@ def simulate(
         raise ValueError(
             f"a job from tick {start} with deadline {length} does not fit into {pool.ticks} ticks"
         )
-    run = _Run(pool, start, job, policy, draws or Draws(Doubts(), pool), experience)
+    run = _Run(pool, start, job, policy, draws or Draws(UncertaintyModel(), pool), experience)
     return run.play()
 
 
@@ -80,7 +80,7 @@ class _Run:
     ) -> None:
         self.pool, self.job, self.policy, self.draws, self.experience = pool, job, policy, draws, experience
         self.start, self.now, self.end = start, start, start + ticks(job.deadline)
-        self.left = ticks(job.compute) * TICK_SECONDS
+        self.remaining_seconds = ticks(job.compute) * TICK_SECONDS
         self.index = pool.index(start)
         self.run = pool.runs[self.index]
         self.pace, self.price = draws.pace(start), draws.price(start, job.spot_price)
@@ -90,28 +90,28 @@ class _Run:
         self.refused_since: int | None = None
         self.progress = _Progress()
         self.spot: Counter[float] = Counter()
-        self.on_demand = self.starts = self.interruptions = self.said = 0
-        self.state = DeadlineState(self.left, job.deadline, self.mode, 0.0, self.offered, 0.0)
-        self.prudence = self._prudence()
+        self.on_demand = self.starts = self.interruptions = self.warned_at = 0
+        self.state = DeadlineState(self.remaining_seconds, job.deadline, self.mode, 0.0, self.offered, 0.0)
+        self.constraints = self._make_constraints()
 
     def play(self) -> JobOutcome:
         """Play to the end of the work or to the deadline."""
-        look = ticks(self.job.tick)
-        while self.left > EPSILON and self.now < self.end:
+        poll_ticks = ticks(self.job.tick)
+        while self.remaining_seconds > EPSILON and self.now < self.end:
             self._market()
-            after_look = (self.now - self.start) % look
-            self._pass(look - after_look if after_look else self._look())
+            after_look = (self.now - self.start) % poll_ticks
+            self._pass(poll_ticks - after_look if after_look else self._poll())
         self._answered()
-        spot_cost = sum(price * held for price, held in sorted(self.spot.items()))
+        spot_cost = sum(price * ticks_held for price, ticks_held in sorted(self.spot.items()))
         return JobOutcome(
             cost=(spot_cost + self.on_demand) / HOUR,
-            late=self.left > EPSILON,
+            late=self.remaining_seconds > EPSILON,
             hours=(self.now - self.start) / HOUR,
             spot_hours=self.spot.total() / HOUR,
             on_demand_hours=self.on_demand / HOUR,
             starts=self.starts,
             interruptions=self.interruptions,
-            said_hours=self.said / HOUR,
+            said_hours=self.warned_at / HOUR,
         )
 
     def _market(self) -> None:
@@ -123,16 +123,16 @@ class _Run:
             self.run = self.pool.runs[self.index]
             if self.mode is JobMode.SPOT and not self.run.up:
                 self._lose()
-        if self.now >= self.pace.until:
+        if self.now >= self.pace.end:
             self.pace = self.draws.pace(self.now)
-        if self.now >= self.price.until:
+        if self.now >= self.price.end:
             self.price = self.draws.price(self.now, self.job.spot_price)
         if self._offers() != self.offered:
             self.offered, self.offered_since = not self.offered, self.now
         self.change = self._next_change()
 
     def _next_change(self) -> int:
-        return min(self.run.end, self.end, self.pace.until, self.price.until)
+        return min(self.run.end, self.end, self.pace.end, self.price.end)
 
     def _offers(self) -> bool:
         """Return whether the pool gives spot that saves something."""
@@ -141,44 +141,51 @@ class _Run:
     def _lose(self) -> None:
         if self.job.checkpoint and not self.draws.saved(self.now):
             unsaved = self.worked % ticks(self.job.checkpoint)
-            self.left += unsaved * TICK_SECONDS * self.pace.value
+            self.remaining_seconds += unsaved * TICK_SECONDS * self.pace.value
         self.mode, self.interruptions = JobMode.IDLE, self.interruptions + 1
 
-    def _look(self) -> int:
+    def _poll(self) -> int:
         """Let the policy choose and start what it chose; return for how many ticks that holds."""
         state = self.state
-        state.remaining_compute, state.remaining_seconds = self.left, (self.end - self.now) * TICK_SECONDS
+        state.remaining_compute, state.remaining_seconds = (
+            self.remaining_seconds,
+            (self.end - self.now) * TICK_SECONDS,
+        )
         state.mode, state.remaining_boot = self.mode, self._boot_left()
         state.is_spot_available = self.offered or self.mode is JobMode.SPOT
         state.age = (self.now - self.offered_since) * TICK_SECONDS
         state.price, state.is_on_demand_unavailable = self.price.value, False
-        choice = decide(self.prudence, state, self.policy)
+        choice = decide(self.constraints, state, self.policy)
         if choice.mode is JobMode.ON_DEMAND and self.mode is not JobMode.ON_DEMAND:
             if self.draws.refused(self.now):
                 state.is_on_demand_unavailable = True
                 self.refused_since = self.now if self.refused_since is None else self.refused_since
-                choice = decide(self.prudence, state, self.policy)
+                choice = decide(self.constraints, state, self.policy)
             else:
                 self._answered(granted=True)
         elif self.refused_since is not None:
             self._answered()
-        if choice.is_late and not self.said:
-            self.said = self.end - self.now
+        if choice.is_late and not self.warned_at:
+            self.warned_at = self.end - self.now
         if choice.mode is not self.mode:
             self._begin(choice.mode)
             return 1
-        return 1 if state.is_on_demand_unavailable else max(1, ticks(min(choice.valid_seconds, self.job.deadline)))
+        return (
+            1
+            if state.is_on_demand_unavailable
+            else max(1, ticks(min(choice.valid_seconds, self.job.deadline)))
+        )
 
     def _boot_left(self) -> float:
         """Return the seconds of boot that are expected to be left: an instance only says when it works."""
         if self.mode is JobMode.IDLE or self.booted == self.boot:
             return 0.0
-        return max(TICK_SECONDS, self.prudence.estimates.restart_overhead - self.booted * TICK_SECONDS)
+        return max(TICK_SECONDS, self.constraints.estimates.restart_overhead - self.booted * TICK_SECONDS)
 
     def _begin(self, mode: JobMode) -> None:
         self.mode, self.boot, self.booted, self.worked = mode, 0, 0, 0
         if mode is not JobMode.IDLE:
-            self.boot = self.draws.changeover(self.job.restart_overhead, mode, self.now)
+            self.boot = self.draws.restart_seconds(self.job.restart_overhead, mode, self.now)
             self.starts += 1
 
     def _answered(self, *, granted: bool = False) -> None:
@@ -187,7 +194,7 @@ class _Run:
             since = self.now if self.refused_since is None else self.refused_since
             waited = (self.now - since) * TICK_SECONDS
             self.experience.launch_delays = self.experience.launch_delays.with_sample(waited)
-            self.prudence = self._prudence()
+            self.constraints = self._make_constraints()
         self.refused_since = None
 
     def _pass(self, span: int) -> None:
@@ -207,21 +214,21 @@ class _Run:
         if self.booted == self.boot and self.experience is not None:
             took = self.boot * TICK_SECONDS
             self.experience.restart_overheads = self.experience.restart_overheads.with_sample(took)
-            self.prudence = self._prudence()
+            self.constraints = self._make_constraints()
         return span
 
     def _works(self, span: int) -> int:
         a_tick = TICK_SECONDS * self.pace.value
-        span = min(span, math.ceil(self.left / a_tick - EPSILON))
-        self.left -= span * a_tick
+        span = min(span, math.ceil(self.remaining_seconds / a_tick - EPSILON))
+        self.remaining_seconds -= span * a_tick
         self.worked += span
         sample = self.progress.add(span, self.pace.value)
         if sample is not None and self.experience is not None:
             self.experience.throughputs = self.experience.throughputs.with_sample(sample)
-            self.prudence = self._prudence()
+            self.constraints = self._make_constraints()
         return span
 
-    def _prudence(self) -> DeadlineConstraints:
+    def _make_constraints(self) -> DeadlineConstraints:
         if self.experience is None:
             return DeadlineConstraints(self.job, JobEstimates.as_planned(self.job))
         return DeadlineConstraints(self.job, self.experience.estimate(self.job, self.progress.likely))

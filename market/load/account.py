@@ -41,7 +41,7 @@ class Waits:
     tick: int
     ticks: int
     half: float | None
-    most: float | None
+    p99_seconds: float | None
     """The 99th percentile."""
 
 
@@ -68,7 +68,7 @@ class LoadAccount:
     waits: Sequence[Waits]
     requests: int
     half: float
-    most: float
+    p99_seconds: float
     longest: float
     late: float
     paid: float
@@ -126,7 +126,7 @@ class LoadedService:
             waits=tuple(self._waits(tick, min(tick + STRETCH, end)) for tick in range(0, end, STRETCH)),
             requests=sum(self.arrivals[60 * begin : 60 * end]),
             half=float(np.percentile(waits, 50)),
-            most=float(np.percentile(waits, 99)),
+            p99_seconds=float(np.percentile(waits, 99)),
             longest=float(waits.max()),
             late=float((waits > allowed).mean()),
             paid=sum(minute.paid for minute in self.minutes[begin:]),
@@ -138,8 +138,8 @@ class LoadedService:
         waits = self.queue.waits(60 * begin, 60 * end)
         if not len(waits):
             return Waits(begin, end - begin, None, None)
-        half, most = (float(np.percentile(waits, q)) for q in (50, 99))
-        return Waits(begin, end - begin, half, most)
+        half, p99 = (float(np.percentile(waits, q)) for q in (50, 99))
+        return Waits(begin, end - begin, half, p99)
 
     def _peak(
         self, begin: int, end: int, hourly: Mapping[str, float], workers: Mapping[str, int]
@@ -151,4 +151,4 @@ class LoadedService:
             PeakSize(name, max(1, math.ceil(busiest / speed / workers.get(name, 1))), hourly[name])
             for name, speed in self.speeds.items()
         ]
-        return min(sizes, key=lambda one: one.count * one.hourly)
+        return min(sizes, key=lambda size: size.count * size.hourly)

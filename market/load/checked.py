@@ -27,17 +27,17 @@ _RATE_MINUTES = 5
 
 @dataclass(slots=True, kw_only=True)
 class CheckedFleet(ScaledFleet):
-    """Of the instances a share falls ``ill`` once ready: the worker hangs, or its GPU is lost.
+    """A share of the instances becomes unhealthy once ready: the worker hangs, or its GPU is lost.
 
-    Both go on telling that they live. The checker's wishes go to the controller.
+    Both keep sending heartbeats. The health checker's replacement requests go to the controller.
     """
 
-    ill: float
+    unhealthy_share: float
     chance: random.Random
     health: HealthMemory = field(default_factory=HealthMemory)
-    wished: set[str] = field(default_factory=set)
-    _ill: dict[str, int] = field(default_factory=dict)
-    _each: deque[float] = field(default_factory=lambda: deque(maxlen=_RATE_MINUTES))
+    replaced_on_request: set[str] = field(default_factory=set)
+    _xid_of: dict[str, int] = field(default_factory=dict)
+    _worker_rates: deque[float] = field(default_factory=lambda: deque(maxlen=_RATE_MINUTES))
     _done: dict[str, float] = field(default_factory=dict)
     _judged: set[str] = field(default_factory=set)
 
@@ -47,37 +47,56 @@ class CheckedFleet(ScaledFleet):
         for instance in self._instances.values():
             if instance.ready_since is not None and instance.id not in self._judged:
                 self._judged.add(instance.id)
-                if self.chance.random() < self.ill:
-                    self._ill[instance.id] = self.chance.choice((0, _XID))
-        if self.seen is not None:
+                if self.chance.random() < self.unhealthy_share:
+                    self._xid_of[instance.id] = self.chance.choice((0, _XID))
+        if self.view is not None:
             working = [o.id for o in self._instances.values() if o.ready_since is not None and self.works(o)]
-            self._each.append(self.seen.leaving / max(1, len(working)))
+            self._worker_rates.append(self.view.leaving / max(1, len(working)))
             for name in working:
-                self._done[name] = self._done.get(name, 0.0) + self._each[-1] * TICK_SECONDS
-            decision = self._check(self._snapshot(now, self.seen), HealthSettings())
-            self.health, self.wishes = judge.mark_notified(decision.memory), decision.replacement_requests
-            self.wished |= {wish.instance for wish in decision.replacement_requests}
-            self._stirred = self._stirred or bool(self.wishes)
+                self._done[name] = self._done.get(name, 0.0) + self._worker_rates[-1] * TICK_SECONDS
+            decision = self._check(self._snapshot(now, self.view), HealthSettings())
+            self.health, self.replacement_requests = (
+                judge.mark_notified(decision.memory),
+                decision.replacement_requests,
+            )
+            self.replaced_on_request |= {request.instance for request in decision.replacement_requests}
+            self._has_changed = self._has_changed or bool(self.replacement_requests)
 
     def works(self, instance: Instance) -> bool:
         """See ``ScaledFleet``."""
-        return instance.id not in self._ill
+        return instance.id not in self._xid_of
 
-    def _check(self, sight: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
+    def _check(self, snapshot: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
         """Return what the health checker decides."""
-        return judge.decide(sight, settings, self.health)
+        return judge.decide(snapshot, settings, self.health)
 
     def _snapshot(self, now: float, view: View) -> ServiceSnapshot:
-        queue = QueueState(now, view.waiting, view.taken, view.oldest, view.arriving, view.leaving, 1)
-        return ServiceSnapshot(now, tuple(self._host(instance, now) for instance in self._instances.values()), queue, 180.0)
+        queue = QueueState(now, view.waiting, view.in_flight, view.oldest, view.arriving, view.leaving, 1)
+        return ServiceSnapshot(
+            now, tuple(self._host(instance, now) for instance in self._instances.values()), queue, 180.0
+        )
 
-    def _host(self, one: Instance, now: float) -> WorkerHost:
-        spared = "a notice" if one.deadline is not None else ""
+    def _host(self, instance: Instance, now: float) -> WorkerHost:
+        exemption_reason = "a notice" if instance.deadline is not None else ""
         workers: tuple[Worker, ...] = ()
-        if one.ready_since is not None:
-            works = self.works(one) and self._each
-            done = int(self._done.get(one.id, 0.0))
-            rate = sum(self._each) / len(self._each) if works else 0.0
-            pulse = WorkerReport("v1", gpu=one.id, reported_at=now, done=done, rate=rate, xid=self._ill.get(one.id, 0))
-            workers = (Worker("replay", one.id, 0, one.ready_since, now, "ready", report=pulse),)
-        return WorkerHost(one.id, workers, 1, one.launched_at, spared, is_spot=one.purchase_option is PurchaseOption.SPOT)
+        if instance.ready_since is not None:
+            works = self.works(instance) and self._worker_rates
+            done = int(self._done.get(instance.id, 0.0))
+            rate = sum(self._worker_rates) / len(self._worker_rates) if works else 0.0
+            report = WorkerReport(
+                "v1",
+                gpu=instance.id,
+                reported_at=now,
+                done=done,
+                rate=rate,
+                xid=self._xid_of.get(instance.id, 0),
+            )
+            workers = (Worker("replay", instance.id, 0, instance.ready_since, now, "ready", report=report),)
+        return WorkerHost(
+            instance.id,
+            workers,
+            1,
+            instance.launched_at,
+            exemption_reason,
+            is_spot=instance.purchase_option is PurchaseOption.SPOT,
+        )

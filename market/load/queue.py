@@ -21,14 +21,14 @@ class Minute:
     ended: int
     busy_seconds: float
     waiting: int
-    taken: int
+    started: int
     oldest: int
 
 
 class RequestQueue:
     """First come, first served, one request a worker; services vary as if by pure chance.
 
-    Requests whose worker is gone wait anew, as a broker delivers again what was not acknowledged.
+    Requests of a lost worker return to the queue, as a broker redelivers unacknowledged messages.
     """
 
     def __init__(self, arrivals: NDArray[np.int64], seed: int) -> None:
@@ -43,7 +43,7 @@ class RequestQueue:
     def minute(self, workers: Mapping[float, int]) -> Minute:
         """Play the next minute with so many workers, by the requests a second that each ends."""
         total = sum(workers.values())
-        each = sum(rate * count for rate, count in workers.items()) / total if total else 0.0
+        mean_rate = sum(rate * count for rate, count in workers.items()) / total if total else 0.0
         begin = len(self._started)
         arrived_before = self._arrived[-1] if begin else 0
         arrived, started = arrived_before, self._started[-1] if begin else 0
@@ -58,16 +58,16 @@ class RequestQueue:
             arrived += came
             waiting += came
             if busy:
-                rate = busy * each
+                rate = busy * mean_rate
                 credit += rate + math.sqrt(rate) * self._noise[second]
                 done = int(credit) if 0 < credit < busy else busy if credit > 0 else 0
                 credit -= done
                 busy -= done
                 ended += done
-            taken = min(waiting, total - busy)
-            busy += taken
-            waiting -= taken
-            started += taken
+            newly_started = min(waiting, total - busy)
+            busy += newly_started
+            waiting -= newly_started
+            started += newly_started
             busy_seconds += busy
             self._arrived.append(arrived)
             self._started.append(started)
@@ -80,7 +80,7 @@ class RequestQueue:
             ended=ended,
             busy_seconds=busy_seconds,
             waiting=waiting,
-            taken=busy,
+            started=busy,
             oldest=max(0, len(self._arrived) - self._oldest) if waiting else 0,
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lambdas.core.capacity import policies
-from lambdas.core.model import Group, Instance, PurchaseOption, Pool, GroupRole
+from lambdas.core.model import Group, GroupRole, Instance, Pool, PurchaseOption
 from market.load.queue import RequestQueue
 from market.load.rules import Rule, View
 from market.replay.engine import Replay
@@ -34,30 +34,32 @@ class ScaledFleet(LightFleet):
     queue: RequestQueue = field(kw_only=True)
     speeds: Mapping[str, float] = field(kw_only=True)
     begin: float = field(kw_only=True)
-    most: int = field(kw_only=True)
+    max_workers: int = field(kw_only=True)
     targets: list[int] = field(default_factory=list)
-    seen: View | None = None
+    view: View | None = None
     _orders: Orders | None = None
-    _stirred: bool = True
+    _has_changed: bool = True
 
     def tick(self, now: float) -> None:
         """See ``Fleet``: the minute that has passed is played, and the rule sets the target."""
         LightFleet.tick(self, now)
         if now > self.begin:
-            self.seen = self.passed(now)
-            target = min(self.most, max(0, self.rule.target(self.seen)))
+            self.view = self.passed(now)
+            target = min(self.max_workers, max(0, self.rule.target(self.view)))
             if target != self.group.target:
                 self.group = replace(self.group, target=target)
-                self._stirred = True
+                self._has_changed = True
         self.targets.append(self.group.target)
 
-    def look(self) -> Orders:
+    def poll(self) -> Orders:
         """See ``Fleet``: where nothing has happened the controller would say what it said before."""
-        due = self._orders is None or (self._orders.wake_at is not None and self._orders.wake_at <= self._now)
-        if self._stirred or due or self._events:
-            self._stirred = False
-            decided = LightFleet.look(self)
-            self._stirred = bool(decided.released)
+        is_due = self._orders is None or (
+            self._orders.wake_at is not None and self._orders.wake_at <= self._now
+        )
+        if self._has_changed or is_due or self._events:
+            self._has_changed = False
+            decided = LightFleet.reconcile(self)
+            self._has_changed = bool(decided.released)
             self._orders = replace(decided, released=())
             # Each minute is played: its load is another.
             return replace(decided, wake_at=self._now + TICK_SECONDS)
@@ -65,29 +67,29 @@ class ScaledFleet(LightFleet):
 
     def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
-        self._stirred = True
+        self._has_changed = True
         return LightFleet.launched(self, pool, market, side, warm=warm)
 
     def ready(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""
-        self._stirred = True
+        self._has_changed = True
         LightFleet.ready(self, instance_ids)
 
     def died(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""
-        self._stirred = True
+        self._has_changed = True
         LightFleet.died(self, instance_ids)
 
     def refused(self, side: GroupRole, message: str | None) -> None:
         """See ``Fleet``."""
-        self._stirred = True
+        self._has_changed = True
         LightFleet.refused(self, side, message)
 
     def passed(self, now: float) -> View:
-        """Play the minute that has passed with whom is ready, and return what a rule sees of it."""
-        heard = [instance for instance in self._instances.values() if instance.ready_since is not None]
-        ready = Counter(one.pool.instance_type for one in heard)
-        working = Counter(one.pool.instance_type for one in heard if self.works(one))
+        """Play the past minute with the ready instances, and return what a rule sees of it."""
+        reporting = [instance for instance in self._instances.values() if instance.ready_since is not None]
+        ready = Counter(instance.pool.instance_type for instance in reporting)
+        working = Counter(instance.pool.instance_type for instance in reporting if self.works(instance))
         workers: Counter[float] = Counter()
         for name, count in working.items():
             workers[self.speeds[name]] += count
@@ -102,15 +104,17 @@ class ScaledFleet(LightFleet):
             now=now,
             target=self.group.target,
             ready=dict(ready),
-            booting=len(self._instances) - len(heard),
+            booting=len(self._instances) - len(reporting),
             arriving=minute.arrived / TICK_SECONDS,
             leaving=minute.ended / TICK_SECONDS,
             waiting=minute.waiting,
-            taken=minute.taken,
+            in_flight=minute.started,
             oldest=minute.oldest,
             busy=minute.busy_seconds / TICK_SECONDS / total if total else 0.0,
             served=served,
-            scarce=any(instance.purchase_option is PurchaseOption.ON_DEMAND for instance in self._instances.values()),
+            scarce=any(
+                instance.purchase_option is PurchaseOption.ON_DEMAND for instance in self._instances.values()
+            ),
         )
 
     def works(self, instance: Instance) -> bool:
@@ -146,7 +150,7 @@ def play(
     rule: Rule,
     arrivals: NDArray[np.int64],
     speeds: Mapping[str, float],
-    most: int,
+    max_workers: int,
     build: Callable[..., ScaledFleet] = ScaledFleet,
 ) -> Played:
     """Replay a load on a market with a rule that may ask for at most so many workers.
@@ -157,13 +161,13 @@ def play(
     pools = placement.named(market.names)
     policy = policies.build(policies.DEFAULT)
     fleet = build(
-        Group("replay", 1, int(rules.ceiling * most)),
+        Group("replay", 1, int(rules.ceiling * max_workers)),
         policy,
         rule=rule,
         queue=RequestQueue(arrivals, rules.seed),
         speeds=speeds,
         begin=MONDAY,
-        most=most,
+        most=max_workers,
     )
     minutes = len(arrivals) // 60
     paid = np.zeros(minutes)

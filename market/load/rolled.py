@@ -22,8 +22,8 @@ FAULTS: Final[tuple[ReleaseFault, ...]] = (
     *("crashes", "never ready", "finishes nothing"),
     *("fails all", "cannot be pulled"),
 )
-ANEW_SECONDS: Final = 150.0
-"""From the wish to the start: fetch, end what runs, load."""
+RESTART_SECONDS: Final = 150.0
+"""From the restart request to the start: pull, stop, load."""
 _FIRST: Final = WorkerRelease("registry.example/ocr@sha256:first")
 
 
@@ -37,12 +37,12 @@ class Upgrade:
 
 
 @dataclass(slots=True)
-class RolloutToll:
+class RolloutCosts:
     """What roll-outs cost, in instances and minutes.
 
     ``served`` and ``without`` are sums over the minutes: instances that served, of the target, and those that
     would have without the roll-outs' own takings. ``robbed`` counts the looks at which one that served was
-    asked to start anew although fewer than nine tenths of the target were left. ``on_bad`` is the most that
+    asked to restart although fewer than nine tenths of the target were left. ``on_bad`` is the most that
     ran a bad release at once. ``promoted`` and ``taken_back`` are versions.
     """
 
@@ -61,11 +61,11 @@ class RolloutToll:
 
 @dataclass(slots=True)
 class _Runs:
-    """What an instance's workers run since when; since ``asked`` they start anew."""
+    """What an instance's workers run since when; since ``restart_requested_at`` they restart."""
 
     release: WorkerRelease
     since: float
-    asked: float | None = None
+    restart_requested_at: float | None = None
     starts: int = 1
 
 
@@ -74,11 +74,11 @@ class RolledFleet(CheckedFleet):
     """See ``CheckedFleet``; the checker rolls out what the last of ``upgrades`` that is due asks for."""
 
     upgrades: Sequence[Upgrade] = ()
-    toll: RolloutToll = field(default_factory=RolloutToll)
+    costs: RolloutCosts = field(default_factory=RolloutCosts)
     row: WorkerReleases = field(default_factory=lambda: WorkerReleases(_FIRST))
     _runs: dict[str, _Runs] = field(default_factory=dict)
 
-    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+    # A dataclass with slots is a new class, so that `super()` would look for the class that it was.
 
     def tick(self, now: float) -> None:
         """See ``Fleet``: the agents first, then scaler and checker."""
@@ -95,93 +95,123 @@ class RolledFleet(CheckedFleet):
         for instance in list(self._instances.values()):
             runs = self._runs.get(instance.id)
             if runs is None and instance.ready_since is not None:
-                runs = self._runs[instance.id] = _Runs(self.row.release_for(instance.id), instance.ready_since)
+                runs = self._runs[instance.id] = _Runs(
+                    self.row.release_for(instance.id), instance.ready_since
+                )
             if runs is None:
                 continue
-            if runs.asked is not None and now - runs.asked >= ANEW_SECONDS:
-                runs.release, runs.since, runs.asked = self.row.release_for(instance.id), now, None
+            if runs.restart_requested_at is not None and now - runs.restart_requested_at >= RESTART_SECONDS:
+                runs.release, runs.since, runs.restart_requested_at = (
+                    self.row.release_for(instance.id),
+                    now,
+                    None,
+                )
                 runs.starts += 1
                 self._done.pop(instance.id, None)
             fault = self._fault(instance.id)
             if fault == "crashes":
                 runs.starts += 2
-            if fault == "never ready" and runs.asked is None and self.row.release_for(instance.id) != runs.release:
-                runs.asked = now  # no wish is heard without a beat: the agent looks itself
-            away = runs.asked is not None or fault == "never ready"
+            if (
+                fault == "never ready"
+                and runs.restart_requested_at is None
+                and self.row.release_for(instance.id) != runs.release
+            ):
+                runs.restart_requested_at = (
+                    now  # a restart request arrives with a heartbeat; without one the agent polls
+                )
+            away = runs.restart_requested_at is not None or fault == "never ready"
             if away != (instance.ready_since is None):
-                self._stirred = True
+                self._has_changed = True
                 self._instances[instance.id] = replace(instance, ready_since=None if away else runs.since)
         self._runs = {name: runs for name, runs in self._runs.items() if name in self._instances}
 
-    def _check(self, sight: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
+    def _check(self, snapshot: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
         """See ``CheckedFleet``: with the release that is wanted, and the steps carried out."""
-        due = [upgrade.release for upgrade in self.upgrades if upgrade.at <= sight.now]
+        released = [upgrade.release for upgrade in self.upgrades if upgrade.at <= snapshot.now]
         demand = RolloutDemand(self.group.target, self.group.maximum)
-        wanted = DesiredRelease(due[-1] if due else _FIRST)
-        decision = judge.decide(sight, settings, self.health, wanted, demand)
+        desired = DesiredRelease(released[-1] if released else _FIRST)
+        decision = judge.decide(snapshot, settings, self.health, desired, demand)
         step = decision.rollout
         self.row = step.releases or self.row
-        self._stirred = self._stirred or step.request != self.rolling
+        self._has_changed = self._has_changed or step.request != self.rolling
         self.rolling = step.request
         if step.memory.rejected:
-            self.toll.taken_back.add(step.memory.rejected)
+            self.costs.taken_back.add(step.memory.rejected)
         if step.memory.stable is not None:
-            self.toll.promoted.add(step.memory.stable.version)
-        self._ask({restart.instance for restart in step.restarts}, demand, sight.now)
-        self._ask({restart.instance for restart in decision.restarts}, None, sight.now)
+            self.costs.promoted.add(step.memory.stable.version)
+        self._ask({restart.instance for restart in step.restarts}, demand, snapshot.now)
+        self._ask({restart.instance for restart in decision.restarts}, None, snapshot.now)
         return decision
 
     def _ask(self, names: set[str], demand: RolloutDemand | None, now: float) -> None:
-        """Have workers start anew; with a ``demand`` it is a roll-out's own doing."""
-        # Who hangs and is not found out yet counts: nobody knows better.
-        heard = {instance.id for instance in self._instances.values() if self._is_heard(instance)}
-        if demand is not None and len(heard - names) < demand.min_serving_workers and names & heard - set(self._ill):
-            self.toll.robbed += 1
+        """Restart workers; a ``demand`` comes from a roll-out."""
+        # An instance that hangs undetected counts as serving.
+        reporting = {instance.id for instance in self._instances.values() if self._is_reporting(instance)}
+        if (
+            demand is not None
+            and len(reporting - names) < demand.min_serving_workers
+            and names & reporting - set(self._xid_of)
+        ):
+            self.costs.robbed += 1
         for name in names & set(self._runs):
             runs = self._runs[name]
             # What cannot be fetched is not started: the workers go on.
-            if runs.asked is None and self._fault_of(self.row.release_for(name)) != "cannot be pulled":
-                runs.asked = now
+            if (
+                runs.restart_requested_at is None
+                and self._fault_of(self.row.release_for(name)) != "cannot be pulled"
+            ):
+                runs.restart_requested_at = now
 
     def _count(self) -> None:
         """Add this minute to the toll."""
         live = [instance for instance in self._instances.values() if instance.id in self._runs]
-        well = [one for one in live if one.id not in self._ill and one.deadline is None]
-        served = sum(self._is_heard(one) and self._fault(one.id) == "well" for one in well)
-        self.toll.served += min(served, self.group.target)
-        self.toll.without += min(len(well), self.group.target)
-        self.toll.on_bad = max(self.toll.on_bad, sum(self._fault(one.id) != "well" for one in live))
+        well = [
+            instance for instance in live if instance.id not in self._xid_of and instance.deadline is None
+        ]
+        served = sum(self._is_reporting(instance) and self._fault(instance.id) == "well" for instance in well)
+        self.costs.served += min(served, self.group.target)
+        self.costs.without += min(len(well), self.group.target)
+        self.costs.on_bad = max(
+            self.costs.on_bad, sum(self._fault(instance.id) != "well" for instance in live)
+        )
 
-    def _is_heard(self, one: Instance) -> bool:
-        """Say whether a well instance's workers serve with a good release, ill or not."""
-        runs = self._runs.get(one.id)
-        is_up = one.ready_since is not None and one.deadline is None
-        return runs is not None and runs.asked is None and is_up and self._fault(one.id) == "well"
+    def _is_reporting(self, instance: Instance) -> bool:
+        """Return whether the workers of a healthy instance serve, whatever their release."""
+        runs = self._runs.get(instance.id)
+        is_up = instance.ready_since is not None and instance.deadline is None
+        return (
+            runs is not None
+            and runs.restart_requested_at is None
+            and is_up
+            and self._fault(instance.id) == "well"
+        )
 
     def _fault(self, instance: str) -> ReleaseFault:
         runs = self._runs.get(instance)
         return "well" if runs is None else self._fault_of(runs.release)
 
     def _fault_of(self, release: WorkerRelease) -> ReleaseFault:
-        faults: Mapping[str, ReleaseFault] = {upgrade.release.version: upgrade.fault for upgrade in self.upgrades}
+        faults: Mapping[str, ReleaseFault] = {
+            upgrade.release.version: upgrade.fault for upgrade in self.upgrades
+        }
         return faults.get(release.version, "well")
 
-    def _host(self, one: Instance, now: float) -> WorkerHost:
-        host = CheckedFleet._host(self, one, now)
-        runs = self._runs.get(one.id)
+    def _host(self, instance: Instance, now: float) -> WorkerHost:
+        host = CheckedFleet._host(self, instance, now)
+        runs = self._runs.get(instance.id)
         if runs is None or not host.workers:
             return host
-        fault = self._fault(one.id)
+        fault = self._fault(instance.id)
         if fault == "crashes" and runs.starts % 4 < 2:
             return replace(host, workers=())
         return replace(
-            host, workers=tuple(replace(w, report=_told(w.report, runs, fault)) for w in host.workers)
+            host, workers=tuple(replace(w, report=_report_of(w.report, runs, fault)) for w in host.workers)
         )
 
 
-def _told(pulse: WorkerReport | None, runs: _Runs, fault: ReleaseFault) -> WorkerReport | None:
-    """Return what a worker tells that runs this, of what it told without a release."""
-    if pulse is None:
+def _report_of(report: WorkerReport | None, runs: _Runs, fault: ReleaseFault) -> WorkerReport | None:
+    """Return a worker's report with the effect of its release on it."""
+    if report is None:
         return None
-    failed = pulse.done if fault == "fails all" else 0
-    return replace(pulse, version=runs.release.version, failed=failed, starts=runs.starts)
+    failed = report.done if fault == "fails all" else 0
+    return replace(report, version=runs.release.version, failed=failed, starts=runs.starts)

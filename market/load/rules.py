@@ -23,14 +23,14 @@ class View:
     arriving: float
     leaving: float
     waiting: int
-    taken: int
+    in_flight: int
     oldest: int
     busy: float
     served: dict[str, tuple[float, float]]
     scarce: bool = False
 
     @property
-    def each(self) -> float:
+    def per_worker(self) -> float:
         """Requests a second that a ready worker ended, in the mean."""
         return self.leaving / max(1, sum(self.ready.values()))
 
@@ -70,15 +70,15 @@ class TargetTracking:
         ready = sum(view.ready.values())
         if not ready:
             return max(1, view.target)
-        seen = view.waiting / ready if self.metric == "backlog" else view.busy
-        self._above = self._above + 1 if seen > self.value else 0
-        self._below = self._below + 1 if seen < 0.9 * self.value else 0
-        wanted = math.ceil(ready * seen / self.value - 1e-9)
+        metric = view.waiting / ready if self.metric == "backlog" else view.busy
+        self._above = self._above + 1 if metric > self.value else 0
+        self._below = self._below + 1 if metric < 0.9 * self.value else 0
+        desired = math.ceil(ready * metric / self.value - 1e-9)
         if self._above >= 3:
-            return max(view.target, wanted)
+            return max(view.target, desired)
         if self._below >= 15 and view.now - self._moved >= self.cooldown:
-            least = view.target - max(1, int(view.target * self.step))
-            target = max(1, wanted, least)
+            min_target = view.target - max(1, int(view.target * self.step))
+            target = max(1, desired, min_target)
             if target < view.target:
                 self._moved = view.now
             return min(view.target, target)
@@ -94,24 +94,24 @@ class Keda:
     tolerance 0.1, scaleDown.stabilizationWindowSeconds 300, no window upwards).
 
     ``mode`` is ``length`` (ready messages), ``unacknowledged`` (those with workers, too: what it counts over
-    HTTP unless told otherwise) or ``rate`` (MessageRate: published a second).
+    HTTP by default) or ``rate`` (MessageRate: published a second).
     """
 
     mode: str
     value: float
     stabilisation: float = 300.0
-    _wanted: deque[tuple[float, int]] = field(default_factory=deque)
+    _desired: deque[tuple[float, int]] = field(default_factory=deque)
 
     def target(self, view: View) -> int:
         """See ``Rule``."""
         metric = {
             "length": float(view.waiting),
-            "unacknowledged": float(view.waiting + view.taken),
+            "unacknowledged": float(view.waiting + view.in_flight),
             "rate": view.arriving,
         }[self.mode]
         ratio = metric / self.value / max(1, view.target)
-        wanted = view.target if abs(ratio - 1) <= 0.1 else max(1, math.ceil(metric / self.value - 1e-9))
-        self._wanted.append((view.now, wanted))
-        while self._wanted[0][0] <= view.now - self.stabilisation:
-            self._wanted.popleft()
-        return wanted if wanted >= view.target else min(view.target, max(w for _, w in self._wanted))
+        desired = view.target if abs(ratio - 1) <= 0.1 else max(1, math.ceil(metric / self.value - 1e-9))
+        self._desired.append((view.now, desired))
+        while self._desired[0][0] <= view.now - self.stabilisation:
+            self._desired.popleft()
+        return desired if desired >= view.target else min(view.target, max(w for _, w in self._desired))

@@ -13,7 +13,7 @@ from market.load.rules import View
 
 
 @dataclass(slots=True)
-class Ours:
+class ScalerRule:
     """``decide`` within ``bounds``; ``boot_seconds`` is what the controller has learned of boots."""
 
     bounds: Bounds
@@ -26,7 +26,7 @@ class Ours:
         queue = QueueState(
             observed_at=view.now,
             ready=view.waiting,
-            in_flight=view.taken,
+            in_flight=view.in_flight,
             oldest_seconds=float(view.oldest),
             publish_rate=view.arriving,
             ack_rate=view.leaving,
@@ -38,7 +38,7 @@ class Ours:
             queue=queue,
             ready=view.ready,
             booting=view.booting,
-            work_done={name: WorkDone(*one) for name, one in view.served.items()},
+            work_done={name: WorkDone(*work) for name, work in view.served.items()},
             boot_seconds=self.boot_seconds,
             is_spot_scarce=view.scarce,
         )

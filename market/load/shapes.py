@@ -1,6 +1,6 @@
 """Loads as services have them: the curve of day and week, timers, bursts, silence.
 
-Nobody's recording: a generator whose parameters are assumed, after shapes that are published. The services of
+A generator, not a recording: its parameters are assumed, after published shapes. The services of
 the Azure LLM inference traces of 2024 (Stojkovic et al., DynamoLLM, HPCA 2025) are the models of
 ``conversation``, which people use all day, and ``coding``, which sleeps at night and at weekends. That
 arrivals are burstier than Poisson's, as if their rate were drawn from a Gamma distribution, is BurstGPT's
@@ -87,11 +87,11 @@ class LoadShape:
     def _drifting(self, days: int, chance: np.random.Generator) -> NDArray[np.float64]:
         """Return a slow random walk around 0 that forgets within hours."""
         minutes = days * 1440
-        kept = np.exp(-1 / (60 * _DRIFT_HOURS))
-        fresh = chance.normal(0, np.sqrt(1 - kept**2), minutes)
+        decay = np.exp(-1 / (60 * _DRIFT_HOURS))
+        fresh = chance.normal(0, np.sqrt(1 - decay**2), minutes)
         values, value = np.empty(minutes), chance.normal()
         for index in range(minutes):
-            value = kept * value + fresh[index]
+            value = decay * value + fresh[index]
             values[index] = value
         return np.repeat(self.drift * values, 60)
 

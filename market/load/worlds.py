@@ -11,15 +11,15 @@ from contracts.group.release import WorkerRelease
 from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.memory import COOLDOWN_SECONDS
 from market.load.replay import MONDAY, play, reversals
-from market.load.rolled import FAULTS, ReleaseFault, RolledFleet, RolloutToll, Upgrade
-from market.load.scaler_rule import Ours
+from market.load.rolled import FAULTS, ReleaseFault, RolledFleet, RolloutCosts, Upgrade
+from market.load.scaler_rule import ScalerRule
 from market.load.shapes import LoadShape
 from market.load.speeds import SPEEDS
 from market.rules import Rules
 from market.supply.drawn_market import draw
 from market.supply.spot import SpotMarket
 
-MOST: Final = 80
+MAX_SLOTS: Final = 80
 """Workers that a rule may ask for."""
 BOOT: Final = 180.0
 
@@ -29,13 +29,13 @@ class Shaken:
     """What came of a random world; ``reversals`` of the target are those within the cooldown."""
 
     reversals: int
-    toll: RolloutToll
+    costs: RolloutCosts
 
 
 def shaken(seed: int, hours: float = 2.0) -> Shaken:
     """Play scaler, health checker, its roll-outs and controller together.
 
-    Under a random load on a random market, with instances that fall ill, and two new releases.
+    Under a random load on a random market, with instances that become unhealthy, and two new releases.
     """
     chance = random.Random(f"scaling/{seed}")
     shape = LoadShape(
@@ -53,29 +53,31 @@ def shaken(seed: int, hours: float = 2.0) -> Shaken:
     traces = [replace(trace, name=f"zone_{kind}") for trace, kind in zip(zones, SPEEDS, strict=True)]
     rules = Rules(seed=seed, notice=chance.random(), boot_spread=0.3, on_demand_refusal=0.2)
     arrivals = shape.arrivals(1, seed)[8 * 3600 :][: int(hours * 3600)]
-    rule = Ours(Bounds(chance.choice((5.0, 30.0, 60.0, 300.0)), 1, MOST), BOOT)
-    ill = chance.uniform(0.0, 0.4)
+    rule = ScalerRule(Bounds(chance.choice((5.0, 30.0, 60.0, 300.0)), 1, MAX_SLOTS), BOOT)
+    unhealthy_share = chance.uniform(0.0, 0.4)
     upgrades = [_upgrade(number, hours, chance) for number in range(2)]
-    made: list[RolledFleet] = []
+    fleets: list[RolledFleet] = []
 
     def build(*arguments: Any, **more: Any) -> RolledFleet:
-        made.append(RolledFleet(*arguments, ill=ill, chance=chance, upgrades=upgrades, **more))
-        return made[-1]
+        fleets.append(
+            RolledFleet(*arguments, unhealthy_share=unhealthy_share, chance=chance, upgrades=upgrades, **more)
+        )
+        return fleets[-1]
 
-    played = play(SpotMarket(traces, rules, 2 * MOST), rules, rule, arrivals, SPEEDS, MOST, build)
-    return Shaken(reversals(played.targets.tolist(), int(COOLDOWN_SECONDS // 60)), made[0].toll)
+    played = play(SpotMarket(traces, rules, 2 * MAX_SLOTS), rules, rule, arrivals, SPEEDS, MAX_SLOTS, build)
+    return Shaken(reversals(played.targets.tolist(), int(COOLDOWN_SECONDS // 60)), fleets[0].costs)
 
 
 def rolled_out(played: Sequence[Shaken]) -> dict[str, Any]:
     """Return what roll-outs came to in the random worlds: the worst of them, and counts."""
-    tolls = [one.toll for one in played]
+    costs_of_worlds = [world.costs for world in played]
     return {
         "random_worlds": len(played),
-        "served_despite_rollouts": min((toll.share for toll in tolls), default=1.0),
-        "worlds_below_nine_tenths": sum(toll.share < 0.9 for toll in tolls),
-        "most_on_a_bad_release": max((toll.on_bad for toll in tolls), default=0),
-        "asked_with_too_few_left": sum(toll.robbed for toll in tolls),
-        "taken_back": sum(len(toll.taken_back) for toll in tolls),
+        "served_despite_rollouts": min((costs.share for costs in costs_of_worlds), default=1.0),
+        "worlds_below_nine_tenths": sum(costs.share < 0.9 for costs in costs_of_worlds),
+        "most_on_a_bad_release": max((costs.on_bad for costs in costs_of_worlds), default=0),
+        "asked_with_too_few_left": sum(costs.robbed for costs in costs_of_worlds),
+        "taken_back": sum(len(costs.taken_back) for costs in costs_of_worlds),
     }
 
 

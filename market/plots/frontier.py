@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
-from market.plots.svg import OTHERS, OURS, Picture
+from market.plots.svg import OTHER_COLOUR, OURS, Picture
 
 _KINDS: Final = (".html", ".svg")
-_LEAST: Final = 1e-5
+_MIN_SHORTAGE: Final = 1e-5
 """The share of shortage that is drawn for none at all: the axis is logarithmic."""
 _WIDTH, _HEIGHT = 720, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 34, 48
+_MARGIN_LEFT, _MARGIN_RIGHT, _TOP, _BOTTOM = 70, 150, 34, 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Point:
     @property
     def shortage(self) -> float:
         """The share of worker time that is missing, as drawn."""
-        return max(_LEAST, 1 - self.availability)
+        return max(_MIN_SHORTAGE, 1 - self.availability)
 
     @property
     def ours(self) -> bool:
@@ -69,38 +69,40 @@ def curve(points: Sequence[Point]) -> list[Point]:
 
 def svg(points: Sequence[Point], title: str) -> str:
     """Return the plot as an SVG picture: better is up and to the left."""
-    left, right = min(p.cost for p in points) * 0.97, max(p.cost for p in points) * 1.03
+    x_min, x_max = min(p.cost for p in points) * 0.97, max(p.cost for p in points) * 1.03
     shortages = [math.log10(p.shortage) for p in points]
     top, bottom = min(shortages) - 0.1, max(shortages) + 0.1
 
     def x(cost: float) -> float:
-        return _LEFT + (cost - left) / (right - left) * (_WIDTH - _LEFT - _RIGHT)
+        return _MARGIN_LEFT + (cost - x_min) / (x_max - x_min) * (_WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT)
 
     def y(shortage: float) -> float:
         return _TOP + (math.log10(shortage) - top) / (bottom - top) * (_HEIGHT - _TOP - _BOTTOM)
 
     picture = Picture(_WIDTH, _HEIGHT)
-    picture.text(_LEFT, 20, title, font_size=14)
+    picture.text(_MARGIN_LEFT, 20, title, font_size=14)
     for power in range(math.ceil(top), math.floor(bottom) + 1):
         level = y(10.0**power)
-        picture.path(f"M{_LEFT} {level:.1f}H{_WIDTH - _RIGHT}")
-        picture.text(_LEFT - 6, level + 4, f"{100 * 10.0**power:g} %", "end")
-    step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (right - left) / s <= 12)
-    for number in range(math.ceil(left / step), math.floor(right / step) + 1):
+        picture.path(f"M{_MARGIN_LEFT} {level:.1f}H{_WIDTH - _MARGIN_RIGHT}")
+        picture.text(_MARGIN_LEFT - 6, level + 4, f"{100 * 10.0**power:g} %", "end")
+    step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (x_max - x_min) / s <= 12)
+    for number in range(math.ceil(x_min / step), math.floor(x_max / step) + 1):
         at = x(number * step)
         picture.path(f"M{at:.1f} {_TOP}V{_HEIGHT - _BOTTOM}", "#eee")
         picture.text(at, _HEIGHT - _BOTTOM + 15, f"{number * step:g}", "middle")
-    picture.text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, "cost ÷ clairvoyant bound", "middle")
-    picture.text(_WIDTH - _RIGHT, 20, f"{ExpectedCost.name}, by shortageCost", "end", fill=OURS)
+    picture.text(
+        (_MARGIN_LEFT + _WIDTH - _MARGIN_RIGHT) / 2, _HEIGHT - 10, "cost ÷ clairvoyant bound", "middle"
+    )
+    picture.text(_WIDTH - _MARGIN_RIGHT, 20, f"{ExpectedCost.name}, by shortageCost", "end", fill=OURS)
     turned = f"translate(16 {_HEIGHT / 2:.0f}) rotate(-90)"
     picture.text(0, 0, "worker time missing", "middle", transform=turned)
     picture.curve((x(p.cost), y(p.shortage)) for p in curve(points))
     labelled: list[tuple[float, float]] = []
     # Ours are many: they give way to the others' labels, and among them to the default's.
     for p in sorted(points, key=lambda p: (p.ours, p.label != "default")):
-        colour = OURS if p.ours else OTHERS
-        told = f"{p.name}: {p.cost:.4f} × bound, {100 * p.availability:.3f} %"
-        picture.dot(x(p.cost), y(p.shortage), colour, told)
+        colour = OURS if p.ours else OTHER_COLOUR
+        label = f"{p.name}: {p.cost:.4f} × bound, {100 * p.availability:.3f} %"
+        picture.dot(x(p.cost), y(p.shortage), colour, label)
         at_x, at_y = x(p.cost) + 7, y(p.shortage) + (-5 if p.ours else 14)
         if not any(abs(at_x - a) < 30 and abs(at_y - b) < 12 for a, b in labelled):
             labelled.append((at_x, at_y))

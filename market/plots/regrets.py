@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from market.plots.svg import OTHERS, OURS, Picture
+from market.plots.svg import OTHER_COLOUR, OURS, Picture
 
 _WIDTH, _ROW, _TOP, _BOTTOM = 760, 34, 40, 44
-_LEFT, _RIGHT = 150, 24
+_MARGIN_LEFT, _MARGIN_RIGHT = 150, 24
 _TITLE: Final = "Cost above the cheapest way to the same availability"
-_LEAST: Final = 0.001
+_MIN_REGRET: Final = 0.001
 """The regret that is drawn for none at all, and for less: the axis is logarithmic."""
 
 
@@ -27,31 +27,34 @@ def write(path: Path, by_policy: Mapping[str, Sequence[tuple[str, float | None]]
 
 def svg(by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> str:
     """Return the picture."""
-    most = max(
-        (regret for marks in by_policy.values() for _, regret in marks if regret is not None), default=_LEAST
+    max_regret = max(
+        (regret for marks in by_policy.values() for _, regret in marks if regret is not None),
+        default=_MIN_REGRET,
     )
-    decades = max(1, math.ceil(math.log10(max(most, _LEAST) / _LEAST)))
+    decades = max(1, math.ceil(math.log10(max(max_regret, _MIN_REGRET) / _MIN_REGRET)))
     height = _TOP + _ROW * len(by_policy) + _BOTTOM
 
     def x(regret: float | None) -> float:
         if regret is None:
-            return _WIDTH - _RIGHT / 2
-        return _LEFT + math.log10(max(regret, _LEAST) / _LEAST) / decades * (_WIDTH - _LEFT - _RIGHT)
+            return _WIDTH - _MARGIN_RIGHT / 2
+        return _MARGIN_LEFT + math.log10(max(regret, _MIN_REGRET) / _MIN_REGRET) / decades * (
+            _WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
+        )
 
     picture = Picture(_WIDTH, height)
-    picture.text(_LEFT, 20, _TITLE, font_size=14)
+    picture.text(_MARGIN_LEFT, 20, _TITLE, font_size=14)
     for power in range(decades + 1):
-        regret = _LEAST * 10**power
+        regret = _MIN_REGRET * 10**power
         picture.path(f"M{x(regret):.1f} {_TOP - 8}V{height - _BOTTOM}")
-        told = f"≤ {100 * regret:g} %" if power == 0 else f"{100 * regret:g} %"
-        picture.text(x(regret), height - _BOTTOM + 16, told, "middle")
+        label = f"≤ {100 * regret:g} %" if power == 0 else f"{100 * regret:g} %"
+        picture.text(x(regret), height - _BOTTOM + 16, label, "middle")
     for number, (policy, marks) in enumerate(by_policy.items()):
-        y, colour = _TOP + _ROW * (number + 0.5), OTHERS if number else OURS
-        picture.text(_LEFT - 12, y + 4, policy, "end", fill=colour)
-        for place, (world, regret) in enumerate(marks):
-            told = "does not get there" if regret is None else f"{100 * regret:.2f} %"
+        y, colour = _TOP + _ROW * (number + 0.5), OTHER_COLOUR if number else OURS
+        picture.text(_MARGIN_LEFT - 12, y + 4, policy, "end", fill=colour)
+        for index, (world, regret) in enumerate(marks):
+            label = "does not get there" if regret is None else f"{100 * regret:.2f} %"
             # Neighbours are set apart a little, so that many of one value are seen as many.
-            picture.dot(x(regret), y + (place % 7 - 3) * 3, colour, f"{world}: {told}", radius=3)
+            picture.dot(x(regret), y + (index % 7 - 3) * 3, colour, f"{world}: {label}", radius=3)
     end = "a dot is a world; at the right edge: a policy does not get there"
-    picture.text(_LEFT, height - 8, end)
+    picture.text(_MARGIN_LEFT, height - 8, end)
     return str(picture)

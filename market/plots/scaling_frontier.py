@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from market.plots.svg import OTHERS, OURS, Picture
+from market.plots.svg import OTHER_COLOUR, OURS, Picture
 
-_WIDTH, _HEIGHT, _LEFT, _GAP, _TOP, _BOTTOM = 330, 320, 56, 20, 44, 46
+_WIDTH, _HEIGHT, _MARGIN_LEFT, _GAP, _TOP, _BOTTOM = 330, 320, 56, 20, 44, 46
 _FAMILY: Final = "gpu-spot"
 _LETTER: Final = 5.8
 _NAMED: Final = (10.0, 30.0, 60.0, 120.0)
@@ -18,44 +18,44 @@ _TICKS: Final = tuple(float(step * 10**power) for power in range(4) for step in 
 
 def write(path: Path, judged: Sequence[Mapping[str, Any]]) -> None:
     """Write the picture; ``judged`` as in the benchmark's result."""
-    loads = list(dict.fromkeys(one["load"] for one in judged))
+    loads = list(dict.fromkeys(cell["load"] for cell in judged))
     picture = Picture(_WIDTH * len(loads), _HEIGHT)
-    picture.text(_LEFT, 16, "99th percentile of the wait against cost, held-out days", font_size=13)
-    picture.text(_LEFT + 330, 16, "gpu-spot by the wait allowed, seconds", fill=OURS, font_size=13)
-    picture.text(_LEFT + 570, 16, "others as tuned", fill=OTHERS, font_size=13)
+    picture.text(_MARGIN_LEFT, 16, "99th percentile of the wait against cost, held-out days", font_size=13)
+    picture.text(_MARGIN_LEFT + 330, 16, "gpu-spot by the wait allowed, seconds", fill=OURS, font_size=13)
+    picture.text(_MARGIN_LEFT + 570, 16, "others as tuned", fill=OTHER_COLOUR, font_size=13)
     for index, load in enumerate(loads):
-        _panel(picture, [one for one in judged if one["load"] == load], load, index * _WIDTH)
+        _panel(picture, [cell for cell in judged if cell["load"] == load], load, index * _WIDTH)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(str(picture), encoding="utf-8")
 
 
 def _panel(picture: Picture, points: Sequence[Mapping[str, Any]], load: str, offset: int) -> None:
     """Draw one load's axes, both logarithmic, and points: better is down and to the left."""
-    left, right, bottom = offset + _LEFT, offset + _WIDTH - _GAP, _HEIGHT - _BOTTOM
-    costs = _Axis([p["held_out"]["cost"] for p in points], left, right)
+    x_start, x_end, bottom = offset + _MARGIN_LEFT, offset + _WIDTH - _GAP, _HEIGHT - _BOTTOM
+    costs = _Axis([p["held_out"]["cost"] for p in points], x_start, x_end)
     waits = _Axis([p["held_out"]["p99_wait"] for p in points], bottom, _TOP)
-    picture.path(f"M{left} {_TOP}V{bottom}H{right}", "#999")
-    picture.text((left + right) / 2, _TOP - 10, load, "middle")
-    picture.text((left + right) / 2, _HEIGHT - 8, "cost, on-demand workers", "middle")
+    picture.path(f"M{x_start} {_TOP}V{bottom}H{x_end}", "#999")
+    picture.text((x_start + x_end) / 2, _TOP - 10, load, "middle")
+    picture.text((x_start + x_end) / 2, _HEIGHT - 8, "cost, on-demand workers", "middle")
     for tick in waits.ticks:
-        picture.path(f"M{left} {waits.at(tick):.1f}H{right}", "#eee")
-        picture.text(left - 5, waits.at(tick) + 4, f"{tick:g} s", "end")
+        picture.path(f"M{x_start} {waits.at(tick):.1f}H{x_end}", "#eee")
+        picture.text(x_start - 5, waits.at(tick) + 4, f"{tick:g} s", "end")
     for tick in costs.ticks:
         picture.text(costs.at(tick), bottom + 15, f"{tick:g}", "middle")
     placed = [(costs.at(p["held_out"]["cost"]), waits.at(p["held_out"]["p99_wait"]), p) for p in points]
     picture.curve((x, y) for x, y, p in placed if p["family"] == _FAMILY)
     free = -math.inf
-    for x, y, point in sorted(placed, key=lambda one: one[1]):
+    for x, y, point in sorted(placed, key=lambda position: position[1]):
         if point["family"] == _FAMILY:
             knob = point["name"].partition("@")[2]
             picture.dot(x, y, OURS)
             picture.text(x - 7, y + 4, knob if float(knob) in _NAMED else "", "end", fill=OURS)
         else:
             # On the right where it has room, and below what is written above it.
-            away = 7 if x + 7 + _LETTER * len(point["family"]) < right + _GAP else -7
+            away = 7 if x + 7 + _LETTER * len(point["family"]) < x_end + _GAP else -7
             free = max(y + 4, free + 12)
-            picture.dot(x, y, OTHERS)
-            picture.text(x + away, free, point["family"], "start" if away > 0 else "end", fill=OTHERS)
+            picture.dot(x, y, OTHER_COLOUR)
+            picture.text(x + away, free, point["family"], "start" if away > 0 else "end", fill=OTHER_COLOUR)
 
 
 class _Axis:

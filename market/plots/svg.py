@@ -7,7 +7,7 @@ from html import escape
 from typing import Final
 
 OURS: Final = "#0b7a75"
-OTHERS: Final = "#b3541e"
+OTHER_COLOUR: Final = "#b3541e"
 
 
 class Picture:
@@ -21,11 +21,11 @@ class Picture:
             f'<rect width="{width}" height="{height}" fill="#fff"/>',
         ]
 
-    def text(self, x: float, y: float, told: str, anchor: str = "start", **more: str | float) -> None:
+    def text(self, x: float, y: float, label: str, anchor: str = "start", **more: str | float) -> None:
         """Write; ``more`` are attributes, ``_`` for ``-``."""
         named = " ".join(f'{name.replace("_", "-")}="{value}"' for name, value in more.items())
-        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-        self._parts.append(f"<text {place} {named}>{escape(told)}</text>")
+        position = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        self._parts.append(f"<text {position} {named}>{escape(label)}</text>")
 
     def path(self, path: str, colour: str = "#ddd") -> None:
         """Draw a thin line along an SVG path."""
@@ -38,9 +38,9 @@ class Picture:
 
     def dot(self, x: float, y: float, colour: str, title: str = "", *, radius: int = 4) -> None:
         """Draw a point that lets others shine through; a browser shows its title."""
-        look = f'r="{radius}" fill="{colour}" fill-opacity="0.7"'
+        style = f'r="{radius}" fill="{colour}" fill-opacity="0.7"'
         self._parts.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" {look}><title>{escape(title)}</title></circle>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" {style}><title>{escape(title)}</title></circle>'
         )
 
     def __str__(self) -> str:

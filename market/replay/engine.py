@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 
 from lambdas.core.capacity.memory import PRICE_SECONDS
-from lambdas.core.model import PurchaseOption, Pool, GroupRole
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.fleet import ByZone, Fleet, Orders, Rebalanced, SelfReporting
 from market.replay.groups import (
     HEALTH_SECONDS,
@@ -54,14 +54,14 @@ class Replay:
         self.market, self.rules, self.fleet, self.shape = market, rules, fleet, shape
         self.ledger = Ledger(target, rules.warm_up_ticks, keep_spans)
         self.start = start
-        self.held: list[HeldInstance] = []
+        self.instances: list[HeldInstance] = []
         self._orders = Orders(dict.fromkeys(GroupRole, 0))
         self._refused: dict[GroupRole, bool] = dict.fromkeys(GroupRole, False)
         self._agenda: list[int] = []
         self._primary = PrimaryGroup(shape, market, rules)
         self._warm = WarmPool(rules)
-        self._unseen = False
-        self._wanted: set[str] = set()
+        self._poll_failed = False
+        self._interrupted_ids: set[str] = set()
         self._tick = 0
         self.played = 0
         # Asked once: to compare with a protocol is slow.
@@ -85,7 +85,7 @@ class Replay:
             changed = self._play(tick)
             following = min(end, tick + 1 if changed else self._next(tick))
             span = self._span(tick, following - tick)
-            booting = sum(h.slots for h in self.held if not h.ready)
+            booting = sum(h.slots for h in self.instances if not h.ready)
             self.ledger.add(span, booting + max(0, span.ready - span.target))
             if on_tick is not None:
                 on_tick(tick, span)
@@ -99,8 +99,8 @@ class Replay:
             heapq.heappush(self._agenda, tick)
 
     def interrupt(self, instance_ids: Iterable[str]) -> None:
-        """Have spot instances taken by somebody's wish: recommended and noticed at the next tick played."""
-        self._wanted.update(instance_ids)
+        """Interrupt chosen Spot instances: rebalance recommendation and notice at the next tick."""
+        self._interrupted_ids.update(instance_ids)
 
     def _play(self, tick: int) -> bool:
         self._tick, now = tick, self.start + tick * TICK_SECONDS
@@ -112,7 +112,7 @@ class Replay:
         changed |= self._ripen(tick)
         changed |= self._announce(tick, now)
         changed |= self._recommend(tick)
-        changed |= self._look(tick)
+        changed |= self._poll(tick)
         changed |= self._rebalance(tick, now)
         changed |= self._launch_primary(tick)
         changed |= self._launch_fallback(tick)
@@ -122,7 +122,11 @@ class Replay:
         """Return the next tick in which something can change."""
         while self._agenda and self._agenda[0] <= tick:
             heapq.heappop(self._agenda)
-        moments = [self.market.next_change(tick), *self._agenda[:1], *([tick + 1] if self._unseen else [])]
+        moments = [
+            self.market.next_change(tick),
+            *self._agenda[:1],
+            *([tick + 1] if self._poll_failed else []),
+        ]
         if self._orders.wake_at is not None:
             moments.append(
                 max(tick + 1, math.ceil((self._orders.wake_at - self.start) / TICK_SECONDS - 1e-9))
@@ -135,9 +139,9 @@ class Replay:
 
     def _take(self, tick: int, now: float) -> bool:
         """Take the instances whose deadline has come, and what a pool holds beyond its capacity."""
-        dying = [h for h in self.held if h.deadline is not None and h.deadline <= now]
+        dying = [h for h in self.instances if h.deadline is not None and h.deadline <= now]
         for pool in range(len(self.market.names)):
-            holding = [h for h in self.held if h.pool == pool and h not in dying]
+            holding = [h for h in self.instances if h.pool == pool and h not in dying]
             excess = len(holding) - self.market.capacity(pool, tick)
             if excess > 0:
                 victims = draw(self.rules.seed, "victims", pool, tick).sample(holding, excess)
@@ -145,22 +149,24 @@ class Replay:
                 dying.extend(victims)
         if not dying:
             return False
-        taken = [h for h in dying if not h.rebalanced]
-        for pool in sorted({h.pool for h in taken if h.pool is not None}):
-            self._note(tick, "interruption", sum(h.pool == pool for h in taken), self.market.names[pool])
-        heapq.heappush(self._agenda, self._primary.lost(taken, tick))
-        self.held = [h for h in self.held if h not in dying]
-        if taken:
-            self.fleet.died([h.id for h in taken])
-        if len(taken) < len(dying) and isinstance(self.fleet, Rebalanced):
+        interrupted = [h for h in dying if not h.rebalanced]
+        for pool in sorted({h.pool for h in interrupted if h.pool is not None}):
+            self._note(
+                tick, "interruption", sum(h.pool == pool for h in interrupted), self.market.names[pool]
+            )
+        heapq.heappush(self._agenda, self._primary.lost(interrupted, tick))
+        self.instances = [h for h in self.instances if h not in dying]
+        if interrupted:
+            self.fleet.died([h.id for h in interrupted])
+        if len(interrupted) < len(dying) and isinstance(self.fleet, Rebalanced):
             self.fleet.ended([h.id for h in dying if h.rebalanced])
         return True
 
     def _announce(self, tick: int, now: float) -> bool:
         """Announce drops: a notice promises its two minutes however late it is heard."""
-        doomed: list[HeldInstance] = []
+        interrupted: list[HeldInstance] = []
         for drop in self.market.announcements(tick):
-            holding = [h for h in self.held if h.pool == drop.pool]
+            holding = [h for h in self.instances if h.pool == drop.pool]
             safe = [h for h in holding if h.deadline is None]
             excess = min(len(safe), len(holding) - drop.capacity - (len(holding) - len(safe)))
             if excess > 0:
@@ -168,23 +174,23 @@ class Replay:
                 for instance in chosen:
                     instance.deadline = self.start + drop.tick * TICK_SECONDS
                 self._warn(tick, (drop.tick - tick) * TICK_SECONDS)
-                doomed.extend(chosen)
-        for instance in [h for h in self.held if h.id in self._wanted and h.deadline is None]:
+                interrupted.extend(chosen)
+        for instance in [h for h in self.instances if h.id in self._interrupted_ids and h.deadline is None]:
             instance.deadline = now + NOTICE_SECONDS
             self._warn(tick, NOTICE_SECONDS)
             self.fleet.recommended([instance.id])
-            doomed.append(instance)
-        self._wanted.clear()
-        if not doomed:
+            interrupted.append(instance)
+        self._interrupted_ids.clear()
+        if not interrupted:
             return False
-        self._note(tick, "notice", len(doomed), "")
-        self.fleet.noticed([h.id for h in doomed], now + NOTICE_SECONDS)
+        self._note(tick, "notice", len(interrupted), "")
+        self.fleet.noticed([h.id for h in interrupted], now + NOTICE_SECONDS)
         return True
 
     def _recommend(self, tick: int) -> bool:
         """EC2 sees an elevated risk for a pool, and recommends to replace what runs there."""
         pools = self.market.recommendations(tick)
-        risky = [h for h in self.held if h.pool in pools and h.deadline is None and not h.at_risk]
+        risky = [h for h in self.instances if h.pool in pools and h.deadline is None and not h.at_risk]
         for instance in risky:
             instance.at_risk = True
         if risky:
@@ -194,7 +200,7 @@ class Replay:
 
     def _rebalance(self, tick: int, now: float) -> bool:
         """End, by the termination hook, whose successors are healthy, ready or not."""
-        ending = self._primary.ending(self.held, self._orders.desired[GroupRole.PRIMARY], tick)
+        ending = self._primary.ending(self.instances, self._orders.desired[GroupRole.PRIMARY], tick)
         for instance in ending:
             instance.rebalanced, instance.deadline = True, now + HOOK_SECONDS
         if ending and isinstance(self.fleet, Rebalanced):
@@ -210,40 +216,43 @@ class Replay:
 
     def _ripen(self, tick: int) -> bool:
         if self._reporting is not None:
-            return self._hear(self._reporting.working())
-        ripe = [h for h in self.held if not h.ready and h.ready_tick <= tick]
+            return self._deliver_heartbeats(self._reporting.working())
+        ripe = [h for h in self.instances if not h.ready and h.ready_tick <= tick]
         for instance in ripe:
             instance.ready = True
         if ripe:
             self.fleet.ready([h.id for h in ripe])
         return bool(ripe)
 
-    def _hear(self, working: Collection[str]) -> bool:
-        changed = [h for h in self.held if h.ready != (h.id in working)]
+    def _deliver_heartbeats(self, working: Collection[str]) -> bool:
+        changed = [h for h in self.instances if h.ready != (h.id in working)]
         for instance in changed:
             instance.ready = not instance.ready
         return bool(changed)
 
     # What the controller does.
 
-    def _look(self, tick: int) -> bool:
+    def _poll(self, tick: int) -> bool:
         before = self._orders
         scheduled = tick % max(1, ticks(self.rules.look_seconds)) == 0
-        self._unseen = not scheduled or self._by_chance(self.rules.api_failure, "api", tick)
-        if self._unseen:
+        self._poll_failed = not scheduled or self._by_chance(self.rules.api_failure, "api", tick)
+        if self._poll_failed:
             return False
-        self._orders = self.fleet.look()
+        self._orders = self.fleet.reconcile()
         if self._orders.released:
-            gone = set(self._orders.released)
+            terminated = set(self._orders.released)
             booting = sum(
-                h.id in gone and h.side is GroupRole.PRIMARY and not (h.ready or h.at_risk) for h in self.held
+                h.id in terminated and h.side is GroupRole.PRIMARY and not (h.ready or h.at_risk)
+                for h in self.instances
             )
-            self.held = [h for h in self.held if h.id not in gone]
-            self._note(tick, "release", len(gone), "")
+            self.instances = [h for h in self.instances if h.id not in terminated]
+            self._note(tick, "release", len(terminated), "")
             if booting:
                 self._note(tick, "release-booting", booting, "")
         for instance_id, pool in self._orders.placed:
-            self._hold(tick, instance_id, self.shape.pools.index(pool), PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
+            self._hold(
+                tick, instance_id, self.shape.pools.index(pool), PurchaseOption.ON_DEMAND, GroupRole.FALLBACK
+            )
         changed = bool(self._orders.released or self._orders.placed)
         return changed or self._orders.desired != before.desired
 
@@ -251,7 +260,7 @@ class Replay:
 
     def _launch_primary(self, tick: int) -> bool:
         launched = False
-        for pool, market in self._primary.buys(self.held, self._orders.desired[GroupRole.PRIMARY], tick):
+        for pool, market in self._primary.buys(self.instances, self._orders.desired[GroupRole.PRIMARY], tick):
             self._launch(tick, pool, market, GroupRole.PRIMARY)
             launched = True
         if self._primary.tried_again(tick) and self._refused[GroupRole.PRIMARY]:
@@ -259,11 +268,11 @@ class Replay:
         return self._refuse(GroupRole.PRIMARY, SPOT_REFUSAL, self._primary.short, tick) or launched
 
     def _launch_fallback(self, tick: int) -> bool:
-        live = sum(h.slots for h in self.held if h.side is GroupRole.FALLBACK)
+        live = sum(h.slots for h in self.instances if h.side is GroupRole.FALLBACK)
         heapq.heappush(self._agenda, self._warm.follow(live, tick))
         missing = self._orders.desired[GroupRole.FALLBACK] - live
         refused = False
-        for attempt, pool in enumerate(on_demand_pools(self.shape, self.held, missing)):
+        for attempt, pool in enumerate(on_demand_pools(self.shape, self.instances, missing)):
             if self._has_no_on_demand(f"on-demand {attempt}", tick):
                 refused = True
                 continue
@@ -279,16 +288,25 @@ class Replay:
         self._refuse(GroupRole.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
 
-    def _launch(self, tick: int, pool: int, market: PurchaseOption, side: GroupRole, *, warm: bool = False) -> None:
+    def _launch(
+        self, tick: int, pool: int, market: PurchaseOption, side: GroupRole, *, warm: bool = False
+    ) -> None:
         instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)
         self._hold(tick, instance_id, pool, market, side, warm=warm)
 
     def _hold(
-        self, tick: int, instance_id: str, pool: int, market: PurchaseOption, side: GroupRole, *, warm: bool = False
+        self,
+        tick: int,
+        instance_id: str,
+        pool: int,
+        market: PurchaseOption,
+        side: GroupRole,
+        *,
+        warm: bool = False,
     ) -> None:
         """Take an instance in that was launched."""
         ready_tick = tick + ticks(self._boot(warm, tick))
-        held = HeldInstance(
+        instance = HeldInstance(
             id=instance_id,
             side=side,
             market=market,
@@ -297,8 +315,8 @@ class Replay:
             ready_tick=ready_tick,
             slots=self.shape.slots_of(pool),
         )
-        self.held.append(held)
-        heapq.heappush(self._agenda, held.healthy_tick)
+        self.instances.append(instance)
+        heapq.heappush(self._agenda, instance.healthy_tick)
         heapq.heappush(self._agenda, ready_tick)
         self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
 
@@ -316,7 +334,7 @@ class Replay:
         boot = self.rules.on_demand_cold_start if warm else self.rules.spot_cold_start
         if self.rules.boot_spread == 0:
             return boot
-        chance = draw(self.rules.seed, f"boot {len(self.held)}", 0, tick)
+        chance = draw(self.rules.seed, f"boot {len(self.instances)}", 0, tick)
         return boot * chance.lognormvariate(0.0, self.rules.boot_spread)
 
     def _refuse(self, side: GroupRole, message: str, refused: bool, tick: int) -> bool:
@@ -328,22 +346,22 @@ class Replay:
             self._note(tick, "refusal", 1, str(side))
         return True
 
-    def _by_chance(self, probability: float, what: str, tick: int) -> bool:
-        return probability > 0 and draw(self.rules.seed, what, 0, tick).random() < probability
+    def _by_chance(self, probability: float, purpose: str, tick: int) -> bool:
+        return probability > 0 and draw(self.rules.seed, purpose, 0, tick).random() < probability
 
     # What it comes to.
 
     def _span(self, tick: int, length: int) -> Span:
         now = self.start + tick * TICK_SECONDS
-        bought = [h for h in self.held if h.pool is not None]
+        bought = [h for h in self.instances if h.pool is not None]
         spot = sum(h.slots for h in bought)
-        on_demand = sum(h.slots for h in self.held) - spot
+        on_demand = sum(h.slots for h in self.instances) - spot
         paid = sum(self.market.price(h.pool, tick) * h.slots for h in bought if h.pool is not None)
         return Span(
             tick=tick,
             ticks=length,
             target=self.ledger.target if self._orders.target is None else self._orders.target,
-            ready=sum(h.slots for h in self.held if self._serves(h, now)),
+            ready=sum(h.slots for h in self.instances if self._serves(h, now)),
             spot=spot,
             on_demand=on_demand,
             cost=paid + on_demand,
@@ -351,8 +369,10 @@ class Replay:
             standby=self._warm.cost(tick),
         )
 
-    def _serves(self, held: HeldInstance, now: float) -> bool:
-        return held.ready and (held.deadline is None or held.deadline - self.rules.drain_seconds > now)
+    def _serves(self, instance: HeldInstance, now: float) -> bool:
+        return instance.ready and (
+            instance.deadline is None or instance.deadline - self.rules.drain_seconds > now
+        )
 
     def _note(self, tick: int, kind: str, count: int, where: str) -> None:
         self.ledger.happened(Happening(tick, kind, count, where))

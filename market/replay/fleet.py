@@ -16,20 +16,20 @@ from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendati
 from lambdas.core.launch_failures import LAUNCH_FAILURE_SECONDS, classify
 from lambdas.core.model import (
     Group,
+    GroupRole,
     Instance,
-    PurchaseOption,
+    LaunchFailure,
     Observation,
     Pool,
-    LaunchFailure,
-    TerminateInstances,
+    PurchaseOption,
     SetDesired,
-    GroupRole,
+    TerminateInstances,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the controller asked for after a look, whom it let go, and when to look again.
+    """The controller's orders after a pass: capacities, terminated instances, the time of the next pass.
 
     ``placed`` are on-demand instances that it had launched in a zone of its choice while it looked.
     ``target`` is what the group is to hold from now on, None where that never changes.
@@ -43,7 +43,7 @@ class Orders:
 
 
 class Fleet(Protocol):
-    """The far side of the market engine: it is told what AWS does, and asked what the controller wants.
+    """The counterpart of the market engine: it receives what AWS does and returns what the controller requests.
 
     All times are epoch seconds of the replay.
     """
@@ -84,7 +84,7 @@ class Fleet(Protocol):
         """Spot costs this now, as a fraction of on-demand."""
         ...
 
-    def look(self) -> Orders:
+    def reconcile(self) -> Orders:
         """Let the controller observe, decide and act."""
         ...
 
@@ -124,14 +124,14 @@ class SelfReporting(Protocol):
 class LightFleet:
     """A fleet in memory that asks ``decide()`` directly: thousands of looks a second.
 
-    ``weights`` as in ``GroupShape``; ``wishes`` and ``rolling`` are the health checker's, where one looks.
+    ``weights`` as in ``GroupShape``; replacement requests and roll-outs come from the health checker.
     """
 
     group: Group
     policy: Policy
     memory: Memory = field(default_factory=Memory)
     weights: Mapping[str, int] = field(default_factory=dict)
-    wishes: tuple[ReplacementRequest, ...] = ()
+    replacement_requests: tuple[ReplacementRequest, ...] = ()
     rolling: RolloutRequest | None = None
     _now: float = 0.0
     _instances: dict[str, Instance] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class LightFleet:
             del self._instances[instance_id]
 
     def ending(self, instance_ids: Iterable[str], deadline: float) -> None:
-        """See ``Rebalanced``: the controller sees members that a hook holds as doomed."""
+        """See ``Rebalanced``: the controller counts members held by a hook as interrupted."""
         self.noticed(instance_ids, deadline)
 
     def ended(self, instance_ids: Iterable[str]) -> None:
@@ -203,16 +203,16 @@ class LightFleet:
         if side in self._launched:
             self._refusals.pop(side, None)
 
-    def look(self) -> Orders:
-        """See ``Fleet``: the end of whom it releases is an event, and wakes the controller once more."""
+    def reconcile(self) -> Orders:
+        """See ``Fleet``: a termination is an event and runs the controller once more."""
         released: list[str] = []
         self.memory = apply_events(self.memory, self._events, self._now)
         self._events.clear()
         while True:
             decision = self.decide()
-            gone = self._carry_out(decision)
-            released.extend(gone)
-            if not gone:
+            terminated = self._carry_out(decision)
+            released.extend(terminated)
+            if not terminated:
                 return Orders(dict(self._desired), tuple(released), decision.next_run_at)
 
     def _carry_out(self, decision: Decision) -> list[str]:
@@ -244,9 +244,13 @@ class LightFleet:
             primary_desired=self._desired[GroupRole.PRIMARY],
             fallback_desired=self._desired[GroupRole.FALLBACK],
             instances=tuple(self._instances.values()),
-            launch_failures=tuple(r for r in self._refusals.values() if r.failed_at > self._now - LAUNCH_FAILURE_SECONDS),
+            launch_failures=tuple(
+                r for r in self._refusals.values() if r.failed_at > self._now - LAUNCH_FAILURE_SECONDS
+            ),
             spot_prices=self.memory.spot_prices,
-            replacement_requests=tuple(wish for wish in self.wishes if wish.instance in self._instances),
+            replacement_requests=tuple(
+                request for request in self.replacement_requests if request.instance in self._instances
+            ),
             rollout_request=self.rolling,
         )
         decision = decide(observation, self.policy, self.memory, self._now)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from contracts.group.on_demand_share import on_demand_share
-from lambdas.core.model import PurchaseOption, Pool, GroupRole
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.supply.spot import SpotMarket
 
 SPOT_REFUSAL: Final = (
@@ -108,7 +108,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """What Auto Scaling is told beside the desired capacities.
+    """What Auto Scaling receives besides the desired capacities.
 
     ``pools`` to buy in, ``base`` and ``spot_percentage`` for the on-demand share of the primary group,
     ``capacity_rebalance`` whether it replaces a spot instance at a recommendation or its notice rather than
@@ -132,12 +132,14 @@ class GroupShape:
         return on_demand_share(desired, self.base, self.spot_percentage)
 
 
-def offers(pools: Sequence[Pool], held: Iterable[HeldInstance], market: SpotMarket, tick: int) -> list[Offer]:
+def offers(
+    pools: Sequence[Pool], instances: Iterable[HeldInstance], market: SpotMarket, tick: int
+) -> list[Offer]:
     """Return what each pool offers at the tick to a group that holds ``held``."""
     holding, in_zone = Counter[int](), Counter[str]()
     at_risk: set[int] = set()
     calling_back: set[int] = set()
-    for instance in held:
+    for instance in instances:
         if instance.pool is not None:
             holding[instance.pool] += 1
             in_zone[pools[instance.pool].zone] += 1
@@ -159,20 +161,20 @@ def offers(pools: Sequence[Pool], held: Iterable[HeldInstance], market: SpotMark
     ]
 
 
-def on_demand_pools(shape: GroupShape, held: Iterable[HeldInstance], missing: int) -> Iterator[int]:
+def on_demand_pools(shape: GroupShape, instances: Iterable[HeldInstance], missing: int) -> Iterator[int]:
     """Yield where one on-demand instance after the other goes, until ``missing`` slots are reached.
 
     Zones in turn, by how many of ours they hold. Each instance stands in ``held`` before the next.
     """
     while missing > 0:
-        pool = _quietest(shape.pools, held)
+        pool = _quietest(shape.pools, instances)
         missing -= shape.slots_of(pool)
         yield pool
 
 
-def _quietest(pools: Iterable[Pool], held: Iterable[HeldInstance]) -> int:
+def _quietest(pools: Iterable[Pool], instances: Iterable[HeldInstance]) -> int:
     zones: dict[str, int] = {}
     for index, pool in enumerate(pools):
         zones.setdefault(pool.zone, index)
-    counted = sum(h.market is PurchaseOption.ON_DEMAND for h in held)
+    counted = sum(h.market is PurchaseOption.ON_DEMAND for h in instances)
     return tuple(zones.values())[counted % len(zones)]

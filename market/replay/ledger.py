@@ -52,7 +52,7 @@ class Ledger:
     happenings: list[Happening] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     counted: int = 0
-    _wanted: int = 0
+    _target_slots: int = 0
     _served: int = 0
     _full: int = 0
     _paid: float = 0.0
@@ -69,7 +69,7 @@ class Ledger:
             return
         served = min(span.ready, span.target)
         self.counted += counted
-        self._wanted += span.target * counted
+        self._target_slots += span.target * counted
         self._served += served * counted
         self._full += counted if served == span.target else 0
         self._paid += span.cost * counted
@@ -87,7 +87,7 @@ class Ledger:
     @property
     def availability(self) -> float:
         """Mean over counted ticks of min(ready, target) ÷ target."""
-        return self._served / self._wanted if self._wanted else 0.0
+        return self._served / self._target_slots if self._target_slots else 0.0
 
     @property
     def full_fraction(self) -> float:
@@ -97,12 +97,12 @@ class Ledger:
     @property
     def cost(self) -> float:
         """Money paid ÷ (target on-demand instances all the time)."""
-        return self._paid / self._wanted if self._wanted else 0.0
+        return self._paid / self._target_slots if self._target_slots else 0.0
 
     @property
     def standby_cost(self) -> float:
         """What the warm pool costs on top, in the same unit."""
-        return self._standby / self._wanted if self._wanted else 0.0
+        return self._standby / self._target_slots if self._target_slots else 0.0
 
     @property
     def standby_hours(self) -> float:
@@ -116,7 +116,7 @@ class Ledger:
 
     @property
     def wasted_fraction(self) -> float:
-        """The share of paid instance time that served nobody: booting, or beyond the target."""
+        """The share of paid instance time without use: booting, or beyond the target."""
         return self._idle_ticks / self._paid_ticks if self._paid_ticks else 0.0
 
     def since_warm_up(self) -> Iterator[Span]:

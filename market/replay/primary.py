@@ -1,10 +1,10 @@
-"""The primary group as Auto Scaling keeps it: what it buys next, and whom it ends for a successor."""
+"""The primary group under Auto Scaling: what it launches next, and what it terminates for a successor."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import GroupShape, HeldInstance, offers, on_demand_pools
 from market.rules import Rules, ticks
 from market.supply.spot import SpotMarket
@@ -27,38 +27,40 @@ class PrimaryGroup:
         self._unnoticed: list[tuple[int, int]] = []
         self._tried = 0
 
-    def lost(self, taken: Iterable[HeldInstance], tick: int) -> int:
+    def lost(self, interrupted: Iterable[HeldInstance], tick: int) -> int:
         """AWS has taken these; return when the health check will find those not replaced yet."""
-        found = tick + ticks(self.rules.replace_seconds)
-        for instance in taken:
+        noticed_at = tick + ticks(self.rules.replace_seconds)
+        for instance in interrupted:
             if instance.pool is not None:
                 self._allocation.lost(instance.pool)
             if not self._is_replaced(instance):
-                self._unnoticed.append((found, instance.slots))
-        return found
+                self._unnoticed.append((noticed_at, instance.slots))
+        return noticed_at
 
-    def ending(self, held: Iterable[HeldInstance], desired: int, tick: int) -> list[HeldInstance]:
-        """Return whom it ends now: who is at risk and whose successor has passed EC2's health check."""
+    def ending(self, instances: Iterable[HeldInstance], desired: int, tick: int) -> list[HeldInstance]:
+        """Return the instances to terminate now: at risk, with a successor that passed EC2's health check."""
         if not self.shape.capacity_rebalance:
             return []
-        staying = [h for h in held if h.side is GroupRole.PRIMARY and h.deadline is None]
-        surplus = sum(h.healthy_tick <= tick for h in staying) - desired
-        return [h for h in staying if h.at_risk][: max(0, surplus)]
+        without_notice = [h for h in instances if h.side is GroupRole.PRIMARY and h.deadline is None]
+        surplus = sum(h.healthy_tick <= tick for h in without_notice) - desired
+        return [h for h in without_notice if h.at_risk][: max(0, surplus)]
 
-    def buys(self, held: Sequence[HeldInstance], desired: int, tick: int) -> Iterator[tuple[int, PurchaseOption]]:
+    def buys(
+        self, instances: Sequence[HeldInstance], desired: int, tick: int
+    ) -> Iterator[tuple[int, PurchaseOption]]:
         """Yield pool and market of one launch after the other; each stands in ``held`` before the next."""
-        kept = [h for h in held if h.side is GroupRole.PRIMARY and not self._is_replaced(h)]
+        counted = [h for h in instances if h.side is GroupRole.PRIMARY and not self._is_replaced(h)]
         self._unnoticed = [lost for lost in self._unnoticed if lost[0] > tick]
-        missing = desired - sum(h.slots for h in kept) - sum(slots for _, slots in self._unnoticed)
-        owned = sum(h.slots for h in kept if h.market is PurchaseOption.ON_DEMAND)
+        missing = desired - sum(h.slots for h in counted) - sum(slots for _, slots in self._unnoticed)
+        owned = sum(h.slots for h in counted if h.market is PurchaseOption.ON_DEMAND)
         on_demand = self.shape.on_demand_of(desired) - owned
-        for pool in on_demand_pools(self.shape, held, min(missing, on_demand)):
+        for pool in on_demand_pools(self.shape, instances, min(missing, on_demand)):
             yield pool, PurchaseOption.ON_DEMAND
             missing -= self.shape.slots_of(pool)
         if missing > 0 and tick < self.retry_tick and desired == self._tried:
             return
         while missing > 0:
-            offered = offers(self.shape.pools, held, self.market, tick)
+            offered = offers(self.shape.pools, instances, self.market, tick)
             picked = self._allocation.pick(offered)
             if picked is None:
                 break
@@ -72,8 +74,8 @@ class PrimaryGroup:
         self.retry_tick = tick + ticks(self.rules.retry_seconds) if self.short else 0
 
     def tried_again(self, tick: int) -> bool:
-        """Say whether it has just tried in vain: each try is told."""
+        """Return whether a launch attempt just failed: each is reported."""
         return self.short and self.retry_tick == tick + ticks(self.rules.retry_seconds)
 
-    def _is_replaced(self, held: HeldInstance) -> bool:
-        return self.shape.capacity_rebalance and (held.at_risk or held.deadline is not None)
+    def _is_replaced(self, instance: HeldInstance) -> bool:
+        return self.shape.capacity_rebalance and (instance.at_risk or instance.deadline is not None)

@@ -37,12 +37,14 @@ class WarmPool:
     def follow(self, serving: int, tick: int) -> int:
         """Hear how many are in service after releases; return the tick at which the pool is as full again.
 
-        Who is beyond its size ends, and nobody comes instead.
+        Instances beyond its size are terminated and not replaced.
         """
         released, self._serving = self._serving - serving, serving
         if released <= 0:
             return tick
-        takes = self.rules.drain_seconds + RETURN_SECONDS if self.rules.warm_reuse else self.rules.spot_cold_start
+        takes = (
+            self.rules.drain_seconds + RETURN_SECONDS if self.rules.warm_reuse else self.rules.spot_cold_start
+        )
         room = (self.rules.warm_instances or 0) - serving - len(self._prepared_at)
         self._prepared_at += [tick + ticks(takes)] * min(released, room)
         return tick + ticks(takes)

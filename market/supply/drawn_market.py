@@ -21,7 +21,7 @@ from market.supply.trace import PoolTrace, TraceError
 
 AGE_BANDS: Final = (0.0, 0.25, 1.0, 3.0, 10.0)
 """From which age of a run, in hours, each rate holds."""
-_WEATHER_TICKS: Final = 10
+_TIGHTNESS_TICKS: Final = 10
 _SETTLE_HOURS: Final = 48.0
 _MOST_SPREADS: Final = 1.5
 """Pools further out than this many standard deviations are not drawn: the traces show none."""
@@ -41,8 +41,8 @@ class Parameters:
     back: tuple[float, ...]
     spread: float
     regional: float
-    weather: float
-    weather_hours: float
+    tightness: float
+    tightness_hours: float
 
 
 FITTED: Final = Parameters(
@@ -50,8 +50,8 @@ FITTED: Final = Parameters(
     back=(2.049, 1.296, 0.495, 0.308, 0.177),
     spread=0.396,
     regional=0.758,
-    weather=0.8,
-    weather_hours=6.0,
+    tightness=0.8,
+    tightness_hours=6.0,
 )
 
 
@@ -67,14 +67,14 @@ def draw(pools: int, hours: float, seed: int, parameters: Parameters = FITTED) -
         raise TraceError(f"hours is {hours:g}, at least one minute is needed")
     chance = random.Random(f"model/{seed}/{pools}")
     settle = int(_SETTLE_HOURS * 3600 // TICK_SECONDS)
-    weather = _weather(settle + length, chance, parameters)
+    tightness = _draw_tightness(settle + length, chance, parameters)
     common = _normal(chance)
     traces: list[PoolTrace] = []
     for index in range(1, pools + 1):
-        own = _normal(chance)
+        pool_draw = _normal(chance)
         regional = parameters.regional
-        hardness = parameters.spread * (math.sqrt(regional) * common + math.sqrt(1 - regional) * own)
-        samples = _pool(hardness, weather, chance, parameters)
+        hardness = parameters.spread * (math.sqrt(regional) * common + math.sqrt(1 - regional) * pool_draw)
+        samples = _pool(hardness, tightness, chance, parameters)
         traces.append(PoolTrace(f"model-{index}", TICK_SECONDS, tuple(samples[settle : settle + length])))
     return tuple(traces)
 
@@ -85,26 +85,28 @@ def _normal(chance: random.Random) -> float:
     return value
 
 
-def _weather(length: int, chance: random.Random, parameters: Parameters) -> list[float]:
+def _draw_tightness(length: int, chance: random.Random, parameters: Parameters) -> list[float]:
     """Return the regional log factor of the loss rates, one for every ``_WEATHER_TICKS``."""
-    kept = math.exp(-_WEATHER_TICKS * TICK_SECONDS / 3600 / parameters.weather_hours)
-    fresh = math.sqrt(1 - kept * kept)
+    decay = math.exp(-_TIGHTNESS_TICKS * TICK_SECONDS / 3600 / parameters.tightness_hours)
+    fresh = math.sqrt(1 - decay * decay)
     value, values = chance.gauss(0.0, 1.0), []
-    for _ in range(length // _WEATHER_TICKS + 1):
-        values.append(parameters.weather * value)
-        value = kept * value + fresh * chance.gauss(0.0, 1.0)
+    for _ in range(length // _TIGHTNESS_TICKS + 1):
+        values.append(parameters.tightness * value)
+        value = decay * value + fresh * chance.gauss(0.0, 1.0)
     return values
 
 
-def _pool(hardness: float, weather: list[float], chance: random.Random, parameters: Parameters) -> list[int]:
+def _pool(
+    hardness: float, tightness: list[float], chance: random.Random, parameters: Parameters
+) -> list[int]:
     per_tick = TICK_SECONDS / 3600
     up, age = chance.random() < 0.5, 0.0
     samples: list[int] = []
-    for value in weather:
+    for value in tightness:
         harder = math.exp(hardness + value)
         loss = [1 - math.exp(-rate * harder * per_tick) for rate in parameters.loss]
         back = [1 - math.exp(-rate / harder * per_tick) for rate in parameters.back]
-        for _ in range(_WEATHER_TICKS):
+        for _ in range(_TIGHTNESS_TICKS):
             rates = loss if up else back
             if chance.random() < rates[bisect_right(AGE_BANDS, age) - 1]:
                 up, age = not up, 0.0

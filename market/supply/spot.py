@@ -120,9 +120,11 @@ class SpotMarket:
         for tick, before, after in zip(at[1:], capacities, capacities[1:], strict=False):
             if after < before:
                 chance = draw(rules.seed, "notice", pool, tick)
-                told = chance.random() < rules.notice
+                has_notice = chance.random() < rules.notice
                 lead = round(chance.uniform(rules.shortest_notice_seconds, NOTICE_SECONDS) / TICK_SECONDS)
-                drops.append(Drop(pool, tick, after, tick - lead if told and 0 < lead <= tick else None))
+                drops.append(
+                    Drop(pool, tick, after, tick - lead if has_notice and 0 < lead <= tick else None)
+                )
         return drops
 
     def _dry_episodes(self, rules: Rules) -> list[tuple[int, int]]:
@@ -131,13 +133,15 @@ class SpotMarket:
             return []
         moments = sorted({tick for at, _ in self._changes for tick in at})
         empty = [all(self.capacity(pool, tick) == 0 for pool in range(len(self.names))) for tick in moments]
-        found: list[tuple[int, int]] = []
+        episodes: list[tuple[int, int]] = []
         for tick, end, dry in zip(moments, [*moments[1:], self.ticks], empty, strict=True):
-            if dry and found and found[-1][1] == tick:
-                found[-1] = (found[-1][0], end)
+            if dry and episodes and episodes[-1][1] == tick:
+                episodes[-1] = (episodes[-1][0], end)
             elif dry:
-                found.append((tick, end))
-        return [e for e in found if draw(rules.seed, "episode", 0, e[0]).random() < rules.on_demand_episodes]
+                episodes.append((tick, end))
+        return [
+            e for e in episodes if draw(rules.seed, "episode", 0, e[0]).random() < rules.on_demand_episodes
+        ]
 
     def _alarms(self, drops: Sequence[Drop], rules: Rules) -> Iterator[tuple[int, int]]:
         """Yield tick and pool of each recommendation: right ones ahead of drops, and false ones."""
@@ -173,13 +177,13 @@ def _one_by_one(
     for index in range(1, len(at)):
         tick, capacity = at[index], capacities[index]
         lost = spread[-1] - capacity
-        until = min([tick + longest, *at[index + 1 : index + 2]])
+        end = min([tick + longest, *at[index + 1 : index + 2]])
         if lost > 1:
             chance = draw(rules.seed, "spread", pool, tick)
-            gone = Counter(chance.randrange(tick, until) for _ in range(lost))
-            for moment in sorted(gone):
+            losses = Counter(chance.randrange(tick, end) for _ in range(lost))
+            for moment in sorted(losses):
                 spread_at.append(moment)
-                spread.append(spread[-1] - gone[moment])
+                spread.append(spread[-1] - losses[moment])
         else:
             spread_at.append(tick)
             spread.append(capacity)
@@ -208,6 +212,6 @@ def default_pool_size(traces: Sequence[PoolTrace]) -> int:
     return 8 if all(max(trace.samples) <= 1 for trace in traces) else 1
 
 
-def draw(seed: int, what: str, pool: int, tick: int) -> random.Random:
+def draw(seed: int, purpose: str, pool: int, tick: int) -> random.Random:
     """Return the generator of one chance event: the same for the same event, whatever was drawn before."""
-    return random.Random(f"{seed}/{what}/{pool}/{tick}")
+    return random.Random(f"{seed}/{purpose}/{pool}/{tick}")

@@ -53,10 +53,10 @@ def load(paths: Iterable[Path | str]) -> tuple[PoolTrace, ...]:
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            found = sorted(path.glob("*.json"))
-            if not found:
+            traces = sorted(path.glob("*.json"))
+            if not traces:
                 raise TraceError(f"trace folder {path} holds no .json file, at least one is needed")
-            files.extend(found)
+            files.extend(traces)
         elif path.is_file():
             files.append(path)
         else:

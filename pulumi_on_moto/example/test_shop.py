@@ -15,10 +15,10 @@ def pulumi_stack() -> StackConfig:
     return load(HERE, "dev")
 
 
-def test_an_order_is_kept_and_gets_its_receipt(pulumi_deployment: Deployment) -> None:
+def test_an_order_is_stored_and_gets_its_receipt(pulumi_deployment: Deployment) -> None:
     shop = pulumi_deployment
-    kept, receipt = deliver(shop, PLACED)
-    assert (kept.error, kept.log) == ("", ("kept 7",))
+    order, receipt = deliver(shop, PLACED)
+    assert (order.error, order.log) == ("", ("kept 7",))
     assert (receipt.error, receipt.messages) == ("", 1)
     [item] = shop.clients("dynamodb").scan(TableName=shop.outputs["orders"])["Items"]
     assert item["customer"] == {"S": "Ada"}
@@ -30,7 +30,7 @@ def test_other_events_wake_nobody(pulumi_deployment: Deployment) -> None:
     assert deliver(pulumi_deployment, {**PLACED, "detail-type": "Order cancelled"}) == ()
 
 
-def test_a_broken_order_is_told(pulumi_deployment: Deployment) -> None:
+def test_a_broken_order_is_reported(pulumi_deployment: Deployment) -> None:
     assert invoke(pulumi_deployment, "keep", {"detail": {}}).error == "KeyError: 'id'"
 
 

@@ -67,7 +67,7 @@ def test_function_identity_and_tables_are_there(deployment: Deployment) -> None:
     assert groups[0]["retentionInDays"] == 30
 
 
-def test_components_are_recorded_and_parents_kept(deployment: Deployment) -> None:
+def test_components_and_parents_are_recorded(deployment: Deployment) -> None:
     component = deployment.resource("sample:index:Network", "sample")
     vpc = deployment.resource("aws:ec2/vpc:Vpc", "sample")
     assert component.is_component
@@ -97,7 +97,11 @@ def test_an_outline_counts_what_stands_below_each_component(deployment: Deployme
     with console.capture() as shown:
         console.print(outline(deployment))
     component = deployment.resource("sample:index:Network", "sample")
-    below = [resource for resource in deployment.resources if resource.parent == component.urn and not resource.is_component]
+    below = [
+        resource
+        for resource in deployment.resources
+        if resource.parent == component.urn and not resource.is_component
+    ]
     assert f"sample:index:Network  sample  {len(below)} resources" in shown.get()
     assert "aws:ec2:Vpc  sample" not in shown.get()
 

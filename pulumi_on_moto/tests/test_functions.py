@@ -42,7 +42,7 @@ def test_a_scheduled_event_names_its_rule(deployment: Deployment) -> None:
     assert event["resources"] == [deployment.resource(RULE, "minute").outputs["arn"]]
 
 
-def test_a_queue_that_does_not_admit_the_rule_is_told(deployment: Deployment) -> None:
+def test_a_queue_that_does_not_admit_the_rule_is_reported(deployment: Deployment) -> None:
     sqs, url = deployment.clients("sqs"), deployment.outputs["queue"]
     policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
@@ -61,7 +61,7 @@ def test_a_rule_calls_a_function_that_admits_it(deployment: Deployment) -> None:
     assert run.result["account"] == "123456789012"
 
 
-def test_a_function_that_does_not_admit_the_rule_is_told(deployment: Deployment) -> None:
+def test_a_function_that_does_not_admit_the_rule_is_reported(deployment: Deployment) -> None:
     service, name = deployment.clients("lambda"), deployment.resource(FUNCTION, "echo").id
     [statement] = json.loads(service.get_policy(FunctionName=name)["Policy"])["Statement"]
     service.remove_permission(FunctionName=name, StatementId=statement["Sid"])

@@ -35,7 +35,9 @@ def test_the_example_passes_its_own_test(python: Callable[..., str]) -> None:
     assert "4 passed" in printed
 
 
-def test_a_test_without_a_stack_is_told_what_is_missing(python: Callable[..., str], tmp_path: Path) -> None:
+def test_a_test_without_a_stack_fails_with_what_is_missing(
+    python: Callable[..., str], tmp_path: Path
+) -> None:
     (tmp_path / "test_plain.py").write_text("def test_it(pulumi_deployment):\n    pass\n")
     assert "pulumi_deployment needs a session fixture pulumi_stack" in python(RUN, tmp_path)
 

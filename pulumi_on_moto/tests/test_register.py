@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pulumi_on_moto import Draft, LocalCloudError, Spec, register
+from pulumi_on_moto import LocalCloudError, ResourceRequest, Spec, register
 from pulumi_on_moto.mapping.capacity.requirements import expand
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
@@ -44,7 +44,7 @@ def test_what_is_no_type_token_is_refused() -> None:
 
 
 def test_a_requirement_that_is_not_emulated_is_named() -> None:
-    draft = Draft("aws:autoscaling/group:Group", "g", "urn", None, {})  # type: ignore[arg-type]
+    draft = ResourceRequest("aws:autoscaling/group:Group", "g", "urn", None, {})  # type: ignore[arg-type]
     wanted = {"instanceRequirements": {"allowedInstanceTypes": ["g5.xlarge"], "localStorage": "required"}}
     with pytest.raises(LocalCloudError, match=r"instanceRequirements\.localStorage is not emulated locally"):
         expand(draft, [wanted])

@@ -14,8 +14,8 @@ PARAMETER = "aws:ssm/parameter:Parameter"
 
 
 def without(deployment: Deployment, *urns: str) -> Deployment:
-    kept = tuple(resource for resource in deployment.resources if resource.urn not in urns)
-    return replace(deployment, resources=kept)
+    remaining = tuple(resource for resource in deployment.resources if resource.urn not in urns)
+    return replace(deployment, resources=remaining)
 
 
 def declared(deployment: Deployment, type_: str, name: str, **inputs: object) -> Deployment:
@@ -60,7 +60,7 @@ def test_what_is_new_is_not_created_and_what_needs_it_is_seen_to_change(
 def test_what_is_no_longer_declared_is_gone(deployment: Deployment, pulumi_stack: StackConfig) -> None:
     more = Resource("urn:old", QUEUE, "old", "", "https://old", {}, {}, {})
     before = replace(deployment, resources=(*deployment.resources, more))
-    assert changes(before, pulumi_stack) == (Change(QUEUE, "old", gone=True),)
+    assert changes(before, pulumi_stack) == (Change(QUEUE, "old", is_removed=True),)
 
 
 def test_up_applies_what_changes_in_place(deployment: Deployment, pulumi_stack: StackConfig) -> None:

@@ -28,7 +28,7 @@ def test_overrides_by_path() -> None:
     assert load(SAMPLE, "dev").values["sample:size"] == 6
 
 
-def test_an_override_leaves_what_an_alias_repeats_elsewhere(tmp_path: Path) -> None:
+def test_an_override_leaves_what_an_alias_repeats_in_other_keys(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: sample\nruntime: python\n")
     text = "config:\n  sample:services:\n    - capacity: &one { target: 1 }\n    - capacity: *one\n"
     (tmp_path / "Pulumi.dev.yaml").write_text(text)

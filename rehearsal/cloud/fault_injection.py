@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Hostility:
+class FaultInjection:
     """One field for each switch; times in seconds of simulated time.
 
     Attributes:
@@ -61,6 +61,6 @@ class Hostility:
         if self.overlap is not None and self.overlap < 1:
             raise ValueError(f"overlap is {self.overlap}, the number of a call from 1 on is needed")
 
-    def happens(self, chance: float, what: str, now: float) -> bool:
+    def happens(self, chance: float, event: str, now: float) -> bool:
         """Draw whether something with this chance happens at a moment, the same in every run."""
-        return chance > 0 and random.Random(f"{self.seed} {what} {now}").random() < chance
+        return chance > 0 and random.Random(f"{self.seed} {event} {now}").random() < chance

@@ -19,7 +19,7 @@ _VERSION: Final = "rehearsed"
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class InstanceHeartbeat:
     """One instance whose workers are alive.
 
     Attributes:
@@ -48,17 +48,19 @@ class Heartbeats:
         self._table = table
         self._since: dict[str, float] = {}
         self._workers: dict[str, tuple[str, int]] = {}
-        self.told: dict[str, Callable[[WorkerReport], WorkerReport]] = {}
+        self.overrides: dict[str, Callable[[WorkerReport], WorkerReport]] = {}
 
-    def write(self, beats: Iterable[Beat], now: float) -> None:
+    def write(self, heartbeats: Iterable[InstanceHeartbeat], now: float) -> None:
         """Write a heartbeat of every worker of every instance."""
-        puts = [{"PutRequest": {"Item": item}} for beat in beats for item in self._items(beat, now)]
+        puts = [
+            {"PutRequest": {"Item": item}} for heartbeat in heartbeats for item in self._items(heartbeat, now)
+        ]
         self._send(puts)
 
     def on_premises(self, group: str, hosts: Iterable[str], now: float) -> None:
         """Write a heartbeat of one worker on each of these hosts, which are none of AWS's."""
         partition = names.on_premises_partition(group)
-        self.write((Beat(partition, host, 1) for host in hosts), now)
+        self.write((InstanceHeartbeat(partition, host, 1) for host in hosts), now)
 
     def forget(self, instance_ids: Iterable[str]) -> None:
         """Delete the items of instances that are gone, as DynamoDB's expiry does in its own time."""
@@ -76,19 +78,30 @@ class Heartbeats:
         if instance in self._since:
             self._since[instance] = now
 
-    def _items(self, beat: Beat, now: float) -> list[dict[str, Any]]:
-        since = self._since.setdefault(beat.instance, now)
-        self._workers[beat.instance] = (beat.group, beat.slots)
-        draining = beat.deadline is not None and now >= beat.deadline - beat.drain_seconds
+    def _items(self, heartbeat: InstanceHeartbeat, now: float) -> list[dict[str, Any]]:
+        since = self._since.setdefault(heartbeat.instance, now)
+        self._workers[heartbeat.instance] = (heartbeat.group, heartbeat.slots)
+        draining = heartbeat.deadline is not None and now >= heartbeat.deadline - heartbeat.drain_seconds
         state: WorkerState = "draining" if draining else "ready"
-        well = WorkerReport(_VERSION, f"GPU-{beat.instance}", now, int(now - since), rate=1.0, gpu_use=70.0)
-        told = self.told.get(beat.instance)
-        pulse = well if told is None else told(well)
+        healthy = WorkerReport(
+            _VERSION, f"GPU-{heartbeat.instance}", now, int(now - since), rate=1.0, gpu_use=70.0
+        )
+        override = self.overrides.get(heartbeat.instance)
+        report = healthy if override is None else override(healthy)
         return [
             registry_item.dump(
-                Worker(beat.group, beat.instance, slot, since, now, state, beat.deadline, report=pulse)
+                Worker(
+                    heartbeat.group,
+                    heartbeat.instance,
+                    slot,
+                    since,
+                    now,
+                    state,
+                    heartbeat.deadline,
+                    report=report,
+                )
             )
-            for slot in range(beat.slots)
+            for slot in range(heartbeat.slots)
         ]
 
     def _send(self, requests: list[dict[str, Any]]) -> None:

@@ -14,13 +14,13 @@ from moto.ec2.models.instances import StateReason
 
 from lambdas.core.model import PurchaseOption
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, TAKEN, GroupSpotRequest, request_of
+from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, NO_CAPACITY, GroupSpotRequest, request_of
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.speedups.answers import changed
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
-from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.cloud.fleet_holder import SpotFleetHolder
 from rehearsal.cloud.holders import Holder, LaunchOption, ScalingGroupHolder
 
@@ -41,9 +41,9 @@ _TEMPLATE_ARGUMENTS: Final = (
 class Instances:
     """The instances that moto runs for the holders of one sandbox."""
 
-    def __init__(self, clients: AwsClients, hostility: Hostility) -> None:
+    def __init__(self, clients: AwsClients, faults: FaultInjection) -> None:
         self._clients = clients
-        self._hostility = hostility
+        self._faults = faults
         self._lookups = Lookups(clients)
         self.ec2: Any = ec2_backends[ACCOUNT][clients.region]
         self.autoscaling = autoscaling_backends[ACCOUNT][clients.region]
@@ -53,23 +53,23 @@ class Instances:
         self._instances: dict[str, Any] = {}
         self._holders: dict[str, Holder] = {}
         self._ended: deque[tuple[float, Any]] = deque()
-        self._gone: set[str] = set()
+        self._ended_ids: set[str] = set()
 
     def group(self, name: str) -> FakeAutoScalingGroup:
         """Return a deployed group by its physical name."""
-        found = self.autoscaling.autoscaling_groups.get(name)
-        if found is None:
+        scaling_group = self.autoscaling.autoscaling_groups.get(name)
+        if scaling_group is None:
             raise LocalCloudError(f"Auto Scaling group {name!r} is not deployed")
-        return found
+        return scaling_group
 
     def holder(self, name: str) -> Holder:
         """Return a deployed group by its name, or a fleet by its request id."""
         if not name.startswith(_FLEET_PREFIX):
             return ScalingGroupHolder(self.group(name))
-        found = self.ec2.spot_fleet_requests.get(name)
-        if not isinstance(found, FleetRequest):
+        fleet = self.ec2.spot_fleet_requests.get(name)
+        if not isinstance(fleet, FleetRequest):
             raise LocalCloudError(f"Spot Fleet {name!r} is not deployed")
-        return SpotFleetHolder(found, self._hostility.fleet_says_shortage)
+        return SpotFleetHolder(fleet, self._faults.fleet_says_shortage)
 
     def holder_of(self, instance: Any) -> Holder:
         """Return what an instance was launched for."""
@@ -77,10 +77,10 @@ class Instances:
 
     def instance(self, instance_id: str) -> Any:
         """Return an instance that was launched here and that is still visible."""
-        found = self._instances.get(instance_id)
-        if found is None:
+        result = self._instances.get(instance_id)
+        if result is None:
             raise LocalCloudError(f"instance {instance_id!r} is not one of the local cloud's")
-        return found
+        return result
 
     def instance_types(self, holder: Holder) -> tuple[str, ...]:
         """Return the types that a holder names, the first option first; none where it names requirements."""
@@ -149,7 +149,7 @@ class Instances:
         instance.state_reason = StateReason(
             "Server.SpotInstanceTermination: Instance terminated by service", "Server.SpotInstanceTermination"
         )
-        self.ended(instance, TAKEN, now)
+        self.ended(instance, NO_CAPACITY, now)
 
     def ended(self, instance: Any, status: str, now: float) -> None:
         """Note the end of an instance: its spot request closes with ``status``, and it will be purged."""
@@ -157,15 +157,15 @@ class Instances:
         if request is not None:
             request.mark(status)
         self._ended.append((now, instance))
-        self._gone.add(instance.id)
+        self._ended_ids.add(instance.id)
 
     def has_ended(self, instance_id: str) -> bool:
         """Say whether the end of an instance was noted, or even forgotten since."""
-        return instance_id in self._gone or instance_id not in self._instances
+        return instance_id in self._ended_ids or instance_id not in self._instances
 
     def purge(self, now: float) -> list[str]:
         """Forget instances that ended long enough ago; return their ids."""
-        gone: list[str] = []
+        purged: list[str] = []
         while self._ended and self._ended[0][0] <= now - TERMINATED_VISIBLE_SECONDS:
             _, instance = self._ended.popleft()
             request = request_of(self.ec2, instance)
@@ -176,11 +176,11 @@ class Instances:
             self.ec2.tags.pop(instance.id, None)
             self._instances.pop(instance.id, None)
             self._holders.pop(instance.id, None)
-            self._gone.discard(instance.id)
-            gone.append(instance.id)
-        if gone:
+            self._ended_ids.discard(instance.id)
+            purged.append(instance.id)
+        if purged:
             changed()
-        return gone
+        return purged
 
     def _run(self, holder: Holder, instance_type: str, zone: str, market: PurchaseOption) -> Any:
         option, subnet = self._option(holder, instance_type, zone)

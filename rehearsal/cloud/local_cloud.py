@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from contracts.registry.worker_report import WorkerReport
-from lambdas.core.model import PurchaseOption, Pool, GroupRole
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2 import spot_prices, terminations
 from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, MARKED, request_of
@@ -23,8 +23,8 @@ from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation
 from pulumi_on_moto.running.throttling import Throttle
 from pulumi_on_moto.sandbox import AwsClients
-from rehearsal.cloud.fault_injection import Hostility
-from rehearsal.cloud.heartbeats import Beat, Heartbeats
+from rehearsal.cloud.fault_injection import FaultInjection
+from rehearsal.cloud.heartbeats import Heartbeats, InstanceHeartbeat
 from rehearsal.cloud.holders import Holder
 from rehearsal.cloud.instances import Instances
 from rehearsal.cloud.views import GroupView, read_groups, registry_table
@@ -41,13 +41,13 @@ class LocalCloud:
         clients: AwsClients,
         deployment: Deployment,
         clock: SimulatedTime,
-        hostility: Hostility | None = None,
+        faults: FaultInjection | None = None,
     ) -> None:
         self.clients = clients
         self.deployment = deployment
         self.clock = clock
-        self.hostility = hostility or Hostility()
-        self._instances = Instances(clients, self.hostility)
+        self.faults = faults or FaultInjection()
+        self._instances = Instances(clients, self.faults)
         self._bus = deployment.bus
         self._groups = read_groups(deployment, self._instances)
         self._group_of = {name: group for group in self._groups for name in group.holders}
@@ -59,7 +59,7 @@ class LocalCloud:
         self._listener: Callable[[Call], None] | None = None
         self._buyers: dict[str, Callable[[str], str | None]] = {}
         self._selling = False
-        self._be_hostile()
+        self._inject_faults()
         moto_groups.listen(self._instances.autoscaling, self)
         launches.offer(self._instances.autoscaling, self)
         terminations.listen(self._instances.ec2, self._terminated_by_client)
@@ -69,15 +69,15 @@ class LocalCloud:
         self.clock.set(now)
         leaving.time_out(self._instances.autoscaling)
         for name, since in list(self._refused_since.items()):
-            if now - since >= self.hostility.suspends_after_seconds:
+            if now - since >= self.faults.suspends_after_seconds:
                 del self._refused_since[name]  # where somebody resumes it, it counts anew
                 self._instances.holder(name).suspend()
-        if self.hostility.happens(self.hostility.throttled, "throttled", now):
+        if self.faults.happens(self.faults.throttled, "throttled", now):
             self._throttle.occupy(now + _MINUTE)
-        gone = self._instances.purge(now)
-        if gone:
-            self._heartbeats.forget(gone)
-            for instance_id in gone:
+        purged = self._instances.purge(now)
+        if purged:
+            self._heartbeats.forget(purged)
+            for instance_id in purged:
                 self._deadlines.pop(instance_id, None)
 
     def groups(self) -> tuple[GroupView, ...]:
@@ -89,8 +89,8 @@ class LocalCloud:
         for group in self._groups:
             if group.name == name:
                 return group
-        known = ", ".join(group.name for group in self._groups) or "none"
-        raise LocalCloudError(f"group {name!r} is not deployed; groups: {known}")
+        names = ", ".join(group.name for group in self._groups) or "none"
+        raise LocalCloudError(f"group {name!r} is not deployed; groups: {names}")
 
     def boot_data(self, group: str) -> str:
         """Return what cloud-init gets on the instances of a group's primary side."""
@@ -106,18 +106,20 @@ class LocalCloud:
         """Return the ids of the instances that run, of one side or of both; not those that we let go."""
         view = self.group(group)
         holders = view.holders if side is None else (view.side(side),)
-        found: set[str] = set()
+        instance_ids: set[str] = set()
         for holder in (self._instances.holder(name) for name in holders):
-            found |= {instance.id for instance in holder.instances()} - self._let_go(holder)
-        return found
+            instance_ids |= {instance.id for instance in holder.instances()} - self._let_go(holder)
+        return instance_ids
 
     def counted(self, group: str, side: GroupRole) -> int:
         """Return for how much the instances count that run on a side."""
         weights = self.group(group).weights
-        running = (self._instances.instance(one) for one in self.alive(group, side))
+        running = (self._instances.instance(instance_id) for instance_id in self.alive(group, side))
         return sum(weights.get(instance.instance_type, 1) for instance in running)
 
-    def launch(self, group: str, side: GroupRole, instance_type: str, zone: str, market: PurchaseOption) -> str:
+    def launch(
+        self, group: str, side: GroupRole, instance_type: str, zone: str, market: PurchaseOption
+    ) -> str:
         """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
         holder = self._instances.holder(self.group(group).side(side))
         instance = self._instances.launch(holder, instance_type, zone, market)
@@ -146,7 +148,7 @@ class LocalCloud:
     def refuse(self, group: str, side: GroupRole, message: str) -> None:
         """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
         holder = self._instances.holder(self.group(group).side(side))
-        cancelled = self.hostility.happens(self.hostility.cancelled, "cancelled", self.clock.now)
+        cancelled = self.faults.happens(self.faults.cancelled, "cancelled", self.clock.now)
         holder.refuse(message, "Cancelled" if cancelled else "Failed")
         self._refused_since.setdefault(holder.name, self.clock.now)
         event = holder.refused(self._bus, message, self.clock.now)
@@ -156,10 +158,10 @@ class LocalCloud:
     def quote(self, group: str, prices: Mapping[Pool, float]) -> None:
         """Have spot cost this in a group's pools from now on, as fractions of on-demand."""
         on_demand = self.group(group).on_demand_prices
-        known = {pool: price for pool, price in prices.items() if pool.instance_type in on_demand}
+        quotes = {pool: price for pool, price in prices.items() if pool.instance_type in on_demand}
         spot_prices.quote(
             self._instances.ec2,
-            {(p.instance_type, p.zone): price * on_demand[p.instance_type] for p, price in known.items()},
+            {(p.instance_type, p.zone): price * on_demand[p.instance_type] for p, price in quotes.items()},
         )
 
     def suspended(self, group: str, side: GroupRole) -> bool:
@@ -211,7 +213,7 @@ class LocalCloud:
         self._deadlines[instance_id] = deadline
         zone = instance.placement.zone
         self._bus.publish(self._bus.interruption_warning(instance_id, zone, self.clock.now))
-        if self.hostility.hook_at_notice:
+        if self.faults.hook_at_notice:
             self._instances.holder_of(instance).noticed(instance)
 
     def kill(self, instance_ids: Iterable[str]) -> None:
@@ -248,7 +250,7 @@ class LocalCloud:
 
         The first of an instance ends the launch hook that it waits for.
         """
-        beats = []
+        heartbeats = []
         for instance_id in instance_ids:
             instance = self._instances.instance(instance_id)
             holder = self._instances.holder_of(instance)
@@ -256,14 +258,16 @@ class LocalCloud:
             view = self._group_of[holder.name]
             slots = view.slots.get(instance.instance_type, 1)
             deadline = self._deadlines.get(instance_id)
-            beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
-        self._heartbeats.write(beats, self.clock.now)
+            heartbeats.append(InstanceHeartbeat(view.name, instance_id, slots, deadline, view.drain_seconds))
+        self._heartbeats.write(heartbeats, self.clock.now)
 
-    def tell(self, instance_id: str, told: Callable[[WorkerReport], WorkerReport] | None) -> None:
+    def override_reports(
+        self, instance_id: str, override: Callable[[WorkerReport], WorkerReport] | None
+    ) -> None:
         """Have the workers of an instance tell this from now on; None: that they are well."""
-        self._heartbeats.told.pop(instance_id, None)
-        if told is not None:
-            self._heartbeats.told[instance_id] = told
+        self._heartbeats.overrides.pop(instance_id, None)
+        if override is not None:
+            self._heartbeats.overrides[instance_id] = override
 
     def restart_workers(self, instance_id: str) -> None:
         """Start the workers of an instance anew, as its agent does when somebody wishes it."""
@@ -285,16 +289,16 @@ class LocalCloud:
         """Run the deployed functions until no message is visible; report each run."""
         return self.deployment.functions.run()
 
-    def _be_hostile(self) -> None:
-        hostility, functions = self.hostility, self.deployment.functions
-        modifying_takes(self._instances.ec2, hostility.fleet_modifying_seconds)
-        lags = (hostility.instances_lag_seconds, hostility.groups_lag_seconds)
+    def _inject_faults(self) -> None:
+        faults, functions = self.faults, self.deployment.functions
+        modifying_takes(self._instances.ec2, faults.fleet_modifying_seconds)
+        lags = (faults.instances_lag_seconds, faults.groups_lag_seconds)
         actions = ("DescribeInstances", "DescribeAutoScalingGroups")
         lagging({action: lag for action, lag in zip(actions, lags, strict=True) if lag})
-        functions.overlap = hostility.overlap
-        functions.listener = self._overhear
+        functions.overlap = faults.overlap
+        functions.listener = self._on_call
 
-    def _overhear(self, call: Call) -> None:
+    def _on_call(self, call: Call) -> None:
         if self._selling:
             return
         if self._listener is not None:
@@ -311,7 +315,7 @@ class LocalCloud:
         self._waiting_since[instance.id] = now
         self._bus.publish(self._instances.holder_of(instance).waits(self._bus, instance, now))
 
-    def left(self, instance: Any) -> None:
+    def departed(self, instance: Any) -> None:
         """See ``Witness``."""
         if not self._instances.has_ended(instance.id):
             self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
@@ -328,7 +332,7 @@ class LocalCloud:
 
     def _let_go(self, holder: Holder) -> set[str]:
         """Return those that wait for a termination hook, and to whom no notice was given."""
-        return {one for one in holder.leaving() if one not in self._deadlines}
+        return {instance_id for instance_id in holder.leaving() if instance_id not in self._deadlines}
 
     def _in_service(self, instance: Any) -> None:
         """End the launch hook that an instance waits for, if there is one."""
@@ -342,10 +346,10 @@ class LocalCloud:
         self._announce(instance, "pending", "running")
         self._bus.publish(holder.launched(self._bus, instance, now))
 
-    def _terminated_by_client(self, instance: Any, left: bool) -> None:
+    def _terminated_by_client(self, instance: Any, has_left: bool) -> None:
         self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
         self._announce(instance, *_ENDING)
-        if left:
+        if has_left:
             holder = self._instances.holder_of(instance)
             self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
 

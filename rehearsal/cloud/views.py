@@ -71,12 +71,12 @@ def read_groups(deployment: Deployment, instances: Instances) -> tuple[GroupView
     root = names.parameter_root(deployment.stack)
     ssm = deployment.clients("ssm")
     pages = ssm.get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True)
-    found = []
+    views = []
     for parameter in (parameter for page in pages for parameter in page["Parameters"]):
         group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
         if leaf == names.PARAMETER_CONFIG:
-            found.append(_read_group(group, group_config.parse(parameter["Value"]), instances))
-    return tuple(sorted(found, key=lambda view: view.name))
+            views.append(_read_group(group, group_config.parse(parameter["Value"]), instances))
+    return tuple(sorted(views, key=lambda view: view.name))
 
 
 def registry_table(deployment: Deployment) -> str:

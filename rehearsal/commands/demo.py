@@ -40,7 +40,7 @@ from rehearsal.commands.progress import TerminalProgress
 from rehearsal.loaded_fleet import QUEUE_KIND
 from rehearsal.machines.real import broker
 from rehearsal.real_job import Script
-from rehearsal.rehearse import Wishes, is_shared, rehearse
+from rehearsal.rehearse import RehearsalOptions, is_shared, rehearse
 from rehearsal.report.page import render
 from rehearsal.report.picture import write_plot
 from rehearsal.report.summary import render_summary
@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
     console = Console(stderr=args.json)
     files.check_directory_writable("--out", args.out)
     config = _config(args)
-    wishes = _wishes(args)
-    if wishes.workers is not None:
+    options = _options(args)
+    if options.workers is not None:
         broker.installed()
     with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
         started = time.perf_counter()
@@ -67,11 +67,11 @@ def run(args: argparse.Namespace) -> int:
             f"all of them, and the outputs: gpu-spot deploy --local --stack {config.stack}", style="dim"
         )
         cloud = LocalCloud(clients, deployment, clock)
-        if args.hours is None and is_shared(cloud, wishes.group):
-            wishes = replace(wishes, hours=SHARED_HOURS)
+        if args.hours is None and is_shared(cloud, options.group):
+            options = replace(options, hours=SHARED_HOURS)
             console.print(f"a shared host: {SHARED_HOURS:g} hours, others with --hours", style="dim")
         with contextlib.closing(TerminalProgress(console)) as progress:
-            finished = rehearse(wishes, cloud, progress, started)
+            finished = rehearse(options, cloud, progress, started)
         summary = _report(args.out, finished, console)
         if args.json:
             sys.stdout.write(summary)
@@ -102,14 +102,14 @@ def _config(args: argparse.Namespace) -> StackConfig:
 
 
 def _alone(option: str, args: argparse.Namespace, more: Mapping[str, object]) -> None:
-    beside = {"--group": args.group, "--trace": args.trace, "--load": args.load or None, **more}
-    if given := [name for name, value in beside.items() if value is not None]:
-        raise UserError(f"{option} beside {given[0]}, allowed: {option} alone (its market is written)")
+    conflicting = {"--group": args.group, "--trace": args.trace, "--load": args.load or None, **more}
+    if names := [name for name, value in conflicting.items() if value is not None]:
+        raise UserError(f"{option} beside {names[0]}, allowed: {option} alone (its market is written)")
 
 
-def _wishes(args: argparse.Namespace) -> Wishes:
+def _options(args: argparse.Namespace) -> RehearsalOptions:
     hours, notice = (HOURS, NOTICE_SHARE) if args.service is None else (SERVICE_HOURS, SERVICE_NOTICE_SHARE)
-    return Wishes(
+    return RehearsalOptions(
         group=args.group,
         hours=args.hours or (LOAD_HOURS if args.load else hours),
         files=tuple(args.trace or ()),
@@ -125,7 +125,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
 
 def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
     """A target given by hand brings its head-room and its warm instances along."""
-    services = [one.get("name") for one in config.values.get(f"{config.project}:services") or ()]
+    services = [service.get("name") for service in config.values.get(f"{config.project}:services") or ()]
     chosen = args.group or next(iter(services), None)
     if chosen not in services:
         raise UserError(
@@ -143,15 +143,15 @@ def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
 def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
     """Under a load the scaler sets the target, whatever the stack file says of dry runs."""
     services = config.values.get(f"{config.project}:services") or ()
-    for place, one in enumerate(services):
-        if one.get("name") != args.group and args.group is not None:
+    for index, service in enumerate(services):
+        if service.get("name") != args.group and args.group is not None:
             continue
-        args.group, kind = one.get("name"), (one.get("queue") or {}).get("kind")
-        if "scaling" not in one:
+        args.group, kind = service.get("name"), (service.get("queue") or {}).get("kind")
+        if "scaling" not in service:
             break
         if kind != QUEUE_KIND:
             raise UserError(f"queue of {args.group} is {kind}, allowed with --load: {QUEUE_KIND}")
-        return {f"services[{place}].scaling.dryRun": False}
+        return {f"services[{index}].scaling.dryRun": False}
     group = args.group or "the first group"
     raise UserError(
         f"{group} of stack {config.stack} does not scale, allowed with --load: a service that does"
@@ -162,8 +162,8 @@ def _report(out: Path, finished: Run, console: Console) -> str:
     """Write and print the report; return the summary as JSON."""
     summary = summarise(finished)
     out.mkdir(parents=True, exist_ok=True)
-    told = json.dumps(summary, indent=2) + "\n"
-    (out / "summary.json").write_text(told, encoding="utf-8")
+    text_summary = json.dumps(summary, indent=2) + "\n"
+    (out / "summary.json").write_text(text_summary, encoding="utf-8")
     (out / "report.html").write_text(render(finished), encoding="utf-8")
     console.print(render_summary(summary))
     written = ["summary.json", "report.html"]
@@ -177,7 +177,7 @@ def _report(out: Path, finished: Run, console: Console) -> str:
         written.append("job.json")
     for name in written:
         console.print(str(out / name), soft_wrap=True)
-    return told
+    return text_summary
 
 
 def _jobs_line(endpoint: str, stack: str) -> str:

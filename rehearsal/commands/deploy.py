@@ -32,34 +32,39 @@ def run(args: argparse.Namespace) -> int:
     with sandbox(config.region) as clients:
         deployment = deployed(clients, config)
         if args.json:
-            found = violated(deployment)
-            sys.stdout.write(f"{as_json(deployment, found)}\n")
-            return _code(found)
+            violations_ = violated(deployment)
+            sys.stdout.write(f"{as_json(deployment, violations_)}\n")
+            return _code(violations_)
         console.print(tree(deployment))
-        made = sum(not resource.is_component for resource in deployment.resources)
+        count = sum(not resource.is_component for resource in deployment.resources)
         console.print(
-            f"\n{made} resources created in {time.perf_counter() - started:.1f} s, gone when this ends."
+            f"\n{count} resources created in {time.perf_counter() - started:.1f} s, gone when this ends."
         )
-        found = violated(deployment)
-    for one in found:
-        subject = one.resource or "the stack"
-        style = "bold red" if one.level == "mandatory" else "yellow"
+        violations_ = violated(deployment)
+    for violation in violations_:
+        subject = violation.resource or "the stack"
+        style = "bold red" if violation.level == "mandatory" else "yellow"
         console.print(
-            f"[{style}]{one.level}[/] {one.rule}: {escape(subject)}: {escape(one.message)}", soft_wrap=True
+            f"[{style}]{violation.level}[/] {violation.rule}: {escape(subject)}: {escape(violation.message)}",
+            soft_wrap=True,
         )
-    return _code(found)
+    return _code(violations_)
 
 
-def as_json(deployment: Deployment, found: Sequence[Violation]) -> str:
+def as_json(deployment: Deployment, violations_: Sequence[Violation]) -> str:
     """Return a deployment and what policies say of it, for machines."""
-    made = [{"type": resource.type, "name": resource.name} for resource in deployment.resources if not resource.is_component]
-    told = {
+    resources = [
+        {"type": resource.type, "name": resource.name}
+        for resource in deployment.resources
+        if not resource.is_component
+    ]
+    document = {
         "stack": deployment.stack,
-        "resources": made,
+        "resources": resources,
         "outputs": dict(deployment.outputs),
-        "violations": [_violation(one) for one in found],
+        "violations": [_violation(violation) for violation in violations_],
     }
-    return json.dumps(told, indent=2, default=str)
+    return json.dumps(document, indent=2, default=str)
 
 
 def _violation(violation: Violation) -> dict[str, str]:
@@ -72,8 +77,8 @@ def _violation(violation: Violation) -> dict[str, str]:
     }
 
 
-def _code(found: Sequence[Violation]) -> int:
-    return int(any(one.level == "mandatory" for one in found))
+def _code(violations_: Sequence[Violation]) -> int:
+    return int(any(violation.level == "mandatory" for violation in violations_))
 
 
 def violated(deployment: Deployment) -> Sequence[Violation]:
@@ -82,7 +87,9 @@ def violated(deployment: Deployment) -> Sequence[Violation]:
     How old an image is nobody asks: here every parameter has one, made up.
     """
     subjects = [
-        Subject(resource.type, resource.name, resource.urn, resource.inputs, resource.protect, deployment.region)
+        Subject(
+            resource.type, resource.name, resource.urn, resource.inputs, resource.protect, deployment.region
+        )
         for resource in deployment.resources
     ]
     facts = ExternalFacts(datetime.now(UTC), lambda _image, _region: None, on_demand_prices.price)

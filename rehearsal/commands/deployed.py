@@ -7,7 +7,7 @@ from typing import Final
 from gpu_spot.preflight.stack import settings_of
 from infra.schema import Settings
 from pulumi_declared.stackfile import StackConfig
-from pulumi_on_moto import AwsClients, Deployment, deploy, given_network, given_policies
+from pulumi_on_moto import AwsClients, Deployment, deploy, existing_network, existing_policies
 
 START: Final = 1_767_571_200.0
 """When every rehearsal begins: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
@@ -28,8 +28,8 @@ def make_given(settings: Settings, clients: AwsClients) -> None:
     """Put what a stack file says is there into the local cloud: networks, security groups, policies."""
     network = settings.network
     if network.vpc_id is not None:
-        given_network(clients, network.vpc_id, network.subnets, network.security_groups)
+        existing_network(clients, network.vpc_id, network.subnets, network.security_groups)
     if settings.queue_source_security_groups:
-        given_network(clients, _CALLERS, {}, settings.queue_source_security_groups)
+        existing_network(clients, _CALLERS, {}, settings.queue_source_security_groups)
     if (deploys := settings.identity.deploys) is not None:
-        given_policies(clients, (*deploys.policies, *deploys.drift_policies))
+        existing_policies(clients, (*deploys.policies, *deploys.drift_policies))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpu_spot.drill.progress import DrillProgress
 from gpu_spot.drill.experiment import DrillError
+from gpu_spot.drill.progress import DrillProgress
 from gpu_spot.drill.watching import Drill
 from gpu_spot.preflight.stack import settings_of
 from infra.schema.jobs.experiments import experiments
@@ -21,7 +21,7 @@ from rehearsal.commands.deployed import START, deployed
 from rehearsal.drilling import rehearse_drill
 
 
-def course(group: str, project: Path, config: StackConfig, drill_of: Callable[..., Drill]) -> DrillProgress:
+def rehearse(group: str, project: Path, config: StackConfig, drill_of: Callable[..., Drill]) -> DrillProgress:
     """Deploy into the local cloud and drill there; a group that declares none is drilled of one instance.
 
     ``drill_of`` makes the drill from clients, a configuration and a clock.
@@ -43,14 +43,14 @@ def overrides(group: str, config: StackConfig) -> dict[str, Any]:
         entries[service.name] = (f"services[{number}]", service)
     for number, entry in enumerate(declared.training):
         entries |= {job.name: (f"training[{number}]", entry) for job in experiments(entry)}
-    known = [name for name, (_, entry) in entries.items() if entry.runs_on == "instances"]
-    if group not in known:
+    names = [name for name, (_, entry) in entries.items() if entry.runs_on == "instances"]
+    if group not in names:
         raise DrillError(
             f"--group is {group!r}, allowed with --rehearse: a service or a training job on instances "
-            f"({', '.join(known) or 'none'})"
+            f"({', '.join(names) or 'none'})"
         )
-    place, work = entries[group]
-    changes: dict[str, Any] = {} if work.capacity.drill else {f"{place}.capacity.drill": 1}
+    path, work = entries[group]
+    changes: dict[str, Any] = {} if work.capacity.drill else {f"{path}.capacity.drill": 1}
     if isinstance(work, Training):
-        changes |= {f"{place}.{key}": None for key in ("image", "python") if getattr(work, key) is not None}
+        changes |= {f"{path}.{key}": None for key in ("image", "python") if getattr(work, key) is not None}
     return changes

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from market.replay.ledger import Span
-from rehearsal.rehearse import Scene
+from rehearsal.rehearse import RehearsalSetup
 
 
 class TerminalProgress:
@@ -26,15 +26,15 @@ class TerminalProgress:
             console=console,
         )
 
-    def begin(self, scene: Scene) -> None:
+    def begin(self, setup: RehearsalSetup) -> None:
         """See ``Onlooker``."""
-        self._console.print(f"\n[bold]Market[/]: {_told(scene)}; rehearsing {scene.ticks / 60:g} h\n")
+        self._console.print(f"\n[bold]Market[/]: {_market_text(setup)}; rehearsing {setup.ticks / 60:g} h\n")
         self._progress.start()
         self._task = self._progress.add_task(
-            "", total=scene.ticks, day="day 1 00:00", ready=0, target=scene.target, spot=0, on_demand=0
+            "", total=setup.ticks, day="day 1 00:00", ready=0, target=setup.target, spot=0, on_demand=0
         )
 
-    def see(self, tick: int, span: Span) -> None:
+    def on_tick(self, tick: int, span: Span) -> None:
         """See ``Onlooker``."""
         minutes = tick % 1440
         self._progress.update(
@@ -51,12 +51,12 @@ class TerminalProgress:
         self._progress.stop()
 
 
-def _told(scene: Scene) -> str:
-    market = scene.market
-    pools = ", ".join(f"{n} → {p}" for n, p in zip(market.names, scene.shape.pools, strict=True))
+def _market_text(setup: RehearsalSetup) -> str:
+    market = setup.market
+    pools = ", ".join(f"{n} → {p}" for n, p in zip(market.names, setup.shape.pools, strict=True))
     kinds = {
         "model": "drawn from the fitted model, no trace was given",
         "script": "written for this, the zones close one after the other",
     }
-    kind = kinds[scene.source] if isinstance(scene.source, str) else "real traces"
+    kind = kinds[setup.source] if isinstance(setup.source, str) else "real traces"
     return f"{kind}: {pools}; {market.pool_size} instances a sample"

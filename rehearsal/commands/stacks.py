@@ -19,12 +19,12 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
     With ``stack`` that one, else the first by name. Raises ``UserError`` where there is none.
     """
     root = project.find()
-    here = folder.resolve()
-    if not here.is_dir() or not here.is_relative_to(root):
+    code = folder.resolve()
+    if not code.is_dir() or not code.is_relative_to(root):
         raise UserError(f"--job is {folder}, allowed: a folder of {root} with a job's code")
-    repository = f"{HOST}/{here.relative_to(root).as_posix()}"
+    repository = f"{HOST}/{code.relative_to(root).as_posix()}"
     stacks = _stacks(root, stack)
-    for config in (load(root, one) for one in stacks):
+    for config in (load(root, name) for name in stacks):
         if any(job.get("repository") == repository for job in _on_instances(config, "training")):
             return next(
                 (config, job.name) for job in settings_of(config).jobs if job.repository == repository
@@ -40,9 +40,11 @@ def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
     root = project.find()
     code = root / "examples" / f"{name}-worker"
     if not code.is_dir():
-        there = ", ".join(sorted(path.name.removesuffix("-worker") for path in root.glob("examples/*-worker")))
-        raise UserError(f"--service is {name}, allowed: {there or f'none, there is no {code}'}")
-    for config in (load(root, one) for one in _stacks(root, stack)):
+        services = ", ".join(
+            sorted(path.name.removesuffix("-worker") for path in root.glob("examples/*-worker"))
+        )
+        raise UserError(f"--service is {name}, allowed: {services or f'none, there is no {code}'}")
+    for config in (load(root, stack_name) for stack_name in _stacks(root, stack)):
         if any(instance.get("name") == name for instance in _on_instances(config, "services")):
             return config, code
     raise UserError(f"no service on instances is {name} in {', '.join(_stacks(root, stack))}")
@@ -50,9 +52,9 @@ def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
 
 def _on_instances(config: StackConfig, key: str) -> Iterator[dict[str, Any]]:
     """Yield the entries of a list of a stack file that do not run on Kubernetes; nothing is judged here."""
-    for one in config.values.get(f"{config.project}:{key}") or ():
-        if isinstance(one, dict) and one.get("runsOn") != "kubernetes":
-            yield one
+    for entry in config.values.get(f"{config.project}:{key}") or ():
+        if isinstance(entry, dict) and entry.get("runsOn") != "kubernetes":
+            yield entry
 
 
 def _stacks(root: Path, stack: str | None) -> list[str]:

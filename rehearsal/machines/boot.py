@@ -37,12 +37,12 @@ def parse(text: str) -> BootData:
     for path in (str(CONFIG_PATH), _ENVIRONMENT):
         if path not in files:
             raise LocalCloudError(f"boot data writes no {path}; it writes {', '.join(sorted(files))}")
-    told = dict(word.split("=", 1) for word in shlex.split(files[_ENVIRONMENT]))
+    variables = dict(word.split("=", 1) for word in shlex.split(files[_ENVIRONMENT]))
     return BootData(
         config.parse(files[str(CONFIG_PATH)]),
-        told["AGENT_BUCKET"],
-        told["AGENT_KEY"],
-        told["AGENT_SHA256"],
+        variables["AGENT_BUCKET"],
+        variables["AGENT_KEY"],
+        variables["AGENT_SHA256"],
     )
 
 
@@ -56,12 +56,12 @@ def boot(clients: AwsClients, instance_id: str) -> Config:
     if not encoded:
         raise LocalCloudError(f"instance {instance_id} has no boot data")
     data = parse(base64.b64decode(encoded).decode())
-    place = f"s3://{data.bucket}/{data.key}"
+    uri = f"s3://{data.bucket}/{data.key}"
     try:
         archive = clients("s3").get_object(Bucket=data.bucket, Key=data.key)["Body"].read()
     except ClientError as error:
-        raise LocalCloudError(f"instance {instance_id}: {place}: {error}") from None
-    found = hashlib.sha256(archive).hexdigest()
-    if found != data.sha256:
-        raise LocalCloudError(f"instance {instance_id}: {place} has SHA-256 {found}, not {data.sha256}")
+        raise LocalCloudError(f"instance {instance_id}: {uri}: {error}") from None
+    digest = hashlib.sha256(archive).hexdigest()
+    if digest != data.sha256:
+        raise LocalCloudError(f"instance {instance_id}: {uri} has SHA-256 {digest}, not {data.sha256}")
     return data.agent

@@ -12,7 +12,7 @@ from pathlib import Path
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.sandbox import AwsClients
 from rehearsal.machines.disks.ebs import Disks
-from rehearsal.machines.job_migrations import travels
+from rehearsal.machines.job_migrations import collect_migrations
 from rehearsal.machines.journal import Journal
 from rehearsal.machines.node import NodeContext, SimulatedNode
 from rehearsal.machines.process import TrainingProfile
@@ -22,7 +22,7 @@ from rehearsal.machines.shared import Shared
 from rehearsal.machines.shipping import Shipper
 from rehearsal.machines.tenants.node import HostNode
 from rehearsal.machines.times import Times
-from rehearsal.results.moves import Travels
+from rehearsal.results.moves import JobMigrations
 from userdata.agent.machine import log
 
 
@@ -55,7 +55,7 @@ class Nodes:
         self._kind = HostNode if is_shared else SimulatedNode
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
-        self._begun = 0
+        self._first_entry = 0
         self.disks.settle(clock.now)
 
     def launch(self, instance_id: str, boots: float) -> None:
@@ -93,8 +93,8 @@ class Nodes:
 
         While a snapshot is made the agents look and wait: nobody gets ready before it is complete.
         """
-        found = self._scheduler.next
-        return None if found is None else max(found, self.disks.copying_until)
+        next_event = self._scheduler.next
+        return None if next_event is None else max(next_event, self.disks.copying_until)
 
     @property
     def has_successor(self) -> bool:
@@ -103,15 +103,17 @@ class Nodes:
 
     def begin(self) -> None:
         """Tell of what happens from now on; what was before is another job's."""
-        self._begun = len(self.journal.entries)
+        self._first_entry = len(self.journal.entries)
 
-    def travels(self) -> Travels:
+    def migrations(self) -> JobMigrations:
         """Return the moves of the job so far."""
         # When a real command saves is its own matter.
         profile = replace(self.profile, checkpoint_steps=0) if self._context.work else self.profile
-        found = travels(self.journal.entries[self._begun :], profile, self._scheduler.now)
+        migrations_ = collect_migrations(
+            self.journal.entries[self._first_entry :], profile, self._scheduler.now
+        )
         return replace(
-            found, read_gib=self.shared.read_mib / 1024, written_gib=self.shared.written_mib / 1024
+            migrations_, read_gib=self.shared.read_mib / 1024, written_gib=self.shared.written_mib / 1024
         )
 
     def close(self) -> None:

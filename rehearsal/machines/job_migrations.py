@@ -8,17 +8,17 @@ from typing import Final
 
 from rehearsal.machines.journal import Entry, Kind
 from rehearsal.machines.process import TrainingProfile
-from rehearsal.results.moves import Cause, Contents, Move, Stay, Travels
+from rehearsal.results.moves import Cause, Contents, JobMigrations, Move, Stay
 
 _NOTHING = Contents(0, "")
 _CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
 
 
-def travels(entries: Sequence[Entry], profile: TrainingProfile, end: float) -> Travels:
+def collect_migrations(entries: Sequence[Entry], profile: TrainingProfile, end: float) -> JobMigrations:
     """Return the moves of the training job whose nodes noted ``entries``, seen at ``end`` (epoch seconds)."""
     starts = _first_starts(entries)
     lost = {entry.instance for entry in entries if entry.kind in ("notice", "released", "gone")}
-    return Travels(
+    return JobMigrations(
         moves=tuple(_move(entries, old, new) for old, new in pairwise(starts)),
         stays=tuple(sorted(_stays(entries, end), key=lambda stay: (stay.begin, stay.volume))),
         underway=bool(starts) and starts[-1].instance in lost,
@@ -40,38 +40,38 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
     """Return how training got from the instance of ``old`` to that of ``new``, where it has just started."""
     between = entries[entries.index(old) : entries.index(new)]
     zones = {entry.volume: entry.zone for entry in entries if entry.kind == "created"}
-    left = _last(between, "unmounted", instance=old.instance)
-    arrived = _last(between, "mounted", instance=new.instance)
-    freed = _last(between, "free", volume=left.volume, instance=old.instance)
+    unmount = _last(between, "unmounted", instance=old.instance)
+    mount = _last(between, "mounted", instance=new.instance)
+    freed = _last(between, "free", volume=unmount.volume, instance=old.instance)
     ends = [e for e in between if e.instance == old.instance and e.kind in _CAUSES]
     if not ends:
         raise ValueError(f"the journal has no end of {old.instance}, a move needs one")
-    if left.volume == arrived.volume:
+    if unmount.volume == mount.volume:
         # A file system is mounted where the instance is.
         attached = _all(between, "attaching", instance=new.instance)
-        begun = copied = attached[-1] if attached else arrived
+        transfer = copied = attached[-1] if attached else mount
     else:
-        copied = _last(between, "created", volume=arrived.volume)
-        begun = _last(between, "snapshot", snapshot=copied.snapshot)
+        copied = _last(between, "created", volume=mount.volume)
+        transfer = _last(between, "snapshot", snapshot=copied.snapshot)
     return Move(
         cause=_CAUSES[ends[0].kind],
-        from_zone=left.zone or zones[left.volume],
-        to_zone=arrived.zone or zones[arrived.volume],
-        from_volume=left.volume,
-        to_volume=arrived.volume,
+        from_zone=unmount.zone or zones[unmount.volume],
+        to_zone=mount.zone or zones[mount.volume],
+        from_volume=unmount.volume,
+        to_volume=mount.volume,
         # An instance that dies unseen lets its volume go before anybody notes that it is gone.
         lost=min(ends[0].at, freed.at),
         freed=freed.at,
         # A snapshot that was taken ahead had been there before anybody wanted it.
-        begun=max(freed.at, begun.at),
+        transfer_started=max(freed.at, transfer.at),
         copied=max(freed.at, copied.at),
-        mounted=arrived.at,
+        mounted=mount.at,
         running=new.at + new.loads,
         step=new.step,
         # A real command may be killed between a save and saying so.
         steps_lost=max(_last(between, "stopped", instance=old.instance).step - new.step, 0),
-        before=left.contents or _NOTHING,
-        after=arrived.contents or _NOTHING,
+        before=unmount.contents or _NOTHING,
+        after=mount.contents or _NOTHING,
     )
 
 
@@ -84,10 +84,10 @@ def _all(entries: Iterable[Entry], kind: Kind, **fields: str) -> list[Entry]:
 
 
 def _last(entries: Iterable[Entry], kind: Kind, **fields: str) -> Entry:
-    found = _all(entries, kind, **fields)
-    if not found:
+    matches = _all(entries, kind, **fields)
+    if not matches:
         raise ValueError(f"the journal has no {kind!r} of {', '.join(fields.values())}, a move needs one")
-    return found[-1]
+    return matches[-1]
 
 
 def _stays(entries: Iterable[Entry], end: float) -> Iterator[Stay]:

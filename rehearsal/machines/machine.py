@@ -27,11 +27,11 @@ from userdata.agent.aws.imds import (
     GROUP_TAG,
     IDENTITY,
     LIFECYCLE_STATE,
-    PURCHASE_OPTION,
     PRIVATE_ADDRESS,
+    PURCHASE_OPTION,
     SPOT_ACTION,
-    MetadataDocument,
     Metadata,
+    MetadataDocument,
 )
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import ProcessInfo
@@ -48,8 +48,8 @@ class InstanceMetadata(Metadata):
     def __init__(self, clock: SimulatedClock, clients: AwsClients, instance_id: str) -> None:
         super().__init__(clock)
         self._time = clock
-        found = clients("ec2").describe_instances(InstanceIds=[instance_id])
-        self._instance: dict[str, Any] = found["Reservations"][0]["Instances"][0]
+        response = clients("ec2").describe_instances(InstanceIds=[instance_id])
+        self._instance: dict[str, Any] = response["Reservations"][0]["Instances"][0]
         self._region = clients.region
         self.deadline: float | None = None
         """When AWS takes the instance, in epoch seconds."""
@@ -253,8 +253,8 @@ class SimulatedHost:
         try:
             return self.work.run(argv, environment, self._data.parent)
         except subprocess.CalledProcessError as error:
-            said = (error.stderr.strip() or "no output").splitlines()[-1]
-            raise AgentError(f"{argv[0]}: exit {error.returncode}: {said}") from None
+            last_line = (error.stderr.strip() or "no output").splitlines()[-1]
+            raise AgentError(f"{argv[0]}: exit {error.returncode}: {last_line}") from None
 
     def main_pid(self, unit: str) -> int | None:
         """See ``Host``."""
@@ -276,25 +276,27 @@ class SimulatedHost:
         process = self.process
         if process is None or process.has_ended:
             return []
-        return [ProcessInfo(process.pid, 0, "train", RUN_PID, process.pid, process.pid, 0, handles_sigterm=True)]
+        return [
+            ProcessInfo(process.pid, 0, "train", RUN_PID, process.pid, process.pid, 0, handles_sigterm=True)
+        ]
 
     def _mount_file_system(self, options: str, path: Path) -> None:
-        told = dict(option.partition("=")[::2] for option in options.split(","))
-        folder = self._shared.file_system(told["accesspoint"])
+        settings = dict(option.partition("=")[::2] for option in options.split(","))
+        folder = self._shared.file_system(settings["accesspoint"])
         _link(path, folder)
         self._file_systems.add(path)
         self._note("mounted", folder.name, contents(folder))
 
     def _note_contents(self, kind: Kind, volume: str) -> None:
-        found = contents(self._disks.folder(volume))
+        contents_ = contents(self._disks.folder(volume))
         self._journal.note(
-            Entry(self._scheduler.now, kind, instance=self._instance, volume=volume, contents=found)
+            Entry(self._scheduler.now, kind, instance=self._instance, volume=volume, contents=contents_)
         )
 
-    def _note(self, kind: Kind, access_point: str, found: Contents | None = None) -> None:
+    def _note(self, kind: Kind, access_point: str, contents_: Contents | None = None) -> None:
         """Note what concerns a file system: it is in every zone, whoever has it mounted in one."""
         self._journal.note(
-            Entry(self._scheduler.now, kind, self._instance, access_point, self.zone, contents=found)
+            Entry(self._scheduler.now, kind, self._instance, access_point, self.zone, contents=contents_)
         )
 
 

@@ -138,7 +138,7 @@ class SimulatedNode:
 
     def _boot(self) -> None:
         self._metadata = InstanceMetadata(self._clock, self._clients, self.id)
-        config = self._with_what_is_played(boot(self._clients, self.id))
+        config = self._simulated_config(boot(self._clients, self.id))
         self._shipper.know(self.id, config.stack, config.group)
         self._metadata.deadline = self._deadline
         self._run_directory.mkdir(parents=True)
@@ -164,7 +164,7 @@ class SimulatedNode:
         if not self._is_released:  # systemd starts nothing while it stops
             self._unit(partial(self._train, agent))
 
-    def _with_what_is_played(self, config: Config) -> Config:
+    def _simulated_config(self, config: Config) -> Config:
         """Return the configuration without GPUs, and with this machine's paths.
 
         EFS and shared datasets are played for jobs without a volume only.
@@ -177,13 +177,13 @@ class SimulatedNode:
         assert self._metadata is not None
         self._host.zone = self._metadata.identity().zone
         if config.datasets:
-            found = describe_attached(self._clients("ec2"), self.id)
-            self._host.launched = frozenset(found[dataset.device].volume for dataset in config.datasets)
-        efs = tuple(replace(one, path=self._here(one.path)) for one in config.efs)
-        datasets = tuple(replace(dataset, path=self._here(dataset.path)) for dataset in config.datasets)
+            attached = describe_attached(self._clients("ec2"), self.id)
+            self._host.launched = frozenset(attached[dataset.device].volume for dataset in config.datasets)
+        efs = tuple(replace(mount, path=self._on_disk(mount.path)) for mount in config.efs)
+        datasets = tuple(replace(dataset, path=self._on_disk(dataset.path)) for dataset in config.datasets)
         return replace(config, efs=efs, datasets=datasets, nvidia=False)
 
-    def _here(self, path: str) -> str:
+    def _on_disk(self, path: str) -> str:
         return str(self._disk / path.lstrip("/"))
 
     def _switched_off(self) -> None:

@@ -12,7 +12,7 @@ _NOTHING: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Hindrance:
+class Slowdown:
     """Between two times (epoch seconds) whoever trains does ``speed`` times the usual work; 0: none.
 
     As when a file system or a service that it reads from is slow: another instance does not help.
@@ -31,39 +31,42 @@ class Hindrance:
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class Speeds:
     """The hindrances of a rehearsal, in order of time and apart from each other."""
 
-    hindrances: Sequence[Hindrance] = ()
+    slowdowns: Sequence[Slowdown] = ()
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for two that overlap or are out of order."""
-        for one, other in zip(self.hindrances, self.hindrances[1:], strict=False):
-            if other.begin < one.end:
-                raise ValueError(f"a hindrance begins at {other.begin:g}, the one before ends at {one.end:g}")
+        for hindrance, following in zip(self.slowdowns, self.slowdowns[1:], strict=False):
+            if following.begin < hindrance.end:
+                raise ValueError(
+                    f"a hindrance begins at {following.begin:g}, the one before ends at {hindrance.end:g}"
+                )
 
     def work(self, begin: float, end: float) -> float:
         """Return the seconds of work at full speed that fit between two times."""
         lost = (
-            (1 - hindrance.speed) * max(0.0, min(end, hindrance.end) - max(begin, hindrance.begin)) for hindrance in self.hindrances
+            (1 - hindrance.speed) * max(0.0, min(end, hindrance.end) - max(begin, hindrance.begin))
+            for hindrance in self.slowdowns
         )
         return end - begin - sum(lost)
 
     def when(self, begin: float, work: float) -> float:
         """Return when so much work is done that was begun at ``begin``; infinity: never."""
         at = begin
-        for until, speed in self._spans(begin):
-            if speed > 0 and work <= (until - at) * speed:
+        for span_end, speed in self._spans(begin):
+            if speed > 0 and work <= (span_end - at) * speed:
                 return at + work / speed
             if speed == 0 and work <= _NOTHING:
                 return at
-            work -= (until - at) * speed
-            at = until
+            work -= (span_end - at) * speed
+            at = span_end
         return math.inf
 
     def still_until(self, now: float) -> float:
         """Return when work goes on, ``now`` where it does now."""
-        for hindrance in self.hindrances:
+        for hindrance in self.slowdowns:
             if hindrance.begin <= now < hindrance.end and hindrance.speed == 0:
                 now = hindrance.end
         return now
@@ -71,13 +74,18 @@ class Speed:
     def next_stop(self, now: float) -> float:
         """Return when work next stops, infinity for never."""
         return min(
-            (hindrance.begin for hindrance in self.hindrances if hindrance.begin > now and hindrance.speed == 0), default=math.inf
+            (
+                hindrance.begin
+                for hindrance in self.slowdowns
+                if hindrance.begin > now and hindrance.speed == 0
+            ),
+            default=math.inf,
         )
 
     def _spans(self, begin: float) -> Iterator[tuple[float, float]]:
         """Yield from ``begin`` on until when there is which speed."""
         at = begin
-        for hindrance in self.hindrances:
+        for hindrance in self.slowdowns:
             if hindrance.end <= at:
                 continue
             if hindrance.begin > at:

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.machines.machine import SimulatedHost
-from rehearsal.machines.pace import Speed
+from rehearsal.machines.pace import Speeds
 from userdata.agent.storage.volume.fill import MARKER
 
-_KEPT: Final = 3
+MAX_CHECKPOINTS: Final = 3
 """Checkpoints that stay."""
 _NAME: Final = "step-{:08d}.json"
-_LOOK_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 60.0
 """So often somebody looks after a process that does no step: it may have to be given up."""
 
 
@@ -47,7 +47,7 @@ class TrainingProfile:
     checkpoint_mib: float = 2048.0
     log_mib: float = 0.5
     first_batches_mib: float = 1024.0
-    pace: Speed = field(default_factory=Speed)
+    pace: Speeds = field(default_factory=Speeds)
 
 
 class TrainingProcess:
@@ -71,7 +71,7 @@ class TrainingProcess:
         self._clock = clock
         self._checkpoints = Path(environment["GPU_SPOT_CHECKPOINTS"])
         self._done_file = Path(environment["GPU_SPOT_DONE"])
-        self._tell_file = Path(environment["GPU_SPOT_TELL"])
+        self._progress_file = Path(environment["GPU_SPOT_TELL"])
         self._dataset = _digest_of(Path(environment["GPU_SPOT_DATASETS"]))
         self.first_step, self._state = self._resume()
         self._written = self.first_step
@@ -110,7 +110,7 @@ class TrainingProcess:
             return 0.0
         now, pace = self._clock(), self._profile.pace
         if pace.still_until(now) > now:
-            return (now // _LOOK_SECONDS + 1) * _LOOK_SECONDS
+            return (now // _POLL_SECONDS + 1) * _POLL_SECONDS
         last = math.inf if self._profile.steps is None else self._when(self._profile.steps)
         return min(last, pace.next_stop(now))
 
@@ -123,7 +123,7 @@ class TrainingProcess:
         """Write the checkpoints due by now and tell the step; return the exit code once it has ended."""
         if self._code is None:
             self._catch_up()
-            self._tell()
+            self._report_progress()
             if self._profile.steps is not None and self.step >= self._profile.steps:
                 self._save(self.step)
                 self._done_file.touch()
@@ -153,23 +153,27 @@ class TrainingProcess:
         for step in range((self._written // every + 1) * every, self.step + 1, every):
             self._save(step)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         """Say how far it is, as of the last step; nothing where nobody knows how far it is to go."""
-        if self._profile.steps is None or self._clock() < self._begin or not self._tell_file.parent.is_dir():
+        if (
+            self._profile.steps is None
+            or self._clock() < self._begin
+            or not self._progress_file.parent.is_dir()
+        ):
             return
         at = self._when(self.step)
-        self._tell_file.write_text(json.dumps({"step": self.step, "steps": self._profile.steps}))
-        os.utime(self._tell_file, (at, at))
+        self._progress_file.write_text(json.dumps({"step": self.step, "steps": self._profile.steps}))
+        os.utime(self._progress_file, (at, at))
 
     def _resume(self) -> tuple[int, str]:
-        found = sorted(self._checkpoints.glob("step-*.json"))
+        checkpoints = sorted(self._checkpoints.glob("step-*.json"))
         start = hashlib.sha256(self._dataset.encode()).hexdigest()
-        if not found:
+        if not checkpoints:
             return 0, start
-        saved: dict[str, Any] = json.loads(found[-1].read_text())
+        saved: dict[str, Any] = json.loads(checkpoints[-1].read_text())
         if saved["state"] != _after(start, saved["step"]):
             raise LocalCloudError(
-                f"checkpoint {found[-1].name}: its state is not that of {saved['step']} steps on this dataset"
+                f"checkpoint {checkpoints[-1].name}: its state is not that of {saved['step']} steps on this dataset"
             )
         return int(saved["step"]), str(saved["state"])
 
@@ -185,7 +189,7 @@ class TrainingProcess:
         now = self._clock()
         os.utime(new, (now, now))
         new.replace(path)
-        for old in sorted(self._checkpoints.glob("step-*.json"))[:-_KEPT]:
+        for old in sorted(self._checkpoints.glob("step-*.json"))[:-MAX_CHECKPOINTS]:
             old.unlink()
 
 

@@ -40,9 +40,9 @@ class SimulatedTask:
         self.error: BaseException | None = None
         self.done = False
 
-    def due(self, until: float) -> float:
+    def due_at(self, limit: float) -> float:
         """Return when it goes on, ``until`` being how far time may move for now."""
-        return max(self.wake, min(self.quiet(), until))
+        return max(self.wake, min(self.quiet(), limit))
 
     @property
     def next(self) -> float:
@@ -123,20 +123,20 @@ class Scheduler:
             self._run(task, task.end)
         self._tasks = [task for task in self._tasks if not task.done]
 
-    def advance(self, until: float) -> None:
+    def advance(self, target_time: float) -> None:
         """Move time on to ``until`` and let everybody who wakes by then run.
 
         Raises ``LocalCloudError`` for a task that neither sleeps nor ends, and whatever a task raises.
         """
         while True:
-            due = min(self._tasks, key=lambda task: task.due(until), default=None)
-            if due is None or due.due(until) > until:
+            next_task = min(self._tasks, key=lambda task: task.due_at(target_time), default=None)
+            if next_task is None or next_task.due_at(target_time) > target_time:
                 break
-            self._to(max(self.now, due.due(until)))
-            self._run(due, due.resume)
-            if due.done:
-                self._tasks.remove(due)
-        self._to(until)
+            self._to(max(self.now, next_task.due_at(target_time)))
+            self._run(next_task, next_task.resume)
+            if next_task.done:
+                self._tasks.remove(next_task)
+        self._to(target_time)
 
     def sleep(self, seconds: float) -> None:
         """Let the running task sleep; not at all for 0 or less."""
@@ -147,8 +147,8 @@ class Scheduler:
     @property
     def next(self) -> float | None:
         """When something next happens by itself, None where nothing will."""
-        found = min((task.next for task in self._tasks), default=math.inf)
-        return None if found == math.inf else found
+        wake_at = min((task.next for task in self._tasks), default=math.inf)
+        return None if wake_at == math.inf else wake_at
 
     @property
     def running(self) -> str | None:

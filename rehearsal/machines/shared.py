@@ -24,16 +24,16 @@ class Shared:
 
     def file_system(self, access_point: str) -> Path:
         """Return what lies behind an access point."""
-        found = self._folder / "efs" / access_point
-        found.mkdir(parents=True, exist_ok=True)
-        return found
+        folder = self._folder / "efs" / access_point
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def dataset(self, volume: str) -> Path:
         """Return what is on a volume that a launch made of a snapshot."""
-        found = self._folder / "datasets" / volume
-        found.mkdir(parents=True, exist_ok=True)
-        (found / "sample.csv").write_text(_SAMPLE)
-        return found
+        folder = self._folder / "datasets" / volume
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "sample.csv").write_text(_SAMPLE)
+        return folder
 
     def wrote(self, mib: float) -> None:
         """So much was written to EFS."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from userdata.agent.machine import log
 
 _STREAM: Final = "units"
-_MOST: Final = 500
+_MAX_LINES: Final = 500
 """Lines of one call; AWS takes 10,000, and 1 MB of them (API reference, PutLogEvents)."""
 
 
@@ -32,7 +32,7 @@ class Shipper(logging.Handler):
         self._speaker = speaker
         self._now = now
         self._groups: dict[str, str] = {}
-        self._begun: set[str] = set()
+        self._streams: set[str] = set()
         self._waiting: dict[str, list[dict[str, Any]]] = {}
 
     def know(self, instance: str, stack: str, group: str) -> None:
@@ -49,10 +49,10 @@ class Shipper(logging.Handler):
     def ship(self) -> None:
         """Put all lines that wait where people read them."""
         for instance, lines in self._waiting.items():
-            place = {"logGroupName": self._groups[instance], "logStreamName": f"{instance}/{_STREAM}"}
-            if instance not in self._begun:
-                self._begun.add(instance)
-                self._logs().create_log_stream(**place)
-            for start in range(0, len(lines), _MOST):
-                self._logs().put_log_events(**place, logEvents=lines[start : start + _MOST])
+            stream = {"logGroupName": self._groups[instance], "logStreamName": f"{instance}/{_STREAM}"}
+            if instance not in self._streams:
+                self._streams.add(instance)
+                self._logs().create_log_stream(**stream)
+            for start in range(0, len(lines), _MAX_LINES):
+                self._logs().put_log_events(**stream, logEvents=lines[start : start + _MAX_LINES])
         self._waiting.clear()

@@ -25,7 +25,7 @@ from rehearsal.report.plotting import (
     marks,
     ms,
     open_share,
-    said,
+    shortage_text,
     swatch,
     target,
     time_layout,
@@ -39,8 +39,8 @@ def figures(run: Run) -> tuple[Figure, ...]:
     if run.load is not None:
         return (load(run, run.load), *(draw(run) for draw in FIGURES if draw not in _OF_A_FIXED_TARGET))
     drawn = [draw(run) for draw in FIGURES]
-    if run.travels is not None:
-        drawn.insert(_AFTER_READY, volume(run, run.travels))
+    if run.migrations is not None:
+        drawn.insert(_AFTER_READY, volume(run, run.migrations))
     if run.served is not None:
         drawn.insert(_AFTER_READY, serving.waiting(run, run.served))
     return tuple(drawn)
@@ -54,7 +54,7 @@ def capacity(run: Run) -> Figure:
     bridged = (
         " On-demand steps in while spot is refused or still booting, and goes as soon as a spot worker in "
         "its place is ready."
-        if run.travels is None
+        if run.migrations is None
         else ""
     )
     return Figure(
@@ -68,30 +68,30 @@ def capacity(run: Run) -> Figure:
             area(times, [s.spot for s in line], "Spot", "--spot"),
             aimed(times, [s.target for s in line]),
         ],
-        time_layout(run, 300, "instances", left=WIDE_LEFT),
+        time_layout(run, 300, "instances", left_margin=WIDE_LEFT),
         timeline=True,
     )
 
 
 def ready(run: Run) -> Figure:
     """Draw ready workers against the target, with every shortage as a mark that is wide enough to be seen."""
-    line, found = series.steps(run), series.shortages(run)
-    shown = series.worst(found)
+    line, shortages = series.steps(run), series.shortages(run)
+    shown = series.worst(shortages)
     stem_x: list[int | None] = []
     stem_y: list[float | None] = []
     for shortage in shown:
         stem_x += [ms(run, shortage.tick)] * 2 + [None]
         stem_y += [shortage.lowest, run.target, None]
-    named, shortage_group = f"Shortage ({len(found):,})", {"legendgroup": "shortage"}
-    lost = sum(s.lost for s in found)
-    longest = max((s.ticks for s in found), default=0)
+    named, shortage_group = f"Shortage ({len(shortages):,})", {"legendgroup": "shortage"}
+    lost = sum(s.lost for s in shortages)
+    longest = max((s.ticks for s in shortages), default=0)
     summed = (
-        f"{counted(len(found), 'shortage')} after the warm-up, the longest {duration(longest)}, "
+        f"{counted(len(shortages), 'shortage')} after the warm-up, the longest {duration(longest)}, "
         f"together {counted(lost, 'worker-minute')} of {run.target * run.ledger.counted:,}."
-        if found
+        if shortages
         else "No shortage after the warm-up."
     )
-    limit = f" The {len(shown)} worst are marked." if len(shown) < len(found) else ""
+    limit = f" The {len(shown)} worst are marked." if len(shown) < len(shortages) else ""
     return Figure(
         "ready",
         "Ready workers against target",
@@ -116,7 +116,7 @@ def ready(run: Run) -> Figure:
                 named,
                 [ms(run, s.tick) for s in shown],
                 [s.lowest for s in shown],
-                [said(s, run.target) for s in shown],
+                [shortage_text(s, run.target) for s in shown],
                 size=7,
                 color="var(--lost)",
                 symbol="diamond",
@@ -124,7 +124,7 @@ def ready(run: Run) -> Figure:
             | shortage_group,
             target(run, run.target),
         ],
-        time_layout(run, 260, "workers", left=WIDE_LEFT),
+        time_layout(run, 260, "workers", left_margin=WIDE_LEFT),
         timeline=True,
     )
 
@@ -133,7 +133,7 @@ def market(run: Run) -> Figure:
     """Draw what each pool could give when, and where instances were lost."""
     edges, means = series.capacity_grid(run)
     rows = {name: row for row, name in enumerate(run.pools)}
-    told = ", ".join(
+    open_shares = ", ".join(
         f"{pool} {percent(open_share(edges, row), 0)}"
         for pool, row in zip(run.pools.values(), means, strict=True)
     )
@@ -150,7 +150,7 @@ def market(run: Run) -> Figure:
         "colorscale": [[0, "var(--closed)"], [1, "var(--open)"]],
         "hovertemplate": "room for %{z}<extra></extra>",
     }
-    layout = time_layout(run, 96 + 46 * len(rows), "", left=WIDE_LEFT)
+    layout = time_layout(run, 96 + 46 * len(rows), "", left_margin=WIDE_LEFT)
     layout["hovermode"] = "closest"
     layout["yaxis"] |= {
         "tickvals": list(rows.values()),
@@ -161,9 +161,9 @@ def market(run: Run) -> Figure:
     return Figure(
         "market",
         "What the market offered",
-        f"Filled while a pool had room for spot instances (share of the time: {told}). The marks are "
+        f"Filled while a pool had room for spot instances (share of the time: {open_shares}). The marks are "
         "instances of this group that it took away.",
-        f"One strip for each pool, filled while it could give spot instances: {told}. "
+        f"One strip for each pool, filled while it could give spot instances: {open_shares}. "
         f"It took {counted(sum(loss.count for loss in losses), 'instance')} away.",
         [
             heat,
@@ -217,16 +217,23 @@ def by_pool(run: Run) -> Figure:
         "automargin": True,
         "showgrid": False,
     }
-    told = ", ".join(
-        f"{pool} {one.announced + one.unannounced}" for pool, one in zip(pools, lost.values(), strict=True)
+    counts = ", ".join(
+        f"{pool} {lost_in_pool.announced + lost_in_pool.unannounced}"
+        for pool, lost_in_pool in zip(pools, lost.values(), strict=True)
     )
     return Figure(
         "interruptions-by-pool",
         "Interruptions by pool",
         "Where spot instances were taken. A pool is one instance type in one availability zone.",
-        f"Bars of interruptions by pool: {told}.",
+        f"Bars of interruptions by pool: {counts}.",
         [
-            bars(kind, [getattr(one, kind) for one in lost.values()], rows, orientation="h", width=0.6)
+            bars(
+                kind,
+                [getattr(lost_in_pool, kind) for lost_in_pool in lost.values()],
+                rows,
+                orientation="h",
+                width=0.6,
+            )
             for kind in ("announced", "unannounced")
         ],
         layout,

@@ -50,7 +50,7 @@ def render(run: Run) -> str:
         tiles="\n".join(_tile(*tile) for tile in _tiles(summary)),
         figures="\n".join(map(_figure, drawn)),
         job="" if run.job is None else f"\n{job_timeline(run.job)}",
-        moves="" if run.travels is None else f"\n{moves_table(run.travels)}",
+        moves="" if run.migrations is None else f"\n{moves_table(run.migrations)}",
         tenants="" if run.tenancy is None else f"\n{tables(run.tenancy)}",
         decisions_caption=escape(
             f"{counted(len(run.decisions), 'decision')}, {number(acting)} of them acted{limit}. "
@@ -148,13 +148,13 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
     yield "Time", f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s"
     yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
     yield "Notice", f"{percent(rules.notice, 0)} of the drops are announced {NOTICE_SECONDS:g} s ahead"
-    is_counted = run.travels is None and run.served is None and run.tenancy is None
+    is_counted = run.migrations is None and run.served is None and run.tenancy is None
     ready = "until ready" if is_counted else "until the agent starts"
     on_demand = rules.spot_cold_start if rules.warm_instances == 0 else rules.on_demand_cold_start
     yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {on_demand:g} s {ready}"
     yield "Drain", f"an instance stops taking work {rules.drain_seconds:g} s before its end"
     yield "Spot price", f"{percent(rules.spot_price, 0)} of on-demand"
-    if run.travels is not None:
+    if run.migrations is not None:
         yield "Agent", "the node agent's own code, from the boot data that the instance got"
         yield "Training", "its process is simulated: it reads, saves and resumes, and computes nothing"
         yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
@@ -174,7 +174,7 @@ def _reading(run: Run) -> Iterable[tuple[str, str]]:
     yield "Ready", "the worker on the instance sends heartbeats; a booting instance is paid but not ready"
     yield "Interruption", "AWS takes a spot instance, announced by the two-minute notice or not"
     yield "Spot refused", "the times at which no pool had room for what was asked"
-    if run.travels is not None:
+    if run.migrations is not None:
         yield from ((f"Move: {part}", text) for part, text in PARTS.items())
         return
     if run.tenancy is not None:

@@ -19,8 +19,8 @@ from rehearsal.report.summary import headline
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
 
-LEFT: Final = 44
-RIGHT: Final = 944
+LEFT_EDGE: Final = 44
+RIGHT_EDGE: Final = 944
 CAPACITY: Final = (104.0, 252.0)
 READY: Final = (304.0, 402.0)
 """Top and bottom of the two plots in the picture's own units."""
@@ -40,8 +40,8 @@ def plot(run: Run) -> str:
     """Return capacity and ready workers against the target as SVG."""
     line = series.steps(run, limit=LIMIT)
     high = max(run.target, *(step.spot + step.on_demand for step in line))
-    most = max(run.target, *(step.ready for step in line))
-    capacity, ready = _Scale(run, high, *CAPACITY), _Scale(run, most, *READY)
+    max_ready = max(run.target, *(step.ready for step in line))
+    capacity, ready = _Scale(run, high, *CAPACITY), _Scale(run, max_ready, *READY)
     head = headline(summarise(run))
     return Template((files("rehearsal.report") / "picture.svg.tmpl").read_text(encoding="utf-8")).substitute(
         title=escape(head),
@@ -51,7 +51,7 @@ def plot(run: Run) -> str:
         capacity=capacity.area(line, [s.spot + s.on_demand for s in line]),
         ready=ready.area(line, [s.ready for s in line]),
         shortages="".join(ready.stem(s) for s in series.worst(series.shortages(run))),
-        targets="".join(f"M{LEFT} {scale.y(run.target)}H{RIGHT}" for scale in (capacity, ready)),
+        targets="".join(f"M{LEFT_EDGE} {scale.y(run.target)}H{RIGHT_EDGE}" for scale in (capacity, ready)),
         days="\n".join(_days(run, capacity)),
     )
 
@@ -59,19 +59,19 @@ def plot(run: Run) -> str:
 class _Scale:
     """One plot: ticks to x, instances to y."""
 
-    def __init__(self, run: Run, most: float, top: float, bottom: float) -> None:
-        self.ticks, self.most, self.top, self.bottom = run.ticks, most, top, bottom
+    def __init__(self, run: Run, top_value: float, top: float, bottom: float) -> None:
+        self.ticks, self.top_value, self.top, self.bottom = run.ticks, top_value, top, bottom
         self.target = run.target
 
     def x(self, tick: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * tick / self.ticks, 1)
+        return round(LEFT_EDGE + (RIGHT_EDGE - LEFT_EDGE) * tick / self.ticks, 1)
 
     def y(self, value: float) -> float:
-        return round(self.bottom - (self.bottom - self.top) * value / self.most, 1)
+        return round(self.bottom - (self.bottom - self.top) * value / self.top_value, 1)
 
     def area(self, line: Sequence[TimelineStep], values: Sequence[float]) -> str:
         """Return the path of a stepped area that stands on zero."""
-        path = [f"M{LEFT} {self.y(0)}"]
+        path = [f"M{LEFT_EDGE} {self.y(0)}"]
         for (step, value), (following, _) in pairwise(zip(line, values, strict=True)):
             path.append(f"L{self.x(step.tick)} {self.y(value)}H{self.x(following.tick)}")
         return "".join(path) + f"V{self.y(0)}Z"
@@ -82,10 +82,10 @@ class _Scale:
 
     def grid(self) -> Iterable[str]:
         """Yield a line and a label for zero, the target and its multiples."""
-        for value in range(0, math.floor(self.most) + 1, self.target):
+        for value in range(0, math.floor(self.top_value) + 1, self.target):
             y = self.y(value)
-            yield f'  <path class="rule" d="M{LEFT} {y}H{RIGHT}"/>'
-            yield f'  <text x="{LEFT - 8}" y="{y + 4}" class="label" text-anchor="end">{value}</text>'
+            yield f'  <path class="rule" d="M{LEFT_EDGE} {y}H{RIGHT_EDGE}"/>'
+            yield f'  <text x="{LEFT_EDGE - 8}" y="{y + 4}" class="label" text-anchor="end">{value}</text>'
 
 
 def _days(run: Run, scale: _Scale) -> Iterable[str]:

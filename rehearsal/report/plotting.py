@@ -19,7 +19,7 @@ Data: TypeAlias = dict[str, Any]
 WIDE_LEFT: Final = 88
 """Pixels left of the axis where pictures stand above each other: room for the names of pools."""
 
-LOST: Final = {"announced": "--told", "unannounced": "--lost"}
+LOST: Final = {"announced": "--announced", "unannounced": "--lost"}
 """The colours of instances lost."""
 
 
@@ -36,13 +36,13 @@ class Figure:
     timeline: bool = False
 
 
-def base_layout(height: int, y_title: str, left: int = 52) -> Data:
+def base_layout(height: int, y_title: str, left_margin: int = 52) -> Data:
     """Return the look of a picture, ``height`` pixels high."""
     line = {"linecolor": "var(--rule)", "gridcolor": "var(--rule)", "zeroline": False, "fixedrange": False}
     return {
         "height": height,
         "autosize": True,
-        "margin": {"l": left, "r": 14, "t": 12, "b": 40},
+        "margin": {"l": left_margin, "r": 14, "t": 12, "b": 40},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "var(--sans)", "size": 12, "color": "var(--muted)"},
@@ -65,10 +65,10 @@ def base_layout(height: int, y_title: str, left: int = 52) -> Data:
     }
 
 
-def time_layout(run: Run, height: int, y_title: str, left: int = 52) -> Data:
+def time_layout(run: Run, height: int, y_title: str, left_margin: int = 52) -> Data:
     """Return the look of a picture over the simulated time, its warm-up shaded."""
-    made = base_layout(height, y_title, left)
-    made["xaxis"] |= {
+    layout = base_layout(height, y_title, left_margin)
+    layout["xaxis"] |= {
         "type": "date",
         "range": [ms(run, 0), ms(run, run.ticks)],
         "hoverformat": "%a %b %-d, %H:%M",
@@ -77,8 +77,8 @@ def time_layout(run: Run, height: int, y_title: str, left: int = 52) -> Data:
             {"dtickrange": [86_400_000, None], "value": "%b %-d"},
         ],
     }
-    made["yaxis"] |= {"rangemode": "tozero"}
-    made["shapes"] = [
+    layout["yaxis"] |= {"rangemode": "tozero"}
+    layout["shapes"] = [
         {
             "type": "rect",
             "xref": "x",
@@ -91,7 +91,7 @@ def time_layout(run: Run, height: int, y_title: str, left: int = 52) -> Data:
             "line": {"width": 0},
         }
     ]
-    return made
+    return layout
 
 
 def ms(run: Run, tick: int) -> int:
@@ -103,9 +103,18 @@ def line(
     name: str, colour: str, x: Sequence[int | None], y: Sequence[float | None], hover: str = "", **more: Any
 ) -> Data:
     """Return a line; ``hover`` is what is said of a point of it, ``more`` adds to plotly's trace."""
-    said = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
-    look = {"width": 1.5, "color": f"var({colour})", **more.pop("line", {})}
-    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": look, **said, **more}
+    hover_fields = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    style = {"width": 1.5, "color": f"var({colour})", **more.pop("line", {})}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": style,
+        **hover_fields,
+        **more,
+    }
 
 
 def markers(name: str, x: Sequence[int], y: Sequence[float], text: Sequence[str], **marker: Any) -> Data:
@@ -124,8 +133,8 @@ def markers(name: str, x: Sequence[int], y: Sequence[float], text: Sequence[str]
 
 def area(x: Sequence[int], y: Sequence[float], name: str, colour: str, shape: str = "hv") -> Data:
     """Return one layer of a stack of areas."""
-    hover, look = f"%{{y:,.3~r}} {name.lower()}", {"shape": shape, "width": 1}
-    return line(name, colour, x, y, hover, line=look, stackgroup="all", fillcolor=f"var({colour})")
+    hover, style = f"%{{y:,.3~r}} {name.lower()}", {"shape": shape, "width": 1}
+    return line(name, colour, x, y, hover, line=style, stackgroup="all", fillcolor=f"var({colour})")
 
 
 def target(run: Run, value: float, name: str = "Target") -> Data:
@@ -184,10 +193,10 @@ def two_lines(pool: str) -> str:
     return f"{zone}<br>{kind}" if zone else pool
 
 
-def said(shortage: series.Shortage, wanted: int) -> str:
+def shortage_text(shortage: series.Shortage, target_count: int) -> str:
     """Return a shortage in words."""
-    why = f"<br>{shortage.cause}" if shortage.cause else ""
-    return f"{shortage.lowest} of {wanted} ready for {duration(shortage.ticks)}{why}"
+    cause = f"<br>{shortage.cause}" if shortage.cause else ""
+    return f"{shortage.lowest} of {target_count} ready for {duration(shortage.ticks)}{cause}"
 
 
 def averaged(run: Run) -> str:

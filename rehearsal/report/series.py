@@ -61,8 +61,10 @@ class Lost:
     unannounced: int = 0
 
     def __add__(self, loss: Happening) -> Lost:
-        told = loss.kind == "announced"
-        return Lost(self.announced + loss.count * told, self.unannounced + loss.count * (not told))
+        is_announced = loss.kind == "announced"
+        return Lost(
+            self.announced + loss.count * is_announced, self.unannounced + loss.count * (not is_announced)
+        )
 
 
 def stretch(run: Run, limit: int = STEPS) -> int:
@@ -74,10 +76,10 @@ def steps(run: Run, limit: int = STEPS) -> list[TimelineStep]:
     """Return the timeline of a run, closed by a step at its end."""
     spans, width = _distinct(run.ledger.spans), stretch(run, limit)
     if width == 1:
-        found = [TimelineStep(s.tick, s.ready, s.spot, s.on_demand, s.target) for s in spans]
+        timeline = [TimelineStep(s.tick, s.ready, s.spot, s.on_demand, s.target) for s in spans]
     else:
-        found = [_mean(part) for _, part in _buckets(spans, width)]
-    return [*found, replace(found[-1], tick=run.ticks)]
+        timeline = [_mean(part) for _, part in _buckets(spans, width)]
+    return [*timeline, replace(timeline[-1], tick=run.ticks)]
 
 
 def shortages(run: Run) -> list[Shortage]:
@@ -85,14 +87,14 @@ def shortages(run: Run) -> list[Shortage]:
     causes: dict[int, list[str]] = {}
     for loss in losses(run):
         causes.setdefault(loss.tick, []).append(_cause(loss, run))
-    found: list[Shortage] = []
+    result: list[Shortage] = []
     for span in run.ledger.since_warm_up():
         missing = span.target - span.ready
         if missing <= 0:
             continue
-        last = found[-1] if found else None
+        last = result[-1] if result else None
         if last is not None and last.tick + last.ticks == span.tick:
-            found[-1] = replace(
+            result[-1] = replace(
                 last,
                 ticks=last.ticks + span.ticks,
                 lowest=min(last.lowest, span.ready),
@@ -100,13 +102,13 @@ def shortages(run: Run) -> list[Shortage]:
             )
         else:
             cause = ", ".join(causes.get(span.tick, ()))
-            found.append(Shortage(span.tick, span.ticks, span.ready, missing * span.ticks, cause))
-    return found
+            result.append(Shortage(span.tick, span.ticks, span.ready, missing * span.ticks, cause))
+    return result
 
 
-def worst(found: Sequence[Shortage]) -> list[Shortage]:
+def worst(shortages_: Sequence[Shortage]) -> list[Shortage]:
     """Return at most ``SHORTAGES`` of them, those that cost most, in order of time."""
-    return sorted(sorted(found, key=lambda s: -s.lost)[:SHORTAGES], key=lambda s: s.tick)
+    return sorted(sorted(shortages_, key=lambda s: -s.lost)[:SHORTAGES], key=lambda s: s.tick)
 
 
 def money(run: Run) -> list[Money]:
@@ -134,47 +136,49 @@ def bin_ticks(run: Run) -> int:
 
 def spending(run: Run) -> list[tuple[int, int, float, float]]:
     """Return (tick, ticks, spot, on-demand) by bin: what was paid as fractions of all on-demand."""
-    found = []
+    bins = []
     for _, part in _buckets(list(run.ledger.since_warm_up()), bin_ticks(run)):
         length = sum(s.ticks for s in part)
         whole = max(1, sum(s.target * s.ticks for s in part))
         spot = sum((s.cost - s.on_demand) * s.ticks for s in part) / whole
-        found.append((part[0].tick, length, spot, sum(s.on_demand * s.ticks for s in part) / whole))
-    return found
+        bins.append((part[0].tick, length, spot, sum(s.on_demand * s.ticks for s in part) / whole))
+    return bins
 
 
 def losses(run: Run) -> list[Happening]:
     """Return what the market took after the warm-up, apart by kind: ``announced`` and ``unannounced``."""
-    told: dict[tuple[int, str], int] = {}
-    found: list[Happening] = []
+    announced: dict[tuple[int, str], int] = {}
+    result: list[Happening] = []
     for happening in run.ledger.happenings:
         if happening.tick < run.ledger.warm_up:
             continue
-        place = happening.tick, happening.where
+        key = happening.tick, happening.where
         if happening.kind == "interruption":
-            told[place] = told.get(place, 0) + happening.count
+            announced[key] = announced.get(key, 0) + happening.count
         elif happening.kind == "unannounced":
-            told[place] = told.get(place, 0) - happening.count
-            found.append(happening)
-    found.extend(Happening(tick, "announced", count, where) for (tick, where), count in told.items() if count)
-    return sorted(found, key=lambda h: h.tick)
+            announced[key] = announced.get(key, 0) - happening.count
+            result.append(happening)
+    result.extend(
+        Happening(tick, "announced", count, where) for (tick, where), count in announced.items() if count
+    )
+    return sorted(result, key=lambda h: h.tick)
 
 
 def lost_over_time(run: Run) -> dict[int, Lost]:
     """Return by bin (its first tick) how many instances the market took."""
     width = bin_ticks(run)
-    found = dict.fromkeys(range(0, run.ticks, width), Lost())
+    bins = dict.fromkeys(range(0, run.ticks, width), Lost())
     for loss in losses(run):
-        found[loss.tick // width * width] += loss
-    return found
+        bins[loss.tick // width * width] += loss
+    return bins
 
 
 def lost_by_pool(run: Run) -> dict[str, Lost]:
     """Return by trace how many instances the market took."""
-    found = dict.fromkeys(run.pools, Lost())
+    pools = dict.fromkeys(run.pools, Lost())
     for loss in losses(run):
-        found[loss.where] += loss
-    return found
+        pools[loss.where] += loss
+    return pools
 
 
 def capacity_grid(run: Run) -> tuple[list[int], list[list[float]]]:
@@ -188,15 +192,15 @@ def capacity_grid(run: Run) -> tuple[list[int], list[list[float]]]:
 
 def _means(changes: Sequence[tuple[int, int]], edges: Sequence[int]) -> list[float]:
     means, index = [], 0
-    for left, right in pairwise(edges):
-        total, tick = 0, left
-        while tick < right:
+    for begin, end in pairwise(edges):
+        total, tick = 0, begin
+        while tick < end:
             while index + 1 < len(changes) and changes[index + 1][0] <= tick:
                 index += 1
-            until = min(right, changes[index + 1][0]) if index + 1 < len(changes) else right
-            total += changes[index][1] * (until - tick)
-            tick = until
-        means.append(total / (right - left))
+            segment_end = min(end, changes[index + 1][0]) if index + 1 < len(changes) else end
+            total += changes[index][1] * (segment_end - tick)
+            tick = segment_end
+        means.append(total / (end - begin))
     return means
 
 
@@ -227,9 +231,9 @@ def _buckets(spans: Sequence[Span], width: int) -> Iterator[tuple[int, list[Span
                 yield current, part
                 part = []
             current = bucket
-            until = min(end, (bucket + 1) * width)
-            part.append(replace(span, tick=tick, ticks=until - tick))
-            tick = until
+            segment_end = min(end, (bucket + 1) * width)
+            part.append(replace(span, tick=tick, ticks=segment_end - tick))
+            tick = segment_end
     if part:
         yield current, part
 

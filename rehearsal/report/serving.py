@@ -52,12 +52,12 @@ def rows(service: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
 def waiting(run: Run, served: Served) -> Figure:
     """Draw the requests that wait, and the workers that are ready, on an axis each."""
     times = [ms(run, sample.tick) for sample in served.samples]
-    most = max((sample.waiting for sample in served.samples), default=0)
-    told = (
+    max_waiting = max((sample.waiting for sample in served.samples), default=0)
+    facts = (
         f"{counted(served.requests, 'request')}, {number(served.lost)} lost; "
-        f"at most {number(most)} waited at once, the longest for {served.longest_wait:.1f} s of real time."
+        f"at most {number(max_waiting)} waited at once, the longest for {served.longest_wait:.1f} s of real time."
     )
-    layout = time_layout(run, 260, "requests waiting", left=WIDE_LEFT)
+    layout = time_layout(run, 260, "requests waiting", left_margin=WIDE_LEFT)
     layout["margin"] |= {"r": 52}
     workers = max((sample.workers for sample in served.samples), default=0)
     layout["yaxis2"] = layout["yaxis"] | {
@@ -72,8 +72,8 @@ def waiting(run: Run, served: Served) -> Figure:
         "waiting",
         "Requests and workers",
         "Requests without an answer and workers that are ready, both real, at the beginning of each minute. "
-        f"{told}",
-        f"Timeline of waiting requests and ready workers: {told}",
+        f"{facts}",
+        f"Timeline of waiting requests and ready workers: {facts}",
         [
             line("Requests waiting", "--lost", times, [s.waiting for s in served.samples], "%{y:,} waiting"),
             line(

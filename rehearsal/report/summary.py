@@ -62,11 +62,11 @@ def moved(moves: Sequence[Mapping[str, Any]]) -> str:
 
 def ended(job: Mapping[str, Any]) -> str:
     """Return what became of a job whose own command was run, in a few words."""
-    what = f"{' '.join(job['command'])} of {job['repository']} at {job['revision'][:12]}"
+    command = f"{' '.join(job['command'])} of {job['repository']} at {job['revision'][:12]}"
     if job["state"] != "done":
-        return what
+        return command
     bits = "the bits" if job["intact"] else "NOT the bits"
-    return f"{what}; its results are {bits} of a run that nobody interrupted"
+    return f"{command}; its results are {bits} of a run that nobody interrupted"
 
 
 def render_summary(summary: Mapping[str, Any]) -> RenderableType:
@@ -81,7 +81,7 @@ def render_summary(summary: Mapping[str, Any]) -> RenderableType:
     if "service" in summary:
         is_well = serving.is_whole(summary["service"])
     if "load" in summary:
-        is_well = load_words.is_kept(summary["load"])
+        is_well = load_words.is_within_limit(summary["load"])
     title = Text.assemble((headline(summary), "bold green" if is_well else "bold yellow"))
     return Panel(
         Group(title, Text(), table),

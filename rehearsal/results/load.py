@@ -10,15 +10,15 @@ from market.load.account import LoadAccount
 def to_json(load: LoadAccount, warm_up: int) -> dict[str, Any]:
     """Return it as JSON values: seconds, US dollars; workers and rates without the warm-up's minutes."""
     counted = load.minutes[min(warm_up, len(load.minutes) - 1) :]
-    ready = [one.ready for one in counted]
+    ready = [minute.ready for minute in counted]
     return {
         "wait_seconds": load.allowed,
         "requests": load.requests,
         "p50_wait_seconds": load.half,
-        "p99_wait_seconds": load.most,
+        "p99_wait_seconds": load.p99_seconds,
         "longest_wait_seconds": load.longest,
         "late": round(load.late, 5),
-        "peak_rate": round(max(one.arriving for one in counted), 3),
+        "peak_rate": round(max(minute.arriving for minute in counted), 3),
         "mean_ready": round(sum(ready) / len(ready), 2),
         "least_ready": min(ready),
         "most_ready": max(ready),

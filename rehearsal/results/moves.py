@@ -60,7 +60,7 @@ class Move:
     to_volume: str
     lost: float
     freed: float
-    begun: float
+    transfer_started: float
     copied: float
     mounted: float
     running: float
@@ -77,7 +77,7 @@ class Move:
     @property
     def parts(self) -> dict[str, float]:
         """The seconds of each of ``PARTS``; together ``seconds``."""
-        moments = (self.lost, self.freed, self.begun, self.copied, self.mounted, self.running)
+        moments = (self.lost, self.freed, self.transfer_started, self.copied, self.mounted, self.running)
         return dict(zip(PARTS, (after - before for before, after in pairwise(moments)), strict=True))
 
     @property
@@ -87,7 +87,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Travels:
+class JobMigrations:
     """A training job's moves in order of time, and where its volume was.
 
     ``underway`` says that the last loss had not been overcome when the run ended. A training step takes

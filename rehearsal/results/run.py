@@ -12,7 +12,7 @@ from market.load.account import LoadAccount
 from market.replay.ledger import Ledger
 from market.rules import TICK_SECONDS, Rules
 from market.supply.spot import SpotMarket
-from rehearsal.results.moves import JobEnding, Travels
+from rehearsal.results.moves import JobEnding, JobMigrations
 from rehearsal.results.serving import Served
 from rehearsal.results.tenancy import TenancyAccount
 
@@ -50,7 +50,7 @@ class Run:
     decisions: tuple[DecisionLine, ...]
     ticks_played: int
     wall_seconds: float
-    travels: Travels | None = None
+    migrations: JobMigrations | None = None
     outcome: JobEnding | None = None
     job: JobReport | None = None
     served: Served | None = None
@@ -70,8 +70,8 @@ class Run:
                 f"capacities are given for {sorted(self.capacities)}, the pools are {sorted(self.pools)}"
             )
 
-        places = {h.where for h in self.ledger.happenings if h.kind in ("interruption", "unannounced")}
-        if unknown := places - set(self.pools):
+        pools = {h.where for h in self.ledger.happenings if h.kind in ("interruption", "unannounced")}
+        if unknown := pools - set(self.pools):
             raise ValueError(f"interruptions in {sorted(unknown)}, the pools are {sorted(self.pools)}")
 
     @property

@@ -54,7 +54,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "ticks": run.ticks,
         "ticks_played": run.ticks_played,
         "wall_seconds": round(run.wall_seconds, 3),
-        **({} if run.travels is None else {"moves": [to_json(move) for move in run.travels.moves]}),
+        **({} if run.migrations is None else {"moves": [to_json(move) for move in run.migrations.moves]}),
         **({} if run.outcome is None else {"job": _job(run.outcome)}),
         **({} if run.served is None else {"service": serving.to_json(run.served)}),
         **({} if run.load is None else {"load": load.to_json(run.load, run.ledger.warm_up)}),

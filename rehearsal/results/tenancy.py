@@ -58,13 +58,13 @@ class Away:
 
     tenant: str
     ended: float
-    until: float
+    observed_at: float
     moving: bool
 
     @property
     def seconds(self) -> float:
         """How long it had not served."""
-        return self.until - self.ended
+        return self.observed_at - self.ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class TenancyAccount:
     @property
     def intact(self) -> bool:
         """Whether every volume came over as it was."""
-        return all(one.intact for one in self.returns)
+        return all(tenant_return.intact for tenant_return in self.returns)
 
     def outage(self, tenant: str) -> float:
         """Return for how many seconds a tenant did not serve after it once had, in all."""
@@ -115,22 +115,22 @@ def to_json(tenancy: TenancyAccount) -> dict[str, Any]:
         "tenants": tenants,
         "returns": [
             {
-                "tenant": one.tenant,
-                "cause": one.cause,
-                "from": one.from_zone,
-                "to": one.to_zone,
-                "ended": one.ended,
-                "served": one.served,
-                "files": one.after.files,
-                "before": one.before.digest,
-                "after": one.after.digest,
-                "equal": one.intact,
+                "tenant": entry.tenant,
+                "cause": entry.cause,
+                "from": entry.from_zone,
+                "to": entry.to_zone,
+                "ended": entry.ended,
+                "served": entry.served,
+                "files": entry.after.files,
+                "before": entry.before.digest,
+                "after": entry.after.digest,
+                "equal": entry.intact,
             }
-            for one in tenancy.returns
+            for entry in tenancy.returns
         ],
         "away": [
-            {"tenant": one.tenant, "ended": one.ended, "seconds": one.seconds, "moving": one.moving}
-            for one in tenancy.away
+            {"tenant": entry.tenant, "ended": entry.ended, "seconds": entry.seconds, "moving": entry.moving}
+            for entry in tenancy.away
         ],
         "intact": tenancy.intact,
     }

@@ -94,8 +94,11 @@ WANTED_TEXT = (
 ROLLING = RolloutRequest(1800000000, 2, ("i-1", "i-2"))
 ROLLING_TEXT = '{"at":1800000000,"surge":2,"anew":["i-1","i-2"]}'
 
-WISHES = (ReplacementRequest("i-1", 1800000000, "xid"), ReplacementRequest("i-2", 1800000060, "stuck"))
-WISHES_TEXT = '{"i-1":[1800000000,"xid"],"i-2":[1800000060,"stuck"]}'
+REPLACEMENT_REQUESTS = (
+    ReplacementRequest("i-1", 1800000000, "xid"),
+    ReplacementRequest("i-2", 1800000060, "stuck"),
+)
+REPLACEMENT_REQUESTS_TEXT = '{"i-1":[1800000000,"xid"],"i-2":[1800000060,"stuck"]}'
 
 WATCHED = (
     WatchedQueue("ocr", "rabbitmq", "ocr", "secret", "https://broker"),
@@ -302,7 +305,9 @@ BACKLOG_ITEM = {
     "readers": {"N": "4"},
     "expires": {"N": "1800604800"},
 }
-RELEASES = WorkerReleases(RELEASE, WorkerRelease("", ("serve",)), frozenset({"i-2", "i-1"}), is_candidate_default=True)
+RELEASES = WorkerReleases(
+    RELEASE, WorkerRelease("", ("serve",)), frozenset({"i-2", "i-1"}), is_candidate_default=True
+)
 RELEASES_ITEM = {
     "group": {"S": "ocr@release"},
     "worker": {"S": "release"},

@@ -56,6 +56,8 @@ from tests.contracts.examples import (
     QUEUE_HISTORY_TEXT,
     RELEASES,
     RELEASES_ITEM,
+    REPLACEMENT_REQUESTS,
+    REPLACEMENT_REQUESTS_TEXT,
     ROLLING,
     ROLLING_TEXT,
     SCALING,
@@ -70,8 +72,6 @@ from tests.contracts.examples import (
     WANTED_TEXT,
     WATCHED,
     WATCHED_TEXT,
-    WISHES,
-    WISHES_TEXT,
     WORKER,
     WORKER_ITEM,
 )
@@ -84,7 +84,13 @@ TEXTS: list[tuple[str, Callable[[Any], str], Callable[[str], Any], Any, str]] = 
     ("release", release_settings.dumps, release_settings.parse, WANTED, WANTED_TEXT),
     ("rolling", rollout_request.dump, rollout_request.parse, ROLLING, ROLLING_TEXT),
     ("no rollout", rollout_request.dump, rollout_request.parse, None, "{}"),
-    ("wishes", replacement_requests.dump, replacement_requests.parse, WISHES, WISHES_TEXT),
+    (
+        "wishes",
+        replacement_requests.dump,
+        replacement_requests.parse,
+        REPLACEMENT_REQUESTS,
+        REPLACEMENT_REQUESTS_TEXT,
+    ),
     ("watched queues", watched_queue.dumps, watched_queue.parse, WATCHED, WATCHED_TEXT),
     ("health checker's memory", health_memory.dump, health_memory.parse, HEALTH_MEMORY, HEALTH_MEMORY_TEXT),
     ("scaler's memory", scaling_memory.dump, scaling_memory.parse, SCALING_MEMORY, SCALING_MEMORY_TEXT),
@@ -134,7 +140,14 @@ OLD: list[tuple[str, Callable[[str], Any], str, Any]] = [
         capacity_memory.parse,
         '{"format":1,"doomed":{"i-1":5},"at_risk":{},"released":{},"boots":{"spot":[60]},"booted":["i-1"],'
         '"alarmed":[]}',
-        lambda m: (m, Memory(termination_deadlines={"i-1": 5.0}, boots={PurchaseOption.SPOT: (60.0,)}, booted=frozenset({"i-1"}))),
+        lambda m: (
+            m,
+            Memory(
+                termination_deadlines={"i-1": 5.0},
+                boots={PurchaseOption.SPOT: (60.0,)},
+                booted=frozenset({"i-1"}),
+            ),
+        ),
     ),
     (
         "controller's memory of a later version",
@@ -180,10 +193,10 @@ def test_a_worker_is_a_row_of_the_registry() -> None:
 
 
 def test_a_heartbeat_updates_a_row() -> None:
-    told = registry_item.heartbeat(
+    item = registry_item.heartbeat(
         "i-1", 1800000010.0, "draining", 1800000120.5, WORKER.progress, WORKER.report, is_first=True
     )
-    assert told == {
+    assert item == {
         "UpdateExpression": "SET instance = :instance, since = :now, heartbeat = :now, #state = :state, "
         "#expires = :expires, deadline = :deadline, progress = :progress, pulse = :pulse REMOVE restart",
         "ExpressionAttributeNames": {"#state": "state", "#expires": "expires"},

@@ -36,7 +36,9 @@ def spot(name: str, *, ready: bool = True, deadline: float | None = None, age: f
     return Instance(name, POOL, PurchaseOption.SPOT, GroupRole.PRIMARY, NOW - age, ready_since, deadline)
 
 
-def on_demand(name: str, *, ready: bool = True, age: float = 600.0, side: GroupRole = GroupRole.FALLBACK) -> Instance:
+def on_demand(
+    name: str, *, ready: bool = True, age: float = 600.0, side: GroupRole = GroupRole.FALLBACK
+) -> Instance:
     """Return an on-demand instance, of the fallback group unless told otherwise."""
     return Instance(name, POOL, PurchaseOption.ON_DEMAND, side, NOW - age, NOW - age + 60 if ready else None)
 
@@ -66,7 +68,10 @@ def observe(
 
 def carried_out(observation: Observation, decision: Decision) -> Observation:
     """Return what an observer sees once AWS has taken the decision's requests and launched nothing."""
-    desired = {GroupRole.PRIMARY: observation.primary_desired, GroupRole.FALLBACK: observation.fallback_desired}
+    desired = {
+        GroupRole.PRIMARY: observation.primary_desired,
+        GroupRole.FALLBACK: observation.fallback_desired,
+    }
     gone: set[str] = set()
     for action in decision.actions:
         match action:

@@ -75,8 +75,10 @@ def observations(draw: st.DrawFn) -> Observation:
     # that the last launch may have brought more than was missing.
     everybody = (*members, *draw(instances(GroupRole.FALLBACK, fallback, sizes)))
     verdicts = st.sampled_from(["", "", "xid", "stuck"])
-    told = {i.id: draw(verdicts) for i in everybody}
-    wishes = [ReplacementRequest(i, int(NOW) - n, why) for n, (i, why) in enumerate(told.items()) if why]
+    progress = {i.id: draw(verdicts) for i in everybody}
+    requests = [
+        ReplacementRequest(i, int(NOW) - n, why) for n, (i, why) in enumerate(progress.items()) if why
+    ]
     staying = slots(member for member in members if member.deadline is None)
     beyond = draw(st.integers(0, min(staying, max(sizes) - 1)))
     return Observation(
@@ -84,10 +86,12 @@ def observations(draw: st.DrawFn) -> Observation:
         primary_desired=max(staying - beyond, draw(st.integers(0, max(group.target, group.base)))),
         fallback_desired=fallback + min(unfilled, room - fallback),
         instances=everybody,
-        replacement_requests=filter_requests(wishes, group, everybody, NOW)[0],
+        replacement_requests=filter_requests(requests, group, everybody, NOW)[0],
         on_premises_slots=draw(st.sampled_from([None, 0, 0, 1, 3])),
         launch_failures=tuple(
-            refusal(draw(st.sampled_from(REFUSALS)), side) for side in GroupRole if draw(st.integers(0, 3)) == 0
+            refusal(draw(st.sampled_from(REFUSALS)), side)
+            for side in GroupRole
+            if draw(st.integers(0, 3)) == 0
         ),
     )
 
@@ -97,15 +101,19 @@ measured = st.builds(
     JobRecord,
     step=st.integers(0, 1000),
     steps=st.just(1000),
-    told_at=st.just(NOW - 30),
+    reported_at=st.just(NOW - 30),
     rate=st.sampled_from([0.0, 0.01, 1.0]),
-    best=st.just(1.0),
+    best_rate=st.just(1.0),
 )
 memories = st.builds(
     Memory,
     job=measured,
-    stand_ins=st.just(OnPremisesOffset()) | st.just(OnPremisesOffset(2)) | st.just(OnPremisesOffset(1, 3, NOW - 3600)),
-    boots=st.just({PurchaseOption.ON_DEMAND: (60.0, 75.0)}) | st.just({PurchaseOption.SPOT: (180.0,)}) | st.just({}),
+    on_premises_offset=st.just(OnPremisesOffset())
+    | st.just(OnPremisesOffset(2))
+    | st.just(OnPremisesOffset(1, 3, NOW - 3600)),
+    boots=st.just({PurchaseOption.ON_DEMAND: (60.0, 75.0)})
+    | st.just({PurchaseOption.SPOT: (180.0,)})
+    | st.just({}),
     at_risk=st.dictionaries(
         st.sampled_from([f"{side}-{number}" for side in GroupRole for number in range(4)]), st.just(NOW)
     ),

@@ -33,12 +33,12 @@ def run(observation: Observation, memory: Memory | None = None, now: float = NOW
 def test_a_refused_spot_request_starts_on_demand_for_what_is_missing() -> None:
     decision = run(observe(spot("a"), spot("b"), spot("c"), refusals=(refusal(CAPACITY),)))
     assert decision.actions == (SetDesired(GroupRole.FALLBACK, 1, decision.reason),)
-    assert "target 4, 3 primary ready" in decision.reason
+    assert "target 4, 3 primary stable" in decision.reason
 
 
-def test_a_notice_starts_on_demand_while_the_doomed_instance_still_works() -> None:
-    doomed = spot("a", deadline=NOW + 120)
-    decision = run(observe(doomed, spot("b"), spot("c"), spot("d")))
+def test_a_notice_starts_on_demand_while_the_interrupted_instance_still_works() -> None:
+    interrupted = spot("a", deadline=NOW + 120)
+    decision = run(observe(interrupted, spot("b"), spot("c"), spot("d")))
     assert desired(decision.actions, GroupRole.FALLBACK) == 1
     assert decision.state.ready == 4
 
@@ -63,7 +63,7 @@ def test_instances_that_do_not_serve_yet_are_let_go_first() -> None:
     assert released(run(state).actions) == ("boots",)
 
 
-def test_a_capacity_is_set_for_those_too_whose_release_still_shows() -> None:
+def test_a_desired_capacity_includes_terminations_that_are_not_visible() -> None:
     """Another copy may be about to let them go, or has failed to: below what lives AWS would pick."""
     state = observe(*[spot(f"s{n}") for n in range(3)], *[on_demand(f"o{n}") for n in range(3)])
     memory = Memory(termination_requests={f"o{n}": NOW for n in range(3)})
@@ -95,7 +95,7 @@ def test_a_refusal_that_buying_cannot_mend_raises_an_alarm_once_instead(message:
     assert run(state, cleared.memory).actions == (Alarm(kind, message),)
 
 
-def test_a_limit_does_not_keep_a_doomed_instance_from_being_replaced() -> None:
+def test_a_quota_does_not_prevent_the_replacement_of_an_interrupted_instance() -> None:
     state = observe(
         spot("a", deadline=NOW + 120), spot("b"), spot("c"), spot("d"), refusals=(refusal(LIMIT),)
     )
@@ -132,7 +132,7 @@ def test_a_cold_start_leaves_room_for_the_base_under_the_ceiling() -> None:
     assert desired(empty.actions, GroupRole.FALLBACK) == 2
 
 
-def test_from_drain_at_a_doomed_instance_no_longer_serves_and_the_decision_says_when() -> None:
+def test_an_interrupted_instance_stops_serving_at_its_drain_time_and_the_decision_runs_then() -> None:
     state = observe(
         spot("a", deadline=NOW + 120), spot("b"), spot("c"), spot("d"), group=group(drain_seconds=30)
     )

@@ -29,13 +29,17 @@ from tests.core.states import REFUSALS, memories, observations, policies
 
 
 @given(observations(), policies, memories)
-def test_the_base_is_always_kept(state: Observation, policy, memory) -> None:
+def test_the_base_is_always_held(state: Observation, policy, memory) -> None:
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
     asked = desired(decision.actions, GroupRole.PRIMARY)
     assert asked is None or asked >= state.group.base
-    before = slots(i for i in state.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND)
-    left = slots(i for i in after.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND)
+    before = slots(
+        i for i in state.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND
+    )
+    left = slots(
+        i for i in after.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND
+    )
     assert left >= min(before, state.group.base)
 
 
@@ -55,7 +59,9 @@ def test_nothing_is_requested_above_the_ceiling(state: Observation, policy, memo
         if isinstance(action, SetDesired):
             held = slots(state.instances_of(action.group_role))
             before = state.desired_capacity(action.group_role)
-            base = state.group.base + held - slots(after.instances_of(action.group_role))  # asked for in any case
+            base = (
+                state.group.base + held - slots(after.instances_of(action.group_role))
+            )  # asked for in any case
             assert action.capacity <= max(state.group.maximum, held, before, base)
 
 
@@ -80,8 +86,8 @@ def test_what_is_let_go_is_not_launched_again(state: Observation, policy, memory
     after = carried_out(state, decision)
     releases = [action for action in decision.actions if isinstance(action, TerminateInstances)]
     # Who is replaced at a wish is to be launched again.
-    wished = decision.state.replacements.keys()
-    for side in {release.group_role for release in releases if wished.isdisjoint(release.instance_ids)}:
+    requested = decision.state.replacements.keys()
+    for side in {release.group_role for release in releases if requested.isdisjoint(release.instance_ids)}:
         assert slots(after.instances_of(side)) >= after.desired_capacity(side)
 
 
@@ -122,10 +128,19 @@ def replaced(state: Observation, memory: Memory, round_: int) -> Observation:
     Each is as large as the largest that the group has.
     """
     marked = memory.at_risk.keys() | memory.termination_deadlines.keys()
-    missing = state.primary_desired - slots(i for i in state.instances_of(GroupRole.PRIMARY) if i.id not in marked)
+    missing = state.primary_desired - slots(
+        i for i in state.instances_of(GroupRole.PRIMARY) if i.id not in marked
+    )
     size = max((i.slots for i in state.instances), default=1)
     launched = (
-        Instance(f"new-{round_}-{n}", Pool("g5.xlarge", "a"), PurchaseOption.SPOT, GroupRole.PRIMARY, NOW, slots=size)
+        Instance(
+            f"new-{round_}-{n}",
+            Pool("g5.xlarge", "a"),
+            PurchaseOption.SPOT,
+            GroupRole.PRIMARY,
+            NOW,
+            slots=size,
+        )
         for n in range(-(-missing // size))
     )
     return replace(state, instances=(*state.instances, *launched))
@@ -149,15 +164,18 @@ def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
     state: Observation, policy, memory
 ) -> None:
     group = state.group
-    blocked = any(r.group_role is GroupRole.PRIMARY and r.kind is not LaunchFailureKind.CAPACITY for r in state.launch_failures)
+    blocked = any(
+        r.group_role is GroupRole.PRIMARY and r.kind is not LaunchFailureKind.CAPACITY
+        for r in state.launch_failures
+    )
     dateless = policy.name == "deadline" and group.deadline is None  # no stack has that
     if not group.fallback or blocked or dateless:
         return
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
     situation = decision.state
-    standing_by = situation.stable(situation.primary)  # where one works at a time
-    serving = slots(i for i in situation.primary if situation.is_ready(i) or i in standing_by)
+    standby = situation.stable(situation.primary)  # where one works at a time
+    serving = slots(i for i in situation.primary if situation.is_ready(i) or i in standby)
     primary, going = slots(state.instances_of(GroupRole.PRIMARY)), 0
     if situation.replacements:
         # Who is replaced has its room until it is gone.
@@ -178,10 +196,10 @@ def test_limits_and_errors_never_buy_on_demand(state: Observation, policy, memor
     content = replace(
         refused, group=replace(group, target=min(group.target, max(serving, group.base))), launch_failures=()
     )
-    after, calm = (carried_out(seen, decide(seen, policy, memory, NOW)) for seen in (refused, content))
+    after, stable = (carried_out(seen, decide(seen, policy, memory, NOW)) for seen in (refused, content))
     # Ahead of a release it may be raised to what stands already, and that launches nothing.
     held = max(state.fallback_desired, slots(refused.instances_of(GroupRole.FALLBACK)))
-    assert after.fallback_desired <= max(held, calm.fallback_desired)
+    assert after.fallback_desired <= max(held, stable.fallback_desired)
 
 
 @given(observations(), policies, memories)
@@ -207,7 +225,9 @@ events = st.lists(
 
 
 @given(events, st.randoms(use_true_random=False))
-def test_repeated_and_reordered_events_leave_the_same_memory(heard: list[Event], rng: random.Random) -> None:
-    again = [*heard, *heard[: len(heard) // 2]]
+def test_repeated_and_reordered_events_leave_the_same_memory(
+    reporting: list[Event], rng: random.Random
+) -> None:
+    again = [*reporting, *reporting[: len(reporting) // 2]]
     rng.shuffle(again)
-    assert dump(apply_events(Memory(), again, NOW)) == dump(apply_events(Memory(), heard, NOW))
+    assert dump(apply_events(Memory(), again, NOW)) == dump(apply_events(Memory(), reporting, NOW))

@@ -57,7 +57,7 @@ def test_a_look_in_which_nothing_changed_changes_nothing() -> None:
     assert bill.update_bill(at, seen(spot("i-1")), NOW + HOUR) == at
 
 
-def test_an_instance_that_was_out_of_sight_for_a_look_is_not_paid_twice() -> None:
+def test_an_instance_missing_in_one_observation_is_not_billed_twice() -> None:
     at = bill.update_bill(Bill(), seen(spot("i-1", age=HOUR)), NOW)
     at = bill.update_bill(at, seen(), NOW + 60)
     at = bill.update_bill(at, seen(spot("i-1", age=HOUR)), NOW + 120)
@@ -112,7 +112,7 @@ def test_four_fifths_of_a_budget_are_said_once_and_the_job_goes_on() -> None:
     assert bill.LOW in again.memory.active_alarms
 
 
-def test_a_job_whose_budget_is_spent_is_let_go_and_nothing_is_started_until_it_is_raised() -> None:
+def test_a_job_with_a_spent_budget_is_terminated_until_the_budget_is_raised() -> None:
     decision = decide(seen(spot("i-1", age=0.0)), POLICY, remembered(10.0), NOW)
     assert kinds(decision.actions) == [bill.SPENT]
     [release] = [action for action in decision.actions if isinstance(action, TerminateInstances)]
@@ -126,13 +126,17 @@ def test_a_job_whose_budget_is_spent_is_let_go_and_nothing_is_started_until_it_i
     assert bill.SPENT not in raised.memory.active_alarms
 
 
-def test_work_that_the_budget_cannot_pay_rings_at_once_by_the_best_that_may_come() -> None:
-    def told(steps: int) -> Observation:
-        progress = Progress(step=0, steps=steps, reported_at=NOW, first_reported_at=NOW - HOUR, rate=0.5, best_rate=1.0)
+def test_an_insufficient_budget_raises_an_alarm_at_once_by_the_best_case() -> None:
+    def with_progress(steps: int) -> Observation:
+        progress = Progress(
+            step=0, steps=steps, reported_at=NOW, first_reported_at=NOW - HOUR, rate=0.5, best_rate=1.0
+        )
         return seen(replace(on_demand("i-1", age=0.0), progress=progress))
 
-    assert kinds(decide(told(39 * 3600), POLICY, remembered(0.0), NOW).actions) == []  # on spot it will do
-    assert kinds(decide(told(41 * 3600), POLICY, remembered(0.0), NOW).actions) == [bill.SHORT]
+    assert (
+        kinds(decide(with_progress(39 * 3600), POLICY, remembered(0.0), NOW).actions) == []
+    )  # on spot it will do
+    assert kinds(decide(with_progress(41 * 3600), POLICY, remembered(0.0), NOW).actions) == [bill.SHORT]
 
 
 def test_a_memory_from_before_budgets_is_read() -> None:

@@ -17,7 +17,7 @@ NO_SPOT = refusal("Could not launch Spot Instances. UnfulfillableCapacity - no c
 LEARNED = Memory(boots={PurchaseOption.SPOT: (180.0,), PurchaseOption.ON_DEMAND: (180.0,)})
 
 
-def standing_by(instance: Instance) -> Instance:
+def standby(instance: Instance) -> Instance:
     return replace(instance, ready_since=None, is_standby=True)
 
 
@@ -28,7 +28,7 @@ def decided(state: Observation, policy: str = "expected-cost", shortage_cost: fl
 
 @pytest.mark.parametrize("policy", NAMES)
 def test_on_demand_lets_go_when_its_successor_stands_by(policy: str) -> None:
-    state = observe(standing_by(spot("s", age=240)), on_demand("d"), group=JOB)
+    state = observe(standby(spot("s", age=240)), on_demand("d"), group=JOB)
     decision = decided(state, policy)
     assert released(decision.actions) == ("d",)
     again = decide(carried_out(state, decision), build(policy), decision.memory, NOW)
@@ -37,9 +37,7 @@ def test_on_demand_lets_go_when_its_successor_stands_by(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", NAMES)
 def test_a_service_does_not_let_go_before_its_successor_serves(policy: str) -> None:
-    state = observe(
-        standing_by(spot("s", age=240)), on_demand("d"), group=replace(JOB, break_before_make=False)
-    )
+    state = observe(standby(spot("s", age=240)), on_demand("d"), group=replace(JOB, break_before_make=False))
     assert released(decided(state, policy).actions) == ()
 
 
@@ -48,19 +46,19 @@ def test_on_demand_goes_on_while_its_successor_boots() -> None:
     assert released(decided(state).actions) == ()
 
 
-def test_nobody_is_bought_beside_one_who_brings_the_volume_however_long_it_takes() -> None:
-    state = observe(standing_by(spot("s", age=3000)), group=JOB)
+def test_no_instance_is_bought_while_another_moves_the_volume() -> None:
+    state = observe(standby(spot("s", age=3000)), group=JOB)
     assert decided(state).actions == ()
 
 
 def test_on_demand_that_stands_by_in_vain_goes() -> None:
-    state = observe(spot("s"), standing_by(on_demand("d")), group=JOB)
+    state = observe(spot("s"), standby(on_demand("d")), group=JOB)
     assert released(decided(state).actions) == ("d",)
 
 
-def test_who_stands_by_with_a_notice_is_not_counted_on() -> None:
-    doomed = replace(standing_by(spot("s", age=240)), deadline=NOW + 90)
-    state = observe(doomed, on_demand("d"), group=JOB, refusals=(NO_SPOT,))
+def test_a_standby_instance_with_a_notice_is_not_stable() -> None:
+    interrupted = replace(standby(spot("s", age=240)), deadline=NOW + 90)
+    state = observe(interrupted, on_demand("d"), group=JOB, refusals=(NO_SPOT,))
     assert released(decided(state).actions) == ()
 
 

@@ -54,7 +54,7 @@ class World:
     spot: Callable[[float], bool] = always
     sold: Callable[[float], bool] = always
     speed: Callable[[float, int], float] = lambda at, number: 1.0
-    tells: bool = True
+    reports: bool = True
     price: float = 0.3
     now: float = START
     step: float = 0.0
@@ -65,7 +65,7 @@ class World:
     works_at: float = 0.0
     began: float = 0.0
     number: int = 0
-    told: tuple[float, int] = (0.0, 0)
+    last_report: tuple[float, int] = (0.0, 0)
     bought: dict[GroupRole, float] = field(default_factory=lambda: dict.fromkeys(GroupRole, 0.0))
     alarms: list[tuple[float, Alarm]] = field(default_factory=list)
     releases: list[tuple[float, str]] = field(default_factory=list)
@@ -134,24 +134,26 @@ class World:
             pace = self.speed(self.at, int(self.worker.removeprefix("i-")))
             self.step = min(self.steps, self.step + 60 * RATE * pace)
             if pace:
-                self.told = (self.now, int(self.step))
+                self.last_report = (self.now, int(self.step))
 
     def _seen(self, group: Group) -> Observation:
         seen = []
         for one in self.live:
             up = self.now - one.launched_at >= BOOT
             at_work = up and one.id == self.worker
-            told = None
-            if at_work and self.tells and self.told[0] > self.began:
-                measured = self.told[0] - self.began >= 600
+            progress = None
+            if at_work and self.reports and self.last_report[0] > self.began:
+                measured = self.last_report[0] - self.began >= 600
                 rate = RATE if measured else 0.0
-                told = Progress(self.told[1], self.steps, self.told[0], self.began, rate, rate)
+                progress = Progress(
+                    self.last_report[1], self.steps, self.last_report[0], self.began, rate, rate
+                )
             seen.append(
                 replace(
                     one,
                     ready_since=one.launched_at + BOOT if at_work else None,
                     is_standby=up and not at_work,
-                    progress=told,
+                    progress=progress,
                 )
             )
         refusals = [
@@ -240,7 +242,7 @@ def test_a_job_that_stalls_wherever_it_runs_is_declared_lost_as_soon_as_it_is() 
     [(at, alarm)] = world.alarms
     left = (world.steps - int(world.step)) / RATE
     assert 8 * HOUR - left <= at <= 8 * HOUR - left + 120
-    assert "h of time are left" in alarm.reason
+    assert "h of time remain" in alarm.reason
     # As fast as it can: with on-demand, which nothing hands back.
     assert world.desired[GroupRole.FALLBACK] == 1
 
@@ -264,12 +266,12 @@ def test_what_is_met_after_all_is_no_alarm_any_more() -> None:
     assert DEADLINE_LOST not in world.memory.active_alarms
 
 
-def test_who_tells_nothing_has_no_time_to_spare_and_people_hear_of_it() -> None:
-    world = World(4, 20, tells=False).play(2)
+def test_a_job_without_progress_has_no_slack_and_raises_an_alarm() -> None:
+    world = World(4, 20, reports=False).play(2)
     assert world.said() == [PROGRESS_UNKNOWN]
     assert world.alarms[0][0] >= 1800
     assert world.desired == {GroupRole.PRIMARY: 0, GroupRole.FALLBACK: 1}
-    world.tells = True
+    world.reports = True
     world.play(1)
     assert world.memory.active_alarms == frozenset()
     assert world.desired[GroupRole.PRIMARY] == 1
@@ -289,7 +291,7 @@ def test_another_revision_begins_at_step_0_and_keeps_what_was_met() -> None:
     met = world.memory.job
     assert met.step > 0
     assert met.restart_overheads.count >= 1
-    world.run, world.told, world.step, world.tells = "r2", (0.0, 0), 0.0, False
+    world.run, world.last_report, world.step, world.reports = "r2", (0.0, 0), 0.0, False
     world.play(1 / 60)
     now = world.memory.job
     assert (now.step, now.steps, now.rate) == (0, 0, 0.0)
@@ -318,4 +320,6 @@ def kinds(actions: Sequence[object]) -> list[type]:
 def test_a_finished_job_is_let_go() -> None:
     world = World(4, 10).play(1)
     group = Group("job", 0, 2, break_before_make=True, deadline=START + HOUR, run="r1")
-    assert TerminateInstances in kinds(decide(world._seen(group), ByDeadline(), world.memory, world.now).actions)
+    assert TerminateInstances in kinds(
+        decide(world._seen(group), ByDeadline(), world.memory, world.now).actions
+    )

@@ -17,12 +17,12 @@ from contracts.registry.worker_report import WorkerReport
 
 _AMOUNTS = st.floats(0, 2e9)
 _COUNTS = st.integers(0, 2**40)
-_PULSES = st.builds(
-    lambda more, **told: WorkerReport(done=told["failed"] + more, **told),
+_REPORTS = st.builds(
+    lambda more, **fields: WorkerReport(done=fields["failed"] + more, **fields),
     more=_COUNTS,
     version=st.text(max_size=worker_report.MAX_VERSION_LENGTH),
     gpu=st.text(max_size=40),
-    at=_AMOUNTS,
+    reported_at=_AMOUNTS,
     failed=_COUNTS,
     rate=_AMOUNTS,
     gpu_use=st.none() | st.floats(0, 100),
@@ -31,17 +31,17 @@ _PULSES = st.builds(
 )
 
 
-@given(_PULSES, st.none() | _AMOUNTS)
-def test_a_pulse_stands_in_the_registry(told: WorkerReport, restart: float | None) -> None:
-    worker = Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", report=told, restart_requested_at=restart)
+@given(_REPORTS, st.none() | _AMOUNTS)
+def test_a_report_is_stored_in_the_registry(report: WorkerReport, restart: float | None) -> None:
+    worker = Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", report=report, restart_requested_at=restart)
     assert registry_item.parse(registry_item.dump(worker)) == worker
-    update = registry_item.heartbeat("i-1", 2.0, "ready", None, report=told)
+    update = registry_item.heartbeat("i-1", 2.0, "ready", None, report=report)
     item = {**registry_item.dump(worker), "pulse": update["ExpressionAttributeValues"][":pulse"]}
-    assert registry_item.parse(item).report == told
+    assert registry_item.parse(item).report == report
 
 
 @pytest.mark.parametrize("wrong", [{"failed": 2, "done": 1}, {"rate": float("nan")}, {"version": "x" * 101}])
-def test_what_no_worker_can_tell_is_refused_and_counts_as_not_told(wrong: dict[str, object]) -> None:
+def test_an_impossible_report_is_rejected_and_counts_as_missing(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         WorkerReport(**{"version": "1", **wrong})  # type: ignore[arg-type]
     item = registry_item.dump(Worker("ocr", "i-1", 0, 1.0, 2.0, "ready"))
@@ -54,12 +54,16 @@ def test_a_backlog_comes_back(seen: QueueState) -> None:
     assert backlog.parse(backlog.dump("ocr", seen)) == seen
 
 
-def test_wishes_fit_into_a_parameter_whatever_they_say() -> None:
-    many = [ReplacementRequest(f"i-{number:017x}", 1_900_000_000 - number, "x" * 100) for number in range(100)]
-    told = wishes.dump(many)
-    assert len(told.encode()) <= 4096
-    kept = wishes.parse(told)
-    assert {wish.instance for wish in kept} == {wish.instance for wish in many[-wishes.MAX_REQUESTS :]}
-    assert wishes.parse(wishes.dump(kept)) == kept
+def test_replacement_requests_fit_into_a_parameter_whatever_their_reasons() -> None:
+    many = [
+        ReplacementRequest(f"i-{number:017x}", 1_900_000_000 - number, "x" * 100) for number in range(100)
+    ]
+    text = wishes.dump(many)
+    assert len(text.encode()) <= 4096
+    parsed = wishes.parse(text)
+    assert {request.instance for request in parsed} == {
+        request.instance for request in many[-wishes.MAX_REQUESTS :]
+    }
+    assert wishes.parse(wishes.dump(parsed)) == parsed
     with pytest.raises(ValueError, match="invalid replacement requests"):
         wishes.parse('{"i-1": 5}')

@@ -26,7 +26,10 @@ def seen(*instances: tuple[Pool, PurchaseOption], **spot_prices: float) -> Obser
 
 
 def test_spot_is_paid_at_its_price_and_on_demand_in_full() -> None:
-    found = hourly_cost(seen((HERE, PurchaseOption.SPOT), (LARGE, PurchaseOption.SPOT), (HERE, PurchaseOption.ON_DEMAND)), PRICES)
+    found = hourly_cost(
+        seen((HERE, PurchaseOption.SPOT), (LARGE, PurchaseOption.SPOT), (HERE, PurchaseOption.ON_DEMAND)),
+        PRICES,
+    )
     assert found == HourlyCost(paid=pytest.approx(0.25 + 0.6 + 1.0), on_demand=pytest.approx(3.5))
 
 

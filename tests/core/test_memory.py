@@ -45,35 +45,61 @@ def test_a_worker_started_again_on_an_old_instance_is_no_boot() -> None:
 
 def test_marks_outlive_a_stale_answer_and_are_then_forgotten() -> None:
     memory = apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
-    assert "i-1" in update_memory(memory, observe(), NOW + 120 + MARK_RETENTION_SECONDS - 1).termination_deadlines
-    assert "i-1" not in update_memory(memory, observe(), NOW + 120 + MARK_RETENTION_SECONDS + 1).termination_deadlines
+    assert (
+        "i-1"
+        in update_memory(memory, observe(), NOW + 120 + MARK_RETENTION_SECONDS - 1).termination_deadlines
+    )
+    assert (
+        "i-1"
+        not in update_memory(memory, observe(), NOW + 120 + MARK_RETENTION_SECONDS + 1).termination_deadlines
+    )
     # Whom AWS has not taken by then it does not take.
-    assert "i-1" in update_memory(memory, observe(spot("i-1")), NOW + 120 + MARK_RETENTION_SECONDS - 1).termination_deadlines
-    assert "i-1" not in update_memory(memory, observe(spot("i-1")), NOW + 120 + MARK_RETENTION_SECONDS + 1).termination_deadlines
+    assert (
+        "i-1"
+        in update_memory(
+            memory, observe(spot("i-1")), NOW + 120 + MARK_RETENTION_SECONDS - 1
+        ).termination_deadlines
+    )
+    assert (
+        "i-1"
+        not in update_memory(
+            memory, observe(spot("i-1")), NOW + 120 + MARK_RETENTION_SECONDS + 1
+        ).termination_deadlines
+    )
 
 
 def test_a_release_that_did_not_happen_is_noticed() -> None:
     memory = Memory(termination_requests={"o": NOW})
-    assert update_memory(memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS - 1).termination_requests == {"o": NOW}
-    assert update_memory(memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS).termination_requests == {}
+    assert update_memory(
+        memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS - 1
+    ).termination_requests == {"o": NOW}
+    assert (
+        update_memory(memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS).termination_requests == {}
+    )
 
 
-def test_who_comes_out_of_the_warm_pool_again_is_not_leaving() -> None:
+def test_an_instance_that_returns_from_the_warm_pool_is_not_terminating() -> None:
     memory = Memory(termination_requests={"o": NOW})
     again = replace(on_demand("o"), launched_at=NOW + 200)
     assert update_memory(memory, observe(again), NOW + 200).termination_requests == {}
     # What is not described yet has no launch time of its own.
-    assert update_memory(memory, observe(replace(again, is_described=False)), NOW + 200).termination_requests == {"o": NOW}
+    assert update_memory(
+        memory, observe(replace(again, is_described=False)), NOW + 200
+    ).termination_requests == {"o": NOW}
 
 
 def test_the_earlier_of_two_deadlines_counts() -> None:
     memory = apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
-    assert update_memory(memory, observe(spot("i-1", deadline=NOW + 100)), NOW).termination_deadlines == {"i-1": NOW + 100}
+    assert update_memory(memory, observe(spot("i-1", deadline=NOW + 100)), NOW).termination_deadlines == {
+        "i-1": NOW + 100
+    }
 
 
 def test_memory_survives_storage() -> None:
     memory = update_memory(
-        apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW), observe(spot("i-1"), on_demand("o")), NOW
+        apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW),
+        observe(spot("i-1"), on_demand("o")),
+        NOW,
     )
     assert parse(dump(memory)) == memory
 
@@ -118,7 +144,7 @@ def test_a_memory_with_a_wrong_value_is_refused_or_harmless(key: str, value: obj
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format":' + "9" * 5_000 + "}"])
-def test_a_memory_that_python_will_not_read_is_refused(text: str) -> None:
+def test_a_memory_that_python_cannot_parse_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"invalid stored state|digits"):
         parse(text)
 

@@ -21,38 +21,38 @@ def run(state: Observation, memory: Memory, now: float = NOW) -> Decision:
 
 
 def test_they_count_after_the_cooldown_and_with_the_least_that_was_seen() -> None:
-    known = update(OnPremisesOffset(), 3, NOW)
-    assert known.slots == 0
-    known = update(known, 2, NOW + 60)
-    known = update(known, 4, NOW + 120)
-    assert update(known, 4, NOW + COOLDOWN_SECONDS - 1).slots == 0
-    assert update(known, 4, NOW + COOLDOWN_SECONDS) == OnPremisesOffset(2, 4, NOW + COOLDOWN_SECONDS)
+    offset = update(OnPremisesOffset(), 3, NOW)
+    assert offset.slots == 0
+    offset = update(offset, 2, NOW + 60)
+    offset = update(offset, 4, NOW + 120)
+    assert update(offset, 4, NOW + COOLDOWN_SECONDS - 1).slots == 0
+    assert update(offset, 4, NOW + COOLDOWN_SECONDS) == OnPremisesOffset(2, 4, NOW + COOLDOWN_SECONDS)
 
 
-def test_who_is_missing_is_missed_at_once_and_who_cannot_be_read_stays() -> None:
+def test_missing_workers_count_at_once_and_unreadable_ones_keep_counting() -> None:
     assert update(OnPremisesOffset(3), 1, NOW) == OnPremisesOffset(1)
     assert update(OnPremisesOffset(3, 5, NOW), None, NOW + 60) == OnPremisesOffset(3, 5, NOW)
 
 
 def test_coming_and_going_within_the_cooldown_moves_nothing() -> None:
-    known = OnPremisesOffset(1)
+    offset = OnPremisesOffset(1)
     for minute in range(60):
-        known = update(known, 4 if minute % 5 else 1, NOW + 60 * minute)
-        assert known.slots == 1
+        offset = update(offset, 4 if minute % 5 else 1, NOW + 60 * minute)
+        assert offset.slots == 1
 
 
 @given(
     st.lists(st.tuples(st.none() | st.integers(0, 9), st.sampled_from([1.0, 60.0, 700.0])), max_size=30),
 )
-def test_nobody_is_relied_on_who_is_not_there(looks: list[tuple[int | None, float]]) -> None:
-    known, now = OnPremisesOffset(), NOW
+def test_absent_workers_do_not_count(looks: list[tuple[int | None, float]]) -> None:
+    offset, now = OnPremisesOffset(), NOW
     seen = 0
     for found, seconds in looks:
         now += seconds
-        known = update(known, found, now)
+        offset = update(offset, found, now)
         seen = seen if found is None else found
-        assert known.slots <= seen
-        assert known == update(known, found, now)  # looking twice changes nothing
+        assert offset.slots <= seen
+        assert offset == update(offset, found, now)  # looking twice changes nothing
 
 
 @pytest.mark.parametrize(("base", "slots", "left"), [(0, 3, 1), (0, 9, 0), (2, 3, 2), (0, 0, 4)])
@@ -77,8 +77,8 @@ def test_instances_are_let_go_for_them_and_launched_where_they_vanish() -> None:
     assert desired(vanished.actions, GroupRole.FALLBACK) == 2
 
 
-def test_what_is_remembered_of_them_is_kept_and_checked() -> None:
-    for known in (OnPremisesOffset(), OnPremisesOffset(2), OnPremisesOffset(1, 3, NOW)):
-        assert parse(dump(Memory(on_premises_offset=known))).on_premises_offset == known
+def test_the_offset_is_stored_and_checked() -> None:
+    for offset in (OnPremisesOffset(), OnPremisesOffset(2), OnPremisesOffset(1, 3, NOW)):
+        assert parse(dump(Memory(on_premises_offset=offset))).on_premises_offset == offset
     with pytest.raises(ValueError, match="invalid stored state"):
         parse(dump(Memory()).replace('"stand_ins":[0,0,null]', '"stand_ins":[0,"x",null]'))

@@ -45,8 +45,8 @@ def fleet(*deadlines: float | None) -> list:
 
 @given(st.lists(st.none() | st.floats(1, 120), min_size=4, max_size=4), st.sampled_from([0.0, 45.0]))
 def test_on_demand_starts_at_the_notice(ahead: list[float | None], drain: float) -> None:
-    doomed = fleet(*(None if a is None else NOW + a for a in ahead))
-    state = observe(*doomed, group=replace(ROOMY, drain_seconds=drain))
+    interrupted = fleet(*(None if a is None else NOW + a for a in ahead))
+    state = observe(*interrupted, group=replace(ROOMY, drain_seconds=drain))
     decision = decide(state, ExpectedCost(5.0), LEARNED, NOW)
     assert (desired(decision.actions, GroupRole.FALLBACK) or 0) == sum(a is not None for a in ahead)
 
@@ -66,7 +66,9 @@ def test_until_it_wakes_nothing_new_is_wanted(
 ) -> None:
     policy = ExpectedCost(cost) if name == ExpectedCost.name else build(name)
     first = decide(state, policy, LEARNED if learned else Memory(), NOW)
-    until = min(first.next_run_at or NOW + 600, NOW + TERMINATION_SECONDS)  # a release is believed for so long
+    until = min(
+        first.next_run_at or NOW + 600, NOW + TERMINATION_SECONDS
+    )  # a release is believed for so long
     later = NOW + share * (until - NOW)
     assume(later < until - 1e-6)
     again = decide(unchanged(state, first.actions), policy, parse(dump(first.memory)), later)
@@ -81,7 +83,7 @@ def young(since: float, **boots: tuple[float, ...]) -> Memory:
     return Memory(boots=BOOTS, history=history)
 
 
-def test_cover_stays_beside_spot_in_a_young_pool_until_the_pool_is_old_enough() -> None:
+def test_cover_is_held_for_spot_in_a_young_pool_until_the_pool_is_old_enough() -> None:
     policy = ExpectedCost(500.0)
     state = observe(*fleet(None, None, None, None), *(on_demand(f"o{n}") for n in range(4)), group=ROOMY)
     first = decide(state, policy, young(NOW - 300), NOW)
@@ -96,7 +98,7 @@ def test_cover_stays_beside_spot_in_a_young_pool_until_the_pool_is_old_enough() 
     assert len(released(decide(state, ExpectedCost(10.0), young(NOW - 300), NOW).actions)) == 4
 
 
-def storm(losses: float, seconds: float, lost_at: float = NOW - 60) -> Memory:
+def correlated(losses: float, seconds: float, lost_at: float = NOW - 60) -> Memory:
     pool = str(spot("x").pool)
     record = PoolRecord(since=lost_at, start_age=50_000.0, lost_at=lost_at)
     living = {f"s{n}": pool for n in range(3)}
@@ -108,15 +110,15 @@ def test_what_a_failing_pool_has_left_is_covered_as_far_as_it_may_be_missing() -
     state = observe(*fleet(None, None, None), group=make_group(target=3, maximum=12))
     policy = build(DEFAULT)
     # A tenth comes unannounced and is missing for a minute: three × one in 75 s × 6 s is 0.24 in the mean.
-    first = decide(state, policy, storm(23.0, 1200.0), NOW)
+    first = decide(state, policy, correlated(23.0, 1200.0), NOW)
     assert desired(first.actions, GroupRole.FALLBACK) == 2
     assert first.next_run_at == pytest.approx(NOW - 60 + CORRELATION_SECONDS)
-    calm = decide(unchanged(state, first.actions), policy, first.memory, first.next_run_at)
-    assert desired(calm.actions, GroupRole.FALLBACK) == 0
+    stable = decide(unchanged(state, first.actions), policy, first.memory, first.next_run_at)
+    assert desired(stable.actions, GroupRole.FALLBACK) == 0
     # Where drops take all at once, what is left after one is in no danger.
-    assert decide(state, policy, storm(0.0, 6000.0), NOW).actions == ()
+    assert decide(state, policy, correlated(0.0, 6000.0), NOW).actions == ()
     # Without notices each loss is missing for a minute, and more of them at once.
-    silent = storm(23.0, 1200.0)
+    silent = correlated(23.0, 1200.0)
     silent = replace(silent, history=replace(silent.history, losses=200.0, unannounced=200.0))
     assert desired(decide(state, policy, silent, NOW).actions, GroupRole.FALLBACK) == 3
 
@@ -166,7 +168,9 @@ def test_a_pool_that_loses_piece_by_piece_has_had_one_loss() -> None:
     for n in range(4):
         memory = update_memory(memory, observe(*fleet(*[None] * (4 - n))), NOW + 60 * n)
         assert memory.history.record(pool).losses == (lost := min(n, 1)), lost
-    assert memory.history.correlated_losses == pytest.approx(1.95)  # the second and the third, the older faded
+    assert memory.history.correlated_losses == pytest.approx(
+        1.95
+    )  # the second and the third, the older faded
     memory = update_memory(memory, observe(spot("s0")), NOW + 3600)
     memory = update_memory(memory, observe(), NOW + 3660)
     assert memory.history.record(pool).losses == pytest.approx(1.95)
@@ -188,7 +192,10 @@ def test_the_scouts_friends_follow_when_the_pool_has_lasted() -> None:
     assert desired(first.actions, GroupRole.PRIMARY) is None
     assert first.next_run_at is not None
     assert (
-        desired(decide(state, ExpectedCost(1000.0), first.memory, first.next_run_at).actions, GroupRole.PRIMARY) == 4
+        desired(
+            decide(state, ExpectedCost(1000.0), first.memory, first.next_run_at).actions, GroupRole.PRIMARY
+        )
+        == 4
     )
 
 
@@ -236,9 +243,9 @@ def test_losses_teach_how_long_pools_last() -> None:
         memory = update_memory(memory, observe(group=lost), start + 300)
     assert memory.history.pool_hazard_factor(pool, 1.0) > 1.5  # lost ten times within five minutes
     assert memory.history.unannounced_share > 0.3  # without a word
-    calm = update_memory(LEARNED, observe(spot("s")), NOW)
-    calm = update_memory(calm, observe(), NOW + 500_000)
-    assert calm.history.pool_hazard_factor(pool, 1.0) < 1.0
+    stable = update_memory(LEARNED, observe(spot("s")), NOW)
+    stable = update_memory(stable, observe(), NOW + 500_000)
+    assert stable.history.pool_hazard_factor(pool, 1.0) < 1.0
 
 
 def test_what_we_released_is_no_loss() -> None:
@@ -286,7 +293,7 @@ def test_knobs_are_spelled_as_in_the_config() -> None:
 def test_the_plan_says_why() -> None:
     state = observe(*fleet(NOW + 120, None, None, None), group=ROOMY)
     plan = build(DEFAULT).plan(GroupState.from_observation(state, update_memory(LEARNED, state, NOW), NOW))
-    assert plan.reason == "target 4, 3 primary ready and staying, 1 doomed, 1 as cover"
+    assert plan.reason == "target 4, 3 primary stable, 1 interrupted, 1 as cover"
 
 
 def test_the_knobs_of_the_contract_are_the_fields_of_the_policies() -> None:

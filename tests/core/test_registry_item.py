@@ -12,13 +12,15 @@ from contracts.registry.item import Progress, Worker, WorkerState
 TIMES = st.floats(0, 4e9) | st.integers(0, 4_000_000_000)
 NAMES = st.text(min_size=1)
 PROGRESS = st.builds(
-    lambda done, left, rate, more, **times: Progress(done, done + left, rate=rate, best_rate=rate + more, **times),
+    lambda done, left, rate, more, **times: Progress(
+        done, done + left, rate=rate, best_rate=rate + more, **times
+    ),
     done=st.integers(0, 2**52),
     left=st.integers(1, 2**52),
     rate=st.floats(0, 1e6),
     more=st.floats(0, 1e6),
-    at=TIMES,
-    began=TIMES,
+    reported_at=TIMES,
+    first_reported_at=TIMES,
 )
 
 
@@ -59,10 +61,10 @@ def test_a_worker_that_says_nothing_of_its_state_is_ready() -> None:
         ("rate", "3"),  # slower than the faster half, which is 2
     ],
 )
-def test_absurd_progress_counts_as_not_told_and_its_worker_is_there(field: str, value: str) -> None:
-    told = Progress(7, 100, 50.0, 10.0, 1.0, 2.0)
-    item = registry_item.dump(Worker("train", "i-1", 0, 1.0, 2.0, "ready", progress=told))
-    assert registry_item.parse(item).progress == told
+def test_impossible_progress_counts_as_missing_and_the_worker_remains(field: str, value: str) -> None:
+    progress = Progress(7, 100, 50.0, 10.0, 1.0, 2.0)
+    item = registry_item.dump(Worker("train", "i-1", 0, 1.0, 2.0, "ready", progress=progress))
+    assert registry_item.parse(item).progress == progress
     item["progress"]["M"][field]["N"] = value
     worker = registry_item.parse(item)
     assert (worker.instance, worker.progress) == ("i-1", None)

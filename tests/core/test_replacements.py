@@ -27,7 +27,7 @@ def run(observation: Observation, memory: Memory, now: float = NOW) -> Decision:
     return decide(observation, ReadyHandover(), memory, now)
 
 
-def heard(name: str, deadline: float = RETIRES) -> Memory:
+def reporting(name: str, deadline: float = RETIRES) -> Memory:
     return apply_events(Memory(), [ScheduledChange((name, "i-foreign"), deadline)], NOW)
 
 
@@ -36,7 +36,7 @@ def fleet(*others: Instance) -> tuple[Instance, ...]:
 
 
 def test_a_retirement_far_ahead_buys_nothing_and_is_remembered() -> None:
-    decision = run(observe(*fleet()), heard("a"))
+    decision = run(observe(*fleet()), reporting("a"))
     assert decision.actions == ()
     assert decision.memory.retiring == {"a": RETIRES}  # the account's other instances are not ours
 
@@ -44,7 +44,7 @@ def test_a_retirement_far_ahead_buys_nothing_and_is_remembered() -> None:
 def test_before_it_retires_its_successor_is_bought_and_then_it_is_let_go() -> None:
     now = RETIRES - RETIREMENT_LEAD_SECONDS
     state = observe(*fleet())
-    first = run(state, heard("a"), now)
+    first = run(state, reporting("a"), now)
     assert desired(first.actions, GroupRole.FALLBACK) == 1
     served = observe(*fleet(on_demand("o")), fallback_desired=1)
     second = run(served, first.memory, now + 120)
@@ -58,7 +58,7 @@ def test_before_it_retires_its_successor_is_bought_and_then_it_is_let_go() -> No
 
 def test_the_default_policy_has_a_successor_before_aws_retires_anybody() -> None:
     policy, at = build("expected-cost"), RETIRES - RETIREMENT_LEAD_SECONDS
-    first = decide(observe(*fleet()), policy, heard("a"), at)
+    first = decide(observe(*fleet()), policy, reporting("a"), at)
     assert desired(first.actions, GroupRole.FALLBACK) == 1
     serves = observe(*fleet(on_demand("o")), fallback_desired=1)
     assert released(decide(serves, policy, first.memory, at + 120).actions) == ("a",)
@@ -66,11 +66,11 @@ def test_the_default_policy_has_a_successor_before_aws_retires_anybody() -> None
 
 def test_it_is_not_let_go_before_another_serves() -> None:
     booting = observe(*fleet(on_demand("o", ready=False)), fallback_desired=1)
-    assert released(run(booting, heard("a"), RETIRES - 600).actions) == ()
+    assert released(run(booting, reporting("a"), RETIRES - 600).actions) == ()
 
 
 def test_a_retirement_that_did_not_come_is_forgotten_and_is_no_loss_of_a_pool() -> None:
-    memory = run(observe(*fleet()), heard("a"), RETIRES - 60).memory
+    memory = run(observe(*fleet()), reporting("a"), RETIRES - 60).memory
     gone = run(observe(*fleet()[1:]), memory, RETIRES).memory
     assert gone.history.losses == 0
     stayed = run(observe(*fleet()), memory, RETIRES + MARK_RETENTION_SECONDS + 1).memory
@@ -81,9 +81,9 @@ def silent(name: str, age: float = MAX_BOOT_SECONDS) -> tuple[Instance, Memory]:
     return spot(name, ready=False, age=age), Memory(not_reporting={name: NOW - age})
 
 
-def test_who_never_reports_is_replaced_and_people_hear_of_it_once() -> None:
-    mute, memory = silent("m")
-    state = observe(spot("a"), spot("b"), spot("c"), mute, on_demand("o"))
+def test_an_instance_that_never_reports_is_replaced_with_one_alarm() -> None:
+    unresponsive, memory = silent("m")
+    state = observe(spot("a"), spot("b"), spot("c"), unresponsive, on_demand("o"))
     decision = run(state, memory)
     alarm, raised, _ = decision.actions
     assert alarm == Alarm("silent", "no worker reports for 30 minutes: m")
@@ -95,8 +95,8 @@ def test_who_never_reports_is_replaced_and_people_hear_of_it_once() -> None:
 
 
 def test_a_boot_has_the_time_that_a_boot_may_take() -> None:
-    mute, memory = silent("m", MAX_BOOT_SECONDS - 1)
-    decision = run(observe(spot("a"), spot("b"), spot("c"), mute, on_demand("o")), memory)
+    unresponsive, memory = silent("m", MAX_BOOT_SECONDS - 1)
+    decision = run(observe(spot("a"), spot("b"), spot("c"), unresponsive, on_demand("o")), memory)
     assert decision.actions == ()
     assert decision.memory.not_reporting == memory.not_reporting
 
@@ -119,28 +119,29 @@ def test_while_most_are_silent_it_is_one_cause_and_nobody_is_let_go(mutes: int, 
 
 
 @pytest.mark.parametrize(("others", "going"), [("fell silent", 0), ("boot", 1), ("serve", 1)])
-def test_who_fell_silent_a_moment_ago_counts_for_the_cause_and_who_boots_does_not(
+def test_a_recently_lost_heartbeat_counts_for_a_shared_cause_and_a_boot_does_not(
     others: str, going: int
 ) -> None:
-    """One of four is overdue; two more are silent for a minute, or were never heard yet."""
-    mute, more = spot("m", ready=False), [spot(name, ready=others == "serve") for name in "ab"]
+    """One of four is overdue; two more are silent for a minute, or were never reporting yet."""
+    unresponsive, more = spot("m", ready=False), [spot(name, ready=others == "serve") for name in "ab"]
     memory = Memory(
-        not_reporting={"m": NOW - MAX_BOOT_SECONDS} | ({} if others == "serve" else dict.fromkeys("ab", NOW - 60)),
+        not_reporting={"m": NOW - MAX_BOOT_SECONDS}
+        | ({} if others == "serve" else dict.fromkeys("ab", NOW - 60)),
         booted=frozenset("ab") if others == "fell silent" else frozenset(),
     )
-    decision = run(observe(mute, *more, spot("c"), fallback_desired=4), memory)
+    decision = run(observe(unresponsive, *more, spot("c"), fallback_desired=4), memory)
     assert len(released(decision.actions)) == going
 
 
 @pytest.mark.parametrize("falls", [True, False])
 def test_the_time_counts_from_when_it_fell_silent(falls: bool) -> None:
     before = run(observe(*fleet()), Memory()).memory
-    mute = replace(spot("a"), ready_since=None) if falls else spot("a")
-    after = run(observe(mute, *fleet()[1:]), before, NOW + 30).memory
+    unresponsive = replace(spot("a"), ready_since=None) if falls else spot("a")
+    after = run(observe(unresponsive, *fleet()[1:]), before, NOW + 30).memory
     assert after.not_reporting == ({"a": NOW + 30} if falls else {})
 
 
-def test_a_silent_instance_of_the_base_stays_and_people_hear_of_it() -> None:
+def test_an_unresponsive_instance_of_the_base_stays_with_an_alarm() -> None:
     base = on_demand("base", side=GroupRole.PRIMARY, ready=False, age=MAX_BOOT_SECONDS)
     state = observe(base, spot("a"), spot("b"), spot("c"), on_demand("o"), group=group(base=1))
     decision = run(state, Memory(not_reporting={"base": NOW - MAX_BOOT_SECONDS}))

@@ -65,8 +65,8 @@ def test_nothing_more_is_wanted_of_a_full_group(policy: Policy) -> None:
 
 
 def test_what_aws_takes_back_is_covered_like_any_other(policy: Policy) -> None:
-    doomed: Instance = replace(PAID[0], deadline=NOW + 60)
-    seen = observe(*SPOT[:2], doomed, PAID[1], group=RESERVED, primary_desired=2)
+    interrupted: Instance = replace(PAID[0], deadline=NOW + 60)
+    seen = observe(*SPOT[:2], interrupted, PAID[1], group=RESERVED, primary_desired=2)
     found = moves(policy, seen)
     assert found[GroupRole.PRIMARY] == 3
     assert found[GroupRole.FALLBACK] >= 2

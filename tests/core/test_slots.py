@@ -34,8 +34,8 @@ def look(state: Observation, policy: str = "ready-handover") -> Decision:
 @pytest.mark.parametrize("policy", NAMES)
 def test_a_lost_instance_of_four_slots_is_replaced_by_four_on_demand(policy: str) -> None:
     group_ = group(target=8, maximum=16)
-    doomed = sized(spot("i-doomed", deadline=DEADLINE), 4)
-    state = observe(sized(spot("i-stays"), 4), doomed, group=group_)
+    interrupted = sized(spot("i-doomed", deadline=DEADLINE), 4)
+    state = observe(sized(spot("i-stays"), 4), interrupted, group=group_)
     memory = Memory(boots={PurchaseOption.ON_DEMAND: (60.0,)}, history=History(correlated_seconds=1e6))
     assert desired(decide(state, build(policy), memory, NOW).actions, GroupRole.FALLBACK) == 4
 
@@ -46,9 +46,9 @@ def test_a_bigger_instance_than_the_surplus_stays_and_a_smaller_one_goes(policy:
     spots = [sized(spot(f"i-spot-{n}"), 1) for n in range(3)]
     state = observe(*spots, *big, group=group(target=8, maximum=16))
     # Five of eight are wanted behind three: eight stand, and three too many are none of them.
-    kept = look(state, policy)
-    assert released(kept.actions) == ()
-    assert look(carried_out(state, kept), policy).actions == ()
+    held = look(state, policy)
+    assert released(held.actions) == ()
+    assert look(carried_out(state, held), policy).actions == ()
     small = replace(
         state, instances=(*spots, big[0], *(sized(on_demand(f"i-small-{n}"), 1) for n in range(4)))
     )
@@ -111,7 +111,7 @@ def test_a_group_that_is_to_be_empty_is_emptied_whatever_was_asked_for() -> None
     assert carried_out(state, decision).primary_desired == 0
 
 
-def test_beside_a_side_that_takes_no_order_a_release_still_ends_at_what_is_wanted() -> None:
+def test_a_termination_reaches_the_target_while_the_other_group_is_modifying() -> None:
     state = observe(
         *(spot(f"i-{n}") for n in range(4)),
         sized(on_demand("i-od"), 4),
@@ -123,7 +123,7 @@ def test_beside_a_side_that_takes_no_order_a_release_still_ends_at_what_is_wante
     assert carried_out(state, decision).fallback_desired == 0
 
 
-def test_the_base_is_kept_in_slots() -> None:
+def test_the_base_is_held_in_slots() -> None:
     members = [sized(on_demand(f"i-{n}", side=GroupRole.PRIMARY), 4) for n in range(2)]
     state = observe(*members, sized(spot("i-spot"), 4), group=group(target=6, maximum=12, base=5))
     # One of the two would leave four slots of the five.

@@ -6,8 +6,8 @@ import pytest
 from bench.fit.deadline import TABLE, fingerprint
 from bench.market.deadline import draw, grouped, main, tasks
 from bench.parts.cells import cells
-from bench.parts.deadline_doubts import AXES, TOGETHER, dominates, grid
 from bench.parts.deadline_jobs import RATIOS, Task
+from bench.parts.deadline_uncertainty import AXES, TOGETHER, dominates, grid
 
 MOST = {"1.15": 1.10, "1.3": 1.08, "1.5": 1.07, "2.0": 1.06}
 BELOW_UNIFORM_PROGRESS = {"1.15": 0.08, "1.3": 0.08, "1.5": 0.10, "2.0": 0.14}
@@ -42,7 +42,7 @@ def test_the_grid_holds_every_doubt_alone_and_every_two_in_one():
             assert any({one, other} <= set(cell.items()) for cell in made), (one, other)
 
 
-def test_what_is_missed_under_all_doubts_could_not_have_been_met_and_was_said():
+def test_jobs_missed_under_all_uncertainty_were_infeasible_and_reported_late():
     """Every axis doubted at once, with and without earlier jobs, in a pool of each kind."""
     worlds = [
         {axis: next(iter(values)) for axis, values in AXES.items() if axis not in without}

@@ -12,7 +12,7 @@ from market.deadline.pool import PoolRuns
 from market.deadline.simulate import simulate
 
 
-def search(ups: list[bool], compute: int, deadline: int, changeover: int, price: float) -> float:
+def search(ups: list[bool], compute: int, deadline: int, overhead: int, price: float) -> float:
     """The plain search over ticks: at each tick anything that can be held is tried."""
 
     @functools.cache
@@ -25,7 +25,7 @@ def search(ups: list[bool], compute: int, deadline: int, changeover: int, price:
         for choice, cost in (("spot", price), ("on-demand", 1.0)):
             if choice == "spot" and not ups[tick]:
                 continue
-            missing = boot if choice == mode else changeover
+            missing = boot if choice == mode else overhead
             after = (left, choice, missing - 1) if missing else (left - 1, choice, 0)
             best = min(best, cost + least(tick + 1, *after))
         return best
@@ -37,16 +37,16 @@ def search(ups: list[bool], compute: int, deadline: int, changeover: int, price:
     runs=st.lists(st.integers(1, 6), min_size=1, max_size=6),
     first=st.booleans(),
     compute=st.integers(1, 10),
-    changeover=st.integers(0, 3),
+    overhead=st.integers(0, 3),
     price=st.sampled_from([0.1, 0.3, 0.7, 1.0]),
     cut=st.integers(0, 4),
 )
-def test_it_is_the_least_of_a_plain_search(runs, first, compute, changeover, price, cut):
+def test_it_is_the_least_of_a_plain_search(runs, first, compute, overhead, price, cut):
     ups = [(index % 2 == 0) == first for index, length in enumerate(runs) for _ in range(length)]
     deadline = max(1, len(ups) - cut)
     pool = PoolRuns.of_ticks("pool", ups)
-    found = clairvoyant(pool, 0, changeover, [(compute, deadline)], price)[compute, deadline]
-    expected = search(ups, compute, deadline, changeover, price)
+    found = clairvoyant(pool, 0, overhead, [(compute, deadline)], price)[compute, deadline]
+    expected = search(ups, compute, deadline, overhead, price)
     assert found == pytest.approx(expected)
 
 
@@ -75,16 +75,16 @@ def test_a_pool_that_ends_before_the_deadline_is_refused():
 @pytest.mark.long
 @given(
     runs=st.lists(st.integers(1, 90), min_size=8, max_size=12),
-    changeover=st.integers(0, 20),
+    overhead=st.integers(0, 20),
     slack=st.integers(0, 120),
 )
-def test_no_policy_is_cheaper(runs, changeover, slack):
+def test_no_policy_is_cheaper(runs, overhead, slack):
     ups = [index % 2 == 0 for index, length in enumerate(runs) for _ in range(length)]
-    compute = len(ups) - slack - changeover
+    compute = len(ups) - slack - overhead
     if compute < 1:
         return
     pool = PoolRuns.of_ticks("pool", ups)
-    least = clairvoyant(pool, 0, changeover, [(compute, len(ups))], 0.3)[compute, len(ups)] / 60
-    job = Job(compute * 60, len(ups) * 60, changeover * 60)
+    least = clairvoyant(pool, 0, overhead, [(compute, len(ups))], 0.3)[compute, len(ups)] / 60
+    job = Job(compute * 60, len(ups) * 60, overhead * 60)
     for name in NAMES:
         assert simulate(pool, 0, job, build(name)).cost >= least - 1e-9

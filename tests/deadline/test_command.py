@@ -24,7 +24,7 @@ def call(*arguments):
 
 
 def ask(trace, **changed):
-    options = {"compute": 10, "deadline": 15, "delay": 6, "starts": 5, **changed}
+    options = {"compute": 10, "deadline": 15, "restart_minutes": 6, "starts": 5, **changed}
     return call("--trace", trace, *(f"--{name.replace('_', '-')}={value}" for name, value in options.items()))
 
 
@@ -43,12 +43,12 @@ def test_all_policies_are_replayed_in_every_trace_of_a_folder(trace, tmp_path, c
     ("changed", "message"),
     [
         ({"policy": "greedy,gready"}, "deadline policy 'gready' is unknown, allowed: on-demand, greedy"),
-        ({"deadline": 10}, "deadline is 10 h, at least compute + change-over = 10.1 h"),
+        ({"deadline": 10}, "deadline is 10 h, at least compute + restart overhead = 10.1 h"),
         ({"compute": 0}, "compute is 0 s, a number above 0"),
-        ({"compute": "nan"}, "--compute is nan, a finite number"),
-        ({"delay": -1}, "changeover is -60, a number ≥ 0"),
+        ({"compute": "nan"}, "--compute is nan, allowed: a finite number"),
+        ({"restart_minutes": -1}, "restart_overhead is -60, a number ≥ 0"),
         ({"deadline": 1000}, "pool zone is 166.7 h long, shorter than the deadline of 1000 h"),
-        ({"starts": 0}, "--starts is 0, at least 1"),
+        ({"starts": 0}, "--starts is 0, allowed: at least 1"),
         ({"spot_price": "nan"}, "spot_price is nan"),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core.deadline.expected_cost import ExpectedJobCost
-from lambdas.core.deadline.model import Job, JobMode, DeadlineState
+from lambdas.core.deadline.model import DeadlineState, Job, JobMode
 from lambdas.core.deadline.thresholds import at, fitted, parse
 from market.deadline.policies import DEFAULT, NAMES, build
 
@@ -35,14 +35,14 @@ def test_a_value_lies_between_its_neighbours_and_grows_in_proportion_after_the_l
 
 def test_between_change_overs_the_thresholds_are_mixed_and_above_the_last_scaled():
     raw = {"grid": {"up": [0], "down": [0], "compute": [60]}, "tables": []}
-    for changeover, least in ((10, 20), (20, 50)):
+    for overhead, least in ((10, 20), (20, 50)):
         rows = {name: [[least]] for name in ("wait", "ripen", "spot", "move")}
-        raw["tables"].append({"spot_price": 0.3, "changeover": changeover, **rows})
+        raw["tables"].append({"spot_price": 0.3, "changeover": overhead, **rows})
     table = parse(raw)
     assert [table.at(minutes, 0.3).wait[0][0] for minutes in (5, 10, 15, 20, 40)] == [20, 20, 35, 50, 100]
 
 
-def test_between_prices_the_thresholds_are_mixed_and_beyond_them_kept():
+def test_thresholds_are_interpolated_between_prices_and_constant_beyond():
     raw = {"grid": {"up": [0], "down": [0], "compute": [60]}, "tables": []}
     for price, least in ((0.3, 20), (0.7, 60)):
         rows = {name: [[least]] for name in ("wait", "ripen", "spot", "move")}
@@ -108,19 +108,19 @@ def test_plenty_of_slack_waits_and_none_buys():
 def test_the_committed_table_is_whole():
     table = fitted()
     assert sorted(table.by_price) == [0.3, 0.7, 0.9]
-    tables = [item for by_changeover in table.by_price.values() for item in by_changeover.items()]
-    for changeover, thresholds in tables:
+    tables = [item for by_overhead in table.by_price.values() for item in by_overhead.items()]
+    for overhead, thresholds in tables:
         for name, bins in (
             ("wait", table.grid.down),
             *((n, table.grid.up) for n in ("ripen", "spot", "move")),
         ):
             rows = getattr(thresholds, name)
-            assert len(rows) == len(bins), (changeover, name)
-            assert all(len(row) == len(table.grid.compute) for row in rows), (changeover, name)
+            assert len(rows) == len(bins), (overhead, name)
+            assert all(len(row) == len(table.grid.compute) for row in rows), (overhead, name)
         # No decision may count on slack that the safety rules would take away.
-        assert min(min(row) for row in thresholds.spot) >= 2 * changeover
-        assert min(min(row) for row in thresholds.move) >= 2 * changeover
-        assert min(min(row) for row in thresholds.wait) >= changeover
+        assert min(min(row) for row in thresholds.spot) >= 2 * overhead
+        assert min(min(row) for row in thresholds.move) >= 2 * overhead
+        assert min(min(row) for row in thresholds.wait) >= overhead
 
 
 def test_the_table_holds_no_samples_of_the_traces():

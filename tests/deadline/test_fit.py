@@ -57,7 +57,7 @@ def test_every_pool_has_the_same_weight_however_long_it_was_watched():
 
 
 def test_every_step_divides_its_change_over():
-    assert all(changeover % step == 0 for changeover, step in STEPS.items())
+    assert all(overhead % step == 0 for overhead, step in STEPS.items())
 
 
 def test_a_pool_that_never_stops_is_worth_a_move_where_what_is_left_pays_for_the_boot():
@@ -197,6 +197,6 @@ def test_without_traces_the_fit_says_what_it_needs(monkeypatch, capsys):
     )
 
 
-def test_a_fingerprint_tells_traces_apart():
+def test_fingerprints_of_different_traces_differ():
     a, b = PoolTrace("a", 60.0, (1, 0)), PoolTrace("b", 60.0, (1, 0))
     assert fingerprint(a) == fingerprint(b) != fingerprint(PoolTrace("a", 60.0, (1, 1)))

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core.deadline.experience import JobEstimates
-from lambdas.core.deadline.model import Choice, Job, JobMode, DeadlineState
+from lambdas.core.deadline.model import Choice, DeadlineState, Job, JobMode
 from lambdas.core.deadline.safety import DeadlineConstraints, decide
 from market.deadline.policies import NAMES, build
 from market.deadline.pool import PoolRuns
 from market.deadline.simulate import simulate
 
 
-def told(job: Job) -> DeadlineConstraints:
+def as_planned(job: Job) -> DeadlineConstraints:
     return DeadlineConstraints(job, JobEstimates.as_planned(job))
 
 
@@ -51,14 +51,14 @@ def pool_of(lengths: list[int], first: bool, ticks: int) -> PoolRuns:
     lengths=POOLS,
     first=st.booleans(),
     compute=st.integers(1, 400),
-    changeover=st.integers(0, 45),
+    overhead=st.integers(0, 45),
     slack=st.integers(0, 400),
     wants=st.lists(st.sampled_from(list(JobMode)), min_size=1, max_size=12),
 )
-def test_no_policy_can_miss_a_deadline(lengths, first, compute, changeover, slack, wants):
-    deadline = compute + changeover + slack
+def test_no_policy_can_miss_a_deadline(lengths, first, compute, overhead, slack, wants):
+    deadline = compute + overhead + slack
     pool = pool_of(lengths, first, deadline)
-    job = Job(compute * 60, deadline * 60, changeover * 60)
+    job = Job(compute * 60, deadline * 60, overhead * 60)
     wilful = Whimsical([m for m in wants if m is not JobMode.ON_DEMAND] or [JobMode.IDLE])
     for policy in (wilful, Always(JobMode.SPOT), Always(JobMode.IDLE), *map(build, NAMES)):
         outcome = simulate(pool, 0, job, policy)
@@ -85,21 +85,25 @@ def test_work_that_may_be_lost_ends_waiting_earlier():
 def test_spot_is_started_only_while_its_whole_boot_could_be_lost(spare, expected):
     job = Job(compute=36000, deadline=72000, restart_overhead=360)
     state = DeadlineState(3600, 3600 + 360 + spare, JobMode.IDLE, 0.0, is_spot_available=True, age=math.inf)
-    assert decide(told(job), state, Always(JobMode.SPOT)).mode is expected
+    assert decide(as_planned(job), state, Always(JobMode.SPOT)).mode is expected
 
 
 def test_running_spot_is_left_to_itself_without_slack():
     job = Job(compute=36000, deadline=72000, restart_overhead=360)
     state = DeadlineState(3600, 3600 + 360, JobMode.SPOT, 0.0, is_spot_available=True, age=600)
-    assert decide(told(job), state, Always(JobMode.SPOT)).mode is JobMode.SPOT
+    assert decide(as_planned(job), state, Always(JobMode.SPOT)).mode is JobMode.SPOT
 
 
 def test_spot_is_not_held_where_there_is_none():
     job = Job(compute=3600, deadline=72000, restart_overhead=360)
     state = DeadlineState(3600, 72000, JobMode.IDLE, 0.0, is_spot_available=False, age=0)
-    assert decide(told(job), state, Always(JobMode.SPOT)).mode is JobMode.IDLE
-    with pytest.raises(ValueError, match="report it as lost"):
-        decide(told(job), DeadlineState(3600, 72000, JobMode.SPOT, 0.0, is_spot_available=False, age=0), Always(JobMode.SPOT))
+    assert decide(as_planned(job), state, Always(JobMode.SPOT)).mode is JobMode.IDLE
+    with pytest.raises(ValueError, match="report the loss first"):
+        decide(
+            as_planned(job),
+            DeadlineState(3600, 72000, JobMode.SPOT, 0.0, is_spot_available=False, age=0),
+            Always(JobMode.SPOT),
+        )
 
 
 @pytest.mark.parametrize(
@@ -108,14 +112,14 @@ def test_spot_is_not_held_where_there_is_none():
         ({"compute": 0.0}, "compute is 0 s, a number above 0"),
         ({"compute": math.nan}, "compute is nan"),
         ({"deadline": math.inf}, "deadline is inf"),
-        ({"changeover": -1.0}, "changeover is -1, a number ≥ 0"),
+        ({"restart_overhead": -1.0}, "restart_overhead is -1, a number ≥ 0"),
         ({"spot_price": math.nan}, "spot_price is nan"),
         ({"deadline": 3700.0}, "deadline is 1.02778 h, at least compute"),
     ],
 )
-def test_a_job_that_makes_no_sense_is_refused(kwargs, message):
+def test_an_invalid_job_is_rejected(kwargs, message):
     with pytest.raises(ValueError, match=message):
-        Job(**{"compute": 3600.0, "deadline": 7200.0, "changeover": 360.0, **kwargs})
+        Job(**{"compute": 3600.0, "deadline": 7200.0, "restart_overhead": 360.0, **kwargs})
 
 
 LONG = Job(compute=36000, deadline=72000, restart_overhead=360)
@@ -123,9 +127,9 @@ REFUSED_FOR_AN_HOUR = DeadlineConstraints(LONG, JobEstimates(360, 360, 600, max_
 
 
 @pytest.mark.parametrize(("slack", "late"), [(360, False), (359, True)])
-def test_a_deadline_that_cannot_be_met_is_said_as_soon_as_it_is_so(slack, late):
+def test_a_deadline_that_cannot_be_met_is_late_at_once(slack, late):
     choice = decide(
-        told(LONG), DeadlineState(3600, 3600 + slack, JobMode.IDLE, 0.0, True, 0), Always(JobMode.IDLE)
+        as_planned(LONG), DeadlineState(3600, 3600 + slack, JobMode.IDLE, 0.0, True, 0), Always(JobMode.IDLE)
     )
     assert (choice.mode, choice.is_late) == (JobMode.ON_DEMAND, late)
 
@@ -139,35 +143,40 @@ def test_at_a_slower_pace_it_cannot_be_met_sooner():
 
 @pytest.mark.parametrize("mode", [JobMode.SPOT, JobMode.ON_DEMAND])
 def test_a_job_that_is_late_keeps_what_it_holds(mode):
-    choice = decide(told(LONG), DeadlineState(3600, 3000, mode, 0.0, True, 0), Always(JobMode.IDLE))
+    choice = decide(as_planned(LONG), DeadlineState(3600, 3000, mode, 0.0, True, 0), Always(JobMode.IDLE))
     assert (choice.mode, choice.is_late) == (mode, True)
 
 
 @pytest.mark.parametrize(("up", "mode"), [(True, JobMode.SPOT), (False, JobMode.IDLE)])
-def test_where_on_demand_is_refused_spot_is_taken(up, mode):
+def test_spot_is_chosen_while_on_demand_is_unavailable(up, mode):
     state = DeadlineState(3600, 3600 + 4000, JobMode.IDLE, 0.0, up, 0, is_on_demand_unavailable=True)
     assert decide(REFUSED_FOR_AN_HOUR, state, Always(JobMode.ON_DEMAND)).mode is mode
 
 
 def test_the_reserve_holds_a_refusal_the_longest_change_over_a_late_look_and_lost_work():
     job = Job(36000, 72000, 360, tick=120, checkpoint=1800)
-    assert DeadlineConstraints(job, JobEstimates(360, 360, 600, max_launch_delay=3600)).reserve == 60 + 1800 + 3600 + 600
+    assert (
+        DeadlineConstraints(job, JobEstimates(360, 360, 600, max_launch_delay=3600)).reserve
+        == 60 + 1800 + 3600 + 600
+    )
 
 
-def test_the_policy_is_told_of_less_time_and_of_more_work():
-    told_of = []
+def test_the_policy_sees_less_time_and_more_work():
+    seen_values = []
 
     class Watcher:
         name = "watcher"
 
         def choose(self, job, state):
-            told_of.append((job.compute, job.deadline, state.left, state.remaining))
+            seen_values.append((job.compute, job.deadline, state.remaining_compute, state.remaining_seconds))
             return Choice(JobMode.ON_DEMAND)
 
     known = JobEstimates(360, 360, 600, max_launch_delay=3600, min_throughput=0.8)
-    decide(DeadlineConstraints(LONG, known), DeadlineState(20000, 60000, JobMode.IDLE, 0.0, True, 0), Watcher())
-    kept = 3600 + 600 - 360
-    assert told_of == [(45000, 72000 - kept, 25000, 60000 - kept)]
+    decide(
+        DeadlineConstraints(LONG, known), DeadlineState(20000, 60000, JobMode.IDLE, 0.0, True, 0), Watcher()
+    )
+    reserved = 3600 + 600 - 360
+    assert seen_values == [(45000, 72000 - reserved, 25000, 60000 - reserved)]
 
 
 @pytest.mark.parametrize(

@@ -33,16 +33,16 @@ class EveryTick:
     lengths=st.lists(st.integers(1, 300), min_size=3, max_size=30),
     first=st.booleans(),
     compute=st.integers(5, 900),
-    changeover=st.sampled_from([0, 1, 3, 6, 11, 20, 50]),
+    overhead=st.sampled_from([0, 1, 3, 6, 11, 20, 50]),
     slack=st.integers(0, 900),
     start=st.integers(0, 200),
 )
-def test_skipping_ticks_changes_nothing(lengths, first, compute, changeover, slack, start):
-    deadline = compute + changeover + slack
+def test_skipping_ticks_changes_nothing(lengths, first, compute, overhead, slack, start):
+    deadline = compute + overhead + slack
     ups = [(index % 2 == 0) == first for index, length in enumerate(lengths) for _ in range(length)]
     needed = start + deadline
     pool = PoolRuns.of_ticks("pool", (ups * (needed // len(ups) + 1))[:needed])
-    job = Job(compute * 60, deadline * 60, changeover * 60)
+    job = Job(compute * 60, deadline * 60, overhead * 60)
     for name in NAMES:
         fast = simulate(pool, start, job, build(name))
         slow = simulate(pool, start, job, EveryTick(build(name)))

@@ -101,7 +101,7 @@ class Authorisation:
         yield self.ec2("snapshot", "*"), _requested(_specified(params))
         yield from self._tagged([params["VolumeId"]])
 
-    def tagged_anew(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    def retagged(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         for arn, context in self._tagged(params["Resources"]):
             yield arn, {**context, **_requested(params["Tags"])}
 
@@ -214,7 +214,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "dynamodb:UpdateItem": Authorisation.item,
     "ec2:AttachVolume": Authorisation.volume,
     "ec2:CreateSnapshot": Authorisation.new_snapshot,
-    "ec2:CreateTags": Authorisation.tagged_anew,
+    "ec2:CreateTags": Authorisation.retagged,
     "ec2:CreateVolume": Authorisation.new_volume,
     "ec2:DeleteSnapshot": Authorisation.snapshot,
     "ec2:DeleteVolume": Authorisation.volume,

@@ -14,7 +14,7 @@ from gpu_spot.status.decisions import describe_action
 from lambdas.core.capacity.memory import Memory
 from lambdas.handlers.controller import describe
 from market.replay.engine import Replay
-from tests.e2e.doubts import HOSTILE_AWS, Doubt
+from tests.e2e.market_conditions import HOSTILE_AWS, Conditions
 from tests.e2e.world import living, load
 from tests.fleets import ForgettingFleet, RecordingFleet
 
@@ -61,7 +61,7 @@ def both(
     hours: float,
     files: Sequence[Path] = (),
     pool_size: int = POOL_SIZE,
-    doubt: Doubt = HOSTILE_AWS,
+    doubt: Conditions = HOSTILE_AWS,
 ) -> tuple[list[Actions], list[Account]]:
     """Replay the same market against both fleets; return what was done when, and what it came to."""
     config = load(stack, overrides)

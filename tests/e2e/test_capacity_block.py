@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.fixes.ec2.capacity_reservations import reserve
 from tests.apart import apart
 from tests.e2e.world import START, World, living, load
@@ -35,7 +35,11 @@ def through_a_block() -> list[tuple[int, int]]:
         reserve(ec2, {**block, "State": "active"})
         wanted.append(looked(world, 2))
         world.cloud.launch(
-            world.view.name, GroupRole.FALLBACK, BLOCK["instanceType"], BLOCK["zone"], PurchaseOption.ON_DEMAND
+            world.view.name,
+            GroupRole.FALLBACK,
+            BLOCK["instanceType"],
+            BLOCK["zone"],
+            PurchaseOption.ON_DEMAND,
         )
         wanted.append(looked(world, 3))
         wanted.append(looked(world, 23 * 60))
@@ -43,8 +47,8 @@ def through_a_block() -> list[tuple[int, int]]:
 
 
 def test_the_job_is_on_spot_before_it_and_in_it_as_long_as_it_lasts() -> None:
-    before, begun, there, ending = apart(through_a_block)
+    before, during, there, ending = apart(through_a_block)
     assert tuple(before) == (1, 0)
-    assert tuple(begun) == (1, 1)
+    assert tuple(during) == (1, 1)
     assert tuple(there) == (0, 1)
     assert ending[0] == 1

@@ -55,7 +55,7 @@ def forked(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.Complet
     return apart(_main, list(map(str, arguments)), cwd)
 
 
-def told(arguments: list[str], cwd: Path = REPOSITORY) -> tuple[int, str]:
+def run_command(arguments: list[str], cwd: Path = REPOSITORY) -> tuple[int, str]:
     """Run the command, in a process apart; return its exit status and what it says on standard error."""
     done = apart(_main, arguments, cwd)
     return done.returncode, done.stderr
@@ -104,8 +104,8 @@ def test_demo_and_deploy_print_one_document(tmp_path: Path) -> None:
     assert shown.stdout == (tmp_path / "summary.json").read_text()
     assert json.loads(shown.stdout).keys() >= documented("demo")
     assert "report.html" in shown.stderr
-    told = json.loads(forked("deploy", "--local", "--json").stdout)
-    assert told.keys() == documented("deploy")
+    output = json.loads(forked("deploy", "--local", "--json").stdout)
+    assert output.keys() == documented("deploy")
 
 
 def test_deploy_prints_the_outputs() -> None:
@@ -154,7 +154,7 @@ sys.exit(cli.main([]))
 """
 
 
-def test_a_command_that_is_terminated_ends_what_it_has_begun() -> None:
+def test_a_terminated_command_ends_its_child_processes() -> None:
     done = subprocess.run([sys.executable, "-c", TERMINATED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "tidied up\n")
 
@@ -211,7 +211,7 @@ def test_a_service_is_looked_for_where_it_runs_on_instances(monkeypatch: pytest.
         (["nonsense"], "invalid choice: 'nonsense'"),
     ],
 )
-def test_bad_input_is_told_in_one_line(project: Path, arguments: list[str], message: str) -> None:
+def test_bad_input_gives_a_one_line_error(project: Path, arguments: list[str], message: str) -> None:
     (project / "broken.json").write_text("{")
     (project / "negative.json").write_text('{"metadata": {"gap_seconds": 60}, "data": [1, -1]}')
     (project / "empty").mkdir()
@@ -220,7 +220,7 @@ def test_bad_input_is_told_in_one_line(project: Path, arguments: list[str], mess
     (project / "Pulumi.key.yaml").write_text(dev.replace("spotPercentage:", "spotPercent:"))
     (project / "Pulumi.range.yaml").write_text(dev.replace("spotPercentage: 100", "spotPercentage: 101"))
     (project / "Pulumi.top.yaml").write_text(f"{dev}  gpu-spot:servces: []\n")
-    code, said = told(arguments, project)
+    code, said = run_command(arguments, project)
     assert code in (1, 2)
     lines = said.strip().splitlines()
     assert message in lines[-1]

@@ -7,32 +7,32 @@ from dataclasses import replace
 import pytest
 
 from tests.apart import apart
-from tests.e2e.health_scenes import Seen, scenes
+from tests.e2e.simulated_health import Outcome, simulate_all
 from tests.iam import allowed_actions, allows
 
 
 @pytest.fixture(scope="module")
-def played() -> dict[str, Seen]:
-    return apart(scenes)
+def played() -> dict[str, Outcome]:
+    return apart(simulate_all)
 
 
-def test_who_is_well_is_let_alone(played: dict[str, Seen]) -> None:
+def test_no_action_on_healthy_instances(played: dict[str, Outcome]) -> None:
     seen = played["well"]
-    assert (seen.wished, seen.restarted, seen.told) == ({}, [], [])
+    assert (seen.replacements, seen.restarted, seen.messages) == ({}, [], [])
     assert set(seen.incidents) == {0.0}
 
 
 @pytest.mark.parametrize("verdict", ["xid", "crashing", "silent", "missing"])
-def test_what_a_restart_does_not_mend_is_wished_replaced_and_wakes_nobody(
-    played: dict[str, Seen], verdict: str
+def test_replacement_is_requested_without_a_message_if_a_restart_does_not_help(
+    played: dict[str, Outcome], verdict: str
 ) -> None:
     seen = played[verdict]
-    assert seen.wished == dict.fromkeys(seen.ill, verdict)
+    assert seen.replacements == dict.fromkeys(seen.unhealthy, verdict)
     assert seen.restarted == []
-    assert seen.told == []
+    assert seen.messages == []
 
 
-def test_its_role_allows_what_it_does_and_no_more(played: dict[str, Seen]) -> None:
+def test_its_role_allows_what_it_does_and_no_more(played: dict[str, Outcome]) -> None:
     role, asked = played["well"].permissions
     assert [request for request in asked if not allows(role, request)] == []
     used = {request.action for request in asked}
@@ -52,12 +52,12 @@ def test_its_role_allows_what_it_does_and_no_more(played: dict[str, Seen]) -> No
 
 @pytest.mark.parametrize("verdict", ["stuck", "idle-gpu"])
 def test_a_worker_is_restarted_and_replaced_where_that_does_not_help(
-    played: dict[str, Seen], verdict: str
+    played: dict[str, Outcome], verdict: str
 ) -> None:
     seen = played[verdict]
-    assert seen.restarted == seen.ill
-    assert seen.wished == dict.fromkeys(seen.ill, verdict)
-    assert seen.told == []
+    assert seen.restarted == seen.unhealthy
+    assert seen.replacements == dict.fromkeys(seen.unhealthy, verdict)
+    assert seen.messages == []
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_a_worker_is_restarted_and_replaced_where_that_does_not_help(
         ("on premises", "common/unheard/on-premises"),
     ],
 )
-def test_one_cause_burns_no_capacity_rings_one_alarm_and_sends_one_message(
-    played: dict[str, Seen], scene: str, incident: str
+def test_a_shared_cause_replaces_no_instance_and_sends_one_message(
+    played: dict[str, Outcome], phase: str, incident: str
 ) -> None:
-    seen = played[scene]
-    assert (seen.wished, seen.restarted) == ({}, [])
-    assert [told for told in seen.told if "over: " not in told] == [f"dev/inference: {incident}"]
+    seen = played[phase]
+    assert (seen.replacements, seen.restarted) == ({}, [])
+    assert [message for message in seen.messages if "over: " not in message] == [f"dev/inference: {incident}"]
     assert seen.incidents[-1] >= 1.0

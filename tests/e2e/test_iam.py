@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from contracts import names
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.apart import apart
@@ -39,13 +39,13 @@ def recorded(stack: str) -> tuple[list[dict[str, Any]], list[Request]]:
         authorisation = Authorisation(world.clients)
         asked: dict[str, Request] = {}
 
-        def heard(call: Call) -> None:
+        def on_call(call: Call) -> None:
             if call.function != world.deployment.outputs["controllerFunction"]:
                 return  # the health checker's are held to its role in tests/e2e/test_health.py
             for request in authorisation.requests(call):
                 asked.setdefault(repr(request), request)
 
-        world.cloud.listen(heard)
+        world.cloud.listen(on_call)
         world.replay(world.fleet(), HOURS).run(HOURS * 60)
         _scale_in(world)
         return policies(world), list(asked.values())
@@ -68,11 +68,11 @@ def _scale_in(world: World) -> None:
 
 def without(policies: list[dict[str, Any]], action: str) -> list[dict[str, Any]]:
     """Return the documents with one action taken out."""
-    kept = copy.deepcopy(policies)
-    for document in kept:
+    original = copy.deepcopy(policies)
+    for document in original:
         for statement in document["Statement"]:
             statement["Action"] = [one for one in statement["Action"] if one != action]
-    return kept
+    return original
 
 
 def test_the_controllers_role_allows_what_it_does_and_no_more() -> None:

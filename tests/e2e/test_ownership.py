@@ -41,71 +41,72 @@ def facts(world: World) -> Facts:
     return found
 
 
-def after_a_storm(stack: str) -> tuple[set[str], tuple[Change, ...], bool]:
+def after_a_shortage(stack: str) -> tuple[set[str], tuple[Change, ...], bool]:
     """Return the fields that the controller has moved, what a second run changes, and if it did anything."""
     config = load(stack, small())
     with living(config, SEED) as world:
         before = facts(world)
         # Stopped in the middle: at the end of a storm everything might be as it was.
-        with pytest.raises(StormError):
-            world.replay(world.fleet(), HOURS).run(HOURS * 60, Storm(world).stop)
+        with pytest.raises(ShortageError):
+            world.replay(world.fleet(), HOURS).run(HOURS * 60, Shortage(world).stop)
         moved = facts(world)
         differing = {key[1] for key in before.keys() | moved.keys() if before.get(key) != moved.get(key)}
         found = changes(world.deployment, config)
         return differing, found, facts(world) == moved
 
 
-class StormError(Exception):
+class ShortageError(Exception):
     """Spot is short and on-demand stands in."""
 
 
 @dataclass
-class Storm:
+class Shortage:
     """Watches a replay, and does something once in its middle: when on-demand stands in for spot."""
 
     world: World
     overrides: dict[str, Any] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
-    struck_at: float | None = None
+    occurred_at: float | None = None
     survivors: tuple[set[str], set[str]] = (set(), set())
 
-    def strikes(self, tick: int, span: Span) -> bool:
-        return self.struck_at is None and tick > 60 and span.on_demand > 0 and span.refused
+    def occurs(self, tick: int, span: Span) -> bool:
+        return self.occurred_at is None and tick > 60 and span.on_demand > 0 and span.refused
 
     def stop(self, tick: int, span: Span) -> None:
-        if self.strikes(tick, span):
-            raise StormError
+        if self.occurs(tick, span):
+            raise ShortageError
 
     def up(self, tick: int, span: Span) -> None:
-        if self.strikes(tick, span):
-            self.struck_at = START + tick * TICK_SECONDS
+        if self.occurs(tick, span):
+            self.occurred_at = START + tick * TICK_SECONDS
             before = self.world.cloud.alive(self.world.view.name)
             config = load(self.world.deployment.stack, self.overrides)
             _, self.changes = up(self.world.deployment, config)
             self.survivors = (before, self.world.cloud.alive(self.world.view.name))
 
 
-def through_a_storm(stack: str, change: dict[str, Any]) -> dict[str, Any]:
+def through_a_shortage(stack: str, change: dict[str, Any]) -> dict[str, Any]:
     """Change the stack in the middle of a storm; return what that changed, and how both replays served."""
     overrides = small()
     with living(load(stack, overrides), SEED) as world:
         light = LightFleet(world.group.group, world.group.policy)
-        calm = world.replay(light, HOURS).run(HOURS * 60)
-        storm = Storm(world, {**overrides, **change})
-        stormy = world.replay(world.fleet(), HOURS).run(HOURS * 60, storm.up)
-        assert storm.struck_at is not None
+        simulated = world.replay(light, HOURS).run(HOURS * 60)
+        shortage = Shortage(world, {**overrides, **change})
+        deployed = world.replay(world.fleet(), HOURS).run(HOURS * 60, shortage.up)
+        assert shortage.occurred_at is not None
         sizes = {
             disk(world, instance)
             for page in world.clients("ec2").get_paginator("describe_instances").paginate()
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
-            if instance["State"]["Name"] == "running" and instance["LaunchTime"].timestamp() > storm.struck_at
+            if instance["State"]["Name"] == "running"
+            and instance["LaunchTime"].timestamp() > shortage.occurred_at
         }
     return {
-        "changes": storm.changes,
-        "survivors": storm.survivors,
+        "changes": shortage.changes,
+        "survivors": shortage.survivors,
         "sizes": sizes,
-        "served": [(ledger.availability, ledger.cost, ledger.counts) for ledger in (calm, stormy)],
+        "served": [(ledger.availability, ledger.cost, ledger.counts) for ledger in (simulated, deployed)],
     }
 
 
@@ -122,7 +123,7 @@ def disk(world: World, instance: Any) -> int:
     ],
 )
 def test_what_the_controller_moves_is_no_difference(stack: str, owned: set[str]) -> None:
-    moved, changes, untouched = apart(after_a_storm, stack)
+    moved, changes, untouched = apart(after_a_shortage, stack)
     assert moved == owned
     assert changes == ()
     assert untouched
@@ -144,8 +145,8 @@ def changed(stack: str, change: dict[str, Any]) -> tuple[Change, ...]:
 
 
 @pytest.mark.parametrize("stack", ["dev", "fleet"])
-def test_an_up_in_the_middle_of_a_storm_loses_no_worker(stack: str) -> None:
-    found = apart(through_a_storm, stack, {f"{CAPACITY}.rootVolumeGiB": 200})
+def test_an_up_during_a_shortage_loses_no_worker(stack: str) -> None:
+    found = apart(through_a_shortage, stack, {f"{CAPACITY}.rootVolumeGiB": 200})
     assert {change.type for change in found["changes"]} == {TEMPLATE, GROUP}
     before, after = found["survivors"]
     assert before == after != set()

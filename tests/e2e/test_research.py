@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_command import REPOSITORY, forked, told
+from tests.e2e.test_command import REPOSITORY, forked, run_command
 from tests.waiting import TIMEOUT_SECONDS
 
 
@@ -48,8 +48,8 @@ def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
         (["--job", "examples/training", "--load"], "--job beside --load, allowed: --job alone"),
     ],
 )
-def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> None:
-    code, said = told(["demo", "--stack", "research", *arguments])
+def test_bad_input_gives_a_one_line_error(arguments: list[str], message: str) -> None:
+    code, said = run_command(["demo", "--stack", "research", *arguments])
     assert code == 1
     assert message in said
     assert len(said.strip().splitlines()) == 1
@@ -79,7 +79,17 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Path) -> None:
-    job = ["demo", "--job", "examples/training", "--notice-share", "0.5", "--seed", "5", "--out", str(tmp_path)]
+    job = [
+        "demo",
+        "--job",
+        "examples/training",
+        "--notice-share",
+        "0.5",
+        "--seed",
+        "5",
+        "--out",
+        str(tmp_path),
+    ]
     done = subprocess.run(
         [sys.executable, "-c", SHORTER, *job],
         cwd=REPOSITORY,

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from tests.apart import apart
-from tests.e2e.rollout_scenes import BAD, GOOD, OLD, TARGET, Rolled, Scenes, scenes
+from tests.e2e.simulated_rollout import BAD, GOOD, OLD, TARGET, Outcome, Rolled, simulate_all
 from tests.iam import allows
 
 
 @pytest.fixture(scope="module")
-def played() -> Scenes:
-    return apart(scenes)
+def played() -> Outcome:
+    return apart(simulate_all)
 
 
-def test_a_bad_image_goes_back_while_nine_tenths_are_served_and_one_message_says_so(played: Scenes) -> None:
+def test_a_bad_image_goes_back_while_nine_tenths_are_served_and_one_message_says_so(played: Outcome) -> None:
     bad = played.bad
     assert max(bad.tried) == 1
     assert min(bad.served) >= 0.9 * TARGET
     assert bad.ends == {OLD: TARGET}
     assert bad.boots == OLD
     digest = BAD.rpartition("@")[2]
-    assert bad.told == [f"dev/inference: roll-back/{digest}"]
+    assert bad.messages == [f"dev/inference: roll-back/{digest}"]
 
 
-def test_a_good_image_reaches_all_workers_while_nine_tenths_are_served(played: Scenes) -> None:
+def test_a_good_image_reaches_all_workers_while_nine_tenths_are_served(played: Outcome) -> None:
     good = played.good
     assert min(good.served) >= 0.9 * TARGET
     assert good.ends == {GOOD: TARGET}
@@ -34,17 +34,17 @@ def test_a_good_image_reaches_all_workers_while_nine_tenths_are_served(played: S
 
 
 @pytest.mark.parametrize("scene", ["bad", "good"])
-def test_a_surge_makes_the_room_and_is_let_go(played: Scenes, scene: str) -> None:
-    seen: Rolled = getattr(played, scene)
+def test_a_surge_makes_the_room_and_is_let_go(played: Outcome, phase: str) -> None:
+    seen: Rolled = getattr(played, phase)
     assert max(seen.alive) in (TARGET + 1, TARGET + 2)
     assert seen.alive[-1] == TARGET
 
 
-def test_nobody_writes_what_is_anothers_and_the_checker_ends_nothing(played: Scenes) -> None:
-    assert {leaf for who, leaf in played.writers if who == "health"} <= {"wishes", "rolling"}
-    assert {leaf for who, leaf in played.writers if who != "health"} & {"wishes", "rolling"} == set()
+def test_nobody_writes_what_is_anothers_and_the_checker_ends_nothing(played: Outcome) -> None:
+    assert {leaf for writer, leaf in played.writers if writer == "health"} <= {"wishes", "rolling"}
+    assert {leaf for writer, leaf in played.writers if writer != "health"} & {"wishes", "rolling"} == set()
     assert played.ended == set()
-    assert played.wished == set()
+    assert played.replacements == set()
     role, asked = played.permissions
     assert {request.action for request in asked} == {
         "ssm:PutParameter",

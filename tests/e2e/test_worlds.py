@@ -9,7 +9,7 @@ import pytest
 
 from tests.apart import apart
 from tests.e2e.differential import both, differences
-from tests.e2e.doubts import WORLDS
+from tests.e2e.market_conditions import WORLDS
 from tests.e2e.world import small
 
 HOURS = 4

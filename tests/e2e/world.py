@@ -24,11 +24,11 @@ from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.sandbox import AwsClients, sandbox
-from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView
 from rehearsal.fleets import CloudFleet
-from tests.e2e.doubts import HOSTILE_AWS, Doubt
+from tests.e2e.market_conditions import HOSTILE_AWS, Conditions
 
 REPOSITORY = Path(__file__).parents[2]
 START = 1_767_571_200.0
@@ -66,7 +66,7 @@ class World:
         hours: float,
         files: Sequence[Path] = (),
         pool_size: int = 8,
-        doubt: Doubt = HOSTILE_AWS,
+        doubt: Conditions = HOSTILE_AWS,
     ) -> Replay:
         """Return a replay of the files, or of a market drawn from the fitted model where there are none."""
         view = self.view
@@ -83,7 +83,7 @@ class World:
             traces = drawn_market.draw(len(view.zones) * len(kinds) // rules.types, hours, self.seed)
         if rules.types > 1:  # those of a zone share its trace
             traces = tuple(replace(t, name=zone) for t, zone in zip(traces, sorted(view.zones), strict=True))
-        market = SpotMarket([doubt.seen(t) for t in traces], rules, pool_size)
+        market = SpotMarket([doubt.apply(t) for t in traces], rules, pool_size)
         pools = placement.assign(market.names, sorted(view.zones), kinds)
         group = self.group.group
         shape = GroupShape(pools, group.base, group.spot_percentage, weights=view.weights)
@@ -102,12 +102,12 @@ def small(target: int = 4, **more: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def living(
-    config: stackfile.StackConfig, seed: int = 1, hostility: Hostility | None = None
+    config: stackfile.StackConfig, seed: int = 1, faults: FaultInjection | None = None
 ) -> Iterator[World]:
     with simulated(START) as clock, sandbox(config.region, seed) as clients:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
             deployment = deploy(clients, config)
-        cloud = LocalCloud(clients, deployment, clock, hostility)
+        cloud = LocalCloud(clients, deployment, clock, faults)
         cloud.fill_warm_pools()
         yield World(config, clients, deployment, clock, cloud, seed)

@@ -11,7 +11,7 @@ import pytest
 
 from infra.settings import SettingsError, load_settings
 from pulumi_declared.stackfile import StackConfig
-from pulumi_on_moto import deploy, given_policies
+from pulumi_on_moto import deploy, existing_policies
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
 from tests.apart import apart
@@ -268,7 +268,7 @@ def deployed(document: dict[str, Any]) -> int:
     with simulated(START), sandbox(config.region, 1) as clients, warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
         deploys = load_settings(document).identity.deploys
-        given_policies(clients, (*deploys.policies, *deploys.drift_policies) if deploys else ())
+        existing_policies(clients, (*deploys.policies, *deploys.drift_policies) if deploys else ())
         return len(deploy(clients, config).of_type("aws:ec2/launchTemplate:LaunchTemplate"))
 
 

@@ -56,8 +56,8 @@ def test_calls_of_a_pass_are_those_of_the_controller() -> None:
 
 
 def test_heartbeats_come_as_often_as_the_page_reckons() -> None:
-    assert f"a heartbeat every {Config.heartbeat_seconds:g} s, as is the default" in PAGE
-    assert f"Eight workers an instance come there with {WRITES * Config.heartbeat_seconds / 8:,.0f}" in PAGE
+    assert f"a heartbeat every {Config.heartbeat_seconds:g} s, the default" in PAGE
+    assert f"eight workers per instance do with {WRITES * Config.heartbeat_seconds / 8:,.0f}" in PAGE
 
 
 def default(model: type[BaseModel], field: str) -> int:
@@ -101,7 +101,7 @@ def test_a_region_of_default_quotas_holds_as_many_instances_as_the_page_says() -
     alone, together = GP3_TIB * 1024 // root, GP3_TIB * 1024 // (root + home)
     assert f"{GP3_TIB} TiB of gp3 volumes: {alone} instances" in PAGE
     assert f"With roots of {root} GiB, the default, that is {alone} instances" in PAGE
-    assert f"a job's volume of {home} GiB beside each, {together}." in PAGE
+    assert f"a job's volume of {home} GiB in addition, {together}." in PAGE
 
 
 def test_unfinished_snapshots_stay_below_the_quota_as_the_page_reckons() -> None:

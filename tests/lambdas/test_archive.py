@@ -1,4 +1,4 @@
-"""The handlers as Lambda runs them: from the unpacked archive, with only boto3 beside it."""
+"""The handlers as Lambda runs them: from the unpacked archive, with only boto3 in addition."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_member_that_ec2_does_not_describe_yet_is_a_booting_instance(aws: Fake
     situation = seen(aws)
     [new] = [i for i in situation.primary if i.id == "i-3"]
     assert (new.is_described, new.ready_since, str(new.pool)) == (False, None, "g5.xlarge@us-west-2a")
-    # It is not let go either, though it would be the first: nobody knows what it is.
+    # It is not terminated either, although it would be the first: its purchase option is unknown.
     assert sorted(i["InstanceId"] for i in aws.groups["primary"]["Instances"]) == ["i-1", "i-2", "i-3"]
     assert aws.groups["primary"]["DesiredCapacity"] == 3
 

@@ -92,7 +92,7 @@ def test_the_reserved_capacity_is_limited_to_the_target() -> None:
         ("resnet", "imagenet@1", 0),  # an older version is another dataset
         ("resnet", "imagenet@2", 1),
         ("imagenet-data", "imagenet@1", 1),
-        ("imagenet-data", "imagenet@2", 0),  # made: nobody makes it again, whatever its run is called
+        ("imagenet-data", "imagenet@2", 0),  # prepared: it is not prepared again, whatever its run is called
     ],
 )
 def test_a_group_waits_for_the_dataset_that_another_prepares(group: str, prepared: str, target: int) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lambdas.core.model import PurchaseOption, Pool, GroupRole
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.fleet import Orders
 from market.rules import TICK_SECONDS
 from pulumi_on_moto.running.functions import Call, Invocation
-from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.fleets import CloudFleet
 from tests.e2e.world import World, living, load, small
 
@@ -35,7 +35,7 @@ class WatchedFleet(CloudFleet):
     broken: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     _side: dict[str, GroupRole] = field(default_factory=dict)
-    _doomed: set[str] = field(default_factory=set)
+    _interrupted: set[str] = field(default_factory=set)
     _named: set[str] = field(default_factory=set)
     _lost: dict[str, float] = field(default_factory=dict)
 
@@ -44,32 +44,32 @@ class WatchedFleet(CloudFleet):
     def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
         self._side[instance_id] = side
-        staying = self._alive - self._doomed
+        staying = self._alive - self._interrupted
         self._hold(len(staying) <= self.maximum, f"{len(staying)} live, the maximum is {self.maximum}")
         return instance_id
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
-        doomed = list(instance_ids)
-        self._doomed.update(doomed)
-        CloudFleet.noticed(self, doomed, deadline)
+        interrupted = list(instance_ids)
+        self._interrupted.update(interrupted)
+        CloudFleet.noticed(self, interrupted, deadline)
 
     def died(self, instance_ids: Iterable[str]) -> None:
         gone = list(instance_ids)
         self._lost.update(
-            {one: self._now for one in gone if one in self._working and one not in self._doomed}
+            {one: self._now for one in gone if one in self._working and one not in self._interrupted}
         )
         CloudFleet.died(self, gone)
 
     def look(self) -> Orders:
         working, sides = set(self._working), dict(self._side)
-        orders = CloudFleet.look(self)
+        orders = CloudFleet.reconcile(self)
         for instance_id in orders.released:
-            named = instance_id in self._named or instance_id in self._doomed
+            named = instance_id in self._named or instance_id in self._interrupted
             self._hold(named, f"{instance_id} was ended, and nobody named it")
             if instance_id not in working:
                 self.counts[f"{sides[instance_id]} released while booting"] += 1
         if working & set(orders.released) & self._named:
-            lasting = set(self._working) - self._doomed
+            lasting = set(self._working) - self._interrupted
             hidden = [one for one, at in self._lost.items() if self._now - at < UNKNOWABLE]
             enough = len(lasting) + len(hidden) >= TARGET
             self._hold(enough, f"a worker was released, and {len(lasting)} of {TARGET} were left")
@@ -87,8 +87,8 @@ class WatchedFleet(CloudFleet):
         # A refused read or a conflict sends messages back; only what nobody caught is a crash.
         self._hold(not invocation.error, f"the function crashed: {invocation.error}")
         self.counts["runs"] += 1
-        told = "\n".join(invocation.log)
-        self.counts["refused calls"] += told.count("RequestLimitExceeded") + told.count("Throttling")
+        log = "\n".join(invocation.log)
+        self.counts["refused calls"] += log.count("RequestLimitExceeded") + log.count("Throttling")
         self.counts["runs with messages sent back"] += bool(invocation.failed)
 
     def _hold(self, promise: bool, otherwise: str) -> None:
@@ -98,15 +98,15 @@ class WatchedFleet(CloudFleet):
 
 def watched(world: World) -> WatchedFleet:
     """Return the first group of a deployment, watched."""
-    calm = world.fleet()
-    fleet = WatchedFleet(world.cloud, calm.group, calm.store, maximum=world.group.group.maximum)
+    undisturbed = world.fleet()
+    fleet = WatchedFleet(world.cloud, undisturbed.group, undisturbed.store, maximum=world.group.group.maximum)
     world.cloud.listen(fleet.overhear)
     return fleet
 
 
-def played(hours: float, seed: int, hostility: Hostility) -> dict[str, Any]:
+def played(hours: float, seed: int, faults: FaultInjection) -> dict[str, Any]:
     """Play the dev stack; return, as JSON values, what broke, the counts, and the ledger's account."""
-    with living(load("dev", small(TARGET)), seed, hostility) as world:
+    with living(load("dev", small(TARGET)), seed, faults) as world:
         fleet = watched(world)
         ledger = world.replay(fleet, hours, pool_size=POOL_SIZE).run()
     account = {"availability": ledger.availability, "cost": ledger.cost, **ledger.counts}

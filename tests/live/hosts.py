@@ -23,7 +23,7 @@ from rehearsal.machines import boot
 from rehearsal.machines.group import Nodes
 from rehearsal.machines.machine import contents
 from rehearsal.machines.tenants import account
-from rehearsal.rehearse import Scene, Wishes, rehearse
+from rehearsal.rehearse import RehearsalOptions, RehearsalSetup, rehearse
 from rehearsal.report.page import render
 from rehearsal.report.summary import render_summary
 from rehearsal.results.summary import summarise
@@ -31,7 +31,7 @@ from rehearsal.results.tenancy import TenancyAccount
 from tests.e2e.world import START, World, living, load
 from userdata.agent.tenants import codec
 
-TOLD = tenancy.told
+ACCOUNT_OF = tenancy.tenancy_account
 LOST = (30, 75)
 MINUTES = 95
 SEED = 5
@@ -46,7 +46,7 @@ class Changing:
     change: Callable[[], str]
     is_done: bool = False
 
-    def begin(self, scene: Scene) -> None:
+    def begin(self, setup: RehearsalSetup) -> None:
         pass
 
     def see(self, tick: int, span: Span) -> None:
@@ -58,7 +58,7 @@ class Changing:
 def played() -> dict[str, Any]:
     """Lose it twice, on spot alone."""
     ends = (*LOST, MINUTES)
-    wishes = Wishes(
+    options = RehearsalOptions(
         group="lab",
         hours=MINUTES / 60,
         files=(),
@@ -72,18 +72,18 @@ def played() -> dict[str, Any]:
     )
     seen: dict[str, Any] = {}
 
-    def told(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
+    def record_account(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
         seen.update(looked_at(cloud, nodes))
-        return TOLD(cloud, view, nodes, ledger)
+        return ACCOUNT_OF(cloud, view, nodes, ledger)
 
     with living(load("shared", {"sharedHosts[0].capacity.fallback.enabled": False})) as world:
         changing = Changing(lambda: change_list(world))
-        with mock.patch.object(tenancy, "told", told):
-            run = rehearse(wishes, world.cloud, changing, time.perf_counter())
+        with mock.patch.object(tenancy, "tenancy_account", record_account):
+            run = rehearse(options, world.cloud, changing, time.perf_counter())
     assert run.tenancy is not None
     return seen | {
         "returns": [asdict(one) | {"intact": one.intact} for one in run.tenancy.returns],
-        "told": summarise(run)["shared_host"],
+        "summary": summarise(run)["shared_host"],
         "terminal": text(render_summary(summarise(run))),
         "page": render(run),
     }
@@ -97,7 +97,9 @@ def looked_at(cloud: LocalCloud, nodes: Nodes) -> dict[str, Any]:
     last = [entry for entry in entries if entry.volume == abandoned["VolumeId"] and entry.contents]
     after = START + 60 * LOST[1]
     return {
-        "serving": sorted({entry.tenant for entry in entries if entry.kind == "running" and entry.at > after}),
+        "serving": sorted(
+            {entry.tenant for entry in entries if entry.kind == "running" and entry.at > after}
+        ),
         "causes": sorted({one.cause for one in account.returns(entries)}),
         "abandoned": [
             abandoned["State"],

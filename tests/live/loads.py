@@ -13,7 +13,7 @@ from market.replay.ledger import Span
 from market.rules import TICK_SECONDS
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.loaded_fleet import LoadedFleet
-from tests.e2e.doubts import Doubt
+from tests.e2e.market_conditions import Conditions
 from tests.e2e.world import CAPACITY, START, living, load
 
 MOST, MINUTES = 14, 40
@@ -33,12 +33,12 @@ def loaded() -> dict[str, Any]:
     seen: list[Span] = []
     with living(load("dev", CHANGES)) as world:
         plain = world.fleet()
-        replay = world.replay(plain, MINUTES / 60 + 1, doubt=Doubt({}))
+        replay = world.replay(plain, MINUTES / 60 + 1, doubt=Conditions({}))
         rules = replace(replay.rules, warm_up_ticks=0)
         fleet = LoadedFleet.of(plain, rules, MINUTES)
         arrivals = np.random.default_rng(1).poisson(1.5, MINUTES * 60)
         fleet.service = LoadedService(arrivals.tolist(), fleet.service.speeds, RequestQueue(arrivals, 1))
-        replay = world.replay(fleet, MINUTES / 60 + 1, doubt=Doubt({}))
+        replay = world.replay(fleet, MINUTES / 60 + 1, doubt=Conditions({}))
         replay.run(MINUTES, lambda _, span: seen.append(span))
         account: LoadAccount = fleet.account(START + MINUTES * TICK_SECONDS, 0.0)
         name = f"/gpu-spot/{world.deployment.stack}/groups/{world.view.name}/scaling"

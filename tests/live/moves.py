@@ -13,7 +13,7 @@ from contracts import names
 from contracts.group import config as group_config
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
-from lambdas.core.model import PurchaseOption, Pool, GroupRole
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
 from market.replay.ledger import Span
@@ -69,9 +69,9 @@ def played() -> dict[str, Any]:
         ledger = replay.run()
         nodes.advance(START + MINUTES * 60)
         return {
-            "moves": [to_json(move) for move in nodes.travels().moves],
-            "underway": nodes.travels().underway,
-            "zones": list(nodes.travels().zones),
+            "moves": [to_json(move) for move in nodes.migrations().moves],
+            "underway": nodes.migrations().underway,
+            "zones": list(nodes.migrations().zones),
             "spans": [asdict(span) for span in ledger.spans],
             "played": replay.played,
             **left_behind(world, nodes, data),
@@ -87,7 +87,7 @@ def bridged() -> dict[str, Any]:
     with research({"training[0].capacity.fallback.policyParameters.shortageCost": 2.0}) as (world, nodes, _):
         ledger = market(world, nodes, Rules(notice=1.0, warm_up_ticks=0), FOR_AN_HOUR).run()
         return {
-            "moves": [to_json(move) for move in nodes.travels().moves],
+            "moves": [to_json(move) for move in nodes.migrations().moves],
             "spans": [asdict(span) for span in ledger.spans],
         }
 
@@ -139,8 +139,8 @@ def ask_for(world: World, revision: str) -> None:
     )["LaunchTemplateVersion"]
     used["Version"] = str(made["VersionNumber"])
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=config.primary, MixedInstancesPolicy=policy)
-    told = group_config.dumps(replace(config, run=revision))
-    ssm.put_parameter(Name=f"{root}/resnet/config", Value=told, Overwrite=True)
+    config_text = group_config.dumps(replace(config, run=revision))
+    ssm.put_parameter(Name=f"{root}/resnet/config", Value=config_text, Overwrite=True)
 
 
 def market(world: World, nodes: Nodes, rules: Rules, closed: Closed) -> Replay:

@@ -13,7 +13,7 @@ from rehearsal.machines.group import playing
 from rehearsal.machines.process import TrainingProfile
 from tests.e2e.world import START, World, living, load
 from tests.live.moves import ZONES, market
-from tests.live.steered import told
+from tests.live.steered import run_command
 
 STEPS, ENDS = 4, 50
 SHARED: dict[str, Any] = {
@@ -28,7 +28,7 @@ CLOSED = {ZONES[0]: range(9, 18), ZONES[1]: range(23, 31), ZONES[2]: range(0, EN
 
 def looked(world: World, *words: str) -> Any:
     """What `gpu-spot jobs` prints."""
-    return json.loads(told(world, *words, "--json", stack="research-efs"))
+    return json.loads(run_command(world, *words, "--json", stack="research-efs"))
 
 
 def played() -> dict[str, Any]:

@@ -29,10 +29,10 @@ def steered() -> dict[str, Any]:
 
         def on_tick(tick: int, span: Span) -> None:
             if tick >= STOP_AT and "stop" not in said:
-                said["stop"] = told(world, "stop", "resnet")
+                said["stop"] = run_command(world, "stop", "resnet")
             if tick >= RESUME_AT and "resume" not in said:
-                said["resume"] = told(world, "resume", "resnet")
-            states[tick] = json.loads(told(world, "list", "--json"))[0]["state"]
+                said["resume"] = run_command(world, "resume", "resnet")
+            states[tick] = json.loads(run_command(world, "list", "--json"))[0]["state"]
             alive[tick] = len(world.cloud.alive("resnet"))
 
         replay.run(ENDS, on_tick)
@@ -41,12 +41,12 @@ def steered() -> dict[str, Any]:
             "states": states,
             "said": said,
             "alive": alive,
-            "shown": json.loads(told(world, "show", "resnet", "--json")),
-            "logs": told(world, "logs", "resnet", "--since", "1d"),
+            "shown": json.loads(run_command(world, "show", "resnet", "--json")),
+            "logs": run_command(world, "logs", "resnet", "--since", "1d"),
         }
 
 
-def told(world: World, *words: str, stack: str = "research") -> str:
+def run_command(world: World, *words: str, stack: str = "research") -> str:
     """What the command prints."""
     args = cli.parser().parse_args(["jobs", "--stack", stack, *words])
     with contextlib.redirect_stdout(io.StringIO()) as out:

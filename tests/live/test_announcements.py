@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import SPOT_REFUSAL
 from tests.live.world import START, Running, bodies
 

@@ -15,62 +15,62 @@ def blocks() -> Blocks:
 
 
 def test_the_first_snapshot_copies_what_is_used_not_what_is_provisioned(blocks: Blocks) -> None:
-    assert blocks.begun("s1", "v1") == 60_000
+    assert blocks.start_snapshot("s1", "v1") == 60_000
 
 
 def test_the_next_one_copies_what_changed(blocks: Blocks) -> None:
-    blocks.begun("s1", "v1")
+    blocks.start_snapshot("s1", "v1")
     blocks.wrote("v1", 300)
-    assert blocks.begun("s2", "v1") == 300
-    assert blocks.begun("s3", "v1") == 0
+    assert blocks.start_snapshot("s2", "v1") == 300
+    assert blocks.start_snapshot("s3", "v1") == 0
 
 
 def test_the_chain_goes_on_through_a_volume_made_from_a_snapshot(blocks: Blocks) -> None:
-    blocks.begun("s1", "v1")
+    blocks.start_snapshot("s1", "v1")
     blocks.wrote("v1", 500)  # not in s1, and so not on its copy
     blocks.created("v2", 100, "s1")
     blocks.wrote("v2", 40)
-    assert blocks.begun("s2", "v2") == 40
+    assert blocks.start_snapshot("s2", "v2") == 40
     blocks.created("v3", 100, "s2")
-    assert blocks.begun("s3", "v3") == 0
+    assert blocks.start_snapshot("s3", "v3") == 0
 
 
-def test_who_deletes_every_snapshot_copies_everything_again(blocks: Blocks) -> None:
-    blocks.begun("s1", "v1")
+def test_a_full_copy_after_all_snapshots_are_deleted(blocks: Blocks) -> None:
+    blocks.start_snapshot("s1", "v1")
     blocks.created("v2", 100, "s1")
     blocks.discarded("s1")
     blocks.wrote("v2", 40)
-    assert blocks.begun("s2", "v2") == 60_040
+    assert blocks.start_snapshot("s2", "v2") == 60_040
 
 
 def test_deleting_an_older_one_takes_nothing_from_the_newest(blocks: Blocks) -> None:
-    blocks.begun("s1", "v1")
+    blocks.start_snapshot("s1", "v1")
     blocks.wrote("v1", 300)
-    blocks.begun("s2", "v1")
+    blocks.start_snapshot("s2", "v1")
     blocks.discarded("s1")
     blocks.wrote("v1", 7)
-    assert blocks.begun("s3", "v1") == 7
+    assert blocks.start_snapshot("s3", "v1") == 7
 
 
 def test_deleting_the_newest_leaves_its_own_blocks_to_the_next(blocks: Blocks) -> None:
-    blocks.begun("s1", "v1")
+    blocks.start_snapshot("s1", "v1")
     blocks.wrote("v1", 300)
-    blocks.begun("s2", "v1")
+    blocks.start_snapshot("s2", "v1")
     blocks.discarded("s2")
     blocks.wrote("v1", 7)
-    assert blocks.begun("s3", "v1") == 307
+    assert blocks.start_snapshot("s3", "v1") == 307
 
 
 def test_a_snapshot_of_another_volume_helps_nobody(blocks: Blocks) -> None:
-    blocks.begun("s1", "v1")
+    blocks.start_snapshot("s1", "v1")
     blocks.created("v2", 100)
     blocks.wrote("v2", 10)
-    assert blocks.begun("s2", "v2") == 10
+    assert blocks.start_snapshot("s2", "v2") == 10
 
 
 def test_more_than_the_whole_volume_is_never_copied(blocks: Blocks) -> None:
     blocks.wrote("v1", 1e6)
-    assert blocks.begun("s1", "v1") == 100 * 1024
+    assert blocks.start_snapshot("s1", "v1") == 100 * 1024
 
 
 def test_times_follow_what_changed_and_what_was_asked_for() -> None:

@@ -31,7 +31,7 @@ def test_it_saves_and_goes_on_at_the_step_that_it_had(seen: dict[str, Any]) -> N
     assert seen["phases"][-1][1] == "done"
 
 
-def test_people_hear_of_it_once_each(seen: dict[str, Any]) -> None:
+def test_each_threshold_is_notified_once(seen: dict[str, Any]) -> None:
     orders = [order for decision in seen["decisions"] for order in decision["actions"]]
     said = [order for order in orders if order.startswith("alarm: ")]
     assert said == ["alarm: budget-short", "alarm: budget-low", "alarm: budget-spent"]

@@ -52,7 +52,7 @@ def test_a_revision_is_fetched_by_its_id_with_all_its_files(
             assert (at / path.name).read_bytes() == path.read_bytes()
 
 
-def test_who_does_not_know_the_authority_fetches_nothing(tmp_path: Path, host: CodeHost, commit: str) -> None:
+def test_a_client_without_the_authority_cannot_fetch(tmp_path: Path, host: CodeHost, commit: str) -> None:
     env = {k: v for k, v in host.environment(STANDS_FOR).items() if k != "GIT_SSL_CAINFO"}
     done = fetched(tmp_path / "here", env, commit)
     assert done.returncode != 0
@@ -73,7 +73,7 @@ def test_only_what_is_served_is_served(tmp_path: Path, host: CodeHost) -> None:
         assert "not found" in done.stderr
 
 
-def test_a_private_one_is_for_who_knows_the_login(tmp_path: Path, commit: str) -> None:
+def test_a_private_repository_needs_the_login(tmp_path: Path, commit: str) -> None:
     with code_host.serving(tmp_path / "served", tmp_path / "tls", "job:secret") as host:
         env = host.environment(STANDS_FOR)
         assert fetched(tmp_path / "a", env, commit).returncode != 0

@@ -19,17 +19,17 @@ def write(folder: Path, name: str, at: float) -> Path:
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_what_was_written_on_the_way_and_while_it_saved(tmp_path: Path, is_told: bool) -> None:
+def test_what_was_written_on_the_way_and_while_it_saved(tmp_path: Path, is_signalled: bool) -> None:
     old = write(tmp_path, "step-1", 500.0)  # of the one before, in simulated time
     here, simulated = [9000.0], [1000.0]
     dates = CheckpointDates(tmp_path, lambda: simulated[0], lambda: here[0])
     half = write(tmp_path, "deep/step-2", 9005.0)
     here[0], simulated[0] = 9010.0, 4600.0  # ten seconds here were an hour there
-    if is_told:
-        dates.told()
+    if is_signalled:
+        dates.note_signal()
         here[0] = 9012.0  # it takes its time to save, and no time passes there
         saved = write(tmp_path, "step-3", 9011.5)
-        dates.told()
+        dates.note_signal()
     else:
         saved = write(tmp_path, "step-3", 9010.0)
     dates.settle()

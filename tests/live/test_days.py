@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.fault_injection import FaultInjection
 from tests.apart import apart
 from tests.live.days import played
 
 HOURS: Final = 4
 SEED: Final = 3
-EVERYTHING: Final = Hostility(
+EVERYTHING: Final = FaultInjection(
     hook_at_notice=True,
     fleet_modifying_seconds=3.0,
     fleet_says_shortage=True,

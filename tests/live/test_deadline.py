@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 from bench.parts.deadline_stack import Scenario, figures, play
-from bench.parts.deadline_stalls import CALM, bought, hopeless, said_lost
+from bench.parts.deadline_stalls import STABLE, bought, hopeless, said_lost
 from market.supply.trace import PoolTrace
-from rehearsal.machines.pace import Hindrance
+from rehearsal.machines.pace import Slowdown
 from tests.apart import apart
 
 
@@ -21,19 +21,19 @@ def test_a_job_that_loses_spot_makes_its_deadline_through_the_controller() -> No
     assert not job.late
     assert job.interruptions == 1
     assert job.changeovers >= 2
-    assert 60 < job.changeover < 600
+    assert 60 < job.restart_seconds < 600
     # Once its progress is known it waits for spot, for there is slack: no on-demand.
     reasons = [reason for _, _, reason in job.decisions]
     assert reasons[0] == "progress is not measured yet"
     assert not any("fallback" in order for _, orders, _ in job.decisions for order in orders)
     assert job.cost < 0.4
-    told = figures([job])
-    assert (told["stack_jobs"], told["stack_misses"]) == (1, 0)
+    job_figures = figures([job])
+    assert (job_figures["stack_jobs"], job_figures["stack_misses"]) == (1, 0)
 
 
 def test_a_job_that_stands_still_is_bought_on_demand_while_the_deadline_can_still_be_met() -> None:
     # Its spot is never lost: but for the stall no on-demand would be bought.
-    scenario = Scenario(CALM, 0.5, 4.0, (Hindrance(0.4, 2.4),))
+    scenario = Scenario(STABLE, 0.5, 4.0, (Slowdown(0.4, 2.4),))
     job = apart(play, scenario)
     bought_at = bought(job)
     assert bought_at is not None
@@ -44,7 +44,7 @@ def test_a_job_that_stands_still_is_bought_on_demand_while_the_deadline_can_stil
 
 def test_a_job_that_gets_too_slow_is_declared_lost_once_and_at_once() -> None:
     # The agent measures over an hour: from half an hour of slowness on it knows of nothing else.
-    scenario = Scenario(CALM, 1.0, 3.0, (Hindrance(0.5, math.inf, 0.05),))
+    scenario = Scenario(STABLE, 1.0, 3.0, (Slowdown(0.5, math.inf, 0.05),))
     job = apart(play, scenario)
     [lost_at] = said_lost(job)
     assert 0.5 < lost_at < 1.6

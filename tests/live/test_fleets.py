@@ -11,9 +11,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from contracts.group import config as group_config
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import SPOT_REFUSAL
-from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView
 from tests.live.world import START, Deployed, Running, bodies, empty
@@ -124,7 +124,7 @@ def test_targets_move_together_and_only_as_aws_allows(fleet: Running) -> None:
         ExcessCapacityTerminationPolicy="noTermination",
     )
     assert fleet.cloud.desired(GROUP) == (6, 0)
-    fleet.cloud.set_time(fleet.clock.now + fleet.cloud.hostility.fleet_modifying_seconds)
+    fleet.cloud.set_time(fleet.clock.now + fleet.cloud.faults.fleet_modifying_seconds)
     assert shown(fleet)["SpotFleetRequestConfig"]["OnDemandTargetCapacity"] == 2
     with pytest.raises(ClientError, match="OnDemandTargetCapacity 2 ≤ TargetCapacity 1 does not hold"):
         ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=1)
@@ -137,7 +137,9 @@ def test_targets_move_together_and_only_as_aws_allows(fleet: Running) -> None:
 
 def test_while_it_is_modified_it_shows_the_old_target_and_refuses_another(fleet: Running) -> None:
     ec2, fleet_id = fleet.clients("ec2"), view(fleet).primary
-    hostile = LocalCloud(fleet.clients, fleet.deployment, fleet.clock, Hostility(fleet_modifying_seconds=3.0))
+    hostile = LocalCloud(
+        fleet.clients, fleet.deployment, fleet.clock, FaultInjection(fleet_modifying_seconds=3.0)
+    )
     try:
         ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=6)
         assert hostile.desired(GROUP) == (6, 0)  # the fleet itself has heard
@@ -166,7 +168,9 @@ def test_while_it_is_modified_it_shows_the_old_target_and_refuses_another(fleet:
 
 
 def test_a_shortage_is_an_error_of_the_configuration_where_the_fleet_says_it(fleet: Running) -> None:
-    hostile = LocalCloud(fleet.clients, fleet.deployment, fleet.clock, Hostility(fleet_says_shortage=True))
+    hostile = LocalCloud(
+        fleet.clients, fleet.deployment, fleet.clock, FaultInjection(fleet_says_shortage=True)
+    )
     hostile.refuse(GROUP, GroupRole.PRIMARY, SPOT_REFUSAL)
     assert history(fleet, EventType="error") == [("error", "spotFleetRequestConfigurationInvalid")]
     (record,) = fleet.clients("ec2").describe_spot_fleet_request_history(
@@ -210,18 +214,18 @@ def test_members_are_listed_in_pages(fleet: Running) -> None:
 
 
 def test_a_client_that_terminates_a_member_releases_it(fleet: Running) -> None:
-    kept, gone = (
+    remaining, gone = (
         fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
         for _ in range(2)
     )
     for _ in range(2):  # the second time changes nothing
         fleet.clients("ec2").terminate_instances(InstanceIds=[gone])
-        assert fleet.cloud.alive(GROUP) == {kept}
+        assert fleet.cloud.alive(GROUP) == {remaining}
     assert fleet.cloud.desired(GROUP) == (4, 0)
     assert history(fleet).count(("instanceChange", "terminated")) == 1
     requests = fleet.clients("ec2").describe_spot_instance_requests()["SpotInstanceRequests"]
     codes = {request["InstanceId"]: request["Status"]["Code"] for request in requests}
-    assert codes == {kept: "fulfilled", gone: "instance-terminated-by-user"}
+    assert codes == {remaining: "fulfilled", gone: "instance-terminated-by-user"}
 
 
 def test_a_client_that_terminates_a_groups_instance_releases_it(fleet: Running) -> None:

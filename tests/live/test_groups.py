@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.cloud.instances import TERMINATED_VISIBLE_SECONDS
@@ -68,7 +68,7 @@ def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
 
 
 def test_terminate_with_decrement_lowers_desired_and_refills_nothing(running: Running) -> None:
-    kept, gone = (
+    remaining, gone = (
         running.cloud.launch("inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
         for _ in range(2)
     )
@@ -77,7 +77,7 @@ def test_terminate_with_decrement_lowers_desired_and_refills_nothing(running: Ru
     )
     assert reply["Activity"]["StatusCode"] == "InProgress"
     assert running.instance(gone)["State"]["Name"] == "running"  # it waits for its hook
-    assert running.cloud.alive("inference") == {kept}
+    assert running.cloud.alive("inference") == {remaining}
     running.cloud.set_time(START + 30)  # drainSeconds
     running.cloud.let_go("inference")
     assert running.cloud.desired("inference") == (1, 0)
@@ -111,7 +111,7 @@ def test_the_market_takes_without_lowering_desired(running: Running) -> None:
     assert running.instance(instance)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
 
 
-def test_spot_request_tells_the_story_of_its_instance(running: Running) -> None:
+def test_a_spot_request_follows_the_state_of_its_instance(running: Running) -> None:
     ec2 = running.clients("ec2")
     instance = running.cloud.launch(
         "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
@@ -246,7 +246,7 @@ def test_on_demand_gets_no_notice(running: Running) -> None:
         running.cloud.notice(instance, START + 120)
 
 
-def test_a_launch_waits_for_its_hook_until_the_worker_is_heard(running: Running) -> None:
+def test_a_launch_waits_for_its_hook_until_the_first_heartbeat(running: Running) -> None:
     autoscaling, view = running.clients("autoscaling"), running.cloud.group("inference")
 
     def state() -> tuple[str, str]:
@@ -293,7 +293,7 @@ def test_an_instance_can_complete_its_launch_hook_itself_and_once(running: Runni
         autoscaling.delete_lifecycle_hook(**hook)
 
 
-def test_a_started_warm_instance_is_dated_anew(running: Running) -> None:
+def test_a_started_warm_instance_has_a_new_launch_time(running: Running) -> None:
     running.cloud.fill_warm_pools()
     (waiting,) = running.cloud.warm("inference")
     running.cloud.set_time(START + 600)

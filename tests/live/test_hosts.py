@@ -18,7 +18,7 @@ def seen() -> dict[str, Any]:
 def test_each_tenant_comes_back_with_what_its_volume_held(seen: dict[str, Any]) -> None:
     assert {one["tenant"] for one in seen["returns"]} == {"vision", "speech", "notes"}
     assert all(one["intact"] and one["after"]["files"] for one in seen["returns"])
-    assert not seen["told"]["away"]
+    assert not seen["summary"]["away"]
 
 
 def test_losses_with_and_without_a_notice_are_survived_and_zones_are_left(seen: dict[str, Any]) -> None:
@@ -32,10 +32,10 @@ def test_a_list_that_changed_while_there_was_no_host_is_honoured(seen: dict[str,
 
 
 def test_the_report_says_when_each_served_again(seen: dict[str, Any]) -> None:
-    told, page = seen["told"], seen["page"]
-    assert told["intact"]
-    assert {one["tenant"] for one in told["returns"]} == {"vision", "speech", "notes"}
-    for name, one in told["tenants"].items():
+    account, page = seen["summary"], seen["page"]
+    assert account["intact"]
+    assert {one["tenant"] for one in account["returns"]} == {"vision", "speech", "notes"}
+    for name, one in account["tenants"].items():
         assert one["seconds_without"] >= 0
         assert f"{name} {one['cpus']} CPUs" in seen["terminal"]
         assert f"<td>{name}</td>" in page

@@ -35,9 +35,9 @@ def test_a_stop_saves_and_lets_all_capacity_go_and_a_resume_brings_it_back(seen:
     assert not seen["alive"][max(seen["alive"])]  # and in the end nobody is left
 
 
-def test_what_the_agents_said_is_in_the_log_group_with_who_said_it_when(seen: dict[str, Any]) -> None:
+def test_agent_log_lines_are_in_the_log_group_with_instance_and_time(seen: dict[str, Any]) -> None:
     said = [line.split(" ", 3) for line in seen["logs"].splitlines()]
-    starts = [(time, instance) for _, time, instance, text in said if text.startswith("training starts ")]
+    starts = [(time, instance) for _, time, instance, text in said if text.startswith("starting training ")]
     before, after = seen["shown"]["timeline"]
     assert [instance for _, instance in starts] == [before["instance"], after["instance"]]
     # Simulated time begins at midnight.

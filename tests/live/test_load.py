@@ -28,12 +28,12 @@ def test_the_scaler_brings_what_the_load_needs_and_the_account_follows_its_targe
     assert [minute.target for minute in account.minutes[1:]] == [span.target for span in spans[1:]]
 
 
-def test_who_has_no_worker_waits_and_who_comes_later_does_not(seen: dict[str, Any]) -> None:
+def test_requests_wait_only_while_there_is_no_worker(seen: dict[str, Any]) -> None:
     first, *_, last = seen["account"].waits
     assert first.half > 60 > last.most
 
 
-def test_the_bill_is_of_those_who_live(seen: dict[str, Any]) -> None:
+def test_the_bill_covers_running_instances(seen: dict[str, Any]) -> None:
     account, spans = seen["account"], seen["spans"]
     paid = sum(span.spot + span.on_demand for span in spans[:-1])
     assert 0.2 * paid < account.paid / account.peak.hourly * 60 <= 1.6 * paid

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Journal
@@ -130,7 +130,7 @@ def test_no_volume_attaches_to_an_instance_that_has_ended(world: World) -> None:
     assert world.state(volume) == ("available", [])
 
 
-def test_a_snapshot_holds_what_was_written_when_it_was_begun(world: World) -> None:
+def test_a_snapshot_holds_the_content_at_its_start(world: World) -> None:
     volume = world.create(A)
     world.after(10)
     world.disks.format(volume)

@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from rehearsal.machines.pace import Hindrance, Speed
+from rehearsal.machines.pace import Slowdown, Speeds
 
-STOP, SLOW = Hindrance(100, 200), Hindrance(300, 400, 0.5)
-PACE = Speed((STOP, SLOW))
+STOP, SLOW = Slowdown(100, 200), Slowdown(300, 400, 0.5)
+PACE = Speeds((STOP, SLOW))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_work_is_done_when_so_much_fitted(begin, work, end):
 
 
 def test_what_stops_for_good_is_never_done():
-    pace = Speed((Hindrance(100, math.inf),))
+    pace = Speeds((Slowdown(100, math.inf),))
     assert (pace.when(0, 100), pace.when(0, 101)) == (100, math.inf)
     assert (pace.still_until(99), pace.still_until(100)) == (99, math.inf)
 
@@ -37,9 +37,9 @@ def test_it_is_known_when_work_next_stops_and_when_it_goes_on():
 @pytest.mark.parametrize(("begin", "end", "speed"), [(5, 5, 0), (5, 4, 0), (0, 1, 1), (0, 1, -0.1)])
 def test_a_hindrance_without_sense_is_refused(begin, end, speed):
     with pytest.raises(ValueError, match=r"allowed|needed"):
-        Hindrance(begin, end, speed)
+        Slowdown(begin, end, speed)
 
 
 def test_hindrances_that_overlap_are_refused():
     with pytest.raises(ValueError, match="begins at 150, the one before ends at 200"):
-        Speed((STOP, Hindrance(150, 160)))
+        Speeds((STOP, Slowdown(150, 160)))

@@ -39,11 +39,11 @@ class Clock:
 
 
 def started(
-    tmp_path: Path, clock: Clock, *arguments: str, script: Path = EXAMPLE / "train.py", **told: str
+    tmp_path: Path, clock: Clock, *arguments: str, script: Path = EXAMPLE / "train.py", **variables: str
 ) -> RealProcess:
     names = ("CHECKPOINTS", "ARTIFACTS", "DATASETS", "DONE", "TELL")
     places = {name: str(tmp_path / name.lower()) for name in names}
-    environment = {f"GPU_SPOT_{name}": place for name, place in places.items()} | told
+    environment = {f"GPU_SPOT_{name}": place for name, place in places.items()} | variables
     argv = [sys.executable, str(script), *arguments]
     return RealProcess(argv, environment, tmp_path, tmp_path, clock, PACE)
 
@@ -145,7 +145,9 @@ def test_it_has_the_time_that_passes_for_everybody_else(tmp_path: Path) -> None:
     process.signal(SIGKILL)
 
 
-def test_who_ignores_sigterm_ends_the_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_ignores_sigterm_ends_the_rehearsal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rehearsal.machines.real.commands.SAVES_IN", 0.2)
     script = tmp_path / "deaf.py"
     script.write_text(
@@ -191,7 +193,7 @@ def test_time_stands_still_while_it_starts(tmp_path: Path) -> None:
     process.signal(SIGKILL)
 
 
-def test_its_sign_of_life_tells_of_steps_too(tmp_path: Path) -> None:
+def test_steps_are_read_from_the_progress_file_too(tmp_path: Path) -> None:
     clock, script = Clock(), tmp_path / "quiet.py"
     script.write_text(
         "import json, os, pathlib, time\n"
@@ -207,7 +209,7 @@ def test_its_sign_of_life_tells_of_steps_too(tmp_path: Path) -> None:
         assert is_at(tmp_path / "output", tmp_path / "tell") == 0
 
 
-def test_it_is_told_by_its_own_time_how_often_it_is_interrupted(tmp_path: Path) -> None:
+def test_the_interruption_rate_is_scaled_to_its_own_time(tmp_path: Path) -> None:
     script = tmp_path / "told.py"
     script.write_text("import os\nprint('step 0', os.environ['GPU_SPOT_INTERRUPTIONS_PER_HOUR'])")
     started(tmp_path, Clock(), script=script, GPU_SPOT_INTERRUPTIONS_PER_HOUR="0.5").signal(SIGKILL)
@@ -260,7 +262,7 @@ def job(*command: str) -> Training:
     )
 
 
-def test_alone_it_tells_results_and_how_long_its_steps_took(tmp_path: Path) -> None:
+def test_an_undisturbed_run_returns_results_and_duration(tmp_path: Path) -> None:
     around = {"PATH": os.environ["PATH"], "GPU_SPOT_DATASETS": str(tmp_path)}
     arguments = ("train.py", "--steps", "50", "--step-seconds", "0.01")
     alone = undisturbed(job("python3", *arguments), EXAMPLE, tmp_path / "alone", around)

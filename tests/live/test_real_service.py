@@ -16,7 +16,7 @@ from rehearsal.machines.real import broker, service_host
 from rehearsal.machines.real import load_client as asker
 from rehearsal.machines.real import run_recorder as witness
 from rehearsal.machines.real.commands import kill_all
-from rehearsal.real_service import HOURS, closing_in_turn, witnessed
+from rehearsal.real_service import HOURS, record_runs, rotate_closures
 from spot_work import Request
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -48,23 +48,23 @@ class Host:
             text=True,
             start_new_session=True,
         )
-        told = service_host.Told(
+        document = service_host.ServiceHostConfig(
             command=[sys.executable, "-c", WORKER],
             environment={},
             secrets={"SPOT_WORK_URL": "amqp://here"},
             slots=1,
             directory=str(self.directory),
         )
-        self.tell(asdict(told))
+        self.send(asdict(document))
 
-    def tell(self, line: object) -> None:
+    def send(self, line: object) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{json.dumps(line)}\n")
         self.process.stdin.flush()
 
     def is_ready(self) -> bool:
         return (self.place / "pid").exists() and service_host.are_ready(
-            self.directory, service_host.places(1)
+            self.directory, service_host.worker_slots(1)
         )
 
 
@@ -83,16 +83,16 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 def test_a_notice_drains_the_workers_and_ends_the_instance(host: Host) -> None:
-    host.tell({"kind": "spot", "seconds": 60.0, "drain": 60.0})
+    host.send({"kind": "spot", "seconds": 60.0, "drain": 60.0})
     assert host.process.wait(TIMEOUT_SECONDS) == 0
     assert (host.place / "ended").read_text() == "amqp://here"
-    told = json.loads((host.directory / "notice.json").read_text())
-    assert told["kind"] == "spot"
-    assert told["deadline"] - told["seen"] == pytest.approx(60.0)
+    document = json.loads((host.directory / "notice.json").read_text())
+    assert document["kind"] == "spot"
+    assert document["deadline"] - document["seen"] == pytest.approx(60.0)
 
 
 def test_nothing_is_drained_before_its_time(host: Host) -> None:
-    host.tell({"kind": "spot", "seconds": 600.0, "drain": 1.0})
+    host.send({"kind": "spot", "seconds": 600.0, "drain": 1.0})
     wait_until((host.directory / "notice.json").exists)
     assert host.process.poll() is None
     assert not (host.place / "ended").exists()
@@ -115,7 +115,7 @@ def test_whoever_is_taken_goes_with_all_its_workers(host: Host) -> None:
 
 
 def test_each_zone_closes_and_once_all_do() -> None:
-    traces = closing_in_turn(("z", "x", "y"), HOURS)
+    traces = rotate_closures(("z", "x", "y"), HOURS)
     assert [trace.name for trace in traces] == ["x", "y", "z"]
     by_minute = list(zip(*(trace.samples for trace in traces), strict=True))
     assert len(by_minute) == HOURS * 60
@@ -126,13 +126,13 @@ def test_each_zone_closes_and_once_all_do() -> None:
 @pytest.mark.parametrize(
     "command", [(), ("python", "worker.py"), ("spot-work", "--help"), ("spot-work", "w:read", "--requests")]
 )
-def test_a_command_whose_runs_cannot_be_seen_is_refused(command: tuple[str, ...]) -> None:
+def test_a_command_without_recordable_runs_is_rejected(command: tuple[str, ...]) -> None:
     with pytest.raises(LocalCloudError, match="spot-work MODULE:FUNCTION"):
-        witnessed(command)
+        record_runs(command)
 
 
-def test_the_witness_stands_in_the_functions_place() -> None:
-    command, function = witnessed(("spot-work", "worker:read", "--batch", "16"))
+def test_the_recorder_replaces_the_function() -> None:
+    command, function = record_runs(("spot-work", "worker:read", "--batch", "16"))
     assert function == "worker:read"
     assert command == ["spot-work", "rehearsal.machines.real.run_recorder:run", "--batch", "16", "--requests"]
 
@@ -147,8 +147,8 @@ def test_runs_are_counted_by_what_they_knew(tmp_path: Path, monkeypatch: pytest.
     assert witness.read(tmp_path / "runs", tmp_path / "none") == witness.Runs(1, 2, 1)
 
 
-def test_nothing_has_been_asked_before_the_client_tells(tmp_path: Path) -> None:
-    assert asker.read(tmp_path / "none") == asker.AskerStatus()
+def test_there_are_no_requests_before_the_first_status(tmp_path: Path) -> None:
+    assert asker.read(tmp_path / "none") == asker.LoadStatus()
 
 
 def test_where_no_broker_is_installed_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import PurchaseOption, GroupRole
-from rehearsal.cloud.fault_injection import Hostility
+from lambdas.core.model import GroupRole, PurchaseOption
+from rehearsal.cloud.fault_injection import FaultInjection
 from tests.live.world import START, Running, bodies
 
 HOOK = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "HeartbeatTimeout": 300}
@@ -141,8 +141,8 @@ def test_protected_members_stay_and_only_a_named_one_ends(running: Running) -> N
         assert all(member["ProtectedFromScaleIn"] for member in members(running).values())
         want(running, 0)
         assert (running.cloud.desired("inference")[1], set(members(running))) == (0, {first, second})
-        told = newest(running)
-        assert (told["StatusCode"], told["Description"].partition(" because ")[2]) == (
+        activity = newest(running)
+        assert (activity["StatusCode"], activity["Description"].partition(" because ")[2]) == (
             "Cancelled",
             "all remaining instances are protected from scale in.",
         )
@@ -173,7 +173,7 @@ def test_a_member_that_is_not_yet_in_service_is_not_protected(running: Running) 
 def test_a_termination_waits_for_its_hook_and_no_longer_counts(running: Running) -> None:
     with hooked(running) as hook:
         want(running, 2)
-        kept, gone = (launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK) for _ in range(2))
+        remaining, gone = (launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK) for _ in range(2))
         autoscaling = running.clients("autoscaling")
         autoscaling.terminate_instance_in_auto_scaling_group(
             InstanceId=gone, ShouldDecrementDesiredCapacity=True
@@ -184,10 +184,10 @@ def test_a_termination_waits_for_its_hook_and_no_longer_counts(running: Running)
             "MidLifecycleAction",
         )
         want(running, 1)  # what waits does not count: nobody else ends
-        assert members(running)[kept]["LifecycleState"] == "InService"
+        assert members(running)[remaining]["LifecycleState"] == "InService"
         assert bodies(running)[-1]["detail-type"] == "EC2 Instance-terminate Lifecycle Action"
         autoscaling.complete_lifecycle_action(**hook, InstanceId=gone, LifecycleActionResult="ABANDON")
-        assert (set(members(running)), running.instance(gone)["State"]["Name"]) == ({kept}, "terminated")
+        assert (set(members(running)), running.instance(gone)["State"]["Name"]) == ({remaining}, "terminated")
         assert newest(running)["StatusCode"] == "Successful"
         with pytest.raises(ClientError, match="No active Lifecycle Action found"):
             autoscaling.complete_lifecycle_action(**hook, InstanceId=gone, LifecycleActionResult="CONTINUE")
@@ -215,14 +215,14 @@ def test_an_abandoned_launch_is_cancelled_with_its_reason(running: Running) -> N
         late = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
         running.cloud.set_time(START + 301)
         assert (members(running), running.instance(late)["State"]["Name"]) == ({}, "terminated")
-        (told,) = [
+        (timed_out,) = [
             activity
             for activity in running.clients("autoscaling").describe_scaling_activities(
                 AutoScalingGroupName=name(running)
             )["Activities"]
             if activity["StatusCode"] == "Cancelled"
         ]
-        assert told["StatusMessage"].endswith("Heartbeat Timeout")
+        assert timed_out["StatusMessage"].endswith("Heartbeat Timeout")
 
 
 @pytest.mark.parametrize(("rebalances", "state"), [(True, "Terminating:Wait"), (False, "InService")])
@@ -231,16 +231,16 @@ def test_at_the_notice_a_group_that_rebalances_calls_the_hook(
 ) -> None:
     group = running.cloud._instances.group(name(running, GroupRole.PRIMARY))
     before, group.capacity_rebalance = group.capacity_rebalance, rebalances
-    running.cloud.hostility = Hostility(hook_at_notice=True)
+    running.cloud.faults = FaultInjection(hook_at_notice=True)
     try:
-        doomed = launch(running)
-        running.cloud.notice(doomed, START + 120)
-        assert members(running, GroupRole.PRIMARY)[doomed]["LifecycleState"] == state
-        assert running.cloud.alive("inference") == {doomed}
+        interrupted = launch(running)
+        running.cloud.notice(interrupted, START + 120)
+        assert members(running, GroupRole.PRIMARY)[interrupted]["LifecycleState"] == state
+        assert running.cloud.alive("inference") == {interrupted}
         running.cloud.set_time(START + 120)
-        running.cloud.kill([doomed])  # the agent has completed the hook just before
+        running.cloud.kill([interrupted])  # the agent has completed the hook just before
         assert members(running, GroupRole.PRIMARY) == {}
-        assert running.instance(doomed)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+        assert running.instance(interrupted)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
     finally:
         group.capacity_rebalance = before
 
@@ -250,8 +250,8 @@ def test_a_spot_instance_that_is_gone_unannounced_stays_listed_until_its_hook_ti
 ) -> None:
     lost = launch(running)
     running.cloud.kill([lost])
-    told = members(running, GroupRole.PRIMARY)[lost]
-    assert (told["LifecycleState"], told["HealthStatus"]) == ("Terminating:Wait", "Unhealthy")
+    member = members(running, GroupRole.PRIMARY)[lost]
+    assert (member["LifecycleState"], member["HealthStatus"]) == ("Terminating:Wait", "Unhealthy")
     assert running.cloud.alive("inference") == set()
     running.cloud.set_time(START + 121)  # the sample's hook: 120 s
     assert members(running, GroupRole.PRIMARY) == {}

@@ -34,7 +34,7 @@ def test_tasks_run_in_the_order_of_time_and_of_their_start() -> None:
     assert stage.scheduler.next is None
 
 
-def test_time_stops_where_it_is_told_to() -> None:
+def test_time_stops_at_the_target() -> None:
     stage = Stage()
     stage.scheduler.start("a", lambda: stage.sleeper("a", 4, 9), 5)
     assert stage.scheduler.next == 5

@@ -23,7 +23,7 @@ def test_all_come_to_their_end_and_the_group_goes(seen: dict[str, Any]) -> None:
     assert (seen["most"], seen["alive"]) == (2, 0)
 
 
-def test_what_a_lost_instance_had_begun_goes_on_from_its_checkpoint(seen: dict[str, Any]) -> None:
+def test_an_experiment_of_a_lost_instance_resumes_from_its_checkpoint(seen: dict[str, Any]) -> None:
     # Two are lost without notice; nothing else is taken twice.
     assert seen["endings"] == [["loss", "done"]] * 2
     assert 21 <= len(seen["first_steps"]) <= 21 + 2

@@ -30,24 +30,26 @@ def priced(running: Running) -> Iterator[LocalCloud]:
         ssm.put_parameter(Name=PARAMETER, Value=text, Overwrite=True)
 
 
-def told(cloud: LocalCloud, **asked: Any) -> dict[str, str]:
+def prices_of(cloud: LocalCloud, **asked: Any) -> dict[str, str]:
     found = cloud.clients("ec2").describe_spot_price_history(**asked)["SpotPriceHistory"]
     return {f"{one['InstanceType']}@{one['AvailabilityZone']}": one["SpotPrice"] for one in found}
 
 
-def test_ec2_tells_what_was_quoted_last(priced: LocalCloud) -> None:
+def test_ec2_returns_the_latest_quotes(priced: LocalCloud) -> None:
     g5, g6, other = (Pool(kind, "us-west-2a") for kind in ("g5.xlarge", "g6.xlarge", "g4dn.xlarge"))
     priced.quote("inference", {g5: 0.3, g6: 0.3})
-    assert told(priced) == {"g5.xlarge@us-west-2a": "0.600000", "g6.xlarge@us-west-2a": "0.300000"}
+    assert prices_of(priced) == {"g5.xlarge@us-west-2a": "0.600000", "g6.xlarge@us-west-2a": "0.300000"}
     priced.quote("inference", {g5: 0.5, other: 0.3})
     # Of what nobody knows the on-demand price, a share of it is no price.
-    assert told(priced) == {"g5.xlarge@us-west-2a": "1.000000"}
+    assert prices_of(priced) == {"g5.xlarge@us-west-2a": "1.000000"}
 
 
 def test_it_is_asked_by_type_zone_and_product(priced: LocalCloud) -> None:
     zones = ("us-west-2a", "us-west-2b")
     priced.quote("inference", {Pool(kind, zone): 0.5 for kind in PRICES for zone in zones})
     zone = [{"Name": "availability-zone", "Values": ["us-west-2b"]}]
-    assert told(priced, InstanceTypes=["g5.xlarge"], Filters=zone) == {"g5.xlarge@us-west-2b": "1.000000"}
-    assert told(priced, ProductDescriptions=["Linux/UNIX", "Windows"]) == told(priced)
-    assert told(priced, ProductDescriptions=["Windows"]) == {}
+    assert prices_of(priced, InstanceTypes=["g5.xlarge"], Filters=zone) == {
+        "g5.xlarge@us-west-2b": "1.000000"
+    }
+    assert prices_of(priced, ProductDescriptions=["Linux/UNIX", "Windows"]) == prices_of(priced)
+    assert prices_of(priced, ProductDescriptions=["Windows"]) == {}

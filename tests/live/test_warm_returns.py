@@ -9,7 +9,7 @@ import pytest
 
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import CapacityChange
-from lambdas.core.model import Group, PurchaseOption, GroupRole
+from lambdas.core.model import Group, GroupRole, PurchaseOption
 from tests.live.test_scale_in import hooked, members, name, protecting, want
 from tests.live.world import START, Running, bodies
 
@@ -57,24 +57,24 @@ def pool(running: Running) -> list[tuple[str, str]]:
 
 
 def test_a_release_drains_and_then_waits_in_the_pool(pooled: Running) -> None:
-    kept, gone = in_service(pooled, 2)
+    remaining, gone = in_service(pooled, 2)
     assert warm(pooled) == ()
     bodies(pooled)
     release(pooled, gone)
     assert members(pooled)[gone]["LifecycleState"] == "Warmed:Pending:Wait"
-    assert pooled.cloud.alive("inference", GroupRole.FALLBACK) == {kept}
+    assert pooled.cloud.alive("inference", GroupRole.FALLBACK) == {remaining}
     assert pooled.instance(gone)["State"]["Name"] == "running"
     [waits] = [body["detail"] for body in bodies(pooled) if "Lifecycle" in body["detail-type"]]
     assert (waits["Origin"], waits["Destination"]) == ("AutoScalingGroup", "WarmPool")
     pooled.cloud.set_time(START + 30)  # drainSeconds is 30
     pooled.cloud.let_go("inference")
-    assert set(members(pooled)) == {kept}
+    assert set(members(pooled)) == {remaining}
     assert pool(pooled) == [(gone, "Warmed:Stopped")]
     assert pooled.instance(gone)["State"]["Name"] == "stopped"
     assert pooled.cloud.desired("inference")[1] == 1
 
 
-def test_it_is_started_again_as_any_other_and_heard_anew(pooled: Running) -> None:
+def test_a_returned_instance_starts_and_reports_again(pooled: Running) -> None:
     [gone] = in_service(pooled, 1)
     release(pooled, gone)
     pooled.cloud.set_time(START + 30)
@@ -90,7 +90,7 @@ def test_it_is_started_again_as_any_other_and_heard_anew(pooled: Running) -> Non
     assert {row["since"]["N"] for row in rows if row["instance"]["S"] == gone} == {str(int(START) + 600)}
 
 
-def test_beyond_the_pools_size_who_returns_is_ended(pooled: Running) -> None:
+def test_instances_beyond_the_pool_size_are_terminated(pooled: Running) -> None:
     want(pooled, 3)
     cold = [
         pooled.cloud.launch(
@@ -116,7 +116,7 @@ def test_a_hook_that_times_out_returns_it_too(pooled: Running) -> None:
     assert gone in warm(pooled)
 
 
-def test_who_is_terminated_does_not_return(pooled: Running) -> None:
+def test_a_terminated_instance_does_not_return(pooled: Running) -> None:
     [gone] = in_service(pooled, 1)
     pooled.clients("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=gone, ShouldDecrementDesiredCapacity=True
@@ -126,7 +126,7 @@ def test_who_is_terminated_does_not_return(pooled: Running) -> None:
     assert pooled.instance(gone)["State"]["Name"] == "terminated"
 
 
-def test_a_group_tells_how_its_pool_reuses(pooled: Running) -> None:
+def test_a_group_shows_its_reuse_policy(pooled: Running) -> None:
     described: dict[str, Any] = pooled.clients("autoscaling").describe_auto_scaling_groups(
         AutoScalingGroupNames=[name(pooled)]
     )["AutoScalingGroups"][0]

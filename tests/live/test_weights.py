@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from tests.live.world import Running
 
@@ -23,7 +23,10 @@ def weighed(running: Running) -> Iterator[Running]:
     group = running.cloud._instances.group(running.cloud.group("inference").primary)
     policy = group.mixed_instances_policy
     plain = policy["LaunchTemplate"]
-    heavy = [{**override, "WeightedCapacity": str(WEIGHTS[override["InstanceType"]])} for override in plain["Overrides"]]
+    heavy = [
+        {**override, "WeightedCapacity": str(WEIGHTS[override["InstanceType"]])}
+        for override in plain["Overrides"]
+    ]
     group.mixed_instances_policy = {**policy, "LaunchTemplate": {**plain, "Overrides": heavy}}
     yield running
     group.mixed_instances_policy = policy
@@ -48,7 +51,9 @@ def release(running: Running, instance_id: str) -> None:
 def test_a_member_shows_its_weight_and_takes_it_along(weighed: Running) -> None:
     want(weighed, 5)
     small, big = launch(weighed, "g5.xlarge"), launch(weighed, "g6.xlarge")
-    shown = {instance["InstanceId"]: instance["WeightedCapacity"] for instance in weighed.primary["Instances"]}
+    shown = {
+        instance["InstanceId"]: instance["WeightedCapacity"] for instance in weighed.primary["Instances"]
+    }
     assert shown == {small: "1", big: "4"}
     release(weighed, big)
     assert weighed.primary["DesiredCapacity"] == 1
@@ -62,7 +67,7 @@ def test_a_release_does_not_go_below_the_minimum(weighed: Running) -> None:
     assert weighed.primary["DesiredCapacity"] == 3
 
 
-def test_a_group_ends_nobody_without_whom_it_would_lack_capacity(weighed: Running) -> None:
+def test_a_group_terminates_no_instance_that_it_needs_for_its_capacity(weighed: Running) -> None:
     want(weighed, 5)
     small, big = launch(weighed, "g5.xlarge"), launch(weighed, "g6.xlarge")
     want(weighed, 3)

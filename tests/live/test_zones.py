@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.autoscaling.models import autoscaling_backends
 
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.live.test_scale_in import name
 from tests.live.world import Running
@@ -50,10 +50,10 @@ def test_what_is_sold_there_is_launched_and_raises_the_desired_capacity(
     running: Running, fallback: dict[str, Any]
 ) -> None:
     selling(running, HOME)
-    [told] = launch(running, fallback)["Instances"]
-    assert (told["AvailabilityZone"], told["MarketType"]) == (HOME, "OnDemand")
-    assert running.cloud.alive("inference", GroupRole.FALLBACK) == set(told["InstanceIds"])
-    assert running.instance(told["InstanceIds"][0])["Placement"]["AvailabilityZone"] == HOME
+    [message] = launch(running, fallback)["Instances"]
+    assert (message["AvailabilityZone"], message["MarketType"]) == (HOME, "OnDemand")
+    assert running.cloud.alive("inference", GroupRole.FALLBACK) == set(message["InstanceIds"])
+    assert running.instance(message["InstanceIds"][0])["Placement"]["AvailabilityZone"] == HOME
     assert running.cloud.desired("inference")[1] == 1
 
 
@@ -78,10 +78,10 @@ def test_where_there_is_none_the_group_seeks_it_itself_if_asked(
     ],
 )
 def test_what_it_refuses(
-    running: Running, fallback: dict[str, Any], changes: dict[str, Any], told: str
+    running: Running, fallback: dict[str, Any], changes: dict[str, Any], message: str
 ) -> None:
     selling(running, HOME)
-    with pytest.raises(ClientError, match=told):
+    with pytest.raises(ClientError, match=message):
         launch(running, fallback, **changes)
 
 

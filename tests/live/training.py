@@ -38,14 +38,14 @@ def seen() -> dict[str, Any]:
         )
         files = {file["path"]: file["content"] for file in boot["write_files"]}
         pairs = [line.split("=", 1) for line in files["/etc/gpu-spot/boot.env"].splitlines()]
-        told = {name: value.strip('"') for name, value in pairs}
-        body = s3.get_object(Bucket=told["AGENT_BUCKET"], Key=told["AGENT_KEY"])["Body"].read()
+        variables = {name: value.strip('"') for name, value in pairs}
+        body = s3.get_object(Bucket=variables["AGENT_BUCKET"], Key=variables["AGENT_KEY"])["Body"].read()
         table = clients("dynamodb").describe_table(TableName=deployment.outputs["jobTable"])["Table"]
         root = "/gpu-spot/dev/groups/resnet"
         return {
             "groups": sorted(deployment.outputs["groups"]),
             "target": clients("ssm").get_parameter(Name=f"{root}/target")["Parameter"]["Value"],
-            "is_what_was_meant": hashlib.sha256(body).hexdigest() == told["AGENT_SHA256"],
+            "is_what_was_meant": hashlib.sha256(body).hexdigest() == variables["AGENT_SHA256"],
             "disks": version["LaunchTemplateData"]["BlockDeviceMappings"],
             "agent": json.loads(files["/etc/gpu-spot/agent.json"]),
             "table": table["TableName"],

@@ -65,9 +65,9 @@ def empty(running: Running) -> None:
     for name, desired in ((view.primary, 2), (view.fallback, 0)):
         group = running.cloud._instances.group(name)
         group.instance_states.clear()
-        for kept in ("local_activities", "local_warm"):
-            if hasattr(group, kept):
-                getattr(group, kept).clear()
+        for attribute in ("local_activities", "local_warm"):
+            if hasattr(group, attribute):
+                getattr(group, attribute).clear()
         clients("autoscaling").set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=desired)
     backend = running.cloud._instances.ec2
     backend.reservations.clear()

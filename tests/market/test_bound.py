@@ -60,7 +60,7 @@ def enumerated(units: Units, target: int, rules: Rules, allowed: float) -> float
 @given(pools, prices, st.integers(1, 2), cold_starts, cold_starts, st.sampled_from([1.0, 0.8, 0.5]))
 def test_no_schedule_undercuts_it_and_without_down_time_it_is_the_best_one(
     samples: list[list[int]],
-    told: list[float],
+    hours: list[float],
     target: int,
     spot: float,
     on_demand: float,
@@ -68,7 +68,7 @@ def test_no_schedule_undercuts_it_and_without_down_time_it_is_the_best_one(
 ) -> None:
     sold, rules = market(
         *(
-            PoolTrace(str(i), 60.0, tuple(data), tuple(told) if i == 0 else None)
+            PoolTrace(str(i), 60.0, tuple(data), tuple(hours) if i == 0 else None)
             for i, data in enumerate(samples)
         ),
         spot_cold_start=spot,

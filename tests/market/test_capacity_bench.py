@@ -36,7 +36,7 @@ def test_the_frontier_is_at_least_as_good_as_the_baselines(tmp_path: Path, trace
     assert not (tmp_path / "docs").exists()  # a reduced count is not published
 
 
-def test_a_part_of_the_page_is_replaced_and_the_others_are_kept(tmp_path: Path) -> None:
+def test_a_part_of_the_page_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     replace_part(page, "capacity", "old")
     replace_part(page, "deadline", "other")

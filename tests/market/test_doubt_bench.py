@@ -18,7 +18,7 @@ ENDS = ("spot-only", "on-demand")
 
 
 @pytest.mark.long
-def test_nothing_beats_the_default_and_its_regret_is_small(tmp_path: Path, traces: Path | None) -> None:
+def test_nothing_dominates_the_default_and_its_regret_is_small(tmp_path: Path, traces: Path | None) -> None:
     out = tmp_path / "doubt.json"
     options = ["--out", str(out), "--docs", str(tmp_path / "docs"), "--cells", "6", "--days", "2"]
     doubt.main([*options, "--scenarios", "2"])
@@ -71,8 +71,8 @@ def test_at_an_availability_the_cheapest_is_one_that_has_it_or_a_mixture_of_one_
         (0.999, 0.501, False),  # dearer
     ],
 )
-def test_who_dominates(availability: float, cost: float, beats: bool) -> None:
-    assert dominates(Mark("b", "b", availability, cost), Mark("a", "a", 0.99, 0.5)) is beats
+def test_which_policy_dominates(availability: float, cost: float, is_dominated: bool) -> None:
+    assert dominates(Mark("b", "b", availability, cost), Mark("a", "a", 0.99, 0.5)) is is_dominated
 
 
 def test_the_picture_has_a_dot_for_every_world_and_names_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lambdas.core.capacity.policies import build
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
-from lambdas.core.model import Group, Pool, GroupRole
+from lambdas.core.model import Group, GroupRole, Pool
 from market.comparison.contenders import everyone, named
 from market.comparison.runs import play
 from market.replay.engine import Replay
@@ -26,7 +26,7 @@ from tests.fleets import RecordingFleet, SilentFleet
 from tests.market.markets import market, trace
 
 
-def told(ledger: Ledger, kind: str) -> list[tuple[int, int]]:
+def failures_of(ledger: Ledger, kind: str) -> list[tuple[int, int]]:
     return [(h.tick, h.count) for h in ledger.happenings if h.kind == kind]
 
 
@@ -55,29 +55,29 @@ def test_a_launch_beyond_capacity_fails_and_costs_nothing() -> None:
 
 def test_an_unannounced_drop_takes_the_excess_at_once() -> None:
     ledger = run("spot-only", trace(3, 3, 3, 3, 3, 1, 1, 1), target=3, notice=0.0)
-    assert told(ledger, "interruption") == [(5, 2)]
+    assert failures_of(ledger, "interruption") == [(5, 2)]
     assert ready(ledger) == [0, 0, 0, 3, 3, 1, 1, 1]
 
 
-def test_an_announced_drop_is_told_two_minutes_ahead() -> None:
+def test_an_announced_drop_has_its_notice_two_minutes_ahead() -> None:
     ledger = run("ready-handover", trace(*[1] * 8, *[0] * 8), notice=1.0)
-    assert told(ledger, "notice") == [(6, 1)]
-    assert told(ledger, "interruption") == [(8, 1)]
+    assert failures_of(ledger, "notice") == [(6, 1)]
+    assert failures_of(ledger, "interruption") == [(8, 1)]
     assert ready(ledger)[3:] == [1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1]  # its successor is there at 7
 
 
 def test_the_successor_starts_at_the_notice() -> None:
     ledger = run("expected-cost@10", trace(*[1] * 10, *[0] * 8), notice=1.0)
-    assert told(ledger, "notice") == [(8, 1)]
-    assert told(ledger, "launch-on-demand") == [(0, 1), (8, 1)]
+    assert failures_of(ledger, "notice") == [(8, 1)]
+    assert failures_of(ledger, "launch-on-demand") == [(0, 1), (8, 1)]
     assert ready(ledger)[3:] == [1, 1, 1, 1, 1, 1, 2, *[1] * 8]  # it is there at 9, the other goes at 10
 
 
 def test_a_pool_that_calls_back_is_not_bought_in() -> None:
     ledger = run("spot-only", trace(*[1] * 8, *[0] * 8), target=1, pool_size=8, notice=1.0)
-    assert told(ledger, "launch-spot") == [(0, 1)]
+    assert failures_of(ledger, "launch-spot") == [(0, 1)]
     late = run("ready-handover", trace(*[1] * 8, *[0] * 8), target=1, pool_size=8, notice=1.0)
-    assert told(late, "launch-spot") == [(0, 1)]
+    assert failures_of(late, "launch-spot") == [(0, 1)]
 
 
 @pytest.mark.long
@@ -110,7 +110,7 @@ def test_skipping_ticks_changes_nothing(contender: Any) -> None:
     ],
     ids=lambda t: next(iter(t)),
 )
-def test_trouble_costs_availability_and_is_skipped_exactly(trouble: dict[str, float]) -> None:
+def test_faults_cost_availability_and_are_skipped_exactly(faults: dict[str, float]) -> None:
     class EveryTick(Replay):
         def _next(self, tick: int) -> int:
             return tick + 1
@@ -123,12 +123,12 @@ def test_trouble_costs_availability_and_is_skipped_exactly(trouble: dict[str, fl
             sold, chosen, LightFleet(Group("replay", 4, 16), build("ready-handover")), shape, 4
         ).run()
 
-    quiet, troubled = account(Replay), account(Replay, **trouble)
-    if "retry_seconds" not in trouble:  # a late retry costs money: on-demand stays longer
+    quiet, troubled = account(Replay), account(Replay, **faults)
+    if "retry_seconds" not in faults:  # a late retry costs money: on-demand stays longer
         assert troubled.availability < quiet.availability
     else:
         assert troubled.cost > quiet.cost
-    assert ready(troubled) == ready(account(EveryTick, **trouble))
+    assert ready(troubled) == ready(account(EveryTick, **faults))
 
 
 @pytest.mark.parametrize("shortage_cost", [1.2, 100.0])
@@ -139,11 +139,11 @@ def test_a_fleet_that_does_not_say_that_spot_is_short_is_covered_all_the_same(sh
         fleet = kind(Group("g", 2, 4), ExpectedCost(shortage_cost))
         replay = Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 2)
         replays.append(ready(replay.run()))
-    told_so, silent = replays
-    assert silent[-80:] == told_so[-80:] == [2] * 80
+    reported, silent = replays
+    assert silent[-80:] == reported[-80:] == [2] * 80
     # A refusal comes with the notice, when the group tries to replace the doomed. Without one it takes the
     # loss and two minutes without a launch to know; only cheap shortage waits for that.
-    assert sum(told_so) - sum(silent) <= 2 * 3
+    assert sum(reported) - sum(silent) <= 2 * 3
 
 
 def test_real_prices_count_where_they_are_asked_for() -> None:
@@ -154,7 +154,7 @@ def test_real_prices_count_where_they_are_asked_for() -> None:
         run("spot-only", trace(1, 1), on_demand_price=4.0)
 
 
-def test_the_controller_hears_of_a_price_once_it_reads_them_again() -> None:
+def test_the_controller_knows_a_price_once_it_reads_prices_again() -> None:
     priced = PoolTrace("us-west-2a_g5.xlarge", 60.0, (1,) * 40, prices=(1.0,) * 2 + (2.0,) * 28 + (4.0,) * 10)
     constant = PoolTrace("us-west-2b_g5.xlarge", 60.0, (1,) * 40, prices=(3.0,) * 40)
     sold, rules = market(priced, constant, on_demand_price=4.0)
@@ -165,7 +165,7 @@ def test_the_controller_hears_of_a_price_once_it_reads_them_again() -> None:
     assert [seen[tick] for tick in (0, 2, 12, 30)] == [0.25, 0.25, 0.5, 0.75]
 
 
-def test_a_notice_is_heard_though_the_instance_ends_before_the_next_look() -> None:
+def test_a_notice_counts_though_the_instance_ends_before_the_next_pass() -> None:
     sold, rules = market(trace(*[1] * 14, *[0] * 4), notice=1.0, look_seconds=300.0)
     fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
     Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
@@ -173,12 +173,12 @@ def test_a_notice_is_heard_though_the_instance_ends_before_the_next_look() -> No
     assert fleet.memory.history.unannounced == 0
 
 
-def test_on_demand_that_is_refused_is_tried_again_each_tick_and_each_try_is_told() -> None:
+def test_rejected_on_demand_is_tried_again_each_tick_and_each_try_is_recorded() -> None:
     sold, rules = market(trace(*[0] * 40), on_demand_episodes=1.0)
     fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
     Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
-    told = [o.failed_at for o in fleet._refusals.values() if o.group_role is GroupRole.FALLBACK]
-    assert told == [39 * 60.0]
+    failed_at = [o.failed_at for o in fleet._refusals.values() if o.group_role is GroupRole.FALLBACK]
+    assert failed_at == [39 * 60.0]
 
 
 def test_zones_are_balanced_and_within_them_the_cheapest_type_is_bought() -> None:

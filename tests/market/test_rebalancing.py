@@ -44,7 +44,7 @@ def replayed(
     return engine(sold, chosen, fleet, shape, target).run()
 
 
-def told(ledger: Ledger, kind: str) -> list[int]:
+def ticks_of(ledger: Ledger, kind: str) -> list[int]:
     return [h.tick for h in ledger.happenings if h.kind == kind for _ in range(h.count)]
 
 
@@ -58,33 +58,33 @@ B = trace(*[1] * 30, name="b")
 
 def test_without_rebalancing_an_instance_is_replaced_once_it_has_ended_and_its_health_check_fails() -> None:
     ledger = replayed(A, B, rebalance=False, notice=1.0, replace_seconds=120.0, **RIGHT)
-    assert told(ledger, "recommendation") == [10]
-    assert told(ledger, "interruption") == [20]
-    assert told(ledger, "launch-spot") == [0, 22]
+    assert ticks_of(ledger, "recommendation") == [10]
+    assert ticks_of(ledger, "interruption") == [20]
+    assert ticks_of(ledger, "launch-spot") == [0, 22]
     assert ready(ledger)[19:26] == [1, 0, 0, 0, 0, 0, 1]
 
 
 def test_with_it_at_the_notice_at_once() -> None:
     ledger = replayed(A, B, rebalance=True, notice=1.0, replace_seconds=120.0)
-    assert told(ledger, "launch-spot") == [0, 18]
+    assert ticks_of(ledger, "launch-spot") == [0, 18]
     unannounced = replayed(A, B, rebalance=True, notice=0.0, replace_seconds=120.0)
-    assert told(unannounced, "launch-spot") == [0, 22]
+    assert ticks_of(unannounced, "launch-spot") == [0, 22]
 
 
 def test_with_it_at_the_recommendation_and_the_old_one_ends_when_the_new_one_is_healthy_not_ready() -> None:
     ledger = replayed(A, B, rebalance=True, spot_cold_start=300.0, **RIGHT)
-    assert told(ledger, "launch-spot") == [0, 10]
-    assert told(ledger, "rebalance") == [11]
+    assert ticks_of(ledger, "launch-spot") == [0, 10]
+    assert ticks_of(ledger, "rebalance") == [11]
     # The hook holds the old one for two minutes; the successor takes five to be ready.
     assert ready(ledger)[12:16] == [1, 0, 0, 1]
-    assert told(ledger, "interruption") == []
+    assert ticks_of(ledger, "interruption") == []
 
 
 def test_a_pool_at_risk_is_the_last_choice() -> None:
     ledger = replayed(A, B, rebalance=True, **RIGHT)
     assert [h.where for h in ledger.happenings if h.kind == "launch-spot"] == ["any@a", "any@b"]
     alone = replayed(A, rebalance=True, pool_size=2, **RIGHT)
-    assert told(alone, "launch-spot") == [0, 10]
+    assert ticks_of(alone, "launch-spot") == [0, 10]
 
 
 @pytest.mark.parametrize("rebalance", [False, True])
@@ -146,7 +146,7 @@ def test_a_warm_instance_that_is_not_started_is_lost_and_another_boots_from_noth
         fleet = Counting(Group("g", 2, 8), build("ready-handover"))
         ledger = Replay(sold, rules, fleet, GroupShape(placement.named(sold.names)), 2).run()
         ready_after[probability] = ready(ledger)[10:14]
-        assert fleet.lost == len(told(ledger, "warm-refusal")) == 4 * probability
+        assert fleet.lost == len(ticks_of(ledger, "warm-refusal")) == 4 * probability
     assert ready_after == {0.0: [0, 2, 2, 2], 1.0: [0, 0, 0, 2]}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lambdas.core.capacity.policies import DEFAULT, build
-from lambdas.core.model import Group, PurchaseOption, Pool, GroupRole
+from lambdas.core.model import Group, GroupRole, Pool, PurchaseOption
 from market.replay.engine import Replay
 from market.replay.fleet import LightFleet, Orders, SelfReporting
 from market.replay.groups import GroupShape
@@ -35,7 +35,7 @@ class Slow(LightFleet):
         return self.all_ids
 
     def look(self) -> Orders:
-        orders = LightFleet.look(self)
+        orders = LightFleet.reconcile(self)
         return Orders(orders.desired, orders.released, self._now + 60)
 
 

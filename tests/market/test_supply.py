@@ -49,11 +49,13 @@ def test_a_type_that_lags_has_the_same_changes_in_the_same_order_a_little_later(
         seen = capacities(sold, pool)
         return [(tick, after) for tick, (before, after) in enumerate(pairwise(seen), 1) if after != before]
 
-    told = changes(sharp, 0)
+    sharp_changes = changes(sharp, 0)
     for pool in (0, 1):
         moved = changes(late, pool)
-        assert [2 * after for _, after in moved] == [after for _, after in told][: len(moved)]
-        assert all(0 <= late_at - at <= 10 for (at, _), (late_at, _) in zip(told, moved, strict=False))
+        assert [2 * after for _, after in moved] == [after for _, after in sharp_changes][: len(moved)]
+        assert all(
+            0 <= late_at - at <= 10 for (at, _), (late_at, _) in zip(sharp_changes, moved, strict=False)
+        )
     assert changes(late, 0) != changes(late, 1)
 
 
@@ -82,20 +84,20 @@ def test_an_episode_is_refused_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize("shortest", [0.0, 60.0, NOTICE_SECONDS])
 def test_a_notice_comes_at_most_two_minutes_ahead_and_never_at_the_drop(shortest: float) -> None:
     sold = whole(*SAMPLES, notice=1.0, shortest_notice_seconds=shortest)
-    told = [(tick, drop) for tick in range(sold.ticks) for drop in sold.announcements(tick)]
-    leads = {drop.tick - tick for tick, drop in told}
+    notices = [(tick, drop) for tick in range(sold.ticks) for drop in sold.announcements(tick)]
+    leads = {drop.tick - tick for tick, drop in notices}
     assert leads == ({2} if shortest == NOTICE_SECONDS else {1, 2})
     lost = sum(after < before for before, after in pairwise(capacities(sold)))
     # A lead that rounds to nothing is none.
-    assert (len(told) < lost) == (shortest == 0.0)
-    assert {drop.capacity for _, drop in told} == {0}
+    assert (len(notices) < lost) == (shortest == 0.0)
+    assert {drop.capacity for _, drop in notices} == {0}
 
 
 def test_what_is_drawn_is_the_same_whatever_else_is_sold() -> None:
     rules = {"notice": 0.5, "shortest_notice_seconds": 0.0, "drop_spread": 1.0}
     one, other = trace(*SAMPLES, name="a", gap=300.0), trace(*SAMPLES[::-1], name="b", gap=300.0)
     alone = SpotMarket([one], Rules(**rules), 4)
-    beside = SpotMarket([one, other], Rules(**rules), 4)
-    assert capacities(alone) == capacities(beside)
+    combined = SpotMarket([one, other], Rules(**rules), 4)
+    assert capacities(alone) == capacities(combined)
     for tick in range(alone.ticks):
-        assert list(alone.announcements(tick)) == [d for d in beside.announcements(tick) if d.pool == 0]
+        assert list(alone.announcements(tick)) == [d for d in combined.announcements(tick) if d.pool == 0]

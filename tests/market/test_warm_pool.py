@@ -41,20 +41,22 @@ def test_what_the_pool_cannot_give_boots_in_full() -> None:
     assert ready(run(warm=0))[10:14] == [0, 0, 0, 2]
 
 
-def test_without_reuse_another_is_prepared_in_the_place_of_who_is_released() -> None:
+def test_without_reuse_a_released_instance_is_replaced_in_the_pool() -> None:
     ledger = run(warm=2)
     assert standby(ledger)[:7] == pytest.approx([0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 0.02])
     assert ledger.standby_cost == pytest.approx(sum(standby(ledger)) / (2 * 20))
 
 
-def test_with_reuse_who_is_released_waits_again_and_nobody_is_prepared() -> None:
+def test_with_reuse_a_released_instance_returns_and_none_is_prepared() -> None:
     ledger = run(warm=2, warm_reuse=True)
     assert standby(ledger)[:7] == pytest.approx([0.0, 0.0, 0.0, 0.02, 0.02, 0.02, 0.02])
     assert ready(ledger)[10:14] == [0, 2, 2, 2]
 
 
 @pytest.mark.parametrize(("reuse", "drain", "filled"), [(True, 60.0, 5), (True, 120.0, 6), (False, 0.0, 6)])
-def test_who_is_released_can_be_started_again_once_stopped(reuse: bool, drain: float, filled: int) -> None:
+def test_a_released_instance_can_be_started_again_once_stopped(
+    reuse: bool, drain: float, filled: int
+) -> None:
     # Handed back at tick 3: drained, and a minute later stopped; another one is prepared in three.
     for lost, boot in ((filled - 1, 3), (filled, 1)):
         samples = (*[1] * lost, *[0] * (20 - lost))
@@ -62,12 +64,12 @@ def test_who_is_released_can_be_started_again_once_stopped(reuse: bool, drain: f
         assert ready(ledger)[lost:].index(2) == boot
 
 
-def test_who_comes_from_nothing_returns_only_where_the_pool_lacks_one() -> None:
+def test_a_cold_started_instance_returns_only_if_the_pool_lacks_one() -> None:
     ledger = run(warm=1, warm_reuse=True)
     assert standby(ledger)[:5] == pytest.approx([0.0, 0.0, 0.0, 0.01, 0.01])
 
 
-def test_a_lost_warm_instance_is_replaced_by_who_came_instead() -> None:
+def test_a_lost_warm_instance_is_replaced_by_its_successor() -> None:
     ledger = run(warm=2, warm_reuse=True, warm_refusal=1.0)
     assert ready(ledger)[10:14] == [0, 0, 0, 2]
     assert standby(ledger)[3:5] == pytest.approx([0.02, 0.02])

@@ -1,4 +1,4 @@
-"""One training job on one host: its processes, signals and files are real, the rest is told what to say."""
+"""One training job on one host: processes, signals and files are real, the rest is faked."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def workbench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer)
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """EC2's client, with the job table and the worker registry beside it."""
+    """EC2's client, with the job table and the worker registry."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with models.moto():

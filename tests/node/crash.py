@@ -42,7 +42,7 @@ THENS: tuple[Then, ...] = (
     "is taken, other zone",
 )
 HARMLESS = {"describe_volumes", "describe_snapshots", "renew", "detach_volume", "release"}
-"""What ``volume up`` may still call once it has heard a notice."""
+"""Operations that ``volume up`` may still call after a notice."""
 CONDITIONS = {
     "calm": (0.0, 0.0),
     "lag": (15.0, 0.0),
@@ -79,7 +79,7 @@ class Outcome:
 
 
 class Region:
-    """A world, and what training has been told is safe on the volume."""
+    """A simulated region, and the writes that training knows to be safe on the volume."""
 
     def __init__(self, conditions: str, seed: int, clock: FakeClock | None = None) -> None:
         lag, throttle = CONDITIONS[conditions]
@@ -249,7 +249,7 @@ def _overtake(region: Region, case: Case) -> None:
 
 
 def _take(region: Region, case: Case) -> None:
-    """A notice comes in the middle of a call. The next instance begins at once, beside the doomed one."""
+    """A notice arrives during a call. The next instance starts at once, in parallel to the interrupted one."""
     world = region.world
 
     def strike(instance: str, operation: str) -> None:

@@ -1,4 +1,4 @@
-"""The metric agent on a real GPU, compared with nvidia-smi, and two processes told apart.
+"""The metric agent on a real GPU, compared with nvidia-smi, with two processes distinguished.
 
 Needs Python 3.11+, nvidia-ml-py and a driver; no CUDA toolkit: ``python3 -m tests.node.gpu_check``.
 """
@@ -97,7 +97,7 @@ def check() -> dict[str, Any]:
     assert set(used_by_pid) <= set(seen), report
     for pid, used in used_by_pid.items():
         assert abs((seen[pid].memory_mib or 0) - used) <= 1, report
-    # In a container NVML tells the host's process ids: then the slots cannot be resolved, only told apart.
+    # In a container NVML tells the host's process ids: then the slots cannot be resolved, only distinguished.
     if report["host_pids"]:
         assert {slots[load.pid] for load in loads.values()} == {"0", "1"}, report
         memory = {slot: seen[load.pid].memory_mib or 0 for slot, load in loads.items()}

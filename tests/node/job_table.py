@@ -52,7 +52,7 @@ def refusal(code: str, message: str = "m") -> ClientError:
 
 
 def no_answer() -> ReadTimeoutError:
-    """The write may have been made or not: nobody knows."""
+    """The write may or may not have been made."""
     return ReadTimeoutError(endpoint_url="dynamodb")
 
 

@@ -196,7 +196,7 @@ class Group:
         return made
 
     def play(self, command: str, node: tasks.Node, *arguments: Any, until: float | None = None) -> None:
-        """Run a subcommand; after ``until`` seconds it is told to stop, or ends if it does not listen."""
+        """Run a subcommand; after ``until`` seconds it gets SIGTERM, or is aborted if it has no handler."""
         self.commands.add(command)
         started_at = self.clock.monotonic()
         is_stopped = False
@@ -374,7 +374,7 @@ def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) 
     ``objects`` are what lies in the bucket ``datasets``, by key.
     """
     with TemporaryDirectory() as folder, living(load(stack, overrides)) as world:
-        # Of Amazon's images there are hundreds, nobody's here: moto takes a second to look through them.
+        # moto takes a second to search its hundreds of Amazon images, none of which is used here.
         snapshots = ec2_backends[ACCOUNT][world.config.region].snapshots
         for snapshot in [one for one in snapshots.values() if one.description.startswith("Auto-created")]:
             del snapshots[snapshot.id]
@@ -406,7 +406,7 @@ def _docker(folder: Path) -> Iterator[None]:
 
 
 def _on_premises_role(world: World, name: str, agent_json: str, folder: Path) -> Role:
-    """A host that is told what the stack exports."""
+    """An on-premises host with the agent configuration that the stack exports."""
     group = Group(world, name, folder)
     with _docker(folder):
         group.play("work", group.host(config.parse(agent_json)), until=25.0)

@@ -1,4 +1,4 @@
-"""A registry that keeps what it was told."""
+"""A worker registry that records its calls."""
 
 from __future__ import annotations
 

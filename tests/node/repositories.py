@@ -11,7 +11,7 @@ QUIET: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git as somebody with a name; return what it says."""
+    """Run git with an author name; return its output."""
     argv = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.com"]
     argv += ["-c", "protocol.file.allow=always", *arguments]
     done = subprocess.run(argv, check=True, capture_output=True, text=True, env={**os.environ, **QUIET})

@@ -81,7 +81,7 @@ def in_a_network_of_its_own(tools: Path | None) -> str:
 def test_the_user_cannot_reach_the_metadata_and_everybody_else_can(
     firewall: str, tmp_path: Path, require_program: Callable[..., str]
 ) -> None:
-    """The service for the time, beside it, stays in reach."""
+    """The time service, at a neighbouring address, stays reachable."""
     require_program("nft")
     require_program("iptables")
     for program in ("ip", firewall, *(["ip6tables"] if firewall == "iptables" else [])):
@@ -92,7 +92,7 @@ def test_the_user_cannot_reach_the_metadata_and_everybody_else_can(
 
 def test_without_any_firewall_nothing_is_started() -> None:
     missing = {name: AgentError(f"{name}: No such file or directory") for name in ("nft", "iptables")}
-    with pytest.raises(AgentError, match=r"cannot block user 990 .* nft: No such .* iptables: No such") as error:
+    with pytest.raises(AgentError, match=r"block user 990 .* nft: No such .* iptables: No such") as error:
         accounts.block_metadata_access(Fake(**missing), "990")
     assert "\n" not in str(error.value)
 

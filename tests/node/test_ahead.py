@@ -1,4 +1,4 @@
-"""Snapshots that are taken while the job trains: when, how, and what a move makes of them."""
+"""Background snapshots of the volume during training, and their use in a migration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLACE = Path("/dltraining")
 
 
 class Training:
-    """An instance at work on a home of its own, with a checkpoint whenever it is told to write one."""
+    """A training instance with its own volume, which writes checkpoints on request."""
 
     def __init__(self, clock: FakeClock, every: float = 1800.0) -> None:
         self.region = Region("calm", 1, clock)
@@ -39,7 +39,7 @@ class Training:
         self.ahead = self.again()
 
     def again(self) -> BackgroundSnapshots:
-        """The agent's process begins anew, on the same volume."""
+        """Restart the agent's process on the same volume."""
         schedule = SnapshotSchedule(self.every, lambda: self.checkpoint, lambda: self.is_wanted)
         ebs, leases = WorldEbs(self.world, "i-x", "a"), WorldLease(self.world, "i-x")
         return BackgroundSnapshots(

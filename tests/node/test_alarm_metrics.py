@@ -1,4 +1,4 @@
-"""What rings: a metric under the dimensions of the stack's alarms, and nobody waits for it."""
+"""Alarm metrics: their dimensions are those of the stack's alarms, and a failure is only logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job leaves goes to S3: moto's, by the library that does it on an instance; the thread is real."""
+"""Uploads of artifacts to S3 (moto), by the library used on instances and in a real thread."""
 
 from __future__ import annotations
 
@@ -213,7 +213,8 @@ def test_what_the_lease_says_ends_it(bench: Bench) -> None:
         raise LeaseLostError("taken over")
 
     goes_on = threading.Event()
-    bench.client.meta.events.register("before-call.s3.PutObject", lambda **_: goes_on.wait(TIMEOUT_SECONDS) and None)
+    events = bench.client.meta.events
+    events.register("before-call.s3.PutObject", lambda **_: goes_on.wait(TIMEOUT_SECONDS) and None)
     with pytest.raises(LeaseLostError):
         bench.artifacts().deliver(lambda: float("inf"), lost)
     goes_on.set()

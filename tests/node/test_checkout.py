@@ -19,7 +19,7 @@ SECRET = "tok3n-of-nobody"
 
 
 class AsMe(SystemHost):
-    """Runs as this user what would run as another, and notes who was told what."""
+    """Runs commands as the current user, and records their environments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,8 +147,8 @@ def test_submodules_come_at_their_commits_and_another_host_is_shown_nothing(
         inner,
         public,
     ]
-    assert other_host.asked
-    assert not [shown for _, shown in other_host.asked if shown]
+    assert other_host.requests
+    assert not [shown for _, shown in other_host.requests if shown]
     checkout(AsMe(), replace(training, submodules=False), code, Credentials("me", SECRET))
     assert not list((code / "lib").iterdir())
 
@@ -176,7 +176,8 @@ def test_a_secret_is_a_token_or_a_name_and_a_token(text: str, user: str, passwor
 
 @pytest.mark.parametrize("text", ["", "me:", '{"token":"t0ken"}', "to\nken", "to ken"])
 def test_another_secret_is_refused_and_not_shown(text: str) -> None:
-    with pytest.raises(AgentError, match=re.escape("secret git: malformed, allowed: TOKEN or USER:TOKEN")) as error:
+    message = re.escape("secret git: malformed, allowed: TOKEN or USER:TOKEN")
+    with pytest.raises(AgentError, match=message) as error:
         credentials("git", text)
     assert not text or text not in str(error.value)
 
@@ -193,5 +194,5 @@ def test_another_host_that_asks_is_shown_nothing_either(
     training = replace(job(f"{server.url}/main", repository(main)), submodules=True)
     with pytest.raises(AgentError, match="git: exit"):
         checkout(AsMe(), training, tmp_path / "code", Credentials("me", SECRET))
-    assert other_host.asked
-    assert not [shown for _, shown in other_host.asked if shown]
+    assert other_host.requests
+    assert not [shown for _, shown in other_host.requests if shown]

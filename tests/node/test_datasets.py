@@ -1,4 +1,4 @@
-"""Shared datasets: the right volume, read-only, and never one that is not what was asked for."""
+"""Shared datasets: only the configured snapshot's volume is mounted, read-only."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_is_mounted_asks_aws_nothing() -> None:
             RefusedError,
             "vol-1 at /dev/sdk was created from snap-2; all",
         ),
-        ("xfs", {"/dev/sdk": AttachedVolume("vol-1", "")}, RefusedError, "was created from no snapshot; allowed"),
+        ("xfs", {"/dev/sdk": AttachedVolume("vol-1", "")}, RefusedError, "created from no snapshot; allowed"),
         (None, HERE, RefusedError, "has file system none; allowed: xfs or ext4 on the whole volume"),
         ("btrfs", HERE, RefusedError, "has file system btrfs; allowed"),
     ],
@@ -256,7 +256,7 @@ def test_a_snapshot_of_a_volume_in_use_is_read_whole_and_not_written(kind: str, 
 
 
 def test_units_that_mount_have_no_mount_namespace_of_their_own() -> None:
-    """In one of its own (systemd.exec, "ReadOnlyPaths=") nobody else would see what they mount."""
+    """In a mount namespace (systemd.exec, "ReadOnlyPaths=") their mounts would be invisible to others."""
     private = ("Protect", "Private", "ReadOnly", "ReadWrite", "Inaccessible", "TemporaryFileSystem", "Bind")
     units = Path(cli.__file__).parent / "units"
     for name in ("volume", "efs", "run", "work"):

@@ -1,4 +1,4 @@
-"""Whose fault it was: each class by what tells it from the others, and what each costs the job."""
+"""Classification of failed runs, and the response to each class."""
 
 from __future__ import annotations
 

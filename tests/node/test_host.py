@@ -1,4 +1,4 @@
-"""The real host where it is permitted: files as devices, real commands, real signals."""
+"""The real host, where permitted: files as devices, real commands, real signals."""
 
 from __future__ import annotations
 

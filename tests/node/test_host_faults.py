@@ -28,7 +28,7 @@ Launch = Callable[..., tasks.Node]
 
 
 class Commands(DiskHost):
-    """Git and folders work at once, or as told; what else is run is noted."""
+    """Git and directories work at once, or as configured; other commands are recorded."""
 
     def __init__(self, ec2: Any) -> None:
         super().__init__(ec2)

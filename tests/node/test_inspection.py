@@ -137,7 +137,7 @@ def test_xid_and_ecc_errors_count_once_whenever_they_came(make: Make) -> None:
     inspector.check_gpus()
     seen = inspector.diagnose()
     assert (seen.xids, seen.ecc_errors) == ((31, 79), 2)
-    assert blamed(inspector) == ""  # the run after it starts anew
+    assert blamed(inspector) == ""  # the next run starts from zero
 
 
 def test_a_gpu_works_if_any_process_does(make: Make) -> None:

@@ -1,4 +1,4 @@
-"""How often a job was interrupted, from what its instances wrote down to what its script is told."""
+"""The interruption rate of a job, from its recorded attempts to the script's variable."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ IMAGE = f"example.com/train@sha256:{'0' * 64}"
 
 
 class Docker(UnitHost):
-    """Answers as told, by the first words of a command."""
+    """Responds as configured, by the first words of a command."""
 
     def __init__(self, **answers: str | Exception) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The lease alone guards checkpoints on EFS: who cannot renew it is dead before another may have it."""
+"""The lease alone protects checkpoints on EFS: without renewal the job is killed before it expires."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 
 SLOWEST = 42.0
-"""Seconds of a call to DynamoDB that nobody answers: three attempts of 13 s, and what is between them."""
+"""Seconds of a DynamoDB call without a response: three attempts of 13 s, and the pauses between them."""
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_nobody_works_when_another_takes_the_lease(seed: int) -> None:
                 return effect()
             clock.advance(chance.uniform(0.0, SLOWEST))
             if chance.random() < 0.2:
-                effect()  # made, and nobody heard the answer
+                effect()  # made, and the response is lost
             raise no_answer()
 
         table: Any = JobTable(item, call)

@@ -263,7 +263,7 @@ def write_report(directory: Path, clock: FakeClock, slot: int, text: str, age: f
 def test_reported_queue_depths_are_one_metric(listener: Listener, clock: FakeClock, tmp_path: Path) -> None:
     collect = collector(Gpus(FakeNvml([FakeGpu("GPU-1")]), 1), Sink(listener.port), clock, tmp_path)
     collect.send()
-    assert "QueueDepth" not in listener.receive()[0]  # nobody tells
+    assert "QueueDepth" not in listener.receive()[0]  # no reports
     write_report(tmp_path, clock, 0, '{"queueDepth": 17, "model": "resnet"}')
     write_report(tmp_path, clock, 10, '{"queueDepth": 2.5}')
     collect.send()

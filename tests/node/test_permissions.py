@@ -1,4 +1,4 @@
-"""The agent may do what it does, and nothing else: its recorded calls against roles of deployed stacks."""
+"""The agent's recorded calls against the IAM roles of deployed stacks: all allowed, nothing more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One snapshot of a dataset counts, whoever dies when; a failed one ends; who uses it copies nothing."""
+"""Prepared datasets: one published snapshot in spite of crashes, and no copies by its users."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def region(
 
 
 def is_over(region: Region) -> None:
-    """One snapshot counts and is there, all else is gone, and the controller was told."""
+    """One snapshot is published, everything else is deleted, and the controller is notified."""
     item = region.item()
     assert region.snapshots() == [item[DATASET]]
     assert region.volumes() == []
@@ -152,7 +152,7 @@ def test_whenever_an_instance_dies_after_its_work_one_snapshot_counts(
             with pytest.raises(DeadError):
                 copied.live(first)
         copied.end(first)
-        # The controller ends the group once it was told; else another instance comes.
+        # The controller scales the group in once it is notified; else another instance starts.
         if copied.said() != (DATASET, RUN):
             copied.live(copied.node())
         if fatal >= found.index("before CreateSnapshot"):
@@ -299,7 +299,5 @@ def test_a_volume_with_another_dataset_is_rejected(region: Region) -> None:
     node.config = configs.load(configs.training(volume={"sizeGib": 1}))
     tasks.volume(node, "up")
     tasks.volume(node, "down")
-    with pytest.raises(
-        RefusedError, match="holds no dataset, expected imagenet@1: rename the job"
-    ):
+    with pytest.raises(RefusedError, match="holds no dataset, expected imagenet@1: rename the job"):
         tasks.volume(user(region), "up")

@@ -1,4 +1,4 @@
-"""One start of a command, with real processes: who is told, who is waited for, who is killed, and when."""
+"""One run of a command, with real processes: which get SIGTERM, are awaited or killed, and when."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_what_a_crash_leaves_behind_is_gone_before_the_next_start(start: Callabl
 def test_what_hides_in_a_session_of_its_own_is_found_by_its_user(
     start: Callable[..., Start], tmp_path: Path
 ) -> None:
-    """Also what a launcher starts so, as torchrun its ranks: told by it, once, and not over its head."""
+    """Also processes of a launcher (torchrun's ranks): signalled by it, once, not by the agent."""
     nobody = 1_000_000 + os.getpid()  # the test must find no process of anybody else
     tmp_path.chmod(0o777)  # the folders above are root's: those processes stay in this one
     script = (

@@ -1,4 +1,4 @@
-"""What a training script tells of its steps, as the heartbeat passes it on."""
+"""Progress reports of a training script, as sent with the heartbeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker is told of its queue: an address with a secret in it, for it alone, and in no log."""
+"""The queue's variables of a worker: the address with its secret, for the worker only, never logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a job's results are waited for, and what follows where they do not arrive."""
+"""Waiting for a job's results, and the outcome if they are not uploaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job that hangs: three signs of life, each enough by itself; and what happens to one that has none."""
+"""Stall detection: each kind of activity is sufficient; a stalled job is stopped."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_stalled_job_gets_sigterm_and_is_counted_in_the_metric(bench: Bench) -
     bench.clock.on_sleep = save_in_real_time
     started_at = bench.clock.monotonic()
     assert bench.trainer(command, restarts=1, stalled_after_minutes=60).run() == "failed"
-    # It saved each time it was told; that it did is no progress, or it would hang for ever.
+    # It saved on each SIGTERM; that is no progress, or it would be restarted forever.
     assert len(list(bench.checkpoints.glob("saved-*"))) == len(bench.starts) == 2
     assert bench.rung == ["JobStalls", "JobStalls", "JobFailures"]
     assert "no activity for 60 minutes" in bench.job.reasons[-1]

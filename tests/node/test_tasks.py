@@ -343,7 +343,7 @@ def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
 def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(
     aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
 ) -> None:
-    """A failed `volume up` once left EFS below a folder of the root disk, and checkpoints beside it."""
+    """A failed `volume up` once left EFS below a root disk directory, and checkpoints next to it."""
     made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
     below = "/dltraining/checkpoints"
     mounts = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": path} for path in (below, "/models")]

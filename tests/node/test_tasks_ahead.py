@@ -1,4 +1,4 @@
-"""What takes snapshots while a job trains, as the subcommand puts it together: real adapters on moto."""
+"""Background snapshots as wired by the subcommand: real adapters on moto."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_a_large_object_ends_with_the_copy_that_is_broken_off(
             return SimpleNamespace(paginate=lambda **_: [{"Contents": [item]}])
 
         def download_file(self, bucket: str, key: str, path: str, Callback: Any) -> None:  # noqa: N803
-            while True:  # as long as nobody breaks it off
+            while True:  # until it is aborted
                 Callback(1)
                 time.sleep(0.001)
 

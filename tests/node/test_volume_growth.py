@@ -1,4 +1,4 @@
-"""The volume follows the stack file's size and speed, upwards, and is in nobody's way."""
+"""The volume follows the stack file's size and throughput, upwards, without blocking work."""
 
 from __future__ import annotations
 

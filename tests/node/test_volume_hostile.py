@@ -1,4 +1,4 @@
-"""What AWS and an operating system may answer beside yes: the volume survives it, or says what is wrong."""
+"""Errors of AWS and the operating system: the volume survives them or names the problem."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def region() -> Region:
 
 
 def on(operation: str, act: Callable[[int], None]) -> Callable[[str, str], None]:
-    """Act at each call of that name, told how many there were."""
+    """Act at each call of that name, with the number of calls so far."""
     count = 0
 
     def hook(instance: str, called: str) -> None:

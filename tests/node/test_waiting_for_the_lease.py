@@ -1,4 +1,4 @@
-"""Break before make: a successor stands by, brings the volume here, and leaves off when it is not wanted."""
+"""Hand-over between instances: a successor waits for the lease, then attaches the volume."""
 
 from __future__ import annotations
 

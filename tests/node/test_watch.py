@@ -124,7 +124,7 @@ def test_the_hook_waits_for_a_volume_up_that_still_gives_back(training: Node) ->
     training.host.pids = {UNIT_VOLUME: 13}
     training.passes(20)
     assert training.hook_calls == []
-    assert training.signals() == []  # it hears the notice by its file
+    assert training.signals() == []  # it reads the notice from the file
     training.host.pids.clear()
     started_at = training.clock.monotonic()
     training.passes(10)

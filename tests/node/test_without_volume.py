@@ -56,9 +56,9 @@ class MountHost(UnitHost):
 
 
 class Sleeper:
-    """A process that runs until it is told to stop."""
+    """A process that runs until it is stopped."""
 
-    pid = 2**30  # nobody's
+    pid = 2**30  # unused
 
     def __init__(self) -> None:
         self.code: int | None = None

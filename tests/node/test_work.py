@@ -145,7 +145,7 @@ def test_a_restart_request_restarts_one_worker_once(workbench: Bench) -> None:
     workbench.registry.restarts_requested = {1}
     workbench.clock.advance(10)
     workers.tick()
-    assert workbench.registry.left == [1]  # while it drains nobody counts on it
+    assert workbench.registry.left == [1]  # a draining worker does not count
     wait_until(lambda: not workers.tick() or len(workbench.processes) == 3)
     assert workbench.processes[0].poll() is None
     assert workbench.processes[1].stdout
@@ -208,7 +208,7 @@ def test_a_worker_that_ignores_a_restart_is_killed_after_its_timeout(workbench: 
     workbench.clock.advance(STOP_SECONDS - 1)
     workers.tick()
     assert workbench.processes[0].poll() is None
-    assert len(workbench.registry.heartbeats) == count  # nobody counts on it meanwhile
+    assert len(workbench.registry.heartbeats) == count  # it does not count meanwhile
     workbench.clock.advance(1)
     wait_until(lambda: not workers.tick() or len(workbench.processes) == 2)
 

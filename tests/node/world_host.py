@@ -1,4 +1,4 @@
-"""The operating system of one instance of the world: devices, mounts, and what is written but not safe."""
+"""The operating system of a simulated instance: devices, mounts, and writes that are not flushed."""
 
 from __future__ import annotations
 

@@ -79,10 +79,10 @@ class Crowd:
     def drain(self, dice: random.Random) -> float:
         """Tell one to drain, and start another; return the seconds that it took, infinite if it failed."""
         worker = self._pick(dice)
-        begun = time.monotonic()
+        started_at = time.monotonic()
         worker.drain()
         self._workers.append(self._start())
-        return time.monotonic() - begun if worker.wait() else float("inf")
+        return time.monotonic() - started_at if worker.wait() else float("inf")
 
     def end(self) -> None:
         """Drain all that are left."""

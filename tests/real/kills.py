@@ -188,18 +188,18 @@ def interrupted(
     chance = random.Random(seed)
     todo = [signal.SIGTERM] * terms + [signal.SIGKILL] * kills
     chance.shuffle(todo)
-    told = Counter(
+    counts = Counter(
         dict.fromkeys(("sigterm", "sigkill", "mismatches", "unreadable", "trainings", "starts"), 0)
     )
     lost_steps, lost_seconds, faults = 0, 0.0, list[str]()
     while todo:
-        job = Job(module, folder / f"run-{told['trainings']}", ranks, **options)
-        told["trainings"] += 1
-        was_told = False
+        job = Job(module, folder / f"run-{counts['trainings']}", ranks, **options)
+        counts["trainings"] += 1
+        was_signalled = False
         while not job.weights():
             before = job.steps()
             job.start()
-            told["starts"] += 1
+            counts["starts"] += 1
             working = None
             if todo:
                 if count := chance.randrange(AT_MOST):
@@ -211,25 +211,25 @@ def interrupted(
             number = todo.pop() if hit else None
             if number == signal.SIGTERM:
                 job.signal(number, list(range(ranks)))
-                told["sigterm"] += 1
+                counts["sigterm"] += 1
             elif number == signal.SIGKILL:
                 job.signal(number, [chance.randrange(ranks)])  # the others are torchrun's matter
-                told["sigkill"] += 1
+                counts["sigkill"] += 1
                 if working:
                     lost_seconds = max(lost_seconds, time.time() - max(job.newest(), working))
             codes = job.end()
             if number != signal.SIGKILL and any(codes):
                 raise SystemExit(f"{job.folder}: ended with {codes}: {job.log()}")
             new = job.steps()[len(before) :]
-            if was_told and new:
+            if was_signalled and new:
                 lost_steps = max(lost_steps, before[-1] + 1 - new[0])
-            was_told = number == signal.SIGTERM and bool(new)
-        told["mismatches"] += job.weights() != wanted
-        told["unreadable"] += (job.folder / "log-0").read_text().count("is skipped")
+            was_signalled = number == signal.SIGTERM and bool(new)
+        counts["mismatches"] += job.weights() != wanted
+        counts["unreadable"] += (job.folder / "log-0").read_text().count("is skipped")
         faults += job.faults()
     return {
-        "kills": told["sigterm"] + told["sigkill"],
-        **told,
+        "kills": counts["sigterm"] + counts["sigkill"],
+        **counts,
         "lost_steps_with_notice": lost_steps,
         "lost_seconds_without_notice": round(lost_seconds, 2),
         "faults": faults,
@@ -244,21 +244,21 @@ def at_each_write(
     With a ``stride`` of more than 1 only at every so many touches.
     """
     wanted = uninterrupted(module, folder / "reference", ranks, options)
-    told = Counter(dict.fromkeys(("writes", "mismatches", "unreadable"), 0))
+    counts = Counter(dict.fromkeys(("writes", "mismatches", "unreadable"), 0))
     faults = list[str]()
     while True:
-        job = Job(module, folder / f"write-{told['writes'] + 1}", ranks, **options)
-        job.start(die_at=told["writes"] * stride + 1)
+        job = Job(module, folder / f"write-{counts['writes'] + 1}", ranks, **options)
+        job.start(die_at=counts["writes"] * stride + 1)
         if not any(job.end()):
             break
-        told["writes"] += 1
+        counts["writes"] += 1
         job.start()
         if any(codes := job.end()):
             raise SystemExit(f"{job.folder}: ended with {codes}: {job.log()}")
-        told["mismatches"] += job.weights() != wanted
-        told["unreadable"] += (job.folder / "log-0").read_text().count("is skipped")
+        counts["mismatches"] += job.weights() != wanted
+        counts["unreadable"] += (job.folder / "log-0").read_text().count("is skipped")
         faults += job.faults()
-    return {"kills": told["writes"], **told, "faults": faults}
+    return {"kills": counts["writes"], **counts, "faults": faults}
 
 
 def fewer_ranks(module: Any, folder: Path, *, options: dict[str, Any]) -> dict[str, Any]:
@@ -268,11 +268,11 @@ def fewer_ranks(module: Any, folder: Path, *, options: dict[str, Any]) -> dict[s
     job.wait_steps(12)
     job.signal(signal.SIGTERM, [0, 1])
     codes = job.end()
-    begun, said = job.steps(), job.log()
+    started_at, said = job.steps(), job.log()
     job.ranks = 1
     job.start()
     codes += job.end()
-    lost = begun[-1] + 1 - job.steps()[len(begun)] if codes == [0, 0, 0] else None
+    lost = started_at[-1] + 1 - job.steps()[len(started_at)] if codes == [0, 0, 0] else None
     job.ranks = 2
     return {
         "codes": codes,

@@ -99,15 +99,15 @@ class Kubelet:
 
     def wait(self, pod: str) -> int:
         """Return a pod's exit code once it has ended."""
-        told = subprocess.run(
+        result = subprocess.run(
             ["docker", "wait", pod], check=True, capture_output=True, text=True, timeout=120
         )
-        return int(told.stdout)
+        return int(result.stdout)
 
     def said(self, pod: str) -> str:
         """Return what a pod wrote."""
-        told = subprocess.run(["docker", "logs", pod], check=True, capture_output=True, text=True)
-        return told.stdout + told.stderr
+        result = subprocess.run(["docker", "logs", pod], check=True, capture_output=True, text=True)
+        return result.stdout + result.stderr
 
     def verdict(self, code: int, *, disrupted: bool = False) -> str:
         """Return what the Job controller makes of a pod that ended so."""

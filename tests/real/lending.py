@@ -59,10 +59,10 @@ class Lending:
         What else runs on this machine waits meanwhile: on a host nothing runs beside the tenants.
         """
         with self._undisturbed():
-            begun, begin, idle = time.monotonic(), self.spent(busy), _idle()
+            started_at, begin, idle = time.monotonic(), self.spent(busy), _idle()
             time.sleep(seconds)
             used = self.spent(busy) - begin
-            return Lent(used / (used + _idle() - idle), used / (time.monotonic() - begun))
+            return Lent(used / (used + _idle() - idle), used / (time.monotonic() - started_at))
 
     @contextlib.contextmanager
     def _undisturbed(self) -> Iterator[None]:

@@ -39,11 +39,11 @@ class Stopwatch(keras.callbacks.Callback):
         method = getattr(owner, name)
 
         def timed(*given: Any, **more: Any) -> Any:
-            begun = time.monotonic()
+            started_at = time.monotonic()
             try:
                 return method(*given, **more)
             finally:
-                self.saves.append((begun, time.monotonic()))
+                self.saves.append((started_at, time.monotonic()))
 
         setattr(owner, name, timed)
 
@@ -97,8 +97,8 @@ def main(folder: Path, way: str, seconds: float, parameters: int) -> None:
         naive = Naive(folder / "naive.keras")
         watch.around(naive, "save")
         model.fit(x, y, batch_size=8, epochs=epochs, callbacks=[watch, naive], verbose=0)
-    stood = sum(end - begun for begun, end in watch.saves[1:])
-    told = {
+    stood = sum(end - started_at for started_at, end in watch.saves[1:])
+    figures = {
         "fraction": round(stood / (watch.saves[-1][1] - watch.saves[0][1]), 4),
         "saves": len(watch.saves),
         "save_seconds": round(stood / (len(watch.saves) - 1), 2),
@@ -106,7 +106,7 @@ def main(folder: Path, way: str, seconds: float, parameters: int) -> None:
         "steps": watch.steps,
         "parameters": model.count_params(),
     }
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(figures) + "\n")
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -32,7 +32,7 @@ def measured(folder: Path, parameters: int, saves: int, *, asynchronous: bool) -
     noted: list[float] = []
     interval.saved = noted.append  # type: ignore[method-assign]
     loop = Loop(folder, asynchronous=asynchronous, interval=interval, model=model, optimizer=optimizer)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     for _ in loop.epochs(1):
         for _ in loop.batches(loader):
             optimizer.zero_grad()
@@ -41,7 +41,7 @@ def measured(folder: Path, parameters: int, saves: int, *, asynchronous: bool) -
             if len(noted) == saves:
                 break
         break
-    spent = time.monotonic() - begun
+    spent = time.monotonic() - started_at
     files = sum(path.stat().st_size for path in folder.glob("step-*/*/*")) / len(list(folder.glob("step-*")))
     return {
         "megabytes": round(files / 1e6),
@@ -53,8 +53,8 @@ def measured(folder: Path, parameters: int, saves: int, *, asynchronous: bool) -
 
 if __name__ == "__main__":
     place, parameters, saves = Path(sys.argv[1]), *(int(one) for one in (sys.argv[2:] or (40_000_000, 4)))
-    told = {
+    figures = {
         way: measured(place / way, parameters, saves, asynchronous=way == "asynchronous")
         for way in ("asynchronous", "synchronous")
     }
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(figures) + "\n")

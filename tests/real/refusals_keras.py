@@ -30,7 +30,7 @@ class Given(keras.utils.PyDataset):
         return X[2 * index : 2 * index + 2], Y[2 * index : 2 * index + 2]
 
 
-class Told(keras.callbacks.Callback):
+class ProgressNotes(keras.callbacks.Callback):
     """The notice comes in a batch."""
 
     def __init__(self, at: int) -> None:
@@ -64,7 +64,7 @@ def train(place: Path, *, at: int = 0, data: tuple[Any, ...] = (X, Y), made: Any
     made = made or model()
     spot = SpotModel(made, place / "checkpoints", log=place / "log.jsonl", exits=False)
     more = {"batch_size": 2, "epochs": 3, "verbose": 0, **more}
-    spot.fit(*data, callbacks=[Told(at)], **more)
+    spot.fit(*data, callbacks=[ProgressNotes(at)], **more)
     spot.spot.checkpointer._store.release()  # the end of a process
     return None if spot.stopped else np.concatenate([one.ravel() for one in made.get_weights()]).tolist()
 
@@ -79,22 +79,22 @@ def main(place: Path) -> None:
     """Try all of it."""
     whole = train(place / "whole")
     train(place / "a", at=8)
-    told: dict[str, Any] = {"another model": refused(lambda: train(place / "a", made=model(4)))}
+    results: dict[str, Any] = {"another model": refused(lambda: train(place / "a", made=model(4)))}
     train(place / "b", at=8)
-    told["other data"] = refused(lambda: train(place / "b", batch_size=3))
+    results["other data"] = refused(lambda: train(place / "b", batch_size=3))
     train(place / "c", at=8)
-    told["goes on"] = train(place / "c") == whole
-    told["is done"] = train(place / "c") == whole
-    told["one told on its last batch"] = (train(place / "d", at=18), train(place / "d")) == (None, whole)
-    told["a dataset"] = interrupted(place / "dataset", data=(Given(),))
+    results["goes on"] = train(place / "c") == whole
+    results["is done"] = train(place / "c") == whole
+    results["one told on its last batch"] = (train(place / "d", at=18), train(place / "d")) == (None, whole)
+    results["a dataset"] = interrupted(place / "dataset", data=(Given(),))
     keras.config.set_dtype_policy("bfloat16")
-    told["bfloat16"] = interrupted(place / "half")
+    results["bfloat16"] = interrupted(place / "half")
     keras.config.set_dtype_policy("float32")
     fresh = SpotModel(model(), place / "i")
-    told["initial_epoch"] = refused(lambda: fresh.fit(X, Y, initial_epoch=2))
-    told["a generator"] = refused(lambda: fresh.fit(iter([X])))
-    told["not compiled"] = refused(lambda: SpotModel(keras.Sequential([keras.layers.Dense(1)])))
-    sys.stdout.write(json.dumps(told) + "\n")
+    results["initial_epoch"] = refused(lambda: fresh.fit(X, Y, initial_epoch=2))
+    results["a generator"] = refused(lambda: fresh.fit(iter([X])))
+    results["not compiled"] = refused(lambda: SpotModel(keras.Sequential([keras.layers.Dense(1)])))
+    sys.stdout.write(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

@@ -38,23 +38,23 @@ def refused(case: Any) -> str:
 
 def main(folder: Path) -> dict[str, Any]:
     """Try all of it."""
-    told = {
+    results = {
         "plain loader": refused(lambda: train(folder / "a", DataLoader(DATA, batch_size=4, shuffle=True)))
     }
-    told["no parts"] = refused(Loop)
+    results["no parts"] = refused(Loop)
     train(folder / "b")
-    told["another model"] = refused(lambda: train(folder / "b", width=3))
+    results["another model"] = refused(lambda: train(folder / "b", width=3))
     other = DataLoader(DATA, batch_sampler=EpochBatches(8, 4, seed=1))
-    told["other data"] = refused(lambda: train(folder / "c") and train(folder / "c", other, epochs=2))
-    told["unreadable"] = refused(lambda: write(folder / "x.pt", {"own": SpotTrainingError("x")}))
+    results["other data"] = refused(lambda: train(folder / "c") and train(folder / "c", other, epochs=2))
+    results["unreadable"] = refused(lambda: write(folder / "x.pt", {"own": SpotTrainingError("x")}))
     train(folder / "d")
     train(folder / "d", epochs=2)
     newest = max((folder / "d").glob("step-*/rank-00000/parts.pt"))
     newest.write_bytes(newest.read_bytes()[:-1])
-    told["newest truncated"] = len(train(folder / "d", epochs=2))
+    results["newest truncated"] = len(train(folder / "d", epochs=2))
     os.environ["WORLD_SIZE"] = "2"
-    told["no process group"] = refused(lambda: train(folder / "e"))
-    return told
+    results["no process group"] = refused(lambda: train(folder / "e"))
+    return results
 
 
 if __name__ == "__main__":

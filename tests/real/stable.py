@@ -114,8 +114,8 @@ class _Container:
 
     def drain(self) -> None:
         assert self.supervisor.stdin is not None
-        told = {"kind": "lifecycle", "seconds": NOTICE_SECONDS, "drain": NOTICE_SECONDS}
-        self.supervisor.stdin.write(f"{json.dumps(told)}\n")
+        notice = {"kind": "lifecycle", "seconds": NOTICE_SECONDS, "drain": NOTICE_SECONDS}
+        self.supervisor.stdin.write(f"{json.dumps(notice)}\n")
         self.supervisor.stdin.flush()
 
     def wait(self) -> bool:
@@ -148,10 +148,10 @@ class Containers:
         """See ``Stable``."""
         directory = self.folder / f"instance-{number}"
         directory.mkdir()
-        [slot] = service_host.places(1, number)
+        [slot] = service_host.worker_slots(1, number)
         ready = ready_file(slot, directory)
         record = ready.parent / "runs"  # where alone a container may write
-        host = service_host.Told(
+        host = service_host.ServiceHostConfig(
             command=[str(containers.INTERPRETER), *command],
             environment={"PYTHONPATH": "/app", witness.FUNCTION: FUNCTION, witness.RECORD: str(record)},
             secrets={"SPOT_WORK_URL": url},

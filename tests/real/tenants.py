@@ -21,7 +21,7 @@ from userdata.agent.tenants.host import meter
 from userdata.agent.tenants.host.container import TenantPaths, name_of
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
 from userdata.agent.tenants.host.shares import WeightCurve
-from userdata.agent.tenants.host.supervisor import TenantSupervisor, SupervisorDependencies
+from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
 
 PROGRAMS = ("nft", "mkfs.ext4", "setpriv", "busybox")
@@ -108,13 +108,13 @@ class Disks:
         return frozenset()
 
 
-class Pulse:
+class Heartbeats:
     """What the registry would hear of the host."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def beat(
+    def record_heartbeat(
         self, slots: Collection[int], *, waiting: bool = False, draining: bool = False, **more: Any
     ) -> frozenset[int]:
         state = "waiting" if waiting else "draining" if draining else "ready"
@@ -136,7 +136,7 @@ class SharedHost:
         self.place.run.mkdir()
         self.disks = Disks(place)
         self.tenants: tuple[Tenant, ...] = THREE
-        self.pulse = Pulse()
+        self.heartbeats = Heartbeats()
         self.metrics: dict[str, list[emf.Metric]] = {}
         self._made: TenantSupervisor | None = None
         self._thread = threading.Thread()
@@ -147,7 +147,7 @@ class SharedHost:
             host=self.host,
             clock=SystemClock(),
             run_in_background=lambda work: threading.Thread(target=work, daemon=True).start(),
-            heartbeats=self.pulse,
+            heartbeats=self.heartbeats,
             volumes=self.disks,
             meter=UsageMeter(self.metrics.__setitem__, lambda: None),
             weight_curve=WeightCurve(),
@@ -191,8 +191,8 @@ class SharedHost:
 
     def answers(self, address: str, port: int, user: int = 0) -> bool:
         """Tell whether somebody answers the host itself, as ``user``."""
-        who = ["setpriv", "--reuid", str(user), "--clear-groups"] if user else []
-        argv = [*self.inside, *who, "bash", "-c", _asks(address, port)]
+        user_command = ["setpriv", "--reuid", str(user), "--clear-groups"] if user else []
+        argv = [*self.inside, *user_command, "bash", "-c", _asks(address, port)]
         return subprocess.run(argv, capture_output=True).returncode == 0
 
     def reaches(self, name: str, address: str, port: int) -> bool:
@@ -222,11 +222,11 @@ def _asks(address: str, port: int) -> str:
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> float:
     """Wait for a condition; return the seconds that it took."""
-    begun = time.monotonic()
+    started_at = time.monotonic()
     while not condition():
-        assert time.monotonic() < begun + seconds, f"not so in {seconds:.0f} s: {what}"
+        assert time.monotonic() < started_at + seconds, f"not so in {seconds:.0f} s: {what}"
         time.sleep(0.05)
-    return time.monotonic() - begun
+    return time.monotonic() - started_at
 
 
 @contextlib.contextmanager
@@ -240,7 +240,7 @@ def shared_host(place: Path) -> Iterator[SharedHost]:
         made = SharedHost(host, place, inside)
         try:
             made.begin()
-            until(lambda: len(made.pids()) == 3 and made.pulse.said[-1:] == ["ready"], "all are served")
+            until(lambda: len(made.pids()) == 3 and made.heartbeats.said[-1:] == ["ready"], "all are served")
             yield made
         finally:
             made.stop()

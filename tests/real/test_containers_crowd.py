@@ -40,12 +40,12 @@ def test_nothing_is_lost_where_workers_are_containers(broker: RabbitServer, fold
     assert outcome.broker_restarts == 1
 
 
-def test_a_worker_that_is_told_before_it_listens_ends(folder: Path) -> None:
+def test_a_worker_that_is_signalled_before_it_listens_ends(folder: Path) -> None:
     """The kernel drops a SIGTERM for a container's first process that has no handler yet."""
     worker = stable.Containers(folder).start(1000, ["-c", "import time; time.sleep(600)"], "amqp://nobody")
     running = ["docker", "ps", "--quiet", "--filter", "name=gpu-spot-1000"]
     crowd.wait_for(lambda: subprocess.check_output(running), lambda: "nothing")
-    begun = time.monotonic()
+    started_at = time.monotonic()
     worker.drain()
     worker.wait()
-    assert time.monotonic() - begun < stable.NOTICE_SECONDS / 2
+    assert time.monotonic() - started_at < stable.NOTICE_SECONDS / 2

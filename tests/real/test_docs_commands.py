@@ -23,8 +23,8 @@ def test_demo(line: str, tmp_path: Path) -> None:
         (tmp_path / f"us-west-2{zone}_v100_1.json").write_text(json.dumps(trace), "utf-8")
     short = line.replace("--hours 168", "--hours 2").replace("--trace us", f"--trace {tmp_path}/us")
     assert short.count(str(tmp_path)) == 1
-    told = f"{short} --out {tmp_path}/out".replace(".venv/bin/", f"{Path(sys.executable).parent}/")
-    command = ["bash", "-euc", told]  # which expands the braces
+    script = f"{short} --out {tmp_path}/out".replace(".venv/bin/", f"{Path(sys.executable).parent}/")
+    command = ["bash", "-euc", script]  # which expands the braces
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "COLUMNS": "120"}, capture_output=True, text=True, timeout=500
     )

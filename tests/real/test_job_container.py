@@ -58,8 +58,8 @@ class Bench:
     def start(self, script: str, gpus: int = 0) -> JobProcess:
         (self.code / "train.sh").write_text(script)
         container = self.container(gpus)
-        told = {"DATA": str(self.data), "PATH": "/nowhere", "HOME": str(self.data)}
-        start = container.start(["sh", "train.sh"], told, self.code)
+        environment_ = {"DATA": str(self.data), "PATH": "/nowhere", "HOME": str(self.data)}
+        start = container.start(["sh", "train.sh"], environment_, self.code)
         with (self.place / "said").open("w") as said:
             started = process.spawn(start.argv, container.user, start.environment, self.place, said.fileno())
         return JobProcess(started, self.host, SystemClock(), pwd.getpwnam(USER).pw_uid)
@@ -113,11 +113,11 @@ def podman() -> Iterator[Bench]:
 
 
 def test_the_command_is_the_jobs_user_with_no_rights_and_no_way_to_them(docker: Bench) -> None:
-    who = pwd.getpwnam(USER)
+    account = pwd.getpwnam(USER)
     said = docker.run(
         "id -u; id -g; /suid/id -u; grep -E 'Cap(Eff|Bnd)|NoNewPrivs' /proc/self/status"
     ).split()
-    assert said[:3] == [str(who.pw_uid), str(who.pw_gid), str(who.pw_uid)]
+    assert said[:3] == [str(account.pw_uid), str(account.pw_gid), str(account.pw_uid)]
     rights = dict(zip(said[3::2], said[4::2], strict=True))
     assert {int(rights["CapEff:"], 16), int(rights["CapBnd:"], 16)} == {0}
     assert rights["NoNewPrivs:"] == "1"
@@ -220,11 +220,11 @@ def test_it_gets_the_gpus_of_the_cdi_specification(podman: Bench) -> None:
         containers.check_gpus(podman.host, real.IMAGE, 2)
 
 
-def test_a_machine_without_a_specification_is_told_what_it_lacks(podman: Bench) -> None:
-    kept = real.CDI.read_text()
-    real.CDI.write_text(kept.replace("nvidia.com/gpu", "example.com/other"))
+def test_a_machine_without_a_specification_gets_an_error_that_names_it(podman: Bench) -> None:
+    original = real.CDI.read_text()
+    real.CDI.write_text(original.replace("nvidia.com/gpu", "example.com/other"))
     try:
         with pytest.raises(AgentError, match=r"containers get no GPU: .*nvidia-ctk cdi generate"):
             containers.check_gpus(podman.host, real.IMAGE, 1)
     finally:
-        real.CDI.write_text(kept)
+        real.CDI.write_text(original)

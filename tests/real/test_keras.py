@@ -26,21 +26,21 @@ def kills(place: Path, folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_ten_interruptions_change_no_bit(keras_bin: Path, tmp_path: Path) -> None:
-    told = kills(keras_bin, tmp_path, "--terms", "5", "--kills", "5")
-    assert (told["sigterm"], told["sigkill"]) == (5, 5)
-    assert told["lost_steps_with_notice"] == 0
+    result = kills(keras_bin, tmp_path, "--terms", "5", "--kills", "5")
+    assert (result["sigterm"], result["sigkill"]) == (5, 5)
+    assert result["lost_steps_with_notice"] == 0
 
 
 def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(keras_bin: Path, tmp_path: Path) -> None:
     quick = ["--option", "pause=0", "--option", "every=1e-9", "--option", "validation=false"]
-    told = kills(keras_bin, tmp_path, "--each-write", "--stride", "8", *quick)
-    assert told["writes"] > 3
+    result = kills(keras_bin, tmp_path, "--each-write", "--stride", "8", *quick)
+    assert result["writes"] > 3
 
 
 def test_what_cannot_go_on_is_refused_and_all_else_goes_on(keras_bin: Path, tmp_path: Path) -> None:
-    told = run(keras_bin, "refusals_keras.py", tmp_path)
+    result = run(keras_bin, "refusals_keras.py", tmp_path)
     goes_on = ("goes on", "is done", "one told on its last batch", "a dataset", "bfloat16")
-    assert [told.pop(case) for case in goes_on] == [True] * 5
+    assert [result.pop(case) for case in goes_on] == [True] * 5
     for case, part in {
         "another model": "another model: kernel (2, 3) float32 where this one has kernel (2, 4) float32",
         "other data": "samples, batch size, shuffle, seed were [12, 2, 1, 0], now [12, 3, 1, 0]",
@@ -48,7 +48,7 @@ def test_what_cannot_go_on_is_refused_and_all_else_goes_on(keras_bin: Path, tmp_
         "a generator": "allowed: arrays of one length, or a PyDataset",
         "not compiled": "the model is not compiled",
     }.items():
-        text = told.pop(case)
+        text = result.pop(case)
         assert part in text
         assert "\n" not in text
-    assert not told
+    assert not result

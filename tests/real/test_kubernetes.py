@@ -18,14 +18,14 @@ def place() -> Iterator[Path]:
         yield found
 
 
-def test_it_is_told_and_lost_and_goes_on_where_it_was(place: Path) -> None:
+def test_it_resumes_after_a_notice_and_after_a_loss(place: Path) -> None:
     here = kubelet.training(place)
     found = kubelet.played(here)
     assert found["codes"] == [75, 137, 0]
     assert found["verdicts"] == ["Ignore", "Ignore", "done"]
-    first, told, lost = found["begins"]
+    first, after_notice, lost = found["begins"]
     assert first == 0
-    assert told >= 60  # the step at which it was told, and none less
+    assert after_notice >= 60  # the step at which it was told, and none less
     assert lost >= 175  # the last checkpoint before it was lost
     assert found["last"] == str(kubelet.STEPS)
     [deadline] = here.deadlines()
@@ -70,7 +70,7 @@ def test_one_that_is_deaf_is_killed_when_its_time_is_up(place: Path) -> None:
     assert (found, here.verdict(found, disrupted=True)) == (137, "Ignore")
 
 
-def test_what_fails_while_it_is_told_counts_nothing(place: Path) -> None:
+def test_a_failure_after_a_notice_is_not_counted(place: Path) -> None:
     script = 'trap "exit 9" TERM; touch "$GPU_SPOT_CHECKPOINTS/up"; while :; do sleep 0.1; done'
     here = kubelet.job(place, "sh", "-c", script)
     pod = here.start()

@@ -70,7 +70,7 @@ def test_requirements_that_cannot_be_met_are_named_with_what_uv_says(place: Path
         job(place, "impossible.txt").prepare()
 
 
-def test_one_that_was_killed_half_way_is_built_anew(place: Path) -> None:
+def test_an_environment_with_a_killed_build_is_rebuilt(place: Path) -> None:
     # An index that answers nothing: uv waits for it until it is killed with its user's other processes.
     (place / "code" / "waits.txt").write_text("six==1.16.0\n")
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -17,7 +17,7 @@ from lambdas.aws.queues.rabbitmq import RabbitMqReader
 from lambdas.core.queues.history import QueueHistory
 from rehearsal.machines.real.broker import RabbitServer, free_port
 
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 _CONFIG = "loopback_users = none\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n"
 
 
@@ -52,28 +52,28 @@ class Watched:
         return seen
 
     def until(self, ready: int) -> QueueState:
-        """Look until so many wait; what is told comes some seconds late."""
-        end = time.monotonic() + PATIENCE
+        """Poll until so many messages wait; RabbitMQ statistics lag by some seconds."""
+        end = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < end:
             time.sleep(1.0)
             with contextlib.suppress(ValueError):
                 seen = self.look()
                 if seen is not None and seen.ready == ready:
                     return seen
-        raise AssertionError(f"never {ready} ready: {self.trouble()}")
+        raise AssertionError(f"never {ready} ready: {self.failure()}")
 
-    def trouble(self, says: str = "") -> str:
-        """Look until what cannot be seen is told in these words."""
-        end, told = time.monotonic() + PATIENCE, "none"
+    def failure(self, says: str = "") -> str:
+        """Poll until the queue is unreachable with an error that contains this text."""
+        end, message = time.monotonic() + TIMEOUT_SECONDS, "none"
         while time.monotonic() < end:
             try:
                 self.look()
             except ValueError as error:
-                told = str(error)
-                if says in told:
-                    return told
+                message = str(error)
+                if says in message:
+                    return message
             time.sleep(0.5)
-        raise AssertionError(f"never {says!r}, but {told}")
+        raise AssertionError(f"never {says!r}, but {message}")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def open_connection(url: str) -> Iterator[pika.BlockingConnection]:
 
 
 def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None:
-    watched.trouble("no such queue (404)")
+    watched.failure("no such queue (404)")
     with open_connection(watched.broker.url) as connection:
         channel = connection.channel()
         channel.queue_declare("pages", durable=True, arguments={"x-queue-type": "quorum"})
@@ -111,14 +111,14 @@ def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None
         later = watched.until(100)
         # At least, and never more than it is; the totals were there some seconds after the messages.
         assert 2.0 <= later.oldest_seconds <= time.time() - began
-        assert later.observed_at - published - later.oldest_seconds < PATIENCE
+        assert later.observed_at - published - later.oldest_seconds < TIMEOUT_SECONDS
 
         channel.basic_qos(prefetch_count=5)
         taking = channel.consume("pages", inactivity_timeout=10.0)
         for method, _, _ in itertools.islice(taking, 30):
             assert method is not None
             channel.basic_ack(method.delivery_tag)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_SECONDS
         while (seen := watched.until(65)).in_flight != 5:
             assert time.monotonic() < end
         assert seen.consumers == 1
@@ -126,15 +126,15 @@ def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None
 
         right, watched.secrets.text = watched.secrets.text, watched.broker.url.replace(":guest@", ":old@")
         watched.reader = RabbitMqReader(watched.secrets)
-        watched.trouble("rejects the user in the secret")
+        watched.failure("rejects the user in the secret")
         watched.secrets.text = right
 
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_SECONDS
         while not watched.broker.has_queue("pages"):
             assert time.monotonic() < end
             time.sleep(0.1)
         watched.broker.kill()
-        watched.trouble("does not answer: ConnectionRefusedError")
+        watched.failure("does not answer: ConnectionRefusedError")
     watched.broker.start()
     assert watched.until(70).in_flight == 0  # those that were taken wait again
 
@@ -142,4 +142,4 @@ def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None
     watched.configure("management_agent.disable_metrics_collector = true\n")
     watched.broker.start()
     time.sleep(10.0)  # no zero comes, however long one waits
-    watched.trouble("metrics collector is disabled")
+    watched.failure("metrics collector is disabled")

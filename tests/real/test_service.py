@@ -56,19 +56,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 @pytest.fixture
 def at_work(broker: RabbitServer) -> Iterator[Callable[..., Worker]]:
     """Workers in threads of this process."""
-    begun: list[tuple[Worker, threading.Thread]] = []
+    started_at: list[tuple[Worker, threading.Thread]] = []
 
     def begin(queue: Queue, function: Callable[[Any], Any], prefetch: int = 4) -> Worker:
         worker = Worker(RabbitMQConsumer(broker.url, queue, prefetch), function)
         thread = threading.Thread(target=worker.run)
         thread.start()
-        begun.append((worker, thread))
+        started_at.append((worker, thread))
         return worker
 
     yield begin
-    for worker, _ in begun:
+    for worker, _ in started_at:
         worker.drain()
-    for _, thread in begun:
+    for _, thread in started_at:
         thread.join(60)
         assert not thread.is_alive()
 

@@ -78,9 +78,9 @@ def environment_with(folder: Path, *asked: object) -> Path:
     return python
 
 
-def installed(folder: Path, wheel: Path, *beside: str) -> Path:
+def installed(folder: Path, wheel: Path, *requirements: str) -> Path:
     """Return the Python of a new environment with a wheel, what that needs, and nothing of the checkout."""
-    python = environment_with(folder, wheel, *beside)
+    python = environment_with(folder, wheel, *requirements)
     package = wheel.name.partition("-")[0]
     where = run(python, "-I", "-c", f"import {package}; print({package}.__file__)", cwd=folder)
     assert Path(where.strip()).is_relative_to(folder / "venv")
@@ -89,8 +89,8 @@ def installed(folder: Path, wheel: Path, *beside: str) -> Path:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_an_index_would_show_the_wheel_well(name: str, wheels: dict[str, Path], tmp_path: Path) -> None:
-    told = run(environment("wheels") / "twine", "check", "--strict", wheels[name], cwd=tmp_path)
-    assert "PASSED" in told
+    result = run(environment("wheels") / "twine", "check", "--strict", wheels[name], cwd=tmp_path)
+    assert "PASSED" in result
     with zipfile.ZipFile(wheels[name]) as wheel:
         files = wheel.namelist()
         [metadata] = [one for one in files if one.endswith(".dist-info/METADATA")]
@@ -107,10 +107,10 @@ def test_an_index_would_show_the_wheel_well(name: str, wheels: dict[str, Path], 
 def test_the_example_runs_from_the_wheel_alone(wheels: dict[str, Path], tmp_path: Path) -> None:
     python = installed(tmp_path, wheels["pulumi_on_moto"], "pytest")
     shutil.copytree(ROOT / "pulumi_on_moto" / "example", tmp_path / "example")
-    told = run(
+    result = run(
         python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "example", cwd=tmp_path
     )
-    assert "4 passed" in told
+    assert "4 passed" in result
 
 
 def test_a_checkpoint_survives_in_a_script_with_the_wheel_alone(

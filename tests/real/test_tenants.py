@@ -82,13 +82,13 @@ def test_one_that_is_killed_or_replaced_leaves_the_others_as_they_are(host: Shar
     assert network_breaches(host) == []
 
 
-def test_a_new_process_of_the_landlord_touches_nobody(host: SharedHost) -> None:
+def test_a_restarted_supervisor_leaves_containers_running(host: SharedHost) -> None:
     before = host.pids()
     host.stop()
     assert host.pids() == before
-    host.pulse.said.clear()
+    host.heartbeats.said.clear()
     host.begin()
-    until(lambda: host.pulse.said[-1:] == ["ready"], "the landlord is back")
+    until(lambda: host.heartbeats.said[-1:] == ["ready"], "the landlord is back")
     assert host.pids() == before
 
 
@@ -99,12 +99,12 @@ def test_other_cpus_are_given_to_a_container_that_runs(host: SharedHost) -> None
     assert host.pids() == before
 
 
-def test_a_new_tenant_whose_image_is_here_serves_within_ten_seconds(host: SharedHost) -> None:
+def test_a_new_tenant_with_a_cached_image_serves_within_ten_seconds(host: SharedHost) -> None:
     before = host.pids()
-    begun = time.monotonic()
+    started_at = time.monotonic()
     host.tenants = (*host.tenants, tenant("dee", 2004))
     until(lambda: host.answers(ADDRESS, 8004), "dee serves")
-    taken = time.monotonic() - begun
+    taken = time.monotonic() - started_at
     host.tenants = host.tenants[:3]
     until(lambda: "dee" not in host.inspected() and "dee" not in host.disks.here, "dee is gone")
     assert host.pids() == before
@@ -115,10 +115,10 @@ def test_a_notice_reaches_all_and_each_ends_in_its_time(host: SharedHost) -> Non
     now = time.time()
     notice.write(host.place.run, Notice("spot", "terminate", "soon", now + 90, now + 10, now))
     names = sorted(host.pids())
-    told = "cat /run/gpu-spot/notice.json"
-    until(lambda: all(host.within(name, told).returncode == 0 for name in names), "all hear of it")
-    assert {json.loads(host.within(name, told).stdout)["announced"] for name in names} == {"soon"}
-    until(lambda: host.pulse.said[-1:] == ["left"], "all have ended")
+    command = "cat /run/gpu-spot/notice.json"
+    until(lambda: all(host.within(name, command).returncode == 0 for name in names), "all hear of it")
+    assert {json.loads(host.within(name, command).stdout)["announced"] for name in names} == {"soon"}
+    until(lambda: host.heartbeats.said[-1:] == ["left"], "all have ended")
     assert host.pids() == {}
     for name in ("ada", "bo", "cy"):
         host.disks.bring(name, 0)
@@ -141,10 +141,16 @@ def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) ->
     one = tenant(
         name, uid, command=("sh", "-c", "ls /dev | grep ^nvidia || true"), host_port=None, container_port=None
     )
-    for folder in (place.volume_path(name) / "data", place.volume_path(name) / "log", place.notice_directory(name)):
+    for folder in (
+        place.volume_path(name) / "data",
+        place.volume_path(name) / "log",
+        place.notice_directory(name),
+    ):
         folder.mkdir(parents=True)
     place.environment_file(name).parent.mkdir(exist_ok=True)
-    place.environment_file(name).write_text("".join(f"{k}={v}\n" for k, v in container.environment(one).items()))
+    place.environment_file(name).write_text(
+        "".join(f"{k}={v}\n" for k, v in container.environment(one).items())
+    )
     argv = container.run_command(one, plan(shape(), [one]).slices[name], gpus, 100, place)
     for option in (
         "--runtime",

@@ -39,14 +39,16 @@ def free_port() -> int:
 def test_the_curves_of_each_job_are_shown(tmp_path: Path) -> None:
     if sys.version_info[:2] != (3, 11):
         pytest.skip("the lock is for Python 3.11, which the instance has")
-    told = json.loads(render("fs-1", "fsap-1").partition("\n")[2])
-    [install] = [line for line in told["runcmd"] if " pip install " in line]
+    document = json.loads(render("fs-1", "fsap-1").partition("\n")[2])
+    [install] = [line for line in document["runcmd"] if " pip install " in line]
     options = re.findall(r"--[a-z-]+(?:=\S+)?", install.partition(" --target ")[0])
     pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(tmp_path / "lib")]
     subprocess.run([*pip, "--requirement", str(LOCK)], check=True)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "lib"), "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", WRITE], check=True, env=environment, cwd=tmp_path)
-    [unit] = [one["content"] for one in told["write_files"] if one["path"].endswith("tensorboard.service")]
+    [unit] = [
+        one["content"] for one in document["write_files"] if one["path"].endswith("tensorboard.service")
+    ]
     start = re.search(r"^ExecStart=/usr/bin/python3.11 (.*)$", unit, re.M)
     assert start is not None
     port = free_port()

@@ -28,11 +28,13 @@ def torch_bin() -> Path:
 def test_ten_interruptions_change_no_bit(
     torch_bin: Path, tmp_path: Path, module: str, options: list[str]
 ) -> None:
-    told = run(torch_bin, "kills.py", module, "--folder", tmp_path, "--terms", "5", "--kills", "5", *options)
-    assert (told["sigterm"], told["sigkill"]) == (5, 5)
-    assert told["mismatches"] == told["unreadable"] == 0
-    assert told["faults"] == []
-    assert told["lost_steps_with_notice"] == 0
+    result = run(
+        torch_bin, "kills.py", module, "--folder", tmp_path, "--terms", "5", "--kills", "5", *options
+    )
+    assert (result["sigterm"], result["sigkill"]) == (5, 5)
+    assert result["mismatches"] == result["unreadable"] == 0
+    assert result["faults"] == []
+    assert result["lost_steps_with_notice"] == 0
 
 
 @pytest.mark.parametrize(
@@ -47,60 +49,60 @@ def test_ten_interruptions_change_no_bit(
     ],
 )
 def test_other_ways_to_train_change_no_bit(torch_bin: Path, tmp_path: Path, options: list[str]) -> None:
-    told = run(
+    result = run(
         torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--terms", "1", "--kills", "1", *options
     )
-    assert told["kills"] == 2
-    assert told["mismatches"] == told["unreadable"] == told["lost_steps_with_notice"] == 0
-    assert told["faults"] == []
+    assert result["kills"] == 2
+    assert result["mismatches"] == result["unreadable"] == result["lost_steps_with_notice"] == 0
+    assert result["faults"] == []
 
 
 def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(torch_bin: Path, tmp_path: Path) -> None:
     quick = ["--option", "pause=0", "--option", "every=1e-9"]  # all of them: make bench-checkpoint
-    told = run(
+    result = run(
         torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--each-write", "--stride", "5", *quick
     )
-    assert told["writes"] > 3
-    assert told["mismatches"] == told["unreadable"] == 0
-    assert told["faults"] == []
+    assert result["writes"] > 3
+    assert result["mismatches"] == result["unreadable"] == 0
+    assert result["faults"] == []
 
 
 def test_what_two_ranks_began_one_finishes(torch_bin: Path, tmp_path: Path) -> None:
-    told = run(torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--fewer-ranks")
-    assert told["codes"] == [0, 0, 0], told["log"]
-    assert told["lost_steps_with_notice"] == 0
-    assert told["faults"] == []
+    result = run(torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--fewer-ranks")
+    assert result["codes"] == [0, 0, 0], result["log"]
+    assert result["lost_steps_with_notice"] == 0
+    assert result["faults"] == []
 
 
 def test_what_two_ranks_of_a_trainer_began_one_does_not_go_on_with(torch_bin: Path, tmp_path: Path) -> None:
-    told = run(torch_bin, "kills.py", "train_trainer", "--folder", tmp_path, "--fewer-ranks")
-    assert told["codes"] == [0, 0, 1]
-    last = told["log"].splitlines()[-1]
+    result = run(torch_bin, "kills.py", "train_trainer", "--folder", tmp_path, "--fewer-ranks")
+    assert result["codes"] == [0, 0, 1]
+    last = result["log"].splitlines()[-1]
     assert "MismatchError" in last
     assert "was saved by 2 processes, allowed: 1" in last
 
 
-def test_a_trainer_whose_ranks_see_different_disks_saves_nothing_that_cannot_be_resumed(
+def test_a_trainer_with_ranks_on_different_disks_saves_only_resumable_checkpoints(
     torch_bin: Path, tmp_path: Path
 ) -> None:
     module = ["train_trainer", "--folder", tmp_path, "--fewer-ranks", "--option", "apart=true"]
-    told = run(torch_bin, "kills.py", *module)
-    assert told["codes"] == [1, 1, 0]  # the one rank afterwards found nothing, and began anew
-    assert "has no rng_state_1.pth; allowed: an output_dir on a disk that all ranks see" in told["begun"]
+    result = run(torch_bin, "kills.py", *module)
+    assert result["codes"] == [1, 1, 0]  # the one rank afterwards found nothing, and began anew
+    assert "has no rng_state_1.pth; allowed: an output_dir on a disk that all ranks see" in result["begun"]
 
 
 def test_what_cannot_go_on_is_refused_in_one_line(torch_bin: Path, tmp_path: Path) -> None:
-    told = run(torch_bin, "refusals_torch.py", tmp_path)
-    assert told.pop("newest truncated") == 2  # steps of the epoch that was lost with it
+    result = run(torch_bin, "refusals_torch.py", tmp_path)
+    assert result.pop("newest truncated") == 2  # steps of the epoch that was lost with it
     for case, part in {
         "plain loader": "allowed: batch_sampler=EpochBatches(len(data), batch_size)",
         "no parts": "pass model=..., optimizer=...",
         "another model": "step-000000000002 is of another model",
         "other data": "was saved with other data: {'length': 8, 'seed': 0",
-        "unreadable": "it has spot_training.errors.SpotTrainingError; allowed: tensors and plain values",
+        "unreadable": "it has spot_training.errors.SpotTrainingError; allowed: tensors, plain values",
         "no process group": "call init_process_group() first",
     }.items():
-        text = told.pop(case)
+        text = result.pop(case)
         assert part in text
         assert "\n" not in text
-    assert not told
+    assert not result

@@ -77,10 +77,10 @@ def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bo
     said = tmp_path / "log"
     try:
         wait(lambda: all((tmp_path / f"up-{rank}").exists() for rank in range(2)), said.read_text())
-        begun = time.monotonic()
+        started_at = time.monotonic()
         job.stop(100.0)
         wait(lambda: job.poll() is not None, "it does not end")
-        assert time.monotonic() - begun < 30, said.read_text()  # what is left by then torchrun kills
+        assert time.monotonic() - started_at < 30, said.read_text()  # what is left by then torchrun kills
     finally:
         if started.poll() is None:
             SystemHost().signal_group(started.pid, 9)

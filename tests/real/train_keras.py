@@ -28,7 +28,7 @@ WRITES = (np, "savez")
 NAME = "training.jsonl"
 
 
-class Witness(keras.layers.Layer):
+class RunRecorder(keras.layers.Layer):
     """Takes the sample's number off its first column, and counts it."""
 
     def __init__(self, steps: int) -> None:
@@ -58,8 +58,8 @@ class History(keras.callbacks.Callback):
         self._seen: Any = None
 
     def _now(self) -> tuple[int, Any]:
-        [witness] = [one for one in self.model.layers if isinstance(one, Witness)]
-        return int(witness.taken.value), np.asarray(witness.seen.value)
+        [recorder] = [one for one in self.model.layers if isinstance(one, RunRecorder)]
+        return int(recorder.taken.value), np.asarray(recorder.seen.value)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if self._seen is None:  # the first of this process: what the checkpoint has seen
@@ -88,7 +88,7 @@ def main(
     x = np.concatenate([numbers[:, None], np.sin(numbers[:, None] * np.arange(1.0, 9.0))], axis=1)
     y = np.cos(numbers)
     layers = [
-        Witness(-(-LENGTH // batch)),
+        RunRecorder(-(-LENGTH // batch)),
         keras.layers.Dense(32, activation="relu"),
         keras.layers.BatchNormalization(),
         keras.layers.Dropout(0.2),

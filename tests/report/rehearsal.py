@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_spot.status.decisions import DecisionLine
 from lambdas.core.capacity.policies import DEFAULT, build
-from lambdas.core.model import Group, Pool, TerminateInstances, SetDesired
+from lambdas.core.model import Group, Pool, SetDesired, TerminateInstances
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
 from market.rules import Rules

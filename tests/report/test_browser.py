@@ -23,9 +23,9 @@ CSS: Final = (files("rehearsal.report") / "page.css").read_text(encoding="utf-8"
 SEEN: Final = {
     "capacity": ("spot", "on-demand"),
     "ready": ("ready-fill", "lost"),
-    "market": ("open", "closed", "lost", "told"),
-    "interruptions": ("told", "lost"),
-    "interruptions-by-pool": ("told", "lost"),
+    "market": ("open", "closed", "lost", "announced"),
+    "interruptions": ("announced", "lost"),
+    "interruptions-by-pool": ("announced", "lost"),
     "money": ("spot", "on-demand"),
     "share": ("spot", "on-demand"),
 }

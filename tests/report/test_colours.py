@@ -13,14 +13,14 @@ import pytest
 CSS: Final = (files("rehearsal.report") / "page.css").read_text("utf-8")
 TOGETHER: Final = (
     ("spot", "on-demand"),
-    ("told", "lost"),
+    ("announced", "lost"),
     ("open", "closed", "lost"),
     ("ready-fill", "lost"),
 )
 """Colours that mean different things in one picture."""
 
 # Linear sRGB as seen without long, middle, or short cones: Machado, Oliveira, Fernandes 2009, severity 1.0.
-SIGHTS: Final = {
+VISIONS: Final = {
     "protanopia": (
         (0.152286, 1.052583, -0.204868),
         (0.114503, 0.786281, 0.099216),
@@ -47,7 +47,7 @@ def linear(colour: str) -> tuple[float, ...]:
     return tuple(c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
 
 
-def lab(rgb: tuple[float, ...]) -> tuple[float, float, float]:
+def cielab(rgb: tuple[float, ...]) -> tuple[float, float, float]:
     r, g, b = (min(max(c, 0.0), 1.0) for c in rgb)
     xyz = (
         (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505,
@@ -58,16 +58,16 @@ def lab(rgb: tuple[float, ...]) -> tuple[float, float, float]:
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
-@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("sight", VISIONS)
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_colours_of_one_picture_are_told_apart(sight: str, scheme: int) -> None:
+def test_colours_of_one_figure_are_distinguishable(vision: str, scheme: int) -> None:
     root = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)[scheme]
     named = dict(re.findall(r"--([\w-]+): #(\w{6});", root))
-    matrix = SIGHTS[sight]
+    matrix = VISIONS[vision]
 
     def seen(name: str) -> tuple[float, float, float]:
         colour = linear(named[name])
-        return lab(tuple(sum(m * c for m, c in zip(row, colour, strict=True)) for row in matrix))
+        return cielab(tuple(sum(m * c for m, c in zip(row, colour, strict=True)) for row in matrix))
 
     apart = {pair: math.dist(*map(seen, pair)) for together in TOGETHER for pair in combinations(together, 2)}
-    assert not {pair: far for pair, far in apart.items() if far < LEAST.get(sight, 20.0)}
+    assert not {pair: far for pair, far in apart.items() if far < LEAST.get(vision, 20.0)}

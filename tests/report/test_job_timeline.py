@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from html import unescape
 
-from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.money import PriceBook
+from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.status import job_status
 from gpu_spot.jobs.timeline import build_timeline
 from rehearsal.report.jobs.timeline import job_timeline
@@ -49,4 +49,6 @@ def test_the_strip_shows_what_was_spot_on_demand_and_in_vain() -> None:
 
 def test_a_job_that_never_ran_has_no_timeline() -> None:
     idle = job()
-    assert job_timeline(JobReport(idle, job_status(idle), build_timeline(idle, PriceBook(lambda _: None)))) == ""
+    assert (
+        job_timeline(JobReport(idle, job_status(idle), build_timeline(idle, PriceBook(lambda _: None)))) == ""
+    )

@@ -16,7 +16,7 @@ from rich.console import Console
 from rehearsal.report.figures import figures
 from rehearsal.report.page import render
 from rehearsal.report.summary import render_summary
-from rehearsal.results.moves import PARTS, Cause, Contents, Move, Stay, Travels, to_json
+from rehearsal.results.moves import PARTS, Cause, Contents, JobMigrations, Move, Stay, to_json
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
 from tests.report.browser import Browser
@@ -38,7 +38,7 @@ def moved(run: Run, at: float, after: Contents = SAVED, *, cause: Cause = "notic
         to_volume="vol-2",
         lost=start,
         freed=start + 46,
-        begun=start + 180,
+        transfer_started=start + 180,
         copied=start + 620,
         mounted=start + 640,
         running=start + 660,
@@ -58,7 +58,7 @@ def job(run: Run) -> Run:
         Stay("vol-1", A, begin + 10 * hour, begin + 10 * hour + 640, False),
         Stay("vol-2", B, begin + 10 * hour + 640, end, True),
     )
-    return replace(run, travels=Travels(moves, stays, False, 30.0, 20))
+    return replace(run, migrations=JobMigrations(moves, stays, False, 30.0, 20))
 
 
 def test_the_parts_of_a_move_make_up_its_time(run: Run) -> None:
@@ -83,23 +83,23 @@ def test_the_summary_has_the_moves_of_a_job_and_none_of_a_service(job: Run, run:
 
 
 def test_the_terminal_gets_a_line(job: Run, run: Run) -> None:
-    def told(of: Run) -> str:
+    def terminal_text(of: Run) -> str:
         console = Console(file=io.StringIO(), width=100)
         console.print(render_summary(summarise(of)))
         assert isinstance(console.file, io.StringIO)
         return " ".join(re.sub(r"[│╭╮╰╯]", " ", console.file.getvalue()).split())
 
-    assert "moves 2 of the volume, 2 to another zone, 11 min in the median" in told(job)
-    assert "same content each time, 13 steps lost" in told(job)
-    assert "moves" not in told(run)
+    assert "moves 2 of the volume, 2 to another zone, 11 min in the median" in terminal_text(job)
+    assert "same content each time, 13 steps lost" in terminal_text(job)
+    assert "moves" not in terminal_text(run)
 
 
 def test_content_that_differs_is_not_passed_over(job: Run) -> None:
-    assert job.travels is not None
+    assert job.migrations is not None
     broken = moved(job, 3600, Contents(27, "b" * 64))
     assert not broken.intact
     assert to_json(broken)["content"]["equal"] is False
-    bad = replace(job, travels=replace(job.travels, moves=(broken,)))
+    bad = replace(job, migrations=replace(job.migrations, moves=(broken,)))
     assert "DIFFERENT, 28 → 27 files" in render(bad)
     assert "aaaaaaaaaaaa → bbbbbbbbbbbb" in render(bad)
 
@@ -119,10 +119,10 @@ def test_the_page_lists_every_move(job: Run) -> None:
 
 
 def test_a_job_that_nobody_interrupted_has_no_move_to_show(job: Run) -> None:
-    assert job.travels is not None
-    calm = replace(job, travels=replace(job.travels, moves=()))
-    assert "No interruption: the volume stayed where it was." in render(calm)
-    assert summarise(calm)["moves"] == []
+    assert job.migrations is not None
+    without_moves = replace(job, migrations=replace(job.migrations, moves=()))
+    assert "No interruption: the volume stayed where it was." in render(without_moves)
+    assert summarise(without_moves)["moves"] == []
 
 
 def test_the_lanes_are_seen(job: Run, browser: Browser, tmp_path: Path) -> None:
@@ -136,5 +136,5 @@ def test_the_lanes_are_seen(job: Run, browser: Browser, tmp_path: Path) -> None:
     picture = read(browser.picture(page, WIDTH, HEIGHT, tmp_path / "page.png"))
     seen = picture.colours(*(edge / 2 for edge in found["figures"]["volume"]["box"]))
     colours = palette(0)
-    for name, least in (("ready", 1000), ("told", 4), ("lost", 4)):
+    for name, least in (("ready", 1000), ("announced", 4), ("lost", 4)):
         assert sum(n for c, n in seen.items() if near(c, colours[name])) >= least, name

@@ -38,7 +38,7 @@ def served(run: Run) -> Run:
     return replace(run, served=SERVED)
 
 
-def test_the_summary_has_every_count_and_the_course(served: Run) -> None:
+def test_the_summary_has_every_count_and_the_samples(served: Run) -> None:
     service = json.loads(json.dumps(summarise(served)))["service"]
     assert service["requests"] == service["answered"] == 3050
     assert (service["lost"], service["unmarked_duplicates"], service["run_again"]) == (0, 0, 2)

@@ -34,7 +34,7 @@ VISIBLE_TEXTS = {
         "+$412 a month",
         "8 workers of the fleet are terminated",
     ],
-    "one-pool-without-budget": ["is violated in prod", "2 violated", "GPUs without a budget"],
+    "one-pool-without-budget": ["is violated in prod", "2 violated", "no budget for GPU instances"],
     "keep-logs-longer": ["Running workers are not affected.", "+$412 a month", "3 update"],
     "own-key": ["Data is lost in prod", "its files are lost"],
 }

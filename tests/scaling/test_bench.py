@@ -11,7 +11,7 @@ from market.load.shapes import LoadShape
 
 @pytest.fixture(scope="module")
 def result() -> dict:
-    references = [s for s in scaling.others() if s[0] in ("KEDA rate", "GPU use")][1::5]
+    references = [s for s in scaling.rivals() if s[0] in ("KEDA rate", "GPU use")][1::5]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scaling, "others", lambda: references)
         patch.setattr(scaling, "KNOB", (30.0, scaling.WAIT, 300.0))

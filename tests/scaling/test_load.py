@@ -37,8 +37,8 @@ def test_requests_of_a_terminated_worker_return_to_the_queue() -> None:
     queue = RequestQueue(arrivals(1, 0), 1)
     before = queue.minute({0.001: 100})
     after = queue.minute({})
-    assert before.taken + before.ended == 60
-    assert (after.taken, after.waiting, after.arrived) == (0, before.taken, 0)
+    assert before.started + before.ended == 60
+    assert (after.started, after.waiting, after.arrived) == (0, before.started, 0)
 
 
 def test_mm_n_in_the_long_run_matches_erlang_c() -> None:

@@ -12,7 +12,7 @@ from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.memory import COOLDOWN_SECONDS
 from market.load.checked import CheckedFleet
 from market.load.replay import play, reversals
-from market.load.scaler_rule import Ours
+from market.load.scaler_rule import ScalerRule
 from market.rules import Rules
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
@@ -25,15 +25,19 @@ def test_unhealthy_instances_are_replaced_and_the_target_is_stable(unhealthy_sha
     fleets: list[CheckedFleet] = []
 
     def build(*arguments: Any, **more: Any) -> CheckedFleet:
-        fleets.append(CheckedFleet(*arguments, ill=unhealthy_share, chance=random.Random(3), **more))
+        fleets.append(
+            CheckedFleet(*arguments, unhealthy_share=unhealthy_share, chance=random.Random(3), **more)
+        )
         return fleets[-1]
 
     rules = Rules(seed=1)
     arrivals = np.random.default_rng(1).poisson(2.0, 5 * 3600)
-    rule = Ours(Bounds(60.0, 1, 40), 180.0)
+    rule = ScalerRule(Bounds(60.0, 1, 40), 180.0)
     result = play(SpotMarket(ZONES, rules, 80), rules, rule, arrivals, {"g6.xlarge": 0.25}, 40, build)
     [fleet] = fleets
-    replaced = {instance_id for instance_id in fleet.wished if instance_id not in fleet._instances}
+    replaced = {
+        instance_id for instance_id in fleet.replaced_on_request if instance_id not in fleet._instances
+    }
     assert bool(replaced) == bool(unhealthy_share)
     assert reversals(result.targets.tolist(), int(COOLDOWN_SECONDS // 60)) == 0
     # Eight workers suffice; unhealthy ones are compensated and replaced.

@@ -5,8 +5,8 @@ than are available; calls fail, and batch calls in part; an old receipt handle d
 success; the visibility timeout of a visible message cannot be changed. moto simulates none of these, and its
 queues are not thread-safe.
 
-Source: SQS developer guide, "Amazon SQS at-least-once delivery", "message ordering", "short and long polling",
-"visibility timeout"; SQS API reference, ``DeleteMessage``.
+Source: SQS developer guide, "Amazon SQS at-least-once delivery", "message ordering", "short and long
+polling", "visibility timeout"; SQS API reference, ``DeleteMessage``.
 """
 
 from __future__ import annotations

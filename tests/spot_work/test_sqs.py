@@ -162,9 +162,7 @@ def test_a_request_above_the_maximum_size_is_rejected_and_such_a_reply_is_an_err
             client.request(800_000)
 
 
-def test_a_client_replaces_its_deleted_reply_queue(
-    sqs: FaultySqs, at_work: Callable[..., Worker]
-) -> None:
+def test_a_client_replaces_its_deleted_reply_queue(sqs: FaultySqs, at_work: Callable[..., Worker]) -> None:
     with Client(sqs.url, "ocr") as client:
         future = client.submit(7, TIMEOUT_SECONDS)
         wait_until(lambda: sqs.texts("ocr"))

@@ -84,7 +84,7 @@ def rehearsed(args: argparse.Namespace, config: StackConfig) -> int:
     """Deploy into a rehearsal and drill there; a group without ``capacity.drill`` loses one instance."""
     with rehearsal_installed():
         from rehearsal.commands import drill
-    return report(args, drill.course(args.group, project.find(), config, partial(create_drill, args)))
+    return report(args, drill.rehearse(args.group, project.find(), config, partial(create_drill, args)))
 
 
 def create_drill(

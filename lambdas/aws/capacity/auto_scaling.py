@@ -163,8 +163,8 @@ class AutoScalingService:
     def _can_return_to_warm_pool(self, name: str, change: CapacityChange) -> bool:
         """Return whether a scale-in removes exactly the given instances and returns them to the warm pool.
 
-        A scale-in spares protected instances, and protection starts in service. No documentation says that
-        ``TerminateInstanceInAutoScalingGroup`` returns instances to the pool.
+        A scale-in does not remove protected instances, and protection starts in service. No documentation
+        says that ``TerminateInstanceInAutoScalingGroup`` returns instances to the pool.
         Source: Auto Scaling guide, "Use instance scale-in protection".
         """
         for group in self._groups([name]):

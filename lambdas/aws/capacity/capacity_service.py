@@ -97,9 +97,10 @@ class CapacityService(Protocol):
         ...
 
     def apply(self, name: str, change: CapacityChange, group: Group) -> None:
-        """Carry an order out; ends nobody whom it does not name, and the gone are no error.
+        """Apply a change. Only the named instances are terminated; missing ones are no error.
 
-        Raises ``NotReleasedError`` where the desired capacity was set and some were not let go,
-        ``NotPlacedError`` where it was set and the order's zone gives nothing.
+        Raises:
+            NotTerminatedError: the desired capacity was set, and some instances were not terminated.
+            ZoneUnavailableError: the desired capacity was set, and the change's zone has no capacity.
         """
         ...

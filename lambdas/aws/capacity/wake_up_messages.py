@@ -29,7 +29,7 @@ class WakeUpScheduler:
     queue_url: str
 
     def schedule(self, seconds: float) -> None:
-        """Wake the controller in ``seconds``, rounded up; nothing where that is beyond ``LONGEST_DELAY``."""
+        """Start the controller in ``seconds``, rounded up; do nothing above ``MAX_DELAY_SECONDS``."""
         if seconds <= MAX_DELAY_SECONDS:
             self.client.send_message(
                 QueueUrl=self.queue_url,
@@ -38,9 +38,10 @@ class WakeUpScheduler:
             )
 
     def retry_soon(self, receipt_handles: Sequence[str]) -> None:
-        """Let messages that go back be received again after ``RETRY_SECONDS``, not the queue's own timeout.
+        """Set the visibility timeout of returned messages to ``RETRY_SECONDS``.
 
-        That is six times the function's, for a function that dies; a notice is over by then.
+        The queue's own timeout, six times the function's, is for a function that crashes; it exceeds a
+        notice.
         """
         for start in range(0, len(receipt_handles), _MAX_BATCH_ENTRIES):
             batch = receipt_handles[start : start + _MAX_BATCH_ENTRIES]

@@ -252,7 +252,7 @@ def _hosts_to_revert(state: RolloutState) -> list[WorkerHost]:
 def _extend_candidate(state: RolloutState) -> tuple[RolloutState, list[WorkerHost]]:
     """Restart more hosts with the candidate, up to a batch: oldest first, hosts that are not ready last.
 
-    Each has processed requests before: on a new host the effect of the release cannot be told.
+    Each has processed requests before: on a new host the effect of the release is unknown.
     """
     candidate_ids = {host.id for host in state.candidate_hosts}
     remaining = [

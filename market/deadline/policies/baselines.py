@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lambdas.core.deadline.model import EPSILON, Choice, Job, JobMode, DeadlineState
+from lambdas.core.deadline.model import EPSILON, Choice, DeadlineState, Job, JobMode
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""List what a program declares, as its first preview would: nothing is made, nobody is asked."""
+"""List what a program declares, as its first preview would: nothing is created and no service is called."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ class _Listing(Monitor):
         type_, name, protect = request.type, request.name, bool(request.protect)
         if not request.custom:
             return Resource(urn, type_, name, parent, "", inputs, inputs, {}, protect)
-        given = {key: value for key, value in inputs.items() if value is not None}
-        outputs = {"name": name, "arn": f"arn:aws:declared:::{name}", **given}
+        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
+        outputs = {"name": name, "arn": f"arn:aws:declared:::{name}", **supplied_inputs}
         identity = self._ids.get(type_, f"{name}-id")
-        return Resource(urn, type_, name, parent, identity, given, outputs, {}, protect, request.provider)
+        return Resource(
+            urn, type_, name, parent, identity, supplied_inputs, outputs, {}, protect, request.provider
+        )
 
-    def _answer(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        answer = self._lookups.get(token)
-        if answer is None:
+    def _look_up(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        value = self._lookups.get(token)
+        if value is None:
             raise UserError(f"lookup {token} has no answer, answered are: {', '.join(sorted(self._lookups))}")
-        return {**args, **answer(args)}
+        return {**args, **value(args)}

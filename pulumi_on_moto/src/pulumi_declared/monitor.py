@@ -88,7 +88,7 @@ class Monitor(mocks.MockMonitor, ABC):
         """Return a resource that the program registers; called for one at a time."""
 
     @abstractmethod
-    def _answer(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def _look_up(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a lookup by token; called for one at a time."""
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802
@@ -130,15 +130,15 @@ class Monitor(mocks.MockMonitor, ABC):
         """Keep the stack's outputs."""
         # A component's may come later; its type stands behind the stack's.
         if request.urn.split("::")[2] == STACK_TYPE:
-            given = rpc.deserialize_properties(request.outputs)
-            self.secret_exports = frozenset(key for key, value in given.items() if rpc.is_rpc_secret(value))
-            self.exports = plain(given)
+            outputs = rpc.deserialize_properties(request.outputs)
+            self.secret_exports = frozenset(key for key, value in outputs.items() if rpc.is_rpc_secret(value))
+            self.exports = plain(outputs)
         return empty_pb2.Empty()
 
     def lookup(self, token: str, args: dict[str, Any]) -> dict[str, Any]:
         """Answer a lookup by token."""
         with self._lock:
-            return self._answer(token, plain(args))
+            return self._look_up(token, plain(args))
 
 
 class _NoMocks(mocks.Mocks):

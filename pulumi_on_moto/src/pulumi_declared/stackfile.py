@@ -88,8 +88,8 @@ def load(
         raise UserError(f"{project_file.name}: name is {name!r}, text is needed")
     stack_file = file if file is not None else file_of(project_dir, stack)
     values = _declared_defaults(project, name)
-    given = config_in(stack_file)
-    for key, value in given.items():
+    stack_config = config_in(stack_file)
+    for key, value in stack_config.items():
         _refuse_secrets(value, f"{stack_file.name}: {key}")
         values[_full_key(str(key), name)] = _unshared(value)
     for path, value in (overrides or {}).items():
@@ -103,8 +103,10 @@ def file_of(project_dir: Path, stack: str) -> Path:
     """Return a stack's file; raise ``UserError``, with the stacks that there are, where it has none."""
     file = project_dir / f"Pulumi.{stack}.yaml"
     if not file.is_file():
-        known = sorted(path.name.split(".")[1] for path in project_dir.glob("Pulumi.*.yaml"))
-        raise UserError(f"stack {stack!r}: no file {file.name}; stacks here: {', '.join(known) or 'none'}")
+        environments = sorted(path.name.split(".")[1] for path in project_dir.glob("Pulumi.*.yaml"))
+        raise UserError(
+            f"stack {stack!r}: no file {file.name}; stacks here: {', '.join(environments) or 'none'}"
+        )
     return file
 
 
@@ -193,18 +195,18 @@ def _override(values: dict[str, Any], path: str, value: Any, project: str) -> No
     if not steps or not isinstance(steps[0], str):
         raise UserError(f"override {path!r}: a path such as services[0].capacity.target is needed")
     steps[0] = f"{namespace}:{steps[0]}" if colon else _full_key(steps[0], project)
-    place: Any = values
+    level: Any = values
     for step in steps[:-1]:
         try:
-            place = place[step]
+            level = level[step]
         except (KeyError, IndexError, TypeError):
             raise UserError(f"override {path!r}: the stack has no {step!r} there") from None
     last = steps[-1]
     if isinstance(last, int):
-        if not isinstance(place, list) or last >= len(place):
+        if not isinstance(level, list) or last >= len(level):
             raise UserError(f"override {path!r}: the stack has no item {last} there")
-        place[last] = value
-    elif isinstance(place, dict):
-        place[last] = value
+        level[last] = value
+    elif isinstance(level, dict):
+        level[last] = value
     else:
-        raise UserError(f"override {path!r}: {last!r} cannot be set in {place!r}")
+        raise UserError(f"override {path!r}: {last!r} cannot be set in {level!r}")

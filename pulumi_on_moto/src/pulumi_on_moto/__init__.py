@@ -11,13 +11,16 @@ Example::
         print(clients("dynamodb").scan(TableName=shop.outputs["orders"])["Items"])
 """
 
+import warnings
+from typing import Any
+
 from pulumi_declared.errors import UserError
 from pulumi_declared.monitor import Resource
 from pulumi_declared.stackfile import StackConfig, load
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import register
-from pulumi_on_moto.mapping.base import Draft, Made, Spec
-from pulumi_on_moto.program.given import given_network, given_policies
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
+from pulumi_on_moto.program.existing import existing_network, existing_policies
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.program.second_run import Change, changes, up
@@ -29,20 +32,20 @@ from pulumi_on_moto.sandbox import AwsClients, sandbox
 __all__ = [
     "AwsClients",
     "Change",
+    "CreatedResource",
     "Deployment",
-    "Draft",
     "Invocation",
     "LocalCloudError",
-    "Made",
     "Resource",
+    "ResourceRequest",
     "Spec",
     "StackConfig",
     "UserError",
     "changes",
     "deliver",
     "deploy",
-    "given_network",
-    "given_policies",
+    "existing_network",
+    "existing_policies",
     "invoke",
     "load",
     "outline",
@@ -52,3 +55,21 @@ __all__ = [
     "tree",
     "up",
 ]
+
+
+_RENAMED = {
+    "Draft": ResourceRequest,
+    "Made": CreatedResource,
+    "given_network": existing_network,
+    "given_policies": existing_policies,
+}
+"""Old names, accepted for one minor version."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return what an old name means today, with a ``DeprecationWarning``."""
+    if name in _RENAMED:
+        new = _RENAMED[name]
+        warnings.warn(f"{name} is now {new.__name__}", DeprecationWarning, stacklevel=2)
+        return new
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

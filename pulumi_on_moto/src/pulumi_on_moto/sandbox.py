@@ -30,10 +30,10 @@ def _guarded(process: Callable[..., Any]) -> Callable[..., Any]:
     """Return moto's request handler with an error in place of "not mine, let it out to the network"."""
 
     def guarded(stubber: BotocoreStubber, request: Any) -> Any:
-        answer = process(stubber, request)
-        if answer is None and "://127.0.0.1:" not in request.url:
+        response = process(stubber, request)
+        if response is None and "://127.0.0.1:" not in request.url:
             raise LocalCloudError(f"not emulated locally: {request.method} {request.url.partition('?')[0]}")
-        return answer
+        return response
 
     return guarded
 

@@ -107,6 +107,6 @@ def test_labels_move_one_by_one(deployment: Deployment) -> None:
     second = put("AWSCURRENT", "URL")
     assert labels() == {first: {"PASSWORD", "AWSPREVIOUS"}, second: {"AWSCURRENT", "URL"}}
     third = put("AWSCURRENT", "URL")
-    kept = labels()
-    assert (kept[first], kept[third]) == ({"PASSWORD"}, {"AWSCURRENT", "URL"})
-    assert kept.get(second, {"AWSPREVIOUS"}) == {"AWSPREVIOUS"}
+    labels_now = labels()
+    assert (labels_now[first], labels_now[third]) == ({"PASSWORD"}, {"AWSCURRENT", "URL"})
+    assert labels_now.get(second, {"AWSPREVIOUS"}) == {"AWSPREVIOUS"}

@@ -35,8 +35,8 @@ def api() -> ApiServer:
     return server
 
 
-def changed(told: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    return {**told, "spec": {**told["spec"], **spec}}
+def changed(manifest: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {**manifest, "spec": {**manifest["spec"], **spec}}
 
 
 def test_fields_are_an_object_again() -> None:
@@ -71,9 +71,9 @@ def test_what_is_left_out_goes_if_nobody_else_has_it(api: ApiServer) -> None:
         ({**SPACE, "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject"}, "no matches for kind"),
     ],
 )
-def test_what_the_api_refuses(api: ApiServer, told: dict[str, Any], why: str) -> None:
+def test_what_the_api_refuses(api: ApiServer, manifest: dict[str, Any], why: str) -> None:
     with pytest.raises(ApiRefusedError, match=why):
-        api.apply(told)
+        api.apply(manifest)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,14 @@ def test_what_the_api_refuses(api: ApiServer, told: dict[str, Any], why: str) ->
         (WEB, {"selector": {"matchLabels": {"app": "other"}}}),
     ],
 )
-def test_what_nobody_may_change(api: ApiServer, told: dict[str, Any], spec: dict[str, Any]) -> None:
-    api.apply(told)
+def test_immutable_fields(api: ApiServer, manifest: dict[str, Any], spec: dict[str, Any]) -> None:
+    api.apply(manifest)
     with pytest.raises(ApiRefusedError, match="is immutable"):
-        api.apply(changed(told, **spec))
-    assert api.read(ObjectKey(told["apiVersion"], told["kind"], "work", told["metadata"]["name"])) == told
+        api.apply(changed(manifest, **spec))
+    assert (
+        api.read(ObjectKey(manifest["apiVersion"], manifest["kind"], "work", manifest["metadata"]["name"]))
+        == manifest
+    )
 
 
 def test_a_job_may_be_given_more_time(api: ApiServer) -> None:
@@ -99,9 +102,9 @@ def test_a_job_may_be_given_more_time(api: ApiServer) -> None:
 
 def test_a_custom_resource_is_counted_as_unchecked() -> None:
     api = ApiServer("1.36")
-    told = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}}
+    manifest = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}}
     assert api.unchecked == set()
-    assert {api.apply(told)} == api.unchecked
+    assert {api.apply(manifest)} == api.unchecked
 
 
 def test_a_provider_leads_to_a_cluster_of_eks_or_is_refused() -> None:

@@ -61,16 +61,16 @@ def instance(clients: AwsClients, team: str, *, spot: bool) -> str:
 
 
 def test_so_many_spot_instances_with_the_tags_are_interrupted_and_no_others() -> None:
-    heard: list[str] = []
+    interrupted_ids: list[str] = []
     with sandbox(REGION) as clients:
-        listen(fis_backends[ACCOUNT][REGION], heard.extend)
+        listen(fis_backends[ACCOUNT][REGION], interrupted_ids.extend)
         ours = {instance(clients, "a", spot=True) for _ in range(3)}
         instance(clients, "a", spot=False)
         instance(clients, "b", spot=True)
         started = clients("fis").start_experiment(experimentTemplateId=template(clients, role(clients)))
     assert started["experiment"]["state"]["status"] != "failed"
-    assert len(heard) == 2
-    assert set(heard) < ours
+    assert len(interrupted_ids) == 2
+    assert set(interrupted_ids) < ours
 
 
 def test_an_experiment_without_a_target_fails() -> None:

@@ -92,7 +92,7 @@ def test_what_the_model_calls_deprecated_warns(
         assert faults(operation(service, name), params) == []
 
 
-def test_several_faults_are_told_together_and_long_values_cut() -> None:
+def test_several_faults_are_listed_together_and_long_values_cut() -> None:
     found = faults(operation("iam", "CreateRole"), {"RoleName": "r" * 200 + "!", "Path": "x"})
     cut = f"Value '{'r' * 96}... at"
     assert [one.partition(" failed")[0] for one in found] == [
@@ -163,9 +163,9 @@ except ValueError as error:
 """
 
 
-def test_a_refusal_that_nobody_heard_of_ends_the_sandbox_with_an_error(python: Callable[..., str]) -> None:
-    told = python(HIDDEN).splitlines()
-    assert told == [
+def test_a_refusal_that_no_caller_saw_ends_the_sandbox_with_an_error(python: Callable[..., str]) -> None:
+    output_lines = python(HIDDEN).splitlines()
+    assert output_lines == [
         "AWS refuses ssm.DescribeParameters: 1 validation error detected: Value 51 at 'MaxResults' failed to "
         "satisfy constraint: Member must have value less than or equal to 50 (and 1 more calls)",
         "the body's own error comes out",

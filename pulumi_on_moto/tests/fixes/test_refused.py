@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from pulumi_on_moto import Deployment, Draft, LocalCloudError
+from pulumi_on_moto import Deployment, LocalCloudError, ResourceRequest
 from pulumi_on_moto.mapping.capacity.requirements import check, check_of_fleet
 
 RESOLVED = "resolve:ssm:/aws/service/deeplearning/latest"
@@ -73,7 +73,7 @@ def test_four_sets_of_requirements_are_the_most(deployment: Deployment) -> None:
 
 
 def test_what_a_program_declares_is_refused_before_it_is_expanded(deployment: Deployment) -> None:
-    draft = Draft("aws:autoscaling/group:Group", "g", "urn", deployment.clients, {})
+    draft = ResourceRequest("aws:autoscaling/group:Group", "g", "urn", deployment.clients, {})
     named = template(deployment, RESOLVED)
     specification = {"launchTemplateId": named["LaunchTemplateId"], "version": "1"}
     with pytest.raises(LocalCloudError, match=r'"g": Invalid id: .resolve:ssm:'):
@@ -82,7 +82,7 @@ def test_what_a_program_declares_is_refused_before_it_is_expanded(deployment: De
 
 
 def test_a_fleet_needs_an_upper_end(deployment: Deployment) -> None:
-    draft = Draft("aws:ec2/spotFleetRequest:SpotFleetRequest", "f", "urn", deployment.clients, {})
+    draft = ResourceRequest("aws:ec2/spotFleetRequest:SpotFleetRequest", "f", "urn", deployment.clients, {})
     with pytest.raises(LocalCloudError, match="memoryMib: min 1024 is above max, sent as 0"):
         check_of_fleet(draft, [{"instanceRequirements": {"memoryMib": {"min": 1024}}}])
     check_of_fleet(draft, [{"instanceRequirements": {"memoryMib": {"min": 1024, "max": 4096}}}])

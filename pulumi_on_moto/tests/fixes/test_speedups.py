@@ -104,7 +104,7 @@ def test_a_model_is_looked_for_and_read_once() -> None:
 
 def answers(*without: Patch) -> list[bytes]:
     """What moto says over the wire, in XML of two kinds and JSON, errors too; ``without`` some speed-ups."""
-    told: list[bytes] = []
+    bodies: list[bytes] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(simulated(1_767_571_200.0))
         clients = stack.enter_context(sandbox(REGION))
@@ -116,7 +116,7 @@ def answers(*without: Patch) -> list[bytes]:
         mock_random.seed(0)  # what moto has of its own is drawn in no fixed order
         for client in (ec2, groups, table):
             client.meta.events.register(
-                "before-parse.*", lambda response_dict, **_: told.append(response_dict["body"])
+                "before-parse.*", lambda response_dict, **_: bodies.append(response_dict["body"])
             )
         tags = [{"Key": "a", "Value": "<b> & \"c\" 'd' é"}, {"Key": "empty", "Value": ""}]
         made = {"ResourceType": "instance", "Tags": tags}
@@ -142,7 +142,7 @@ def answers(*without: Patch) -> list[bytes]:
         item = {"k": {"S": "a"}, "b": {"B": b"\x00\xff"}, "m": {"M": {"n": {"L": [{"N": "1"}]}}}}
         table.put_item(TableName="t", Item=item)
         assert table.get_item(TableName="t", Key={"k": {"S": "a"}})["Item"] == item
-    return [re.sub(rb"[0-9a-f]{8}-[-0-9a-f]{27}|(?<=-)[0-9a-f]{17}", b"drawn", one) for one in told]
+    return [re.sub(rb"[0-9a-f]{8}-[-0-9a-f]{27}|(?<=-)[0-9a-f]{17}", b"drawn", one) for one in bodies]
 
 
 def test_what_is_said_over_the_wire_is_the_same_letter_by_letter() -> None:
@@ -165,7 +165,7 @@ def test_what_moto_works_out_for_each_answer_is_worked_out_once() -> None:
         answers()
 
 
-def test_a_request_says_whose_it_is_without_hashes_and_a_signed_url_is_signed() -> None:
+def test_a_request_names_its_caller_without_hashes_and_a_signed_url_is_signed() -> None:
     sent: list[str] = []
     with sandbox(REGION) as clients:
         sqs, s3 = clients("sqs"), clients("s3")
@@ -201,13 +201,13 @@ def test_xml_is_written_as_xmltodict_writes_it(body: dict[str, Any], full: bool)
 @pytest.mark.parametrize("name", ["", "<", "a b", "!a", "a/b", 'a"'])
 def test_a_name_that_xml_does_not_allow_is_refused(name: str) -> None:
     given = {"full_document": True, "pretty": False, "short_empty_elements": True}
-    told = []
+    messages = []
     for write in (xmltodict.unparse, XML[2]):
         try:
-            told.append(write({"a": {name: "1"}}, **given))
+            messages.append(write({"a": {name: "1"}}, **given))
         except ValueError as error:
-            told.append(str(error))
-    assert told[0] == told[1]
+            messages.append(str(error))
+    assert messages[0] == messages[1]
 
 
 def table(dynamodb: Any, name: str) -> None:
@@ -252,8 +252,8 @@ def test_rows_are_read_again_after_each_way_to_write_them_and_no_sooner() -> Non
                 dynamodb.query(TableName="a", **where)["Items"],
                 dynamodb.scan(TableName="a")["Items"],
             )
-            [told] = {json.dumps(found) if found != [None] else "[]" for found in ways}
-            return [load["text"]["S"] for load in json.loads(told)]
+            [rows] = {json.dumps(found) if found != [None] else "[]" for found in ways}
+            return [load["text"]["S"] for load in json.loads(rows)]
 
         assert read() == []
         for write, given, then in (

@@ -37,13 +37,15 @@ class Blocks:
         """Note that so much was written."""
         self._volumes[volume].written += mib
 
-    def begun(self, snapshot: str, volume: str) -> float:
+    def start_snapshot(self, snapshot: str, volume: str) -> float:
         """Note a snapshot of what is there now; return the MiB that it has to copy."""
         line = self._volumes[volume]
-        left = [self._saved[one][0] for one in line.snapshots if one in self._saved]
+        written_before = [
+            self._saved[snapshot_id][0] for snapshot_id in line.snapshots if snapshot_id in self._saved
+        ]
         self._saved[snapshot] = (line.written, line.snapshots)
         line.snapshots = (*line.snapshots, snapshot)
-        return min(line.size_mib, line.written - max(left, default=0.0))
+        return min(line.size_mib, line.written - max(written_before, default=0.0))
 
     def discarded(self, snapshot: str) -> None:
         """Note that a snapshot was deleted."""

@@ -41,9 +41,9 @@ class Disks:
         self._journal = journal
         self._blocks = Blocks()
         self._ours: dict[str, Any] = {}
-        self._unread: dict[str, float] = {}
+        self._initialization_rates: dict[str, float] = {}
         self._by_client_token: dict[str, str] = {}
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self.now = 0.0
         """As far as it was settled, in epoch seconds."""
@@ -54,8 +54,8 @@ class Disks:
 
     def settle(self, now: float) -> None:
         """Let happen what is due by ``now``."""
-        while self._due and self._due[0][0] <= now:
-            self.now, _, happen = heapq.heappop(self._due)
+        while self._events and self._events[0][0] <= now:
+            self.now, _, happen = heapq.heappop(self._events)
             happen()
             changed()
         self.now = now
@@ -81,7 +81,7 @@ class Disks:
 
     def first_read(self, volume: str, mib: float) -> float:
         """Return how many seconds the first read of so much takes; none but on a copy of a snapshot."""
-        rate = self._unread.get(volume)
+        rate = self._initialization_rates.get(volume)
         return 0.0 if rate is None else self._times.first_read(mib, rate)
 
     @contextlib.contextmanager
@@ -90,7 +90,7 @@ class Disks:
         calls = ElasticBlockStore
         detach, describe = EBSBackend.detach_volume, EBSBackend.describe_snapshots
         with contextlib.ExitStack() as stack:
-            for name, made in (
+            for name, patched in (
                 ("create_volume", self._create(calls.create_volume)),
                 ("create_snapshot", self._copy(calls.create_snapshot)),
                 ("attach_volume", self._attach(calls.attach_volume)),
@@ -98,12 +98,12 @@ class Disks:
                 ("delete_volume", self._delete(calls.delete_volume)),
                 ("delete_snapshot", self._delete_snapshot(calls.delete_snapshot)),
             ):
-                stack.enter_context(mock.patch.object(calls, name, made))
-            for kind, name, own in (
+                stack.enter_context(mock.patch.object(calls, name, patched))
+            for kind, name, attribute in (
                 (Volume, "status", "local_state"),
                 (Snapshot, "progress", "local_progress"),
             ):
-                stack.enter_context(mock.patch.object(kind, name, _own_or(own, getattr(kind, name))))
+                stack.enter_context(mock.patch.object(kind, name, _own_or(attribute, getattr(kind, name))))
             stack.enter_context(mock.patch.object(EBSBackend, "detach_volume", self._let_go(detach)))
             stack.enter_context(
                 mock.patch.object(EBSBackend, "describe_snapshots", _without_images(describe))
@@ -114,48 +114,52 @@ class Disks:
 
     def _create(self, create: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
         def created(call: Any) -> ActionResult:
-            known = self._ours.get(self._by_client_token.get(call._get_param("ClientToken") or "", ""))
-            if known is not None:
-                return ActionResult(known)
+            volume_before = self._ours.get(
+                self._by_client_token.get(call._get_param("ClientToken") or "", "")
+            )
+            if volume_before is not None:
+                return ActionResult(volume_before)
             source = call._get_param("SnapshotId")
             if source and call.ec2_backend.get_snapshot(source).status != "completed":
                 raise EC2ClientError("IncorrectState", f"Snapshot {source} is not completed.")
-            answer = create(call)
-            volume: Any = answer.result
+            result = create(call)
+            volume: Any = result.result
             self._ours[volume.id] = volume
             self._by_client_token[call._get_param("ClientToken") or volume.id] = volume.id
             self._blocks.created(volume.id, int(volume.size), source or "")
             if source:
-                self._unread[volume.id] = float(call._get_param("VolumeInitializationRate") or 0)
+                self._initialization_rates[volume.id] = float(
+                    call._get_param("VolumeInitializationRate") or 0
+                )
             if source and (self._snapshots / source).exists():
                 shutil.copytree(self._snapshots / source, self.folder(volume.id), symlinks=True)
             volume.local_state = "creating"
             self._later(self._times.create, lambda: setattr(volume, "local_state", None))
             self._note("created", volume, snapshot=source or "")
-            return answer
+            return result
 
         return created
 
     def _copy(self, create: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
         def copied(call: Any) -> ActionResult:
-            answer = create(call)
-            snapshot: Any = answer.result
+            result = create(call)
+            snapshot: Any = result.result
             source = self.folder(snapshot.volume.id)
             if source.exists():
                 shutil.copytree(source, self._snapshots / snapshot.id, symlinks=True)
             snapshot.status, snapshot.local_progress = "pending", "0%"
-            seconds = self._times.snapshot_of(self._blocks.begun(snapshot.id, snapshot.volume.id))
+            seconds = self._times.snapshot_of(self._blocks.start_snapshot(snapshot.id, snapshot.volume.id))
             for step in range(1, _PROGRESS_STEPS):
-                said = f"{100 * step // _PROGRESS_STEPS}%"
+                progress = f"{100 * step // _PROGRESS_STEPS}%"
                 self._later(
                     seconds * step / _PROGRESS_STEPS,
-                    lambda said=said: setattr(snapshot, "local_progress", said),  # type: ignore[misc]
+                    lambda progress=progress: setattr(snapshot, "local_progress", progress),  # type: ignore[misc]
                 )
             self._later(seconds, lambda: self._completed(snapshot))
             if snapshot.volume.id not in self.mounted:
                 self.copying_until = self.now + seconds
             self._note("snapshot", snapshot.volume, snapshot=snapshot.id)
-            return answer
+            return result
 
         return copied
 
@@ -183,7 +187,7 @@ class Disks:
                 raise VolumeInUseError(volume.id, volume.attachment.instance.id)
             if volume.status != "available":
                 raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is {volume.status}.")
-            answer = attach(call)
+            result = attach(call)
             attachment: Any = volume.attachment
             attachment.status = "attaching"
 
@@ -193,7 +197,7 @@ class Disks:
 
             self._later(self._times.attach, arrived)
             self._note("attaching", volume, instance=instance_id)
-            return answer
+            return result
 
         return attached
 
@@ -225,21 +229,21 @@ class Disks:
             volume = self._ours.get(call._get_param("VolumeId"))
             if volume is not None and volume.status == "creating":
                 raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is creating.")
-            answer = delete(call)
+            result = delete(call)
             if volume is not None:
                 del self._ours[volume.id]
                 shutil.rmtree(self.folder(volume.id), ignore_errors=True)
                 self._note("deleted", volume)
-            return answer
+            return result
 
         return deleted
 
     def _delete_snapshot(self, delete: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
         def deleted(call: Any) -> ActionResult:
-            answer = delete(call)
+            result = delete(call)
             self._blocks.discarded(call._get_param("SnapshotId"))
             shutil.rmtree(self._snapshots / call._get_param("SnapshotId"), ignore_errors=True)
-            return answer
+            return result
 
         return deleted
 
@@ -261,16 +265,16 @@ class Disks:
         attachment = volume.attachment
         attachment.status = "detaching"
 
-        def left() -> None:
+        def detached() -> None:
             attachment.status = "detached"
             attachment.instance.block_device_mapping.pop(attachment.device, None)
             volume.attachment = None
             self._note("free", volume, instance=attachment.instance.id)
 
-        self._later(seconds, left)
+        self._later(seconds, detached)
 
     def _later(self, seconds: float, happen: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (self.now + seconds, next(self._serial), happen))
+        heapq.heappush(self._events, (self.now + seconds, next(self._serial), happen))
 
     def _note(self, kind: Kind, volume: Any, instance: str = "", snapshot: str = "") -> None:
         self._journal.note(Entry(self.now, kind, instance, volume.id, str(volume.zone.name), snapshot))
@@ -288,12 +292,12 @@ def _without_images(describe: Callable[..., list[Snapshot]]) -> Callable[..., li
     return ours
 
 
-def _own_or(name: str, given: property) -> property:
+def _own_or(name: str, original: property) -> property:
     """Return a property that gives our own value where there is one, else moto's."""
 
     def value(thing: Any) -> Any:
-        own = getattr(thing, name, None)
-        assert given.fget is not None
-        return given.fget(thing) if own is None else own
+        override = getattr(thing, name, None)
+        assert original.fget is not None
+        return original.fget(thing) if override is None else override
 
     return property(value)

@@ -20,9 +20,9 @@ _START_SECONDS: Final = 120.0
 
 def free_port() -> int:
     """Return a port of loopback that nobody has."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def installed() -> Path:
@@ -80,10 +80,10 @@ class RabbitServer:
                 [self._program], env=self._environment, stdout=output, stderr=output, start_new_session=True
             )
         end = time.monotonic() + _START_SECONDS
-        while not self._answers():
+        while not self._accepts_connections():
             if self._server.poll() is not None or time.monotonic() > end:
-                said = (self._folder / "output").read_text(errors="replace")[-2000:]
-                raise LocalCloudError(f"rabbitmq-server did not start: {said}")
+                log = (self._folder / "output").read_text(errors="replace")[-2000:]
+                raise LocalCloudError(f"rabbitmq-server did not start: {log}")
             time.sleep(0.1)
 
     def has_queue(self, queue: str) -> bool:
@@ -122,7 +122,7 @@ class RabbitServer:
             time.sleep(0.02)
         return names
 
-    def _answers(self) -> bool:
+    def _accepts_connections(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
                 connection.settimeout(5.0)

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_HERE: Final = "127.0.0.1"
+_ADDRESS: Final = "127.0.0.1"
 # Whoever made the repository may not be who serves it, and nobody's own settings matter.
 _TRUSTING: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -48,19 +48,19 @@ class CodeHost:
 
     url: str
     authority: Path | None
-    asked: list[tuple[str, str]]
+    requests: list[tuple[str, str]]
 
-    def environment(self, stands_for: str, given: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    def environment(self, stands_for: str, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
         """Return what leads git here that asks for something below ``stands_for``, such as a host's URL.
 
         It is added to the environment that is given, and to the settings of git in it.
 
         Source: git's documentation, git-config: "GIT_CONFIG_COUNT", "http.sslCAInfo", "url.<base>.insteadOf".
         """
-        around = {} if given is None else given
-        count = int(around.get("GIT_CONFIG_COUNT", "0"))
+        settings = {} if base is None else base
+        count = int(settings.get("GIT_CONFIG_COUNT", "0"))
         return {
-            **around,
+            **settings,
             **({"GIT_SSL_CAINFO": str(self.authority)} if self.authority else {}),
             "GIT_CONFIG_COUNT": str(count + 1),
             f"GIT_CONFIG_KEY_{count}": f"url.{self.url}/.insteadOf",
@@ -75,10 +75,10 @@ def serving(repositories: Path, certificates: Path | None, login: str = "") -> I
 
     ``certificates`` is an empty folder for keys and certificates; None: without TLS.
     """
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
     secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
-    handler = type("Handler", (_Handler,), {"root": repositories, "secret": secret, "asked": asked})
-    server = ThreadingHTTPServer((_HERE, 0), handler)
+    handler = type("Handler", (_Handler,), {"root": repositories, "secret": secret, "asked": requests})
+    server = ThreadingHTTPServer((_ADDRESS, 0), handler)
     server.daemon_threads = True
     scheme, authority = "http", None
     if certificates is not None:
@@ -90,7 +90,7 @@ def serving(repositories: Path, certificates: Path | None, login: str = "") -> I
     thread = threading.Thread(target=server.serve_forever, name="code host", daemon=True)
     thread.start()
     try:
-        yield CodeHost(f"{scheme}://{_HERE}:{server.server_address[1]}", authority, asked)
+        yield CodeHost(f"{scheme}://{_ADDRESS}:{server.server_address[1]}", authority, requests)
     finally:
         server.shutdown()
         server.server_close()
@@ -102,23 +102,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     root: Path
     secret: str
-    asked: list[tuple[str, str]]
+    requests: list[tuple[str, str]]
 
     def do_GET(self) -> None:
         """Tell the references of a repository."""
-        self._answer(b"")
+        self._respond(b"")
 
     def do_POST(self) -> None:
         """Give out a pack."""
-        self._answer(self.rfile.read(int(self.headers["Content-Length"])))
+        self._respond(self.rfile.read(int(self.headers["Content-Length"])))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name is the base class's)
         """Say nothing: who fetches sees what went wrong."""
 
-    def _answer(self, body: bytes) -> None:
+    def _respond(self, body: bytes) -> None:
         path, _, query = self.path.partition("?")
         shown = self.headers.get("Authorization", "")
-        self.asked.append((path, shown))
+        self.requests.append((path, shown))
         if self.secret and not hmac.compare_digest(shown, self.secret):
             self._send(401, {"WWW-Authenticate": 'Basic realm="code"'}, b"")
             return
@@ -158,13 +158,13 @@ def _certify(folder: Path) -> Path:
     root = _certificate(root_name, root_name, root_key, root_key)
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     host_key = ec.generate_private_key(ec.SECP256R1())
-    host = _certificate(_name(_HERE), root_name, host_key, root_key)
+    host = _certificate(_name(_ADDRESS), root_name, host_key, root_key)
     host = host.add_extension(
-        x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(_HERE))]), critical=False
+        x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(_ADDRESS))]), critical=False
     ).add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, made in (("authority.pem", root), ("host.pem", host)):
-        signed = made.sign(root_key, hashes.SHA256())
+    for name, builder in (("authority.pem", root), ("host.pem", host)):
+        signed = builder.sign(root_key, hashes.SHA256())
         (folder / name).write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     secret = host_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

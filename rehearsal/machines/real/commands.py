@@ -28,8 +28,8 @@ STARTS_IN: Final = 120.0
 """Real seconds after which time passes for a command that has told of no step."""
 SAVES_IN: Final = 60.0
 """Real seconds that a command may take to save, on however slow a machine."""
-_LOOK_EVERY: Final = 10.0
-_TOLD_EVERY: Final = 300.0
+_POLL_SECONDS: Final = 10.0
+_REPORT_SECONDS: Final = 300.0
 """Simulated seconds after which the agent looks at it, and everybody else does."""
 _STEP: Final = re.compile(r"\bstep (\d+)\b")
 PLAYED: Final = ("install", "runuser", "rm", "mv")
@@ -64,7 +64,7 @@ class RealWork:
                 words = ["mkdir", "--parents", *(word for word in rest if not word.startswith("--"))]
             case words:
                 pass
-        words = [here(word, disk) for word in words]
+        words = [on_disk(word, disk) for word in words]
         if outside := [
             word for word in words if word.startswith("/") and not Path(word).is_relative_to(disk)
         ]:
@@ -74,7 +74,7 @@ class RealWork:
         return done.stdout
 
 
-def here(word: str, disk: Path) -> str:
+def on_disk(word: str, disk: Path) -> str:
     """Return an argument, or a variable's value, with its path on the instance's own disk."""
     return f"{disk}{word}" if word.startswith(_OURS) else word
 
@@ -83,46 +83,50 @@ def with_python(
     environment: Mapping[str, str], programs: Path | None, library: Path | None
 ) -> dict[str, str]:
     """Return an environment in which the programs of a folder come first, and a library can be imported."""
-    found = dict(environment)
+    result = dict(environment)
     if programs is not None:
-        found["PATH"] = f"{programs}:{environment.get('PATH', os.defpath)}"
-        found["VIRTUAL_ENV"] = str(programs.parent)
+        result["PATH"] = f"{programs}:{environment.get('PATH', os.defpath)}"
+        result["VIRTUAL_ENV"] = str(programs.parent)
     if library is not None:
-        found["PYTHONPATH"] = str(library)
-    return found
+        result["PYTHONPATH"] = str(library)
+    return result
 
 
-def begins_at(output: Path, tell: Path) -> int | None:
+def begins_at(output: Path, progress_file: Path) -> int | None:
     """Return the step at which a command begins, None as long as it has told of none.
 
     That is the first "step N" of what it says, or what its sign of life tells first: where it goes on.
     """
-    if found := _STEP.search(output.read_text(errors="replace")):
-        return int(found[1])
-    return _alive(tell)
+    if match := _STEP.search(output.read_text(errors="replace")):
+        return int(match[1])
+    return _reported_step(progress_file)
 
 
-def is_at(output: Path, tell: Path) -> int:
+def is_at(output: Path, progress_file: Path) -> int:
     """Return the last step that a command has told of, 0 where it has told of none."""
-    return max([*map(int, _STEP.findall(output.read_text(errors="replace"))), _alive(tell) or 0])
+    return max(
+        [*map(int, _STEP.findall(output.read_text(errors="replace"))), _reported_step(progress_file) or 0]
+    )
 
 
-def _alive(tell: Path) -> int | None:
+def _reported_step(progress_file: Path) -> int | None:
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        return int(json.loads(tell.read_text())["step"])
+        return int(json.loads(progress_file.read_text())["step"])
     return None
 
 
 def kill_all(pid: int) -> None:
     """Kill a process with all below it: a launcher starts others in sessions of their own."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)  # noqa: S607
-    parents = {int(one): int(parent) for one, parent in map(str.split, listed.stdout.splitlines())}
-    doomed = [pid]
-    for one in doomed:  # grows while it is walked
-        doomed += [child for child, parent in parents.items() if parent == one]
-    for one in doomed:
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)  # noqa: S607
+    parents = {
+        int(process_id): int(parent) for process_id, parent in map(str.split, listing.stdout.splitlines())
+    }
+    process_ids = [pid]
+    for process_id in process_ids:  # grows while it is walked
+        process_ids += [child for child, parent in parents.items() if parent == process_id]
+    for process_id in process_ids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
+            os.kill(process_id, signal.SIGKILL)
 
 
 class RealProcess:
@@ -137,13 +141,13 @@ class RealProcess:
         argv: Sequence[str],
         environment: Mapping[str, str],
         disk: Path,
-        place: Path,
+        cwd: Path,
         clock: Callable[[], float],
         pace: float,
     ) -> None:
         self._clock, self._pace = clock, pace
         self.loads = 0.0
-        env = {name: here(value, disk) for name, value in environment.items()}
+        env = {name: on_disk(value, disk) for name, value in environment.items()}
         for name in ("HOME", "TMPDIR"):
             if name in env:
                 Path(env[name]).mkdir(parents=True, exist_ok=True)
@@ -151,13 +155,13 @@ class RealProcess:
             # An hour of its own is ``pace`` hours of the market.
             env[INTERRUPTIONS_VARIABLE] = f"{float(often) * pace:.6g}"
         self._output = disk / "output"
-        self._tell = Path(env.get("GPU_SPOT_TELL", disk / "tell"))
-        self._tell.unlink(missing_ok=True)  # what the one before has told is not its own
+        self._progress_file = Path(env.get("GPU_SPOT_TELL", disk / "tell"))
+        self._progress_file.unlink(missing_ok=True)  # what the one before has told is not its own
         with self._output.open("wb") as file:
             self._process = subprocess.Popen(  # noqa: S603
                 list(argv),
                 env=env,
-                cwd=here(str(place), disk),
+                cwd=on_disk(str(cwd), disk),
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
@@ -172,7 +176,7 @@ class RealProcess:
     def _started(self) -> int:
         """Wait until it tells of a step; return that."""
         end = time.perf_counter() + STARTS_IN
-        while (step := begins_at(self._output, self._tell)) is None:
+        while (step := begins_at(self._output, self._progress_file)) is None:
             if self._process.poll() is not None or time.perf_counter() > end:
                 return 0
             time.sleep(0.01)
@@ -181,7 +185,7 @@ class RealProcess:
     @property
     def step(self) -> int:
         """The steps that it has told of."""
-        return max(is_at(self._output, self._tell), self.first_step)
+        return max(is_at(self._output, self._progress_file), self.first_step)
 
     @property
     def has_ended(self) -> bool:
@@ -191,12 +195,12 @@ class RealProcess:
     @property
     def next_checkpoint(self) -> float:
         """When to look again: nobody knows when it writes."""
-        return self._quiet(_LOOK_EVERY)
+        return self._quiet(_POLL_SECONDS)
 
     @property
     def quiet_until(self) -> float:
         """When others are to look: its end is noticed by then."""
-        return self._quiet(_TOLD_EVERY)
+        return self._quiet(_REPORT_SECONDS)
 
     def poll(self) -> int | None:
         """Return its exit code; while there is none let it have the time that has passed for everybody else.
@@ -220,7 +224,7 @@ class RealProcess:
 
     def signal(self, number: int) -> None:
         """Signal its process group. SIGKILL: that was it, with all that it started."""
-        self._dates.told()
+        self._dates.note_signal()
         self._stopping = self._stopping or number == signal.SIGTERM
         if number == signal.SIGKILL:
             kill_all(self.pid)

@@ -19,35 +19,35 @@ class CheckpointDates:
     still. ``clock`` tells simulated time, ``here`` the file system's own.
     """
 
-    def __init__(self, folder: Path, clock: Callable[[], float], here: Callable[[], float]) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], float], file_clock: Callable[[], float]) -> None:
         self._folder = folder
         self._clock = clock
-        self._here = here
-        self._begun = here(), clock()
-        self._told: tuple[float, float] | None = None
+        self._file_clock = file_clock
+        self._started = file_clock(), clock()
+        self._signalled: tuple[float, float] | None = None
 
-    def told(self) -> None:
+    def note_signal(self) -> None:
         """It is signalled; the first time counts."""
-        self._told = self._told or (self._here(), self._clock())
+        self._signalled = self._signalled or (self._file_clock(), self._clock())
 
     def settle(self) -> None:
         """It has ended: date what it wrote. What an earlier one wrote is dated already."""
-        (began, since), (ended, until) = self._begun, self._told or (self._here(), self._clock())
+        (began, since), (ended, end) = self._started, self._signalled or (self._file_clock(), self._clock())
         for path in self._folder.rglob("*"):
             with contextlib.suppress(OSError):
                 written = path.stat().st_mtime
                 if written < began - _GRAIN or not path.is_file():
                     continue
                 share = min(1.0, max(0.0, written - began) / max(ended - began, _GRAIN))
-                at = self._clock() if written >= ended - _GRAIN else since + share * (until - since)
+                at = self._clock() if written >= ended - _GRAIN else since + share * (end - since)
                 os.utime(path, (at, at))
 
 
 def stamp(path: Path) -> Callable[[], float]:
     """Return what tells the time by which files beside ``path`` are dated, whatever Python is told."""
 
-    def here() -> float:
+    def file_time() -> float:
         path.touch()
         return path.stat().st_mtime
 
-    return here
+    return file_time

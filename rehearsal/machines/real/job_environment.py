@@ -38,22 +38,22 @@ def built(training: Training, code: Path, cache: Path) -> Path:
     Raises ``LocalCloudError`` where that cannot be done.
     """
     assert training.python is not None
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    job = replace(training, python=replace(training.python, version=here))
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    job = replace(training, python=replace(training.python, version=version))
     folders = (cache / "environments", cache / "tools", cache / "downloads")
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    place = JobPython(cast("Host", _Here()), job, code, *folders)
+    job_python = JobPython(cast("Host", _LocalRunner()), job, code, *folders)
     try:
-        place.prepare()
+        job_python.prepare()
     except AgentError as error:
         raise LocalCloudError(
             f"the job's Python cannot be built: {error}; --python names an environment that is there"
         ) from None
-    return Path(place.start([], {}, code).environment["VIRTUAL_ENV"]) / "bin"
+    return Path(job_python.start([], {}, code).environment["VIRTUAL_ENV"]) / "bin"
 
 
-class _Here:
+class _LocalRunner:
     """Runs as ourselves, on this machine, what on an instance runs as the job's user."""
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
@@ -75,6 +75,6 @@ class _Here:
             check=False,
         )
         if done.returncode:
-            said = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no output"]
-            raise AgentError(f"{Path(words[0]).name}: exit {done.returncode}: {said[-1]}")
+            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no output"]
+            raise AgentError(f"{Path(words[0]).name}: exit {done.returncode}: {lines[-1]}")
         return done.stdout

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from spot_work import Client
 
-PATIENCE: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 """Real seconds after which a request without an answer counts as lost."""
 _BYTES: Final = 1024
 """Of a request: an image of so many pixels."""
-_TELL_EVERY: Final = 0.1
+_STATUS_SECONDS: Final = 0.1
 
 
 @dataclass
-class AskerStatus:
+class LoadStatus:
     """How it stands: counts of requests, and of the waits (real seconds) the longest and all together."""
 
     requests: int = 0
@@ -46,33 +46,33 @@ class AskerStatus:
         return self.requests - self.answered - self.lost
 
 
-def read(path: Path) -> AskerStatus:
+def read(path: Path) -> LoadStatus:
     """Return what was told last; nothing has happened where nothing was."""
-    return AskerStatus(**json.loads(path.read_text())) if path.exists() else AskerStatus()
+    return LoadStatus(**json.loads(path.read_text())) if path.exists() else LoadStatus()
 
 
-class Asker:
+class LoadClient:
     """Asks ``client`` so often a second, until it is told to stop."""
 
-    def __init__(self, client: Client, rate: float, place: Path) -> None:
+    def __init__(self, client: Client, rate: float, path: Path) -> None:
         self._client = client
         self._rate = rate
-        self._place = place
-        self._status = AskerStatus()
+        self._path = path
+        self._status = LoadStatus()
         self._guard = threading.Lock()
-        self._told_at = 0.0
+        self._written_at = 0.0
         self.stop = threading.Event()
 
-    def run(self) -> AskerStatus:
+    def run(self) -> LoadStatus:
         """Ask until ``stop``; return how it stands when everything is answered or lost."""
-        begun, dice = time.monotonic(), random.Random(7)
-        while not self.stop.wait(max(begun + self._status.requests / self._rate - time.monotonic(), 0.0)):
+        started, dice = time.monotonic(), random.Random(7)
+        while not self.stop.wait(max(started + self._status.requests / self._rate - time.monotonic(), 0.0)):
             self._ask(dice.randbytes(_BYTES))
-            self._tell()
+            self._write_status()
         while self._status.waiting:
-            time.sleep(_TELL_EVERY)
-            self._tell()
-        self._tell(now=True)
+            time.sleep(_STATUS_SECONDS)
+            self._write_status()
+        self._write_status(now=True)
         return self._status
 
     def _ask(self, image: bytes) -> None:
@@ -80,15 +80,15 @@ class Asker:
         with self._guard:
             self._status.requests += 1
         try:
-            answer = self._client.submit(image, timeout=PATIENCE)
+            reply = self._client.submit(image, timeout=TIMEOUT_SECONDS)
         except Exception:  # the client could not even send it
             with self._guard:
                 self._status.lost += 1
             return
-        answer.add_done_callback(lambda done: self._hear(done, time.monotonic() - sent))
+        reply.add_done_callback(lambda done: self._on_reply(done, time.monotonic() - sent))
 
-    def _hear(self, answer: Future[Any], seconds: float) -> None:
-        is_answered = not answer.cancelled() and answer.exception() is None
+    def _on_reply(self, reply: Future[Any], seconds: float) -> None:
+        is_answered = not reply.cancelled() and reply.exception() is None
         with self._guard:
             status = self._status
             status.answered += is_answered
@@ -96,26 +96,26 @@ class Asker:
             status.waited += seconds
             status.longest_wait = max(status.longest_wait, seconds)
 
-    def _tell(self, *, now: bool = False) -> None:
-        if not now and time.monotonic() < self._told_at + _TELL_EVERY:
+    def _write_status(self, *, now: bool = False) -> None:
+        if not now and time.monotonic() < self._written_at + _STATUS_SECONDS:
             return
-        self._told_at = time.monotonic()
+        self._written_at = time.monotonic()
         with self._guard:
             text = json.dumps(asdict(self._status))
-        beside = self._place.with_name(f".{self._place.name}")
-        beside.write_text(text)
-        beside.replace(self._place)
+        temporary = self._path.with_name(f".{self._path.name}")
+        temporary.write_text(text)
+        temporary.replace(self._path)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Ask until SIGTERM; 0 in any case: what was lost stands in the status."""
     from spot_work import Client
 
-    queue, rate, place = arguments
+    queue, rate, path = arguments
     with Client(os.environ["SPOT_WORK_URL"], queue) as client:
-        asker = Asker(client, float(rate), Path(place))
-        signal.signal(signal.SIGTERM, lambda *_: asker.stop.set())
-        asker.run()
+        load_client = LoadClient(client, float(rate), Path(path))
+        signal.signal(signal.SIGTERM, lambda *_: load_client.stop.set())
+        load_client.run()
     return 0
 
 

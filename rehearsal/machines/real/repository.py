@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-_WHO: Final = "gpu-spot <gpu-spot@example.org> 1767571200 +0000"
+_AUTHOR: Final = "gpu-spot <gpu-spot@example.org> 1767571200 +0000"
 _FILE, _FOLDER = "100644", "40000"
 _LEFT_OUT: Final = ("__pycache__",)
 
@@ -25,9 +25,9 @@ def made_of(folder: Path, at: Path) -> str:
     objects: dict[str, bytes] = {}
     commit = _commit(_tree(folder, objects), objects)
     for name, body in objects.items():
-        place = at / "objects" / name[:2] / name[2:]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(body)
+        path = at / "objects" / name[:2] / name[2:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
     (at / "refs/heads").mkdir(parents=True)
     (at / "refs/heads/main").write_text(f"{commit}\n")
     (at / "HEAD").write_text("ref: refs/heads/main\n")
@@ -45,7 +45,7 @@ def commit_of(folder: Path) -> str:
 
 
 def _commit(tree: str, objects: dict[str, bytes]) -> str:
-    text = f"tree {tree}\nauthor {_WHO}\ncommitter {_WHO}\n\nAs shipped\n"
+    text = f"tree {tree}\nauthor {_AUTHOR}\ncommitter {_AUTHOR}\n\nAs shipped\n"
     return _add(objects, "commit", text.encode())
 
 

@@ -24,13 +24,13 @@ RECORD: Final = "GPU_SPOT_WITNESS"
 """The one with the file to which runs are appended."""
 
 
-def run(given: Request | Sequence[Request]) -> Any:
+def run(argument: Request | Sequence[Request]) -> Any:
     """Write down what is run, and run it."""
-    if isinstance(given, Sequence):
-        write_down(given)
-        return _function()([request.value for request in given])
-    write_down([given])
-    return _function()(given.value)
+    if isinstance(argument, Sequence):
+        write_down(argument)
+        return _function()([request.value for request in argument])
+    write_down([argument])
+    return _function()(argument.value)
 
 
 def write_down(requests: Sequence[Request]) -> None:
@@ -67,7 +67,7 @@ def read(*records: Path) -> Runs:
     firsts = Counter(identity for identity, mark in runs if mark == "first")
     count = Counter(identity for identity, _ in runs)
     return Runs(
-        unmarked_duplicates=sum(found > 1 for found in firsts.values()),
+        unmarked_duplicates=sum(count_ > 1 for count_ in firsts.values()),
         repeated=len(runs) - len(count),
-        came_back=sum(found == 1 and identity not in firsts for identity, found in count.items()),
+        came_back=sum(count_ == 1 and identity not in firsts for identity, count_ in count.items()),
     )

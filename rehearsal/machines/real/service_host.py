@@ -26,11 +26,11 @@ from userdata.agent.work import notice
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.service.workers import Slot, Workers, ready_file
 
-_BEAT_EVERY: Final = 1.0
+_HEARTBEAT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Told:
+class ServiceHostConfig:
     """What an instance is told at its boot: ``secrets`` are what no command line may show.
 
     With ``image`` its workers are containers, named by their slots: where several instances are one machine
@@ -49,11 +49,11 @@ class Told:
 class _NoRegistry:
     """Stands for the worker registry: whoever started this looks at the workers' ready files itself."""
 
-    def beat(self, *told: object) -> frozenset[int]:
+    def record_heartbeat(self, *arguments: object) -> frozenset[int]:
         """Write nothing; nobody wishes a restart."""
         return frozenset()
 
-    def leave(self, slot: int) -> None:
+    def deregister(self, slot: int) -> None:
         """Remove nothing."""
 
 
@@ -65,7 +65,7 @@ class _NoPool:
         return "InService"
 
 
-def places(slots: int, first: int = 0) -> list[Slot]:
+def worker_slots(slots: int, first: int = 0) -> list[Slot]:
     """Return the slots of an instance, all of them on its first GPU."""
     return [Slot(first + number, 0) for number in range(slots)]
 
@@ -75,16 +75,21 @@ def are_ready(directory: Path, slots: Sequence[Slot]) -> bool:
     return all(ready_file(slot, directory).exists() for slot in slots)
 
 
-def supervise(told: Told, notices: TextIO) -> None:
+def supervise(config: ServiceHostConfig, notices: TextIO) -> None:
     """Run the workers until a notice has drained them, or nobody is left to give one."""
-    directory = Path(told.directory)
+    directory = Path(config.directory)
     service = Service(
-        image=told.image, command=tuple(told.command), environment=told.environment, reports_readiness=True
+        image=config.image,
+        command=tuple(config.command),
+        environment=config.environment,
+        reports_readiness=True,
     )
     clock = SystemClock()
-    heart = HeartbeatSender(_NoRegistry(), _NoPool(), clock, directory, _BEAT_EVERY)  # type: ignore[arg-type]
-    slots = places(told.slots, told.first)
-    workers = Workers(service, slots, heart, SystemHost(), clock, directory, secrets=lambda: told.secrets)
+    heartbeat_sender = HeartbeatSender(_NoRegistry(), _NoPool(), clock, directory, _HEARTBEAT_SECONDS)  # type: ignore[arg-type]
+    slots = worker_slots(config.slots, config.first)
+    workers = Workers(
+        service, slots, heartbeat_sender, SystemHost(), clock, directory, secrets=lambda: config.secrets
+    )
     signal.signal(signal.SIGTERM, lambda *_: workers.stop())
     threading.Thread(target=_listen, args=(notices, directory), daemon=True).start()
     workers.run()
@@ -93,9 +98,9 @@ def supervise(told: Told, notices: TextIO) -> None:
 def _listen(notices: Iterable[str], directory: Path) -> None:
     """Do what the unit that watches for notices does: write each down, and signal us when it is time."""
     for line in notices:
-        found = _read(json.loads(line))
-        notice.write(directory, found)
-        time.sleep(max(found.drain_at - time.time(), 0.0))
+        received = _read(json.loads(line))
+        notice.write(directory, received)
+        time.sleep(max(received.drain_at - time.time(), 0.0))
         os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)  # whoever started us has gone
 
@@ -110,7 +115,7 @@ def _read(body: Mapping[str, float | str]) -> notice.Notice:
 def main() -> int:
     """Be an instance until its end."""
     log.configure()
-    supervise(Told(**json.loads(sys.stdin.readline())), sys.stdin)
+    supervise(ServiceHostConfig(**json.loads(sys.stdin.readline())), sys.stdin)
     return 0
 
 

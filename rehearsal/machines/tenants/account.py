@@ -16,19 +16,21 @@ _NOTHING: Final = Contents(0, "")
 
 def returns(entries: Sequence[Entry]) -> tuple[Return, ...]:
     """Return how tenants came from host to host, in order of time; a restart on one host is none."""
-    found = []
+    tenant_returns = []
     for tenant in sorted({entry.tenant for entry in entries if entry.tenant}):
         ran = [entry for entry in entries if entry.tenant == tenant and entry.kind == "running"]
         stays = [[*stay] for _, stay in groupby(ran, key=lambda entry: entry.instance)]
-        found += [_return(entries, old[-1], new[0]) for old, new in pairwise(stays)]
-    return tuple(sorted(found, key=lambda one: (one.ended, one.tenant)))
+        tenant_returns += [_return(entries, old[-1], new[0]) for old, new in pairwise(stays)]
+    return tuple(
+        sorted(tenant_returns, key=lambda tenant_return: (tenant_return.ended, tenant_return.tenant))
+    )
 
 
-def away(entries: Sequence[Entry], until: float, *, moving: bool) -> tuple[Away, ...]:
+def away(entries: Sequence[Entry], observed_at: float, *, moving: bool) -> tuple[Away, ...]:
     """Return the tenants whose container had ended, and ran nowhere ``until`` the end."""
     last = {entry.tenant: entry for entry in entries if entry.tenant}
-    ended = sorted((name, one.at) for name, one in last.items() if one.kind == "stopped")
-    return tuple(Away(name, at, until, moving) for name, at in ended)
+    ended = sorted((name, last_entry.at) for name, last_entry in last.items() if last_entry.kind == "stopped")
+    return tuple(Away(name, at, observed_at, moving) for name, at in ended)
 
 
 def _return(entries: Sequence[Entry], old: Entry, new: Entry) -> Return:
@@ -38,10 +40,10 @@ def _return(entries: Sequence[Entry], old: Entry, new: Entry) -> Return:
     stopped = [
         e for e in between if e.kind == "stopped" and (e.tenant, e.instance) == (old.tenant, old.instance)
     ]
-    left = [
+    unmounts = [
         e for e in between if e.kind == "unmounted" and (e.volume, e.instance) == (old.volume, old.instance)
     ]
-    arrived = [
+    mounts = [
         e for e in between if e.kind == "mounted" and (e.volume, e.instance) == (new.volume, new.instance)
     ]
     causes = [e.kind for e in between if e.instance == old.instance and e.kind in _CAUSES]
@@ -53,6 +55,6 @@ def _return(entries: Sequence[Entry], old: Entry, new: Entry) -> Return:
         zones[new.volume],
         stopped[-1].at,
         new.at,
-        (left[-1].contents if left else None) or _NOTHING,
-        (arrived[-1].contents if arrived else None) or _NOTHING,
+        (unmounts[-1].contents if unmounts else None) or _NOTHING,
+        (mounts[-1].contents if mounts else None) or _NOTHING,
     )

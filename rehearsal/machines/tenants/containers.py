@@ -18,7 +18,7 @@ class Containers:
     ``changed`` is called with each container that has started or ended.
     """
 
-    def __init__(self, changed: Callable[[dict[str, Any]], None] = lambda one: None) -> None:
+    def __init__(self, changed: Callable[[dict[str, Any]], None] = lambda container: None) -> None:
         super().__init__()
         self._changed = changed
         self.containers: dict[str, dict[str, Any]] = {}
@@ -38,7 +38,9 @@ class Containers:
             case ["docker", "ps", *_]:
                 return "\n".join(self._matching(argv, self.containers))
             case ["docker", "container", "inspect", *ids]:
-                return json.dumps([container for container in self.containers.values() if container["Id"] in ids])
+                return json.dumps(
+                    [container for container in self.containers.values() if container["Id"] in ids]
+                )
             case ["docker", "run", *_]:
                 return self._run(list(argv))
             case ["docker", "update", *_]:
@@ -73,13 +75,13 @@ class Containers:
     def pids(self) -> dict[str, int]:
         """Return the processes of tenants that run."""
         alive = [container for container in self.containers.values() if is_running(container)]
-        return {tenant_of(one): one["State"]["Pid"] for one in alive}
+        return {tenant_of(running): running["State"]["Pid"] for running in alive}
 
     def _matching(self, argv: Sequence[str], names: Iterable[str]) -> list[str]:
-        [wanted] = options(argv, "--filter")
-        if wanted.startswith("label="):
+        [condition] = options(argv, "--filter")
+        if condition.startswith("label="):
             return [self.containers[name]["Id"] for name in names]
-        return [name for name in names if wanted == f"name=^/?{name}$"]
+        return [name for name in names if condition == f"name=^/?{name}$"]
 
     def _run(self, argv: list[str]) -> str:
         [name], [network] = options(argv, "--name"), options(argv, "--network")
@@ -89,31 +91,35 @@ class Containers:
             raise AgentError(f"docker: exit 125: the container name {name} is already in use")
         self._pid += 1
         bound = [option.split(":") for option in options(argv, "--publish")]
-        made: dict[str, Any] = {
+        new_container: dict[str, Any] = {
             "Id": f"{self._pid:064x}",
             "Config": {
                 "Labels": dict(option.split("=", 1) for option in options(argv, "--label")),
                 "User": options(argv, "--user")[0],
             },
-            "HostConfig": {"PortBindings": {one[2]: [{"HostPort": one[1]}] for one in bound}},
+            "HostConfig": {"PortBindings": {binding[2]: [{"HostPort": binding[1]}] for binding in bound}},
             "State": {"Status": "created", "Pid": 0, "StartedAt": _NO_START},
         }
-        self._limit(made, argv)
-        self.containers[name] = made
-        ports = made["HostConfig"]["PortBindings"]
-        others = [container for container in self.containers.values() if container is not made and is_running(container)]
-        if ports and any(one["HostConfig"]["PortBindings"] == ports for one in others):
+        self._limit(new_container, argv)
+        self.containers[name] = new_container
+        ports = new_container["HostConfig"]["PortBindings"]
+        running = [
+            container
+            for container in self.containers.values()
+            if container is not new_container and is_running(container)
+        ]
+        if ports and any(binding["HostConfig"]["PortBindings"] == ports for binding in running):
             raise AgentError("docker: exit 125: port is already allocated")
         if any(image in argv for image in self.refuses):
             raise AgentError("docker: exit 125: no such image")
-        made["State"] = {"Status": "running", "Pid": self._pid, "StartedAt": "2026-11-22T10:00:00Z"}
-        self._changed(made)
-        return str(made["Id"]) + "\n"
+        new_container["State"] = {"Status": "running", "Pid": self._pid, "StartedAt": "2026-11-22T10:00:00Z"}
+        self._changed(new_container)
+        return str(new_container["Id"]) + "\n"
 
     @staticmethod
-    def _limit(one: dict[str, Any], argv: Sequence[str]) -> None:
-        one["HostConfig"]["CpuShares"] = int(options(argv, "--cpu-shares")[0])
-        one["HostConfig"]["CpusetCpus"] = options(argv, "--cpuset-cpus")[0]
+    def _limit(container: dict[str, Any], argv: Sequence[str]) -> None:
+        container["HostConfig"]["CpuShares"] = int(options(argv, "--cpu-shares")[0])
+        container["HostConfig"]["CpusetCpus"] = options(argv, "--cpuset-cpus")[0]
 
 
 def options(argv: Sequence[str], name: str) -> list[str]:
@@ -121,11 +127,11 @@ def options(argv: Sequence[str], name: str) -> list[str]:
     return [argv[at + 1] for at, part in enumerate(argv) if part == name]
 
 
-def is_running(one: Mapping[str, Any]) -> bool:
+def is_running(container: Mapping[str, Any]) -> bool:
     """Tell whether a container runs."""
-    return bool(one["State"]["Status"] == "running")
+    return bool(container["State"]["Status"] == "running")
 
 
-def tenant_of(one: Mapping[str, Any]) -> str:
+def tenant_of(container: Mapping[str, Any]) -> str:
     """Return whose container it is."""
-    return str(one["Config"]["Labels"][LABEL_TENANT])
+    return str(container["Config"]["Labels"][LABEL_TENANT])

@@ -60,16 +60,16 @@ class TenantHost(SimulatedHost):
             if self.mounted(path):
                 self.unmount(path)
 
-    def _changed(self, one: Mapping[str, Any]) -> None:
-        tenant, now = tenant_of(one), self._scheduler.now
+    def _changed(self, container: Mapping[str, Any]) -> None:
+        tenant, now = tenant_of(container), self._scheduler.now
         home: Path = self._data / "tenants" / tenant
-        if is_running(one):
+        if is_running(container):
             with (home / "data" / "started.txt").open("a") as file:
                 file.write(f"{now:.0f}\n")
         self._journal.note(
             Entry(
                 now,
-                "running" if is_running(one) else "stopped",
+                "running" if is_running(container) else "stopped",
                 self._instance,
                 home.readlink().name if home.is_symlink() else "",
                 self.zone,

@@ -43,16 +43,16 @@ class HostNode(SimulatedNode):
         self._machine.switch_on()
         self._is_on = True
         agent.kernel, agent.shape = self._disk / "kernel", lambda: shape  # no control group is to be seen
-        agent.send, agent.run_in_background = lambda line: None, self._aside
+        agent.send, agent.run_in_background = lambda line: None, self._run_in_background
         self._unit(partial(tasks.shared_host, agent))
 
-    def _aside(self, work: Callable[[], None]) -> None:
+    def _run_in_background(self, work: Callable[[], None]) -> None:
         self._tasks = [task for task in self._tasks if not task.done]
         self._tasks.append(self._start("aside", work))
 
     def _quiet_until(self) -> float:
         """Until when nothing is under way, and everybody on the list runs."""
-        if not self._is_on or self.ends or any(map(_is_aside, self._tasks)):
+        if not self._is_on or self.ends or any(map(_runs_in_background, self._tasks)):
             return 0.0
         return self._machine.quiet_until if self._machine.serves(self._tenants()) else 0.0
 
@@ -70,5 +70,5 @@ class HostNode(SimulatedNode):
         return self._listed[1]
 
 
-def _is_aside(task: SimulatedTask) -> bool:
+def _runs_in_background(task: SimulatedTask) -> bool:
     return task.name.startswith("aside") and not task.done

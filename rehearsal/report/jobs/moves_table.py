@@ -5,21 +5,21 @@ from __future__ import annotations
 from html import escape
 
 from gpu_spot.text import CAUSES, clock, counted, duration, span
-from rehearsal.results.moves import PARTS, Move, Travels
+from rehearsal.results.moves import PARTS, JobMigrations, Move
 
 
-def moves_table(travels: Travels) -> str:
+def moves_table(migrations: JobMigrations) -> str:
     """Return the section of the page that lists every move."""
     parts = "".join(
         f'<th scope="col" class="n" title="{escape(text)}">{escape(part)}</th>'
         for part, text in PARTS.items()
     )
-    rows = "\n".join(map(_row, travels.moves))
-    what = "job" if travels.is_on_file_system else "data volume"
+    rows = "\n".join(map(_row, migrations.moves))
+    subject = "job" if migrations.is_on_file_system else "data volume"
     return f"""  <section class="card" id="moves">
-    <h2>Moves of the {what}</h2>
-    <p class="caption">{escape(_caption(travels))}</p>
-    <div class="scroll" tabindex="0" role="region" aria-label="Moves of the {what}">
+    <h2>Moves of the {subject}</h2>
+    <p class="caption">{escape(_caption(migrations))}</p>
+    <div class="scroll" tabindex="0" role="region" aria-label="Moves of the {subject}">
       <table class="moves">
         <thead><tr><th scope="col">Left (UTC)</th><th scope="col">From → to</th>{parts}\
 <th scope="col" class="n">total</th><th scope="col" class="n">steps lost</th>\
@@ -32,14 +32,18 @@ def moves_table(travels: Travels) -> str:
   </section>"""
 
 
-def _caption(travels: Travels) -> str:
-    if not travels.moves:
+def _caption(migrations: JobMigrations) -> str:
+    if not migrations.moves:
         return "No interruption: the volume stayed where it was."
-    every = duration(travels.checkpoint_steps * travels.step_seconds / 60)
+    every = duration(migrations.checkpoint_steps * migrations.step_seconds / 60)
     at_most = (
-        f", at most {counted(travels.checkpoint_steps, 'step')} ({every})" if travels.checkpoint_steps else ""
+        f", at most {counted(migrations.checkpoint_steps, 'step')} ({every})"
+        if migrations.checkpoint_steps
+        else ""
     )
-    open_end = " The last interruption had not been overcome when the run ended." if travels.underway else ""
+    open_end = (
+        " The last interruption had not been overcome when the run ended." if migrations.underway else ""
+    )
     return (
         "Minutes and seconds until training ran again. With a notice, or handed over from on-demand to spot, "
         f"the job saves; taken without one it falls back to its last checkpoint{at_most}.{open_end}"

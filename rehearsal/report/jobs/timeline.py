@@ -13,22 +13,22 @@ from gpu_spot.text import clock
 
 def job_timeline(job: JobReport) -> str:
     """Return the section of the page that tells a job's run as ``gpu-spot jobs show`` does."""
-    story = job.timeline
-    if story is None or not story.attempts:
+    timeline = job.timeline
+    if timeline is None or not timeline.attempts:
         return ""
     state = f"{job.status.phase}. {job.status.reason}".removesuffix(". ")
-    told = "; ".join(f"{name} {words}" for name, words in totals(story))
+    totals_text = "; ".join(f"{name} {words}" for name, words in totals(timeline))
     heads = "".join(
         f'<th scope="col"{" class=" + chr(34) + "n" + chr(34) if number > 1 and number != 3 else ""}>'
         f"{escape(column)}</th>"
         for number, column in enumerate(COLUMNS)
     )
-    rows = "\n".join(map(_row, story.attempts))
+    rows = "\n".join(map(_row, timeline.attempts))
     source = "As its instances wrote it down, and <code>gpu-spot jobs show</code> tells it."
     return f"""  <section class="card" id="job">
     <h2>The job {escape(job.snapshot.name)}: {escape(state)}</h2>
-    <p class="caption">{escape(told)}. {source}</p>
-{_strip(story)}
+    <p class="caption">{escape(totals_text)}. {source}</p>
+{_strip(timeline)}
     <div class="scroll" tabindex="0" role="region" aria-label="Timeline of the job">
       <table class="moves">
         <thead><tr>{heads}</tr></thead>
@@ -40,12 +40,12 @@ def job_timeline(job: JobReport) -> str:
   </section>"""
 
 
-def _strip(story: JobTimeline) -> str:
-    begin, end = story.attempts[0].launched, max(attempt.ended_at for attempt in story.attempts)
+def _strip(timeline: JobTimeline) -> str:
+    begin, end = timeline.attempts[0].launched, max(attempt.ended_at for attempt in timeline.attempts)
     parts = "".join(
         f'<i class="{kind}" style="left:{100 * (since - begin) / (end - begin):.3f}%;'
-        f'width:{100 * (until - since) / (end - begin):.3f}%" title="{escape(title)}"></i>'
-        for kind, since, until, title in _parts(story)
+        f'width:{100 * (ended_at - since) / (end - begin):.3f}%" title="{escape(title)}"></i>'
+        for kind, since, ended_at, title in _parts(timeline)
         if end > begin
     )
     legend = "".join(
@@ -58,8 +58,8 @@ def _strip(story: JobTimeline) -> str:
     )
 
 
-def _parts(story: JobTimeline) -> Iterator[tuple[str, float, float, str]]:
-    for attempt in story.attempts:
+def _parts(timeline: JobTimeline) -> Iterator[tuple[str, float, float, str]]:
+    for attempt in timeline.attempts:
         if attempt.started is None:
             continue
         kind = "spot" if attempt.attempt.purchase_option == "spot" else "on-demand"
@@ -67,14 +67,19 @@ def _parts(story: JobTimeline) -> Iterator[tuple[str, float, float, str]]:
         yield kind, attempt.started, attempt.ended_at, title
         # What restarts on the same instance lost lay somewhere before; it is drawn at the end, too.
         if attempt.lost_seconds:
-            yield "lost", max(attempt.started, attempt.ended_at - attempt.lost_seconds), attempt.ended_at, "redone"
+            yield (
+                "lost",
+                max(attempt.started, attempt.ended_at - attempt.lost_seconds),
+                attempt.ended_at,
+                "redone",
+            )
 
 
-def _row(one: AttemptSummary) -> str:
-    when, *cells = timeline_row(one)
-    since = one.began if one.started is None else one.started
+def _row(attempt: AttemptSummary) -> str:
+    when, *cells = timeline_row(attempt)
+    since = attempt.began if attempt.started is None else attempt.started
     first = f'<td><button class="time" value="{round(1000 * since)}">{when}</button></td>'
-    where = f"<td>{escape(cells[0])}<small>{escape(one.attempt.instance)}</small></td>"
+    where = f"<td>{escape(cells[0])}<small>{escape(attempt.attempt.instance)}</small></td>"
     rest = "".join(
         f"<td>{escape(text)}</td>"
         if number == 3

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_spot.text import CAUSES, counted, duration
 from rehearsal.report.plotting import LOST, WIDE_LEFT, Data, Figure, filled, line, markers, time_layout
-from rehearsal.results.moves import Cause, Move, Stay, Travels
+from rehearsal.results.moves import Cause, JobMigrations, Move, Stay
 from rehearsal.results.run import Run
 
 _MARKS: Final[Mapping[Cause, tuple[str, str]]] = {
@@ -18,17 +18,17 @@ _MARKS: Final[Mapping[Cause, tuple[str, str]]] = {
 """Symbol and colour of each cause."""
 
 
-def volume(run: Run, travels: Travels) -> Figure:
+def volume(run: Run, migrations: JobMigrations) -> Figure:
     """Draw a lane for each zone: when the volume was there, and when training used it."""
-    zones = sorted({pool.partition("@")[2] for pool in run.pools.values()} | set(travels.zones))
+    zones = sorted({pool.partition("@")[2] for pool in run.pools.values()} | set(migrations.zones))
     rows = {zone: row for row, zone in enumerate(zones)}
-    in_use = sum(stay.end - stay.begin for stay in travels.stays if stay.in_use)
-    moves = travels.moves
-    told = (
+    in_use = sum(stay.end - stay.begin for stay in migrations.stays if stay.in_use)
+    moves = migrations.moves
+    facts = (
         f"{counted(len(moves), 'move')}, {sum(m.from_zone != m.to_zone for m in moves)} to another zone; "
         f"in use {duration(in_use / 60)} of {duration(run.ticks)}."
     )
-    layout = time_layout(run, 92 + 46 * len(rows), "", left=WIDE_LEFT)
+    layout = time_layout(run, 92 + 46 * len(rows), "", left_margin=WIDE_LEFT)
     layout |= {"hovermode": "closest", "barmode": "overlay"}
     layout["yaxis"] |= {
         "tickvals": list(rows.values()),
@@ -36,21 +36,21 @@ def volume(run: Run, travels: Travels) -> Figure:
         "range": [len(rows) - 0.5, -0.5],
         "showgrid": False,
     }
-    what = "data volume"
+    subject = "data volume"
     bars = (
         "one EBS volume in its zone: solid while an instance had it mounted, pale while it was made, "
         "moved or waited for"
     )
-    if travels.is_on_file_system:
-        what, bars = "job", "an instance that had the checkpoints on EFS mounted, in its zone"
+    if migrations.is_on_file_system:
+        subject, bars = "job", "an instance that had the checkpoints on EFS mounted, in its zone"
     return Figure(
         "volume",
-        f"Where the {what} was",
-        f"Each bar is {bars}. A line leads from the end of each instance to where training went on. {told}",
-        f"A lane for each zone with the times at which the {what} was there: {told}",
+        f"Where the {subject} was",
+        f"Each bar is {bars}. A line leads from the end of each instance to where training went on. {facts}",
+        f"A lane for each zone with the times at which the {subject} was there: {facts}",
         [
-            _bars([s for s in travels.stays if not s.in_use], rows, "Free or on its way", "--open"),
-            _bars([s for s in travels.stays if s.in_use], rows, "Mounted", "--ready"),
+            _bars([s for s in migrations.stays if not s.in_use], rows, "Free or on its way", "--open"),
+            _bars([s for s in migrations.stays if s.in_use], rows, "Mounted", "--ready"),
             _paths(moves, rows),
             *(_ends(moves, rows, cause) for cause in CAUSES),
         ],

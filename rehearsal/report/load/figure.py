@@ -18,18 +18,18 @@ _GAP = 0.07
 def load(run: Run, account: LoadAccount) -> Figure:
     """Draw the load and what was made of it: four panels."""
     saved = account.paid / account.on_demand
-    told = (
+    facts = (
         f"{number(account.requests)} requests: half waited at most {account.half:.0f} s, 99 of 100 at most "
-        f"{account.most:.0f} s ({account.allowed:g} s asked). The bill is ${account.paid:.2f}, "
+        f"{account.p99_seconds:.0f} s ({account.allowed:g} s asked). The bill is ${account.paid:.2f}, "
         f"{percent(saved)} of ${account.on_demand:.2f} for {account.peak.count} × "
         f"{account.peak.instance_type} on-demand, sized for the busiest five minutes."
     )
     return Figure(
         "load",
         "A load, and who was there for it",
-        f"{told} From above: what came against what the ready workers could end; ready workers against the "
+        f"{facts} From above: what came against what the ready workers could end; ready workers against the "
         "scaler's target; how long requests waited for a worker; the bill as it grows.",
-        f"Four timelines: load, workers, wait and money. {told}",
+        f"Four timelines: load, workers, wait and money. {facts}",
         [*_came(run, account), *_workers(run, account), *_waited(run, account), *_paid(run, account)],
         _layout(run, account),
         timeline=True,
@@ -37,22 +37,22 @@ def load(run: Run, account: LoadAccount) -> Figure:
 
 
 def _layout(run: Run, account: LoadAccount) -> Data:
-    made = time_layout(run, 720, _PANELS[0], left=WIDE_LEFT)
-    first: Data = made["yaxis"]
+    layout = time_layout(run, 720, _PANELS[0], left_margin=WIDE_LEFT)
+    first: Data = layout["yaxis"]
     count = len(_PANELS)
     height = (1 - _GAP * (count - 1)) / count
-    for place, title in enumerate(_PANELS):
-        top = 1 - place * (height + _GAP)
-        name = "yaxis" if place == 0 else f"yaxis{place + 1}"
-        made[name] = first | {
+    for index, title in enumerate(_PANELS):
+        top = 1 - index * (height + _GAP)
+        name = "yaxis" if index == 0 else f"yaxis{index + 1}"
+        layout[name] = first | {
             "title": {"text": title, "standoff": 8},
             "domain": [max(0.0, round(top - height, 4)), round(top, 4)],
         }
     # Waits above a few times what is allowed would hide all others; the figures above say how long they were.
-    longest = max((wait.most for wait in account.waits if wait.most is not None), default=0.0)
-    made["yaxis3"]["range"] = [0, 1.05 * max(account.allowed * 1.2, min(longest, 4 * account.allowed))]
-    made["xaxis"]["anchor"] = f"y{count}"
-    return made
+    longest = max((wait.p99_seconds for wait in account.waits if wait.p99_seconds is not None), default=0.0)
+    layout["yaxis3"]["range"] = [0, 1.05 * max(account.allowed * 1.2, min(longest, 4 * account.allowed))]
+    layout["xaxis"]["anchor"] = f"y{count}"
+    return layout
 
 
 _STEPS: Final = {"shape": "hv"}
@@ -60,17 +60,17 @@ _STEPS: Final = {"shape": "hv"}
 
 def _came(run: Run, account: LoadAccount) -> list[Data]:
     shown, times = account.minutes, _times(run, account.minutes)
-    came, able = [round(one.arriving, 3) for one in shown], [round(one.able, 3) for one in shown]
-    said = "%{y:.2f}/s possible"
+    came, able = [round(minute.arriving, 3) for minute in shown], [round(minute.able, 3) for minute in shown]
+    hover = "%{y:.2f}/s possible"
     return [
         line("Requests that came", "--lost", times, came, "%{y:.2f}/s came", line=_STEPS, yaxis="y"),
-        line("What ready workers can end", "--ready", times, able, said, line=_STEPS, yaxis="y"),
+        line("What ready workers can end", "--ready", times, able, hover, line=_STEPS, yaxis="y"),
     ]
 
 
 def _workers(run: Run, account: LoadAccount) -> list[Data]:
     shown, times = account.minutes, _times(run, account.minutes)
-    ready, aim = [one.ready for one in shown], [one.target for one in shown]
+    ready, aim = [minute.ready for minute in shown], [minute.target for minute in shown]
     area = {"fill": "tozeroy", "fillcolor": "var(--ready-fill)", "showlegend": False}
     dashed = _STEPS | {"dash": "dash"}
     return [
@@ -81,11 +81,11 @@ def _workers(run: Run, account: LoadAccount) -> list[Data]:
 
 def _waited(run: Run, account: LoadAccount) -> list[Data]:
     times, ends = [ms(run, wait.tick) for wait in account.waits], [ms(run, 0), ms(run, run.ticks)]
-    most, half = [wait.most for wait in account.waits], [wait.half for wait in account.waits]
+    p99, half = [wait.p99_seconds for wait in account.waits], [wait.half for wait in account.waits]
     dashed = {"dash": "dash", "shape": "linear"}
-    said = "99 of 100 within %{y:.0f} s"
+    hover = "99 of 100 within %{y:.0f} s"
     return [
-        line("Wait of 99 of 100", "--told", times, most, said, line=_STEPS, yaxis="y3"),
+        line("Wait of 99 of 100", "--announced", times, p99, hover, line=_STEPS, yaxis="y3"),
         line("Wait of half", "--spot", times, half, "half within %{y:.0f} s", line=_STEPS, yaxis="y3"),
         line("Asked", "--ink", ends, [account.allowed] * 2, line=dashed, yaxis="y3", showlegend=False),
     ]
@@ -94,13 +94,13 @@ def _waited(run: Run, account: LoadAccount) -> list[Data]:
 def _paid(run: Run, account: LoadAccount) -> list[Data]:
     begin = min(run.ledger.warm_up, len(account.minutes) - 1)
     shown, ends = account.minutes[begin:], [ms(run, begin), ms(run, run.ticks)]
-    bill = [round(one, 3) for one in accumulate(one.paid for one in shown)]
+    bill = [round(total, 3) for total in accumulate(minute.paid for minute in shown)]
     straight: Data = {"line": {"shape": "linear"}, "yaxis": "y4"}
-    peak, said = [0, round(account.on_demand, 3)], "$%{y:.2f} on-demand for the peak"
+    peak, hover = [0, round(account.on_demand, 3)], "$%{y:.2f} on-demand for the peak"
     return [
         line("Bill", "--spot", _times(run, shown), bill, "$%{y:.2f} paid", **straight)
         | {"showlegend": False, "fill": "tozeroy"},
-        line("On-demand for the peak", "--on-demand", ends, peak, said, **straight),
+        line("On-demand for the peak", "--on-demand", ends, peak, hover, **straight),
     ]
 
 

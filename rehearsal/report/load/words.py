@@ -18,7 +18,7 @@ def headline(load: Mapping[str, Any]) -> str:
     )
 
 
-def is_kept(load: Mapping[str, Any]) -> bool:
+def is_within_limit(load: Mapping[str, Any]) -> bool:
     """Tell whether no more requests waited too long than may."""
     return bool(load["p99_wait_seconds"] <= load["wait_seconds"])
 

@@ -13,7 +13,8 @@ def tables(tenancy: TenancyAccount) -> str:
     """Return the section of the page."""
     tenants = "\n".join(_tenant(tenancy, tenant) for tenant in tenancy.tenants)
     losses = "\n".join(
-        _loss(list(together)) for _, together in groupby(tenancy.returns, key=lambda one: one.ended)
+        _loss(list(together))
+        for _, together in groupby(tenancy.returns, key=lambda tenant_return: tenant_return.ended)
     )
     heads = "".join(f'<th scope="col" class="n">{name}</th>' for name in ("without", "USD"))
     return f"""  <section class="card" id="tenants">
@@ -45,37 +46,39 @@ host, and whether its volume held there what it held here.</p>
 
 
 def _caption(tenancy: TenancyAccount) -> str:
-    said = "".join(
-        f" When the run ended, {one.tenant} {'moved' if one.moving else 'had been without a host'} for "
-        f"{span(one.seconds)}."
-        for one in tenancy.away
+    absences = "".join(
+        f" When the run ended, {absence.tenant} {'moved' if absence.moving else 'had been without a host'} for "
+        f"{span(absence.seconds)}."
+        for absence in tenancy.away
     )
     return (
         "The time without a host of the whole run; US dollars of the time after the warm-up, "
-        f"as the share of the on-demand price is.{said}"
+        f"as the share of the on-demand price is.{absences}"
     )
 
 
-def _tenant(tenancy: TenancyAccount, one: PlayedTenant) -> str:
-    money = tenancy.money().get(one.name)
-    values = {"without": span(tenancy.outage(one.name)), "USD": "–" if money is None else f"{money:.2f}"}
+def _tenant(tenancy: TenancyAccount, tenant: PlayedTenant) -> str:
+    money = tenancy.money().get(tenant.name)
+    values = {"without": span(tenancy.outage(tenant.name)), "USD": "–" if money is None else f"{money:.2f}"}
     cells = "".join(f'<td class="n" data-label="{label}">{value}</td>' for label, value in values.items())
-    mode = "pinned" if one.pinned else "shared"
+    mode = "pinned" if tenant.pinned else "shared"
     return (
-        f"          <tr><td>{escape(one.name)}</td>"
-        f"<td>{one.cpus} CPUs, {mode}<small>{one.memory_gib} GiB, GPUs: {escape(one.gpus)}, "
-        f"volume {one.data_gib} GiB</small></td>{cells}</tr>"
+        f"          <tr><td>{escape(tenant.name)}</td>"
+        f"<td>{tenant.cpus} CPUs, {mode}<small>{tenant.memory_gib} GiB, GPUs: {escape(tenant.gpus)}, "
+        f"volume {tenant.data_gib} GiB</small></td>{cells}</tr>"
     )
 
 
 def _loss(together: list[Return]) -> str:
     first = together[0]
     time = f'<button class="time" value="{round(1000 * first.ended)}">{clock(first.ended)}</button>'
-    zones = "; ".join(sorted({f"{one.from_zone} → {one.to_zone}" for one in together}))
-    served = ", ".join(f"{one.tenant} {span(one.seconds)}" for one in together)
-    broken = [one.tenant for one in together if not one.intact]
+    zones = "; ".join(
+        sorted({f"{tenant_return.from_zone} → {tenant_return.to_zone}" for tenant_return in together})
+    )
+    served = ", ".join(f"{tenant_return.tenant} {span(tenant_return.seconds)}" for tenant_return in together)
+    broken = [tenant_return.tenant for tenant_return in together if not tenant_return.intact]
     content = f"DIFFERENT: {', '.join(broken)}" if broken else f"equal, {counted(len(together), 'volume')}"
-    digests = ", ".join(one.after.digest[:8] for one in together)
+    digests = ", ".join(tenant_return.after.digest[:8] for tenant_return in together)
     return (
         f"          <tr><td>{time}<small>{CAUSES[first.cause]}</small></td><td>{escape(zones)}</td>"
         f"<td>{escape(served)}</td><td>{escape(content)}<small>{digests}</small></td></tr>"

@@ -21,17 +21,17 @@ def headline(shared: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
 def rows(shared: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
     """Return name, value and note of each tenant, and of the returns."""
     returns = shared["returns"]
-    broken = sum(not one["equal"] for one in returns)
+    broken = sum(not entry["equal"] for entry in returns)
     content = f"CONTENT DIFFERS in {broken}" if broken else "same content each time"
-    away = sum(one["from"] != one["to"] for one in returns)
+    away = sum(entry["from"] != entry["to"] for entry in returns)
     yield "returns", number(len(returns)), f"of a tenant to another host, {away} to another zone; {content}"
-    for name, told in (("moving", True), ("without a host", False)):
-        if found := [one for one in shared["away"] if one["moving"] is told]:
-            names = ", ".join(f"{one['tenant']} for {span(one['seconds'])}" for one in found)
-            yield name, number(len(found)), f"when the run ended: {names}"
-    for name, one in shared["tenants"].items():
-        usd = f"; {one['usd_by_declared']:.2f} USD by its CPUs" if "usd_by_declared" in one else ""
-        yield name, f"{one['cpus']} CPUs", f"{span(one['seconds_without'])} without a host{usd}"
+    for name, is_moving in (("moving", True), ("without a host", False)):
+        if absences := [entry for entry in shared["away"] if entry["moving"] is is_moving]:
+            names = ", ".join(f"{entry['tenant']} for {span(entry['seconds'])}" for entry in absences)
+            yield name, number(len(absences)), f"when the run ended: {names}"
+    for name, tenant in shared["tenants"].items():
+        usd = f"; {tenant['usd_by_declared']:.2f} USD by its CPUs" if "usd_by_declared" in tenant else ""
+        yield name, f"{tenant['cpus']} CPUs", f"{span(tenant['seconds_without'])} without a host{usd}"
 
 
 def simulated(tenancy: TenancyAccount) -> Iterable[tuple[str, str]]:

@@ -20,7 +20,7 @@ from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.work import containers
 
 Level = Literal["ok", "warning", "failure"]
-CheckResult = tuple[Level, str]
+CheckOutcome = tuple[Level, str]
 """Level and text: the result and, unless it is ok, what to do."""
 
 
@@ -37,7 +37,7 @@ def diagnose(
     config: Config, metadata: Metadata, host: Host, gpus: Gpus | None, data: Path = DATA_DIR
 ) -> Iterator[Finding]:
     """Yield a finding for each check; a check that raises is a failure, and the next ones still run."""
-    checks: list[tuple[str, Callable[[], CheckResult]]] = [
+    checks: list[tuple[str, Callable[[], CheckOutcome]]] = [
         ("clock", lambda: _clock(host)),
         ("units", lambda: _units(config, host)),
     ]
@@ -60,7 +60,7 @@ def diagnose(
             yield Finding("failure", name, str(error))
 
 
-def _metadata(metadata: Metadata) -> CheckResult:
+def _metadata(metadata: Metadata) -> CheckOutcome:
     identity, state = metadata.identity(), metadata.lifecycle_state()
     text = f"{identity.instance}, {identity.instance_type}, {identity.zone}, target state {state or 'none'}"
     if is_warmed(state):
@@ -68,19 +68,19 @@ def _metadata(metadata: Metadata) -> CheckResult:
     return "ok", text
 
 
-def _clock(host: Host) -> CheckResult:
+def _clock(host: Host) -> CheckOutcome:
     synchronised = host.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"]).strip()
     if synchronised == "yes":
         return "ok", "synchronised"
     return "failure", "not synchronised, which leases and heartbeats need; see `chronyc sources`"
 
 
-def _containers(host: Host, image: str, expected: int) -> CheckResult:
+def _containers(host: Host, image: str, expected: int) -> CheckOutcome:
     visible = containers.check_gpus(host, image, expected)
     return "ok", f"started a container of {image.partition('@')[0]} with {visible} GPUs"
 
 
-def _gpus(gpus: Gpus) -> CheckResult:
+def _gpus(gpus: Gpus) -> CheckOutcome:
     sample = gpus.sample()
     if sample.lost:
         total = max(gpus.expected, sample.lost + len(sample.gpus))
@@ -89,7 +89,7 @@ def _gpus(gpus: Gpus) -> CheckResult:
     return "ok", ", ".join(g.uuid for g in sample.gpus)
 
 
-def _units(config: Config, host: Host) -> CheckResult:
+def _units(config: Config, host: Host) -> CheckOutcome:
     base_units = () if config.on_premises else (UNIT_WATCH, UNIT_METRICS)
     units = (*base_units, config.work_unit)
     down = [unit for unit in units if host.main_pid(unit) is None]
@@ -98,7 +98,7 @@ def _units(config: Config, host: Host) -> CheckResult:
     return "ok", ", ".join(units)
 
 
-def _cloudwatch(config: Config) -> CheckResult:
+def _cloudwatch(config: Config) -> CheckOutcome:
     port = config.metrics.emf_port
     try:
         socket.create_connection(("127.0.0.1", port), 2.0).close()
@@ -107,7 +107,7 @@ def _cloudwatch(config: Config) -> CheckResult:
     return "ok", f"listens on port {port}"
 
 
-def _volume(host: Host, data: Path) -> CheckResult:
+def _volume(host: Host, data: Path) -> CheckOutcome:
     device = host.mounted(data)
     if device is None:
         return "failure", f"nothing is mounted at {data}; see `journalctl --unit gpu-spot-volume`"
@@ -117,14 +117,14 @@ def _volume(host: Host, data: Path) -> CheckResult:
     return "warning" if share > 0.9 else "ok", text
 
 
-def _efs(host: Host, path: str) -> CheckResult:
+def _efs(host: Host, path: str) -> CheckOutcome:
     source = host.mounted(Path(path))
     if source is None:
         return "failure", "not mounted; see `journalctl --unit gpu-spot-efs`"
     return "ok", source
 
 
-def _dataset(config: Config, host: Host, dataset: Dataset) -> CheckResult:
+def _dataset(config: Config, host: Host, dataset: Dataset) -> CheckOutcome:
     source = host.mounted(Path(dataset.path))
     if source is None:
         unit = config.work_unit.removesuffix(".service")

@@ -91,7 +91,9 @@ def _gpu_rejection(host: HostShape, tenant: Tenant, before: Sequence[Tenant]) ->
         if tenant.mig in {mig_profile.name for mig_profile in host.mig}:
             return _rejection(tenant, f"MIG profile {tenant.mig}", f"what fits into {remaining}")
         profiles = ", ".join(mig_profile.name for mig_profile in host.mig)
-        return _rejection(tenant, f"MIG profile {tenant.mig}", profiles or "none, these GPUs do not support MIG")
+        return _rejection(
+            tenant, f"MIG profile {tenant.mig}", profiles or "none, these GPUs do not support MIG"
+        )
     if not tenant.gpu_ids:
         return _rejection(tenant, f"{tenant.gpus} GPUs", remaining)
     owners = {gpu: earlier.name for earlier in before for gpu in earlier.gpu_ids}

@@ -29,7 +29,7 @@ class ApiRefusedError(ValueError):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _StoredObject:
     """An object: the value of each field, and who owns it."""
 
     values: dict[Path, Any]
@@ -50,7 +50,7 @@ class ApiServer:
     version: str
     groups: set[str] | None = None
     unchecked: set[ObjectKey] = field(default_factory=set)
-    _objects: dict[ObjectKey, _Kept] = field(default_factory=dict)
+    _objects: dict[ObjectKey, _StoredObject] = field(default_factory=dict)
 
     def __contains__(self, key: ObjectKey) -> bool:
         """Return whether an object is there."""
@@ -64,74 +64,82 @@ class ApiServer:
         """Return an object as it stands, whoever set what."""
         return joined(self._objects[key].values)
 
-    def apply(self, told: Mapping[str, Any], manager: str = ENGINE) -> ObjectKey:
+    def apply(self, manifest: Mapping[str, Any], manager: str = ENGINE) -> ObjectKey:
         """Make an object or change it as server-side apply does; return its name.
 
         Fields that the manager set before and leaves out now go, unless another owns them, too.
 
         Raises:
-            ApiRefusedError: it is not valid, another owns a field that would change, or nobody may change it.
+            ApiRefusedError: the object is invalid, another manager owns a changed field, or the field is immutable.
         """
-        key = key_of(told)
-        self._admit(key, told)
-        wanted, kept = fields(told), self._objects.get(key)
-        if kept is None:
-            self._objects[key] = _Kept(wanted, {path: {manager} for path in wanted})
+        key = key_of(manifest)
+        self._admit(key, manifest)
+        desired_fields, stored = fields(manifest), self._objects.get(key)
+        if stored is None:
+            self._objects[key] = _StoredObject(desired_fields, {path: {manager} for path in desired_fields})
             return key
-        changed = [path for path, value in wanted.items() if kept.values.get(path) != value]
-        left = [path for path, who in kept.owners.items() if manager in who and path not in wanted]
-        gone = [path for path in left if kept.owners[path] == {manager}]
+        changed = [path for path, value in desired_fields.items() if stored.values.get(path) != value]
+        dropped_paths = [
+            path
+            for path, managers in stored.owners.items()
+            if manager in managers and path not in desired_fields
+        ]
+        removed_paths = [path for path in dropped_paths if stored.owners[path] == {manager}]
         for path in changed:
-            if others := kept.owners.get(path, set()) - {manager}:
-                raise ApiRefusedError(f"conflict with {', '.join(sorted(others))} over {'.'.join(path)}")
-        for path in (*changed, *gone):
-            if rules.immutable(told, path):
+            if other_managers := stored.owners.get(path, set()) - {manager}:
+                raise ApiRefusedError(
+                    f"conflict with {', '.join(sorted(other_managers))} over {'.'.join(path)}"
+                )
+        for path in (*changed, *removed_paths):
+            if rules.immutable(manifest, path):
                 raise ApiRefusedError(f"{'.'.join(path)} is immutable")
-        for path in left:
-            kept.owners[path].discard(manager)
-        for path in gone:
-            del kept.values[path], kept.owners[path]
-        for path, value in wanted.items():
-            kept.values[path] = value
-            kept.owners.setdefault(path, set()).add(manager)
+        for path in dropped_paths:
+            stored.owners[path].discard(manager)
+        for path in removed_paths:
+            del stored.values[path], stored.owners[path]
+        for path, value in desired_fields.items():
+            stored.values[path] = value
+            stored.owners.setdefault(path, set()).add(manager)
         return key
 
-    def take(self, manager: str, key: ObjectKey, told: Mapping[str, Any]) -> None:
+    def take(self, manager: str, key: ObjectKey, manifest: Mapping[str, Any]) -> None:
         """Let a controller set fields by an update, and so own them alone, as a scaler ``spec.replicas``.
 
         Raises:
             ApiRefusedError: the object would not be valid.
         """
-        kept = self._objects[key]
-        found = {path: value for path, value in fields(told).items() if path not in _IDENTITY}
-        if why := rules.invalid(joined({**kept.values, **found}), self.version):
-            raise ApiRefusedError(why)
-        for path, value in found.items():
-            kept.values[path], kept.owners[path] = value, {manager}
+        stored = self._objects[key]
+        changed_fields = {path: value for path, value in fields(manifest).items() if path not in _IDENTITY}
+        if violation := rules.invalid(joined({**stored.values, **changed_fields}), self.version):
+            raise ApiRefusedError(violation)
+        for path, value in changed_fields.items():
+            stored.values[path], stored.owners[path] = value, {manager}
 
-    def _admit(self, key: ObjectKey, told: Mapping[str, Any]) -> None:
+    def _admit(self, key: ObjectKey, manifest: Mapping[str, Any]) -> None:
         group = key.api_version.rpartition("/")[0]
         if not rules.is_core(key.api_version):
             if self.groups is not None and group not in self.groups:
                 raise ApiRefusedError(f"no matches for kind {key.kind!r} in {key.api_version}")
             self.unchecked.add(key)
-        if why := rules.invalid(told, self.version):
-            raise ApiRefusedError(why)
+        if violation := rules.invalid(manifest, self.version):
+            raise ApiRefusedError(violation)
         if rules.is_core(key.api_version) and (key.kind in rules.IN_CLUSTER) == bool(key.namespace):
             raise ApiRefusedError(
                 f"metadata.namespace is {key.namespace!r}, which does not go with {key.kind}"
             )
-        there = key.namespace in _ALWAYS or ObjectKey("v1", "Namespace", "", key.namespace) in self._objects
-        if key.namespace and not there:
+        namespace_exists = (
+            key.namespace in _ALWAYS or ObjectKey("v1", "Namespace", "", key.namespace) in self._objects
+        )
+        if key.namespace and not namespace_exists:
             raise ApiRefusedError(f"namespaces {key.namespace!r} not found")
 
 
-def key_of(told: Mapping[str, Any]) -> ObjectKey:
+def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
     """Return what names an object."""
-    metadata = told.get("metadata") or {}
+    metadata = manifest.get("metadata") or {}
     return ObjectKey(
-        str(told["apiVersion"]),
-        str(told["kind"]),
+        str(manifest["apiVersion"]),
+        str(manifest["kind"]),
         metadata.get("namespace") or "",
         metadata.get("name") or "",
     )

@@ -12,7 +12,7 @@ from moto.eks.models import EKSBackend, eks_backends
 from pulumi_on_moto.cluster import rules
 from pulumi_on_moto.cluster.api import ApiRefusedError, ApiServer, key_of
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes.clusters import ADDONS, GIVEN, is_administered, kept
+from pulumi_on_moto.fixes.clusters import ADDONS, EXISTING, is_administered, stored_on
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 PROVIDER: Final = "pulumi:providers:kubernetes"
@@ -78,11 +78,11 @@ class Clusters:
         self._serve(cluster, server)
         if type_ == RELEASE:
             return self._install(server, type_, name, inputs)
-        told = body(inputs)
-        if type_ != token(told):
-            raise LocalCloudError(f'{type_} "{name}": declares {token(told)}')
+        manifest = body(inputs)
+        if type_ != token(manifest):
+            raise LocalCloudError(f'{type_} "{name}": declares {token(manifest)}')
         try:
-            key = server.apply(told)
+            key = server.apply(manifest)
         except ApiRefusedError as error:
             raise LocalCloudError(f'{type_} "{name}": {error}') from None
         return f"{key.namespace}/{key.name}" if key.namespace else key.name
@@ -96,21 +96,21 @@ class Clusters:
         return {key: _of(value, live.get(key)) for key, value in inputs.items()}
 
     def _reached(self, config: Mapping[str, Any]) -> str:
-        [place], [user] = config["clusters"], config["users"]
+        [cluster_entry], [user] = config["clusters"], config["users"]
         call = user["user"]["exec"]
         words = call["args"]
         if call["command"] != "aws" or "get-token" not in words:
             raise ValueError(f"exec is {call['command']!r} {words}, allowed: aws … eks get-token")
         cluster = str(words[words.index("--cluster-name") + 1])
-        found = self._clients("eks").describe_cluster(name=cluster)["cluster"]
-        told = place["cluster"]
-        if told["server"] != found["endpoint"]:
-            raise ValueError(f"server {told['server']!r} is not the one of {cluster!r}")
-        if told["certificate-authority-data"] != found["certificateAuthority"]["data"]:
+        description = self._clients("eks").describe_cluster(name=cluster)["cluster"]
+        endpoint = cluster_entry["cluster"]
+        if endpoint["server"] != description["endpoint"]:
+            raise ValueError(f"server {endpoint['server']!r} is not the one of {cluster!r}")
+        if endpoint["certificate-authority-data"] != description["certificateAuthority"]["data"]:
             raise ValueError(f"certificate-authority-data is not the one of {cluster!r}")
         if cluster not in self._servers:
-            given = cluster in kept(self._backend, GIVEN)
-            self._servers[cluster] = ApiServer(found["version"], None if given else set())
+            is_existing = cluster in stored_on(self._backend, EXISTING)
+            self._servers[cluster] = ApiServer(description["version"], None if is_existing else set())
         return cluster
 
     @property
@@ -119,7 +119,7 @@ class Clusters:
 
     def _serve(self, cluster: str, server: ApiServer) -> None:
         if server.groups is not None:
-            for addon in kept(self._backend, ADDONS).get(cluster, {}):
+            for addon in stored_on(self._backend, ADDONS).get(cluster, {}):
                 server.groups |= rules.ADDONS.get(addon, frozenset())
 
     def _install(self, server: ApiServer, type_: str, name: str, inputs: Mapping[str, Any]) -> str:
@@ -139,10 +139,10 @@ class Clusters:
         return f"{namespace}/{inputs.get('name') or name}"
 
 
-def token(told: Mapping[str, Any]) -> str:
+def token(user_entry: Mapping[str, Any]) -> str:
     """Return the engine's type of an object."""
-    version = told["apiVersion"]
-    return f"{PREFIX}{version if '/' in version else f'core/{version}'}:{told['kind']}"
+    version = user_entry["apiVersion"]
+    return f"{PREFIX}{version if '/' in version else f'core/{version}'}:{user_entry['kind']}"
 
 
 def body(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,12 +163,12 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _of(told: Any, live: Any) -> Any:
-    """Return what stands where ``told`` was declared; what it does not name is others'."""
-    if isinstance(told, Mapping) and isinstance(live, Mapping):
-        return {key: _of(value, live.get(key)) for key, value in told.items()}
-    if isinstance(told, list) and isinstance(live, list):
+def _of(declared: Any, live: Any) -> Any:
+    """Return the live values of the declared fields; other fields belong to others."""
+    if isinstance(declared, Mapping) and isinstance(live, Mapping):
+        return {key: _of(value, live.get(key)) for key, value in declared.items()}
+    if isinstance(declared, list) and isinstance(live, list):
         named = {item["name"]: item for item in live if isinstance(item, Mapping) and "name" in item}
-        if named and all(isinstance(item, Mapping) and item.get("name") in named for item in told):
-            return [_of(item, named[item["name"]]) for item in told]
+        if named and all(isinstance(item, Mapping) and item.get("name") in named for item in declared):
+            return [_of(item, named[item["name"]]) for item in declared]
     return live

@@ -13,19 +13,19 @@ Path: TypeAlias = tuple[str, ...]
 """From the object's root; an item of a list that is merged is ``[name]``."""
 
 
-def fields(told: Mapping[str, Any]) -> dict[Path, Any]:
+def fields(manifest: Mapping[str, Any]) -> dict[Path, Any]:
     """Return an object's fields by path."""
-    return dict(_walk(told, ()))
+    return dict(_walk(manifest, ()))
 
 
-def joined(found: Mapping[Path, Any]) -> dict[str, Any]:
+def joined(fields_by_path: Mapping[Path, Any]) -> dict[str, Any]:
     """Return the object that has these fields."""
     nested: dict[str, Any] = {}
-    for path, value in found.items():
-        place = nested
+    for path, value in fields_by_path.items():
+        level = nested
         for key in path[:-1]:
-            place = place.setdefault(key, {})
-        place[path[-1]] = value
+            level = level.setdefault(key, {})
+        level[path[-1]] = value
     result: dict[str, Any] = _listed(nested)
     return result
 

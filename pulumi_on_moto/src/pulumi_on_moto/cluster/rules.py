@@ -76,16 +76,16 @@ def is_core(api_version: str) -> bool:
     return api_version.rpartition("/")[0] in _CORE
 
 
-def invalid(told: Mapping[str, Any], version: str) -> str:
+def invalid(manifest: Mapping[str, Any], version: str) -> str:
     """Return why an object is refused, empty if it is not; a core object by the schemas of ``version``.
 
     Raises:
         LocalCloudError: the schemas are not installed.
     """
-    name = str((told.get("metadata") or {}).get("name", ""))
+    name = str((manifest.get("metadata") or {}).get("name", ""))
     if not _NAME.fullmatch(name):
         return f"metadata.name is {name!r}, allowed: lower case letters, digits, '-' and '.'"
-    if not is_core(str(told["apiVersion"])):
+    if not is_core(str(manifest["apiVersion"])):
         return ""
     try:
         schemas: Any = importlib.import_module("kubernetes_validate")
@@ -94,17 +94,17 @@ def invalid(told: Mapping[str, Any], version: str) -> str:
             "Kubernetes' schemas are not installed, needed: pulumi_on_moto[kubernetes]"
         ) from None
     try:
-        schemas.validate(dict(told), version, strict=True)
+        schemas.validate(dict(manifest), version, strict=True)
     except schemas.SchemaNotFoundError:
-        return f"{told['apiVersion']} {told['kind']} is not served by {version}"
+        return f"{manifest['apiVersion']} {manifest['kind']} is not served by {version}"
     except schemas.ValidationError as error:
         return str(error).splitlines()[0]
     return ""
 
 
-def immutable(told: Mapping[str, Any], changed: Path) -> bool:
-    """Return whether the API lets nobody change this field of an object that is there."""
-    kept = _IMMUTABLE.get((str(told["apiVersion"]), str(told["kind"])), ())
-    if told["kind"] == "ConfigMap" and told.get("immutable"):
-        kept = (("data",), ("immutable",))
-    return any(changed[: len(path)] == path for path in kept)
+def immutable(manifest: Mapping[str, Any], changed: Path) -> bool:
+    """Return whether this field of an existing object is immutable."""
+    immutable_paths = _IMMUTABLE.get((str(manifest["apiVersion"]), str(manifest["kind"])), ())
+    if manifest["kind"] == "ConfigMap" and manifest.get("immutable"):
+        immutable_paths = (("data",), ("immutable",))
+    return any(changed[: len(path)] == path for path in immutable_paths)

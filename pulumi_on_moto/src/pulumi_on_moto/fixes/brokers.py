@@ -29,57 +29,57 @@ class _ConflictError(ServiceException):
 
 
 def _checked(create: Callable[..., tuple[str, str]]) -> Callable[..., tuple[str, str]]:
-    def created(backend: MQBackend, **given: Any) -> tuple[str, str]:
-        name = given["broker_name"]
+    def created(backend: MQBackend, **arguments: Any) -> tuple[str, str]:
+        name = arguments["broker_name"]
         if not re.fullmatch(r"[0-9A-Za-z_-]{1,50}", name):
             raise _BadRequestError(f"Broker name [{name}] is invalid.")
         if any(broker.name == name for broker in backend.brokers.values()):
             raise _ConflictError(f"A broker with the requested broker name [{name}] already exists.")
-        if given["engine_type"].upper() == "RABBITMQ":
-            _check(given)
-        return create(backend, **given)
+        if arguments["engine_type"].upper() == "RABBITMQ":
+            _check(arguments)
+        return create(backend, **arguments)
 
     return created
 
 
-def _check(given: dict[str, Any]) -> None:
-    users, subnets = given["users"] or [], given["subnet_ids"] or []
-    version = given["engine_version"]
+def _check(arguments: dict[str, Any]) -> None:
+    users, subnets = arguments["users"] or [], arguments["subnet_ids"] or []
+    version = arguments["engine_version"]
     if version not in _VERSIONS:
         raise _BadRequestError(
             f"Invalid broker engine version [{version}] for RABBITMQ (valid: {', '.join(_VERSIONS)})"
         )
-    if not given["auto_minor_version_upgrade"]:
+    if not arguments["auto_minor_version_upgrade"]:
         raise _BadRequestError(f"RabbitMQ {version} requires autoMinorVersionUpgrade set to true")
     if len(users) != 1:
         raise _BadRequestError("Specify exactly one user for engine type [RABBITMQ].")
     password = users[0]["Password"]
     if len(password) < 12 or len(set(password)) < 4 or set(password) & set(",:="):
         raise _BadRequestError("The password of the user is invalid.")
-    if given["deployment_mode"] == "SINGLE_INSTANCE" and len(subnets) > 1:
+    if arguments["deployment_mode"] == "SINGLE_INSTANCE" and len(subnets) > 1:
         raise _BadRequestError("Specify exactly one subnet for deployment mode [SINGLE_INSTANCE].")
-    if given["deployment_mode"] == "ACTIVE_STANDBY_MULTI_AZ":
+    if arguments["deployment_mode"] == "ACTIVE_STANDBY_MULTI_AZ":
         raise _BadRequestError("Deployment mode [ACTIVE_STANDBY_MULTI_AZ] is of ActiveMQ.")
-    if given["publicly_accessible"] and given["security_groups"]:
+    if arguments["publicly_accessible"] and arguments["security_groups"]:
         raise _BadRequestError("Public brokers of RabbitMQ take no security groups.")
 
 
 def _named(init: Callable[..., None]) -> Callable[..., None]:
-    def made(broker: Broker, *arguments: Any, **given: Any) -> None:
-        init(broker, *arguments, **given)
+    def initialise(broker: Broker, *arguments: Any, **keywords: Any) -> None:
+        init(broker, *arguments, **keywords)
         if broker.engine_type.upper() == "RABBITMQ":
-            host = f"b-{broker.id}.mq.{given['region']}.amazonaws.com"
+            host = f"b-{broker.id}.mq.{keywords['region']}.amazonaws.com"
             # One for a whole cluster, too: its load balancer.
             broker.instances = [{"consoleURL": f"https://{host}", "endpoints": [f"amqps://{host}:5671"]}]
 
-    return made
+    return initialise
 
 
 def _changed(update: Callable[..., None]) -> Callable[..., None]:
-    def updated(broker: Broker, **given: Any) -> None:
-        if broker.engine_type.upper() == "RABBITMQ" and given.get("security_groups"):
+    def updated(broker: Broker, **arguments: Any) -> None:
+        if broker.engine_type.upper() == "RABBITMQ" and arguments.get("security_groups"):
             raise _BadRequestError("Changing security groups is not supported for RabbitMQ brokers.")
-        update(broker, **given)
+        update(broker, **arguments)
 
     return updated
 
@@ -87,13 +87,13 @@ def _changed(update: Callable[..., None]) -> Callable[..., None]:
 _BROKER_HOST: Final = re.compile(r"b-[0-9a-f-]+\.mq\.[a-z0-9-]+\.amazonaws\.com")
 
 
-def _known(look_up: Callable[..., Any]) -> Callable[..., Any]:
-    """Nobody answers for these brokers, and the machine's own DNS is not asked, which may take its time."""
+def _reject_unknown(look_up: Callable[..., Any]) -> Callable[..., Any]:
+    """No server answers for these brokers; skip the machine's DNS, which may be slow."""
 
-    def looked_up(host: Any, *arguments: Any, **given: Any) -> Any:
+    def looked_up(host: Any, *arguments: Any, **keywords: Any) -> Any:
         if isinstance(host, str) and _BROKER_HOST.fullmatch(host):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return look_up(host, *arguments, **given)
+        return look_up(host, *arguments, **keywords)
 
     return looked_up
 
@@ -108,6 +108,6 @@ BROKERS: Final = Fix(
         (MQBackend, "create_broker", _checked(MQBackend.create_broker)),
         (models.Broker, "__init__", _named(Broker.__init__)),
         (models.Broker, "update", _changed(Broker.update)),
-        (socket, "getaddrinfo", _known(socket.getaddrinfo)),
+        (socket, "getaddrinfo", _reject_unknown(socket.getaddrinfo)),
     ),
 )

@@ -27,8 +27,8 @@ _POD_SERVICE: Final = "pods.eks.amazonaws.com"
 _POD_ACTIONS: Final = {"sts:AssumeRole", "sts:TagSession"}
 ACCESS: Final = "access_entries"
 MODES: Final = "access_configs"
-GIVEN: Final = "given_clusters"
-"""Clusters that a program found, and nobody declared."""
+EXISTING: Final = "given_clusters"
+"""Existing clusters, which no program declared."""
 _VERSION: Final = "1.36"
 _ADMIN: Final = ":cluster-access-policy/AmazonEKSClusterAdminPolicy"
 _create_cluster = EKSResponse.create_cluster
@@ -50,19 +50,19 @@ class _InvalidError(ServiceException):
     code = "InvalidParameterException"
 
 
-def kept(backend: EKSBackend, what: str) -> dict[str, Any]:
+def stored_on(backend: EKSBackend, attribute: str) -> dict[str, Any]:
     """Return what is kept beside moto's own state, by cluster."""
-    found: dict[str, Any] = backend.__dict__.setdefault(what, {})
-    return found
+    stored: dict[str, Any] = backend.__dict__.setdefault(attribute, {})
+    return stored
 
 
-def given(region: str, name: str) -> dict[str, Any]:
+def existing_cluster(region: str, name: str) -> dict[str, Any]:
     """Return what programs read of a cluster; one that is not there is made, and serves everything."""
     backend = eks_backends[DEFAULT_ACCOUNT_ID][region]
     if name not in backend.clusters:
         role = f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/{name}"
         backend.create_cluster(name, role, {}, version=_VERSION)
-        kept(backend, GIVEN)[name] = True
+        stored_on(backend, EXISTING)[name] = True
     cluster = backend.clusters[name]
     return {
         "arn": cluster.arn,
@@ -75,58 +75,58 @@ def given(region: str, name: str) -> dict[str, Any]:
 
 def is_administered(backend: EKSBackend, cluster: str) -> bool:
     """Return whether whoever deploys can be an administrator of a cluster's API."""
-    config = kept(backend, MODES).get(cluster, {})
-    entries = kept(backend, ACCESS).get(cluster, {})
+    config = stored_on(backend, MODES).get(cluster, {})
+    entries = stored_on(backend, ACCESS).get(cluster, {})
     by_entry = any(policy.endswith(_ADMIN) for entry in entries.values() for policy in entry["policies"])
     return by_entry or config.get("bootstrapClusterCreatorAdminPermissions", True)
 
 
 def _create(response: EKSResponse) -> ActionResult:
-    answer = _create_cluster(response)
-    given = response._get_param("accessConfig")
-    kept(response.eks_backend, MODES)[str(response._get_param("name"))] = given or {}
-    return answer
+    result = _create_cluster(response)
+    access_config = response._get_param("accessConfig")
+    stored_on(response.eks_backend, MODES)[str(response._get_param("name"))] = access_config or {}
+    return result
 
 
 def _addon(response: EKSResponse) -> ActionResult:
-    cluster, given = _cluster(response), json.loads(response.body)
-    there = kept(response.eks_backend, ADDONS).setdefault(cluster, {})
-    name = given["addonName"]
-    if name in there:
+    cluster, body = _cluster(response), json.loads(response.body)
+    addons = stored_on(response.eks_backend, ADDONS).setdefault(cluster, {})
+    name = body["addonName"]
+    if name in addons:
         raise _TakenError(f"Addon already exists: {name}")
-    if text := given.get("configurationValues"):
+    if text := body.get("configurationValues"):
         json.loads(text)
-    there[name] = given
+    addons[name] = body
     arn = f"arn:aws:eks:{response.region}:{response.current_account}:addon/{cluster}/{name}"
-    told = {"addonName": name, "clusterName": cluster, "status": "ACTIVE", "addonArn": arn}
-    return ActionResult({"addon": {**told, "addonVersion": given.get("addonVersion") or "v1.0.0-eksbuild.1"}})
+    addon = {"addonName": name, "clusterName": cluster, "status": "ACTIVE", "addonArn": arn}
+    return ActionResult({"addon": {**addon, "addonVersion": body.get("addonVersion") or "v1.0.0-eksbuild.1"}})
 
 
 def _entry(response: EKSResponse) -> ActionResult:
-    cluster, given = _cluster(response), json.loads(response.body)
-    mode = kept(response.eks_backend, MODES).get(cluster, {}).get("authenticationMode", "CONFIG_MAP")
+    cluster, body = _cluster(response), json.loads(response.body)
+    mode = stored_on(response.eks_backend, MODES).get(cluster, {}).get("authenticationMode", "CONFIG_MAP")
     if "API" not in mode.split("_AND_"):
         raise _RefusedRequestError(f"The cluster's authentication mode {mode} must include API")
-    entries = kept(response.eks_backend, ACCESS).setdefault(cluster, {})
-    principal = given["principalArn"]
+    entries = stored_on(response.eks_backend, ACCESS).setdefault(cluster, {})
+    principal = body["principalArn"]
     if principal in entries:
         raise _TakenError(f"The specified access entry resource is already in use: {principal}")
-    entries[principal] = {"type": given.get("type") or "STANDARD", "policies": []}
+    entries[principal] = {"type": body.get("type") or "STANDARD", "policies": []}
     arn = f"arn:aws:eks:{response.region}:{response.current_account}:access-entry/{cluster}/{len(entries)}"
-    told = {"clusterName": cluster, "principalArn": principal, "accessEntryArn": arn}
-    return ActionResult({"accessEntry": {**told, "type": entries[principal]["type"]}})
+    entry = {"clusterName": cluster, "principalArn": principal, "accessEntryArn": arn}
+    return ActionResult({"accessEntry": {**entry, "type": entries[principal]["type"]}})
 
 
 def _policy(response: EKSResponse) -> ActionResult:
-    cluster, given = _cluster(response), json.loads(response.body)
+    cluster, body = _cluster(response), json.loads(response.body)
     principal = response._get_param("principalArn")
-    entry = kept(response.eks_backend, ACCESS).get(cluster, {}).get(principal)
+    entry = stored_on(response.eks_backend, ACCESS).get(cluster, {}).get(principal)
     if entry is None:
         raise _NoEntryError(f"The specified principalArn could not be found: {principal}")
     if entry["type"] != "STANDARD":
         raise _RefusedRequestError(f"Access entries of type {entry['type']} take no access policy")
-    entry["policies"].append(given["policyArn"])
-    scope = {"policyArn": given["policyArn"], "accessScope": given["accessScope"]}
+    entry["policies"].append(body["policyArn"])
+    scope = {"policyArn": body["policyArn"], "accessScope": body["accessScope"]}
     return ActionResult({"clusterName": cluster, "principalArn": principal, "associatedAccessPolicy": scope})
 
 
@@ -137,37 +137,39 @@ def _cluster(response: EKSResponse) -> str:
 
 
 def _pod_identity(response: EKSResponse) -> ActionResult:
-    given: dict[str, Any] = json.loads(response.body)
+    body: dict[str, Any] = json.loads(response.body)
     cluster = str(response._get_param("name"))
     backend: EKSBackend = response.eks_backend
-    there = kept(backend, _PODS)
-    key = f"{cluster}/{given['namespace']}/{given['serviceAccount']}"
-    if key in there:
-        raise _TakenError("Association already exists: " + there[key]["associationId"])
-    _check_trust(backend.account_id, given["roleArn"])
-    identity = f"a-{len(there):017d}"
-    there[key] = {
+    associations = stored_on(backend, _PODS)
+    key = f"{cluster}/{body['namespace']}/{body['serviceAccount']}"
+    if key in associations:
+        raise _TakenError("Association already exists: " + associations[key]["associationId"])
+    _check_trust(backend.account_id, body["roleArn"])
+    identity = f"a-{len(associations):017d}"
+    associations[key] = {
         "clusterName": cluster,
-        "namespace": given["namespace"],
-        "serviceAccount": given["serviceAccount"],
-        "roleArn": given["roleArn"],
-        "tags": given.get("tags") or {},
+        "namespace": body["namespace"],
+        "serviceAccount": body["serviceAccount"],
+        "roleArn": body["roleArn"],
+        "tags": body.get("tags") or {},
         "associationId": identity,
         "associationArn": f"arn:aws:eks:{backend.region_name}:{backend.account_id}:"
         f"podidentityassociation/{cluster}/{identity}",
     }
-    return ActionResult({"association": there[key]})
+    return ActionResult({"association": associations[key]})
 
 
 def _check_trust(account: str, arn: str) -> None:
-    role = next((one for one in iam_backends[account]["aws"].roles.values() if one.arn == arn), None)
+    role = next(
+        (candidate for candidate in iam_backends[account]["aws"].roles.values() if candidate.arn == arn), None
+    )
     if role is None:
         raise _InvalidError(f"Role provided in the request does not exist: {arn}")
     trusted = [
         action
-        for one in json.loads(role.assume_role_policy_document)["Statement"]
-        if _POD_SERVICE in str(one.get("Principal", {}).get("Service", ""))
-        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+        for statement in json.loads(role.assume_role_policy_document)["Statement"]
+        if _POD_SERVICE in str(statement.get("Principal", {}).get("Service", ""))
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
     ]
     if not _POD_ACTIONS.issubset(trusted):
         raise _InvalidError(

@@ -18,7 +18,7 @@ from pulumi_on_moto.fixes.fix import Fix, Patch, patched
 from pulumi_on_moto.fixes.fleets.changing import CANCEL, MODIFY, REQUEST
 from pulumi_on_moto.fixes.fleets.showing import HISTORY, MEMBERS, REQUESTS
 from pulumi_on_moto.fixes.functions import INVOKE, POLLING, PUT_EVENTS
-from pulumi_on_moto.fixes.groups.capacity import BOUNDS, KEPT_POLICY, MAXIMUM, NO_REFILL
+from pulumi_on_moto.fixes.groups.capacity import BOUNDS, MAXIMUM, NO_REFILL, STABLE_POLICY
 from pulumi_on_moto.fixes.groups.launches import LAUNCHES
 from pulumi_on_moto.fixes.groups.lifecycle import HOOKS
 from pulumi_on_moto.fixes.groups.showing import ACTIVITIES, WARM_POOL
@@ -27,7 +27,7 @@ from pulumi_on_moto.fixes.groups.validation import REFUSED
 from pulumi_on_moto.fixes.parameters import PARAMETERS
 from pulumi_on_moto.fixes.secrets import LABELS
 from pulumi_on_moto.fixes.speedups.accounts import ACCOUNT
-from pulumi_on_moto.fixes.speedups.answers import ANSWERS
+from pulumi_on_moto.fixes.speedups.answers import CACHED_RESPONSES
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
 from pulumi_on_moto.fixes.speedups.images import IMAGES
 from pulumi_on_moto.fixes.speedups.methods import METHODS
@@ -45,7 +45,7 @@ FIXES: Final[tuple[Fix, ...]] = (
     BOUNDS,
     MAXIMUM,
     NO_REFILL,
-    KEPT_POLICY,
+    STABLE_POLICY,
     REFUSED,
     NAMED_INSTANCE,
     TERMINATION,
@@ -69,7 +69,7 @@ FIXES: Final[tuple[Fix, ...]] = (
 )
 SPEED_UPS: Final[tuple[Patch, ...]] = (
     ACCOUNT,
-    ANSWERS,
+    CACHED_RESPONSES,
     ATTRIBUTES,
     *IMAGES,
     METHODS,

@@ -25,7 +25,7 @@ from pulumi_on_moto.fixes.fix import Fix
 _ACTION: Final = "aws:ec2:send-spot-instance-interruptions"
 _TYPE: Final = "aws:ec2:spot-instance"
 _SERVICE: Final = "fis.amazonaws.com"
-_MOST: Final = 5
+_MAX_TARGETS: Final = 5
 _NUMBER: Final = r"([0-9]{1,9}(?:[.,][0-9]{1,9})?)"
 _DURATION: Final = re.compile(
     rf"P(?:{_NUMBER}W|(?=.)(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?)"
@@ -49,23 +49,25 @@ def seconds(duration: str) -> float:
 
     Days to seconds, the smallest with a fraction if any; years and months have no one length.
     """
-    found = _DURATION.fullmatch(duration)
-    parts = [text for text in found.groups() if text] if found is not None else []
-    if found is None or not parts or any(not part.isdecimal() for part in parts[:-1]):
+    match = _DURATION.fullmatch(duration)
+    parts = [text for text in match.groups() if text] if match is not None else []
+    if match is None or not parts or any(not part.isdecimal() for part in parts[:-1]):
         return math.nan
     return sum(
         float((text or "0").replace(",", ".")) * unit
-        for text, unit in zip(found.groups(), _UNITS, strict=True)
+        for text, unit in zip(match.groups(), _UNITS, strict=True)
     )
 
 
 def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    def created(backend: FISBackend, **given: Any) -> dict[str, Any]:
+    def created(backend: FISBackend, **arguments: Any) -> dict[str, Any]:
         roles = iam_backends[backend.account_id]["aws"].roles.values()
-        role = next((one for one in roles if one.arn == given["role_arn"]), None)
+        role = next((candidate for candidate in roles if candidate.arn == arguments["role_arn"]), None)
         if role is None or not _trusted(role):
-            raise _ValidationError(f"Role {given['role_arn']} is not there, or does not trust {_SERVICE}.")
-        for name, action in given["actions"].items():
+            raise _ValidationError(
+                f"Role {arguments['role_arn']} is not there, or does not trust {_SERVICE}."
+            )
+        for name, action in arguments["actions"].items():
             if action["actionId"] != _ACTION:
                 raise _ValidationError(f"Action {name}: {action['actionId']} is not emulated locally.")
             before = action.get("parameters", {}).get("durationBeforeInterruption", "")
@@ -74,9 +76,9 @@ def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
                     f"durationBeforeInterruption is {before!r}, allowed: PT2M to PT15M (ISO 8601)."
                 )
             for target in action.get("targets", {}).values():
-                if (given["targets"] or {}).get(target, {}).get("resourceType") != _TYPE:
+                if (arguments["targets"] or {}).get(target, {}).get("resourceType") != _TYPE:
                     raise _ValidationError(f"Target {target} of {_ACTION} must be of type {_TYPE}.")
-        return create(backend, **given)
+        return create(backend, **arguments)
 
     return created
 
@@ -87,15 +89,15 @@ def _trusted(role: Any) -> bool:
 
 
 def _acting(start: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    def started(backend: FISBackend, **given: Any) -> dict[str, Any]:
-        told = start(backend, **given)
-        experiment = backend.experiments[told["id"]]
-        chosen = [one for target in experiment.targets.values() for one in _chosen(backend, target)]
-        if not chosen or len(chosen) > _MOST:
+    def started(backend: FISBackend, **arguments: Any) -> dict[str, Any]:
+        response = start(backend, **arguments)
+        experiment = backend.experiments[response["id"]]
+        chosen = [instance for target in experiment.targets.values() for instance in _chosen(backend, target)]
+        if not chosen or len(chosen) > _MAX_TARGETS:
             experiment.status = "failed"
         elif listener := backend.__dict__.get("local_listener"):
             listener(chosen)
-        return {**told, **experiment.to_dict(tags=given.get("tags") or {})}
+        return {**response, **experiment.to_dict(tags=arguments.get("tags") or {})}
 
     return started
 
@@ -103,13 +105,13 @@ def _acting(start: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
 def _chosen(backend: FISBackend, target: dict[str, Any]) -> list[str]:
     """Return the ids of the running spot instances that a target chooses, by tags and at random."""
     ec2 = ec2_backends[backend.account_id][backend.region_name]
-    wanted = set((target.get("resourceTags") or {}).items())
+    tags = set((target.get("resourceTags") or {}).items())
     fitting = sorted(
         instance.id
         for instance in ec2.all_instances()
         if instance.state == "running"
         and instance.lifecycle == "spot"
-        and wanted <= {(tag["key"], tag["value"]) for tag in instance.get_tags()}
+        and tags <= {(tag["key"], tag["value"]) for tag in instance.get_tags()}
     )
     count = re.fullmatch(r"COUNT\((\d+)\)", target["selectionMode"])
     return mock_random.sample(fitting, min(len(fitting), int(count[1]))) if count else fitting

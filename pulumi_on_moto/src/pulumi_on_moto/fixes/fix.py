@@ -29,7 +29,7 @@ class Fix:
     moto: str
     aws: str
     patches: tuple[Patch, ...]
-    known: str = "no issue found"
+    upstream_issue: str = "no issue found"
 
 
 @contextlib.contextmanager

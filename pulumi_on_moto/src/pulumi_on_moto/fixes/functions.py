@@ -83,6 +83,6 @@ PUT_EVENTS: Final = Fix(
     "events that clients put",
     moto="PutEvents fails on functions as targets, and also fires disabled and scheduled rules",
     aws="delivers by enabled rules with a pattern, where the target's policy admits them",
-    known="functions as targets of events of buckets: getmoto/moto#5169",
+    upstream_issue="functions as targets of events of buckets: getmoto/moto#5169",
     patches=((Rule, "send_to_targets", _send),),
 )

@@ -78,8 +78,8 @@ def _faults(shape: Any, value: Any, path: str) -> Iterator[str]:
 
 
 def _fault(value: Any, path: str, constraint: str) -> str:
-    told = repr(value) if len(repr(value)) <= 100 else f"{repr(value)[:97]}..."
-    return f"Value {told} at '{path}' failed to satisfy constraint: {constraint}"
+    shown = repr(value) if len(repr(value)) <= 100 else f"{repr(value)[:97]}..."
+    return f"Value {shown} at '{path}' failed to satisfy constraint: {constraint}"
 
 
 def _size(kind: str, value: Any) -> Any:
@@ -104,16 +104,16 @@ def readable(pattern: str) -> re.Pattern[str] | None:
 
 
 def _held_to_the_model(serialize: Callable[..., Any]) -> Callable[..., Any]:
-    def held(validation: Any, parameters: Mapping[str, Any], operation_model: OperationModel) -> Any:
+    def validated(validation: Any, parameters: Mapping[str, Any], operation_model: OperationModel) -> Any:
         request = serialize(validation, parameters, operation_model)
         try:
-            found = faults(operation_model, parameters)
+            violations = faults(operation_model, parameters)
         except DeprecationWarning as warning:  # an error where the process wants it so
             REFUSED.append(str(warning))
             raise
-        if found:
-            number = "1 validation error" if len(found) == 1 else f"{len(found)} validation errors"
-            text = f"{number} detected: {'; '.join(found)}"
+        if violations:
+            number = "1 validation error" if len(violations) == 1 else f"{len(violations)} validation errors"
+            text = f"{number} detected: {'; '.join(violations)}"
             REFUSED.append(f"AWS refuses {_name(operation_model)}: {text}")
             code = _CODES.get(operation_model.service_model.metadata["protocol"], "ValidationException")
             raise ClientError(
@@ -122,7 +122,7 @@ def _held_to_the_model(serialize: Callable[..., Any]) -> Callable[..., Any]:
             )
         return request
 
-    return held
+    return validated
 
 
 PARAMETERS: Final = Fix(

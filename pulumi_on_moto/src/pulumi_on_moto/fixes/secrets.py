@@ -19,12 +19,12 @@ _AWS_OWN: Final = frozenset({"AWSCURRENT", "AWSPREVIOUS"})
 def _keeping(reset: Callable[..., None]) -> Callable[..., None]:
     def moved(secret: FakeSecret, secret_version: dict[str, Any], version_id: str) -> None:
         new = set(secret_version["version_stages"])
-        kept = {
+        retained = {
             name: [label for label in version["version_stages"] if label not in _AWS_OWN | new]
             for name, version in secret.versions.items()
         }
         reset(secret, secret_version, version_id)
-        for name, labels in kept.items():
+        for name, labels in retained.items():
             stages = secret.versions[name]["version_stages"]
             secret.versions[name]["version_stages"] = [
                 *(label for label in stages if label in _AWS_OWN - new),

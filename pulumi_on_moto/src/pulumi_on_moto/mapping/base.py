@@ -20,7 +20,7 @@ mapping, or by the follow-up calls."""
 
 
 @dataclass(slots=True)
-class Draft:
+class ResourceRequest:
     """A resource on its way to becoming a request: inputs that are still open, parameters already set."""
 
     type: str
@@ -65,7 +65,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CreatedResource:
     """A resource that exists now."""
 
     type: str
@@ -85,10 +85,10 @@ class Made:
         return jmespath.search(path, self.response)
 
 
-Outputs = Callable[[Made], Mapping[str, Any]]
+Outputs = Callable[[CreatedResource], Mapping[str, Any]]
 
 
-def _no_outputs(made: Made) -> Mapping[str, Any]:
+def _no_outputs(resource: CreatedResource) -> Mapping[str, Any]:
     return {}
 
 
@@ -111,12 +111,12 @@ class Spec:
     """
 
     operation: str
-    identity: str | Callable[[Made], str]
+    identity: str | Callable[[CreatedResource], str]
     rename: Mapping[str, str] = field(default_factory=dict)
     autoname: str = ""
     tags: TagStyle = "none"
-    shape: Callable[[Draft], None] | None = None
-    after: Callable[[Made], None] | None = None
+    shape: Callable[[ResourceRequest], None] | None = None
+    after: Callable[[CreatedResource], None] | None = None
     takes: frozenset[str] = frozenset()
     outputs: Outputs = _no_outputs
     no_effect: Mapping[str, str] = field(default_factory=dict)
@@ -140,19 +140,19 @@ REGION_INPUT: Final = "region"
 """pulumi-aws 7 gives every resource a ``region`` input; the provider fills it."""
 
 
-def create(spec: Spec, draft: Draft) -> tuple[Made, dict[str, str]]:
+def create(spec: Spec, draft: ResourceRequest) -> tuple[CreatedResource, dict[str, str]]:
     """Carry out a draft; return what was made and the inputs that had no effect, with reasons."""
     for key in _DOCUMENTS & draft.inputs.keys():
         # The provider takes a document as text or as an object and shows it as text.
         draft.inputs[key] = json_text(draft.inputs[key])
-    given = dict(draft.inputs)
+    remaining = dict(draft.inputs)
     region = draft.take(REGION_INPUT)
     if region not in (None, draft.clients.region):
         raise draft.fail(f"region is {region!r}, the local cloud runs in {draft.clients.region!r} only")
     if spec.autoname and draft.inputs.get(spec.autoname) is None:
-        draft.inputs[spec.autoname] = given[spec.autoname] = generated_name(draft)
+        draft.inputs[spec.autoname] = remaining[spec.autoname] = generated_name(draft)
     tags = _take_tags(draft)
-    if tags and spec.tags == "none" and "tags" in given:
+    if tags and spec.tags == "none" and "tags" in remaining:
         raise draft.fail(f"input 'tags' has no mapping to {spec.operation} in the local cloud")
     skipped = {key: reason for key, reason in spec.no_effect.items() if draft.take(key) is not None}
     for key in spec.takes:
@@ -163,28 +163,28 @@ def create(spec: Spec, draft: Draft) -> tuple[Made, dict[str, str]]:
     _match(spec, draft, client)
     _put_tags(spec, draft, client, tags)
     response = getattr(client, spec.method)(**draft.params)
-    made = Made(draft.type, draft.name, "", draft.clients, given, draft.params, response)
-    made = _identified(spec, made)
+    created = CreatedResource(draft.type, draft.name, "", draft.clients, remaining, draft.params, response)
+    created = _identified(spec, created)
     if tags and spec.tags == "ec2":
-        draft.clients("ec2").create_tags(Resources=[made.id], Tags=key_values(tags))
+        draft.clients("ec2").create_tags(Resources=[created.id], Tags=key_values(tags))
     if spec.after is not None:
-        spec.after(made)
-    return made, skipped
+        spec.after(created)
+    return created, skipped
 
 
-def outputs(spec: Spec, made: Made) -> dict[str, Any]:
+def outputs(spec: Spec, resource: CreatedResource) -> dict[str, Any]:
     """Return what dependants of a resource see: its inputs, what AWS computed, and all its tags."""
-    result = dict(made.inputs)
+    result = dict(resource.inputs)
     if spec.autoname:
-        result.setdefault("name", made.inputs.get(spec.autoname))
-    result.setdefault("region", made.clients.region)
-    if made.inputs.get("tagsAll") is None and made.inputs.get("tags") is not None:
-        result["tagsAll"] = made.inputs["tags"]
-    result.update(spec.outputs(made))
+        result.setdefault("name", resource.inputs.get(spec.autoname))
+    result.setdefault("region", resource.clients.region)
+    if resource.inputs.get("tagsAll") is None and resource.inputs.get("tags") is not None:
+        result["tagsAll"] = resource.inputs["tags"]
+    result.update(spec.outputs(resource))
     return {key: value for key, value in result.items() if value is not None}
 
 
-def generated_name(draft: Draft) -> str:
+def generated_name(draft: ResourceRequest) -> str:
     """Return a physical name as Pulumi would generate it: the logical name and seven hex digits."""
     return f"{draft.name}-{hashlib.sha256(draft.urn.encode()).hexdigest()[:7]}"
 
@@ -194,19 +194,19 @@ def json_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def found(**paths: str) -> Outputs:
+def output_paths(**paths: str) -> Outputs:
     """Return outputs read from the response by JMESPath."""
-    return lambda made: {name: made.find(path) for name, path in paths.items()}
+    return lambda resource: {name: resource.find(path) for name, path in paths.items()}
 
 
-def _take_tags(draft: Draft) -> dict[str, str]:
+def _take_tags(draft: ResourceRequest) -> dict[str, str]:
     if isinstance(draft.inputs.get("tags"), list):
         return {}  # Auto Scaling's own list of tags is an input like any other
     every = [draft.take(key) or {} for key in _TAG_INPUTS]
     return {**every[1], **every[0]}
 
 
-def _put_tags(spec: Spec, draft: Draft, client: Any, tags: Mapping[str, str]) -> None:
+def _put_tags(spec: Spec, draft: ResourceRequest, client: Any, tags: Mapping[str, str]) -> None:
     if not tags or spec.tags not in ("list", "map"):
         return
     shape = _input_shape(spec, client)
@@ -216,7 +216,7 @@ def _put_tags(spec: Spec, draft: Draft, client: Any, tags: Mapping[str, str]) ->
     draft.params[name] = convert(dict(tags), shape.members[name], "tags")
 
 
-def _match(spec: Spec, draft: Draft, client: Any) -> None:
+def _match(spec: Spec, draft: ResourceRequest, client: Any) -> None:
     shape = _input_shape(spec, client)
     for key, value in list(draft.inputs.items()):
         name = spec.rename.get(key) or member(shape, key)
@@ -233,13 +233,21 @@ def _input_shape(spec: Spec, client: Any) -> Any:
     return client.meta.service_model.operation_model(operation).input_shape
 
 
-def _identified(spec: Spec, made: Made) -> Made:
+def _identified(spec: Spec, resource: CreatedResource) -> CreatedResource:
     if callable(spec.identity):
-        identity: Any = spec.identity(made)
+        identity: Any = spec.identity(resource)
     elif spec.identity.startswith("="):
-        identity = made.params[spec.identity[1:]]
+        identity = resource.params[spec.identity[1:]]
     else:
-        identity = made.find(spec.identity)
+        identity = resource.find(spec.identity)
     if not isinstance(identity, str) or not identity:
-        raise LocalCloudError(f'{made.type} "{made.name}": {spec.operation} returned no id')
-    return Made(made.type, made.name, identity, made.clients, made.inputs, made.params, made.response)
+        raise LocalCloudError(f'{resource.type} "{resource.name}": {spec.operation} returned no id')
+    return CreatedResource(
+        resource.type,
+        resource.name,
+        identity,
+        resource.clients,
+        resource.inputs,
+        resource.params,
+        resource.response,
+    )

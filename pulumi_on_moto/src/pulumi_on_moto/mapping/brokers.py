@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
 
 
-def _broker(draft: Draft) -> None:
+def _broker(draft: ResourceRequest) -> None:
     draft.inputs["engineType"] = str(draft.need("engineType")).upper()  # the provider takes any spelling
     draft.inputs.setdefault("deploymentMode", "SINGLE_INSTANCE")
     # The provider's own defaults, which it sends.
@@ -15,10 +15,10 @@ def _broker(draft: Draft) -> None:
     draft.inputs.setdefault("publiclyAccessible", False)
 
 
-def _outputs(made: Made) -> dict[str, Any]:
-    broker = made.clients("mq").describe_broker(BrokerId=made.id)
-    seen: dict[str, Any] = {
-        "arn": made.find("BrokerArn"),
+def _outputs(resource: CreatedResource) -> dict[str, Any]:
+    broker = resource.clients("mq").describe_broker(BrokerId=resource.id)
+    outputs: dict[str, Any] = {
+        "arn": resource.find("BrokerArn"),
         "instances": [
             {"consoleUrl": instance["ConsoleURL"], "endpoints": instance["Endpoints"]}
             for instance in broker["BrokerInstances"]
@@ -26,8 +26,8 @@ def _outputs(made: Made) -> dict[str, Any]:
     }
     if broker["EngineType"] == "RABBITMQ":
         # AWS tells no users of RabbitMQ, and the provider shows what AWS tells.
-        seen["users"] = []
-    return seen
+        outputs["users"] = []
+    return outputs
 
 
 SPECS: dict[str, Spec] = {

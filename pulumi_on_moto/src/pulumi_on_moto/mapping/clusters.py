@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec, found, json_text
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, json_text, output_paths
 
 _WAITS: Final = "nothing to wait for or to delete here"
 _LOGS: Final = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 
 
-def _cluster(draft: Draft) -> None:
+def _cluster(draft: ResourceRequest) -> None:
     on = draft.take("enabledClusterLogTypes") or []
     types = [{"types": sorted(on), "enabled": True}] if on else []
     off = sorted({*_LOGS} - {*on})
@@ -19,8 +19,8 @@ def _cluster(draft: Draft) -> None:
         draft.put(encryptionConfig=[encryption])
 
 
-def _cluster_outputs(made: Made) -> dict[str, Any]:
-    cluster = made.clients("eks").describe_cluster(name=made.id)["cluster"]
+def _cluster_outputs(resource: CreatedResource) -> dict[str, Any]:
+    cluster = resource.clients("eks").describe_cluster(name=resource.id)["cluster"]
     return {
         "arn": cluster["arn"],
         "endpoint": cluster["endpoint"],
@@ -30,16 +30,16 @@ def _cluster_outputs(made: Made) -> dict[str, Any]:
     }
 
 
-def _key_extras(made: Made) -> None:
-    tags = {**(made.inputs.get("tagsAll") or {}), **(made.inputs.get("tags") or {})}
+def _key_extras(resource: CreatedResource) -> None:
+    tags = {**(resource.inputs.get("tagsAll") or {}), **(resource.inputs.get("tags") or {})}
     if tags:
-        told = [{"TagKey": key, "TagValue": value} for key, value in tags.items()]
-        made.clients("kms").tag_resource(KeyId=made.id, Tags=told)
-    if made.inputs.get("enableKeyRotation"):
-        made.clients("kms").enable_key_rotation(KeyId=made.id)
+        key_tags = [{"TagKey": key, "TagValue": value} for key, value in tags.items()]
+        resource.clients("kms").tag_resource(KeyId=resource.id, Tags=key_tags)
+    if resource.inputs.get("enableKeyRotation"):
+        resource.clients("kms").enable_key_rotation(KeyId=resource.id)
 
 
-def _key(draft: Draft) -> None:
+def _key(draft: ResourceRequest) -> None:
     if policy := draft.take("policy"):
         draft.put(Policy=json_text(policy))
 
@@ -56,29 +56,31 @@ SPECS: dict[str, Spec] = {
     ),
     "aws:eks/nodeGroup:NodeGroup": Spec(
         "eks.create_nodegroup",
-        lambda made: f"{made.params['clusterName']}:{made.params['nodegroupName']}",
+        lambda resource: f"{resource.params['clusterName']}:{resource.params['nodegroupName']}",
         rename={"nodeGroupName": "nodegroupName", "nodeRoleArn": "nodeRole", "subnetIds": "subnets"},
         autoname="nodeGroupName",
         tags="map",
-        outputs=found(arn="nodegroup.nodegroupArn", status="nodegroup.status"),
+        outputs=output_paths(arn="nodegroup.nodegroupArn", status="nodegroup.status"),
     ),
     "aws:eks/addon:Addon": Spec(
         "eks.create_addon",
-        lambda made: f"{made.params['clusterName']}:{made.params['addonName']}",
+        lambda resource: f"{resource.params['clusterName']}:{resource.params['addonName']}",
         rename={"resolveConflictsOnCreate": "resolveConflicts"},
         tags="map",
-        outputs=found(arn="addon.addonArn", addonVersion="addon.addonVersion"),
+        outputs=output_paths(arn="addon.addonArn", addonVersion="addon.addonVersion"),
         no_effect={"resolveConflictsOnUpdate": "nothing is updated here", "preserve": _WAITS},
     ),
     "aws:eks/accessEntry:AccessEntry": Spec(
         "eks.create_access_entry",
-        lambda made: f"{made.params['clusterName']}:{made.params['principalArn']}",
+        lambda resource: f"{resource.params['clusterName']}:{resource.params['principalArn']}",
         tags="map",
-        outputs=found(accessEntryArn="accessEntry.accessEntryArn"),
+        outputs=output_paths(accessEntryArn="accessEntry.accessEntryArn"),
     ),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Spec(
         "eks.associate_access_policy",
-        lambda made: "#".join(made.params[key] for key in ("clusterName", "principalArn", "policyArn")),
+        lambda resource: "#".join(
+            resource.params[key] for key in ("clusterName", "principalArn", "policyArn")
+        ),
     ),
     "aws:kms/key:Key": Spec(
         "kms.create_key",
@@ -87,7 +89,7 @@ SPECS: dict[str, Spec] = {
         shape=_key,
         after=_key_extras,
         takes=frozenset({"enableKeyRotation"}),
-        outputs=found(arn="KeyMetadata.Arn", keyId="KeyMetadata.KeyId"),
+        outputs=output_paths(arn="KeyMetadata.Arn", keyId="KeyMetadata.KeyId"),
         no_effect={"deletionWindowInDays": _WAITS},
     ),
 }

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulumi_on_moto.mapping.base import Draft, Spec, found
+from pulumi_on_moto.mapping.base import ResourceRequest, Spec, output_paths
 
 
-def _template(draft: Draft) -> None:
+def _template(draft: ResourceRequest) -> None:
     """Name what Pulumi lists: AWS has targets, actions, parameters and tags of targets as mappings."""
     draft.put(
         clientToken=draft.urn[-64:].replace(" ", "-"),
-        targets={one.pop("name"): _target(draft, one) for one in map(dict, draft.take("targets") or [])},
-        actions={one.pop("name"): _action(draft, one) for one in map(dict, draft.need("actions"))},
+        targets={item.pop("name"): _target(draft, item) for item in map(dict, draft.take("targets") or [])},
+        actions={item.pop("name"): _action(draft, item) for item in map(dict, draft.need("actions"))},
     )
 
 
-def _target(draft: Draft, given: dict[str, Any]) -> Any:
-    tags = {one["key"]: one["value"] for one in given.pop("resourceTags", None) or []}
+def _target(draft: ResourceRequest, values: dict[str, Any]) -> Any:
+    tags = {tag["key"]: tag["value"] for tag in values.pop("resourceTags", None) or []}
     if tags:
-        given["resourceTags"] = tags
-    return draft.matched("fis", "CreateExperimentTemplate", given, "targets", "targets", "{}")
+        values["resourceTags"] = tags
+    return draft.matched("fis", "CreateExperimentTemplate", values, "targets", "targets", "{}")
 
 
-def _action(draft: Draft, given: dict[str, Any]) -> Any:
-    given["parameters"] = {one["key"]: one["value"] for one in given.pop("parameters", None) or []}
-    target = given.pop("target", None)
+def _action(draft: ResourceRequest, values: dict[str, Any]) -> Any:
+    values["parameters"] = {
+        parameter["key"]: parameter["value"] for parameter in values.pop("parameters", None) or []
+    }
+    target = values.pop("target", None)
     if target:
-        given["targets"] = {target["key"]: target["value"]}
-    return draft.matched("fis", "CreateExperimentTemplate", given, "actions", "actions", "{}")
+        values["targets"] = {target["key"]: target["value"]}
+    return draft.matched("fis", "CreateExperimentTemplate", values, "actions", "actions", "{}")
 
 
 SPECS: dict[str, Spec] = {
@@ -37,6 +39,6 @@ SPECS: dict[str, Spec] = {
         "experimentTemplate.id",
         tags="map",
         shape=_template,
-        outputs=found(arn="experimentTemplate.arn"),
+        outputs=output_paths(arn="experimentTemplate.arn"),
     ),
 }

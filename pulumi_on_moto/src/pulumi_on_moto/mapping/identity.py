@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec, found, json_text
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, json_text, output_paths
 
 
-def _role(draft: Draft) -> None:
+def _role(draft: ResourceRequest) -> None:
     draft.put(AssumeRolePolicyDocument=json_text(draft.need("assumeRolePolicy")))
 
 
-def _role_policies(made: Made) -> None:
-    iam = made.clients("iam")
-    for arn in made.inputs.get("managedPolicyArns") or []:
-        iam.attach_role_policy(RoleName=made.id, PolicyArn=arn)
-    for policy in made.inputs.get("inlinePolicies") or []:
+def _role_policies(resource: CreatedResource) -> None:
+    iam = resource.clients("iam")
+    for arn in resource.inputs.get("managedPolicyArns") or []:
+        iam.attach_role_policy(RoleName=resource.id, PolicyArn=arn)
+    for policy in resource.inputs.get("inlinePolicies") or []:
         iam.put_role_policy(
-            RoleName=made.id, PolicyName=policy["name"], PolicyDocument=json_text(policy["policy"])
+            RoleName=resource.id, PolicyName=policy["name"], PolicyDocument=json_text(policy["policy"])
         )
 
 
-def _inline_policy(draft: Draft) -> None:
+def _inline_policy(draft: ResourceRequest) -> None:
     draft.put(PolicyDocument=json_text(draft.need("policy")), RoleName=draft.need("role"))
 
 
-def _policy(draft: Draft) -> None:
+def _policy(draft: ResourceRequest) -> None:
     draft.put(PolicyDocument=json_text(draft.need("policy")))
 
 
-def _profile_role(made: Made) -> None:
-    role = made.inputs.get("role")
+def _profile_role(resource: CreatedResource) -> None:
+    role = resource.inputs.get("role")
     if role:
-        made.clients("iam").add_role_to_instance_profile(InstanceProfileName=made.id, RoleName=role)
+        resource.clients("iam").add_role_to_instance_profile(InstanceProfileName=resource.id, RoleName=role)
 
 
 SPECS: dict[str, Spec] = {
@@ -43,12 +43,12 @@ SPECS: dict[str, Spec] = {
         shape=_role,
         after=_role_policies,
         takes=frozenset({"managedPolicyArns", "inlinePolicies"}),
-        outputs=found(arn="Role.Arn", uniqueId="Role.RoleId"),
+        outputs=output_paths(arn="Role.Arn", uniqueId="Role.RoleId"),
         no_effect={"forceDetachPolicies": "nothing is ever deleted here"},
     ),
     "aws:iam/rolePolicy:RolePolicy": Spec(
         "iam.put_role_policy",
-        lambda made: f"{made.params['RoleName']}:{made.params['PolicyName']}",
+        lambda resource: f"{resource.params['RoleName']}:{resource.params['PolicyName']}",
         rename={"name": "PolicyName"},
         autoname="name",
         shape=_inline_policy,
@@ -60,11 +60,11 @@ SPECS: dict[str, Spec] = {
         autoname="name",
         tags="list",
         shape=_policy,
-        outputs=found(arn="Policy.Arn", policyId="Policy.PolicyId"),
+        outputs=output_paths(arn="Policy.Arn", policyId="Policy.PolicyId"),
     ),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": Spec(
         "iam.attach_role_policy",
-        lambda made: f"{made.params['RoleName']}/{made.params['PolicyArn']}",
+        lambda resource: f"{resource.params['RoleName']}/{resource.params['PolicyArn']}",
         rename={"role": "RoleName"},
     ),
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": Spec(
@@ -72,14 +72,16 @@ SPECS: dict[str, Spec] = {
         "OpenIDConnectProviderArn",
         rename={"clientIdLists": "ClientIDList"},
         tags="list",
-        outputs=lambda made: {"arn": made.id},
+        outputs=lambda resource: {"arn": resource.id},
     ),
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": Spec(
         "eks.create_pod_identity_association",
         "association.associationId",
         tags="map",
-        outputs=found(associationArn="association.associationArn", associationId="association.associationId"),
-        no_effect={"disableSessionTags": "nobody assumes roles here"},
+        outputs=output_paths(
+            associationArn="association.associationArn", associationId="association.associationId"
+        ),
+        no_effect={"disableSessionTags": "no role is assumed here"},
     ),
     "aws:iam/instanceProfile:InstanceProfile": Spec(
         "iam.create_instance_profile",
@@ -89,6 +91,6 @@ SPECS: dict[str, Spec] = {
         tags="list",
         after=_profile_role,
         takes=frozenset({"role"}),
-        outputs=found(arn="InstanceProfile.Arn", uniqueId="InstanceProfile.InstanceProfileId"),
+        outputs=output_paths(arn="InstanceProfile.Arn", uniqueId="InstanceProfile.InstanceProfileId"),
     ),
 }

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec, found, generated_name, json_text
+from pulumi_on_moto.mapping.base import (
+    CreatedResource,
+    ResourceRequest,
+    Spec,
+    generated_name,
+    json_text,
+    output_paths,
+)
 from pulumi_on_moto.mapping.shapes import text
 
 _QUEUE_ATTRIBUTES: Final = {
@@ -28,7 +35,7 @@ _QUEUE_DOCUMENTS: Final = {
 }
 
 
-def _queue(draft: Draft) -> None:
+def _queue(draft: ResourceRequest) -> None:
     attributes: dict[str, Any] = {}
     for key, name in _QUEUE_ATTRIBUTES.items():
         value = draft.take(key)
@@ -42,17 +49,17 @@ def _queue(draft: Draft) -> None:
 
 
 def _queue_document(key: str) -> Spec:
-    def shape(draft: Draft) -> None:
+    def shape(draft: ResourceRequest) -> None:
         draft.put(Attributes={_QUEUE_DOCUMENTS[key]: json_text(draft.need(key))})
 
     return Spec("sqs.set_queue_attributes", "=QueueUrl", shape=shape)
 
 
-def _queue_outputs(made: Made) -> dict[str, Any]:
-    return {"arn": made.arn("sqs", made.params["QueueName"]), "url": made.id}
+def _queue_outputs(resource: CreatedResource) -> dict[str, Any]:
+    return {"arn": resource.arn("sqs", resource.params["QueueName"]), "url": resource.id}
 
 
-def _rule(draft: Draft) -> None:
+def _rule(draft: ResourceRequest) -> None:
     pattern = draft.take("eventPattern")
     enabled = draft.take("isEnabled")
     draft.put(EventPattern=json_text(pattern))
@@ -67,7 +74,7 @@ _TARGET_RENAMES: Final = {
 }
 
 
-def _target(draft: Draft) -> None:
+def _target(draft: ResourceRequest) -> None:
     rule, bus = draft.need("rule"), draft.take("eventBusName")
     transformer = draft.inputs.get("inputTransformer")
     if transformer:
@@ -79,7 +86,7 @@ def _target(draft: Draft) -> None:
     draft.put(Rule=rule, EventBusName=bus, Targets=[shaped])
 
 
-def _topic_document(draft: Draft) -> None:
+def _topic_document(draft: ResourceRequest) -> None:
     draft.put(
         TopicArn=draft.need("arn"), AttributeName="Policy", AttributeValue=json_text(draft.need("policy"))
     )
@@ -104,14 +111,14 @@ SPECS: dict[str, Spec] = {
         autoname="name",
         tags="list",
         shape=_rule,
-        outputs=found(arn="RuleArn"),
+        outputs=output_paths(arn="RuleArn"),
         no_effect={"forceDestroy": "nothing is ever deleted here"},
     ),
     "aws:cloudwatch/eventTarget:EventTarget": Spec(
         "events.put_targets",
-        lambda made: f"{made.params['Rule']}-{made.params['Targets'][0]['Id']}",
+        lambda resource: f"{resource.params['Rule']}-{resource.params['Targets'][0]['Id']}",
         shape=_target,
-        outputs=lambda made: {"targetId": made.params["Targets"][0]["Id"]},
+        outputs=lambda resource: {"targetId": resource.params["Targets"][0]["Id"]},
     ),
     "aws:sns/topic:Topic": Spec(
         "sns.create_topic",
@@ -125,13 +132,13 @@ SPECS: dict[str, Spec] = {
                 if draft.inputs.get(key) is not None
             }
         ),
-        outputs=found(arn="TopicArn"),
+        outputs=output_paths(arn="TopicArn"),
     ),
     "aws:sns/topicSubscription:TopicSubscription": Spec(
         "sns.subscribe",
         "SubscriptionArn",
         rename={"topic": "TopicArn"},
-        outputs=found(arn="SubscriptionArn"),
+        outputs=output_paths(arn="SubscriptionArn"),
         no_effect={"endpointAutoConfirms": "subscriptions are confirmed at once"},
     ),
     "aws:sns/topicPolicy:TopicPolicy": Spec("sns.set_topic_attributes", "=TopicArn", shape=_topic_document),

@@ -4,58 +4,60 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
 from pulumi_on_moto.sandbox import ACCOUNT
 
 
-def _dimensions(draft: Draft) -> None:
+def _dimensions(draft: ResourceRequest) -> None:
     dimensions = draft.take("dimensions")
     if dimensions:
         draft.put(Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()])
 
 
-def _alarm(draft: Draft) -> None:
+def _alarm(draft: ResourceRequest) -> None:
     _dimensions(draft)
     queries = draft.take("metricQueries")
     if queries:
         draft.put(Metrics=[_query(draft, dict(query)) for query in queries])
 
 
-def _query(draft: Draft, query: dict[str, Any]) -> Any:
+def _query(draft: ResourceRequest, query: dict[str, Any]) -> Any:
     """Return a query in AWS's shape: its metric stands one step deeper there, with listed dimensions."""
     if metric := query.pop("metric", None):
-        given = dict(metric)
-        dimensions = [{"name": k, "value": v} for k, v in (given.pop("dimensions", None) or {}).items()]
-        name = {"namespace": given.pop("namespace", None), "metricName": given.pop("metricName")}
-        query["metricStat"] = {**given, "metric": {**name, "dimensions": dimensions}}
+        fields = dict(metric)
+        dimensions = [{"name": k, "value": v} for k, v in (fields.pop("dimensions", None) or {}).items()]
+        name = {"namespace": fields.pop("namespace", None), "metricName": fields.pop("metricName")}
+        query["metricStat"] = {**fields, "metric": {**name, "dimensions": dimensions}}
     return draft.matched("cloudwatch", "PutMetricAlarm", query, "metricQueries", "Metrics", "[]")
 
 
-def _budget(draft: Draft) -> None:
+def _budget(draft: ResourceRequest) -> None:
     limit = {"Amount": str(draft.need("limitAmount")), "Unit": draft.need("limitUnit")}
     budget: dict[str, Any] = {
         "BudgetName": draft.need("name"),
         "BudgetType": draft.need("budgetType"),
         "TimeUnit": draft.need("timeUnit"),
         "BudgetLimit": limit,
-        "CostFilters": {one["name"]: one["values"] for one in draft.take("costFilters") or []},
+        "CostFilters": {
+            cost_filter["name"]: cost_filter["values"] for cost_filter in draft.take("costFilters") or []
+        },
     }
     draft.put(AccountId=draft.take("accountId") or ACCOUNT, Budget=budget)
 
 
-def _notifications(made: Made) -> None:
-    budgets = made.clients("budgets")
-    for given in made.inputs.get("notifications") or []:
-        addresses = [("SNS", arn) for arn in given.get("subscriberSnsTopicArns") or []]
-        addresses += [("EMAIL", address) for address in given.get("subscriberEmailAddresses") or []]
+def _notifications(resource: CreatedResource) -> None:
+    budgets = resource.clients("budgets")
+    for notification in resource.inputs.get("notifications") or []:
+        addresses = [("SNS", arn) for arn in notification.get("subscriberSnsTopicArns") or []]
+        addresses += [("EMAIL", address) for address in notification.get("subscriberEmailAddresses") or []]
         budgets.create_notification(
             AccountId=ACCOUNT,
-            BudgetName=made.params["Budget"]["BudgetName"],
+            BudgetName=resource.params["Budget"]["BudgetName"],
             Notification={
-                "NotificationType": given["notificationType"],
-                "ComparisonOperator": given["comparisonOperator"],
-                "Threshold": float(given["threshold"]),
-                "ThresholdType": given["thresholdType"],
+                "NotificationType": notification["notificationType"],
+                "ComparisonOperator": notification["comparisonOperator"],
+                "Threshold": float(notification["threshold"]),
+                "ThresholdType": notification["thresholdType"],
             },
             Subscribers=[{"SubscriptionType": kind, "Address": address} for kind, address in addresses],
         )
@@ -69,16 +71,16 @@ SPECS: dict[str, Spec] = {
         autoname="name",
         tags="list",
         shape=_alarm,
-        outputs=lambda made: {"arn": made.arn("cloudwatch", f"alarm:{made.id}")},
+        outputs=lambda resource: {"arn": resource.arn("cloudwatch", f"alarm:{resource.id}")},
     ),
     "aws:cloudwatch/dashboard:Dashboard": Spec(
         "cloudwatch.put_dashboard",
         "=DashboardName",
-        outputs=lambda made: {"dashboardArn": f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/{made.id}"},
+        outputs=lambda resource: {"dashboardArn": f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/{resource.id}"},
     ),
     "aws:budgets/budget:Budget": Spec(
         "budgets.create_budget",
-        lambda made: f"{made.params['AccountId']}:{made.params['Budget']['BudgetName']}",
+        lambda resource: f"{resource.params['AccountId']}:{resource.params['Budget']['BudgetName']}",
         rename={"tags": "ResourceTags"},
         autoname="name",
         tags="list",

@@ -4,45 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec, found, json_text
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, json_text, output_paths
 
 _WAITS = "nothing to wait for or to clean up here"
 
 
-def _vpc_attributes(made: Made) -> None:
-    ec2 = made.clients("ec2")
+def _vpc_attributes(resource: CreatedResource) -> None:
+    ec2 = resource.clients("ec2")
     for key, parameter in (
         ("enableDnsSupport", "EnableDnsSupport"),
         ("enableDnsHostnames", "EnableDnsHostnames"),
     ):
-        if made.inputs.get(key) is not None:
-            ec2.modify_vpc_attribute(VpcId=made.id, **{parameter: {"Value": made.inputs[key]}})
+        if resource.inputs.get(key) is not None:
+            ec2.modify_vpc_attribute(VpcId=resource.id, **{parameter: {"Value": resource.inputs[key]}})
 
 
-def _vpc_outputs(made: Made) -> dict[str, Any]:
-    ec2 = made.clients("ec2")
-    here = [{"Name": "vpc-id", "Values": [made.id]}]
-    tables = ec2.describe_route_tables(Filters=[*here, {"Name": "association.main", "Values": ["true"]}])
-    groups = ec2.describe_security_groups(Filters=[*here, {"Name": "group-name", "Values": ["default"]}])
+def _vpc_outputs(resource: CreatedResource) -> dict[str, Any]:
+    ec2 = resource.clients("ec2")
+    filters = [{"Name": "vpc-id", "Values": [resource.id]}]
+    tables = ec2.describe_route_tables(Filters=[*filters, {"Name": "association.main", "Values": ["true"]}])
+    groups = ec2.describe_security_groups(Filters=[*filters, {"Name": "group-name", "Values": ["default"]}])
     return {
-        "arn": made.arn("ec2", f"vpc/{made.id}"),
-        "ownerId": made.find("Vpc.OwnerId"),
+        "arn": resource.arn("ec2", f"vpc/{resource.id}"),
+        "ownerId": resource.find("Vpc.OwnerId"),
         "mainRouteTableId": tables["RouteTables"][0]["RouteTableId"],
         "defaultRouteTableId": tables["RouteTables"][0]["RouteTableId"],
         "defaultSecurityGroupId": groups["SecurityGroups"][0]["GroupId"],
     }
 
 
-def _subnet_attributes(made: Made) -> None:
-    if made.inputs.get("mapPublicIpOnLaunch") is not None:
-        made.clients("ec2").modify_subnet_attribute(
-            SubnetId=made.id, MapPublicIpOnLaunch={"Value": made.inputs["mapPublicIpOnLaunch"]}
+def _subnet_attributes(resource: CreatedResource) -> None:
+    if resource.inputs.get("mapPublicIpOnLaunch") is not None:
+        resource.clients("ec2").modify_subnet_attribute(
+            SubnetId=resource.id, MapPublicIpOnLaunch={"Value": resource.inputs["mapPublicIpOnLaunch"]}
         )
 
 
-def _attach_gateway(made: Made) -> None:
-    if made.inputs.get("vpcId"):
-        made.clients("ec2").attach_internet_gateway(InternetGatewayId=made.id, VpcId=made.inputs["vpcId"])
+def _attach_gateway(resource: CreatedResource) -> None:
+    if resource.inputs.get("vpcId"):
+        resource.clients("ec2").attach_internet_gateway(
+            InternetGatewayId=resource.id, VpcId=resource.inputs["vpcId"]
+        )
 
 
 _ROUTE_RENAMES = {
@@ -51,52 +53,52 @@ _ROUTE_RENAMES = {
 }
 
 
-def _inline_routes(made: Made) -> None:
-    for route in made.inputs.get("routes") or []:
-        draft = Draft(made.type, made.name, "", made.clients, {})
+def _inline_routes(resource: CreatedResource) -> None:
+    for route in resource.inputs.get("routes") or []:
+        draft = ResourceRequest(resource.type, resource.name, "", resource.clients, {})
         renamed = {
             _ROUTE_RENAMES.get(key, key): value for key, value in route.items() if value not in (None, "")
         }
         shaped = draft.matched("ec2", "CreateRoute", renamed, "routes[]")
-        made.clients("ec2").create_route(RouteTableId=made.id, **shaped)
+        resource.clients("ec2").create_route(RouteTableId=resource.id, **shaped)
 
 
 def _permission(rule: dict[str, Any], group_id: str) -> dict[str, Any]:
     """Return an inline rule (or a ``SecurityGroupRule``) as AWS's ``IpPermission``."""
-    told = {"Description": rule["description"]} if rule.get("description") else {}
+    description = {"Description": rule["description"]} if rule.get("description") else {}
     permission: dict[str, Any] = {
         "IpProtocol": str(rule["protocol"]),
         "FromPort": int(rule["fromPort"]),
         "ToPort": int(rule["toPort"]),
-        "IpRanges": [{"CidrIp": cidr, **told} for cidr in rule.get("cidrBlocks") or []],
-        "Ipv6Ranges": [{"CidrIpv6": cidr, **told} for cidr in rule.get("ipv6CidrBlocks") or []],
-        "PrefixListIds": [{"PrefixListId": item, **told} for item in rule.get("prefixListIds") or []],
+        "IpRanges": [{"CidrIp": cidr, **description} for cidr in rule.get("cidrBlocks") or []],
+        "Ipv6Ranges": [{"CidrIpv6": cidr, **description} for cidr in rule.get("ipv6CidrBlocks") or []],
+        "PrefixListIds": [{"PrefixListId": item, **description} for item in rule.get("prefixListIds") or []],
     }
     groups = [*(rule.get("securityGroups") or [])]
     if rule.get("sourceSecurityGroupId"):
         groups.append(rule["sourceSecurityGroupId"])
     if rule.get("self"):
         groups.append(group_id)
-    permission["UserIdGroupPairs"] = [{"GroupId": group, **told} for group in groups]
+    permission["UserIdGroupPairs"] = [{"GroupId": group, **description} for group in groups]
     return {key: value for key, value in permission.items() if value != []}
 
 
-def _group_rules(made: Made) -> None:
-    ec2 = made.clients("ec2")
+def _group_rules(resource: CreatedResource) -> None:
+    ec2 = resource.clients("ec2")
     # AWS gives a new group an allow-all egress rule; pulumi-aws takes it away before adding its own.
-    group = ec2.describe_security_groups(GroupIds=[made.id])["SecurityGroups"][0]
+    group = ec2.describe_security_groups(GroupIds=[resource.id])["SecurityGroups"][0]
     if group["IpPermissionsEgress"]:
-        ec2.revoke_security_group_egress(GroupId=made.id, IpPermissions=group["IpPermissionsEgress"])
-    if made.inputs.get("ingress"):
-        rules = [_permission(rule, made.id) for rule in made.inputs["ingress"]]
-        ec2.authorize_security_group_ingress(GroupId=made.id, IpPermissions=rules)
-    if made.inputs.get("egress"):
-        rules = [_permission(rule, made.id) for rule in made.inputs["egress"]]
-        ec2.authorize_security_group_egress(GroupId=made.id, IpPermissions=rules)
+        ec2.revoke_security_group_egress(GroupId=resource.id, IpPermissions=group["IpPermissionsEgress"])
+    if resource.inputs.get("ingress"):
+        rules = [_permission(rule, resource.id) for rule in resource.inputs["ingress"]]
+        ec2.authorize_security_group_ingress(GroupId=resource.id, IpPermissions=rules)
+    if resource.inputs.get("egress"):
+        rules = [_permission(rule, resource.id) for rule in resource.inputs["egress"]]
+        ec2.authorize_security_group_egress(GroupId=resource.id, IpPermissions=rules)
 
 
-def _single_rule(draft: Draft) -> None:
-    told = {"Description": draft.inputs["description"]} if draft.inputs.get("description") else {}
+def _single_rule(draft: ResourceRequest) -> None:
+    description = {"Description": draft.inputs["description"]} if draft.inputs.get("description") else {}
     draft.take("description")
     permission: dict[str, Any] = {"IpProtocol": str(draft.need("ipProtocol"))}
     for key, name in (("fromPort", "FromPort"), ("toPort", "ToPort")):
@@ -111,27 +113,27 @@ def _single_rule(draft: Draft) -> None:
     ):
         value = draft.take(key)
         if value is not None:
-            permission[name] = [{field: value, **told}]
+            permission[name] = [{field: value, **description}]
     draft.put(GroupId=draft.need("securityGroupId"), IpPermissions=[permission])
 
 
-def _default_group(draft: Draft) -> None:
+def _default_group(draft: ResourceRequest) -> None:
     vpc = draft.need("vpcId")
     draft.put(Filters=[{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": ["default"]}])
 
 
-def _default_group_rules(made: Made) -> None:
-    ec2, group = made.clients("ec2"), made.find("SecurityGroups[0]")
+def _default_group_rules(resource: CreatedResource) -> None:
+    ec2, group = resource.clients("ec2"), resource.find("SecurityGroups[0]")
     for rules, revoke in (
         (group["IpPermissions"], ec2.revoke_security_group_ingress),
         (group["IpPermissionsEgress"], ec2.revoke_security_group_egress),
     ):
         if rules:
-            revoke(GroupId=made.id, IpPermissions=rules)
-    _group_rules(made)
+            revoke(GroupId=resource.id, IpPermissions=rules)
+    _group_rules(resource)
 
 
-def _flow_log(draft: Draft) -> None:
+def _flow_log(draft: ResourceRequest) -> None:
     for key, kind in (("vpcId", "VPC"), ("subnetId", "Subnet"), ("eniId", "NetworkInterface")):
         resource = draft.take(key)
         if resource:
@@ -139,15 +141,17 @@ def _flow_log(draft: Draft) -> None:
     draft.put(DeliverLogsPermissionArn=draft.take("iamRoleArn"))
 
 
-def _endpoint(draft: Draft) -> None:
+def _endpoint(draft: ResourceRequest) -> None:
     draft.put(PolicyDocument=json_text(draft.take("policy")))
 
 
-def _route_id(made: Made) -> str:
+def _route_id(resource: CreatedResource) -> str:
     destination = (
-        made.params.get("DestinationCidrBlock") or made.params.get("DestinationIpv6CidrBlock") or "prefix"
+        resource.params.get("DestinationCidrBlock")
+        or resource.params.get("DestinationIpv6CidrBlock")
+        or "prefix"
     )
-    return f"r-{made.params['RouteTableId']}-{destination}"
+    return f"r-{resource.params['RouteTableId']}-{destination}"
 
 
 _RULE = Spec(
@@ -155,7 +159,7 @@ _RULE = Spec(
     "SecurityGroupRules[0].SecurityGroupRuleId",
     tags="ec2",
     shape=_single_rule,
-    outputs=found(securityGroupRuleId="SecurityGroupRules[0].SecurityGroupRuleId"),
+    outputs=output_paths(securityGroupRuleId="SecurityGroupRules[0].SecurityGroupRuleId"),
 )
 
 SPECS: dict[str, Spec] = {
@@ -173,7 +177,7 @@ SPECS: dict[str, Spec] = {
         tags="ec2",
         after=_subnet_attributes,
         takes=frozenset({"mapPublicIpOnLaunch"}),
-        outputs=found(
+        outputs=output_paths(
             arn="Subnet.SubnetArn",
             availabilityZone="Subnet.AvailabilityZone",
             availabilityZoneId="Subnet.AvailabilityZoneId",
@@ -199,20 +203,20 @@ SPECS: dict[str, Spec] = {
         "ec2.allocate_address",
         "AllocationId",
         tags="ec2",
-        outputs=found(allocationId="AllocationId", publicIp="PublicIp"),
+        outputs=output_paths(allocationId="AllocationId", publicIp="PublicIp"),
     ),
     "aws:ec2/natGateway:NatGateway": Spec(
         "ec2.create_nat_gateway",
         "NatGateway.NatGatewayId",
         tags="ec2",
-        outputs=found(publicIp="NatGateway.NatGatewayAddresses[0].PublicIp"),
+        outputs=output_paths(publicIp="NatGateway.NatGatewayAddresses[0].PublicIp"),
     ),
     "aws:ec2/vpcEndpoint:VpcEndpoint": Spec(
         "ec2.create_vpc_endpoint",
         "VpcEndpoint.VpcEndpointId",
         tags="ec2",
         shape=_endpoint,
-        outputs=lambda made: {"arn": made.arn("ec2", f"vpc-endpoint/{made.id}")},
+        outputs=lambda resource: {"arn": resource.arn("ec2", f"vpc-endpoint/{resource.id}")},
         no_effect={"autoAccept": _WAITS},
     ),
     "aws:ec2/securityGroup:SecurityGroup": Spec(
@@ -224,7 +228,7 @@ SPECS: dict[str, Spec] = {
         shape=lambda draft: draft.put(Description=draft.take("description", "Managed by Pulumi")),
         after=_group_rules,
         takes=frozenset({"ingress", "egress"}),
-        outputs=lambda made: {"arn": made.arn("ec2", f"security-group/{made.id}")},
+        outputs=lambda resource: {"arn": resource.arn("ec2", f"security-group/{resource.id}")},
         no_effect={"revokeRulesOnDelete": _WAITS},
     ),
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": Spec(
@@ -234,14 +238,14 @@ SPECS: dict[str, Spec] = {
         shape=_default_group,
         after=_default_group_rules,
         takes=frozenset({"ingress", "egress"}),
-        outputs=lambda made: {"arn": made.arn("ec2", f"security-group/{made.id}")},
+        outputs=lambda resource: {"arn": resource.arn("ec2", f"security-group/{resource.id}")},
     ),
     "aws:ec2/flowLog:FlowLog": Spec(
         "ec2.create_flow_logs",
         "FlowLogIds[0]",
         tags="ec2",
         shape=_flow_log,
-        outputs=lambda made: {"arn": made.arn("ec2", f"vpc-flow-log/{made.id}")},
+        outputs=lambda resource: {"arn": resource.arn("ec2", f"vpc-flow-log/{resource.id}")},
     ),
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _RULE,
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": Spec(

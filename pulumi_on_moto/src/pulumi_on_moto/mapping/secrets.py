@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec, found
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
 
 
-def _secret_outputs(made: Made) -> dict[str, Any]:
-    return {"arn": made.id}
+def _secret_outputs(resource: CreatedResource) -> dict[str, Any]:
+    return {"arn": resource.id}
 
 
-def _version(draft: Draft) -> None:
+def _version(draft: ResourceRequest) -> None:
     if not {"secretString", "secretBinary"} & draft.inputs.keys():
         raise draft.fail("neither secretString nor secretBinary is given")
 
@@ -27,8 +27,8 @@ SPECS: dict[str, Spec] = {
     ),
     "aws:secretsmanager/secretVersion:SecretVersion": Spec(
         "secretsmanager.put_secret_value",
-        lambda made: f"{made.find('ARN')}|{made.find('VersionId')}",
+        lambda resource: f"{resource.find('ARN')}|{resource.find('VersionId')}",
         shape=_version,
-        outputs=found(arn="ARN", versionId="VersionId"),
+        outputs=output_paths(arn="ARN", versionId="VersionId"),
     ),
 }

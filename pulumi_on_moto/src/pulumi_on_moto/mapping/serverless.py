@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pulumi_on_moto.mapping.archives import zip_bytes
-from pulumi_on_moto.mapping.base import Draft, Made, Spec, found, generated_name
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, generated_name, output_paths
 
 
-def _function(draft: Draft) -> None:
+def _function(draft: ResourceRequest) -> None:
     name = draft.need("name")
     archive = draft.take("code")
     if archive is None:
@@ -18,46 +18,46 @@ def _function(draft: Draft) -> None:
     draft.put(FunctionName=name, Code={"ZipFile": code})
 
 
-def _concurrency(made: Made) -> None:
-    reserved = made.inputs.get("reservedConcurrentExecutions")
+def _concurrency(resource: CreatedResource) -> None:
+    reserved = resource.inputs.get("reservedConcurrentExecutions")
     if reserved is not None and int(reserved) >= 0:  # -1 means "not reserved"
-        made.clients("lambda").put_function_concurrency(
-            FunctionName=made.id, ReservedConcurrentExecutions=int(reserved)
+        resource.clients("lambda").put_function_concurrency(
+            FunctionName=resource.id, ReservedConcurrentExecutions=int(reserved)
         )
 
 
-def _function_outputs(made: Made) -> dict[str, Any]:
-    arn = made.find("FunctionArn")
-    region = made.clients.region
+def _function_outputs(resource: CreatedResource) -> dict[str, Any]:
+    arn = resource.find("FunctionArn")
+    region = resource.clients.region
     return {
         "arn": arn,
         "invokeArn": f"arn:aws:apigateway:{region}:lambda:path/2015-03-31/functions/{arn}/invocations",
         "qualifiedArn": f"{arn}:$LATEST",
         "version": "$LATEST",
-        "codeSha256": made.find("CodeSha256"),
-        "lastModified": made.find("LastModified"),
+        "codeSha256": resource.find("CodeSha256"),
+        "lastModified": resource.find("LastModified"),
     }
 
 
-def _permission(draft: Draft) -> None:
+def _permission(draft: ResourceRequest) -> None:
     draft.put(
         FunctionName=draft.need("function"), StatementId=draft.take("statementId") or generated_name(draft)
     )
 
 
-def _retention(made: Made) -> None:
-    days = made.inputs.get("retentionInDays")
+def _retention(resource: CreatedResource) -> None:
+    days = resource.inputs.get("retentionInDays")
     if days:
-        made.clients("logs").put_retention_policy(logGroupName=made.id, retentionInDays=int(days))
+        resource.clients("logs").put_retention_policy(logGroupName=resource.id, retentionInDays=int(days))
 
 
-def _parameter(draft: Draft) -> None:
+def _parameter(draft: ResourceRequest) -> None:
     insecure = draft.take("insecureValue")
     if insecure is not None:
         draft.put(Value=insecure)
 
 
-def _table(draft: Draft) -> None:
+def _table(draft: ResourceRequest) -> None:
     attributes = draft.need("attributes")
     draft.put(
         AttributeDefinitions=[{"AttributeName": a["name"], "AttributeType": a["type"]} for a in attributes],
@@ -101,23 +101,23 @@ def _key_schema(hash_key: str, range_key: str | None) -> list[dict[str, str]]:
     return keys
 
 
-def _table_extras(made: Made) -> None:
-    dynamodb = made.clients("dynamodb")
-    ttl = made.inputs.get("ttl")
+def _table_extras(resource: CreatedResource) -> None:
+    dynamodb = resource.clients("dynamodb")
+    ttl = resource.inputs.get("ttl")
     if ttl and ttl.get("enabled", True):
         dynamodb.update_time_to_live(
-            TableName=made.id,
+            TableName=resource.id,
             TimeToLiveSpecification={"Enabled": True, "AttributeName": ttl["attributeName"]},
         )
-    recovery = made.inputs.get("pointInTimeRecovery")
+    recovery = resource.inputs.get("pointInTimeRecovery")
     if recovery:
         dynamodb.update_continuous_backups(
-            TableName=made.id,
+            TableName=resource.id,
             PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": recovery["enabled"]},
         )
 
 
-_HERE: Final = "the handler sees the packages of this Python environment"
+_LOCAL_PACKAGES: Final = "the handler sees the packages of this Python environment"
 
 SPECS: dict[str, Spec] = {
     "aws:lambda/function:Function": Spec(
@@ -131,7 +131,7 @@ SPECS: dict[str, Spec] = {
         takes=frozenset({"reservedConcurrentExecutions"}),
         outputs=_function_outputs,
         no_effect={
-            "layers": _HERE,
+            "layers": _LOCAL_PACKAGES,
             "sourceCodeHash": "the archive itself is deployed",
             "skipDestroy": "nothing is ever deleted here",
         },
@@ -140,7 +140,9 @@ SPECS: dict[str, Spec] = {
         "lambda.create_event_source_mapping",
         "UUID",
         tags="map",
-        outputs=found(uuid="UUID", functionArn="FunctionArn", state="State", arn="EventSourceMappingArn"),
+        outputs=output_paths(
+            uuid="UUID", functionArn="FunctionArn", state="State", arn="EventSourceMappingArn"
+        ),
     ),
     "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": Spec(
         "lambda.put_function_event_invoke_config",
@@ -155,7 +157,7 @@ SPECS: dict[str, Spec] = {
         tags="map",
         after=_retention,
         takes=frozenset({"retentionInDays"}),
-        outputs=lambda made: {"arn": made.arn("logs", f"log-group:{made.id}")},
+        outputs=lambda resource: {"arn": resource.arn("logs", f"log-group:{resource.id}")},
         no_effect={"skipDestroy": "nothing is ever deleted here"},
     ),
     "aws:ssm/parameter:Parameter": Spec(
@@ -164,9 +166,9 @@ SPECS: dict[str, Spec] = {
         autoname="name",
         tags="list",
         shape=_parameter,
-        outputs=lambda made: {
-            "arn": made.arn("ssm", f"parameter/{made.id.lstrip('/')}"),
-            "version": made.find("Version"),
+        outputs=lambda resource: {
+            "arn": resource.arn("ssm", f"parameter/{resource.id.lstrip('/')}"),
+            "version": resource.find("Version"),
         },
     ),
     "aws:ssm/document:Document": Spec(
@@ -174,7 +176,7 @@ SPECS: dict[str, Spec] = {
         "=Name",
         autoname="name",
         tags="list",
-        outputs=lambda made: {"arn": made.arn("ssm", f"document/{made.id}"), "name": made.id},
+        outputs=lambda resource: {"arn": resource.arn("ssm", f"document/{resource.id}"), "name": resource.id},
     ),
     "aws:dynamodb/table:Table": Spec(
         "dynamodb.create_table",
@@ -185,6 +187,6 @@ SPECS: dict[str, Spec] = {
         shape=_table,
         after=_table_extras,
         takes=frozenset({"ttl", "pointInTimeRecovery"}),
-        outputs=found(arn="TableDescription.TableArn"),
+        outputs=output_paths(arn="TableDescription.TableArn"),
     ),
 }

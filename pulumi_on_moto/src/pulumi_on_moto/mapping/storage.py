@@ -5,79 +5,82 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pulumi_on_moto.mapping.archives import asset_bytes
-from pulumi_on_moto.mapping.base import Draft, Made, Spec, found
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
 from pulumi_on_moto.mapping.shapes import key_values
 
 _NEVER_DELETED: Final = "nothing is ever deleted here"
 
 
-def _file_system_extras(made: Made) -> None:
-    policies = made.inputs.get("lifecyclePolicies") or []
+def _file_system_extras(resource: CreatedResource) -> None:
+    policies = resource.inputs.get("lifecyclePolicies") or []
     if policies:
-        draft = Draft(made.type, made.name, "", made.clients, {})
+        draft = ResourceRequest(resource.type, resource.name, "", resource.clients, {})
         shaped = draft.matched(
             "efs", "PutLifecycleConfiguration", policies, "lifecyclePolicies", "LifecyclePolicies"
         )
-        made.clients("efs").put_lifecycle_configuration(FileSystemId=made.id, LifecyclePolicies=shaped)
+        resource.clients("efs").put_lifecycle_configuration(
+            FileSystemId=resource.id, LifecyclePolicies=shaped
+        )
 
 
-def _file_system_outputs(made: Made) -> dict[str, Any]:
+def _file_system_outputs(resource: CreatedResource) -> dict[str, Any]:
     return {
-        "arn": made.find("FileSystemArn"),
-        "dnsName": f"{made.id}.efs.{made.clients.region}.amazonaws.com",
+        "arn": resource.find("FileSystemArn"),
+        "dnsName": f"{resource.id}.efs.{resource.clients.region}.amazonaws.com",
     }
 
 
-def _bucket(draft: Draft) -> None:
+def _bucket(draft: ResourceRequest) -> None:
     name = draft.need("bucket")
     draft.put(Bucket=name)
     if draft.clients.region != "us-east-1":
         draft.put(CreateBucketConfiguration={"LocationConstraint": draft.clients.region})
 
 
-def _bucket_tags(made: Made) -> None:
-    tags = {**(made.inputs.get("tagsAll") or {}), **(made.inputs.get("tags") or {})}
+def _bucket_tags(resource: CreatedResource) -> None:
+    tags = {**(resource.inputs.get("tagsAll") or {}), **(resource.inputs.get("tags") or {})}
     if tags:
-        made.clients("s3").put_bucket_tagging(
-            Bucket=made.id, Tagging={"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]}
+        resource.clients("s3").put_bucket_tagging(
+            Bucket=resource.id,
+            Tagging={"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]},
         )
 
 
-def _bucket_outputs(made: Made) -> dict[str, Any]:
+def _bucket_outputs(resource: CreatedResource) -> dict[str, Any]:
     return {
-        "arn": f"arn:aws:s3:::{made.id}",
-        "bucketDomainName": f"{made.id}.s3.amazonaws.com",
-        "bucketRegionalDomainName": f"{made.id}.s3.{made.clients.region}.amazonaws.com",
+        "arn": f"arn:aws:s3:::{resource.id}",
+        "bucketDomainName": f"{resource.id}.s3.amazonaws.com",
+        "bucketRegionalDomainName": f"{resource.id}.s3.{resource.clients.region}.amazonaws.com",
     }
 
 
-def _object(draft: Draft) -> None:
+def _object(draft: ResourceRequest) -> None:
     if "content" in draft.inputs:
         draft.put(Body=draft.need("content").encode())
     else:
         draft.put(Body=asset_bytes(draft.need("source")))
 
 
-def _object_tags(made: Made) -> None:
-    tags = {**(made.inputs.get("tagsAll") or {}), **(made.inputs.get("tags") or {})}
+def _object_tags(resource: CreatedResource) -> None:
+    tags = {**(resource.inputs.get("tagsAll") or {}), **(resource.inputs.get("tags") or {})}
     if tags:
-        made.clients("s3").put_object_tagging(
-            Bucket=made.params["Bucket"], Key=made.id, Tagging={"TagSet": key_values(tags)}
+        resource.clients("s3").put_object_tagging(
+            Bucket=resource.params["Bucket"], Key=resource.id, Tagging={"TagSet": key_values(tags)}
         )
 
 
-def _object_outputs(made: Made) -> dict[str, Any]:
+def _object_outputs(resource: CreatedResource) -> dict[str, Any]:
     return {
-        "arn": f"arn:aws:s3:::{made.params['Bucket']}/{made.id}",
-        "etag": made.find("ETag"),
-        "versionId": made.find("VersionId"),
+        "arn": f"arn:aws:s3:::{resource.params['Bucket']}/{resource.id}",
+        "etag": resource.find("ETag"),
+        "versionId": resource.find("VersionId"),
     }
 
 
 def _nested(operation: str, parameter: str) -> Any:
     """Return a shaper that puts all inputs but the bucket below one parameter of an S3 operation."""
 
-    def shape(draft: Draft) -> None:
+    def shape(draft: ResourceRequest) -> None:
         bucket = draft.need("bucket")
         shaped = draft.matched("s3", operation, dict(draft.inputs), parameter, parameter)
         draft.inputs.clear()
@@ -86,14 +89,14 @@ def _nested(operation: str, parameter: str) -> Any:
     return shape
 
 
-def _versioning(draft: Draft) -> None:
+def _versioning(draft: ResourceRequest) -> None:
     draft.put(
         Bucket=draft.need("bucket"),
         VersioningConfiguration={"Status": draft.need("versioningConfiguration")["status"]},
     )
 
 
-def _ownership(draft: Draft) -> None:
+def _ownership(draft: ResourceRequest) -> None:
     rule = draft.need("rule")
     draft.put(
         Bucket=draft.need("bucket"),
@@ -101,7 +104,7 @@ def _ownership(draft: Draft) -> None:
     )
 
 
-def _bucket_lifecycle(draft: Draft) -> None:
+def _bucket_lifecycle(draft: ResourceRequest) -> None:
     rules = [
         {"iD" if key == "id" else key: value for key, value in rule.items()} for rule in draft.need("rules")
     ]
@@ -111,7 +114,7 @@ def _bucket_lifecycle(draft: Draft) -> None:
     draft.put(Bucket=draft.need("bucket"), LifecycleConfiguration=shaped)
 
 
-def _repository(draft: Draft) -> None:
+def _repository(draft: ResourceRequest) -> None:
     encryption = draft.take("encryptionConfigurations")
     if encryption:
         draft.inputs["encryptionConfiguration"] = encryption[0]
@@ -128,10 +131,10 @@ SPECS: dict[str, Spec] = {
     ),
     "aws:efs/fileSystemPolicy:FileSystemPolicy": Spec("efs.put_file_system_policy", "=FileSystemId"),
     "aws:efs/mountTarget:MountTarget": Spec(
-        "efs.create_mount_target", "MountTargetId", outputs=found(ipAddress="IpAddress")
+        "efs.create_mount_target", "MountTargetId", outputs=output_paths(ipAddress="IpAddress")
     ),
     "aws:efs/accessPoint:AccessPoint": Spec(
-        "efs.create_access_point", "AccessPointId", tags="list", outputs=found(arn="AccessPointArn")
+        "efs.create_access_point", "AccessPointId", tags="list", outputs=output_paths(arn="AccessPointArn")
     ),
     "aws:s3/bucket:Bucket": Spec(
         "s3.create_bucket",
@@ -179,7 +182,7 @@ SPECS: dict[str, Spec] = {
         autoname="name",
         tags="list",
         shape=_repository,
-        outputs=found(
+        outputs=output_paths(
             arn="repository.repositoryArn",
             repositoryUrl="repository.repositoryUri",
             registryId="repository.registryId",

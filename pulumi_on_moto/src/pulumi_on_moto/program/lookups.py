@@ -30,7 +30,7 @@ class Lookups:
         self._clients = clients
         self._images: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._answers: dict[str, Callable[[Mapping[str, Any]], LookupAnswer]] = {
+        self._handlers: dict[str, Callable[[Mapping[str, Any]], LookupAnswer]] = {
             "aws:index/getAvailabilityZones:getAvailabilityZones": self._zones,
             "aws:index/getCallerIdentity:getCallerIdentity": self._identity,
             "aws:index/getPartition:getPartition": self._partition,
@@ -50,10 +50,10 @@ class Lookups:
 
     def __call__(self, token: str, args: Mapping[str, Any]) -> LookupAnswer:
         """Return the answer to a lookup."""
-        answer = self._answers.get(token)
-        if answer is None:
+        handler = self._handlers.get(token)
+        if handler is None:
             raise LocalCloudError(f"lookup {token} is not emulated by the local cloud")
-        return {"id": token.rpartition(":")[2], **answer(args)}
+        return {"id": token.rpartition(":")[2], **handler(args)}
 
     def image(self, parameter: str) -> str:
         """Return the AMI id that a public parameter of AWS stands for here."""
@@ -65,9 +65,9 @@ class Lookups:
     def _registered(self, name: str) -> str:
         """Return the image of a name: every reader of a parameter finds the same one."""
         ec2 = self._clients("ec2")
-        found = ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
-        if found:
-            return str(found[0]["ImageId"])
+        images = ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
+        if images:
+            return str(images[0]["ImageId"])
         reply = ec2.register_image(
             Name=name,
             Architecture="arm64" if "arm64" in name else "x86_64",
@@ -79,10 +79,10 @@ class Lookups:
     def _zones(self, args: Mapping[str, Any]) -> LookupAnswer:
         zones = self._clients("ec2").describe_availability_zones()["AvailabilityZones"]
         excluded = set(args.get("excludeNames") or [])
-        kept = [zone for zone in zones if zone["ZoneName"] not in excluded]
+        remaining = [zone for zone in zones if zone["ZoneName"] not in excluded]
         return {
-            "names": [zone["ZoneName"] for zone in kept],
-            "zoneIds": [zone["ZoneId"] for zone in kept],
+            "names": [zone["ZoneName"] for zone in remaining],
+            "zoneIds": [zone["ZoneId"] for zone in remaining],
             "groupNames": [self._clients.region],
             "region": self._clients.region,
             **_echo(args),
@@ -107,11 +107,11 @@ class Lookups:
             value, version, kind = self.image(name), 1, "String"
         else:
             try:
-                found = self._clients("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
+                parameter = self._clients("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
             except ClientError as error:
                 code = error.response["Error"]["Code"]
                 raise LocalCloudError(f"SSM parameter {name!r}: {code} in the local cloud") from None
-            value, version, kind = found["Value"], found["Version"], found["Type"]
+            value, version, kind = parameter["Value"], parameter["Version"], parameter["Type"]
         return {
             "arn": arn,
             "name": name,
@@ -127,14 +127,14 @@ class Lookups:
         """Draw a password: another one at each run, as on AWS."""
         client = self._clients("secretsmanager")
         shape = client.meta.service_model.operation_model("GetRandomPassword").input_shape
-        given = {key: value for key, value in _echo(args).items() if key != "region"}
-        drawn = client.get_random_password(**convert(given, shape, "a password"))
+        arguments = {key: value for key, value in _echo(args).items() if key != "region"}
+        drawn = client.get_random_password(**convert(arguments, shape, "a password"))
         return {**_echo(args), "randomPassword": drawn["RandomPassword"], "region": self._clients.region}
 
     def _vpcs(self, args: Mapping[str, Any]) -> LookupAnswer:
-        filters = [{"Name": one["name"], "Values": one["values"]} for one in args.get("filters") or []]
-        found = self._clients("ec2").describe_vpcs(Filters=filters)["Vpcs"]
-        return {"ids": [vpc["VpcId"] for vpc in found], "region": self._clients.region, **_echo(args)}
+        filters = [{"Name": item["name"], "Values": item["values"]} for item in args.get("filters") or []]
+        vpcs = self._clients("ec2").describe_vpcs(Filters=filters)["Vpcs"]
+        return {"ids": [vpc["VpcId"] for vpc in vpcs], "region": self._clients.region, **_echo(args)}
 
     def _snapshot(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Answer for a snapshot in the stack file, its user's own: one of that id lies here, encrypted."""
@@ -146,13 +146,13 @@ class Lookups:
                 volume = ec2.create_volume(size="1", zone_name=zone, encrypted=True)
                 ec2.snapshots[name] = Snapshot(ec2, name, volume, "a dataset", encrypted=True)
                 ec2.delete_volume(volume.id)
-        [found] = self._clients("ec2").describe_snapshots(SnapshotIds=[name])["Snapshots"]
+        [snapshot] = self._clients("ec2").describe_snapshots(SnapshotIds=[name])["Snapshots"]
         return {
             "snapshotId": name,
-            "state": found["State"],
-            "encrypted": found["Encrypted"],
-            "storageTier": found["StorageTier"],
-            "volumeSize": int(found["VolumeSize"]),
+            "state": snapshot["State"],
+            "encrypted": snapshot["Encrypted"],
+            "storageTier": snapshot["StorageTier"],
+            "volumeSize": int(snapshot["VolumeSize"]),
             "region": self._clients.region,
             **_echo(args),
         }
@@ -161,36 +161,36 @@ class Lookups:
         """Answer for a cluster in the stack file, its user's own: one of that name is here."""
         name = str(args["name"])
         with self._lock:
-            found = clusters.given(self._clients.region, name)
-        return {**found, "region": self._clients.region, **_echo(args)}
+            cluster = clusters.existing_cluster(self._clients.region, name)
+        return {**cluster, "region": self._clients.region, **_echo(args)}
 
     def _vpc(self, args: Mapping[str, Any]) -> LookupAnswer:
-        here, vpc = self._clients("ec2"), _given_id(args)
+        ec2, vpc = self._clients("ec2"), _existing_id(args)
         with _of_this_id("VPC", vpc):
-            here.describe_vpcs(VpcIds=[vpc])
+            ec2.describe_vpcs(VpcIds=[vpc])
         attributes = ("enableDnsSupport", "enableDnsHostnames")
         return {
-            name: here.describe_vpc_attribute(VpcId=vpc, Attribute=name)[f"E{name[1:]}"]["Value"]
+            name: ec2.describe_vpc_attribute(VpcId=vpc, Attribute=name)[f"E{name[1:]}"]["Value"]
             for name in attributes
         } | {"id": vpc}
 
     def _subnet(self, args: Mapping[str, Any]) -> LookupAnswer:
-        subnet = _given_id(args)
+        subnet = _existing_id(args)
         with _of_this_id("subnet", subnet):
-            [found] = self._clients("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"]
+            [description] = self._clients("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"]
         return {
             "id": subnet,
-            "vpcId": found["VpcId"],
-            "availabilityZone": found["AvailabilityZone"],
-            "cidrBlock": found["CidrBlock"],
-            "mapPublicIpOnLaunch": found["MapPublicIpOnLaunch"],
+            "vpcId": description["VpcId"],
+            "availabilityZone": description["AvailabilityZone"],
+            "cidrBlock": description["CidrBlock"],
+            "mapPublicIpOnLaunch": description["MapPublicIpOnLaunch"],
         }
 
     def _security_group(self, args: Mapping[str, Any]) -> LookupAnswer:
-        group = _given_id(args)
+        group = _existing_id(args)
         with _of_this_id("security group", group):
-            [found] = self._clients("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
-        return {"id": group, "vpcId": found["VpcId"], "name": found["GroupName"]}
+            [description] = self._clients("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
+        return {"id": group, "vpcId": description["VpcId"], "name": description["GroupName"]}
 
     def _endpoint_service(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Answer for a service by its name: it is in every zone here. moto's answer needs its extras."""
@@ -207,33 +207,33 @@ class Lookups:
         filters = [{"Name": item["name"], "Values": item["values"]} for item in args.get("filters") or []]
         kind = args.get("locationType") or "region"
         paginator = self._clients("ec2").get_paginator("describe_instance_type_offerings")
-        found = [
+        offerings = [
             offering
             for page in paginator.paginate(LocationType=kind, Filters=filters)
             for offering in page["InstanceTypeOfferings"]
         ]
         return {
-            "instanceTypes": [item["InstanceType"] for item in found],
-            "locations": [item["Location"] for item in found],
-            "locationTypes": [item["LocationType"] for item in found],
+            "instanceTypes": [item["InstanceType"] for item in offerings],
+            "locations": [item["Location"] for item in offerings],
+            "locationTypes": [item["LocationType"] for item in offerings],
             "region": self._clients.region,
             **_echo(args),
         }
 
 
-def _given_id(args: Mapping[str, Any]) -> str:
+def _existing_id(args: Mapping[str, Any]) -> str:
     if not args.get("id"):
         raise LocalCloudError("a lookup by anything but an id is not emulated by the local cloud")
     return str(args["id"])
 
 
 @contextlib.contextmanager
-def _of_this_id(what: str, name: str) -> Iterator[None]:
+def _of_this_id(kind: str, name: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
         code = error.response["Error"]["Code"]
-        raise LocalCloudError(f"{what} {name!r}: {code} in the local cloud") from None
+        raise LocalCloudError(f"{kind} {name!r}: {code} in the local cloud") from None
 
 
 def policy_document(args: Mapping[str, Any]) -> LookupAnswer:

@@ -12,7 +12,7 @@ from pulumi_declared.monitor import Monitor, Resource
 from pulumi_on_moto.cluster.clusters import PREFIX, PROVIDER, Clusters
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
-from pulumi_on_moto.mapping.base import Draft, Spec, create, outputs
+from pulumi_on_moto.mapping.base import ResourceRequest, Spec, create, outputs
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import AwsClients
 
@@ -49,7 +49,7 @@ class Provisioner(Monitor):
         self._lookups = Lookups(clients)
         self._provider_tags: dict[str, dict[str, str]] = {"": default_tags}
 
-    def _answer(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def _look_up(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
         return self._lookups(token, args)
 
     def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
@@ -71,24 +71,43 @@ class Provisioner(Monitor):
             raise LocalCloudError(
                 f'{type_} "{name}": import of {request.importId!r}, the local cloud starts empty'
             )
-        given = {key: value for key, value in inputs.items() if value is not None}
-        tagged = self._with_default_tags(spec, given, request.provider)
-        draft = Draft(type_, name, urn, self._clients, tagged)
+        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
+        tagged = self._with_default_tags(spec, supplied_inputs, request.provider)
+        draft = ResourceRequest(type_, name, urn, self._clients, tagged)
         try:
-            made, skipped = create(spec, draft)
-            seen = outputs(spec, made)
+            created, skipped = create(spec, draft)
+            output_values = outputs(spec, created)
         except (ClientError, BotoCoreError, NotImplementedError) as error:
             raise draft.fail(" ".join(str(error).split()) or type(error).__name__) from error
         self.code.update(draft.code)
-        return Resource(urn, type_, name, parent, made.id, given, seen, skipped, bool(request.protect))
+        return Resource(
+            urn,
+            type_,
+            name,
+            parent,
+            created.id,
+            supplied_inputs,
+            output_values,
+            skipped,
+            bool(request.protect),
+        )
 
     def _declared(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         """Return a resource of a cluster's API, which has it now."""
-        given = {key: value for key, value in inputs.items() if value is not None}
-        identity = self.clusters.declare(request.type, request.name, given, request.provider)
+        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
+        identity = self.clusters.declare(request.type, request.name, supplied_inputs, request.provider)
         protect = bool(request.protect)
         return Resource(
-            urn, request.type, request.name, parent, identity, given, given, {}, protect, request.provider
+            urn,
+            request.type,
+            request.name,
+            parent,
+            identity,
+            supplied_inputs,
+            supplied_inputs,
+            {},
+            protect,
+            request.provider,
         )
 
     def _provider(

@@ -18,7 +18,7 @@ from pulumi_on_moto.cluster.clusters import PREFIX
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.archives import asset_bytes, zip_bytes
-from pulumi_on_moto.mapping.base import Draft, create
+from pulumi_on_moto.mapping.base import ResourceRequest, create
 from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import run
@@ -36,14 +36,14 @@ class Change:
     type: str
     name: str
     inputs: frozenset[str] = frozenset()
-    gone: bool = False
+    is_removed: bool = False
 
 
 def changes(deployment: Deployment, config: StackConfig) -> tuple[Change, ...]:
     """Run the program of ``config`` again and return what ``up`` would change; nothing is touched.
 
     What depends on a resource that is new sees its outputs as unknown, as in a preview. Whether AWS would
-    change a resource in place or replace it is not told.
+    change a resource in place or replace it is unknown.
 
     Example::
 
@@ -56,7 +56,7 @@ def changes(deployment: Deployment, config: StackConfig) -> tuple[Change, ...]:
     """
     monitor = _Comparing(deployment, config)
     run(monitor, deployment.clients, config)
-    return monitor.found()
+    return monitor.changes()
 
 
 def up(deployment: Deployment, config: StackConfig) -> tuple[Deployment, tuple[Change, ...]]:
@@ -76,7 +76,7 @@ def up(deployment: Deployment, config: StackConfig) -> tuple[Deployment, tuple[C
         outputs=monitor.exports,
         secret_outputs=monitor.secret_exports,
     )
-    return after, monitor.found()
+    return after, monitor.changes()
 
 
 class _Comparing(Provisioner):
@@ -87,15 +87,15 @@ class _Comparing(Provisioner):
         self._changes: list[Change] = []
         self._before = {resource.urn: resource for resource in before.resources}
 
-    def found(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[Change, ...]:
         """Return the changes in the order of the program, then what is gone."""
         declared = {resource.urn for resource in self.recorded}
-        gone = (
-            Change(resource.type, resource.name, gone=True)
+        removed = (
+            Change(resource.type, resource.name, is_removed=True)
             for resource in self._before.values()
             if resource.urn not in declared
         )
-        return (*self._changes, *gone)
+        return (*self._changes, *removed)
 
     def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         old = self._before.get(urn)
@@ -107,18 +107,18 @@ class _Comparing(Provisioner):
         if old.is_component:
             return replace(old, inputs=inputs, outputs=inputs)
         old = self._refreshed(old)
-        given = {key: value for key, value in inputs.items() if value is not None}
+        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
         ignored = _ignored(request)
-        wanted = {**given, **{key: old.inputs[key] for key in ignored & old.inputs.keys()}}
+        desired = {**supplied_inputs, **{key: old.inputs[key] for key in ignored & old.inputs.keys()}}
         differing = frozenset(
             key
-            for key in (wanted.keys() | old.inputs.keys()) - ignored
-            if not _same(old.inputs.get(key), wanted.get(key))
+            for key in (desired.keys() | old.inputs.keys()) - ignored
+            if not _same(old.inputs.get(key), desired.get(key))
         )
         if not differing:
             return old
         self._changes.append(Change(old.type, old.name, differing))
-        return self._changed(old, wanted, differing)
+        return self._changed(old, desired, differing)
 
     def _refreshed(self, old: Resource) -> Resource:
         """Return a resource with the inputs that others than the program can move as they are now."""
@@ -127,15 +127,15 @@ class _Comparing(Provisioner):
         read = _READ.get(old.type)
         if read is None:
             return old
-        seen = read(self._clients, old)
-        return replace(old, inputs={key: seen.get(key, value) for key, value in old.inputs.items()})
+        actual = read(self._clients, old)
+        return replace(old, inputs={key: actual.get(key, value) for key, value in old.inputs.items()})
 
     def _new(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         """Return a resource without an id: what AWS would compute for it is unknown."""
         return Resource(urn, request.type, request.name, parent, "", inputs, inputs, {})
 
-    def _changed(self, old: Resource, wanted: dict[str, Any], differing: frozenset[str]) -> Resource:
-        return replace(old, inputs=wanted, outputs={**old.outputs, **wanted})
+    def _changed(self, old: Resource, desired: dict[str, Any], differing: frozenset[str]) -> Resource:
+        return replace(old, inputs=desired, outputs={**old.outputs, **desired})
 
 
 class _Applying(_Comparing):
@@ -144,18 +144,20 @@ class _Applying(_Comparing):
     def _new(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         return Provisioner._register(self, request, urn, parent, inputs)
 
-    def _changed(self, old: Resource, wanted: dict[str, Any], differing: frozenset[str]) -> Resource:
+    def _changed(self, old: Resource, desired: dict[str, Any], differing: frozenset[str]) -> Resource:
         if old.type.startswith(PREFIX):
-            self.clusters.declare(old.type, old.name, wanted, old.provider)
-            return replace(old, inputs=wanted, outputs=wanted)
+            self.clusters.declare(old.type, old.name, desired, old.provider)
+            return replace(old, inputs=desired, outputs=desired)
         update = _UPDATES.get(old.type)
         if update is None:
             raise LocalCloudError(
                 f'{old.type} "{old.name}": {", ".join(sorted(differing))} cannot be changed in place here'
             )
-        draft = Draft(old.type, old.name, old.urn, self._clients, {key: wanted.get(key) for key in differing})
-        seen = update(draft, old, wanted)
-        return replace(old, inputs=wanted, outputs={**old.outputs, **wanted, **seen})
+        draft = ResourceRequest(
+            old.type, old.name, old.urn, self._clients, {key: desired.get(key) for key in differing}
+        )
+        updated = update(draft, old, desired)
+        return replace(old, inputs=desired, outputs={**old.outputs, **desired, **updated})
 
 
 def _ignored(request: Any) -> frozenset[str]:
@@ -175,9 +177,9 @@ def _same(old: Any, new: Any) -> bool:
     return bool(old == new)
 
 
-def _template(draft: Draft, old: Resource, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _template(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]) -> dict[str, Any]:
     """A launch template changes by a new version."""
-    whole = Draft(draft.type, draft.name, draft.urn, draft.clients, dict(wanted))
+    whole = ResourceRequest(draft.type, draft.name, draft.urn, draft.clients, dict(desired))
     for key in ("tags", "tagsAll", "region", "updateDefaultVersion"):
         whole.take(key)
     whole.inputs.setdefault("name", old.outputs["name"])
@@ -187,28 +189,28 @@ def _template(draft: Draft, old: Resource, wanted: Mapping[str, Any]) -> dict[st
     del whole.params["LaunchTemplateName"]
     reply = draft.clients("ec2").create_launch_template_version(LaunchTemplateId=old.id, **whole.params)
     number = reply["LaunchTemplateVersion"]["VersionNumber"]
-    if wanted.get("updateDefaultVersion"):
+    if desired.get("updateDefaultVersion"):
         draft.clients("ec2").modify_launch_template(LaunchTemplateId=old.id, DefaultVersion=str(number))
     return {"latestVersion": number}
 
 
-def _group(draft: Draft, old: Resource, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _group(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]) -> dict[str, Any]:
     shaped = draft.matched("autoscaling", "UpdateAutoScalingGroup", draft.inputs, "group")
     draft.clients("autoscaling").update_auto_scaling_group(AutoScalingGroupName=old.id, **shaped)
     return {}
 
 
-def _parameter(draft: Draft, old: Resource, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _parameter(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]) -> dict[str, Any]:
     value = draft.take("insecureValue") or draft.take("value")
     if value is None or draft.inputs:
         raise draft.fail(f"{', '.join(sorted(draft.inputs)) or 'value'} cannot be changed in place here")
-    draft.clients("ssm").put_parameter(Name=wanted["name"], Value=value, Overwrite=True)
+    draft.clients("ssm").put_parameter(Name=desired["name"], Value=value, Overwrite=True)
     return {}
 
 
-def _put_again(draft: Draft, old: Resource, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _put_again(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]) -> dict[str, Any]:
     """For what AWS creates and changes by one and the same call."""
-    whole = Draft(draft.type, draft.name, draft.urn, draft.clients, dict(wanted))
+    whole = ResourceRequest(draft.type, draft.name, draft.urn, draft.clients, dict(desired))
     create(SPECS[old.type], whole)
     return {}
 
@@ -229,13 +231,13 @@ def _read_fleet(clients: AwsClients, old: Resource) -> dict[str, Any]:
         "SpotFleetRequestConfigs"
     ]
     config = fleet["SpotFleetRequestConfig"]
-    seen = {
+    state = {
         "targetCapacity": config["TargetCapacity"],
         "onDemandTargetCapacity": config["OnDemandTargetCapacity"],
     }
     if "ExcessCapacityTerminationPolicy" in config:
-        seen["excessCapacityTerminationPolicy"] = config["ExcessCapacityTerminationPolicy"]
-    return seen
+        state["excessCapacityTerminationPolicy"] = config["ExcessCapacityTerminationPolicy"]
+    return state
 
 
 def _read_parameter(clients: AwsClients, old: Resource) -> dict[str, Any]:
@@ -249,7 +251,7 @@ _READ: Final[dict[str, Callable[[AwsClients, Resource], dict[str, Any]]]] = {
     "aws:ssm/parameter:Parameter": _read_parameter,
 }
 
-_Update = Callable[[Draft, Resource, Mapping[str, Any]], dict[str, Any]]
+_Update = Callable[[ResourceRequest, Resource, Mapping[str, Any]], dict[str, Any]]
 _UPDATES: Final[dict[str, _Update]] = {
     "aws:ec2/launchTemplate:LaunchTemplate": _template,
     "aws:autoscaling/group:Group": _group,

@@ -47,16 +47,16 @@ def _root(deployment: Deployment) -> Tree:
 def _children(deployment: Deployment) -> dict[str, list[Resource]]:
     """Return resources by their parent's URN; of those without a known one by an empty text."""
     children: dict[str, list[Resource]] = {}
-    known = {resource.urn for resource in deployment.resources}
+    urns = {resource.urn for resource in deployment.resources}
     for resource in deployment.resources:
-        parent = resource.parent if resource.parent in known else ""
+        parent = resource.parent if resource.parent in urns else ""
         children.setdefault(parent, []).append(resource)
     return children
 
 
 def _count(urn: str, children: Mapping[str, list[Resource]]) -> int:
     """Return how many resources stand below; components are none."""
-    return sum((not one.is_component) + _count(one.urn, children) for one in children.get(urn, []))
+    return sum((not child.is_component) + _count(child.urn, children) for child in children.get(urn, []))
 
 
 def _sorted(resources: Iterable[Resource]) -> list[Resource]:

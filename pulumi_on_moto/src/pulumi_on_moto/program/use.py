@@ -28,8 +28,8 @@ def invoke(deployment: Deployment, function: str, payload: Any = None) -> Invoca
     Raises:
         LocalCloudError: there is no such function.
     """
-    found = deployment.resource("aws:lambda/function:Function", function)
-    return deployment.functions.invoke(found.id, payload)
+    resource = deployment.resource("aws:lambda/function:Function", function)
+    return deployment.functions.invoke(resource.id, payload)
 
 
 def deliver(deployment: Deployment, event: Mapping[str, Any]) -> tuple[Invocation, ...]:

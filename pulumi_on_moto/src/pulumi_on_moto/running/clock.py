@@ -1,4 +1,4 @@
-"""Simulated time: everything in the process that asks for the time is told this clock's."""
+"""Simulated time: the whole process reads this clock."""
 
 from __future__ import annotations
 

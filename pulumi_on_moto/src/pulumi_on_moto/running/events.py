@@ -93,17 +93,17 @@ class EventBus:
         return self.event("EC2 Instance State-change Notification", "aws.ec2", detail, now, [arn])
 
     def scaling(
-        self, what: str, group_arn: str, activity: Mapping[str, Any], instance_id: str, now: float
+        self, event_name: str, group_arn: str, activity: Mapping[str, Any], instance_id: str, now: float
     ) -> BusEvent:
         """A scaling activity's end (Auto Scaling user guide, "Amazon EC2 Auto Scaling event reference").
 
         ``what`` is ``Launch Successful``, ``Launch Unsuccessful`` or ``Terminate Successful``;
         ``activity`` is as ``DescribeScalingActivities`` shows it.
         """
-        launching = what.startswith("Launch")
+        launching = event_name.startswith("Launch")
         moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
         detail = {
-            "StatusCode": "Failed" if what.endswith("Unsuccessful") else "InProgress",
+            "StatusCode": "Failed" if event_name.endswith("Unsuccessful") else "InProgress",
             "Description": activity["Description"],
             "AutoScalingGroupName": activity["AutoScalingGroupName"],
             "ActivityId": activity["ActivityId"],
@@ -120,11 +120,11 @@ class EventBus:
         resources = [group_arn]
         if instance_id:
             resources.append(f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}")
-        return self.event(f"EC2 Instance {what}", "aws.autoscaling", detail, now, resources)
+        return self.event(f"EC2 Instance {event_name}", "aws.autoscaling", detail, now, resources)
 
     def lifecycle_action(
         self,
-        what: Literal["launch", "terminate"],
+        transition: Literal["launch", "terminate"],
         arn: str,
         group: str,
         hook: str,
@@ -137,7 +137,7 @@ class EventBus:
         Auto Scaling user guide, "Lifecycle actions" and "Warm pool event types and event patterns".
         """
         inside = "AutoScalingGroup"
-        launching = what == "launch"
+        launching = transition == "launch"
         detail = {
             "LifecycleActionToken": str(mock_random.uuid4()),
             "AutoScalingGroupName": group,
@@ -147,15 +147,17 @@ class EventBus:
             "Origin": outside if launching else inside,
             "Destination": inside if launching else outside,
         }
-        return self.event(f"EC2 Instance-{what} Lifecycle Action", "aws.autoscaling", detail, now, [arn])
+        return self.event(
+            f"EC2 Instance-{transition} Lifecycle Action", "aws.autoscaling", detail, now, [arn]
+        )
 
-    def fleet(self, what: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> BusEvent:
+    def fleet(self, event_name: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> BusEvent:
         """An event of a Spot Fleet (EC2 user guide, "Spot Fleet event types").
 
         ``what`` is the end of its type, for example ``Instance Change`` or ``Error``.
         """
         arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:spot-fleet-request/{fleet_id}"
-        return self.event(f"EC2 Spot Fleet {what}", "aws.ec2spotfleet", detail, now, [arn])
+        return self.event(f"EC2 Spot Fleet {event_name}", "aws.ec2spotfleet", detail, now, [arn])
 
     def _rules(self) -> list[Rule]:
         bus = self._events.event_buses["default"]
@@ -163,8 +165,8 @@ class EventBus:
 
     def _carry(self, rule: Rule, event: BusEvent) -> None:
         """Deliver an event that a client has put; moto dates it in epoch seconds."""
-        given = {key: value for key, value in event.items() if key != "ingestion-time"}
-        self._deliver(rule, given | {"time": _stamp(float(event["time"]))})
+        fields = {key: value for key, value in event.items() if key != "ingestion-time"}
+        self._deliver(rule, fields | {"time": _stamp(float(event["time"]))})
 
     def _deliver(self, rule: Rule, event: BusEvent) -> int:
         for target in rule.targets:

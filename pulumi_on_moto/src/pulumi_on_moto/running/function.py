@@ -93,7 +93,7 @@ class DeployedFunction:
             with zipfile.ZipFile(io.BytesIO(self._code)) as source:
                 source.extractall(self._folder)
             self._owned = frozenset(entry.name.removesuffix(".py") for entry in self._folder.iterdir())
-        outside = self._taken()
+        outside = self._own_modules()
         sys.modules.update(self._space)
         sys.path.insert(0, str(self._folder))
         try:
@@ -101,10 +101,10 @@ class DeployedFunction:
                 yield
         finally:
             sys.path.remove(str(self._folder))
-            self._space = self._taken()
+            self._space = self._own_modules()
             sys.modules.update(outside)
 
-    def _taken(self) -> dict[str, ModuleType]:
+    def _own_modules(self) -> dict[str, ModuleType]:
         """Take the modules by the names of this function's own out of those that are loaded."""
         begins = tuple(self._owned)  # of some thousands nearly all are passed over by this alone
         near = [name for name in sys.modules if name.startswith(begins)]

@@ -63,7 +63,7 @@ class FunctionRuntime:
 
     Attributes:
         functions: by name in AWS.
-        listener: told of every AWS call that a function makes, before it is sent; what it raises, the call
+        listener: receives every AWS call that a function makes, before it is sent; what it raises, the call
             raises.
         overlap: where set, two pollers share what waits in a queue, and a second copy of the function runs
             on its share while the first makes this call of AWS (1: its first one). On AWS batches are handled
@@ -75,7 +75,7 @@ class FunctionRuntime:
         self._queues = sqs_backends[ACCOUNT][clients.region]
         self._region = clients.region
         self._waiting: list[tuple[str, Any]] = []
-        self._aside: list[Invocation] = []
+        self._deferred: list[Invocation] = []
         self.functions: dict[str, DeployedFunction] = {}
         self.listener: Callable[[Call], None] | None = None
         self.overlap: int | None = None
@@ -87,7 +87,7 @@ class FunctionRuntime:
             self.functions[name] = DeployedFunction(configuration, archive, root / name, clients.region)
             copy = partial(DeployedFunction, configuration, archive, root / f"{name}-2", clients.region)
             self._copies[name] = cache(copy)
-        run_by(self._lambda, self._answer)
+        run_by(self._lambda, self._respond)
 
     def cool(self) -> None:
         """Forget what functions have loaded and what waits for them: the next runs are cold starts."""
@@ -116,19 +116,19 @@ class FunctionRuntime:
 
         It ends when nothing is left. Functions that others call meanwhile come last.
         """
-        self._aside.clear()
+        self._deferred.clear()
         done: list[Invocation] = []
         while ran := [*self._run_events(), *self._run_messages()]:
             done += ran
-        return done + self._aside
+        return done + self._deferred
 
-    def _answer(self, name: str, event: Any) -> tuple[str, bool, str]:
+    def _respond(self, name: str, event: Any) -> tuple[str, bool, str]:
         """Run a function for a caller inside the sandbox."""
         run = self.invoke(name, event)
-        self._aside.append(run)
+        self._deferred.append(run)
         kind, _, text = run.error.partition(": ")
-        answer = {"errorType": kind, "errorMessage": text} if run.error else run.result
-        return json.dumps(answer), bool(run.error), "\n".join(run.log)
+        payload = {"errorType": kind, "errorMessage": text} if run.error else run.result
+        return json.dumps(payload), bool(run.error), "\n".join(run.log)
 
     def _run_events(self) -> Iterator[Invocation]:
         while self._waiting:
@@ -153,11 +153,11 @@ class FunctionRuntime:
         function = self._function(name, "has an event source, but no deployed archive")
         while batch := self._receive(queue, self._share(queue, mapping.batch_size)):
             second: list[Invocation] = []
-            beside = partial(self._run_beside, mapping, queue, second)
-            yield self._feed(function, mapping, queue, batch, beside)
+            concurrently = partial(self._run_concurrently, mapping, queue, second)
+            yield self._feed(function, mapping, queue, batch, concurrently)
             yield from second
 
-    def _run_beside(self, mapping: EventSourceMapping, queue: Any, done: list[Invocation]) -> None:
+    def _run_concurrently(self, mapping: EventSourceMapping, queue: Any, done: list[Invocation]) -> None:
         """Run the second copy of a function on its share of a queue."""
         rest = self._receive(queue, mapping.batch_size)
         if rest:
@@ -189,11 +189,11 @@ class FunctionRuntime:
         mapping: EventSourceMapping,
         queue: Any,
         batch: list[Any],
-        beside: Callable[[], None] | None = None,
+        concurrently: Callable[[], None] | None = None,
     ) -> Invocation:
         records = [_record(message, mapping.event_source_arn, self._region) for message in batch]
         ids = [message.id for message in batch]
-        error, result = self._called(function, {"Records": records}, beside)
+        error, result = self._called(function, {"Records": records}, concurrently)
         if error:
             failed = tuple(ids)
         else:
@@ -204,34 +204,36 @@ class FunctionRuntime:
         return Invocation(function.name, len(batch), failed, function.drain(), error, result)
 
     def _called(
-        self, function: DeployedFunction, event: Any, beside: Callable[[], None] | None = None
+        self, function: DeployedFunction, event: Any, concurrently: Callable[[], None] | None = None
     ) -> tuple[str, Any]:
         """Return the error of a call as one line, empty if there is none, and its result."""
         try:
-            with self._overheard(function.name, beside):
+            with self._overheard(function.name, concurrently):
                 return "", function.call(event)
-        except Exception as raised:  # what a handler raises fails its event, as on Lambda; the caller is told
+        except (
+            Exception
+        ) as raised:  # what a handler raises fails its event, as on Lambda; the caller gets the error
             return f"{type(raised).__name__}: {' '.join(str(raised).split())}", None
 
     @contextlib.contextmanager
-    def _overheard(self, function: str, beside: Callable[[], None] | None) -> Iterator[None]:
+    def _overheard(self, function: str, concurrently: Callable[[], None] | None) -> Iterator[None]:
         listener, send = self.listener, BaseClient._make_api_call  # type: ignore[attr-defined]
-        overlap = None if beside is None else self.overlap
+        overlap = None if concurrently is None else self.overlap
         if listener is None and overlap is None:
             yield
             return
-        made = itertools.count(1)
+        call_numbers = itertools.count(1)
 
-        def heard(client: BaseClient, operation: str, params: Mapping[str, Any]) -> Any:
+        def intercept(client: BaseClient, operation: str, params: Mapping[str, Any]) -> Any:
             # The listener may ask AWS itself, and a function that runs beside has its own listener.
             with mock.patch.object(BaseClient, "_make_api_call", send):
                 if listener is not None:
                     listener(Call(function, client.meta.service_model.service_name, operation, params))
-                if beside is not None and next(made) == overlap:
-                    beside()
+                if concurrently is not None and next(call_numbers) == overlap:
+                    concurrently()
             return send(client, operation, params)
 
-        with mock.patch.object(BaseClient, "_make_api_call", heard):
+        with mock.patch.object(BaseClient, "_make_api_call", intercept):
             yield
 
 

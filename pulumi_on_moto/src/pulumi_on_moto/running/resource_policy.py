@@ -19,11 +19,11 @@ def admits(policy: str, action: str, rule_arn: str) -> bool:
     ``action`` is spelled like ``sqs:SendMessage``. Of the conditions, those on ``aws:SourceArn`` are read.
     """
     service = action.partition(":")[0]
-    allowing = {one.lower() for one in (action, f"{service}:*", "*")}
-    for statement in _each(json.loads(policy).get("Statement")):
+    allowing = {item.lower() for item in (action, f"{service}:*", "*")}
+    for statement in _as_list(json.loads(policy).get("Statement")):
         principal = statement.get("Principal")
-        services = _each(principal.get("Service")) if isinstance(principal, dict) else _each(principal)
-        actions = {one.lower() for one in _each(statement.get("Action"))}
+        services = _as_list(principal.get("Service")) if isinstance(principal, dict) else _as_list(principal)
+        actions = {item.lower() for item in _as_list(statement.get("Action"))}
         if (
             statement.get("Effect") == "Allow"
             and (_EVENTS in services or "*" in services)
@@ -39,10 +39,10 @@ def _source_matches(condition: Mapping[str, Mapping[str, Any]], rule_arn: str) -
         for key, patterns in tests.items():
             if key.lower() != "aws:sourcearn" or operator not in _MATCHES:
                 continue  # account conditions and the like hold: there is one account here
-            if not any(fnmatch.fnmatchcase(rule_arn, pattern) for pattern in _each(patterns)):
+            if not any(fnmatch.fnmatchcase(rule_arn, pattern) for pattern in _as_list(patterns)):
                 return False
     return True
 
 
-def _each(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]

@@ -26,7 +26,7 @@ READING: Final = TokenBucket(100, 20)
 UNFILTERED: Final = TokenBucket(50, 10)
 """Reads of ``_LARGE`` without filter and without pages."""
 CHANGING: Final = TokenBucket(50, 5)
-OWN: Final[Mapping[str, TokenBucket]] = {
+SERVICE_BUCKETS: Final[Mapping[str, TokenBucket]] = {
     "DescribeSpotFleetInstances": TokenBucket(100, 5),
     "DescribeSpotFleetRequestHistory": TokenBucket(100, 5),
     "DescribeSpotFleetRequests": TokenBucket(50, 3),
@@ -45,9 +45,9 @@ class Throttle:
         self._tokens: dict[tuple[str, str, TokenBucket], tuple[float, float]] = {}
         self._others_until = 0.0
 
-    def occupy(self, until: float) -> None:
+    def occupy(self, end: float) -> None:
         """Have other tools of the account take whatever the buckets give until then."""
-        self._others_until = until
+        self._others_until = end
 
     def take(self, call: Call, now: float) -> None:
         """Take a token for a call; raise ``ClientError``, as after the SDK's retries, if there is none."""
@@ -66,8 +66,8 @@ class Throttle:
 
 def bucket_of(operation: str, params: Mapping[str, Any]) -> TokenBucket:
     """Return the bucket that a request takes its token from."""
-    if operation in OWN:
-        return OWN[operation]
+    if operation in SERVICE_BUCKETS:
+        return SERVICE_BUCKETS[operation]
     if not operation.startswith(_READS):
         return CHANGING
     if operation in _LARGE and not params.get("Filters") and not params.get("MaxResults"):

@@ -1,4 +1,4 @@
-"""Capacity that somebody has reserved, as ``DescribeCapacityReservations`` shows it."""
+"""Reserved capacity, as ``DescribeCapacityReservations`` shows it."""
 
 from __future__ import annotations
 
@@ -22,24 +22,27 @@ def reserve(backend: Any, reservation: Mapping[str, Any]) -> None:
 def _reserved(backend: Any) -> dict[str, Mapping[str, Any]]:
     if not hasattr(backend, "local_reservations"):
         backend.local_reservations = {}
-    known: dict[str, Mapping[str, Any]] = backend.local_reservations
-    return known
+    reservations: dict[str, Mapping[str, Any]] = backend.local_reservations
+    return reservations
 
 
 def _describe(response: InstanceResponse) -> ActionResult:
-    known = _reserved(response.ec2_backend)
-    wanted = response._get_param("CapacityReservationIds", []) or list(known)
-    for one in wanted:
-        if one not in known:
+    reservations = _reserved(response.ec2_backend)
+    requested_ids = response._get_param("CapacityReservationIds", []) or list(reservations)
+    for reservation_id in requested_ids:
+        if reservation_id not in reservations:
             raise EC2ClientError(
-                "InvalidCapacityReservationId.NotFound", f"The capacity reservation ID '{one}' does not exist"
+                "InvalidCapacityReservationId.NotFound",
+                f"The capacity reservation ID '{reservation_id}' does not exist",
             )
-    return ActionResult({"CapacityReservations": [known[one] for one in wanted]})
+    return ActionResult(
+        {"CapacityReservations": [reservations[reservation_id] for reservation_id in requested_ids]}
+    )
 
 
 CAPACITY_RESERVATIONS: Final = Fix(
     "capacity reservations",
     "DescribeCapacityReservations is missing",
-    "shows them; here those that ``capacity_reservations.reserve`` was told, and no launch fills one",
+    "shows them; here those of ``capacity_reservations.reserve``; no launch uses them",
     ((InstanceResponse, "describe_capacity_reservations", _describe),),
 )

@@ -34,15 +34,15 @@ def quote(backend: Any, prices: Mapping[tuple[str, str], float]) -> None:
 def _describe(response: SpotInstances) -> ActionResult:
     quoted: list[dict[str, Any]] = getattr(response.ec2_backend, "local_spot_prices", [])
     products = response._get_param("ProductDescriptions", [])
-    wanted = {_FILTERS[name]: values for name, values in response._filters_from_querystring().items()}
+    filters = {_FILTERS[name]: values for name, values in response._filters_from_querystring().items()}
     types = response._get_param("InstanceTypes", [])
     if types:
-        wanted["InstanceType"] = types
+        filters["InstanceType"] = types
     shown = [
         price
         for price in quoted
         if (not products or _PRODUCT in products)
-        and all(price[key] in values for key, values in wanted.items())
+        and all(price[key] in values for key, values in filters.items())
     ]
     return ActionResult({"SpotPriceHistory": shown})
 
@@ -50,6 +50,6 @@ def _describe(response: SpotInstances) -> ActionResult:
 SPOT_PRICES: Final = Fix(
     "spot prices",
     "DescribeSpotPriceHistory tells one price for all types, of 2006, and reads no product",
-    "tells the price of each type and zone over time; here those of now that ``spot_prices.quote`` was told",
+    "returns the price of each type and zone over time; here the current prices of ``spot_prices.quote``",
     ((SpotInstances, "describe_spot_price_history", _describe),),
 )

@@ -13,12 +13,12 @@ from pulumi_on_moto.fixes.speedups.answers import changed
 
 FULFILLED: Final = "fulfilled"
 MARKED: Final = "marked-for-termination"
-TAKEN: Final = "instance-terminated-no-capacity"
+NO_CAPACITY: Final = "instance-terminated-no-capacity"
 ENDED_BY_USER: Final = "instance-terminated-by-user"
 _MESSAGES: Final = {
     FULFILLED: "Your Spot request is fulfilled.",
     MARKED: "Your Spot Instance is marked for termination.",
-    TAKEN: "Your Spot instance was terminated because there is no Spot capacity available.",
+    NO_CAPACITY: "Your Spot instance was terminated because there is no Spot capacity available.",
     ENDED_BY_USER: "Spot Instance terminated due to user-initiated termination.",
 }
 """Codes: EC2 user guide, "Spot request status"."""
@@ -32,7 +32,7 @@ class GroupSpotRequest(SpotInstanceRequest):
 
     def __init__(self, backend: Any, instance: Any) -> None:
         """Record a fulfilled one-time request for ``instance``."""
-        self._given = instance
+        self._instance = instance
         super().__init__(
             backend,
             random_spot_request_id(),
@@ -65,14 +65,14 @@ class GroupSpotRequest(SpotInstanceRequest):
 
     def launch_instance(self) -> Any:
         """Return the instance that is already there."""
-        return self._given
+        return self._instance
 
     def mark(self, code: str) -> None:
         """Give the request a status; the two ends of an instance close it."""
         changed()
         self._status_code = code
         self.status_message = _MESSAGES[code]
-        self.state = "closed" if code in (TAKEN, ENDED_BY_USER) else "active"
+        self.state = "closed" if code in (NO_CAPACITY, ENDED_BY_USER) else "active"
         self._updated = utcnow()
 
     @property
@@ -98,5 +98,5 @@ class GroupSpotRequest(SpotInstanceRequest):
 
 def request_of(backend: Any, instance: Any) -> GroupSpotRequest | None:
     """Return the spot request behind an instance, None for on-demand."""
-    found = backend.spot_instance_requests.get(getattr(instance, "spot_instance_request_id", None))
-    return found if isinstance(found, GroupSpotRequest) else None
+    request = backend.spot_instance_requests.get(getattr(instance, "spot_instance_request_id", None))
+    return request if isinstance(request, GroupSpotRequest) else None

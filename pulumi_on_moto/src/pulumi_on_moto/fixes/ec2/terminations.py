@@ -13,7 +13,7 @@ from pulumi_on_moto.fixes.fix import Fix
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups.leaving import lose
 
-_GONE: Final = ("shutting-down", "terminated")
+_TERMINATED: Final = ("shutting-down", "terminated")
 
 
 def listen(backend: Any, listener: Callable[[Any, bool], None]) -> None:
@@ -29,13 +29,13 @@ def released(backend: Any, instance_ids: list[str]) -> None:
     listener: Callable[[Any, bool], None] | None = getattr(backend, "local_listener", None)
     for instance_id in instance_ids:
         instance = backend.get_instance(instance_id)
-        holder, left = _holder(instance), True
+        holder, has_left = _holder(instance), True
         if isinstance(holder, FleetRequest):
             holder.leave(instance)
         else:
-            left = lose(holder, instance, "an EC2 health check indicating it has been terminated")
+            has_left = lose(holder, instance, "an EC2 health check indicating it has been terminated")
         if listener is not None:
-            listener(instance, left)
+            listener(instance, has_left)
 
 
 def _holder(instance: Any) -> Any:
@@ -45,11 +45,11 @@ def _holder(instance: Any) -> Any:
 
 def _releasing(terminate: Callable[[InstanceResponse], ActionResult]) -> Callable[..., ActionResult]:
     def terminated(response: InstanceResponse) -> ActionResult:
-        wanted = response._get_param("InstanceIds", [])
-        instances = [response.ec2_backend.get_instance(instance_id) for instance_id in wanted]
-        held = [i.id for i in instances if i.state not in _GONE and _holder(i) is not None]
+        requested_ids = response._get_param("InstanceIds", [])
+        instances = [response.ec2_backend.get_instance(instance_id) for instance_id in requested_ids]
+        members = [i.id for i in instances if i.state not in _TERMINATED and _holder(i) is not None]
         result = terminate(response)
-        released(response.ec2_backend, held)
+        released(response.ec2_backend, members)
         return result
 
     return terminated

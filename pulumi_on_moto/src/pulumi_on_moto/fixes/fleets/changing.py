@@ -46,13 +46,13 @@ def _modify(response: SpotFleets) -> ActionResult:
         raise _not_modifiable(fleet, "is not a modifiable fleet request type.")
     if fleet.shown_state != "active":
         raise _not_modifiable(fleet, f"is not in a modifiable state: {fleet.shown_state}.")
-    given = {key: value for key in _MODIFIABLE if (value := response._get_param(key)) is not None}
-    config = {**fleet.config, **given}
+    changes = {key: value for key in _MODIFIABLE if (value := response._get_param(key)) is not None}
+    config = {**fleet.config, **changes}
     _check_targets(config)
     excess = fleet.weigh(fleet.members.values()) > int(config["TargetCapacity"])
     if config.get("ExcessCapacityTerminationPolicy") != "noTermination" and excess:
         raise NotImplementedError("excess capacity is not terminated locally: use the policy noTermination")
-    fleet.modify(given, getattr(response.ec2_backend, "local_modifying_seconds", 0.0))
+    fleet.modify(changes, getattr(response.ec2_backend, "local_modifying_seconds", 0.0))
     return ActionResult({"Return": True})
 
 
@@ -61,9 +61,9 @@ def modifying_takes(backend: Any, seconds: float) -> None:
     backend.local_modifying_seconds = seconds
 
 
-def _not_modifiable(fleet: FleetRequest, why: str) -> EC2ClientError:
+def _not_modifiable(fleet: FleetRequest, reason: str) -> EC2ClientError:
     """Return AWS's refusal (jenkinsci/ec2-fleet-plugin#131; of the state only the code is known, #159)."""
-    return EC2ClientError("FleetNotInModifiableState", f"Fleet Request: {fleet.id} {why}")
+    return EC2ClientError("FleetNotInModifiableState", f"Fleet Request: {fleet.id} {reason}")
 
 
 def _cancel(response: SpotFleets) -> ActionResult:
@@ -101,7 +101,7 @@ REQUEST: Final = Fix(
     "spot fleet requests",
     moto="RequestSpotFleet launches at once, spot only, from the first override, and ignores the rest",
     aws="both kinds over all overrides, later, as its market allows; here nothing is launched",
-    known="launch templates: getmoto/moto#5084",
+    upstream_issue="launch templates: getmoto/moto#5084",
     patches=((SpotFleets, "request_spot_fleet", _request),),
 )
 MODIFY: Final = Fix(

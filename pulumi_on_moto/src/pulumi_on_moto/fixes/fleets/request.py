@@ -19,7 +19,7 @@ from pulumi_on_moto.fixes.speedups.answers import changed, changes_at
 
 FLEET_TAG: Final = "aws:ec2spot:fleet-request-id"
 """What AWS tags every instance of a fleet with."""
-HISTORY_KEPT: Final = 200
+HISTORY_LIMIT: Final = 200
 """Records remembered for each fleet (AWS keeps 48 hours of them)."""
 
 
@@ -45,7 +45,7 @@ class FleetRequest:
     former: dict[str, Any] = field(default_factory=dict)
     modified_at: datetime | None = None
     members: dict[str, Any] = field(default_factory=dict)
-    history: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=HISTORY_KEPT))
+    history: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=HISTORY_LIMIT))
 
     @property
     def target(self) -> int:
@@ -138,9 +138,9 @@ def describe(instance: Any) -> str:
 
 def find(backend: Any, fleet_id: str) -> FleetRequest:
     """Return a recorded request; raise EC2's error if there is none."""
-    found = backend.spot_fleet_requests.get(fleet_id)
-    if not isinstance(found, FleetRequest):
+    fleet = backend.spot_fleet_requests.get(fleet_id)
+    if not isinstance(fleet, FleetRequest):
         raise EC2ClientError(
             "InvalidSpotFleetRequestId.NotFound", f"The spot fleet request ID '{fleet_id}' does not exist"
         )
-    return found
+    return fleet

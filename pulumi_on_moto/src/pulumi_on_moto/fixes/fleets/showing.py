@@ -18,8 +18,8 @@ _PAGE: Final = 1000
 
 
 def _describe_requests(response: SpotFleets) -> ActionResult:
-    wanted = response._get_param("SpotFleetRequestIds", [])
-    fleets = [find(response.ec2_backend, fleet_id) for fleet_id in wanted] or list(
+    requested_ids = response._get_param("SpotFleetRequestIds", [])
+    fleets = [find(response.ec2_backend, fleet_id) for fleet_id in requested_ids] or list(
         response.ec2_backend.spot_fleet_requests.values()
     )
     shown = []

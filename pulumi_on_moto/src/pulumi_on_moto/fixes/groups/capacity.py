@@ -15,17 +15,17 @@ from pulumi_on_moto.fixes.speedups.answers import changed
 
 def _set_desired_capacity(group: FakeAutoScalingGroup, capacity: int | None) -> None:
     # AWS refuses what is out of bounds, and otherwise returns at once: launches follow later.
-    wanted = group.min_size if capacity is None else capacity
+    desired = group.min_size if capacity is None else capacity
     low, high = int(group.min_size or 0), int(group.max_size or 0)
-    if wanted is not None and wanted > high:
+    if desired is not None and desired > high:
         raise ValidationError(
-            f"New SetDesiredCapacity value {wanted} is above max value {high} for the AutoScalingGroup."
+            f"New SetDesiredCapacity value {desired} is above max value {high} for the AutoScalingGroup."
         )
-    if wanted is not None and wanted < low:
+    if desired is not None and desired < low:
         raise ValidationError(
-            f"New SetDesiredCapacity value {wanted} is below min value {low} for the AutoScalingGroup."
+            f"New SetDesiredCapacity value {desired} is below min value {low} for the AutoScalingGroup."
         )
-    group.desired_capacity = wanted
+    group.desired_capacity = desired
     changed()
     shrink(group)
 
@@ -49,7 +49,7 @@ BOUNDS: Final = Fix(
     "capacity in its bounds",
     moto="SetDesiredCapacity accepts what is out of bounds, launches at once, and ends the first in its list",
     aws="refuses it, launches later, and ends members by its termination policy; here nothing is launched",
-    known="launches of mixed groups: getmoto/moto#9444",
+    upstream_issue="launches of mixed groups: getmoto/moto#9444",
     patches=((FakeAutoScalingGroup, "set_desired_capacity", _set_desired_capacity),),
 )
 MAXIMUM: Final = Fix(
@@ -68,7 +68,7 @@ NO_REFILL: Final = Fix(
     "no refill",
     moto="puts a new instance in the place of one that ended, at once",
     aws="asks its market, which may have none; here nothing is launched",
-    known="getmoto/moto#2325",
+    upstream_issue="getmoto/moto#2325",
     patches=((FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch_nothing),),
 )
 
@@ -82,10 +82,10 @@ def _keeping_policy(update: Callable[..., None]) -> Callable[..., None]:
     return keeping
 
 
-KEPT_POLICY: Final = Fix(
+STABLE_POLICY: Final = Fix(
     "mixed-instances policy kept",
     moto="UpdateAutoScalingGroup without a mixed-instances policy drops the group's",
     aws="leaves it alone",
-    known="came with getmoto/moto#9619",
+    upstream_issue="came with getmoto/moto#9619",
     patches=((FakeAutoScalingGroup, "update", _keeping_policy(FakeAutoScalingGroup.update)),),
 )

@@ -20,7 +20,7 @@ _NONE_LEFT: Final = (
 )
 
 
-class Seller(Protocol):
+class CapacityProvider(Protocol):
     """Who plays the market for launches in one zone."""
 
     def sell(self, group: FakeAutoScalingGroup, zone: str, capacity: int) -> list[Any]:
@@ -28,9 +28,9 @@ class Seller(Protocol):
         ...
 
 
-def offer(backend: AutoScalingBackend, seller: Seller) -> None:
+def offer(backend: AutoScalingBackend, provider: CapacityProvider) -> None:
     """Have ``seller`` asked for what is launched in one zone; without one every zone is empty."""
-    backend.local_seller = seller  # type: ignore[attr-defined]
+    backend.local_provider = provider  # type: ignore[attr-defined]
 
 
 def _launch_instances(response: AutoScalingResponse) -> ActionResult:
@@ -46,15 +46,15 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
         raise ValidationError(problem)
     changed()
     zone = zones[0] if zones else group.availability_zones[0]
-    seller: Seller | None = getattr(backend, "local_seller", None)
-    launched = [] if seller is None else seller.sell(group, zone, capacity)
+    provider: CapacityProvider | None = getattr(backend, "local_provider", None)
+    launched = [] if provider is None else provider.sell(group, zone, capacity)
     if launched or strategy == RETRY:
         group.desired_capacity = int(group.desired_capacity or 0) + capacity
     return ActionResult(
         {
             "AutoScalingGroupName": name,
             "ClientToken": response._get_param("ClientToken"),
-            "Instances": [_told(instance) for instance in launched],
+            "Instances": [_describe_instance(instance) for instance in launched],
             "Errors": []
             if launched
             else [
@@ -90,7 +90,7 @@ def _problem(group: FakeAutoScalingGroup, capacity: int, zones: list[str], strat
     return None
 
 
-def _told(instance: Any) -> dict[str, Any]:
+def _describe_instance(instance: Any) -> dict[str, Any]:
     return {
         "InstanceType": instance.instance_type,
         "MarketType": "OnDemand" if getattr(instance, "lifecycle", None) != "spot" else "Spot",

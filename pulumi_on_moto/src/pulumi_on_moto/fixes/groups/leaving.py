@@ -25,6 +25,7 @@ from pulumi_on_moto.fixes.groups.members import (
     details,
     is_leaving,
     launch_hook,
+    listener_of,
     member,
     record,
     reuses,
@@ -33,7 +34,6 @@ from pulumi_on_moto.fixes.groups.members import (
     wait,
     warm_instances,
     warm_size,
-    witness_of,
 )
 from pulumi_on_moto.fixes.speedups.answers import changed
 
@@ -59,7 +59,7 @@ def end(
 def lose(group: FakeAutoScalingGroup, instance: Any, cause: str) -> bool:
     """Have a group find out that EC2 has ended a member; tell whether it has left.
 
-    Otherwise it waits, unhealthy, for the termination hook, which nobody on it completes any more.
+    Otherwise it waits, unhealthy, for the termination hook, which the instance no longer completes.
     """
     state = member(group, instance.id)
     if state is None:
@@ -80,24 +80,24 @@ def complete(group: FakeAutoScalingGroup, state: InstanceState) -> None:
     _let_go(group, state, state.local_activity)  # type: ignore[attr-defined]
 
 
-def abandon(group: FakeAutoScalingGroup, state: InstanceState, why: str) -> None:
+def abandon(group: FakeAutoScalingGroup, state: InstanceState, reason: str) -> None:
     """End a launch whose hook was abandoned: the instance is terminated, and the group tries again.
 
     The text is AWS's (re:Post, "lifecycle actions don't complete"); the status is from experience.
     """
     activity: dict[str, Any] = state.local_activity  # type: ignore[attr-defined]
-    text = f"Instance failed to complete user's Lifecycle Action: {why}"
+    text = f"Instance failed to complete user's Lifecycle Action: {reason}"
     activity.update(StatusCode="Cancelled", StatusMessage=text, EndTime=utcnow())
     activity["Description"] += f". Status Reason: {text}"
-    end(group, state, f"{why.lower()} of its launch hook")
+    end(group, state, f"{reason.lower()} of its launch hook")
 
 
 def time_out(backend: AutoScalingBackend) -> None:
     """Give every hook whose heartbeat timeout is over its default result."""
     for group in list(backend.autoscaling_groups.values()):
         for state in list(group.instance_states):
-            until = getattr(state, "local_until", None)
-            if until is None or until >= utcnow():
+            expires_at = getattr(state, "local_until", None)
+            if expires_at is None or expires_at >= utcnow():
                 continue
             if is_leaving(state):
                 complete(group, state)
@@ -106,11 +106,11 @@ def time_out(backend: AutoScalingBackend) -> None:
 
 
 def _launch_timed_out(group: FakeAutoScalingGroup, state: InstanceState) -> None:
-    witness = witness_of(group)
+    listener = listener_of(group)
     if launch_hook(group).default_result != "CONTINUE":
         abandon(group, state, "Heartbeat Timeout")
-    elif witness is not None:
-        witness.completed(state.instance)
+    elif listener is not None:
+        listener.completed(state.instance)
     else:
         complete_launch(group, state.instance)
 
@@ -127,29 +127,29 @@ def _begin(group: FakeAutoScalingGroup, state: InstanceState, cause: str, into: 
     state.lifecycle_state = into
     if hook is not None:
         wait(state, hook, activity)
-        witness = witness_of(group)
-        if witness is not None:
-            witness.waits(state.instance)
+        listener = listener_of(group)
+        if listener is not None:
+            listener.waits(state.instance)
     return activity
 
 
 def _let_go(group: FakeAutoScalingGroup, state: InstanceState, activity: dict[str, Any]) -> None:
-    instance, witness = state.instance, witness_of(group)
+    instance, listener = state.instance, listener_of(group)
     lives = instance.state not in _ENDED
     _remove(group, state, activity)
     if lives and state.lifecycle_state == RETURNING and len(warm_instances(group)) < warm_size(group):
         instance.stop()
         warm_instances(group).append(instance)
-        if witness is not None:
-            witness.returned(instance)
+        if listener is not None:
+            listener.returned(instance)
         return
     if lives:
         group.ec2_backend.terminate_instances([instance.id])
-    if witness is not None:
-        witness.left(instance)
+    if listener is not None:
+        listener.departed(instance)
 
 
 def _remove(group: FakeAutoScalingGroup, state: InstanceState, activity: dict[str, Any]) -> None:
     changed()
-    group.instance_states = [other for other in group.instance_states if other is not state]
+    group.instance_states = [member for member in group.instance_states if member is not state]
     activity.update(StatusCode="Successful", EndTime=utcnow())

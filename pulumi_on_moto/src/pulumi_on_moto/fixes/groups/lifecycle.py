@@ -16,22 +16,22 @@ from pulumi_on_moto.fixes.groups.members import (
     complete_launch,
     is_leaving,
     launch_hook,
+    listener_of,
     member,
     record_heartbeat,
     termination_hook,
-    witness_of,
 )
 
 
 def _complete_lifecycle_action(response: AutoScalingResponse) -> EmptyResult:
     group, state, _ = _waiting(response)
-    witness = witness_of(group)
+    listener = listener_of(group)
     if is_leaving(state):
         complete(group, state)
     elif response._get_param("LifecycleActionResult") == "ABANDON":
         abandon(group, state, "Lifecycle Action Completed with ABANDON Result")
-    elif witness is not None:
-        witness.completed(state.instance)
+    elif listener is not None:
+        listener.completed(state.instance)
     else:
         complete_launch(group, state.instance)
     return EmptyResult()
@@ -59,7 +59,7 @@ HOOKS: Final = Fix(
     "lifecycle hooks",
     moto="hooks are stored and never hold; CompleteLifecycleAction and its heartbeat are missing",
     aws="instances wait to begin and to end until a hook is completed or times out; here one hook for each",
-    known="getmoto/moto#4259 says so",
+    upstream_issue="getmoto/moto#4259 says so",
     patches=(
         (AutoScalingResponse, "complete_lifecycle_action", _complete_lifecycle_action),
         (AutoScalingResponse, "record_lifecycle_action_heartbeat", _record_heartbeat),

@@ -19,7 +19,7 @@ from moto.moto_api._internal import mock_random
 from pulumi_on_moto.fixes.groups.weights import capacity, weigh
 from pulumi_on_moto.fixes.speedups.answers import changed
 
-ACTIVITIES_KEPT: Final = 200
+ACTIVITIES_LIMIT: Final = 200
 """Activities remembered for each group (AWS keeps six weeks of them)."""
 
 IN_SERVICE: Final = "InService"
@@ -34,7 +34,7 @@ _LAUNCHING: Final = "autoscaling:EC2_INSTANCE_LAUNCHING"
 _TERMINATING: Final = "autoscaling:EC2_INSTANCE_TERMINATING"
 
 
-class Witness(Protocol):
+class MembershipListener(Protocol):
     """Who hears what becomes of the members of groups; instances are moto's."""
 
     def completed(self, instance: Any) -> None:
@@ -45,7 +45,7 @@ class Witness(Protocol):
         """The group ends the instance, which waits for a termination hook; EC2 may have ended it already."""
         ...
 
-    def left(self, instance: Any) -> None:
+    def departed(self, instance: Any) -> None:
         """The group has ended the instance and let it go."""
         ...
 
@@ -56,13 +56,15 @@ class Witness(Protocol):
 
 def activities(group: FakeAutoScalingGroup) -> deque[dict[str, Any]]:
     """Return the group's activities, newest first."""
-    kept: deque[dict[str, Any]] = _own(group, "local_activities", lambda: deque(maxlen=ACTIVITIES_KEPT))
-    return kept
+    recent: deque[dict[str, Any]] = _attribute_of(
+        group, "local_activities", lambda: deque(maxlen=ACTIVITIES_LIMIT)
+    )
+    return recent
 
 
 def warm_instances(group: FakeAutoScalingGroup) -> list[Any]:
     """Return the moto instances that wait, stopped, in the group's warm pool."""
-    waiting: list[Any] = _own(group, "local_warm", list)
+    waiting: list[Any] = _attribute_of(group, "local_warm", list)
     return waiting
 
 
@@ -88,15 +90,15 @@ def reuses(group: FakeAutoScalingGroup) -> bool:
     return str(policy.get("ReuseOnScaleIn", False)).casefold() == "true"
 
 
-def listen(backend: AutoScalingBackend, witness: Witness) -> None:
-    """Have ``witness`` told what becomes of the members of all groups."""
-    backend.local_witness = witness  # type: ignore[attr-defined]
+def listen(backend: AutoScalingBackend, listener: MembershipListener) -> None:
+    """Report the transitions of all groups' members to ``listener``."""
+    backend.local_listener = listener  # type: ignore[attr-defined]
 
 
-def witness_of(group: FakeAutoScalingGroup) -> Witness | None:
-    """Return who is told what becomes of a group's members."""
-    found: Witness | None = getattr(group.autoscaling_backend, "local_witness", None)
-    return found
+def listener_of(group: FakeAutoScalingGroup) -> MembershipListener | None:
+    """Return the listener of a group's members."""
+    listener: MembershipListener | None = getattr(group.autoscaling_backend, "local_listener", None)
+    return listener
 
 
 def launch_hook(group: FakeAutoScalingGroup) -> Any:
@@ -109,7 +111,7 @@ def termination_hook(group: FakeAutoScalingGroup) -> Any:
     return _hook(group, _TERMINATING)
 
 
-def staying(group: FakeAutoScalingGroup) -> list[InstanceState]:
+def in_service(group: FakeAutoScalingGroup) -> list[InstanceState]:
     """Return the members that count towards the desired capacity: all that the group does not end."""
     return [state for state in group.instance_states if not is_leaving(state)]
 
@@ -161,7 +163,7 @@ def wait(state: InstanceState, hook: Any, activity: dict[str, Any]) -> None:
 
 
 def record_heartbeat(state: InstanceState, hook: Any) -> None:
-    """Have a member wait for the hook's timeout anew (API reference, RecordLifecycleActionHeartbeat)."""
+    """Restart the hook's timeout of a member (API reference, RecordLifecycleActionHeartbeat)."""
     state.local_until = utcnow() + timedelta(seconds=int(hook.heartbeat_timeout))  # type: ignore[attr-defined]
 
 
@@ -240,7 +242,7 @@ def _hook(group: FakeAutoScalingGroup, transition: str) -> Any:
     return next((hook for hook in hooks if hook.lifecycle_transition == transition), None)
 
 
-def _own(group: FakeAutoScalingGroup, name: str, make: Callable[[], Any]) -> Any:
+def _attribute_of(group: FakeAutoScalingGroup, name: str, make: Callable[[], Any]) -> Any:
     if not hasattr(group, name):
         setattr(group, name, make())
     return getattr(group, name)

@@ -1,9 +1,9 @@
-"""Whom a group ends when more live than it wants: the default termination policy.
+"""The default termination policy: which instance a group terminates at scale-in.
 
 Auto Scaling user guide, "Configure termination policies": of the zones with the most instances one that is
 not protected; of a mixed group first the purchase option that has too many; last whoever is closest to the
 next billing hour. Versions of launch templates, which come before that, are not compared here. With weights
-nobody ends without whom the desired capacity would not be reached ("Configure an Auto Scaling group to use
+no instance ends that the desired capacity needs ("Configure an Auto Scaling group to use
 instance weights").
 """
 
@@ -16,7 +16,7 @@ from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 from moto.core.utils import unix_time, utcnow
 
 from pulumi_on_moto.fixes.groups.leaving import end
-from pulumi_on_moto.fixes.groups.members import IN_SERVICE, record, stamp, staying
+from pulumi_on_moto.fixes.groups.members import IN_SERVICE, in_service, record, stamp
 from pulumi_on_moto.fixes.groups.weights import capacity, weight
 
 
@@ -27,8 +27,8 @@ def shrink(group: FakeAutoScalingGroup) -> None:
     activity counts as cancelled is from experience).
     """
     desired = int(group.desired_capacity or 0)
-    while (have := capacity(staying(group))) > desired:
-        members = staying(group)
+    while (have := capacity(in_service(group))) > desired:
+        members = in_service(group)
         spare = [state for state in members if weight(state) <= have - desired]
         if not spare:
             return
@@ -57,9 +57,9 @@ def _victim(
     open_to_it = [state for state in spare if not _is_protected(state)]
     if not open_to_it:
         return None
-    held = Counter(state.availability_zone for state in members)
-    most = max(held[state.availability_zone] for state in open_to_it)
-    candidates = [state for state in open_to_it if held[state.availability_zone] == most]
+    members_by_zone = Counter(state.availability_zone for state in members)
+    largest = max(members_by_zone[state.availability_zone] for state in open_to_it)
+    candidates = [state for state in open_to_it if members_by_zone[state.availability_zone] == largest]
     too_many = _on_demand_is_too_much(group, members)
     fitting = [state for state in candidates if _is_on_demand(state) == too_many]
     return max(fitting or candidates, key=lambda state: (_into_the_hour(state), state.instance.id))

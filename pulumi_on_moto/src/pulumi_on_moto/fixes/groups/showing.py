@@ -17,22 +17,22 @@ _PAGE: Final = 100
 
 def _describe_scaling_activities(response: AutoScalingResponse) -> ActionResult:
     name = response._get_param("AutoScalingGroupName")
-    wanted = response._get_param("ActivityIds", [])
+    requested_ids = response._get_param("ActivityIds", [])
     groups = response.autoscaling_backend.describe_auto_scaling_groups([name] if name else [])
     if name and not groups:
         raise ValidationError("AutoScalingGroup name not found - null")
-    found = [
+    shown = [
         activity
         for group in groups
         for activity in activities(group)
-        if not wanted or activity["ActivityId"] in wanted
+        if not requested_ids or activity["ActivityId"] in requested_ids
     ]
-    found.sort(key=lambda activity: activity["StartTime"], reverse=True)
+    shown.sort(key=lambda activity: activity["StartTime"], reverse=True)
     start = int(response._get_param("NextToken") or 0)
     size = min(response._get_int_param("MaxRecords") or _PAGE, _PAGE)
-    more = len(found) > start + size
+    more = len(shown) > start + size
     return ActionResult(
-        {"Activities": found[start : start + size], "NextToken": str(start + size) if more else None}
+        {"Activities": shown[start : start + size], "NextToken": str(start + size) if more else None}
     )
 
 

@@ -11,18 +11,24 @@ from typing import Any, Final
 
 from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 
-LEAST: Final = 1
-MOST: Final = 999
+MIN_WEIGHT: Final = 1
+MAX_WEIGHT: Final = 999
 """What a weight may be (API reference, ``LaunchTemplateOverrides``)."""
 
 
 def check_weights(overrides: Sequence[Mapping[str, Any]]) -> str | None:
     """Return how Auto Scaling refuses the weights of these overrides, None where it does not."""
-    given = [override["WeightedCapacity"] for override in overrides if "WeightedCapacity" in override]
-    if given and len(given) < len(overrides):
-        return f"{len(given)} of {len(overrides)} overrides have a WeightedCapacity, all or none are allowed"
-    wrong = [one for one in given if not (str(one).isdecimal() and LEAST <= int(one) <= MOST)]
-    return f"WeightedCapacity {wrong[0]}, {LEAST} to {MOST} is allowed" if wrong else None
+    weights = [override["WeightedCapacity"] for override in overrides if "WeightedCapacity" in override]
+    if weights and len(weights) < len(overrides):
+        return (
+            f"{len(weights)} of {len(overrides)} overrides have a WeightedCapacity, all or none are allowed"
+        )
+    wrong = [
+        weight
+        for weight in weights
+        if not (str(weight).isdecimal() and MIN_WEIGHT <= int(weight) <= MAX_WEIGHT)
+    ]
+    return f"WeightedCapacity {wrong[0]}, {MIN_WEIGHT} to {MAX_WEIGHT} is allowed" if wrong else None
 
 
 def weigh(group: FakeAutoScalingGroup, state: InstanceState) -> None:

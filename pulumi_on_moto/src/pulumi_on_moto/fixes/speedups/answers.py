@@ -23,15 +23,15 @@ _READ: Final = "Action=Describe"
 _ROW_READS: Final = ("GetItem", "Query", "Scan")
 _ROW_WRITES: Final = ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem")
 
-_known: dict[tuple[str, str], Any] = {}
-_due: list[float] = []
+_cached: dict[tuple[str, str], Any] = {}
+_due_times: list[float] = []
 _lags: dict[str, float] = {}
 _stale: dict[tuple[str, str], tuple[Any, float]] = {}
 _rows: dict[str, dict[tuple[str, str], Any]] = {}
 
 
 def forget() -> None:
-    """Begin anew: nothing is remembered, and no read is late."""
+    """Clear the cache; no read is stale."""
     lagging({})
     _rows.clear()
 
@@ -41,11 +41,11 @@ def changed() -> None:
 
     Those of actions that lag stay true for a while: see ``lagging``.
     """
-    for key, answer in _known.items() if _lags else ():
+    for key, response in _cached.items() if _lags else ():
         seconds = _lags.get(key[1].partition("&")[0].removeprefix("Action="))
         if seconds:
-            _stale.setdefault(key, (answer, time.time() + seconds))
-    _known.clear()
+            _stale.setdefault(key, (response, time.time() + seconds))
+    _cached.clear()
 
 
 def lagging(lags: Mapping[str, float]) -> None:
@@ -57,26 +57,26 @@ def lagging(lags: Mapping[str, float]) -> None:
     _lags.clear()
     _lags.update(lags)
     _stale.clear()
-    _known.clear()
+    _cached.clear()
 
 
 def changes_at(moment: float) -> None:
     """Drop every answer once it is ``moment``, in epoch seconds: something then changes by itself."""
-    _due.append(moment)
+    _due_times.append(moment)
 
 
 def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
     """Return moto's request handler with a memory in front."""
 
-    def answer(stubber: Any, request: Any) -> Any:
+    def respond(stubber: Any, request: Any) -> Any:
         host = urlsplit(request.url).netloc
         if host.startswith("dynamodb."):
             body, action = _text(request.body), _text(request.headers["X-Amz-Target"]).rpartition(".")[2]
-            kept = _kept_rows(action, body)
+            rows = _cacheable_rows(action, body)
             return (
                 process(stubber, request)
-                if kept is None
-                else _once(kept, (request.url, action + body), stubber, request)
+                if rows is None
+                else _once(rows, (request.url, action + body), stubber, request)
             )
         if not host.startswith(_SERVICES):
             return process(stubber, request)
@@ -84,39 +84,39 @@ def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
         if not body.startswith(_READ):
             changed()
             return process(stubber, request)
-        if _due and min(_due) <= time.time():
-            _due[:] = [moment for moment in _due if moment > time.time()]
+        if _due_times and min(_due_times) <= time.time():
+            _due_times[:] = [moment for moment in _due_times if moment > time.time()]
             changed()
         key = (request.url, body)
         if key in _stale:
-            answer_then, until = _stale[key]
-            if time.time() < until:
+            answer_then, expires_at = _stale[key]
+            if time.time() < expires_at:
                 return answer_then
             del _stale[key]
-        return _once(_known, key, stubber, request)
+        return _once(_cached, key, stubber, request)
 
-    def _once(kept: dict[tuple[str, str], Any], key: tuple[str, str], stubber: Any, request: Any) -> Any:
-        if key not in kept:
-            found = process(stubber, request)
-            if found is None or found[0] != 200:
-                return found
-            kept[key] = found
-        return kept[key]
+    def _once(rows: dict[tuple[str, str], Any], key: tuple[str, str], stubber: Any, request: Any) -> Any:
+        if key not in rows:
+            response = process(stubber, request)
+            if response is None or response[0] != 200:
+                return response
+            rows[key] = response
+        return rows[key]
 
-    return answer
+    return respond
 
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _kept_rows(action: str, body: str) -> dict[tuple[str, str], Any] | None:
+def _cacheable_rows(action: str, body: str) -> dict[tuple[str, str], Any] | None:
     """Return where a table's answers are kept; a request that is no read drops those that it may change."""
     if action not in (*_ROW_READS, *_ROW_WRITES):
         _rows.clear()
         return None
-    told = json.loads(body)
-    tables = [name.rpartition("/")[2] for name in told.get("RequestItems") or [told["TableName"]]]
+    parsed = json.loads(body)
+    tables = [name.rpartition("/")[2] for name in parsed.get("RequestItems") or [parsed["TableName"]]]
     if action in _ROW_READS:
         return _rows.setdefault(tables[0], {})
     for table in tables:
@@ -124,7 +124,7 @@ def _kept_rows(action: str, body: str) -> dict[tuple[str, str], Any] | None:
     return None
 
 
-ANSWERS: Final[Patch] = (
+CACHED_RESPONSES: Final[Patch] = (
     BotocoreStubber,
     "process_request",
     _remembered(BotocoreStubber.process_request),

@@ -1,4 +1,4 @@
-"""How moto finds the values of an answer's fields, with what it works out anew each time remembered."""
+"""Cache of how moto finds the values of a response's fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _find = ResponseSerializer.get_value
 
 
 def _finding() -> Callable[..., Any]:
-    """Return moto's search for a member's value, with what it works out anew each time remembered.
+    """Return moto's search for a member's value, with a cache.
 
     The spellings of a member depend on its shape and the object's class; whether one of the transformers
     applies depends on the key. Both together are most of the time of an answer.
@@ -29,25 +29,32 @@ def _finding() -> Callable[..., Any]:
         picker = serializer._value_picker
         if type(picker) is not XFormedAttributePicker:
             return _find(serializer, value, key, shape)
-        known = spellings.get(place := (id(shape), type(value), key, id(picker.alias_providers)))
-        if known is None:
+        spelling = spellings.get(cache_key := (id(shape), type(value), key, id(picker.alias_providers)))
+        if spelling is None:
             keys = _spelled(serializer, value, key, shape)
-            known = spellings[place] = ((shape, picker.alias_providers), keys, _reader(type(value), keys))
-        _, keys, read = known
-        found = None
+            spelling = spellings[cache_key] = (
+                (shape, picker.alias_providers),
+                keys,
+                _reader(type(value), keys),
+            )
+        _, keys, read = spelling
+        value_found = None
         for spelled in keys:
-            there = read(value, spelled, _ABSENT)
-            if there is not _ABSENT:
-                found = there
+            attribute = read(value, spelled, _ABSENT)
+            if attribute is not _ABSENT:
+                value_found = attribute
                 break
-        given = picker.response_transformers
-        ours = transformers.get(whose := (id(given), key))
+        response_transformers = picker.response_transformers
+        ours = transformers.get(transformer_key := (id(response_transformers), key))
         if ours is None:
-            ours = transformers[whose] = (given, _that_can_end_in(given, key))
+            ours = transformers[transformer_key] = (
+                response_transformers,
+                _that_can_end_in(response_transformers, key),
+            )
         for path, transform in ours[1]:
             if f"{'.'.join(serializer.path)}.{key}".endswith(path):
-                return transform(found)
-        return found
+                return transform(value_found)
+        return value_found
 
     return find
 

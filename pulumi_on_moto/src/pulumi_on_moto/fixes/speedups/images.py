@@ -1,4 +1,4 @@
-"""moto's own images of a region, each with its snapshot, made when somebody first looks for one.
+"""moto's own images of a region, each with its snapshot, created at the first lookup.
 
 moto makes them for every region that it hears of, and once more when it forgets the region: that takes longer
 than most of what is done in between.

@@ -1,4 +1,4 @@
-"""AWS's models of its services, which each botocore session and moto look for and read anew, remembered."""
+"""Cache of botocore's service models, which every session and moto would read again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _read(path: str) -> Any:
 def _listed(type_name: str, *search_paths: str) -> list[str]:
     loader = Loader(include_default_search_paths=False)
     loader.search_paths.extend(search_paths)
-    found: list[str] = _list(loader, type_name)
-    return found
+    names: list[str] = _list(loader, type_name)
+    return names
 
 
 def _services(loader: Loader, type_name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The signature of a request, which nobody here verifies: moto reads the key, the region and the service."""
+"""The signature of a request, which moto does not verify: it reads the key, the region and the service."""
 
 from __future__ import annotations
 

@@ -33,13 +33,13 @@ def _element(name: str, value: Any) -> Iterator[str]:
         yield f"<{name}>{escape(value)}</{name}>" if value else f"<{name}/>"
         return
     single = isinstance(value, bytes | bytearray | memoryview | dict) or not hasattr(value, "__iter__")
-    for one in [value] if single else value:
-        if one is None:
+    for item in [value] if single else value:
+        if item is None:
             yield f"<{_named(name, 'element')}/>"
-        elif isinstance(one, dict):
-            yield from _structure(_named(name, "element"), one)
+        elif isinstance(item, dict):
+            yield from _structure(_named(name, "element"), item)
         else:
-            yield from _element(name, one if isinstance(one, str) else _as_text(one))
+            yield from _element(name, item if isinstance(item, str) else _as_text(item))
 
 
 def _structure(name: str, members: Mapping[Any, Any]) -> Iterator[str]:
@@ -51,8 +51,8 @@ def _structure(name: str, members: Mapping[Any, Any]) -> Iterator[str]:
         if key == "#text":
             text = "" if value is None else escape(_as_text(value))
         elif isinstance(key, str) and key.startswith("@"):
-            told = "" if value is None else value if isinstance(value, str) else _as_text(value)
-            attributes += f" {_named(key[1:], 'attribute')}={quoteattr(told)}"
+            content = "" if value is None else value if isinstance(value, str) else _as_text(value)
+            attributes += f" {_named(key[1:], 'attribute')}={quoteattr(content)}"
         elif not (isinstance(value, list) and not value):
             inside += _element(key, value)
     if inside or text:
@@ -63,17 +63,17 @@ def _structure(name: str, members: Mapping[Any, Any]) -> Iterator[str]:
         yield f"<{name}{attributes}/>"
 
 
-def _write(body: Mapping[str, Any], output: Any = None, **given: Any) -> Any:
-    full = given.get("full_document", True)
+def _write(body: Mapping[str, Any], output: Any = None, **keywords: Any) -> Any:
+    full = keywords.get("full_document", True)
     ours = {"full_document": full, "short_empty_elements": True, "pretty": False}
     single = len(body) == 1 and not isinstance(next(iter(body.values())), list | tuple)
-    if output is not None or given != ours or not single:
-        return _unparse(body, output, **given)
+    if output is not None or keywords != ours or not single:
+        return _unparse(body, output, **keywords)
     try:
         [(name, value)] = body.items()
         text = "".join(_element(name, value))
     except _UnusualError:
-        return _unparse(body, output, **given)
+        return _unparse(body, output, **keywords)
     return _HEAD + text if full else text
 
 

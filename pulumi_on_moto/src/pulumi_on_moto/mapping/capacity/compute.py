@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
 from pulumi_on_moto.mapping.capacity.requirements import check, expand
 
 _HOOK_NAMES: Final = {"name": "lifecycleHookName"}
@@ -14,14 +14,15 @@ _INTERFACE_NAMES: Final = {"securityGroups": "groups"}
 _WAITS: Final = "nothing to wait for or to delete here"
 
 
-def _launch_template(draft: Draft) -> None:
+def _launch_template(draft: ResourceRequest) -> None:
     name = draft.need("name")
     data = {
         _TEMPLATE_NAMES.get(key, key): value for key, value in draft.inputs.items() if key != "description"
     }
     if interfaces := data.get("networkInterfaces"):
         data["networkInterfaces"] = [
-            {_INTERFACE_NAMES.get(key, key): value for key, value in interface.items()} for interface in interfaces
+            {_INTERFACE_NAMES.get(key, key): value for key, value in interface.items()}
+            for interface in interfaces
         ]
     draft.put(
         LaunchTemplateName=name,
@@ -33,7 +34,7 @@ def _launch_template(draft: Draft) -> None:
     draft.inputs.clear()
 
 
-def _check_bounds(draft: Draft) -> None:
+def _check_bounds(draft: ResourceRequest) -> None:
     """Refuse what AWS would refuse and moto accepts."""
     low, high = int(draft.inputs.get("minSize", 0)), int(draft.inputs.get("maxSize", 0))
     desired = int(draft.inputs.get("desiredCapacity", low))
@@ -46,7 +47,7 @@ def _check_bounds(draft: Draft) -> None:
         raise draft.fail(f"onDemandPercentageAboveBaseCapacity is {percentage}, 0 to 100 is allowed")
 
 
-def _group(draft: Draft) -> None:
+def _group(draft: ResourceRequest) -> None:
     _check_bounds(draft)
     policy = draft.inputs.get("mixedInstancesPolicy")
     if policy and policy["launchTemplate"].get("overrides"):
@@ -67,31 +68,31 @@ def _group(draft: Draft) -> None:
         draft.put(LaunchTemplate=shaped)
 
 
-def _group_extras(made: Made) -> None:
-    autoscaling = made.clients("autoscaling")
-    draft = Draft(made.type, made.name, "", made.clients, {})
-    if made.inputs.get("suspendedProcesses"):
+def _group_extras(resource: CreatedResource) -> None:
+    autoscaling = resource.clients("autoscaling")
+    draft = ResourceRequest(resource.type, resource.name, "", resource.clients, {})
+    if resource.inputs.get("suspendedProcesses"):
         autoscaling.suspend_processes(
-            AutoScalingGroupName=made.id, ScalingProcesses=made.inputs["suspendedProcesses"]
+            AutoScalingGroupName=resource.id, ScalingProcesses=resource.inputs["suspendedProcesses"]
         )
-    if made.inputs.get("enabledMetrics"):
+    if resource.inputs.get("enabledMetrics"):
         autoscaling.enable_metrics_collection(
-            AutoScalingGroupName=made.id,
-            Metrics=made.inputs["enabledMetrics"],
-            Granularity=made.inputs.get("metricsGranularity", "1Minute"),
+            AutoScalingGroupName=resource.id,
+            Metrics=resource.inputs["enabledMetrics"],
+            Granularity=resource.inputs.get("metricsGranularity", "1Minute"),
         )
     # moto drops the hooks of CreateAutoScalingGroup; each is put by itself.
-    for hook in made.inputs.get("initialLifecycleHooks") or []:
+    for hook in resource.inputs.get("initialLifecycleHooks") or []:
         named = {_HOOK_NAMES.get(key, key): value for key, value in hook.items()}
         shaped = draft.matched("autoscaling", "PutLifecycleHook", named, "initialLifecycleHooks[]")
-        autoscaling.put_lifecycle_hook(AutoScalingGroupName=made.id, **shaped)
-    if made.inputs.get("warmPool"):
-        shaped = draft.matched("autoscaling", "PutWarmPool", made.inputs["warmPool"], "warmPool")
-        autoscaling.put_warm_pool(AutoScalingGroupName=made.id, **shaped)
+        autoscaling.put_lifecycle_hook(AutoScalingGroupName=resource.id, **shaped)
+    if resource.inputs.get("warmPool"):
+        shaped = draft.matched("autoscaling", "PutWarmPool", resource.inputs["warmPool"], "warmPool")
+        autoscaling.put_warm_pool(AutoScalingGroupName=resource.id, **shaped)
 
 
-def _group_outputs(made: Made) -> dict[str, Any]:
-    reply = made.clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[made.id])
+def _group_outputs(resource: CreatedResource) -> dict[str, Any]:
+    reply = resource.clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[resource.id])
     group = reply["AutoScalingGroups"][0]
     return {
         "arn": group["AutoScalingGroupARN"],
@@ -107,10 +108,10 @@ SPECS: dict[str, Spec] = {
         autoname="name",
         tags="ec2",
         shape=_launch_template,
-        outputs=lambda made: {
-            "arn": made.arn("ec2", f"launch-template/{made.id}"),
-            "latestVersion": made.find("LaunchTemplate.LatestVersionNumber"),
-            "defaultVersion": made.find("LaunchTemplate.DefaultVersionNumber"),
+        outputs=lambda resource: {
+            "arn": resource.arn("ec2", f"launch-template/{resource.id}"),
+            "latestVersion": resource.find("LaunchTemplate.LatestVersionNumber"),
+            "defaultVersion": resource.find("LaunchTemplate.DefaultVersionNumber"),
         },
         no_effect={"updateDefaultVersion": "a new template's only version is its default"},
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pulumi_on_moto.mapping.base import Draft, Made, Spec
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
 from pulumi_on_moto.mapping.capacity.requirements import check_of_fleet, expand
 
 _WAITS: Final = "nothing to wait for or to delete here"
@@ -15,7 +15,7 @@ _RENAMED: Final = {
 _SPECIFICATION: Final = {"id": "launchTemplateId", "name": "launchTemplateName", "version": "version"}
 
 
-def _template_config(draft: Draft, config: dict[str, Any]) -> dict[str, Any]:
+def _template_config(draft: ResourceRequest, config: dict[str, Any]) -> dict[str, Any]:
     specification = config["launchTemplateSpecification"]
     named = {_SPECIFICATION[key]: value for key, value in specification.items() if value is not None}
     check_of_fleet(draft, config.get("overrides") or [])
@@ -23,7 +23,7 @@ def _template_config(draft: Draft, config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "launchTemplateSpecification": named, "overrides": overrides}
 
 
-def _request(draft: Draft) -> None:
+def _request(draft: ResourceRequest) -> None:
     pools = draft.take("instancePoolsToUseCount")
     if pools is not None and draft.inputs.get("allocationStrategy") == "lowestPrice":
         draft.inputs["instancePoolsToUseCount"] = pools
@@ -38,8 +38,8 @@ def _request(draft: Draft) -> None:
     draft.put(SpotFleetRequestConfig=shaped)
 
 
-def _outputs(made: Made) -> dict[str, Any]:
-    return {"arn": made.arn("ec2", f"spot-fleet-request/{made.id}"), "spotRequestState": "active"}
+def _outputs(resource: CreatedResource) -> dict[str, Any]:
+    return {"arn": resource.arn("ec2", f"spot-fleet-request/{resource.id}"), "spotRequestState": "active"}
 
 
 SPECS: dict[str, Spec] = {
@@ -52,7 +52,7 @@ SPECS: dict[str, Spec] = {
         no_effect={
             "waitForFulfillment": _WAITS,
             "terminateInstancesOnDelete": _WAITS,
-            "excessCapacityTerminationPolicy": "the local market ends only what it is told to",
+            "excessCapacityTerminationPolicy": "the local market terminates only on request",
             "replaceUnhealthyInstances": "instances come and go by join and leave alone",
         },
     ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pulumi_on_moto.fixes.groups.validation import check_requirements
-from pulumi_on_moto.mapping.base import Draft
+from pulumi_on_moto.mapping.base import ResourceRequest
 
 _READ: Final = {"vcpuCount", "memoryMib", "allowedInstanceTypes"}
 _IMPLIED: Final = {
@@ -19,7 +19,7 @@ _IMPLIED: Final = {
 }
 
 
-def expand(draft: Draft, overrides: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def expand(draft: ResourceRequest, overrides: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return overrides with a plain one for each type that matches, in place of those with requirements.
 
     A type matches when it is allowed and its vCPUs and memory, as moto knows them, lie within the bounds.
@@ -27,16 +27,16 @@ def expand(draft: Draft, overrides: Sequence[Mapping[str, Any]]) -> list[dict[st
     expanded: list[dict[str, Any]] = []
     for override in overrides:
         rest = {key: value for key, value in override.items() if key != "instanceRequirements"}
-        wanted = override.get("instanceRequirements")
-        if not wanted:
+        requirements = override.get("instanceRequirements")
+        if not requirements:
             expanded.append(dict(override))
             continue
-        expanded += [{**rest, "instanceType": name} for name in _matching(draft, wanted)]
+        expanded += [{**rest, "instanceType": name} for name in _matching(draft, requirements)]
     return expanded
 
 
 def check(
-    draft: Draft, specification: Mapping[str, Any] | None, overrides: Sequence[Mapping[str, Any]]
+    draft: ResourceRequest, specification: Mapping[str, Any] | None, overrides: Sequence[Mapping[str, Any]]
 ) -> None:
     """Refuse requirements that Auto Scaling would: it never sees them here, they are expanded before.
 
@@ -46,13 +46,13 @@ def check(
     if not wanting:
         return
     named = [specification, *(override.get("launchTemplateSpecification") for override in overrides)]
-    images = [_image(draft, one) for one in named if one]
+    images = [_image(draft, image) for image in named if image]
     problem = check_requirements(len(wanting), images)
     if problem is not None:
         raise draft.fail(problem)
 
 
-def check_of_fleet(draft: Draft, overrides: Sequence[Mapping[str, Any]]) -> None:
+def check_of_fleet(draft: ResourceRequest, overrides: Sequence[Mapping[str, Any]]) -> None:
     """Refuse ranges without an upper end: the provider sends a fleet ``Max`` 0 for what is left out.
 
     Source: pulumi-aws's provider, whose fleet expanders set ``Max`` wherever the block exists.
@@ -63,7 +63,7 @@ def check_of_fleet(draft: Draft, overrides: Sequence[Mapping[str, Any]]) -> None
                 raise draft.fail(f"instanceRequirements.{key}: min {bounds['min']} is above max, sent as 0")
 
 
-def _image(draft: Draft, specification: Mapping[str, Any]) -> str:
+def _image(draft: ResourceRequest, specification: Mapping[str, Any]) -> str:
     versions = {"launchTemplateId": "LaunchTemplateId", "launchTemplateName": "LaunchTemplateName"}
     named = {versions[key]: str(specification[key]) for key in versions if specification.get(key)}
     reply = draft.clients("ec2").describe_launch_template_versions(
@@ -72,11 +72,11 @@ def _image(draft: Draft, specification: Mapping[str, Any]) -> str:
     return str(reply["LaunchTemplateVersions"][0]["LaunchTemplateData"].get("ImageId", ""))
 
 
-def _matching(draft: Draft, wanted: Mapping[str, Any]) -> list[str]:
-    given = {key for key, value in wanted.items() if value is not None}
-    if unknown := sorted(given - _READ - _IMPLIED):
+def _matching(draft: ResourceRequest, requirements: Mapping[str, Any]) -> list[str]:
+    keys = {key for key, value in requirements.items() if value is not None}
+    if unknown := sorted(keys - _READ - _IMPLIED):
         raise draft.fail(f"instanceRequirements.{unknown[0]} is not emulated locally")
-    allowed = [str(name) for name in wanted.get("allowedInstanceTypes") or []]
+    allowed = [str(name) for name in requirements.get("allowedInstanceTypes") or []]
     if not allowed:
         raise draft.fail("instanceRequirements without allowedInstanceTypes are not emulated locally")
     pages = (
@@ -84,13 +84,13 @@ def _matching(draft: Draft, wanted: Mapping[str, Any]) -> list[str]:
         .get_paginator("describe_instance_types")
         .paginate(Filters=[{"Name": "instance-type", "Values": allowed}])
     )
-    known = {kind["InstanceType"]: kind for page in pages for kind in page["InstanceTypes"]}
+    types_by_name = {kind["InstanceType"]: kind for page in pages for kind in page["InstanceTypes"]}
     matching = [
         name
         for name in allowed
-        if name in known
-        and _within(known[name]["VCpuInfo"]["DefaultVCpus"], wanted.get("vcpuCount"))
-        and _within(known[name]["MemoryInfo"]["SizeInMiB"], wanted.get("memoryMib"))
+        if name in types_by_name
+        and _within(types_by_name[name]["VCpuInfo"]["DefaultVCpus"], requirements.get("vcpuCount"))
+        and _within(types_by_name[name]["MemoryInfo"]["SizeInMiB"], requirements.get("memoryMib"))
     ]
     if not matching:
         raise draft.fail("instanceRequirements match no instance type that the local cloud knows")

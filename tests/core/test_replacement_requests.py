@@ -25,8 +25,11 @@ from tests.core.build import NOW, carried_out, desired, group, observe, on_deman
 ALONE = group(fallback=False, maximum=6)
 
 
-def wishing(state: Observation, *wished: str, why: str = "xid") -> Observation:
-    return replace(state, replacement_requests=tuple(ReplacementRequest(name, int(NOW) - 60, why) for name in wished))
+def wishing(state: Observation, *with_requests: str, why: str = "xid") -> Observation:
+    return replace(
+        state,
+        replacement_requests=tuple(ReplacementRequest(name, int(NOW) - 60, why) for name in with_requests),
+    )
 
 
 def run(state: Observation, memory: Memory | None = None, now: float = NOW) -> Decision:
@@ -48,7 +51,7 @@ def four(*others: Instance, **changes: object) -> Observation:
     return replace(observe(*(spot(name) for name in "abcd"), *others), **changes)  # type: ignore[arg-type]
 
 
-def test_who_serves_goes_once_its_successor_serves() -> None:
+def test_a_serving_instance_is_terminated_once_its_successor_serves() -> None:
     first = run(wishing(four(), "a"))
     assert (desired(first.actions, GroupRole.FALLBACK), released(first.actions)) == (1, ())
     booting = wishing(four(on_demand("o", ready=False)), "a")
@@ -62,19 +65,21 @@ def test_who_serves_goes_once_its_successor_serves() -> None:
 
 
 @pytest.mark.parametrize("why", ["stuck", "idle-gpu"])
-def test_who_does_not_serve_goes_at_once_and_both_its_successors_are_asked_for(why: str) -> None:
+def test_an_instance_that_does_not_serve_is_terminated_at_once_and_its_successor_requested(why: str) -> None:
     decision = run(wishing(four(), "a", why=why))
     assert released(decision.actions) == ("a",)
     assert carried_out(four(), decision).primary_desired == 4
     assert desired(decision.actions, GroupRole.FALLBACK) == 1
 
 
-def test_who_is_not_heard_serves_nobody_whatever_the_verdict() -> None:
+def test_an_instance_that_does_not_report_is_terminated_early_under_any_verdict() -> None:
     state = observe(spot("a", ready=False), spot("b"), spot("c"), spot("d"))
     assert released(run(wishing(state, "a")).actions) == ("a",)
-    unclear = replace(state, instances=(replace(state.instances[0], has_malformed_records=True), *state.instances[1:]))
-    assert released(run(wishing(unclear, "a")).actions) == ()
-    assert released(run(wishing(unclear, "a", why="stuck")).actions) == ("a",)
+    malformed = replace(
+        state, instances=(replace(state.instances[0], has_malformed_records=True), *state.instances[1:])
+    )
+    assert released(run(wishing(malformed, "a")).actions) == ()
+    assert released(run(wishing(malformed, "a", why="stuck")).actions) == ("a",)
 
 
 def test_without_a_fallback_the_group_itself_launches_the_successor() -> None:
@@ -87,11 +92,13 @@ def test_without_a_fallback_the_group_itself_launches_the_successor() -> None:
     assert carried_out(more, second).primary_desired == 4
 
 
-def test_the_ceiling_holds_and_who_serves_stays_below_it() -> None:
+def test_at_the_maximum_a_serving_instance_is_not_terminated() -> None:
     full = replace(four(), group=replace(ALONE, maximum=4))
     assert run(wishing(full, "a")).actions == ()
     failed = run(wishing(full, "a", why="stuck"))
-    assert [type(a).__name__ for a in failed.actions] == ["Release"]  # its successor when it is gone
+    assert [type(a).__name__ for a in failed.actions] == [
+        "TerminateInstances"
+    ]  # its successor when it is gone
     gone = carried_out(full, failed)
     assert desired(run(gone, failed.memory).actions, GroupRole.PRIMARY) == 4
 
@@ -111,14 +118,16 @@ def test_on_demand_of_the_fallback_is_replaced_by_its_like() -> None:
 
 def test_a_fifth_of_the_group_goes_at_once_and_the_rest_later() -> None:
     state = observe(*(spot(f"i{n}") for n in range(10)), group=group(target=10, maximum=20))
-    wished = wishing(state, *(f"i{n}" for n in range(10)), why="stuck")
-    first = run(wished)
+    with_requests = wishing(state, *(f"i{n}" for n in range(10)), why="stuck")
+    first = run(with_requests)
     assert released(first.actions) == ("i0", "i1")
-    assert run(taken(wished, first), first.memory).actions == ()
+    assert run(taken(with_requests, first), first.memory).actions == ()
     left = wishing(carried_out(state, first), *(f"i{n}" for n in range(2, 10)), why="stuck")
     soon = run(left, first.memory, NOW + REPLACEMENT_WINDOW_SECONDS - 1)
     assert released(soon.actions) == ()
-    assert len(released(run(left, first.memory, NOW + REPLACEMENT_WINDOW_SECONDS + 1).actions)) == 1  # of eight
+    assert (
+        len(released(run(left, first.memory, NOW + REPLACEMENT_WINDOW_SECONDS + 1).actions)) == 1
+    )  # of eight
 
 
 def test_a_release_that_failed_counts_against_nobody() -> None:
@@ -128,12 +137,12 @@ def test_a_release_that_failed_counts_against_nobody() -> None:
     assert without_failed_request(memory, GroupRole.PRIMARY, ["a"]).replacement_times == {}
 
 
-def test_the_doomed_are_taken_by_aws_and_count_against_nobody() -> None:
+def test_interrupted_instances_do_not_count_as_replacements() -> None:
     state = observe(spot("a", deadline=NOW + 60), spot("b"), spot("c"), spot("d"), on_demand("o"))
     assert released(run(wishing(state, "a", why="stuck")).actions) == ()
 
 
-def test_a_wish_says_nothing_of_the_pool_and_buys_no_cover() -> None:
+def test_a_request_does_not_affect_the_pools_and_buys_no_cover() -> None:
     policy = build("expected-cost")
     state = observe(*(spot(name) for name in "abcd"))
     memory = decide(state, policy, Memory(), NOW).memory
@@ -143,18 +152,32 @@ def test_a_wish_says_nothing_of_the_pool_and_buys_no_cover() -> None:
     assert decision.next_run_at == decide(state, policy, memory, NOW).next_run_at
 
 
-def kept(wish: ReplacementRequest, group: Group = group(), *instances: Instance) -> tuple[tuple[ReplacementRequest, ...], str]:  # noqa: B008
-    found, told = filter_requests([wish], group, instances or (spot("a"),), NOW)
-    return found, " ".join(told)
+def accepted(
+    request: ReplacementRequest, group: Group = group(), *instances: Instance
+) -> tuple[tuple[ReplacementRequest, ...], str]:
+    found, lines = filter_requests([request], group, instances or (spot("a"),), NOW)
+    return found, " ".join(lines)
 
 
 @pytest.mark.parametrize(
-    ("wish", "changes", "told"),
+    ("replacement", "changes", "message"),
     [
         (ReplacementRequest("z", int(NOW), "xid"), {}, "replacement requests ignored: z (not in the group)"),
-        (ReplacementRequest("a", int(NOW - REQUEST_SECONDS), "xid"), {}, "replacement requests ignored: a (not from the last 6 hours)"),
-        (ReplacementRequest("a", int(NOW + 3600), "xid"), {}, "replacement requests ignored: a (not from the last 6 hours)"),
-        (ReplacementRequest("a", int(NOW), "xid"), {"break_before_make": True}, "replacement requests ignored: a (training job)"),
+        (
+            ReplacementRequest("a", int(NOW - REQUEST_SECONDS), "xid"),
+            {},
+            "replacement requests ignored: a (not from the last 6 hours)",
+        ),
+        (
+            ReplacementRequest("a", int(NOW + 3600), "xid"),
+            {},
+            "replacement requests ignored: a (not from the last 6 hours)",
+        ),
+        (
+            ReplacementRequest("a", int(NOW), "xid"),
+            {"break_before_make": True},
+            "replacement requests ignored: a (training job)",
+        ),
         (
             ReplacementRequest("a", int(NOW), "xid"),
             {"control": Control(Mode.MANUAL, 1)},
@@ -162,17 +185,27 @@ def kept(wish: ReplacementRequest, group: Group = group(), *instances: Instance)
         ),
     ],
 )
-def test_what_is_not_followed_is_told_in_one_line(wish: ReplacementRequest, changes: dict[str, object], told: str) -> None:
-    assert kept(wish, group(**changes)) == ((), told)
+def test_ignored_requests_are_reported_in_one_line(
+    replacement: ReplacementRequest, changes: dict[str, object], message: str
+) -> None:
+    assert accepted(replacement, group(**changes)) == ((), message)
 
 
 def test_the_base_stays_and_on_demand_above_it_does_not() -> None:
     base = [on_demand(name, side=GroupRole.PRIMARY) for name in "ab"]
-    wishes = [ReplacementRequest("a", int(NOW), "xid"), ReplacementRequest("b", int(NOW), "xid")]
-    assert filter_requests(wishes, group(base=2), base, NOW) == ((), ("replacement requests ignored: a, b (on-demand base)",))
-    found, _ = filter_requests(wishes, group(base=1), base, NOW)
-    assert [wish.instance for wish in found] == ["a"]
+    requests = [ReplacementRequest("a", int(NOW), "xid"), ReplacementRequest("b", int(NOW), "xid")]
+    assert filter_requests(requests, group(base=2), base, NOW) == (
+        (),
+        ("replacement requests ignored: a, b (on-demand base)",),
+    )
+    found, _ = filter_requests(requests, group(base=1), base, NOW)
+    assert [request.instance for request in found] == ["a"]
 
 
-def test_who_is_given_up_already_is_not_in_the_group_any_more() -> None:
-    assert kept(ReplacementRequest("a", int(NOW), "xid"), group(), replace(spot("a"), is_terminating=True))[0] == ()
+def test_a_terminating_instance_is_not_in_the_group() -> None:
+    assert (
+        accepted(ReplacementRequest("a", int(NOW), "xid"), group(), replace(spot("a"), is_terminating=True))[
+            0
+        ]
+        == ()
+    )

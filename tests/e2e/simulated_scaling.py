@@ -14,24 +14,24 @@ from contracts import names
 from contracts.registry import queue_state as backlog
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto import changes
 from pulumi_on_moto.running.functions import Call
 from tests.e2e.calls import Authorisation, of_function
 from tests.e2e.world import CAPACITY, START, World, living, load
 from tests.iam import Request
 
-PACE = 0.5
+WORKER_RATE = 0.5
 """Requests a second that a worker ends."""
-BOOT = 120.0
-MOST = 14
+BOOT_SECONDS = 120.0
+MAX_TARGET = 14
 SERVICE = "services[0]"
 CHANGES = {
     f"{SERVICE}.command": ["serve"],
     f"{SERVICE}.queue": {"kind": "rabbitmq", "existing": {"secret": "queues/inference"}},
     f"{SERVICE}.scaling": {"waitSeconds": 60, "min": 0},
     f"{CAPACITY}.target": 2,
-    f"{CAPACITY}.max": MOST,
+    f"{CAPACITY}.max": MAX_TARGET,
     f"{CAPACITY}.fallback": {"enabled": False},
 }
 
@@ -49,7 +49,7 @@ class Minute:
 
 
 @dataclass
-class Scenes:
+class Outcome:
     """Minutes by scene; who wrote which parameter; what the scaler's role allows and what it asked."""
 
     minutes: dict[str, list[Minute]] = field(default_factory=dict)
@@ -61,27 +61,30 @@ class Scenes:
 class Stage:
     """A service, its queue and its workers, in a cloud that is played minute by minute."""
 
-    def __init__(self, world: World, scenes: Scenes) -> None:
+    def __init__(self, world: World, outcome: Outcome) -> None:
         self.world, self.cloud, self.group = world, world.cloud, world.view.name
-        self.scenes = scenes
+        self.outcome = outcome
         self.now = START + 24 * 3600.0
         self.waiting = 0.0
         self.launched: dict[str, float] = {}
-        self.told: QueueState | None = None
+        self.queue_state: QueueState | None = None
         self._dynamodb = world.clients("dynamodb")
         self._registry: str = world.deployment.outputs["registryTable"]
         self._requests: dict[str, Request] = {}
-        self._asked: set[tuple[str, object]] = set()
+        self._recorded: set[tuple[str, object]] = set()
         self._authorisation = Authorisation(world.clients)
-        self.cloud.listen(self._heard)
+        self.cloud.listen(self._on_call)
 
-    def _heard(self, call: Call) -> None:
+    def _on_call(self, call: Call) -> None:
         if call.operation == "PutParameter":
-            who = next((one for one in ("scaler", "health-checker") if f"-{one}" in call.function), "")
-            self.scenes.writers.add((who, call.params["Name"].rpartition("/")[2]))
+            function = next(
+                (candidate for candidate in ("scaler", "health-checker") if f"-{candidate}" in call.function),
+                "",
+            )
+            self.outcome.writers.add((function, call.params["Name"].rpartition("/")[2]))
         once = (call.operation, call.params.get("TableName"))
-        if "-scaler" in call.function and once not in self._asked:
-            self._asked.add(once)
+        if "-scaler" in call.function and once not in self._recorded:
+            self._recorded.add(once)
             for request in self._authorisation.requests(call):
                 self._requests.setdefault(repr(request), request)
 
@@ -90,14 +93,14 @@ class Stage:
         return of_function(self.world.deployment, "-scaler"), list(self._requests.values())
 
     def play(
-        self, scene: str, minutes: int, rate: float, *, is_told: bool = True, works: bool = True
+        self, phase: str, minutes: int, rate: float, *, is_reported: bool = True, works: bool = True
     ) -> list[Minute]:
         """Play a scene: so many requests a second; without ``is_told`` nobody tells of the queue."""
-        found = [self._minute(rate, is_told=is_told, works=works) for _ in range(minutes)]
-        self.scenes.minutes.setdefault(scene, []).extend(found)
+        found = [self._minute(rate, is_reported=is_reported, works=works) for _ in range(minutes)]
+        self.outcome.minutes.setdefault(phase, []).extend(found)
         return found
 
-    def _minute(self, rate: float, *, is_told: bool, works: bool) -> Minute:
+    def _minute(self, rate: float, *, is_reported: bool, works: bool) -> Minute:
         self.now += 60
         self.cloud.set_time(self.now)
         view = self.world.view
@@ -107,14 +110,14 @@ class Stage:
             )
             self.launched[one] = self.now
         alive = self.cloud.alive(self.group)
-        ready = sorted(one for one in alive if self.now - self.launched.get(one, 0.0) >= BOOT)
-        can = PACE * len(ready) * works
+        ready = sorted(one for one in alive if self.now - self.launched.get(one, 0.0) >= BOOT_SECONDS)
+        can = WORKER_RATE * len(ready) * works
         done = min(can, rate + self.waiting / 60)
         self.waiting = max(0.0, self.waiting + 60 * (rate - done))
         for one in ready:
-            self.cloud.tell(one, _ends(done / len(ready)))
+            self.cloud.override_reports(one, _ends(done / len(ready)))
         self.cloud.heartbeat(ready)
-        if is_told:
+        if is_reported:
             oldest = self.waiting / max(can, 0.1)
             taken = len(ready) if rate or self.waiting else 0
             seen = QueueState(self.now - 20, int(self.waiting), taken, oldest, rate, done, len(ready))
@@ -139,19 +142,19 @@ class Stage:
 
 
 def _ends(rate: float) -> Callable[[WorkerReport], WorkerReport]:
-    return lambda pulse: replace(pulse, rate=rate, gpu_use=100 * rate / PACE)
+    return lambda report: replace(report, rate=rate, gpu_use=100 * rate / WORKER_RATE)
 
 
-def scenes() -> Scenes:
+def simulate_all() -> Outcome:
     """Play a morning, what may be missing at noon, a night without requests, and who wakes the service."""
     config = load("dev", CHANGES)
-    found = Scenes()
+    found = Outcome()
     with living(config) as world:
         stage = Stage(world, found)
         stage.play("begin", 8, 1.5)
         stage.play("rise", 8, 4.0)
         found.second_up = len(changes(world.deployment, config))
-        stage.play("silence", 13, 4.0, is_told=False)
+        stage.play("silence", 13, 4.0, is_reported=False)
         stage.play("recovery", 2, 4.0)
         stage.play("stall", 7, 4.0, works=False)
         stage.play("night", 32, 0.0)

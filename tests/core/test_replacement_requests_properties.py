@@ -13,11 +13,11 @@ from tests.core.states import memories, observations, policies
 
 
 @given(observations(), policies, memories)
-def test_who_serves_goes_for_a_wish_only_where_others_serve_in_its_place(
+def test_a_serving_instance_is_replaced_only_if_others_fill_the_target(
     state: Observation, policy, memory
 ) -> None:
     decision = decide(state, policy, memory, NOW)
-    verdicts = {wish.instance: wish.reason for wish in state.replacement_requests}
+    verdicts = {request.instance: request.reason for request in state.replacement_requests}
     gone = released(decision.actions)
     went = [i for i in state.instances if i.id in gone and i.id in verdicts]
     served = [i for i in went if i.ready_since is not None and verdicts[i.id] not in NOT_SERVING]
@@ -30,7 +30,7 @@ def test_who_serves_goes_for_a_wish_only_where_others_serve_in_its_place(
 
 
 @given(observations(), policies, memories)
-def test_no_more_go_for_a_wish_than_wished_and_than_a_share_of_the_group(
+def test_replacements_are_requested_and_at_most_a_share_of_the_group(
     state: Observation, policy, memory
 ) -> None:
     most = max(1, len(state.instances) // REPLACEMENT_DIVISOR)
@@ -43,6 +43,8 @@ def test_no_more_go_for_a_wish_than_wished_and_than_a_share_of_the_group(
 
 
 @given(observations(), policies, memories)
-def test_workers_elsewhere_never_take_the_target_below_the_base(state: Observation, policy, memory) -> None:
+def test_on_premises_workers_never_reduce_the_target_below_the_base(
+    state: Observation, policy, memory
+) -> None:
     target = decide(state, policy, memory, NOW).state.group.target
     assert min(state.group.base, state.group.target) <= target <= state.group.target

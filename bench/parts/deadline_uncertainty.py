@@ -10,17 +10,17 @@ from typing import Any
 from bench.parts import page
 from bench.parts.cells import Axes, Cell, changed
 from bench.parts.deadline_jobs import Task
-from market.deadline.doubts import Doubts
-from market.deadline.measure import DoubtSum, measure_doubts, starts_in
+from market.deadline.measure import DoubtSum, measure_uncertainty, starts_in
 from market.deadline.policies import DEFAULT
 from market.deadline.pool import PoolRuns
+from market.deadline.uncertainty import UncertaintyModel
 
 POLICIES = (DEFAULT, "uniform-progress-keep", "greedy")
-CHANGEOVER_MINUTES = 20
+RESTART_TIME_MINUTES = 20
 TOGETHER = 4
 COUNTS = ("jobs", "missed", "avoidable", "by_luck", "unsaid", "retracted")
 AXES: Axes = {
-    "change-overs": {"½ to 2 × as told": {"spread": 1.0}, "1.5 × as told": {"longer": 1.5}},
+    "change-overs": {"½ to 2 × as expected": {"spread": 1.0}, "1.5 × as expected": {"longer": 1.5}},
     "on-demand": {
         "refused with half of spot's ends": {"refused_with_spot": 0.5},
         "refused twice a day": {"refusals_a_day": 2.0},
@@ -43,7 +43,7 @@ _OF_THE_JOB = ("checkpoint", "tick")
 
 @dataclass(frozen=True)
 class Played:
-    """The jobs of one policy in one cell and pool; ``plain``: what one costs on on-demand alone, as told."""
+    """The jobs of one policy in one cell and pool; ``plain``: what a job costs on On-Demand alone, as expected."""
 
     cell: Cell
     policy: str
@@ -63,7 +63,9 @@ def play(task: Task, cell: Cell) -> list[Played]:
         return []
     starts = starts_in(pool, max(job.deadline for _, job in jobs), task.starts)
     policies = task.policies(POLICIES)
-    sums = measure_doubts(pool, [job for _, job in jobs], policies, starts, Doubts(**world), learned=learned)
+    sums = measure_uncertainty(
+        pool, [job for _, job in jobs], policies, starts, UncertaintyModel(**world), learned=learned
+    )
     return [
         Played(cell, name, ratio, (job.compute + job.restart_overhead) / 3600, sums[job, name])
         for ratio, job in jobs
@@ -76,7 +78,7 @@ def grid(
 ) -> dict[str, Any]:
     """Return the figures of these cells; ``run`` is ``map``, perhaps over processes."""
     work = [(task, cell) for cell in chosen for task in tasks]
-    played = [one for result in run(play, *zip(*work, strict=True)) for one in result]
+    played = [outcome for result in run(play, *zip(*work, strict=True)) for outcome in result]
     rows = [_row(cell, name, played) for cell in chosen for name in POLICIES]
     ours = [row for row in rows if row["policy"] == DEFAULT]
     for row in ours:
@@ -89,28 +91,28 @@ def grid(
     }
 
 
-def dominates(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+def dominates(rival: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Return whether another policy is cheaper by more than 0.5 % and misses no more."""
-    return bool(other["cost"] < 0.995 * row["cost"] and other["missed"] <= row["missed"])
+    return bool(rival["cost"] < 0.995 * row["cost"] and rival["missed"] <= row["missed"])
 
 
 def _row(cell: Cell, policy: str, played: Sequence[Played]) -> dict[str, Any]:
-    these = [one for one in played if one.cell == cell and one.policy == policy]
-    sums = [one.sum for one in these]
+    these = [outcome for outcome in played if outcome.cell == cell and outcome.policy == policy]
+    sums = [outcome.sum for outcome in these]
     missed = sum(s.misses for s in sums)
-    said = missed - sum(s.unsaid for s in sums)
+    warned = missed - sum(s.unsaid for s in sums)
     return {
         "axes": dict(cell),
         "policy": policy,
         "jobs": sum(s.jobs for s in sums),
-        "cost": round(fmean(one.sum.cost / one.sum.jobs / one.plain for one in these), 4),
+        "cost": round(fmean(outcome.sum.cost / outcome.sum.jobs / outcome.plain for outcome in these), 4),
         "missed": missed,
         "avoidable": sum(s.avoidable for s in sums),
         "by_luck": sum(s.by_luck for s in sums),
-        "unsaid": missed - said,
+        "unsaid": missed - warned,
         "retracted": sum(s.retracted for s in sums),
-        "said_hours": round(sum(s.said_hours for s in sums) / said, 2) if said else None,
-        "said_hours_least": round(min(s.said_least for s in sums), 2) if said else None,
+        "said_hours": round(sum(s.said_hours for s in sums) / warned, 2) if warned else None,
+        "said_hours_least": round(min(s.said_least for s in sums), 2) if warned else None,
     }
 
 
@@ -133,13 +135,13 @@ def page_part(figures: Mapping[str, Any]) -> str:
         (
             "### Under doubt",
             f"{figures['cells']} worlds: none doubted, each doubt alone, every two in one; "
-            f"{figures['jobs']:,} replays of our policy, change-overs told as {CHANGEOVER_MINUTES} min, "
+            f"{figures['jobs']:,} replays of our policy, restarts expected to take {RESTART_TIME_MINUTES} min, "
             "spot at 0.3 where its price is not doubted. Unless there were none, earlier jobs have been in "
             "the pool, in a world alike with other draws, and every policy keeps what they met in reserve. "
-            "*Missed*: of all jobs. *Avoidable*: of these, what somebody who knows all that will happen "
+            "*Missed*: of all jobs. *Avoidable*: of these, what a clairvoyant "
             "could have met, with change-overs of middle length. *Said*: how many hours before the deadline "
             "it was said that it cannot be met, on average and at least. Costs are in parts of on-demand "
-            "alone, as told.",
+            "alone, as expected.",
             page.table(
                 ["doubted", "missed", "avoidable", "said", *(f"{name} costs" for name in POLICIES)], table
             ),

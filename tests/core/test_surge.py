@@ -1,4 +1,4 @@
-"""What a roll-out asks of the controller: room for a batch, and nobody in the place of who starts anew."""
+"""What a roll-out asks of the controller: room for a batch, and nobody in the place of who starts restarting."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ POLICY = build("ready-handover", {})
 FOUR = ("a", "b", "c", "d")
 
 
-def rolls(seen: Observation, surge: int = 1, *anew: str, at: float = NOW - 60) -> Observation:
-    return replace(seen, rollout_request=RolloutRequest(int(at), surge, anew))
+def rolls(seen: Observation, surge: int = 1, *restarting: str, at: float = NOW - 60) -> Observation:
+    return replace(seen, rollout_request=RolloutRequest(int(at), surge, restarting))
 
 
 def desired(seen: Observation) -> dict[GroupRole, int]:
@@ -40,7 +40,7 @@ def test_a_surge_stays_below_the_maximum() -> None:
     assert desired(rolls(seen, 3)) == {GroupRole.FALLBACK: 1}
 
 
-def test_nobody_stands_in_for_who_starts_anew() -> None:
+def test_a_restarting_instance_gets_no_successor() -> None:
     five = [*map(spot, FOUR), spot("e", ready=False)]
     seen = observe(*five, primary_desired=5)
     assert desired(rolls(seen, 1, "e")) == {}

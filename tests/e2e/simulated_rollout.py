@@ -18,7 +18,7 @@ from contracts.registry import item as registry_item
 from contracts.registry import queue_state as backlog
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto import up
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
@@ -28,8 +28,8 @@ from tests.iam import Request
 from userdata.agent.aws import releases
 
 TARGET = 3
-BOOT = 120.0
-ANEW = 100.0
+BOOT_SECONDS = 120.0
+RESTART_SECONDS = 100.0
 """Seconds from a wish until the worker runs again: it ends, and what it starts from is fetched."""
 SERVICE = "services[0]"
 
@@ -59,19 +59,19 @@ class Rolled:
     alive: list[int] = field(default_factory=list)
     tried: list[int] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     boots: str = ""
     """What an instance would start from that comes at the end."""
 
 
 @dataclass
-class Scenes:
+class Outcome:
     """Both `up`s; who wrote which parameter; the health checker's role and what it asked."""
 
     bad: Rolled = field(default_factory=Rolled)
     good: Rolled = field(default_factory=Rolled)
     ended: set[str] = field(default_factory=set)
-    wished: set[str] = field(default_factory=set)
+    replacements: set[str] = field(default_factory=set)
     writers: set[tuple[str, str]] = field(default_factory=set)
     permissions: tuple[list[dict[str, Any]], list[Request]] = ([], [])
 
@@ -82,16 +82,16 @@ class _Agent:
 
     runs: WorkerRelease
     since: float
-    asked: float | None = None
+    restart_requested_at: float | None = None
     starts: int = 1
 
 
 class Stage:
     """The service, played minute by minute."""
 
-    def __init__(self, world: World, scenes: Scenes) -> None:
+    def __init__(self, world: World, outcome: Outcome) -> None:
         self.world, self.cloud, self.group = world, world.cloud, world.view.name
-        self.scenes = scenes
+        self.outcome = outcome
         self.now = START + 24 * 3600.0
         self.agents: dict[str, _Agent] = {}
         self.launched: dict[str, float] = {}
@@ -99,18 +99,18 @@ class Stage:
         self._registry: str = world.deployment.outputs["registryTable"]
         self._requests: dict[str, Request] = {}
         self._authorisation = Authorisation(world.clients)
-        self._told = 0
-        self.cloud.listen(self._heard)
+        self._message_count = 0
+        self.cloud.listen(self._on_call)
 
-    def _heard(self, call: Call) -> None:
+    def _on_call(self, call: Call) -> None:
         name = str(call.params.get("Name", ""))
         is_checker = "-health-checker" in call.function
         if call.operation == "PutParameter" and name.endswith("/wishes"):
-            self.scenes.wished.add(str(call.params["Value"]))
+            self.outcome.replacements.add(str(call.params["Value"]))
         if call.operation == "PutParameter":
-            self.scenes.writers.add(("health" if is_checker else "other", name.rpartition("/")[2]))
+            self.outcome.writers.add(("health" if is_checker else "other", name.rpartition("/")[2]))
         if is_checker and "Terminate" in call.operation:
-            self.scenes.ended.add(call.operation)
+            self.outcome.ended.add(call.operation)
         if is_checker and call.operation in ("PutParameter", "PutItem", "UpdateItem"):
             for request in self._authorisation.requests(call):
                 self._requests.setdefault(repr(request), request)
@@ -141,7 +141,7 @@ class Stage:
             self.launched[one] = self.now
         alive = self.cloud.alive(self.group)
         for one in alive - self.agents.keys():
-            if self.now - self.launched[one] >= BOOT:
+            if self.now - self.launched[one] >= BOOT_SECONDS:
                 self.agents[one] = _Agent(self._release(one), self.now)
         self._work(alive)
         item = backlog.dump(self.group, QueueState(self.now - 10, 30, TARGET, 20.0, 3.0, 3.0, TARGET))
@@ -149,34 +149,39 @@ class Stage:
         self.cloud.tick_schedule()
         for run in self.cloud.run_functions():
             assert not run.error, run.error
-        self._hear(alive)
+        self._restart_requested(alive)
         self.cloud.let_go(self.group)
         here = [agent for one, agent in self.agents.items() if one in self.cloud.alive(self.group)]
-        seen.served.append(sum(agent.asked is None and agent.runs.image != BAD for agent in here))
+        seen.served.append(
+            sum(agent.restart_requested_at is None and agent.runs.image != BAD for agent in here)
+        )
         seen.tried.append(sum(agent.runs.image == BAD for agent in here))
         seen.alive.append(len(self.cloud.alive(self.group)))
         seen.ends = {}
         for agent in here:
             seen.ends[agent.runs.image] = seen.ends.get(agent.runs.image, 0) + 1
-        seen.told += self._messages()
+        seen.messages += self._messages()
 
     def _work(self, alive: set[str]) -> None:
-        heard = []
+        reporting = []
         for name, agent in self.agents.items():
             if name not in alive:
                 continue
-            if agent.asked is not None and self.now - agent.asked >= ANEW:
-                agent.runs, agent.since, agent.asked = self._release(name), self.now, None
+            if (
+                agent.restart_requested_at is not None
+                and self.now - agent.restart_requested_at >= RESTART_SECONDS
+            ):
+                agent.runs, agent.since, agent.restart_requested_at = self._release(name), self.now, None
                 agent.starts += 1
                 self.cloud.restart_workers(name)
             if agent.runs.image == BAD:
                 agent.starts += 2
-            if agent.asked is None:
-                heard.append(name)
-                self.cloud.tell(name, _says(agent))
-        self.cloud.heartbeat(sorted(heard))
+            if agent.restart_requested_at is None:
+                reporting.append(name)
+                self.cloud.override_reports(name, _says(agent))
+        self.cloud.heartbeat(sorted(reporting))
 
-    def _hear(self, alive: set[str]) -> None:
+    def _restart_requested(self, alive: set[str]) -> None:
         """Do as agents do: leave the registry at a wish, and start anew from what there is to start from."""
         rows = self._dynamodb.query(
             TableName=self._registry,
@@ -187,7 +192,7 @@ class Stage:
         for item in rows:
             worker = registry_item.parse(item)
             if registry_item.is_restart_requested(item) and worker.instance in alive:
-                self.agents[worker.instance].asked = self.now
+                self.agents[worker.instance].restart_requested_at = self.now
                 key = registry_item.key(self.group, worker.instance, worker.slot)
                 self._dynamodb.delete_item(TableName=self._registry, Key=key)
 
@@ -200,23 +205,21 @@ class Stage:
             self.world.deployment.outputs["alarmTopic"]
         ]
         subjects = [str(sent[2]) for sent in topic.sent_notifications]
-        new, self._told = subjects[self._told :], len(subjects)
+        new, self._message_count = subjects[self._message_count :], len(subjects)
         # The daily one, and that of the minutes before anybody had booted.
-        return [
-            one for one in new if not any(w in one for w in ("need attention", "healthy", "registry"))
-        ]
+        return [one for one in new if not any(w in one for w in ("need attention", "healthy", "registry"))]
 
 
 def _says(agent: _Agent) -> Callable[[WorkerReport], WorkerReport]:
-    def told(pulse: WorkerReport) -> WorkerReport:
-        return replace(pulse, version=agent.runs.version, starts=agent.starts)
+    def report(current: WorkerReport) -> WorkerReport:
+        return replace(current, version=agent.runs.version, starts=agent.starts)
 
-    return told
+    return report
 
 
-def scenes() -> Scenes:
+def simulate_all() -> Outcome:
     """Play a service that runs, an image that starts again and again, and one that works."""
-    found = Scenes()
+    found = Outcome()
     with living(load("dev", changed(OLD))) as world:
         stage = Stage(world, found)
         first = Rolled()
@@ -225,7 +228,7 @@ def scenes() -> Scenes:
         stage.up(
             BAD,
             found.bad,
-            lambda: bool(found.bad.told) and found.bad.served[-1] >= TARGET and not found.bad.tried[-1],
+            lambda: bool(found.bad.messages) and found.bad.served[-1] >= TARGET and not found.bad.tried[-1],
             40,
         )
         for _ in range(5):

@@ -82,5 +82,5 @@ from lambdas.core.model import LaunchFailureKind
         ("Something that AWS has never said before.", LaunchFailureKind.CONFIGURATION),
     ],
 )
-def test_refusals_are_told_apart(message: str, kind: LaunchFailureKind) -> None:
+def test_launch_failures_are_classified(message: str, kind: LaunchFailureKind) -> None:
     assert classify(message) is kind

@@ -34,7 +34,7 @@ class VisitedFleet(CloudFleet):
     """Plays the hosts and the checker; notes who worked and who was released at each tick."""
 
     seen: dict[int, dict[str, Any]] = field(default_factory=dict)
-    wished: dict[str, str] = field(default_factory=dict)
+    requests: dict[str, str] = field(default_factory=dict)
 
     # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
 
@@ -44,16 +44,18 @@ class VisitedFleet(CloudFleet):
             self.cloud.heartbeat_on_premises(self.group, HOSTS)
         if tick in (STUCK, FAULTY):
             # Of several it is the oldest: no surplus would take it.
-            self._wish(next(iter(self._working)), "stuck" if tick == STUCK else "xid")
+            self._request_replacement(next(iter(self._working)), "stuck" if tick == STUCK else "xid")
         working = set(self._working)
-        orders = CloudFleet.look(self)
+        orders = CloudFleet.reconcile(self)
         left = len(working - set(orders.released))
         self.seen[tick] = {"working": len(working), "released": list(orders.released), "left": left}
         return replace(orders, wake_at=self._now + TICK_SECONDS)  # hosts are heard at every tick
 
-    def _wish(self, instance_id: str, reason: str) -> None:
-        self.wished[reason] = instance_id
-        name = names.group_parameter(self.cloud.deployment.stack, self.group, names.PARAMETER_REPLACEMENT_REQUESTS)
+    def _request_replacement(self, instance_id: str, reason: str) -> None:
+        self.requests[reason] = instance_id
+        name = names.group_parameter(
+            self.cloud.deployment.stack, self.group, names.PARAMETER_REPLACEMENT_REQUESTS
+        )
         text = wishes.dump([ReplacementRequest(instance_id, int(self._now), reason)])
         self.cloud.clients("ssm").put_parameter(Name=name, Value=text, Type="String", Overwrite=True)
 
@@ -69,8 +71,8 @@ def count_hosts(world: World) -> None:
     ssm = world.clients("ssm")
     name = names.group_parameter(world.deployment.stack, world.view.name, names.PARAMETER_CONFIG)
     config = group_config.parse(ssm.get_parameter(Name=name)["Parameter"]["Value"])
-    told = group_config.dumps(replace(config, on_premises=1, slots=dict.fromkeys(config.slots, 1)))
-    ssm.put_parameter(Name=name, Value=told, Overwrite=True)
+    config_text = group_config.dumps(replace(config, on_premises=1, slots=dict.fromkeys(config.slots, 1)))
+    ssm.put_parameter(Name=name, Value=config_text, Overwrite=True)
 
 
 def played() -> dict[str, Any]:
@@ -79,8 +81,8 @@ def played() -> dict[str, Any]:
         silence_the_checker(world)
         count_hosts(world)
         view, rules = world.view, Rules()
-        calm = world.fleet()
-        fleet = VisitedFleet(world.cloud, calm.group, calm.store)
+        undisturbed = world.fleet()
+        fleet = VisitedFleet(world.cloud, undisturbed.group, undisturbed.store)
         market = SpotMarket(
             [PoolTrace(zone, TICK_SECONDS, (2 * TARGET,) * END) for zone in sorted(view.zones)], rules
         )
@@ -89,7 +91,7 @@ def played() -> dict[str, Any]:
         Replay(market, rules, fleet, shape, TARGET, start=START).run()
     return {
         "seen": fleet.seen,
-        "wished": fleet.wished,
+        "wished": fleet.requests,
         "boot": rules.spot_cold_start / TICK_SECONDS,
         "reasons": [line.reason for line in fleet.decisions if line.actions],
     }

@@ -18,7 +18,7 @@ from contracts.registry import queue_state as backlog
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.calls import Authorisation, of_function
@@ -31,13 +31,13 @@ CHANGES = {**small(SIZE), "services[0].health": HEALTH}
 
 
 @dataclass
-class Seen:
+class Outcome:
     """What a scene led to: verdicts by instance in ``wished``, ``restarted``, messages, alarm gauges."""
 
-    ill: list[str]
-    wished: dict[str, str] = field(default_factory=dict)
+    unhealthy: list[str]
+    replacements: dict[str, str] = field(default_factory=dict)
     restarted: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     incidents: list[float] = field(default_factory=list)
     permissions: tuple[list[dict[str, Any]], list[Request]] = ([], [])
 
@@ -48,22 +48,22 @@ class Stage:
     def __init__(self, world: World) -> None:
         self.world, self.cloud, self.group = world, world.cloud, world.view.name
         self.now = START + 24 * 3600.0
-        self.silent: set[str] = set()
+        self.not_reporting: set[str] = set()
         self.since: dict[str, float] = {}
         self.registry: str = world.deployment.outputs["registryTable"]
         self.dynamodb = world.clients("dynamodb")
-        self._told = 0
+        self._message_count = 0
         self.requests: dict[str, Request] = {}
-        self._asked: set[tuple[str, object]] = set()
+        self._recorded: set[tuple[str, object]] = set()
         self._authorisation = Authorisation(world.clients)
-        self.cloud.listen(self._heard)
+        self.cloud.listen(self._on_call)
         self.cloud.set_time(self.now)
         self.fill()
 
-    def _heard(self, call: Call) -> None:
+    def _on_call(self, call: Call) -> None:
         once = (call.operation, call.params.get("TableName"))
-        if "health-checker" in call.function and once not in self._asked:
-            self._asked.add(once)
+        if "health-checker" in call.function and once not in self._recorded:
+            self._recorded.add(once)
             for request in self._authorisation.requests(call):
                 self.requests.setdefault(repr(request), request)
 
@@ -77,47 +77,51 @@ class Stage:
         missing = SIZE - len(self.cloud.alive(self.group, GroupRole.PRIMARY))
         for _ in range(missing):
             kind, zone = view.instance_types[0], view.zones[0]
-            self.since[self.cloud.launch(self.group, GroupRole.PRIMARY, kind, zone, PurchaseOption.SPOT)] = self.now
+            self.since[self.cloud.launch(self.group, GroupRole.PRIMARY, kind, zone, PurchaseOption.SPOT)] = (
+                self.now
+            )
         if missing > 0:
             self.play(120, 1800)  # their boot, and some time
 
-    def well(self, count: int = 1) -> list[str]:
+    def healthy(self, count: int = 1) -> list[str]:
         """Return the oldest: of the newest three in a day would be ill in vain."""
         alive = self.cloud.alive(self.group, GroupRole.PRIMARY)
         return sorted(alive, key=lambda one: (self.since.setdefault(one, self.now), one))[:count]
 
-    def play(self, *gaps: float, seen: Seen | None = None) -> Seen:
+    def play(self, *gaps: float, seen: Outcome | None = None) -> Outcome:
         """Look after each of these seconds."""
-        seen = seen or Seen([])
+        seen = seen or Outcome([])
         for gap in gaps:
             self.now += gap
             self.cloud.set_time(self.now)
-            self.cloud.heartbeat(sorted(self.cloud.alive(self.group) - self.silent))
+            self.cloud.heartbeat(sorted(self.cloud.alive(self.group) - self.not_reporting))
             self._queue()
             self.cloud.tick_schedule()
             for run in self.cloud.run_functions():
                 assert not run.error, run.error
                 seen.incidents += _gauges(run.log)
-            seen.wished |= {i: reason for i, (_, reason) in self._wishes().items()}
+            seen.replacements |= {i: reason for i, (_, reason) in self._replacement_requests().items()}
             self._restart(seen)
-        seen.told += self._messages()
+        seen.messages += self._messages()
         return seen
 
-    def scene(self, ill: list[str], told: Callable[[WorkerReport], WorkerReport], *gaps: float) -> Seen:
+    def simulate(
+        self, instances: list[str], override: Callable[[WorkerReport], WorkerReport], *gaps: float
+    ) -> Outcome:
         """Have the workers of some tell something for a while; then they are well again."""
-        for one in ill:
-            self.cloud.tell(one, told)
-        seen = self.play(*gaps, seen=Seen(ill))
-        for one in ill:
-            self.cloud.tell(one, None)
+        for one in instances:
+            self.cloud.override_reports(one, override)
+        seen = self.play(*gaps, seen=Outcome(instances))
+        for one in instances:
+            self.cloud.override_reports(one, None)
         self._recover()
         return seen
 
-    def silence(self, ill: list[str], *gaps: float) -> Seen:
+    def silence(self, instances: list[str], *gaps: float) -> Outcome:
         """Let nothing be heard of some for a while."""
-        self.silent = set(ill)
-        seen = self.play(*gaps, seen=Seen(ill))
-        self.silent.clear()
+        self.not_reporting = set(instances)
+        seen = self.play(*gaps, seen=Outcome(instances))
+        self.not_reporting.clear()
         self._recover()
         return seen
 
@@ -131,13 +135,15 @@ class Stage:
         item = backlog.dump(self.group, QueueState(self.now - 10, 30, SIZE, 20.0, 3.0, 3.0, SIZE))
         self.dynamodb.put_item(TableName=self.registry, Item=item)
 
-    def _wishes(self) -> dict[str, Any]:
-        name = names.group_parameter(self.world.deployment.stack, self.group, names.PARAMETER_REPLACEMENT_REQUESTS)
+    def _replacement_requests(self) -> dict[str, Any]:
+        name = names.group_parameter(
+            self.world.deployment.stack, self.group, names.PARAMETER_REPLACEMENT_REQUESTS
+        )
         text = self.world.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"]
         found: dict[str, Any] = json.loads(text)
         return found
 
-    def _restart(self, seen: Seen) -> None:
+    def _restart(self, seen: Outcome) -> None:
         """Do as the agents do whose workers are asked to start anew."""
         partition = {":g": {"S": self.group}}
         rows = self.dynamodb.query(
@@ -156,7 +162,7 @@ class Stage:
             self.world.deployment.outputs["alarmTopic"]
         ]
         subjects = [str(sent[2]) for sent in topic.sent_notifications]
-        new, self._told = subjects[self._told :], len(subjects)
+        new, self._message_count = subjects[self._message_count :], len(subjects)
         return [one for one in new if "need attention" not in one and "healthy" not in one]
 
 
@@ -168,46 +174,52 @@ def _gauges(log: tuple[str, ...]) -> Iterator[float]:
             yield float(value)
 
 
-def scenes() -> dict[str, Seen]:
+def simulate_all() -> dict[str, Outcome]:
     """Play each verdict on one instance, then what all show at once."""
     with living(load("dev", CHANGES)) as world:
         stage = Stage(world)
         found = {"well": stage.play(60, 60)}
-        found["xid"] = stage.scene(stage.well(), lambda p: replace(p, xid=79), 60, 60)
+        found["xid"] = stage.simulate(stage.healthy(), lambda p: replace(p, xid=79), 60, 60)
         # A restart at the second look; that it has not helped is known a quarter of an hour later.
-        found["stuck"] = stage.scene(stage.well(), lambda p: replace(p, done=3, rate=0.0), 60, 60, 960, 60)
-        found["idle-gpu"] = stage.scene(stage.well(), lambda p: replace(p, gpu_use=0.0), 60, 60, 960, 60)
-        found["crashing"] = stage.scene(stage.well(), _starts_each(60, stage.now), *[60.0] * 6)
-        found["silent"] = stage.silence(stage.well(), *[60.0] * 5)
+        found["stuck"] = stage.simulate(
+            stage.healthy(), lambda p: replace(p, done=3, rate=0.0), 60, 60, 960, 60
+        )
+        found["idle-gpu"] = stage.simulate(
+            stage.healthy(), lambda p: replace(p, gpu_use=0.0), 60, 60, 960, 60
+        )
+        found["crashing"] = stage.simulate(stage.healthy(), _starts_each(60, stage.now), *[60.0] * 6)
+        found["silent"] = stage.silence(stage.healthy(), *[60.0] * 5)
         found["missing"] = _missing(stage)
-        everybody = stage.well(SIZE)
-        found["bad image"] = stage.scene(everybody, _starts_each(30, stage.now, "bad"), *[60.0] * 6)
-        found["broker"] = stage.scene(everybody, lambda p: replace(p, done=3, rate=0.0), *[60.0] * 4)
+        everybody = stage.healthy(SIZE)
+        found["bad image"] = stage.simulate(everybody, _starts_each(30, stage.now, "bad"), *[60.0] * 6)
+        found["broker"] = stage.simulate(everybody, lambda p: replace(p, done=3, rate=0.0), *[60.0] * 4)
         found["registry"] = stage.silence(everybody, *[60.0] * 5)
         new = everybody[:4]
-        found["old version"] = stage.scene(new, lambda p: replace(p, version="new"), 60, 7300, 60)
+        found["old version"] = stage.simulate(new, lambda p: replace(p, version="new"), 60, 7300, 60)
         found["on premises"] = _site(stage)
         found["well"].permissions = stage.role(), list(stage.requests.values())
         return found
 
 
 def _starts_each(seconds: float, began: float, version: str = "") -> Callable[[WorkerReport], WorkerReport]:
-    def told(pulse: WorkerReport) -> WorkerReport:
-        starts = 1 + int((pulse.reported_at - began) // seconds)
-        return replace(pulse, version=version or pulse.version, starts=starts, done=0, rate=0.0)
+    def override(report: WorkerReport) -> WorkerReport:
+        starts = 1 + int((report.reported_at - began) // seconds)
+        return replace(report, version=version or report.version, starts=starts, done=0, rate=0.0)
 
-    return told
+    return override
 
 
-def _missing(stage: Stage) -> Seen:
+def _missing(stage: Stage) -> Outcome:
     """An instance from which nothing is ever heard, long after its boot; in the place of another."""
     view = stage.world.view
-    stage.cloud.kill(stage.well())
-    one = stage.cloud.launch(stage.group, GroupRole.PRIMARY, view.instance_types[1], view.zones[1], PurchaseOption.SPOT)
+    stage.cloud.kill(stage.healthy())
+    one = stage.cloud.launch(
+        stage.group, GroupRole.PRIMARY, view.instance_types[1], view.zones[1], PurchaseOption.SPOT
+    )
     return stage.silence([one], 300, 300, 60)
 
 
-def _site(stage: Stage) -> Seen:
+def _site(stage: Stage) -> Outcome:
     """Two machines of a site fall silent together."""
     rows = [
         Worker(names.on_premises_partition(stage.group), f"gpu-{n}", 0, stage.now, stage.now, "ready")
@@ -215,4 +227,4 @@ def _site(stage: Stage) -> Seen:
     ]
     for row in rows:
         stage.dynamodb.put_item(TableName=stage.registry, Item=registry_item.dump(row))
-    return stage.play(*[60.0] * 5, seen=Seen([row.instance for row in rows]))
+    return stage.play(*[60.0] * 5, seen=Outcome([row.instance for row in rows]))

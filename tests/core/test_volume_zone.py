@@ -32,7 +32,7 @@ def decided(memory: Memory, state: object = SHORT) -> list[tuple[int, str]]:
     return asked(decide(state, build("expected-cost", {"shortageCost": 2.0}), memory, NOW))
 
 
-def test_home_is_the_zone_of_who_was_at_work_last() -> None:
+def test_the_volume_zone_is_that_of_the_last_working_instance() -> None:
     first = update_memory(Memory(), observe(spot("a"), in_b(None), group=JOB), NOW)
     assert first.volume_zone == "us-west-2a"  # who waits has no volume
     assert update_memory(first, SHORT, NOW).volume_zone == "us-west-2a"
@@ -51,7 +51,7 @@ def test_on_demand_is_asked_for_at_home() -> None:
     assert decided(AT_HOME) == [(1, "us-west-2a")]
 
 
-def test_who_has_no_home_or_takes_no_such_order_launches_anywhere() -> None:
+def test_without_a_volume_zone_or_zonal_requests_any_zone_is_used() -> None:
     assert decided(Memory()) == [(1, "")]
     assert decided(AT_HOME, replace(SHORT, group=replace(JOB, by_zone=False))) == [(1, "")]
 

@@ -11,7 +11,7 @@ from market.supply.trace import PoolTrace
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Conditions:
     """One world.
 
     ``rules`` are those of the market, ``capacity`` settings of the group; ``happens`` names what must occur
@@ -25,37 +25,37 @@ class Doubt:
     gap: int = 1
     prices: tuple[float, ...] = ()
 
-    def seen(self, trace: PoolTrace) -> PoolTrace:
+    def apply(self, trace: PoolTrace) -> PoolTrace:
         """Return a trace as it is in this world."""
         samples, gap = trace.samples[:: self.gap], trace.gap_seconds * self.gap
-        turns = [int(index * gap // _TURN) for index in range(len(samples))]
-        prices = tuple(self.prices[turn % len(self.prices)] for turn in turns) if self.prices else None
+        periods = [int(index * gap // _PRICE_SECONDS) for index in range(len(samples))]
+        prices = tuple(self.prices[period % len(self.prices)] for period in periods) if self.prices else None
         return replace(trace, samples=samples, gap_seconds=gap, prices=prices)
 
 
-_TURN: Final = 2 * 3600.0
-HOSTILE_AWS: Final = Doubt({**HOSTILE, "warm_refusal": 0.3})  # a day has few warm starts
-WORLDS: Final[Mapping[str, Doubt]] = {
-    "notices late, and of half of the losses": Doubt(
+_PRICE_SECONDS: Final = 2 * 3600.0
+HOSTILE_AWS: Final = Conditions({**HOSTILE, "warm_refusal": 0.3})  # a day has few warm starts
+WORLDS: Final[Mapping[str, Conditions]] = {
+    "notices late, and of half of the losses": Conditions(
         {"notice": 0.5, "shortest_notice_seconds": 0.0}, ("notice", "unannounced"), {"max": 16}
     ),
-    "on-demand refused by chance, and while there is no spot": Doubt(
+    "on-demand refused by chance, and while there is no spot": Conditions(
         {"on_demand_refusal": 0.3, "on_demand_episodes": 1.0, "warm_refusal": 0.3},
         ("refusal of fallback", "warm-refusal", "interruption"),
     ),
-    "a look each two minutes, of which some fail": Doubt(
+    "a look each two minutes, of which some fail": Conditions(
         {"look_seconds": 120.0, "api_failure": 0.05}, ("notice", "interruption", "release")
     ),
-    "boots that vary, drops one by one": Doubt(
+    "boots that vary, drops one by one": Conditions(
         {"boot_spread": 0.3, "drop_spread": 1.0}, ("interruption", "boots that differ"), gap=10
     ),
-    "two types that fail together, spot dear for hours": Doubt(
+    "two types that fail together, spot dear for hours": Conditions(
         {"types": 2, "on_demand_price": 1.0},
         ("interruption", "release"),
         {"instanceTypes": ["g5.xlarge", "g6.xlarge"]},
         prices=(0.3, 1.0, 0.7),
     ),
-    "what AWS does besides": Doubt(
+    "what AWS does besides": Conditions(
         {**HOSTILE, "warm_refusal": 0.3, "false_alarms": 10.0},
         ("recommendation", "warm-refusal", "refusal"),
         {"fallback.warmInstances": 2},

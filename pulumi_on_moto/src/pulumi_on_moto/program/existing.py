@@ -1,4 +1,4 @@
-"""What a program finds in a real account and does not declare: made here before it looks."""
+"""Resources that a program expects in the account and does not declare."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from moto.utilities.utils import get_partition
 from pulumi_on_moto.sandbox import AwsClients
 
 _RANGE = "10.250.0.0/16"
-"""Addresses matter to nobody here."""
+"""Any range: no traffic flows."""
 _ALLOWS_NOTHING = json.dumps(
     {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "*", "Resource": "*"}]}
 )
 
 
-def given_network(
+def existing_network(
     clients: AwsClients, vpc: str, subnets: Mapping[str, str], security_groups: Sequence[str] = ()
 ) -> None:
-    """Make a VPC with private subnets (ids by zone) and security groups that have these ids.
+    """Create a VPC with private subnets (ids by zone) and security groups that have these ids.
 
-    It has both DNS attributes, as VPCs that interface endpoints and EFS stand in must.
+    It has both DNS attributes, which interface endpoints and EFS need.
     """
     ec2, models = clients("ec2"), "moto.ec2.models"
     with mock.patch(f"{models}.vpcs.random_vpc_id", return_value=vpc):
@@ -40,13 +40,13 @@ def given_network(
             ec2.create_security_group(GroupName=group, Description="given", VpcId=vpc)
 
 
-def given_policies(clients: AwsClients, arns: Iterable[str]) -> None:
-    """Make managed policies that have these ARNs, whosever account they name; AWS's own are there."""
+def existing_policies(clients: AwsClients, arns: Iterable[str]) -> None:
+    """Create managed policies with these ARNs, in any account; AWS's own exist already."""
     iam = clients("iam")
     backend = iam_backends[DEFAULT_ACCOUNT_ID][get_partition(clients("ec2").meta.region_name)]
     for arn in dict.fromkeys(arns):
-        account, _, place = arn.split(":", 4)[4].partition(":policy")
-        path, _, name = place.rpartition("/")
+        account, _, policy_path = arn.split(":", 4)[4].partition(":policy")
+        path, _, name = policy_path.rpartition("/")
         if account != "aws":
             with mock.patch.object(backend, "account_id", account):
                 iam.create_policy(PolicyName=name, Path=f"{path}/", PolicyDocument=_ALLOWS_NOTHING)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import PurchaseOption, GroupRole
+from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import SPOT_REFUSAL
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.running.throttling import Throttle
-from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.fleets import CloudFleet
 from tests.live.world import START, Running
@@ -25,7 +25,7 @@ FILTERED = {"Filters": [{"Name": "instance-state-name", "Values": ["running"]}]}
 def hostile(running: Running, **switches: Any) -> Iterator[LocalCloud]:
     """Yield the cloud with some switches on; afterwards it is as kind as before."""
     try:
-        yield LocalCloud(running.clients, running.deployment, running.clock, Hostility(**switches))
+        yield LocalCloud(running.clients, running.deployment, running.clock, FaultInjection(**switches))
     finally:
         LocalCloud(running.clients, running.deployment, running.clock)
 
@@ -36,7 +36,11 @@ def launch(cloud: LocalCloud, side: GroupRole = GroupRole.PRIMARY) -> str:
 
 def described(running: Running) -> set[str]:
     reply = running.clients("ec2").describe_instances(**FILTERED)
-    return {instance["InstanceId"] for reservation in reply["Reservations"] for instance in reservation["Instances"]}
+    return {
+        instance["InstanceId"]
+        for reservation in reply["Reservations"]
+        for instance in reservation["Instances"]
+    }
 
 
 def statuses(running: Running) -> list[str]:
@@ -97,13 +101,13 @@ def test_each_api_has_its_bucket(operation: str, params: dict[str, Any], burst: 
 def test_while_others_take_all_tokens_a_function_is_refused(running: Running) -> None:
     with hostile(running, throttled=1.0) as cloud:
         call = Call("controller", "autoscaling", "DescribeAutoScalingGroups", {})
-        told = running.deployment.functions.listener
-        assert told is not None
-        told(call)
+        listener = running.deployment.functions.listener
+        assert listener is not None
+        listener(call)
         cloud.set_time(START + 60)
         with pytest.raises(ClientError, match="Throttling"):
-            told(call)
-        told(Call("controller", "dynamodb", "GetItem", {}))
+            listener(call)
+        listener(Call("controller", "dynamodb", "GetItem", {}))
 
 
 def test_a_refused_warm_start_costs_the_instance(running: Running) -> None:
@@ -150,4 +154,4 @@ def test_after_a_day_of_refusals_launches_are_suspended_until_somebody_resumes_t
 )
 def test_a_switch_beyond_its_bounds_is_named(switches: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        Hostility(**switches)
+        FaultInjection(**switches)

@@ -21,10 +21,10 @@ HOUR = ticks(3600)
 
 
 @dataclass(frozen=True, slots=True)
-class Doubts:
+class UncertaintyModel:
     """How unlike the plan a world is. What has no source here is assumed.
 
-    - ``longer``: a change-over takes so many times what was told; ``spread``: each then takes a factor
+    - ``longer``: a restart takes so many times the expected seconds; ``spread``: each then takes a factor
       between 1 ÷ (1 + spread) and 1 + spread on top, each factor as likely as its inverse.
     - ``refused_with_spot``: at so many of the moments at which the pool stops giving spot, on-demand is
       refused, too, for ``refusal_seconds``; ``refusals_a_day``: so many such episodes come by themselves.
@@ -39,7 +39,7 @@ class Doubts:
       the last checkpoint is lost. Notices come "on a best effort basis": EC2 guide, "Spot Instance
       interruption notices".
 
-    How often somebody looks and how much work lies between two checkpoints is the job's.
+    The polling interval and the work between two checkpoints are the job's.
     """
 
     seed: int = 1
@@ -72,18 +72,18 @@ class Doubts:
                 raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
 
 
-class Lasting(NamedTuple):
+class PricePeriod(NamedTuple):
     """A value, and the tick before which it surely stays."""
 
     value: float
-    until: int
+    end: int
 
 
 @dataclass(frozen=True)
 class Draws:
     """What the doubts come to in one pool. Ticks count as the pool's do."""
 
-    doubts: Doubts
+    uncertainty: UncertaintyModel
     pool: PoolRuns
     refusals: tuple[tuple[int, int], ...] = field(init=False)
     _paces: tuple[float, ...] = field(init=False)
@@ -93,72 +93,74 @@ class Draws:
         """Draw what does not depend on what a job does."""
         hours = self.pool.ticks // HOUR + 1
         object.__setattr__(
-            self, "refusals", tuple(_episodes(self.doubts, self.pool, self._random("refusals")))
+            self, "refusals", tuple(_episodes(self.uncertainty, self.pool, self._random("refusals")))
         )
-        object.__setattr__(self, "_paces", tuple(_paces(self.doubts, hours, self._random("pace"))))
-        periods = int(hours // self.doubts.price_hours) + 1
-        object.__setattr__(self, "_prices", tuple(_prices(self.doubts, periods, self._random("price"))))
+        object.__setattr__(self, "_paces", tuple(_paces(self.uncertainty, hours, self._random("pace"))))
+        periods = int(hours // self.uncertainty.price_hours) + 1
+        object.__setattr__(self, "_prices", tuple(_prices(self.uncertainty, periods, self._random("price"))))
 
-    def changeover(self, told: float, mode: JobMode, tick: int) -> int:
-        """Return how many ticks a start at ``tick`` takes that was told to take ``told`` seconds."""
-        doubts, factor = self.doubts, self.doubts.longer
-        if doubts.spread:
-            factor *= (1 + doubts.spread) ** self._random(f"{mode}/{tick}").uniform(-1, 1)
-        return ticks(told * factor)
+    def restart_seconds(self, expected_seconds: float, mode: JobMode, tick: int) -> int:
+        """Return the ticks of a start at ``tick`` that is expected to take ``expected_seconds``."""
+        uncertainty, factor = self.uncertainty, self.uncertainty.longer
+        if uncertainty.spread:
+            factor *= (1 + uncertainty.spread) ** self._random(f"{mode}/{tick}").uniform(-1, 1)
+        return ticks(expected_seconds * factor)
 
     def refused(self, tick: int) -> bool:
         """Return whether on-demand is refused at ``tick``."""
         index = bisect_right(self.refusals, (tick, self.pool.ticks + tick)) - 1
         return index >= 0 and tick < self.refusals[index][1]
 
-    def pace(self, tick: int) -> Lasting:
+    def pace(self, tick: int) -> PricePeriod:
         """Return the progress at ``tick`` as a part of the plan."""
-        if self.doubts.slowest == 1:
-            return Lasting(1.0, self.pool.ticks)
-        return Lasting(self._paces[tick // HOUR], (tick // HOUR + 1) * HOUR)
+        if self.uncertainty.slowest == 1:
+            return PricePeriod(1.0, self.pool.ticks)
+        return PricePeriod(self._paces[tick // HOUR], (tick // HOUR + 1) * HOUR)
 
-    def price(self, tick: int, told: float) -> Lasting:
+    def price(self, tick: int, expected_price: float) -> PricePeriod:
         """Return the price of spot at ``tick``, in parts of on-demand."""
         if not self._prices:
-            return Lasting(told, self.pool.ticks)
-        length = ticks(self.doubts.price_hours * 3600)
-        return Lasting(self._prices[tick // length], (tick // length + 1) * length)
+            return PricePeriod(expected_price, self.pool.ticks)
+        length = ticks(self.uncertainty.price_hours * 3600)
+        return PricePeriod(self._prices[tick // length], (tick // length + 1) * length)
 
     def saved(self, tick: int) -> bool:
         """Return whether the work was saved before an interruption at ``tick``."""
-        return self.doubts.saved == 1 or self._random(f"saved/{tick}").random() < self.doubts.saved
+        return self.uncertainty.saved == 1 or self._random(f"saved/{tick}").random() < self.uncertainty.saved
 
-    def _random(self, what: str) -> random.Random:
-        return random.Random(f"{self.doubts.seed}/{self.pool.name}/{what}")
+    def _random(self, purpose: str) -> random.Random:
+        return random.Random(f"{self.uncertainty.seed}/{self.pool.name}/{purpose}")
 
 
-def _episodes(doubts: Doubts, pool: PoolRuns, rng: random.Random) -> list[tuple[int, int]]:
+def _episodes(uncertainty: UncertaintyModel, pool: PoolRuns, rng: random.Random) -> list[tuple[int, int]]:
     """Return the episodes without on-demand as [start, end), in order."""
-    begins = [run.start for run in pool.runs[1:] if not run.up and rng.random() < doubts.refused_with_spot]
-    alone = round(doubts.refusals_a_day * pool.ticks / (24 * HOUR))
+    begins = [
+        run.start for run in pool.runs[1:] if not run.up and rng.random() < uncertainty.refused_with_spot
+    ]
+    alone = round(uncertainty.refusals_a_day * pool.ticks / (24 * HOUR))
     begins += [rng.randrange(pool.ticks) for _ in range(alone)]
-    length, episodes = ticks(doubts.refusal_seconds), list[tuple[int, int]]()
+    length, episodes = ticks(uncertainty.refusal_seconds), list[tuple[int, int]]()
     for begin in sorted(begins):
         if not episodes or begin >= episodes[-1][1] + length:
             episodes.append((begin, begin + length))
     return episodes
 
 
-def _paces(doubts: Doubts, hours: int, rng: random.Random) -> list[float]:
+def _paces(uncertainty: UncertaintyModel, hours: int, rng: random.Random) -> list[float]:
     """Return the pace of each hour."""
-    if doubts.progress == "drift":
-        phase, middle = rng.random(), (1 + doubts.slowest) / 2
+    if uncertainty.progress == "drift":
+        phase, middle = rng.random(), (1 + uncertainty.slowest) / 2
         return [middle + (1 - middle) * math.sin(2 * math.pi * (hour / 24 + phase)) for hour in range(hours)]
     paces: list[float] = []
     while len(paces) < hours:
-        paces += [rng.uniform(doubts.slowest, 1)] * rng.randint(4, 16)
+        paces += [rng.uniform(uncertainty.slowest, 1)] * rng.randint(4, 16)
     return paces[:hours]
 
 
-def _prices(doubts: Doubts, periods: int, rng: random.Random) -> list[float]:
+def _prices(uncertainty: UncertaintyModel, periods: int, rng: random.Random) -> list[float]:
     """Return the price of each period; none stays for two where there are several."""
     prices: list[float] = []
-    for _ in range(periods if doubts.prices else 0):
-        others = [price for price in doubts.prices if price not in prices[-1:]]
-        prices.append(rng.choice(others or list(doubts.prices)))
+    for _ in range(periods if uncertainty.prices else 0):
+        other_prices = [price for price in uncertainty.prices if price not in prices[-1:]]
+        prices.append(rng.choice(other_prices or list(uncertainty.prices)))
     return prices

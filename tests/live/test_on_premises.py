@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.apart import apart
-from tests.live.elsewhere import END, FAULTY, HOSTS, STUCK, TARGET, VANISH, played
+from tests.live.on_premises import END, FAULTY, HOSTS, STUCK, TARGET, VANISH, played
 
 NOTICED = VANISH + 2
 """The heartbeat of a minute ago is believed, that of two minutes ago is not."""

@@ -9,7 +9,7 @@ PYTHON  ?= python3
 WORKERS ?= 2
 ARGS    ?=
 
-# Python may have been told to write no bytecode; hundreds of processes would compile the same modules each.
+# PYTHONDONTWRITEBYTECODE may be set; hundreds of processes would compile the same modules each.
 export PYTHONDONTWRITEBYTECODE :=
 
 VENV   := .venv
@@ -29,7 +29,7 @@ BENCHES := $(subst _,-,$(notdir $(SCRIPTS)))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
-PROSE := README.md CONTRIBUTING.md $(filter-out docs/aws-check.md,$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
+PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,aws-check.md options.md stack-file.md),$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
 
 .PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-traces test-real lint types format system-packages system-packages-real bench fit declared pictures site lock clean distclean
 
@@ -39,7 +39,7 @@ help: ## list the targets
 setup: $(STAMP) ## create .venv from requirements.lock (PYTHON=python3.13 chooses the interpreter)
 
 # pip compiles bytecode on one core; --no-compile and one parallel pass over what is used saves a third of the time.
-# Without bytecode (and Python may have been told to write none) a stack's program takes nine seconds in place of three.
+# Without bytecode (and PYTHONDONTWRITEBYTECODE may be set) a stack's program takes nine seconds in place of three.
 $(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "gpu-spot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
@@ -89,7 +89,7 @@ lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, re
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check . ; echo "run: make format" >&2; exit 1; }
 	@$(BIN)/codespell
-	@$(BIN)/proselint --config docs/style/proselint.json check $(PROSE)
+	@$(BIN)/proselint check --config docs/style/proselint.json $(PROSE)
 
 types: setup ## mypy, strict
 	@$(BIN)/mypy
@@ -111,7 +111,7 @@ bench-%: setup
 	@mkdir -p out/bench
 	@$(BIN)/python -m $(subst /,.,$(filter %/$(subst -,_,$*),$(SCRIPTS))) --out out/bench/$*.json $(ARGS)
 
-fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
+fit: setup ## fit again what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
 	@for script in $(FITS); do $(BIN)/python -m bench.fit.$$script; done
 
 declared: setup ## differences between the sample stacks' resources at a commit and here (ARGS=COMMIT, default HEAD)

@@ -1,12 +1,14 @@
-"""The rehearsed cloud: a deployment brought to life, in which the market gives and takes instances.
+"""Rehearsals: the deployed program runs on moto against a simulated Spot market.
 
 From the bottom up:
 
-- ``cloud``: the local cloud. ``holders`` want instances (Auto Scaling groups; ``fleet_holder``: Spot Fleets),
-  ``instances`` runs them in moto from launch to purge, ``heartbeats`` writes what their workers would,
-  ``fault_injection`` has a switch for each thing that AWS does now and then; ``local_cloud`` is all of it.
-- ``machines``: the node agent's own code on simulated machines.
-- ``fleets``, ``loaded_fleet``, ``served_fleet``: one group of the local cloud, as the engine's far side.
-- ``rehearse``: one run of the engine over a market against such a fleet, from set-up to ``results``.
-- ``report``: how results are shown. ``commands``: what ``gpu-spot demo`` and its like carry out.
+- ``cloud``: the local cloud. ``holders`` wraps Auto Scaling groups (``fleet_holder``: Spot Fleets),
+``instances``
+  runs their instances in moto from launch to purge, ``heartbeats`` writes the worker registry,
+  ``fault_injection`` has a switch for each optional fault of AWS; ``local_cloud`` combines them.
+- ``machines``: the node agent's own code on simulated instances.
+- ``fleets``, ``loaded_fleet``, ``served_fleet``: one group of the local cloud as a fleet of the market
+engine. - ``rehearse``: one run of the engine against such a fleet, from set-up to ``results``. - ``report``:
+summary, page and pictures of the results. ``commands``: implementation of ``gpu-spot demo``,
+  ``deploy --local`` and ``drill --rehearse``.
 """

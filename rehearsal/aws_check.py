@@ -1,6 +1,6 @@
-"""The run rehearsed on moto: a small player launches what groups and fleets ask for, whenever time passes.
+"""A rehearsal of ``gpu-spot aws-check`` on moto: instances are launched for groups and fleets as time passes.
 
-It shows that the program tries, judges and cleans up; nothing of what AWS does.
+It verifies the program's calls, verdicts and clean-up, not the behaviour of AWS.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pulumi_on_moto.sandbox import ACCOUNT
 _START: Final = 1_767_571_200.0
 _RUN: Final = "rehearsal"
 _PRICE: Final = 0.0016
-"""Of the small type on spot, in US dollars an hour; any will do."""
+"""Spot price of the small instance type in US dollars an hour; the value does not matter."""
 _MODIFYING_SECONDS: Final = 3.0
-"""As kubernetes-retired/kube-aws#843 saw it."""
+"""Source: measured in kubernetes-retired/kube-aws#843."""
 
 
 class PlayedClock:
-    """Simulated time in which the player acts. See ``Timekeeper``."""
+    """Simulated clock that launches requested instances when time passes. See ``Clock``."""
 
     def __init__(self, clients: ClientOf, region: str, time: SimulatedTime) -> None:
         self._clients, self._time = clients, time
@@ -47,7 +47,7 @@ class PlayedClock:
         return self._time.now
 
     def sleep(self, seconds: float) -> None:
-        """Let simulated time pass; what is asked for then is there."""
+        """Advance simulated time and launch the requested instances."""
         self._time.set(self._time.now + seconds)
         for group in self._groups.autoscaling_groups.values():
             self._play(group)
@@ -57,7 +57,7 @@ class PlayedClock:
                     fleet.join(self._launched())
 
     def _play(self, group: FakeAutoScalingGroup) -> None:
-        """Fill a group, out of its warm pool first, then the pool."""
+        """Fill a group, first from its warm pool, then refill the pool."""
         warm = warm_instances(group)
         while capacity(group.instance_states) < int(group.desired_capacity or 0):
             if warm:
@@ -72,7 +72,7 @@ class PlayedClock:
             warm.append(instance)
 
     def sell(self, group: FakeAutoScalingGroup, zone: str, capacity: int) -> list[Any]:
-        """See ``Seller``: every zone has what is asked of it."""
+        """See ``Seller``: every zone has the requested capacity."""
         sold = [self._launched(Placement={"AvailabilityZone": zone}) for _ in range(capacity)]
         for instance in sold:
             join(group, instance)
@@ -87,10 +87,10 @@ class PlayedClock:
 
 @contextlib.contextmanager
 def rehearsed(region: str) -> Iterator[AwsTestBed]:
-    """Run the body with a lab in an empty local cloud."""
+    """Run the body with a test bed in an empty local cloud."""
     with simulated(_START) as time, sandbox(region) as clients:
         modifying_takes(ec2_backends[ACCOUNT][region], _MODIFYING_SECONDS)
-        EventBus(region, FunctionRuntime(clients, {}))  # from now on it brings what rules match
+        EventBus(region, FunctionRuntime(clients, {}))  # delivers events to matching rules from now on
         clock = PlayedClock(clients, region, time)
         launches.offer(autoscaling_backends[ACCOUNT][region], clock)
         test_bed = AwsTestBed(clients, clock, _RUN)

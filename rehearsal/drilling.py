@@ -1,4 +1,4 @@
-"""An interruption drill in the rehearsed cloud: a calm market, in which only the drill takes instances."""
+"""An interruption drill in the local cloud, on a Spot market without other interruptions."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from rehearsal.machines import boot
 from rehearsal.machines.process import TrainingProfile
 
 _BEFORE: Final = 20
-"""Minutes from an empty group to the drill's start: boots take some."""
+"""Minutes from an empty group to the start of the drill, for boots."""
 _BEFORE_JOB: Final = 60
-"""The same for a job, which fills its volume first, and is to have something to lose."""
+"""The same for a training job, which first fills its volume and makes progress."""
 _STEPS: Final = 1000
-"""Of a simulated job, 30 seconds each: it is not done before the drill is over."""
+"""Steps of a simulated job, 30 seconds each: more than fit into the drill."""
 _POOL: Final = 64
-"""Instances that each pool sells: none is ever short."""
+"""Capacity of each pool: more than any group needs."""
 
 
 def rehearse_drill(cloud: LocalCloud, group: str, drill: Drill, seed: int = 1) -> DrillProgress:
-    """Fill a group on a calm market, drill it, and watch to the end, minute by minute.
+    """Fill a group, run the drill, and poll it every simulated minute until its end.
 
-    A service's workers are counted, a training job is simulated with the agent on its instances.
-    Raises ``LocalCloudError``, for shared hosts too; ``DrillError``.
+    The workers of a service are counted; a training job is simulated with the agent on its instances.
+    Raises ``LocalCloudError``, also for shared hosts; ``DrillError``.
     """
     view = cloud.group(group)
     agent = boot.parse(cloud.boot_data(group)).agent
     if agent.shared_host is not None:
         raise LocalCloudError(
-            f"group {group!r} is a shared host, allowed: a service's or a training job's "
-            "(gpu-spot demo plays shared hosts)"
+            f"group {group!r} is a shared host, allowed: the group of a service or training job "
+            "(gpu-spot demo rehearses shared hosts)"
         )
     group_settings = settings.read(cloud.clients("ssm"), names.parameter_root(cloud.deployment.stack))[0][
         group

@@ -1,7 +1,7 @@
-"""A group of the local cloud as a fleet of the market engine: what the engine tells it happens in moto.
+"""A group of the local cloud as a fleet of the market engine, which applies the engine's events in moto.
 
-The controller is not called from here: its wake-ups go over the deployed rules and queue to the deployed
-archive, and what it wants is read from the APIs afterwards.
+The controller is not called directly: its wake-up messages pass the deployed rules and queue to the deployed
+archive; the resulting desired capacity is read from the APIs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rehearsal.machines.group import Nodes
 
 _DECISION: Final = "decision"
 _FAILURES: Final = ("action failed", "group not reconciled")
-"""What the controller logs where it goes on and a rehearsal must not: nothing fails but what is broken."""
+"""Log messages after which the controller continues but a rehearsal fails: here every failure is a bug."""
 _ONE_JOB: Final = 1
 """Worker slots of a training instance."""
 
@@ -33,7 +33,7 @@ _ONE_JOB: Final = 1
 class CloudFleet:
     """One group of a ``LocalCloud`` behind the ``Fleet`` protocol; ``store`` reads the controller's memory.
 
-    ``decisions`` collects the lines that the controller logged.
+    ``decisions`` collects the controller's decision log lines.
     """
 
     cloud: LocalCloud
@@ -78,7 +78,7 @@ class CloudFleet:
         return instance_id
 
     def ready(self, instance_ids: Iterable[str]) -> None:
-        """See ``Fleet``: workers are heard from then on, whether the controller looks or not."""
+        """See ``Fleet``: workers send heartbeats from then on, whether the controller runs or not."""
         first = dict.fromkeys(instance_ids)
         self._working.update(first)
         self.cloud.heartbeat(first)
@@ -95,7 +95,7 @@ class CloudFleet:
         self._forget(ended)
 
     def refused(self, side: GroupRole, message: str | None) -> None:
-        """See ``Fleet``. The end of refusals shows in AWS by the next successful activity alone."""
+        """See ``Fleet``. In AWS only the next successful activity shows that launches work again."""
         self._overtaken.discard(side)
         if message is None:
             self._refusing.pop(side, None)
@@ -118,7 +118,7 @@ class CloudFleet:
         self.cloud.quote(self.group, prices)
 
     def reconcile(self) -> Orders:
-        """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
+        """See ``Fleet``: send heartbeats, fire the schedule, run the functions, then read the APIs."""
         self._refuse_again()
         self._placed.clear()
         self.cloud.heartbeat(self._working)
@@ -136,23 +136,23 @@ class CloudFleet:
         return Orders(desired, tuple(released), wake_at, tuple(self._placed))
 
     def _launchable(self, side: GroupRole, desired: int) -> int:
-        """Return what a side wants as far as it launches: who is suspended has what it has."""
+        """Return the desired capacity that can be launched: the current one while launches are suspended."""
         if desired == 0 or not self.cloud.suspended(self.group, side):
             return desired
         return min(desired, self.cloud.counted(self.group, side))
 
     def _finish(self) -> None:
-        """Let those go that were released and whose workers have stopped."""
+        """Complete the termination of released instances whose workers have stopped."""
         self.cloud.let_go(self.group)
 
     def _prepared(self) -> tuple[str, ...]:
-        """Return who is in the warm pool; what was taken from it has been replaced by now."""
+        """Return the ids of the warm pool's instances, refilled if it is empty."""
         if not self.cloud.warm(self.group):
             self.cloud.fill_warm_pools()
         return self.cloud.warm(self.group)
 
     def _refuse_again(self) -> None:
-        """AWS goes on trying: after launches that succeeded the newest activity is a refusal again."""
+        """Record launch failures again: AWS retries, so they follow successful launches in the activities."""
         for side, message in self._refusing.items():
             if side in self._overtaken:
                 self.cloud.refuse(self.group, side, message)
@@ -172,14 +172,14 @@ class CloudFleet:
                 self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
 
     def _judge(self, invocation: Invocation, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Raise ``LocalCloudError`` where a function did not do what it was there for."""
+        """Raise ``LocalCloudError`` for a failed invocation."""
         failure: Mapping[str, Any] = next((line for line in lines if line.get("message") in _FAILURES), {})
         if invocation.error or invocation.failed or failure:
             reason = (
                 invocation.error
                 or failure.get("exception")
                 or failure.get("message")
-                or "no reason in its log"
+                or "no error in its log"
             )
             last = str(reason).strip().splitlines()[-1]
             raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
@@ -187,13 +187,13 @@ class CloudFleet:
 
 @dataclass(slots=True)
 class TrainingFleet(CloudFleet):
-    """The group of a training job: its nodes run the agent, and say themselves when they work.
+    """The group of a training job, whose simulated nodes run the agent and report readiness themselves.
 
-    An agent starts ``boots`` seconds after the launch, ``warm_boots`` after that of a warm instance.
+    An agent starts ``boots`` seconds after the launch, ``warm_boots`` after the start of a warm instance.
     ``registry`` is read as the controller reads it.
     """
 
-    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+    # `dataclass(slots=True)` creates a new class, so a plain `super()` would refer to the old one.
 
     nodes: Nodes = field(kw_only=True)
     registry: RegistryReader = field(kw_only=True)
@@ -201,7 +201,7 @@ class TrainingFleet(CloudFleet):
     warm_boots: float = field(kw_only=True)
 
     def tick(self, now: float) -> None:
-        """See ``Fleet``: first what happens on the nodes until then."""
+        """See ``Fleet``: first advance the nodes."""
         self.nodes.advance(now)
         CloudFleet.tick(self, now)
 
@@ -224,7 +224,7 @@ class TrainingFleet(CloudFleet):
             self.nodes.notice(instance_id, deadline)
 
     def reconcile(self) -> Orders:
-        """See ``Fleet``; the nodes, too, say when they are to be played again."""
+        """See ``Fleet``; the nodes' next event also limits the next run."""
         orders = CloudFleet.reconcile(self)
         moments = (orders.wake_at, self.nodes.wake_at)
         return replace(orders, wake_at=min((m for m in moments if m is not None), default=None))
@@ -237,7 +237,7 @@ class TrainingFleet(CloudFleet):
         CloudFleet.died(self, ended)
 
     def _finish(self) -> None:
-        """See ``CloudFleet``: the agents complete the hooks themselves."""
+        """See ``CloudFleet``: the agents complete the hooks."""
 
     def _forget(self, instance_ids: Iterable[str]) -> None:
         ended = list(instance_ids)

@@ -1,4 +1,4 @@
-"""The fleet of a service under load: its queue is played, and the deployed scaler staffs it."""
+"""The fleet of a service under load: its queue is simulated and the deployed scaler sets the target."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from rehearsal.cloud.views import GroupView, registry_table
 from rehearsal.fleets import CloudFleet
 
 QUEUE_KIND: Final = "rabbitmq"
-"""Whose rows are played: ``services[].queue.kind``."""
+"""The queue kind that is simulated (``services[].queue.kind``)."""
 _BUSY: Final = 0.55
-"""The busy hour's load, as a share of what the group's maximum could end; the burst comes on top."""
+"""Load of the busiest hour, as a share of the throughput of the group's maximum, without the burst."""
 
 
 @dataclass(slots=True)
 class LoadedFleet(CloudFleet):
-    """See ``CloudFleet``; every tick is played, and the minute before it is told as AWS would show it.
+    """See ``CloudFleet``; every tick is simulated, and reports the minute before it.
 
-    The queue's row is what the queue watcher writes, the pulses are what the workers tell.
+    The queue's registry item is that of the queue watcher, the worker reports are those of the workers.
     """
 
-    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+    # `dataclass(slots=True)` creates a new class, so a plain `super()` would refer to the old one.
 
     service: LoadedService = field(kw_only=True)
     scaling: ScalingSettings = field(kw_only=True)
     rules: Rules = field(kw_only=True)
     prices: Mapping[str, float] = field(kw_only=True)
-    """On-demand, by type: US dollars an hour."""
+    """On-Demand prices by type, in US dollars an hour."""
     _began: bool = False
     _target: int = 0
     _purchases: dict[str, tuple[Pool, PurchaseOption]] = field(default_factory=dict)
@@ -54,9 +54,9 @@ class LoadedFleet(CloudFleet):
 
     @classmethod
     def of(cls, fleet: CloudFleet, rules: Rules, ticks: int) -> Self:
-        """Return the fleet of the same group, under a day's load for ``ticks`` minutes.
+        """Return the fleet of the same group with a daily load for ``ticks`` minutes.
 
-        Raises ``LocalCloudError`` for a group that does not scale, or of whose types a price is not known.
+        Raises ``LocalCloudError`` for a group without scaling or with a type of unknown price.
         """
         cloud, view = fleet.cloud, fleet.cloud.group(fleet.group)
         scaling = _scaling(cloud, fleet.group)
@@ -70,7 +70,7 @@ class LoadedFleet(CloudFleet):
         )
 
     def tick(self, now: float) -> None:
-        """See ``Fleet``: first the minute until then passes."""
+        """See ``Fleet``: first simulate the minute before."""
         if self._began:
             self._pass(now)
         self._began = True
@@ -95,14 +95,14 @@ class LoadedFleet(CloudFleet):
         self._spot |= prices
 
     def reconcile(self) -> Orders:
-        """See ``Fleet``; what the scaler has written is the target from now on."""
+        """See ``Fleet``; the target is the one that the scaler wrote."""
         orders = CloudFleet.reconcile(self)
         name = names.group_parameter(self.cloud.deployment.stack, self.group, names.PARAMETER_TARGET)
         self._target = int(self.cloud.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"])
         return replace(orders, target=self._target, wake_at=self._now + TICK_SECONDS)
 
     def account(self, end: float, standby: float) -> LoadAccount:
-        """Return what came of it until ``end``; ``standby`` is the warm pool's bill, in on-demand hours."""
+        """Return the load account until ``end``; ``standby`` is the warm pool's bill in On-Demand hours."""
         self._pass(end)
         view = self.cloud.group(self.group)
         result = self.service.account(
@@ -111,7 +111,7 @@ class LoadedFleet(CloudFleet):
         return replace(result, paid=result.paid + standby * self.prices[view.instance_types[0]])
 
     def _pass(self, now: float) -> None:
-        """Play the minute that has passed, and tell it as the queue watcher and the workers do."""
+        """Simulate the minute that has passed and write the reports of queue watcher and workers."""
         view = self.cloud.group(self.group)
         kinds = {
             instance_id: self._purchases[instance_id][0].instance_type
@@ -147,9 +147,9 @@ class LoadedFleet(CloudFleet):
         return instance in self._purchases and (drains is None or now < drains)
 
     def _paid(self) -> float:
-        """Return what a minute of those that live costs, in US dollars."""
+        """Return the cost of the running instances for one minute, in US dollars."""
         hourly = 0.0
-        in_place = self.cloud.group(self.group).on_demand_prices  # what the market's fractions are of
+        in_place = self.cloud.group(self.group).on_demand_prices  # the base of the market's price fractions
         for pool, market in (
             self._purchases[instance] for instance in self._alive if instance in self._purchases
         ):
@@ -165,8 +165,8 @@ def _prices(view: GroupView, region: str) -> dict[str, float]:
     prices = {name: on_demand_prices.price(name, region) for name in view.instance_types}
     if unknown := sorted(name for name, price in prices.items() if price is None):
         raise LocalCloudError(
-            f"group {view.name!r}: no on-demand price of {', '.join(unknown)} is known, "
-            "one of each is needed to say what a load costs"
+            f"group {view.name!r}: unknown On-Demand price of {', '.join(unknown)}, "
+            "needed for the cost of a load"
         )
     return {name: price for name, price in prices.items() if price is not None}
 
@@ -178,6 +178,6 @@ def _scaling(cloud: LocalCloud, group: str) -> ScalingSettings:
         text = ssm.get_parameter(Name=name)["Parameter"]["Value"]
     except ssm.exceptions.ParameterNotFound:
         raise LocalCloudError(
-            f"group {group!r} does not scale, allowed with a load: a service with scaling"
+            f"group {group!r} has no scaling, allowed with a load: a service with scaling"
         ) from None
     return settings.parse(text)

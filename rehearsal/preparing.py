@@ -1,4 +1,4 @@
-"""What comes before a rehearsal whose dataset is prepared: its group, played until the dataset is there."""
+"""Simulation of a dataset preparation group before the rehearsal of a job that needs the dataset."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _HOURS: Final = 6
 
 
 class _PreparedError(Exception):
-    """The dataset is there."""
+    """The dataset is prepared."""
 
 
 def play(cloud: LocalCloud, nodes: Nodes, fleet: CloudFleet) -> None:
-    """Let a group prepare its dataset on spot that nobody takes: what it costs is a CPU instance's.
+    """Let a group prepare its dataset on Spot without interruptions.
 
-    Raises ``LocalCloudError`` where it does not come to an end.
+    Raises ``LocalCloudError`` if it does not finish in time.
     """
     view, ssm = cloud.group(fleet.group), cloud.clients("ssm")
     parameter = names.group_parameter(cloud.deployment.stack, view.name, names.PARAMETER_PREPARED)
@@ -49,4 +49,4 @@ def play(cloud: LocalCloud, nodes: Nodes, fleet: CloudFleet) -> None:
     except _PreparedError:
         nodes.begin()
         return
-    raise LocalCloudError(f"group {view.name!r} has not prepared its dataset in {_HOURS} hours")
+    raise LocalCloudError(f"group {view.name!r} did not prepare its dataset within {_HOURS} hours")

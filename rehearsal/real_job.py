@@ -1,6 +1,6 @@
-"""A training job whose own command is run: its code is served here, and its results are compared.
+"""Rehearsal of a training job that runs the job's real command and compares its results.
 
-The stack file names a host that does not exist, ``HOST``; what lies below it are folders of this project.
+The stack file names a host that does not exist, ``HOST``; its repositories are folders of this project.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from rehearsal.undisturbed import digests, undisturbed
 
 HOST: Final = "https://git.example.org"
 LIBRARY: Final = "spot_training/src"
-"""What of this project a job may import, where it is there: no package index has it."""
+"""Library of this project that a job may import if present; it is in no package index."""
 MINUTES: Final = 6000
-"""How long the script of its market is; the job is done long before, on however slow a machine."""
+"""Length of the scripted market; the job finishes long before, even on a slow machine."""
 LOSSES: Final = 8
-"""How often the zone closes that alone is open, before all are open for good."""
+"""How often the only open zone closes before all zones stay open."""
 _FIRST, _STAY = 20, 25
-"""The minute of the first closing, and the minutes between two. A move takes about five of them."""
+"""Minute of the first closing, and minutes between two. A move takes about five minutes."""
 _REFUSED_AT, _REFUSED_FOR = 2, 10
-"""At this closing, counted from 0, spot is refused everywhere for so many minutes: on-demand stands in."""
+"""Index of the closing at which no zone has Spot capacity, and for how many minutes: On-Demand replaces
+it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Where the code of a job lies that is really run: in a folder of ``project``.
+    """Location of a job's code: a folder of ``project``.
 
-    ``python`` is the virtual environment that it runs with; None: what its stack file asks for.
+    ``python`` is the virtual environment that runs it; None: the one of the stack file.
     """
 
     project: Path
@@ -51,18 +52,18 @@ class Script:
 
     def __post_init__(self) -> None:
         if self.python is not None:
-            programs_of(self.python)  # told before anything is deployed
+            programs_of(self.python)  # fail before anything is deployed
 
 
 def closing(zones: tuple[str, ...]) -> tuple[PoolTrace, ...]:
-    """Return the market's script: one zone is open at a time, ``LOSSES`` times it closes and the next opens.
+    """Return the scripted market: one zone is open at a time; ``LOSSES`` times it closes and the next opens.
 
     Once no zone is open for ten minutes. Raises ``LocalCloudError`` for a single zone.
     """
     if len(zones) < 2:
-        raise LocalCloudError(f"{len(zones)} zone, the script of a real job's market needs two")
+        raise LocalCloudError(f"the group has {len(zones)} zone, --job needs at least two")
     names = sorted(zones)
-    zone_cycle = cycle(range(len(names)))  # of the zone that is open
+    zone_cycle = cycle(range(len(names)))  # indices of the open zone
     is_open = [next(zone_cycle)] * _FIRST
     for loss in range(LOSSES):
         refused = _REFUSED_FOR if loss == _REFUSED_AT else 0
@@ -79,7 +80,7 @@ def closing(zones: tuple[str, ...]) -> tuple[PoolTrace, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RealJob:
-    """A job that is really run. ``work`` is for its instances; ``outcome`` is asked in the end."""
+    """A job whose real command runs. ``work`` is for its instances; ``outcome`` returns the result."""
 
     work: RealWork
     outcome: Callable[[Nodes], JobEnding]
@@ -88,10 +89,10 @@ class RealJob:
 
 @contextlib.contextmanager
 def real_job(script: Script, clients: AwsClients, agent: Config) -> Iterator[RealJob]:
-    """Serve the code of the job that ``agent`` trains, once its command has run with nobody to interrupt it.
+    """Run the command of ``agent``'s job once undisturbed, then serve its code for the rehearsal.
 
-    How long its steps took then sets the pace: they are spread over the script of the market.
-    Raises ``LocalCloudError`` where the stack names another host, or not what lies in the project.
+    The undisturbed duration sets the pace: the steps are spread over the scripted market.
+    Raises ``LocalCloudError`` if the stack names another host or revision than the project has.
     """
     training = agent.training
     assert training is not None
@@ -99,18 +100,16 @@ def real_job(script: Script, clients: AwsClients, agent: Config) -> Iterator[Rea
     source = script.project / path
     if not training.repository.startswith(f"{HOST}/") or not source.is_dir():
         raise LocalCloudError(
-            f"repository is {training.repository}, allowed for a job that is really run: "
+            f"repository is {training.repository}, allowed with --job: "
             f"{HOST}/FOLDER, a folder of this project"
         )
     if training.image is not None:
-        raise LocalCloudError(
-            "the job runs in a container, allowed for one that is really run: python, or none"
-        )
+        raise LocalCloudError("the job has an image, allowed with --job: python or neither")
     with tempfile.TemporaryDirectory(prefix="gpu-spot-job-") as temporary:
         folder = Path(temporary)
         commit = repository.made_of(source, folder / "served" / path)
         if commit != training.revision:
-            raise LocalCloudError(f"revision is {training.revision}, {path} as it lies here is {commit}")
+            raise LocalCloudError(f"revision is {training.revision}, but folder {path} has {commit}")
         data = folder / "datasets"
         _download(clients, agent.volume.dataset if agent.volume else None, data)
         programs = None
@@ -154,7 +153,7 @@ def real_job(script: Script, clients: AwsClients, agent: Config) -> Iterator[Rea
 
 
 def _item(clients: AwsClients, training: Training) -> Mapping[str, str]:
-    """Return what the job table says of the job."""
+    """Return the job's item of the job table."""
     table, key = training.job_table, {"job": {"S": training.job}}
     item = clients("dynamodb").get_item(TableName=table, Key=key).get("Item", {})
     return {name: str(next(iter(value.values()))) for name, value in item.items()}

@@ -1,7 +1,7 @@
-"""A service whose own workers are run: on a real broker, in real time, while a market takes their instances.
+"""Rehearsal of a service with real workers on a real broker while a simulated market interrupts instances.
 
-Each instance is a process: the agent's supervisor, its workers below it (`machines/real/service_host.py`).
-Simulated time passes ``PACE`` times as fast as real time, or more slowly where the machine is slow.
+Each instance is a process: the agent's supervisor with its workers as children
+(`machines/real/service_host.py`). Simulated time passes at most ``PACE`` times as fast as real time.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from rehearsal.results.serving import Sample, Served
 from userdata.agent.work.service import queue
 
 PACE: Final = 60.0
-"""A minute of the market in a second."""
+"""Simulated seconds for each real second."""
 HOURS: Final = 1.25
 WARM_UP_TICKS: Final = 10
 NOTICE: Final = 0.6
-"""Of the losses so many are announced: both kinds are to be seen in a short time."""
+"""Share of interruptions with a notice; short runs should show both kinds."""
 RATE: Final = 40.0
-"""Requests a (real) second."""
+"""Requests for each real second."""
 _COMMAND: Final = "spot-work"
 _ENDS_IN: Final = 60.0
-"""Real seconds that a worker has in the end, on however slow a machine."""
+"""Real seconds that a worker gets to end after the rehearsal, even on a slow machine."""
 _FIRST, _EVERY, _CLOSED = 14, 18, 6
-"""The minute at which a zone closes first, the minutes between two closings, and how long each lasts."""
+"""Minute of the first closing of a zone, minutes between two closings, and minutes of each."""
 _ALL_AT: Final = 2
-"""At this closing, counted from 0, all zones close: on-demand stands in."""
+"""Index of the closing at which all zones close: On-Demand replaces Spot."""
 
 
 def rotate_closures(zones: tuple[str, ...], hours: float) -> tuple[PoolTrace, ...]:
-    """Return the market's script: every eighteen minutes a zone closes for six, and once all of them do."""
+    """Return the scripted market: every 18 minutes a zone closes for 6, once all zones together."""
     names = sorted(zones)
     minutes = round(hours * 60)
     open_ = {name: [1] * minutes for name in names}
@@ -63,21 +63,21 @@ def rotate_closures(zones: tuple[str, ...], hours: float) -> tuple[PoolTrace, ..
 
 
 def record_runs(command: tuple[str, ...]) -> tuple[list[str], str]:
-    """Return a worker's command with a witness in place of its function, and that function's name.
+    """Return a worker's command with the run recorder as its function, and the original function's name.
 
     Raises ``LocalCloudError`` for a command that is not ``spot-work MODULE:FUNCTION …``.
     """
     if len(command) < 2 or command[0] != _COMMAND or ":" not in command[1] or "--requests" in command:
         raise LocalCloudError(
-            f"command is {' '.join(command) or 'empty'}, allowed for workers that are really run: "
-            f"{_COMMAND} MODULE:FUNCTION …, a function of values"
+            f"command is {' '.join(command) or 'empty'}, allowed with --service: "
+            f"{_COMMAND} MODULE:FUNCTION … without --requests"
         )
     return [command[0], f"{witness.__name__}:{witness.run.__name__}", *command[2:], "--requests"], command[1]
 
 
 @dataclass(slots=True)
 class _Host:
-    """An instance's process; ``at`` is when it begins (epoch seconds of the market)."""
+    """The process of an instance; ``at`` is its start in simulated epoch seconds."""
 
     at: float
     slots: int
@@ -87,7 +87,7 @@ class _Host:
 
 
 class RealService:
-    """The processes of a service: those of its instances and its client's, on one broker."""
+    """The processes of a service's instances and of its load client, on one broker."""
 
     def __init__(self, service: Service, code: Path, folder: Path, broker: RabbitServer) -> None:
         assert service.queue is not None
@@ -102,7 +102,7 @@ class RealService:
                 **service.environment,
                 witness.FUNCTION: function,
                 witness.RECORD: str(self._record),
-                # One thread for each worker's arithmetic: they share few cores.
+                # One thread for each worker: all share few cores.
                 "OPENBLAS_NUM_THREADS": "1",
             },
             secrets=queue.environment(service.queue, broker.url),
@@ -127,12 +127,12 @@ class RealService:
         self._client = self._spawn("asker", [asker.__name__, *arguments], self._host_config.secrets)
 
     def begin(self, now: float) -> None:
-        """Let time count from ``now`` (epoch seconds of the market)."""
+        """Start time at ``now`` (simulated epoch seconds)."""
         self._start = self._now = now
         self._polled_at = time.perf_counter()
 
     def advance(self, now: float) -> None:
-        """Wait until it is ``now`` in the market; start what begins then, and note how it stands."""
+        """Wait until simulated time is ``now``; start instances that are due, and record a sample."""
         due_at = self._polled_at + (now - self._now) / PACE
         time.sleep(max(due_at - time.perf_counter(), 0.0))
         self._now, self._polled_at = now, time.perf_counter()
@@ -141,18 +141,18 @@ class RealService:
                 self._boot(instance, host)
         self._leaving = [host for host in self._leaving if not self._has_left(host)]
         if self._client.poll() is not None:
-            raise LocalCloudError(f"the client has ended: {self._last_output('asker')}")
+            raise LocalCloudError(f"the load client has ended: {self._last_output('asker')}")
         workers = sum(self._hosts[instance_id].slots for instance_id in self.working())
         tick = round((now - self._start) / TICK_SECONDS)
         self._samples.append(Sample(tick, asker.read(self._status).waiting, workers))
 
     def launch(self, instance: str, slots: int, at: float) -> None:
-        """Take in an instance that begins ``at``."""
-        self._booted += 1  # an id comes again out of the warm pool
+        """Add an instance that starts ``at``."""
+        self._booted += 1  # an id can return from the warm pool
         self._hosts[instance] = _Host(at, slots, self._folder / f"{instance}-{self._booted}")
 
     def working(self) -> set[str]:
-        """Return the instances all of whose workers are ready, and were not told to go."""
+        """Return the instances whose workers are all ready and not draining."""
         return {
             instance
             for instance, host in self._hosts.items()
@@ -162,24 +162,24 @@ class RealService:
         }
 
     def notice(self, instance: str, kind: str, seconds: float, drain: float) -> None:
-        """Tell an instance that it ends in so many seconds of the market; its agent drains it in time."""
+        """Send a notice to an instance that ends in so many simulated seconds; its agent drains it."""
         host = self._hosts[instance]
         if host.process is None:
-            host.at = math.inf  # doomed before it has booted: it begins nothing
+            host.at = math.inf  # interrupted before its boot: it never starts
         if host.process is None or host.is_noticed:
             return
         host.is_noticed = True
         self._send_line(host, {"kind": kind, "seconds": seconds / PACE, "drain": drain / PACE})
 
     def release(self, instance: str, seconds: float) -> None:
-        """An instance leaves its group: its agent drains it within so many seconds of the market."""
+        """Remove an instance from the group: its agent drains it within so many simulated seconds."""
         if instance not in self._hosts:
-            return  # it was taken
+            return  # already interrupted
         self.notice(instance, "lifecycle", seconds, seconds)
         self._leaving.append(self._hosts.pop(instance))
 
     def end(self, instance: str) -> None:
-        """Take an instance away, with all that runs on it."""
+        """Kill an instance with all its processes."""
         host = self._hosts.pop(instance, None)
         if host is None or host.process is None:
             return
@@ -192,13 +192,13 @@ class RealService:
         self._close(host)
 
     def finish(self) -> Served:
-        """Wait until every request is answered or lost, drain all workers; say what came of it."""
+        """Wait until every request is answered or lost, drain all workers, and return the counts."""
         self._client.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._client.wait(2 * asker.TIMEOUT_SECONDS)
         self._wait_for_leaving()
         drained, overdue, killed = self._drained, self._overdue, self._killed
-        for instance in list(self._hosts):  # the end of the rehearsal is nobody's loss
+        for instance in list(self._hosts):  # not counted as interruptions
             self.release(instance, _ENDS_IN * PACE)
         self._wait_for_leaving()
         status, runs = asker.read(self._status), witness.read(self._record)
@@ -226,7 +226,7 @@ class RealService:
             time.sleep(0.02)
 
     def close(self) -> None:
-        """Kill whatever still runs."""
+        """Kill all processes that still run."""
         for host in [*self._hosts.values(), *self._leaving]:
             if host.process is not None and host.process.poll() is None:
                 kill_all(host.process.pid)
@@ -245,7 +245,7 @@ class RealService:
     def _send_line(self, host: _Host, line: object) -> None:
         assert host.process is not None
         assert host.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and the market will notice
+        with contextlib.suppress(BrokenPipeError):  # the process has ended
             host.process.stdin.write(f"{json.dumps(line)}\n")
             host.process.stdin.flush()
 
@@ -275,7 +275,7 @@ class RealService:
                 stdout=output,
                 stderr=output,
                 text=True,
-                start_new_session=True,  # a Ctrl-C is ours, and we end them
+                start_new_session=True,  # Ctrl-C must not reach it; `close` ends it
             )
 
     def _log(self, name: str) -> Path:
@@ -283,19 +283,17 @@ class RealService:
 
     def _last_output(self, name: str) -> str:
         lines = self._log(name).read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no output"
 
 
 @contextlib.contextmanager
 def real_service(service: Service | None, code: Path) -> Iterator[RealService]:
-    """Start a broker and a client; the workers' code lies in the folder ``code``.
+    """Start a broker and a load client; the workers' code is in the folder ``code``.
 
-    Raises ``LocalCloudError`` where no broker is installed, and for a service that reads no queue.
+    Raises ``LocalCloudError`` if no broker is installed, and for a service without a queue.
     """
     if service is None or service.queue is None:
-        raise LocalCloudError(
-            "the group reads no queue, allowed for workers that are really run: one that does"
-        )
+        raise LocalCloudError("the group has no queue, allowed with --service: a service with a queue")
     with tempfile.TemporaryDirectory(prefix="gpu-spot-service-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         (folder / "broker").mkdir()

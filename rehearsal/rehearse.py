@@ -1,4 +1,4 @@
-"""A rehearsal: one group of a deployed stack, played from the first tick of a spot market to the last."""
+"""A rehearsal: one group of a deployed stack on a simulated Spot market, from the first tick to the last."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from rehearsal.served_fleet import ServedFleet
 
 @dataclass(frozen=True, slots=True)
 class RehearsalOptions:
-    """What is to be rehearsed: ``group`` (None: the stack's first), and the market.
+    """Options of a rehearsal: ``group`` (None: the stack's first) and the market.
 
-    ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is what
-    a sample stands for, ``notice`` the share of losses that are announced. ``script`` is that of a training
-    job whose own command is to be run until it is done, in a market written for it; None: it is simulated.
-    ``workers`` is the folder with the code of a service whose own workers are to be run, likewise. ``load``:
-    the group is a service that scales, under a load.
+    ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is the
+    number of instances of a sample, ``notice`` the share of interruptions with a notice. ``script`` is set
+    for a training job whose real command runs until it is done, on a scripted market; None: it is simulated.
+    ``workers`` is the folder with the code of a service whose real workers run, also on a scripted market.
+    ``load``: the group is a service with scaling, under a load.
     """
 
     group: str | None
@@ -63,7 +63,7 @@ class RehearsalOptions:
 
 @dataclass(frozen=True, slots=True)
 class RehearsalSetup:
-    """What is played: the market with its source, and the group whose ``target`` is kept for ``ticks``."""
+    """Market and group of a rehearsal of ``ticks`` ticks; ``target`` is the group's target."""
 
     source: Literal["model", "script"] | tuple[str, ...]
     market: SpotMarket
@@ -73,19 +73,19 @@ class RehearsalSetup:
 
 
 class ProgressListener(Protocol):
-    """Who watches a rehearsal."""
+    """Listener for the progress of a rehearsal."""
 
     def begin(self, setup: RehearsalSetup) -> None:
-        """Everything is set up."""
+        """Process the start of the rehearsal."""
         ...
 
     def on_tick(self, tick: int, span: Span) -> None:
-        """``tick`` was played; ``span`` is what holds until the next that is."""
+        """Process a simulated tick; ``span`` is the state until the next one."""
         ...
 
 
 def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressListener, started: float) -> Run:
-    """Replay a market against a group of ``cloud``; ``started`` is when the wall clock began to count.
+    """Run a market against a group of ``cloud``; ``started`` is the start of the wall time (perf_counter).
 
     Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
     """
@@ -158,7 +158,7 @@ def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressLis
 
 
 def is_shared(cloud: LocalCloud, group: str | None) -> bool:
-    """Tell whether what ``group`` of ``Wishes`` says is a shared host."""
+    """Return whether the group (None: the stack's first) is a shared host."""
     return boot.parse(cloud.boot_data(_group(cloud, group).name)).agent.shared_host is not None
 
 
@@ -167,19 +167,19 @@ def _group(cloud: LocalCloud, name: str | None) -> GroupView:
         return cloud.group(name)
     if not cloud.groups():
         stack = cloud.deployment.stack
-        raise LocalCloudError(f"stack {stack!r} declares no capacity group, at least one is needed")
+        raise LocalCloudError(f"stack {stack!r} has no capacity group, at least one is needed")
     return next(view for view in cloud.groups() if not view.prepares)
 
 
 def _account(cloud: LocalCloud, job: str) -> JobReport:
-    """Return what people are told of a job; the account is read as it is on AWS."""
+    """Return the report of a job, read as on AWS."""
     region = cloud.clients.region
     return JobReader(cloud.clients, cloud.deployment.stack, region, lambda: cloud.clock.now).report(job)
 
 
 @contextlib.contextmanager
 def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[RealJob | None]:
-    """Yield the job whose own command is run; None where it is simulated."""
+    """Yield the job whose real command runs; None if it is simulated."""
     agent = boot.parse(cloud.boot_data(view.name)).agent
     for name in {view.name, view.prepared_by} - {""} if agent.training is not None else ():
         volume = boot.parse(cloud.boot_data(name)).agent.volume
@@ -188,7 +188,7 @@ def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[
     if script is None:
         yield None
     elif agent.training is None:
-        raise LocalCloudError(f"group {view.name!r} is a service, only a training job can be really run")
+        raise LocalCloudError(f"group {view.name!r} is a service, allowed with --job: a training job")
     else:
         with real_job(script, cloud.clients, agent) as job:
             yield job
@@ -196,7 +196,7 @@ def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[
 
 @contextlib.contextmanager
 def _workers(cloud: LocalCloud, view: GroupView, code: Path | None) -> Iterator[RealService | None]:
-    """Yield the service whose own workers are run; None where they are only counted."""
+    """Yield the service whose real workers run; None if they are only counted."""
     if code is None:
         yield None
         return
@@ -208,7 +208,7 @@ def _workers(cloud: LocalCloud, view: GroupView, code: Path | None) -> Iterator[
 def simulated(
     cloud: LocalCloud, view: GroupView, rules: Rules, profile: TrainingProfile
 ) -> Iterator[Nodes | None]:
-    """Yield nodes on which a group's job is simulated by ``profile``; None for a service."""
+    """Yield nodes that simulate a group's job by ``profile``; None for a service."""
     with _job(cloud, view, None) as job, _nodes(cloud, view, rules, job, profile) as nodes:
         yield nodes
 
@@ -221,9 +221,9 @@ def _nodes(
     job: RealJob | None,
     profile: TrainingProfile | None = None,
 ) -> Iterator[Nodes | None]:
-    """Yield nodes that run the agent, of a job or a shared host; a service's workers are only counted.
+    """Yield nodes that run the agent of a job or shared host; None for a service, whose workers are counted.
 
-    A dataset that the job waits for has been prepared on them.
+    A dataset that the job needs is prepared first.
     """
     agent = boot.parse(cloud.boot_data(view.name)).agent
     is_shared = agent.shared_host is not None
@@ -238,7 +238,7 @@ def _nodes(
 
 
 def fleet_of(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules) -> CloudFleet:
-    """Return the fleet of a group; with ``nodes`` that of a job, whose agents run there."""
+    """Return the fleet of a group; with ``nodes`` that of a job, whose agents run on them."""
     tables, dynamodb = cloud.deployment.outputs, cloud.clients("dynamodb")
     store = MemoryStore(dynamodb, str(tables["memoryTable"]))
     if nodes is None:
@@ -275,8 +275,7 @@ def _setup(options: RehearsalOptions, view: GroupView, group: GroupSettings, rul
         ticks = min(ticks, round(options.hours * 3600 / TICK_SECONDS))
     if ticks <= rules.warm_up_ticks:
         raise LocalCloudError(
-            f"hours is {ticks / 60:g}, more than the first {rules.warm_up_ticks} minutes "
-            "(warm-up, not counted) are needed"
+            f"hours is {ticks / 60:g}, allowed: more than the warm-up of {rules.warm_up_ticks} minutes"
         )
     shape = GroupShape(pools, group.group.base, group.group.spot_percentage, weights=view.weights)
     return RehearsalSetup(source, market, shape, group.group.target, ticks)

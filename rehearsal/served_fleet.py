@@ -1,4 +1,4 @@
-"""The fleet of a service whose own workers are run: they say themselves when they are ready."""
+"""The fleet of a service whose real workers run and report readiness themselves."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from rehearsal.real_service import RealService
 class ServedFleet(CloudFleet):
     """See ``CloudFleet``.
 
-    An agent starts workers ``boots`` seconds after a launch, ``warm_boots`` after that of a warm instance.
+    An agent starts workers ``boots`` seconds after a launch, ``warm_boots`` after the start of a warm
+    instance.
     """
 
-    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+    # `dataclass(slots=True)` creates a new class, so a plain `super()` would refer to the old one.
 
     service: RealService = field(kw_only=True)
     boots: float = field(kw_only=True)
@@ -39,7 +40,7 @@ class ServedFleet(CloudFleet):
         )
 
     def tick(self, now: float) -> None:
-        """See ``Fleet``: first the real time until then passes."""
+        """See ``Fleet``: first wait for real time to pass."""
         self.service.advance(now)
         CloudFleet.tick(self, now)
 
@@ -65,7 +66,7 @@ class ServedFleet(CloudFleet):
             self.service.notice(instance_id, "spot", deadline - self._now, drain)
 
     def reconcile(self) -> Orders:
-        """See ``Fleet``; every tick is played, for real workers become ready when they do."""
+        """See ``Fleet``; every tick is simulated, since real workers can become ready at any time."""
         return replace(CloudFleet.reconcile(self), wake_at=self._now + TICK_SECONDS)
 
     def died(self, instance_ids: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""A rehearsed shared host: its list of tenants, and what is told of them in the end."""
+"""A rehearsed shared host: its list of tenants and their account at the end."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from userdata.agent.tenants import codec
 from userdata.agent.tenants.model import Tenant
 
 HOURS: Final = 10.0
-"""Simulated hours of a rehearsal where none are asked for: moves are played by the second."""
+"""Default simulated hours of a shared host: its moves are simulated by the second."""
 
 
 def tenancy_account(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
-    """Return what became of the tenants.
+    """Return the account of the tenants.
 
-    The machine's price is the lowest on-demand price of its types, which the ledger's hours are of.
+    The machine's price is the lowest On-Demand price of its types, the unit of the ledger's hours.
     """
     tenants = listed(cloud, view.name)
     prices = [on_demand_prices.price(kind, cloud.clients.region) for kind in view.instance_types]
@@ -51,7 +51,7 @@ def tenancy_account(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Le
 
 
 def listed(cloud: LocalCloud, group: str) -> tuple[Tenant, ...]:
-    """Return a host's list as it lies in S3 now."""
+    """Return a host's current tenant list from S3."""
     host = boot.parse(cloud.boot_data(group)).agent.shared_host
     assert host is not None
     body = cloud.clients("s3").get_object(Bucket=host.bucket, Key=codec.key_of(group))["Body"]

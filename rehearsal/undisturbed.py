@@ -1,4 +1,4 @@
-"""A job's command with nobody to interrupt it: what it comes to, and how long it takes."""
+"""An uninterrupted run of a job's command: its results and duration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rehearsal.machines.real import commands as real
 
 @dataclass(frozen=True, slots=True)
 class Undisturbed:
-    """``results`` are the files among the artifacts with their SHA-256, ``seconds`` what the steps took."""
+    """Result of an uninterrupted run: SHA-256 of each artifact, and seconds of the steps."""
 
     results: Mapping[str, str]
     seconds: float
@@ -25,10 +25,10 @@ class Undisturbed:
 def undisturbed(
     training: Training, source: Path, folder: Path, environment: Mapping[str, str]
 ) -> Undisturbed:
-    """Run the command once, in ``source``, and wait for its end; what it writes goes below ``folder``.
+    """Run the command once in ``source`` and wait for its end; its files are written below ``folder``.
 
-    ``environment`` is what it finds beside the places for that.
-    Raises ``LocalCloudError`` with its last line where it fails.
+    ``environment`` has its other variables.
+    Raises ``LocalCloudError`` with its last line of output if it fails.
     """
     folders = {"CHECKPOINTS": "checkpoints", "ARTIFACTS": "artifacts", "SCRATCH": "scratch"}
     files = {"DONE": "done", "TELL": "tell", "NOTICE": "notice"}
@@ -61,7 +61,7 @@ def undisturbed(
 
 
 def digests(folder: Path) -> Mapping[str, str]:
-    """Return the SHA-256 of each file below a folder, by its path in it."""
+    """Return the SHA-256 of each file below a folder, by relative path."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

@@ -1,8 +1,8 @@
 """One pass of the health checker over a service of growing size (``make bench-health``).
 
 The AWS calls are answered from memory, paged as AWS pages and counted: what is measured is our own time, and
-how many calls a pass makes. A quiet pass finds nothing; a busy one has a tenth of the instances unhealthy, each in
-its own way, up to the budget.
+how many calls a pass makes. A quiet pass finds nothing; a busy one has a tenth of the instances
+unhealthy, each in its own way, up to the budget.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Entries as Kubernetes objects: all are valid, and a Job's own command resumes (``make bench-kubernetes``).
 
 Every shape of entry is rendered and held to the schemas of each version that a stack file may name. Then a
-Job's container command runs in real containers, gets notices and is killed repeatedly, and resumes; a machine that
-cannot run containers plays none, and the result says why.
+Job's container command runs in real containers, gets notices and is killed repeatedly, and resumes; a
+machine that cannot run containers plays none, and the result says why.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def validated() -> dict[str, Any]:
 
 
 def resumed(runs: int) -> dict[str, Any]:
-    """Play runs in real containers, each with one notice and one sudden loss. A run that starts over has not resumed."""
+    """Play runs in real containers, each with a notice and a sudden loss."""
     reports: list[dict[str, Any]] = []
     try:
         with kubelet.engine() as engine:

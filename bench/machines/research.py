@@ -44,9 +44,9 @@ EFS_WRITTEN, EFS_READ, EFS_STORED = 0.06, 0.03, 0.30
 pricing" as public copies have it, us-east-1, read in November 2026."""
 _RETAINED_GIB: Final = 3 * TrainingProfile().checkpoint_mib / 1024
 CAUSES: Final[Mapping[Cause, str]] = {
-    "notice": "announced two minutes ahead",
-    "loss": "taken without notice",
-    "hand-over": "handed over to spot",
+    "notice": "interrupted with notice",
+    "loss": "interrupted without notice",
+    "hand-over": "handed over to Spot",
 }
 
 
@@ -73,14 +73,14 @@ class Day:
         return tuple(sum(part.values()) for part in self.parts)
 
 
-class _Nobody:
-    """Watches nothing."""
+class _SilentListener:
+    """A progress listener that does nothing."""
 
     def begin(self, setup: RehearsalSetup) -> None:
-        """See ``Onlooker``."""
+        """See ``ProgressListener``."""
 
-    def see(self, tick: int, span: Span) -> None:
-        """See ``Onlooker``."""
+    def on_tick(self, tick: int, span: Span) -> None:
+        """See ``ProgressListener``."""
 
 
 def day(stack: str, seed: int, hours: float) -> Day:
@@ -89,7 +89,7 @@ def day(stack: str, seed: int, hours: float) -> Day:
     with simulated(START) as clock, sandbox(config.region, seed) as clients:
         cloud = LocalCloud(clients, deployed(clients, config), clock)
         options = RehearsalOptions(None, hours, (), None, None, 0.9, seed)
-        run = rehearse(options, cloud, _Nobody(), 0.0)
+        run = rehearse(options, cloud, _SilentListener(), 0.0)
     assert run.migrations is not None
     result: Mapping[str, Any] = summarise(run)
     moves: Sequence[Mapping[str, Any]] = result["moves"]
@@ -118,30 +118,29 @@ def page(days: Sequence[Day]) -> str:
     stack = days[0].stack
     return f"""## {STACKS[stack]}
 
-The day of `gpu-spot demo --stack {stack}`, {days[0].hours:g} h, seeds {seeds}; the first hour is not \
-counted. On-demand stands in while spot is refused. At work **{100 * at_work:.1f} %** of the time for \
-**{cost:.3f}** of on-demand; a move takes {median(everything):.0f} s in the median, \
-{fmean(everything):.0f} s in the mean.
+The day of `gpu-spot demo --stack {stack}`, {days[0].hours:g} h, seeds {seeds}, without the first hour. \
+On-Demand stands in while Spot is rejected. At work **{100 * at_work:.1f} %** of the time for **{cost:.3f}** \
+of the On-Demand cost; a move takes {median(everything):.0f} s (median), {fmean(everything):.0f} s (mean).
 
 {table(("seed", "at work %", "cost", "interruptions", "moves", "a move, s"), map(_row, days))}
 
-Where the time of a move goes (mean seconds, all seeds):
+Parts of a move (mean seconds, all seeds):
 
-{table(("the instance was", "moves", *PARTS, "together"), _parts(days))}
+{table(("the instance was", "moves", *PARTS, "total"), _parts(days))}
 
 Of the counted time: {_shares(days)}.
 
 {_of_file_system(days, cost) if any(day.written_gib for day in days) else _of_volume(times)} An agent starts \
-180 s after its launch. The job: {profile.dataset_gib:g} GiB of dataset, a checkpoint of \
+180 s after launch. The job: {profile.dataset_gib:g} GiB of dataset, a checkpoint of \
 {profile.checkpoint_mib / 1024:g} GiB every {profile.checkpoint_steps * profile.step_seconds / 60:g} \
 minutes, {profile.save_seconds:g} s to save, {profile.load_seconds:g} s to load."""
 
 
 def _of_volume(times: Times) -> str:
-    return f"""Assumed, because AWS does not document it: a snapshot takes {times.snapshot:g} s, and one for each \
+    return f"""Assumed, not documented by AWS: a snapshot takes {times.snapshot:g} s, and one for each \
 {times.snapshot_mib:g} MiB written since the last one of its chain; a volume is created in \
-{times.create:g} s, attached or detached in {times.attach:g} s, kept by a dying instance for \
-{times.dying:g} s; first reads of a copy come at {times.lazy_mib:g} MiB/s."""
+{times.create:g} s, attached or detached in {times.attach:g} s, kept by a terminating instance for \
+{times.dying:g} s; first reads of a copy run at {times.lazy_mib:g} MiB/s."""
 
 
 def _of_file_system(days: Sequence[Day], cost: float) -> str:
@@ -154,15 +153,16 @@ def _of_file_system(days: Sequence[Day], cost: float) -> str:
     [job] = load_settings(load(ROOT, days[0].stack).values).training
     types = job.capacity.types
     hourly = replacement_prices(types, load(ROOT, days[0].stack).region, {}, in_order=True)[types[0]]
-    return f"""EFS comes on top: {written:.0f} GiB written and {read:.0f} GiB read (mean) are \
-**${paid:.2f} a day**, at ${EFS_WRITTEN:.2f} and ${EFS_READ:.2f} a GB and with {_RETAINED_GIB:g} GiB kept; the \
-instances are ${24 * hourly * cost:.2f} a day ({cost:.3f} of ${hourly:g} an hour). A checkpoint every half \
-hour in place of every {profile.checkpoint_steps * profile.step_seconds / 60:g} minutes would be a third.
+    return f"""EFS in addition: {written:.0f} GiB written and {read:.0f} GiB read (mean) cost \
+**${paid:.2f} a day**, at ${EFS_WRITTEN:.2f} and ${EFS_READ:.2f} per GB, with {_RETAINED_GIB:g} GiB kept; \
+the instances cost ${24 * hourly * cost:.2f} a day ({cost:.3f} of ${hourly:g} an hour). A checkpoint every \
+half hour instead of every {profile.checkpoint_steps * profile.step_seconds / 60:g} minutes would cost a \
+third.
 
-Assumed, because AWS does not document it: one process reads a checkpoint from EFS at {times.efs_mib:g} MiB/s, and \
+Assumed, not documented by AWS: one process reads a checkpoint from EFS at {times.efs_mib:g} MiB/s and \
 writes one as fast as to a volume; before its first step it waits for {profile.first_batches_mib:g} MiB of \
-the dataset's fresh volume at {times.lazy_mib:g} MiB/s, and what a step reads later comes in time; mounting \
-takes no time."""
+the dataset's new volume at {times.lazy_mib:g} MiB/s, and later reads do not delay steps; mounting takes no \
+time."""
 
 
 def _row(day: Day) -> tuple[str, ...]:
@@ -196,8 +196,8 @@ def _shares(days: Sequence[Day]) -> str:
     text = ", ".join(f"{part} {100 * share:.2f} %" for part, share in shares.items())
     lost = sum(shares.values())
     return (
-        f"{text}; together {100 * lost:.2f} %. The account above misses only {100 * missing:.2f} %: it "
-        "counts whoever reports in whole minutes, and a job reports while it saves and while it loads"
+        f"{text}; total {100 * lost:.2f} %. Availability above lacks only {100 * missing:.2f} %: it counts "
+        "whole minutes, and a job reports while it saves and loads"
     )
 
 

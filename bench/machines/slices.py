@@ -71,11 +71,11 @@ def changed(rng: random.Random, host: HostShape, tenants: Sequence[Tenant]) -> l
 def named_truly(host: HostShape, tenants: Sequence[Tenant], refused: PlanRefusedError) -> bool:
     """Tell whether a refusal names the tenant with which the list stops to fit."""
     named = re.match(r"tenant '(.+?)': ", str(refused))
-    for number, tenant in enumerate(tenants):
+    for number, listed_tenant in enumerate(tenants):
         try:
             plan(host, tenants[: number + 1])
         except PlanRefusedError:
-            return named is not None and named[1] == tenant.name
+            return named is not None and named[1] == listed_tenant.name
     return False
 
 

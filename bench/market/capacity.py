@@ -147,25 +147,23 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     )
     seeds = "seed 1" if len(result["seeds"]) == 1 else f"seeds 1 to {len(result['seeds'])}"
     parts = [
-        "## Eight markets as a default stack meets them",
-        f"The traces whole, {seeds}: notice 0.9, spot at 0.3 of on-demand and ready in 180 s, "
-        "on-demand always had, ready in 60 s from a warm pool of the target that reuses instances, "
-        "in 180 s beyond it; a ceiling of twice the target. Cost is in multiples of a clairvoyant bound with "
-        "the same cold starts, without and with the pool. What the policy does, and which ideas did not pay: "
-        "[decision 0023](adr/0023-reckon-with-what-is-missing-at-once.md).",
+        "## Eight markets",
+        f"Whole traces, {seeds}: notice 0.9, Spot at 0.3 of On-Demand and ready in 180 s; On-Demand always "
+        "available, ready in 60 s from a warm pool of the target's size that reuses instances, in 180 s "
+        "beyond "
+        "it; a ceiling of twice the target. What the policy does, and which ideas did not help: "
+        "[0023](adr/0023-reckon-with-what-is-missing-at-once.md).",
         table(("market", *numbers), [row(name, of) for name, of in default.items()]),
-        "The mean of the eight, by policy; `expected-cost@V` is ours at `shortageCost: V`, without a value "
-        "the default:",
+        "Mean of the eight, by policy; `expected-cost@V` has `shortageCost: V`, without a value the default:",
         table(
             ("policy", *numbers),
             [row(f"**{name}**" if name == policies.DEFAULT else name, of) for name, of in summary.items()],
         ),
         f"![cost against shortage](img/{picture.name})",
-        "What our frontier, straight between its points and ending in spot-only and on-demand, costs at each "
-        f"baseline's availability ÷ what the baseline costs: {ratios}.",
-        "What no policy can do here: one loss in ten comes without a notice, and whoever is lost so is "
-        "missing for a minute, the boot of on-demand, unless another stands by, and is paid, all the time "
-        "before.",
+        "Cost of `expected-cost`, interpolated between its settings, spot-only and on-demand, ÷ cost of a "
+        f"baseline at the baseline's availability: {ratios}.",
+        "The limit of any policy here: one loss in ten comes without a notice, and its worker is missing for "
+        "a minute, the boot of On-Demand, unless a spare instance is paid all the time.",
     ]
     replace_part(docs / "performance.md", "capacity", "\n\n".join(parts))
 

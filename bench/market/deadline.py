@@ -1,8 +1,8 @@
 """Training jobs under a deadline: every policy against the clairvoyant bound (``make bench-deadline``).
 
 Single zones, compute 24 and 48 h, change-over 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
-First in the friendly world, where everything is as expected, then in the worlds of ``parts.deadline_uncertainty``, then some
-jobs through the deployed controller (``parts.deadline_stack``).
+First in the friendly world, where everything is as expected, then in the worlds of
+``parts.deadline_uncertainty``, then some jobs through the deployed controller (``parts.deadline_stack``).
 Traces come from the folder that GPU_SPOT_TRACES names; where it is not set, pools are drawn from the
 fitted hazards. No pool is judged by a table that was fitted on it: the product's is used where it has not
 seen the trace, else one fitted on the traces of the other folders.
@@ -267,16 +267,17 @@ def page_part(figures: Mapping[str, Any]) -> str:
         (
             "## Training jobs under a deadline",
             f"{figures['pools']} single zones × {figures['starts_per_pool']} starts × compute 24 and 48 h × "
-            f"change-over 6 and 20 min: {figures['replays']:,} replays of our policy, {figures['misses']} "
-            f"deadlines missed. The table of `{DEFAULT}` is {figures['table']} than the one it is judged on. "
-            "Cost in multiples of the clairvoyant optimum, by deadline ÷ compute:",
+            f"restart overhead 6 and 20 min: {figures['replays']:,} replays of `{DEFAULT}`, "
+            f"{figures['misses']} deadlines missed. Its table is {figures['table']} than the one it is "
+            "judged "
+            "on. Cost ÷ clairvoyant optimum, by deadline ÷ compute:",
             page.table(["policy", *ratios], rows),
-            "Uniform Progress (NSDI'24) can be read in several ways: the paper's text with hysteresis, its "
-            "return to spot at once, and keeping on-demand while there is no spot, as its authors' simulator "
-            f"does. `{DEFAULT}` is below them by:",
+            "Uniform Progress (NSDI'24) in three readings: the paper's text with hysteresis, with an "
+            "immediate "
+            "return to Spot, and keeping On-Demand while there is no Spot, as its authors' simulator does. "
+            f"`{DEFAULT}` costs less by:",
             page.table(["reading", *ratios], below),
-            f"On the trace where it does worst it costs {figures['worst_vs_best_baseline']:.3f} × the best "
-            "baseline there. Single zones only.",
+            f"On its worst trace it costs {figures['worst_vs_best_baseline']:.3f} × the best baseline.",
             deadline_uncertainty.page_part(figures["grid"]),
             *([deadline_stack.page_part(figures)] if "stack_jobs" in figures else []),
             *([deadline_stalls.page_part(figures)] if "stack_stalls" in figures else []),

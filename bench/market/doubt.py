@@ -32,7 +32,7 @@ from market.supply.spot import default_pool_size
 
 AXES: Axes = {
     "notice": {
-        "in half of the losses": {"notice": 0.5},
+        "for half of the interruptions": {"notice": 0.5},
         "always": {"notice": 1.0},
         "never": {"notice": 0.0},
         "0 to 120 s ahead": {"shortest_notice_seconds": 0.0},
@@ -42,29 +42,29 @@ AXES: Axes = {
         "360 s, no pool": {"warm": False, "on_demand_cold_start": 360.0, "spot_cold_start": 360.0},
     },
     "boots": {"varying by 30 %": {"boot_spread": 0.3}},
-    "on-demand refused": {
-        "by chance 0.3": {"on_demand_refusal": 0.3, "warm_refusal": 0.3},
-        "in half of the times without spot": {"on_demand_episodes": 0.5},
+    "on-demand rejected": {
+        "with probability 0.3": {"on_demand_refusal": 0.3, "warm_refusal": 0.3},
+        "during half of the Spot outages": {"on_demand_episodes": 0.5},
     },
-    "looks": {"each 120 s, 5 % fail": {"look_seconds": 120.0, "api_failure": 0.05}},
+    "polls": {"every 120 s, 5 % fail": {"look_seconds": 120.0, "api_failure": 0.05}},
     "workers": {"16": {"times": 4}, "64": {"times": 16}},
-    "drops": {"over the gap": {"drop_spread": 1.0}},
+    "drops": {"spread over the gap": {"drop_spread": 1.0}},
     "ceiling": {"4 ×": {"ceiling": 4.0}},
-    "types of a zone": {"two, failing together": {"types": 2}},
+    "types per zone": {"two, failing together": {"types": 2}},
     "recommendations": {
-        "early, and two of three false": {"early": 0.6, "false_alarms": 21 / 9},
-        "ten false for each right one": {"early": 0.6, "false_alarms": 10.0},
+        "early, two of three false": {"early": 0.6, "false_alarms": 21 / 9},
+        "ten false per correct one": {"early": 0.6, "false_alarms": 10.0},
     },
     "spot price": {
         "0.7": {"spot_price": 0.7},
         "1.0": {"spot_price": 1.0},
-        "the traces' own": {"own_prices": True},
+        "from the traces": {"own_prices": True},
     },
-    "group": {"tries each 600 s, replaces after 60 s": {"retry_seconds": 600.0, "replace_seconds": 60.0}},
+    "group": {"retries every 600 s, replaces after 60 s": {"retry_seconds": 600.0, "replace_seconds": 60.0}},
 }
-"""The axes of uncertainty. As expected: notice 0.9, 120 s ahead; on-demand ready in 60 s from a warm pool of the target
-that reuses instances and always has capacity; a pass each minute; a ceiling of 2 × the target; pools that drop
-at once; spot at 0.3."""
+"""The axes of uncertainty. As expected: notice 0.9, 120 s ahead; On-Demand ready in 60 s from a warm pool of
+the target that reuses instances and always has capacity; a pass each minute; a ceiling of 2 × the target;
+pools that drop at once; spot at 0.3."""
 TOGETHER = 4
 DAYS = 2
 """How much of each trace is replayed."""
@@ -174,7 +174,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     }
     regrets.write(docs / "img" / "regret.svg", by_policy)
     ours = [row for row in result["rows"] if row["policy"] == policies.DEFAULT]
-    head = ("world", "available %", "worst %", "cost", "with the pool", "÷ bound", "regret %", "beaten by")
+    head = ("world", "available %", "worst %", "cost", "with the pool", "÷ bound", "regret %", "dominated by")
     lines = [
         (
             title(row["axes"]),
@@ -192,15 +192,21 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     mean_regrets = ", ".join(f"{name} {100 * regret:.1f} %" for name, regret in result["regret_of"].items())
     summary_text = (
         f"{result['cells']} worlds × {len(result['scenarios'])} scenarios of {result['days']:g} days × "
-        f"{result['seeds']} seed{'s' if result['seeds'] > 1 else ''}: nothing doubted, each doubt alone, and "
-        f"up to {TOGETHER} at once until every two stand in one world. *Regret* is what a policy costs at "
-        "the default's availability, straight between its own settings and the ends spot-only and "
-        "on-demand, above the cheapest of all; costs are with the warm pool. The default policy's mean "
-        f"regret is **{100 * result['mean_regret']:.2f} %**, at worst {100 * result['worst_regret']:.2f} %; "
-        "it is beaten (another is no dearer and no less available) in "
-        f"**{result['dominated']}** worlds. Mean regret of the others: {mean_regrets}."
+        f"{result['seeds']} seed{'s' if result['seeds'] > 1 else ''}: as expected, each assumption changed "
+        f"alone, and up to {TOGETHER} together until every pair occurs. *Regret*: cost above the cheapest "
+        "policy "
+        "at the default policy's availability, interpolated between a policy's settings, spot-only and "
+        "on-demand; with the warm pool. The default policy's mean regret is "
+        f"**{100 * result['mean_regret']:.2f} %**, at worst {100 * result['worst_regret']:.2f} %; it is "
+        f"dominated (another costs no more and is no less available) in **{result['dominated']}** worlds. "
+        f"Mean regret of the others: {mean_regrets}."
     )
-    text = ["## In any world", summary_text, "![regret by world](img/regret.svg)", table(head, lines)]
+    text = [
+        "## Policies under uncertainty",
+        summary_text,
+        "![regret by world](img/regret.svg)",
+        table(head, lines),
+    ]
     replace_part(docs / "performance.md", "doubt", "\n\n".join(text))
 
 

@@ -230,37 +230,39 @@ def document(docs: Path, result: Mapping[str, Any], groups: int) -> None:
     """Write this benchmark's part of ``performance.md``."""
     source = "the traces" if result["source"] == "traces" else "markets of the fitted model"
     summary_text = (
-        f"On {source}, at every half day after the first week: {result['windows']} forecasts of the week "
-        f"that followed, overlapping, in {result['independent_weeks']} weeks that share no day. Ranges "
-        "shall hold four weeks in five; their spreads are fitted to the other markets alone. An error is "
-        'that of the middle, ÷ that of "like last week". Advice is for an availability of '
-        f"{MIN_AVAILABILITY:.1%}, among {len(SHORTAGE_COSTS)} prices of a shortage and all zones or one less; its cost "
-        "is compared with the cheapest of its search that turned out as available. How the rules were chosen "
-        "with these markets in sight, and what that flatters: "
-        "[ADR 0043](adr/0043-forecast-from-a-weeks-replay.md)."
+        f"On {source}, every half day after the first week: {result['windows']} overlapping forecasts of the "
+        f"following week, {result['independent_weeks']} weeks without overlap. Ranges should contain four "
+        "weeks "
+        "in five; their spreads are fitted to the other markets. Errors are those of the middle ÷ those of "
+        f'"like last week". Advice is for an availability of {MIN_AVAILABILITY:.1%}, among '
+        f"{len(SHORTAGE_COSTS)} shortage costs and all zones or one less, and compared with the cheapest "
+        "result "
+        "that was as available. The rules were chosen with these markets in sight: "
+        "[0043](adr/0043-forecast-from-a-weeks-replay.md)."
     )
     busy, clock = (result[f"{prefix}seconds_{groups}_groups"] for prefix in ("cpu_", ""))
     timed_too = (
-        f"A stack of {groups} groups and a change of it, on two cores: {busy:.0f} s of CPU time, "
-        f"{clock:.0f} s on the clock of a machine that may have had other work."
+        f"A stack of {groups} groups and a change of it take {busy:.0f} s of CPU time on two cores, "
+        f"{clock:.0f} s "
+        "of wall time on a shared machine."
     )
     figures = [
-        ("weeks whose cost was within the range", f"{result['cost_coverage']:.0%}"),
-        ("weeks whose shortage was", f"{result['shortage_coverage']:.0%}"),
+        ("weeks with the cost in the range", f"{result['cost_coverage']:.0%}"),
+        ("weeks with the shortage in the range", f"{result['shortage_coverage']:.0%}"),
         ("median error of the cost ÷ that of last week", f"{result['error_ratio']:.2f}"),
         ("mean error of the cost ÷ that of last week", f"{result['mean_error_ratio']:.2f}"),
         ("median error of the shortage ÷ that of last week", f"{result['shortage_error_ratio']:.2f}"),
-        ("advice: dearer than the best, mean", f"{result['advise_regret']:.1%}"),
-        ("advice: dearer than the best, worst week", f"{result['worst_advise_regret']:.0%}"),
-        ("advice: weeks as available as was asked", f"{result['advise_kept']:.0%}"),
+        ("advice: cost above the best, mean", f"{result['advise_regret']:.1%}"),
+        ("advice: cost above the best, worst week", f"{result['worst_advise_regret']:.0%}"),
+        ("advice: weeks with the required availability", f"{result['advise_kept']:.0%}"),
     ]
     markets = [
         (_in_days(market), str(row["windows"]), str(row["independent_weeks"]))
         for market, row in result["markets"].items()
     ]
     text = [
-        *("## Forecast against what came", summary_text, table(("", "figure"), figures)),
-        *(table(("market, its length", "forecasts", "weeks that share no day"), markets), timed_too),
+        *("## Forecasts and outcomes", summary_text, table(("", "figure"), figures)),
+        *(table(("market, its length", "forecasts", "weeks without overlap"), markets), timed_too),
     ]
     replace_part(docs / "performance.md", "forecast", "\n\n".join(text))
 

@@ -1,4 +1,4 @@
-"""Replay the replacement of instances at risk: by AWS's Capacity Rebalancing, by the controller, or not at all.
+"""Replay the replacement of instances at risk: Capacity Rebalancing, the controller, or none.
 
     GPU_SPOT_TRACES=… python -m bench.market.rebalance [--out FILE] [--seeds 1] [--docs docs]
 
@@ -35,10 +35,10 @@ SHORT_LEADS = {"early": 0.9, "false_alarms": 0.0, "shortest_lead_seconds": 180.0
 WORLDS: Mapping[str, Mapping[str, float]] = {
     "no recommendations": {"early": 0.0, "false_alarms": 0.0},
     "as published": {},
-    "ten false for each right one": {"false_alarms": 10.0},
-    "always right, 3–20 min ahead": {**SHORT_LEADS, "longest_lead_seconds": 1200.0},
+    "ten false per correct one": {"false_alarms": 10.0},
+    "always correct, 3–20 min ahead": {**SHORT_LEADS, "longest_lead_seconds": 1200.0},
     "as published, boots of 300 s, drain 30 s": {"spot_cold_start": 300.0, "drain_seconds": 30.0},
-    "as published, on-demand 180 s": {"on_demand_cold_start": 180.0},
+    "as published, On-Demand ready in 180 s": {"on_demand_cold_start": 180.0},
 }
 """By name, what differs from ``HOSTILE``."""
 
@@ -66,7 +66,7 @@ class OnlyOwn:
 
 _POLICY = policies.build(policies.DEFAULT)
 OWNERS: Mapping[str, tuple[bool, Policy]] = {
-    "nobody": (False, _POLICY),
+    "none": (False, _POLICY),
     "AWS": (True, _POLICY),
     "own, at notices": (False, OnlyOwn(_POLICY, at_risk=False)),
     "own, at recommendations": (False, OnlyOwn(_POLICY, at_risk=True)),
@@ -149,12 +149,13 @@ def document(docs: Path, result: dict[str, Any]) -> None:
         for row in result["summary"]
     ]
     text = (
-        "## Who replaces an instance at risk\n\n"
-        f"{len(result['scenarios'])} scenarios of {DAYS} days, {seeds}, the default policy "
-        "in the hostile world of the rehearsal (`HOSTILE` in `market/rules.py`), a ceiling of twice "
-        "the target, as many warm instances as the target. Cost in fractions of all-on-demand. Who replaces: "
-        "[decision 0020](adr/0020-nobody-replaces-before-the-end.md).\n\n"
-        + table(("world: who replaces", "available %", "worst %", "cost", "launches a day"), rows)
+        "## Replacement of instances at risk\n\n"
+        f"{len(result['scenarios'])} scenarios of {DAYS} days, {seeds}, the default policy, the rehearsal's "
+        "injected faults (`HOSTILE` in `market/rules.py`), a ceiling of twice the target, as many warm "
+        "instances "
+        "as the target. Cost ÷ on-demand. *None*: no instance is replaced before its end "
+        "([0020](adr/0020-nobody-replaces-before-the-end.md)).\n\n"
+        + table(("world: replaced by", "available %", "worst %", "cost", "launches a day"), rows)
     )
     replace_part(docs / "performance.md", "rebalance", text)
 

@@ -33,10 +33,10 @@ SHORTAGE_COSTS: Final = (1.2, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "as above": {},
     "AWS reuses no instance": {"warm_reuse": False},
-    "one warm start in ten refused": {"warm_refusal": 0.1},
-    "three in ten": {"warm_refusal": 0.3},
-    "boots of 360 s from nothing": {"spot_cold_start": 360.0},
-    "boots of 360 s, three in ten refused": {"spot_cold_start": 360.0, "warm_refusal": 0.3},
+    "10 % of warm starts rejected": {"warm_refusal": 0.1},
+    "30 % of warm starts rejected": {"warm_refusal": 0.3},
+    "cold boots of 360 s": {"spot_cold_start": 360.0},
+    "cold boots of 360 s, 30 % rejected": {"spot_cold_start": 360.0, "warm_refusal": 0.3},
 }
 """What differs from the rules of the traces' README."""
 
@@ -166,19 +166,23 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     text = (
         "## Warm pools\n\n"
         f"{len(result['scenarios'])} scenarios, {_seeds(result['seeds'])}, notice 0.9, a ceiling of "
-        f"{Rules().ceiling:g} × the target; ready in {warm_pool.WARM_BOOT_SECONDS:.0f} s from the pool and in "
-        f"{warm_pool.COLD_BOOT_SECONDS:.0f} s without; who is released returns to the pool; a stopped instance costs "
-        f"{warm_pool.WARM_INSTANCE_PRICE:g} of a running one. What a user pays and misses (the run, the pool, the "
-        "shortage at `shortageCost`) with the pool that the stack takes, with none, with half and with the "
-        "whole target, each ÷ that of the best of these; the *bill* is with the pool.\n\n"
+        f"{Rules().ceiling:g} × the target; ready in {warm_pool.WARM_BOOT_SECONDS:.0f} s from the pool and "
+        "in "
+        f"{warm_pool.COLD_BOOT_SECONDS:.0f} s without; terminated instances return to the pool; a stopped "
+        f"instance costs {warm_pool.WARM_INSTANCE_PRICE:g} of a running one. Total cost (run, pool, and "
+        "shortage "
+        "at `shortageCost`) with the pool that the stack chooses, none, half and all of the target, ÷ the "
+        "best "
+        "of these. *Bill*: cost with the pool.\n\n"
         + table(head, rows)
-        + f"\n\nAt `shortageCost` {ExpectedCost().shortage_cost:g}, the default, with the whole pool and "
-        "with none, in worlds where a pool is worth less. The bound has the cold starts of its world and "
-        "on-demand ready in 60 s; *paid and missed* is in multiples of all-on-demand.\n\n"
+        + f"\n\nAt `shortageCost` {ExpectedCost().shortage_cost:g}, the default, with a pool of the "
+        "target's size "
+        "and with none, in worlds where a pool is worth less. The bound has the world's cold starts and "
+        "On-Demand ready in 60 s; *total cost* is ÷ on-demand.\n\n"
         + table(
             (
-                *("world", "cost ÷ bound", "bill ÷ bound", "available %", "worst %", "paid and missed"),
-                *("no pool: bill ÷ bound", "no pool: available %", "no pool: paid and missed"),
+                *("world", "cost ÷ bound", "bill ÷ bound", "available %", "worst %", "total cost"),
+                *("no pool: bill ÷ bound", "no pool: available %", "no pool: total cost"),
             ),
             worlds,
         )

@@ -231,14 +231,16 @@ def page_part(figures: Mapping[str, Any]) -> str:
     return "\n\n".join(
         (
             "### Through the controller",
-            f"{figures['stack_jobs']} jobs of {HOURS:g} h in the rehearsed cloud, one pool each: a deployed "
-            "stack with `training[].deadline`, the agent's code on simulated machines, "
-            f"spot at {SPOT_PRICE}, the hostile market. {figures['stack_misses']} deadlines missed, "
-            f"{figures['stack_interruptions']} interruptions; a change-over took "
-            f"{figures['stack_changeover_seconds']:.0f} s in the mean. Cost beside the replay of the same job, "
-            "which knows the compute from the start, takes that restart time and begins as the controller "
-            f"does, without experience: {figures['stack_cost_vs_replay']:.3f} in the mean. *Before*: the least "
-            "hours between the last step and the deadline.",
+            f"{figures['stack_jobs']} jobs of {HOURS:g} h in the rehearsal, one pool each: a deployed stack "
+            "with "
+            f"`training[].deadline`, the agent's code on simulated machines, Spot at {SPOT_PRICE}, injected "
+            f"faults. {figures['stack_misses']} deadlines missed, {figures['stack_interruptions']} "
+            f"interruptions; a restart took {figures['stack_changeover_seconds']:.0f} s (mean). Cost ÷ "
+            "replay of "
+            "the same job, which knows the compute, has that restart time and no experience: "
+            f"{figures['stack_cost_vs_replay']:.3f} (mean). *Before*: minimum hours between the last step "
+            "and "
+            "the deadline.",
             page.table(
                 ["deadline ÷ compute", "jobs", "missed", "cost ÷ on-demand", "cost ÷ replay", "before"], rows
             ),

@@ -91,8 +91,9 @@ def page_part(figures: Mapping[str, Any]) -> str:
     ]
     return "\n\n".join(
         (
-            f"{HOURS:g} h of compute in a pool whose spot never ends, and what stops is the work itself. "
-            "Hours after the start; *hopeless*: from then on not even full speed meets the deadline.",
+            f"{HOURS:g} h of compute in a pool that keeps its Spot capacity; the work itself stalls. Hours "
+            "after "
+            "the start; *hopeless*: from then on full speed cannot meet the deadline.",
             page.table(
                 ["the job", "due", "stalls", "on-demand asked for", "done", "hopeless", "declared lost"], rows
             ),

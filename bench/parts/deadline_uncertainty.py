@@ -20,10 +20,10 @@ RESTART_TIME_MINUTES = 20
 TOGETHER = 4
 COUNTS = ("jobs", "missed", "avoidable", "by_luck", "unsaid", "retracted")
 AXES: Axes = {
-    "change-overs": {"½ to 2 × as expected": {"spread": 1.0}, "1.5 × as expected": {"longer": 1.5}},
+    "restarts": {"½ to 2 × as expected": {"spread": 1.0}, "1.5 × as expected": {"longer": 1.5}},
     "on-demand": {
-        "refused with half of spot's ends": {"refused_with_spot": 0.5},
-        "refused twice a day": {"refusals_a_day": 2.0},
+        "rejected at half of the Spot outages": {"refused_with_spot": 0.5},
+        "rejected twice a day": {"refusals_a_day": 2.0},
     },
     "progress": {
         "0.7 to 1 of the plan, drifting": {"slowest": 0.7},
@@ -35,7 +35,7 @@ AXES: Axes = {
         "0.3, 0.7 or 1.0": {"prices": (0.3, 0.7, 1.0)},
     },
     "interruptions": {"half unsaved, 30 min lost": {"saved": 0.5, "checkpoint": 1800.0}},
-    "looks": {"every 120 s": {"tick": 120.0}},
+    "polls": {"every 120 s": {"tick": 120.0}},
     "earlier jobs": {"none": {"learned": False}},
 }
 _OF_THE_JOB = ("checkpoint", "tick")
@@ -43,7 +43,7 @@ _OF_THE_JOB = ("checkpoint", "tick")
 
 @dataclass(frozen=True)
 class Played:
-    """The jobs of one policy in one cell and pool; ``plain``: what a job costs on On-Demand alone, as expected."""
+    """The jobs of one policy in one cell and pool; ``plain``: a job's expected cost on On-Demand."""
 
     cell: Cell
     policy: str
@@ -133,22 +133,25 @@ def page_part(figures: Mapping[str, Any]) -> str:
     ]
     return "\n\n".join(
         (
-            "### Under doubt",
-            f"{figures['cells']} worlds: none doubted, each doubt alone, every two in one; "
-            f"{figures['jobs']:,} replays of our policy, restarts expected to take {RESTART_TIME_MINUTES} min, "
-            "spot at 0.3 where its price is not doubted. Unless there were none, earlier jobs have been in "
-            "the pool, in a world alike with other draws, and every policy keeps what they met in reserve. "
-            "*Missed*: of all jobs. *Avoidable*: of these, what a clairvoyant "
-            "could have met, with change-overs of middle length. *Said*: how many hours before the deadline "
-            "it was said that it cannot be met, on average and at least. Costs are in parts of on-demand "
-            "alone, as expected.",
+            "### Under uncertainty",
+            f"{figures['cells']} worlds: as expected, each assumption changed alone, every pair; "
+            f"{figures['jobs']:,} replays of `{DEFAULT}`, restarts expected to take {RESTART_TIME_MINUTES} "
+            "min, Spot at 0.3 unless varied. Except with *earlier jobs: none*, every policy reserves for "
+            "what "
+            "earlier jobs met in the pool, in a similar world with other draws. *Missed*: of all jobs. "
+            "*Avoidable*: of these, what a clairvoyant could have met, with restarts of middle length. "
+            "*Announced*: hours before the deadline at which the job was declared lost, mean and minimum. "
+            "Costs "
+            "÷ On-Demand alone, as expected.",
             page.table(
-                ["doubted", "missed", "avoidable", "said", *(f"{name} costs" for name in POLICIES)], table
+                ["changed", "missed", "avoidable", "announced", *(f"{name} costs" for name in POLICIES)],
+                table,
             ),
-            f"In all: {figures['missed']:,} missed, of them {figures['avoidable']} avoidable, "
-            f"{figures['by_luck']} by knowing beforehand when a change-over is short, and "
-            f"{figures['unsaid']} not said before; {figures['retracted']} said and met all the same. "
-            f"In {figures['dominated']} worlds another policy is cheaper by more than 0.5 % and misses no "
-            "more.",
+            f"Total: {figures['missed']:,} missed, of them {figures['avoidable']} avoidable, "
+            f"{figures['by_luck']} only by knowing in advance when a restart is short, {figures['unsaid']} "
+            "not "
+            f"announced; {figures['retracted']} announced and then met. In {figures['dominated']} worlds "
+            "another "
+            "policy costs more than 0.5 % less and misses no more.",
         )
     )

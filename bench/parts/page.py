@@ -7,7 +7,7 @@ from pathlib import Path
 
 _INTRODUCTION = """# Performance
 
-Every figure on this page is written by `make bench`; the text between two markers belongs to one benchmark.
+Every figure is written by a benchmark, between two markers.
 """
 
 

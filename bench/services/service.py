@@ -178,19 +178,23 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
     """Write this benchmark's part of the page."""
     text = (
         "## A service's queue\n\n"
-        "`make bench-service` "
-        f"asks {WORKERS} workers of `spot_work`, processes on a RabbitMQ server of this machine, "
-        f"{result['messages']:,} things, while {result['killed']} workers are killed, {result['drained']} "
-        f"get SIGTERM and drain, and the broker is killed once: **{result['lost']} lost, {result['wrong']} "
-        f"answered wrongly, {result['unmarked_duplicates']} run twice without a mark**; "
-        f"{result['runs_repeated']} were run again and said so. "
-        f"The slowest drain took {result['longest_drain']:.1f} s. {_contained(result['containers'])}\n\n"
-        f"Batches of 16 serve {result['batching_speedup']} times as many images as one at a time, with the "
-        "stand-in of a model in `examples/ocr-worker` on one core: its weights are read once for a batch. "
-        f"A message that does nothing costs the worker {result['overhead_ratio']} times the CPU time of the "
-        "bare client library, which acknowledges before the broker has the answer, and "
-        f"{result['overhead_ratio_confirmed']} times that of the same where it waits for it, too. "
-        "Not measured: a GPU, Amazon MQ, a network.\n"
+        f"`make bench-service` sends {result['messages']:,} requests to {WORKERS} `spot_work` processes on "
+        "a local "
+        f"RabbitMQ server, while {result['killed']} workers are killed, {result['drained']} get SIGTERM and "
+        "drain, "
+        f"and the broker is killed once: **{result['lost']} lost, {result['wrong']} wrong, "
+        f"{result['unmarked_duplicates']} duplicates without a mark**; {result['runs_repeated']} ran again, "
+        "with "
+        f"the mark. The slowest drain took {result['longest_drain']:.1f} s. "
+        f"{_contained(result['containers'])}\n\n"
+        f"Batches of 16 process {result['batching_speedup']} times as many images as single ones, with the "
+        "model "
+        "double of `examples/ocr-worker` on one core: it reads its weights once per batch. An empty message "
+        f"costs the worker {result['overhead_ratio']} times the CPU time of the bare client library, which "
+        "acknowledges before the broker has the reply, and "
+        f"{result['overhead_ratio_confirmed']} times if the library waits for it. Not measured: a GPU, "
+        "Amazon MQ, "
+        "a network.\n"
     )
     replace_part(docs / "performance.md", "service", text)
 
@@ -199,11 +203,11 @@ def _contained(played: dict[str, Any]) -> str:
     if "not_run" in played:
         return f"Containers were not run: {played['not_run']}."
     return (
-        f"The same with {WORKERS} podman containers, each with a device file by CDI, below the agent's own "
-        f"supervisor: {played['messages']:,} things, {played['killed']} killed, {played['drained']} drained, "
-        f"the broker killed once: **{played['lost']} lost, {played['wrong']} answered wrongly, "
-        f"{played['unmarked_duplicates']} run twice without a mark**, the slowest drain "
-        f"{played['longest_drain']:.1f} s."
+        f"With {WORKERS} podman containers, each with a device file by CDI, under the agent's supervisor: "
+        f"{played['messages']:,} requests, {played['killed']} killed, {played['drained']} drained, the "
+        "broker "
+        f"killed once: **{played['lost']} lost, {played['wrong']} wrong, {played['unmarked_duplicates']} "
+        f"duplicates without a mark**, the slowest drain {played['longest_drain']:.1f} s."
     )
 
 

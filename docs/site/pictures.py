@@ -1,7 +1,7 @@
 """Draw docs/img/src/*.mmd with Mermaid's command line: `make pictures`.
 
-Needs Node.js (`npx`) and a Chromium of the system. Each picture names the hash of the text it was drawn from, so
-that a test can tell when one is out of date.
+Needs Node.js (`npx`) and a Chromium of the system. Each picture names the hash of its text, so that a
+test notices when it is out of date.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Falsified(Exception):  # noqa: N818 - an outcome, not an error
     """AWS behaves otherwise; the message says what was observed."""
 
 
-class Clock(Protocol):
+class TestBedClock(Protocol):
     """The time source of a test, in epoch seconds."""
 
     def now(self) -> float:
@@ -45,7 +45,7 @@ class AwsTestBed:
     """
 
     clients: ClientOf
-    clock: Clock
+    clock: TestBedClock
     run: str
 
     def resource_name(self, suffix: str) -> str:

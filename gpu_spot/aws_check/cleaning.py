@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from gpu_spot.aws_check.aws_test_bed import PREFIX, TAG, Clock
+from gpu_spot.aws_check.aws_test_bed import PREFIX, TAG, TestBedClock
 from gpu_spot.preflight.account import ClientOf
 
 _MAX_SECONDS: Final = 900.0
@@ -26,7 +26,7 @@ class Leftover:
     delete: Callable[[], Any] | None
 
 
-def clean_up(clients: ClientOf, clock: Clock, run: str | None = None) -> list[str]:
+def clean_up(clients: ClientOf, clock: TestBedClock, run: str | None = None) -> list[str]:
     """Delete the resources of one run, or of all runs; return what remains after fifteen minutes.
 
     Some resources can only be deleted after others; rejected deletions are retried.

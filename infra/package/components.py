@@ -36,7 +36,7 @@ class StackComponent(pulumi.ComponentResource):
     """A command that follows the controller's decisions and their reasons."""
     outputs: pulumi.Output[dict[str, Any]]
     """All outputs of a gpu-spot stack, under the same names."""
-    told: pulumi.Output[dict[str, Any]]
+    told: pulumi.Output[dict[str, Any]]  # codespell:ignore told
     """Deprecated: use ``outputs``. Removed in the next major version."""
 
     def __init__(
@@ -66,9 +66,10 @@ class StackComponent(pulumi.ComponentResource):
         self.dashboard = outputs["dashboard"]
         self.controller_function = outputs["controllerFunction"]
         self.follow_decisions = outputs["followDecisions"]
-        self.outputs = self.told = pulumi.Output.from_input(outputs)
+        self.outputs = self.told = pulumi.Output.from_input(outputs)  # codespell:ignore told
         self._group = outputs["groups"].get(name, {})
-        self.register_outputs({"stackName": self.stack_name, "outputs": self.outputs, "told": self.told})
+        named = {"outputs": self.outputs, "told": self.told}  # codespell:ignore told
+        self.register_outputs({"stackName": self.stack_name, **named})
 
 
 class GpuSpot(StackComponent):

@@ -12,7 +12,7 @@ from infra.catalogue.accelerators import Architecture
 from infra.schema.base import Model
 
 
-class Range(Model):
+class NumberRange(Model):
     """Bounds, both inclusive."""
 
     min: Annotated[int, Field(ge=1, le=100_000)] = 1
@@ -40,15 +40,15 @@ class InstanceRequirements(Model):
 
     architecture: Architecture = "x86_64"
     """CPU architecture."""
-    accelerators: Range = Field(default_factory=Range)
+    accelerators: NumberRange = Field(default_factory=NumberRange)
     """Number of GPUs."""
     accelerator_names: tuple[str, ...] = ()
     """Accelerator names, such as ``L4``. Default: all in the catalogue."""
-    accelerator_memory_gib: Range = Field(default_factory=Range, alias="acceleratorMemoryGiB")
+    accelerator_memory_gib: NumberRange = Field(default_factory=NumberRange, alias="acceleratorMemoryGiB")
     """Memory of each GPU in GiB."""
-    vcpus: Range = Field(default_factory=Range)
+    vcpus: NumberRange = Field(default_factory=NumberRange)
     """Number of vCPUs."""
-    memory_gib: Range = Field(default_factory=Range, alias="memoryGiB")
+    memory_gib: NumberRange = Field(default_factory=NumberRange, alias="memoryGiB")
     """Main memory in GiB."""
 
     @field_validator("accelerator_names")

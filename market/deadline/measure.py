@@ -78,8 +78,8 @@ def measure(
 ) -> dict[tuple[Job, str], Sum]:
     """Replay every job from every start under every policy, with everything as declared.
 
-    The jobs share change-over and spot price. Without experience: a pool in which everything has long gone as declared
-    leaves nothing else to reckon with.
+    The jobs share restart time and Spot price. Without experience: a pool in which everything has long gone
+    as declared     leaves nothing else to reckon with.
     """
     delays = {(job.restart_overhead, job.spot_price) for job in jobs}
     if len(delays) != 1:

@@ -53,9 +53,9 @@ def simulate(
 ) -> JobOutcome:
     """Replay the job from tick ``start``; its times are rounded up to whole ticks of 60 s.
 
-    Without ``draws`` everything happens as declared; without ``experience`` that is reckoned with. The age of the pool's run
-    is counted from the start at the earliest: unobserved time is unknown. Raises ``ValueError``
-    where the pool ends before the deadline.
+    Without ``draws`` everything happens as declared; without ``experience`` the policy assumes that. The age
+    of the pool's run is counted from the start at the earliest: unobserved time is unknown. Raises
+    ``ValueError`` where the pool ends before the deadline.
     """
     length = ticks(job.deadline)
     if start < 0 or start + length > pool.ticks:

@@ -43,7 +43,7 @@ class Orders:
 
 
 class Fleet(Protocol):
-    """The counterpart of the market engine: it receives what AWS does and returns what the controller requests.
+    """The counterpart of the market engine: receives what AWS does, returns the controller's requests.
 
     All times are epoch seconds of the replay.
     """

@@ -1,1 +1,1 @@
-"""The rehearsed cloud: its instances, their heartbeats, and injected faults."""
+"""The local cloud of a rehearsal: instances, heartbeats and injected faults."""

@@ -23,12 +23,12 @@ _SHORTAGE: Final = (
     "spotFleetRequestConfigurationInvalid",
     "There is no Spot capacity available that matches your request.",
 )
-"""How a fleet says that there is no spot (terraform-provider-aws#26493)."""
+"""Error of a fleet without Spot capacity. Source: terraform-provider-aws#26493."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpotFleetHolder(Holder):
-    """See ``Holder``; without ``says_shortage`` it only stays below its target where there is no spot."""
+    """See ``Holder``; without ``says_shortage`` it reports no error if there is no Spot capacity."""
 
     fleet: FleetRequest
     says_shortage: bool = False
@@ -99,7 +99,7 @@ class SpotFleetHolder(Holder):
         return bus.fleet("Instance Change", self.fleet.id, detail, now)
 
     def _error(self, message: str) -> dict[str, str] | None:
-        """Return the detail of the error event for a refusal, None where the fleet says nothing."""
+        """Return the detail of the error event for a launch failure, None if the fleet reports none."""
         kind = classify(message)
         if kind is not LaunchFailureKind.CAPACITY:
             return {"description": message, "sub-type": _ERRORS[kind]}

@@ -1,4 +1,4 @@
-"""Worker registry of the local cloud: the heartbeats that workers on the instances would write."""
+"""Heartbeats of simulated workers in the worker registry of the local cloud."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from contracts.registry.worker_report import WorkerReport
 from pulumi_on_moto.sandbox import AwsClients
 
 _BATCH: Final = 25
-"""Items that one ``BatchWriteItem`` takes at most."""
+"""Maximum number of items of one ``BatchWriteItem``."""
 _VERSION: Final = "rehearsed"
-"""What the workers say that they run."""
+"""Release that the workers report."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceHeartbeat:
-    """One instance whose workers are alive.
+    """The heartbeat of an instance whose workers run.
 
     Attributes:
         group: the capacity group.
         instance: the instance's id.
-        slots: how many workers it runs.
-        deadline: when AWS takes it, in epoch seconds; None if no notice was given.
-        drain_seconds: how long before the deadline its workers stop taking work.
+        slots: number of workers.
+        deadline: when EC2 terminates it, in epoch seconds; None without a notice.
+        drain_seconds: time before the deadline at which its workers stop receiving messages.
     """
 
     group: str
@@ -38,9 +38,9 @@ class InstanceHeartbeat:
 
 
 class Heartbeats:
-    """Writes items as workers do; ``since`` is kept from the first heartbeat on.
+    """Writes registry items as workers do; ``since`` is the time of the first heartbeat.
 
-    Workers tell that they are well; what those of an instance tell instead stands in ``told``.
+    Workers report that they are healthy unless ``overrides`` changes the reports of their instance.
     """
 
     def __init__(self, clients: AwsClients, table: str) -> None:
@@ -51,19 +51,19 @@ class Heartbeats:
         self.overrides: dict[str, Callable[[WorkerReport], WorkerReport]] = {}
 
     def write(self, heartbeats: Iterable[InstanceHeartbeat], now: float) -> None:
-        """Write a heartbeat of every worker of every instance."""
+        """Write the heartbeats of all workers of these instances."""
         puts = [
             {"PutRequest": {"Item": item}} for heartbeat in heartbeats for item in self._items(heartbeat, now)
         ]
         self._send(puts)
 
     def on_premises(self, group: str, hosts: Iterable[str], now: float) -> None:
-        """Write a heartbeat of one worker on each of these hosts, which are none of AWS's."""
+        """Write the heartbeat of one worker on each of these on-premises hosts."""
         partition = names.on_premises_partition(group)
         self.write((InstanceHeartbeat(partition, host, 1) for host in hosts), now)
 
     def forget(self, instance_ids: Iterable[str]) -> None:
-        """Delete the items of instances that are gone, as DynamoDB's expiry does in its own time."""
+        """Delete the items of terminated instances, as DynamoDB TTL does later."""
         deletes = []
         for instance in instance_ids:
             self._since.pop(instance, None)
@@ -74,7 +74,7 @@ class Heartbeats:
         self._send(deletes)
 
     def restart(self, instance: str, now: float) -> None:
-        """Start the workers of an instance anew, as its agent does once it is asked to."""
+        """Restart the workers of an instance, as its agent does on request."""
         if instance in self._since:
             self._since[instance] = now
 

@@ -1,4 +1,4 @@
-"""What asks for instances and holds them, behind one interface; an Auto Scaling group is one such holder."""
+"""The interface to Auto Scaling groups and Spot Fleets, and its implementation for groups."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pulumi_on_moto.running.events import BusEvent, EventBus
 
 @dataclass(frozen=True, slots=True)
 class LaunchOption:
-    """One thing that may be launched: a type from a launch template, in some subnets.
+    """A launch option: an instance type of a launch template, in some subnets.
 
     Attributes:
-        instance_type: the type; empty where the template or requirements decide.
+        instance_type: the type; empty if the template or requirements decide.
         subnets: subnet ids.
         template: id and version of the launch template.
-        weight: for how much an instance of it counts.
+        weight: capacity units of one instance.
     """
 
     instance_type: str
@@ -32,9 +32,9 @@ class LaunchOption:
 
 
 class Holder(Protocol):
-    """Wants ``desired`` instances; the market gives and takes them, and neither changes ``desired``.
+    """A group or fleet with a desired capacity; launches and interruptions do not change ``desired``.
 
-    A Spot Fleet goes on trying, and has no lifecycle hooks: what is said of both here is a fleet's.
+    The default methods are those of a Spot Fleet, which keeps retrying and has no lifecycle hooks.
     """
 
     @property
@@ -44,73 +44,73 @@ class Holder(Protocol):
 
     @property
     def desired(self) -> int:
-        """How much it shall hold, in the unit of its options' weights."""
+        """Desired capacity, in the unit of the options' weights."""
         ...
 
     @property
     def options(self) -> tuple[LaunchOption, ...]:
-        """What it may launch, in order of preference."""
+        """Launch options, in order of preference."""
         ...
 
     def instances(self) -> list[Any]:
-        """Return moto's instances that it holds."""
+        """Return the moto instances of the group or fleet."""
         ...
 
     def tags(self) -> Mapping[str, str]:
-        """Return the tags that an instance gets from its launch on."""
+        """Return the tags that AWS adds to its instances at launch."""
         return {}
 
     def join(self, instance: Any) -> None:
-        """Take an instance in."""
+        """Add an instance."""
         ...
 
     def lose(self, instance: Any) -> bool:
-        """Find out that EC2 has ended an instance; tell whether it has left, or is kept for a hook."""
+        """Process a termination by EC2; return whether the instance has left (not if it waits for a hook)."""
         ...
 
     @property
     def suspended(self) -> bool:
-        """Whether it launches nothing, whatever it wants."""
+        """Whether its launch process is suspended."""
         return False
 
     def suspend(self) -> None:
-        """Have AWS suspend its launches."""
+        """Suspend its launch process, as AWS does."""
         return
 
     def refuse(self, message: str, status: str) -> None:
-        """Note a refused launch, in AWS's words; ``status`` is that of its activity."""
+        """Record a failed launch with AWS's message and the status of its activity."""
         ...
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
-        """Return the event of a launch: that it ended or, with a launch hook, that it waits."""
+        """Return the event of a launch: success or, with a launch hook, the lifecycle action."""
         ...
 
     def waits(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
-        """Return the event of an instance that begins to wait for a termination hook."""
-        raise LocalCloudError(f"{self.name!r} has no lifecycle hooks, nobody waits for one")
+        """Return the event of an instance that starts to wait for a termination hook."""
+        raise LocalCloudError(f"{self.name!r} has no lifecycle hooks")
 
     def leaving(self) -> set[str]:
-        """Return the ids of those that it ends, and that wait for a termination hook."""
+        """Return the ids of instances that wait for a termination hook."""
         return set()
 
     def noticed(self, instance: Any) -> None:
-        """Hear that EC2 takes an instance in two minutes."""
+        """Process the two-minute interruption notice of an instance."""
         return
 
     def let_go(self, instance_id: str) -> None:
-        """Complete the termination hook that an instance waits for."""
+        """Complete the termination hook of an instance."""
         return
 
     def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
-        """Return the event of the instance that has just gone."""
+        """Return the event of the termination that has just happened."""
         ...
 
     def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
-        """Return the event of the launch that has just been refused, None where AWS sends none."""
+        """Return the event of the launch failure that has just happened, None if AWS sends none."""
         ...
 
     def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
-        """End the instance's launch hook if it waits for one: return the event of its launch then."""
+        """Complete the launch hook of an instance that waits for one; return its launch event."""
         return None
 
 
@@ -203,9 +203,9 @@ class ScalingGroupHolder(Holder):
     def noticed(self, instance: Any) -> None:
         """See ``Holder``.
 
-        With capacity rebalancing the group calls the termination hook and attempts to launch a replacement
-        at once, without it does nothing before the instance has ended (Auto Scaling user guide, "Use Capacity
-        Rebalancing", behavior and considerations). Without a hook it has nothing to call.
+        With capacity rebalancing the group calls the termination hook and launches a replacement at once;
+        without it the group does nothing before the instance is terminated (Auto Scaling user guide, "Use
+        Capacity Rebalancing", behavior and considerations). Without a hook there is nothing to do.
         """
         state = moto_groups.member(self.group, instance.id)
         hook = moto_groups.termination_hook(self.group)

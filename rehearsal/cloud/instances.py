@@ -1,4 +1,4 @@
-"""Instances of the deployed groups and fleets: launched from their templates, stopped, taken, purged."""
+"""Moto instances of the deployed groups and fleets: launch from templates, stop, interrupt, purge."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TEMPLATE_ARGUMENTS: Final = (
     "MetadataOptions",
     "TagSpecifications",
 )
-"""What moto loses or does twice in a launch from a template, and is therefore passed explicitly."""
+"""Template fields that moto drops or applies twice, and that are therefore passed explicitly."""
 
 
 class Instances:
-    """The instances that moto runs for the holders of one sandbox."""
+    """The moto instances of the groups and fleets of one sandbox."""
 
     def __init__(self, clients: AwsClients, faults: FaultInjection) -> None:
         self._clients = clients
@@ -72,43 +72,43 @@ class Instances:
         return SpotFleetHolder(fleet, self._faults.fleet_says_shortage)
 
     def holder_of(self, instance: Any) -> Holder:
-        """Return what an instance was launched for."""
+        """Return the group or fleet of an instance."""
         return self._holders[instance.id]
 
     def instance(self, instance_id: str) -> Any:
-        """Return an instance that was launched here and that is still visible."""
+        """Return a launched instance that is still visible."""
         result = self._instances.get(instance_id)
         if result is None:
-            raise LocalCloudError(f"instance {instance_id!r} is not one of the local cloud's")
+            raise LocalCloudError(f"instance {instance_id!r} is not in the local cloud")
         return result
 
     def instance_types(self, holder: Holder) -> tuple[str, ...]:
-        """Return the types that a holder names, the first option first; none where it names requirements."""
+        """Return the holder's instance types in order of options; empty if it uses requirements."""
         named = (option.instance_type or self._own_type(option) for option in holder.options)
         return tuple(dict.fromkeys(name for name in named if name))
 
     def weights(self, holder: Holder) -> dict[str, int]:
-        """Return for how much an instance of each type counts that a holder names."""
+        """Return the holder's weights by instance type."""
         return {option.instance_type: option.weight for option in holder.options if option.instance_type}
 
     def zones(self, holder: Holder) -> tuple[str, ...]:
-        """Return the availability zones that a holder may launch in."""
+        """Return the availability zones of a holder's subnets."""
         subnets = (subnet for option in holder.options for subnet in option.subnets)
         return tuple(dict.fromkeys(self._zone(subnet) for subnet in subnets))
 
     def boot_data(self, holder: Holder) -> str:
-        """Return what cloud-init gets on the instances that a holder launches, empty for nothing."""
+        """Return the user data of a holder's instances, empty if there is none."""
         encoded = str(self._template(holder.options[0].template).get("UserData", ""))
         return base64.b64decode(encoded).decode()
 
     def launch(self, holder: Holder, instance_type: str, zone: str, market: PurchaseOption) -> Any:
-        """Run one instance from the holder's template and put it into service; return moto's instance."""
+        """Launch an instance from the holder's template and add it; return the moto instance."""
         instance = self._run(holder, instance_type, zone, market)
         holder.join(instance)
         return instance
 
     def fill_warm_pool(self, group: FakeAutoScalingGroup) -> None:
-        """Bring a warm pool to its size with stopped on-demand instances."""
+        """Fill a warm pool with stopped On-Demand instances."""
         warm = moto_groups.warm_instances(group)
         zones = group.availability_zones
         holder = ScalingGroupHolder(group)
@@ -120,10 +120,10 @@ class Instances:
             warm.append(instance)
 
     def start_warm(self, group: FakeAutoScalingGroup, instance_id: str) -> Any:
-        """Start an instance of the warm pool and put it into service; return moto's instance."""
+        """Start an instance of the warm pool and add it to the group; return the moto instance."""
         instance = self._out_of_pool(group, instance_id)
         instance.start()
-        instance.launch_time = utcnow()  # EC2 dates a launch anew when a stopped instance is started
+        instance.launch_time = utcnow()  # EC2 updates the launch time when a stopped instance starts
         changed()
         moto_groups.join(group, instance)
         return instance
@@ -144,7 +144,7 @@ class Instances:
         raise LocalCloudError(f"instance {instance_id!r} is not in the warm pool of {group.name!r}")
 
     def take(self, instance: Any, now: float) -> None:
-        """End an instance the way EC2 does when it takes it back; what holds it does not know yet."""
+        """Terminate an instance as a Spot interruption does; its group or fleet is not updated yet."""
         self.ec2.terminate_instances([instance.id])
         instance.state_reason = StateReason(
             "Server.SpotInstanceTermination: Instance terminated by service", "Server.SpotInstanceTermination"
@@ -152,7 +152,7 @@ class Instances:
         self.ended(instance, NO_CAPACITY, now)
 
     def ended(self, instance: Any, status: str, now: float) -> None:
-        """Note the end of an instance: its spot request closes with ``status``, and it will be purged."""
+        """Record a termination: close the Spot request with ``status`` and schedule the purge."""
         request = request_of(self.ec2, instance)
         if request is not None:
             request.mark(status)
@@ -160,11 +160,11 @@ class Instances:
         self._ended_ids.add(instance.id)
 
     def has_ended(self, instance_id: str) -> bool:
-        """Say whether the end of an instance was noted, or even forgotten since."""
+        """Return whether an instance has terminated or is already purged."""
         return instance_id in self._ended_ids or instance_id not in self._instances
 
     def purge(self, now: float) -> list[str]:
-        """Forget instances that ended long enough ago; return their ids."""
+        """Remove instances that terminated long enough ago; return their ids."""
         purged: list[str] = []
         while self._ended and self._ended[0][0] <= now - TERMINATED_VISIBLE_SECONDS:
             _, instance = self._ended.popleft()
@@ -210,20 +210,22 @@ class Instances:
         return instance
 
     def _option(self, holder: Holder, instance_type: str, zone: str) -> tuple[LaunchOption, str]:
-        """Return the override by which a type is launched in a zone, and the subnet there."""
+        """Return the launch option of a type in a zone, and its subnet there."""
         fitting = list(self._fitting(holder, instance_type))
         if not fitting:
             allowed = ", ".join(self.instance_types(holder))
-            raise LocalCloudError(f"group {holder.name!r}: type {instance_type!r}, its types are {allowed}")
+            raise LocalCloudError(
+                f"group {holder.name!r}: unknown type {instance_type!r}, allowed: {allowed}"
+            )
         for option in fitting:
             for subnet in option.subnets:
                 if self._zone(subnet) == zone:
                     return option, subnet
         allowed = ", ".join(sorted(self.zones(holder)))
-        raise LocalCloudError(f"group {holder.name!r} has no subnet in {zone!r}; its zones: {allowed}")
+        raise LocalCloudError(f"group {holder.name!r} has no subnet in {zone!r}, allowed: {allowed}")
 
     def _fitting(self, holder: Holder, instance_type: str) -> Iterator[LaunchOption]:
-        # An override by requirements names no type: whoever asks has chosen one that meets them.
+        # An override by requirements names no type; the caller passes one that meets them.
         for option in holder.options:
             if (option.instance_type or self._own_type(option)) in (instance_type, ""):
                 yield option
@@ -251,5 +253,5 @@ class Instances:
         if image.startswith(_RESOLVE):
             return self._lookups.image(image.removeprefix(_RESOLVE))
         if not image:
-            raise LocalCloudError(f"group {holder.name!r}: its launch template names no image")
+            raise LocalCloudError(f"group {holder.name!r}: its launch template has no image")
         return image

@@ -1,7 +1,7 @@
-"""The local cloud: a deployment whose groups want instances, and a market that gives and takes them.
+"""The local cloud: a deployment on moto whose instances a simulated market launches and interrupts.
 
-It acts on moto's state and tells what happened, by the events and heartbeats that AWS and the workers would
-send; the deployed functions answer.
+It changes moto's state and sends the events and heartbeats that AWS and the workers would send; the deployed
+functions react to them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ENDING: Final = ("shutting-down", "terminated")
 
 
 class LocalCloud:
-    """A deployment brought to life, of all its groups. All times are the ``clock``'s, in epoch seconds."""
+    """A running deployment with all its groups. Times are epoch seconds of ``clock``."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class LocalCloud:
         terminations.listen(self._instances.ec2, self._terminated_by_client)
 
     def set_time(self, now: float) -> None:
-        """Move time on: hooks time out, and what ended long ago disappears from the APIs."""
+        """Advance time: hooks time out, and old terminated instances disappear from the APIs."""
         self.clock.set(now)
         leaving.time_out(self._instances.autoscaling)
         for name, since in list(self._refused_since.items()):
             if now - since >= self.faults.suspends_after_seconds:
-                del self._refused_since[name]  # where somebody resumes it, it counts anew
+                del self._refused_since[name]  # after a resume the time counts from zero
                 self._instances.holder(name).suspend()
         if self.faults.happens(self.faults.throttled, "throttled", now):
             self._throttle.occupy(now + _MINUTE)
@@ -93,17 +93,17 @@ class LocalCloud:
         raise LocalCloudError(f"group {name!r} is not deployed; groups: {names}")
 
     def boot_data(self, group: str) -> str:
-        """Return what cloud-init gets on the instances of a group's primary side."""
+        """Return the user data of the instances of a primary group."""
         return self._instances.boot_data(self._instances.holder(self.group(group).primary))
 
     def desired(self, group: str) -> tuple[int, int]:
-        """Return the desired capacities of primary and fallback, as the API shows them."""
+        """Return the desired capacities of primary and fallback group from the API."""
         view = self.group(group)
         fallback = 0 if view.fallback is None else self._instances.holder(view.fallback).desired
         return self._instances.holder(view.primary).desired, fallback
 
     def alive(self, group: str, side: GroupRole | None = None) -> set[str]:
-        """Return the ids of the instances that run, of one side or of both; not those that we let go."""
+        """Return the ids of running instances of a group role (None: both), not in a termination hook."""
         view = self.group(group)
         holders = view.holders if side is None else (view.side(side),)
         instance_ids: set[str] = set()
@@ -112,7 +112,7 @@ class LocalCloud:
         return instance_ids
 
     def counted(self, group: str, side: GroupRole) -> int:
-        """Return for how much the instances count that run on a side."""
+        """Return the capacity of the running instances of a group role, by weight."""
         weights = self.group(group).weights
         running = (self._instances.instance(instance_id) for instance_id in self.alive(group, side))
         return sum(weights.get(instance.instance_type, 1) for instance in running)
@@ -120,21 +120,21 @@ class LocalCloud:
     def launch(
         self, group: str, side: GroupRole, instance_type: str, zone: str, market: PurchaseOption
     ) -> str:
-        """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
+        """Launch an instance; return its id. Desired capacity does not change."""
         holder = self._instances.holder(self.group(group).side(side))
         instance = self._instances.launch(holder, instance_type, zone, market)
         self._launched(holder, instance)
         return str(instance.id)
 
     def buy_by_zone(self, group: str, buyer: Callable[[str], str | None]) -> None:
-        """Have ``buyer`` launch one on-demand instance in a zone for whoever asks a group's fallback for it.
+        """Let ``buyer`` serve the fallback's LaunchInstances requests for one On-Demand instance in a zone.
 
-        It returns the instance's id, ``None`` where the market sells none there.
+        It returns the instance's id, ``None`` if the zone has no capacity.
         """
         self._buyers[group] = buyer
 
     def sell(self, group: Any, zone: str, capacity: int) -> list[Any]:
-        """See ``Seller``; what is launched meanwhile is no call of the function that asked."""
+        """See ``Seller``; launches meanwhile are not calls of the requesting function."""
         buyer = self._buyers.get(self._group_of[group.name].name)
         if buyer is None or capacity != 1:
             return []
@@ -146,7 +146,7 @@ class LocalCloud:
         return [] if bought is None else [self._instances.instance(bought)]
 
     def refuse(self, group: str, side: GroupRole, message: str) -> None:
-        """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
+        """Fail a launch; ``message`` is the StatusMessage of AWS."""
         holder = self._instances.holder(self.group(group).side(side))
         cancelled = self.faults.happens(self.faults.cancelled, "cancelled", self.clock.now)
         holder.refuse(message, "Cancelled" if cancelled else "Failed")
@@ -156,7 +156,7 @@ class LocalCloud:
             self._bus.publish(event)
 
     def quote(self, group: str, prices: Mapping[Pool, float]) -> None:
-        """Have spot cost this in a group's pools from now on, as fractions of on-demand."""
+        """Set the Spot prices of a group's pools, as fractions of the On-Demand price."""
         on_demand = self.group(group).on_demand_prices
         quotes = {pool: price for pool, price in prices.items() if pool.instance_type in on_demand}
         spot_prices.quote(
@@ -165,7 +165,7 @@ class LocalCloud:
         )
 
     def suspended(self, group: str, side: GroupRole) -> bool:
-        """Say whether a side launches nothing, because its process is suspended."""
+        """Return whether the launch process of a group role is suspended."""
         return self._instances.holder(self.group(group).side(side)).suspended
 
     def fill_warm_pools(self) -> None:
@@ -175,40 +175,40 @@ class LocalCloud:
                 self._instances.fill_warm_pool(self._instances.group(view.fallback))
 
     def warm(self, group: str) -> tuple[str, ...]:
-        """Return the ids of the instances that wait in the warm pool of the fallback."""
+        """Return the ids of the instances in the warm pool of the fallback."""
         name = self.group(group).fallback
         if name is None:
             return ()
         return tuple(instance.id for instance in moto_groups.warm_instances(self._instances.group(name)))
 
     def takes_back(self, group: str) -> bool:
-        """Say whether who leaves the fallback by a scale-in returns to its warm pool."""
+        """Return whether instances return to the fallback's warm pool at a scale-in."""
         name = self.group(group).fallback
         return name is not None and moto_groups.reuses(self._instances.group(name))
 
     def start_warm(self, group: str, instance_id: str) -> str:
-        """Start an instance of the warm pool in the fallback; return its id."""
+        """Start an instance of the fallback's warm pool; return its id."""
         fallback = self._instances.group(self.group(group).side(GroupRole.FALLBACK))
         instance = self._instances.start_warm(fallback, instance_id)
         self._launched(self._instances.holder_of(instance), instance)
         return str(instance.id)
 
     def lose_warm(self, group: str, instance_id: str) -> None:
-        """End an instance of the warm pool that EC2 had no capacity to start."""
+        """Terminate a warm instance that EC2 had no capacity to start."""
         fallback = self._instances.group(self.group(group).side(GroupRole.FALLBACK))
         self._instances.lose_warm(fallback, instance_id, self.clock.now)
 
     def rebalance(self, instance_id: str) -> None:
-        """Tell that a spot instance is at elevated risk."""
+        """Send a rebalance recommendation for a Spot instance."""
         zone = self._instances.instance(instance_id).placement.zone
         self._bus.publish(self._bus.rebalance_recommendation(instance_id, zone, self.clock.now))
 
     def notice(self, instance_id: str, deadline: float) -> None:
-        """Give the two-minute notice: the spot request is marked, the warning sent, the workers told."""
+        """Give the two-minute notice: mark the Spot request, send the warning, set the workers' deadline."""
         instance = self._instances.instance(instance_id)
         request = request_of(self._instances.ec2, instance)
         if request is None:
-            raise LocalCloudError(f"instance {instance_id!r} is on-demand, AWS gives it no notice")
+            raise LocalCloudError(f"instance {instance_id!r} is On-Demand and gets no interruption notice")
         request.mark(MARKED)
         self._deadlines[instance_id] = deadline
         zone = instance.placement.zone
@@ -217,13 +217,13 @@ class LocalCloud:
             self._instances.holder_of(instance).noticed(instance)
 
     def kill(self, instance_ids: Iterable[str]) -> None:
-        """Take instances: they end and leave their groups, whose desired capacity stays.
+        """Terminate instances by interruption; they leave their groups, whose desired capacity stays.
 
-        Whose end was announced has completed its termination hook just before, as our agent does.
+        Termination hooks of instances with a notice are completed, as the agent does just before the end.
         """
         for instance_id in instance_ids:
             if self._instances.has_ended(instance_id):
-                continue  # its group was quicker
+                continue  # already terminated by its group
             instance = self._instances.instance(instance_id)
             holder = self._instances.holder_of(instance)
             self._instances.take(instance, self.clock.now)
@@ -234,9 +234,9 @@ class LocalCloud:
                 holder.let_go(instance_id)
 
     def let_go(self, group: str) -> None:
-        """Complete the termination hooks of services' instances whose workers have stopped.
+        """Complete the termination hooks of service instances whose workers have stopped.
 
-        So does the agent: after ``drain_seconds`` at the latest, at a notice once its two minutes are over.
+        The agent does so after at most ``drain_seconds``, at a notice after its two minutes.
         """
         view = self.group(group)
         for holder in (self._instances.holder(name) for name in view.holders):
@@ -246,9 +246,9 @@ class LocalCloud:
                     holder.let_go(instance_id)
 
     def heartbeat(self, instance_ids: Iterable[str]) -> None:
-        """Write the heartbeats of the workers on these instances into the worker registry.
+        """Write the heartbeats of these instances into the worker registry.
 
-        The first of an instance ends the launch hook that it waits for.
+        The first heartbeat of an instance completes its launch hook.
         """
         heartbeats = []
         for instance_id in instance_ids:
@@ -264,29 +264,29 @@ class LocalCloud:
     def override_reports(
         self, instance_id: str, override: Callable[[WorkerReport], WorkerReport] | None
     ) -> None:
-        """Have the workers of an instance tell this from now on; None: that they are well."""
+        """Replace the reports of an instance's workers from now on; None: healthy reports."""
         self._heartbeats.overrides.pop(instance_id, None)
         if override is not None:
             self._heartbeats.overrides[instance_id] = override
 
     def restart_workers(self, instance_id: str) -> None:
-        """Start the workers of an instance anew, as its agent does when somebody wishes it."""
+        """Restart the workers of an instance, as its agent does on request."""
         self._heartbeats.restart(instance_id, self.clock.now)
 
     def heartbeat_on_premises(self, group: str, hosts: Iterable[str]) -> None:
-        """Write the heartbeats of a group's workers on hosts elsewhere, one on each."""
+        """Write the heartbeats of a group's on-premises workers, one on each host."""
         self._heartbeats.on_premises(group, hosts, self.clock.now)
 
     def tick_schedule(self) -> int:
-        """Let every schedule fire once; return the number of messages that it put on queues."""
+        """Fire every schedule once; return the number of messages put on queues."""
         return self._bus.tick(self.clock.now)
 
     def listen(self, listener: Callable[[Call], None]) -> None:
-        """Have ``listener`` told of every AWS call that a deployed function makes from now on."""
+        """Call ``listener`` for every AWS call of a deployed function from now on."""
         self._listener = listener
 
     def run_functions(self) -> list[Invocation]:
-        """Run the deployed functions until no message is visible; report each run."""
+        """Run the deployed functions until no message is visible; return the invocations."""
         return self.deployment.functions.run()
 
     def _inject_faults(self) -> None:
@@ -306,17 +306,17 @@ class LocalCloud:
         self._throttle.take(call, self.clock.now)
 
     def completed(self, instance: Any) -> None:
-        """See ``Witness``."""
+        """See ``MembershipListener``."""
         self._in_service(instance)
 
     def waits(self, instance: Any) -> None:
-        """See ``Witness``."""
+        """See ``MembershipListener``."""
         now = self.clock.now
         self._waiting_since[instance.id] = now
         self._bus.publish(self._instances.holder_of(instance).waits(self._bus, instance, now))
 
     def departed(self, instance: Any) -> None:
-        """See ``Witness``."""
+        """See ``MembershipListener``."""
         if not self._instances.has_ended(instance.id):
             self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
             self._announce(instance, *_ENDING)
@@ -325,17 +325,17 @@ class LocalCloud:
         self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
 
     def returned(self, instance: Any) -> None:
-        """See ``Witness``; its workers have left the registry when they were told to stop."""
+        """See ``MembershipListener``; its workers deregistered when they stopped."""
         self._waiting_since.pop(instance.id, None)
         self._heartbeats.forget([instance.id])
         self._announce(instance, "stopping", "stopped")
 
     def _let_go(self, holder: Holder) -> set[str]:
-        """Return those that wait for a termination hook, and to whom no notice was given."""
+        """Return the ids of instances without a notice that wait for a termination hook."""
         return {instance_id for instance_id in holder.leaving() if instance_id not in self._deadlines}
 
     def _in_service(self, instance: Any) -> None:
-        """End the launch hook that an instance waits for, if there is one."""
+        """Complete the launch hook of an instance, if it waits for one."""
         launched = self._instances.holder_of(instance).worked(self._bus, instance, self.clock.now)
         if launched is not None:
             self._bus.publish(launched)

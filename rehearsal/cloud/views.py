@@ -1,4 +1,4 @@
-"""What was deployed, as the rehearsal needs it: the capacity groups, and the worker registry."""
+"""Capacity groups and worker registry of a deployment, as a rehearsal uses them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class GroupView:
 
     Attributes:
         name: the group's name.
-        primary: what asks for the target, mostly on spot: an Auto Scaling group's name or a Spot Fleet's id.
-        fallback: the on-demand Auto Scaling group behind it, None where there is none.
-        zones: availability zones it may launch in.
-        instance_types: types it may launch, in order of preference.
-        weights: for how much of a capacity an instance counts, by type; 1 where none is named.
-        slots: workers on an instance, by type.
-        on_demand_prices: what on-demand in the place of an instance costs (US dollars an hour), by type.
-        drain_seconds: how long before a deadline workers stop taking work.
-        prepared_by: the group that prepares its dataset, itself perhaps; empty where nobody does.
+        primary: name of the Auto Scaling group or id of the Spot Fleet that runs mostly on Spot.
+        fallback: name of the On-Demand Auto Scaling group, None if there is none.
+        zones: availability zones.
+        instance_types: instance types, in order of preference.
+        weights: capacity units of an instance, by type; default 1.
+        slots: workers of an instance, by type.
+        on_demand_prices: On-Demand price that replaces an instance (US dollars an hour), by type.
+        drain_seconds: time before a deadline at which workers stop receiving messages.
+        prepared_by: the group that prepares its dataset, possibly itself; empty if none does.
     """
 
     name: str
@@ -44,11 +44,11 @@ class GroupView:
 
     @property
     def prepares(self) -> bool:
-        """Whether it is there to prepare a dataset for others."""
+        """Whether it prepares a dataset for other groups."""
         return self.prepared_by == self.name
 
     def side(self, side: GroupRole) -> str:
-        """Return the group or fleet of a side."""
+        """Return the group name or fleet id of a group role."""
         name = self.primary if side is GroupRole.PRIMARY else self.fallback
         if name is None:
             raise LocalCloudError(f"group {self.name!r} has no {side}")
@@ -62,7 +62,7 @@ class GroupView:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The names of both sides, or of the one that there is."""
+        """Names of primary and, if there is one, fallback."""
         return (self.primary,) if self.fallback is None else (self.primary, self.fallback)
 
 
@@ -80,7 +80,7 @@ def read_groups(deployment: Deployment, instances: Instances) -> tuple[GroupView
 
 
 def registry_table(deployment: Deployment) -> str:
-    """Return the name of the worker registry, as the deployed functions know it."""
+    """Return the table name of the worker registry from the functions' environment."""
     for function in deployment.of_type("aws:lambda/function:Function"):
         variables = (function.inputs.get("environment") or {}).get("variables") or {}
         if names.ENV_REGISTRY_TABLE in variables:
@@ -95,7 +95,7 @@ def _read_group(name: str, config: GroupConfig, instances: Instances) -> GroupVi
         primary=config.primary,
         fallback=config.fallback,
         zones=instances.zones(primary),
-        # A group by requirements names no types; its slots do.
+        # A group with instance requirements names no types; its slots do.
         instance_types=instances.instance_types(primary) or tuple(config.slots),
         weights=instances.weights(primary),
         slots=config.slots,

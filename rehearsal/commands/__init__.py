@@ -1,1 +1,1 @@
-"""What the commands that rehearse carry out; their options stand in `gpu_spot.commands`."""
+"""Implementation of the commands that rehearse; their options are in `gpu_spot.commands`."""

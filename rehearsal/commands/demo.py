@@ -1,4 +1,4 @@
-"""What ``gpu-spot demo`` carries out: a deployment, a market against it, a report."""
+"""Implementation of ``gpu-spot demo``: deploy, simulate a Spot market, write a report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from rehearsal.results.summary import summarise
 
 
 def run(args: argparse.Namespace) -> int:
-    """Deploy, replay, report; 1 if real workers lost a request or ran one twice unmarked.
+    """Deploy, rehearse and report; return 1 if real workers lost a request or repeated one unmarked.
 
     Raises ``UserError``, ``TraceError`` or ``ValueError``, one line each.
     """
@@ -64,12 +64,12 @@ def run(args: argparse.Namespace) -> int:
         deployment = deployed(clients, config)
         console.print(outline(deployment))
         console.print(
-            f"all of them, and the outputs: gpu-spot deploy --local --stack {config.stack}", style="dim"
+            f"all resources and outputs: gpu-spot deploy --local --stack {config.stack}", style="dim"
         )
         cloud = LocalCloud(clients, deployment, clock)
         if args.hours is None and is_shared(cloud, options.group):
             options = replace(options, hours=SHARED_HOURS)
-            console.print(f"a shared host: {SHARED_HOURS:g} hours, others with --hours", style="dim")
+            console.print(f"shared host: {SHARED_HOURS:g} hours by default, change with --hours", style="dim")
         with contextlib.closing(TerminalProgress(console)) as progress:
             finished = rehearse(options, cloud, progress, started)
         summary = _report(args.out, finished, console)
@@ -82,9 +82,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _config(args: argparse.Namespace) -> StackConfig:
-    """Return the stack's configuration; with ``--job`` the group follows from it, too."""
+    """Return the stack's configuration; ``--job`` and ``--service`` also set the group."""
     if args.python is not None and args.job is None:
-        raise UserError(f"--python is {args.python}, allowed: with --job")
+        raise UserError(f"--python is {args.python}, allowed only with --job")
     if args.job is not None:
         _alone("--job", args, {"--service": args.service, "--target": args.target})
         config, args.group = stacks.of_job(args.job, args.stack)
@@ -104,7 +104,7 @@ def _config(args: argparse.Namespace) -> StackConfig:
 def _alone(option: str, args: argparse.Namespace, more: Mapping[str, object]) -> None:
     conflicting = {"--group": args.group, "--trace": args.trace, "--load": args.load or None, **more}
     if names := [name for name, value in conflicting.items() if value is not None]:
-        raise UserError(f"{option} beside {names[0]}, allowed: {option} alone (its market is written)")
+        raise UserError(f"{option} with {names[0]}, allowed: {option} without it (its market is scripted)")
 
 
 def _options(args: argparse.Namespace) -> RehearsalOptions:
@@ -124,13 +124,13 @@ def _options(args: argparse.Namespace) -> RehearsalOptions:
 
 
 def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
-    """A target given by hand brings its head-room and its warm instances along."""
+    """Return the overrides of ``--target``: target, maximum and warm instances."""
     services = [service.get("name") for service in config.values.get(f"{config.project}:services") or ()]
     chosen = args.group or next(iter(services), None)
     if chosen not in services:
         raise UserError(
-            f"target is {args.target} for {chosen or 'no group'}, only a service can have another than its "
-            f"stack file's; services: {', '.join(map(str, services)) or 'none'}"
+            f"target is {args.target} for {chosen or 'no group'}, allowed only for a service; "
+            f"services: {', '.join(map(str, services)) or 'none'}"
         )
     capacity = f"services[{services.index(chosen)}].capacity"
     return {
@@ -141,7 +141,7 @@ def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
-    """Under a load the scaler sets the target, whatever the stack file says of dry runs."""
+    """Return the override that lets the scaler set the target under a load (no dry run)."""
     services = config.values.get(f"{config.project}:services") or ()
     for index, service in enumerate(services):
         if service.get("name") != args.group and args.group is not None:
@@ -154,12 +154,12 @@ def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
         return {f"services[{index}].scaling.dryRun": False}
     group = args.group or "the first group"
     raise UserError(
-        f"{group} of stack {config.stack} does not scale, allowed with --load: a service that does"
+        f"{group} of stack {config.stack} has no scaling, allowed with --load: a service with scaling"
     )
 
 
 def _report(out: Path, finished: Run, console: Console) -> str:
-    """Write and print the report; return the summary as JSON."""
+    """Write and print the report; return the summary as JSON text."""
     summary = summarise(finished)
     out.mkdir(parents=True, exist_ok=True)
     text_summary = json.dumps(summary, indent=2) + "\n"
@@ -167,7 +167,7 @@ def _report(out: Path, finished: Run, console: Console) -> str:
     (out / "report.html").write_text(render(finished), encoding="utf-8")
     console.print(render_summary(summary))
     written = ["summary.json", "report.html"]
-    if finished.load is None:  # the picture is of a fixed target
+    if finished.load is None:  # the picture shows a fixed target
         write_plot(finished, out / "plot.svg")
         written.append("plot.svg")
     if finished.job is not None:
@@ -181,7 +181,7 @@ def _report(out: Path, finished: Run, console: Console) -> str:
 
 
 def _jobs_line(endpoint: str, stack: str) -> str:
-    """Return a shell command that watches the job in the served local cloud."""
+    """Return a shell command that shows the job in the served local cloud."""
     return (
         f"AWS_ENDPOINT_URL={endpoint} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local "
         f"gpu-spot jobs --stack {stack}"
@@ -189,9 +189,9 @@ def _jobs_line(endpoint: str, stack: str) -> str:
 
 
 def _keep(console: Console, region: str, stack: str, job: JobReport | None) -> None:
-    """Serve the local cloud until the user ends it; a rehearsed ``job`` can be watched there."""
+    """Serve the local cloud until Ctrl-C; a rehearsed ``job`` can be shown there."""
     with server.serve() as endpoint:
-        console.print("\nThe local cloud stays open; look around in it with the AWS CLI, Ctrl-C ends it:")
+        console.print("\nThe local cloud keeps running. Inspect it with the AWS CLI; stop it with Ctrl-C:")
         console.print(server.command_line(endpoint, region), soft_wrap=True, markup=False)
         if job is not None:
             console.print(_jobs_line(endpoint, stack), soft_wrap=True, markup=False)
@@ -200,4 +200,4 @@ def _keep(console: Console, region: str, stack: str, job: JobReport | None) -> N
             while True:
                 signal.pause()
         except KeyboardInterrupt:
-            console.print("closed")
+            console.print("stopped")

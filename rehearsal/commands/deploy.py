@@ -1,4 +1,4 @@
-"""What ``gpu-spot deploy --local`` carries out: a deployment into an empty local cloud, and its policies."""
+"""Implementation of ``gpu-spot deploy --local``: deploy into an empty local cloud and check the policies."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rehearsal.commands.deployed import deployed
 
 
 def run(args: argparse.Namespace) -> int:
-    """Deploy, print the resource tree with the outputs and what policies say; return 1 where one forbids it.
+    """Deploy, print resources, outputs and violations; return 1 for a mandatory violation.
 
-    Errors are ``LocalCloudError``.
+    Raises ``LocalCloudError``.
     """
     console = Console()
     started = time.perf_counter()
@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
         console.print(tree(deployment))
         count = sum(not resource.is_component for resource in deployment.resources)
         console.print(
-            f"\n{count} resources created in {time.perf_counter() - started:.1f} s, gone when this ends."
+            f"\n{count} resources created in {time.perf_counter() - started:.1f} s; "
+            "they exist until this command ends."
         )
         violations_ = violated(deployment)
     for violation in violations_:
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_json(deployment: Deployment, violations_: Sequence[Violation]) -> str:
-    """Return a deployment and what policies say of it, for machines."""
+    """Return a deployment and its policy violations as JSON text."""
     resources = [
         {"type": resource.type, "name": resource.name}
         for resource in deployment.resources
@@ -82,9 +83,9 @@ def _code(violations_: Sequence[Violation]) -> int:
 
 
 def violated(deployment: Deployment) -> Sequence[Violation]:
-    """Return what the policy pack finds in a deployment, with the settings of the stack of that name.
+    """Return the violations of the policy pack in a deployment, with the stack's policy settings.
 
-    How old an image is nobody asks: here every parameter has one, made up.
+    The age of images is not checked: the local cloud makes them up.
     """
     subjects = [
         Subject(

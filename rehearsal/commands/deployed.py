@@ -1,4 +1,4 @@
-"""A stack in the local cloud, with what its file says is there already."""
+"""Deployment of a stack into the local cloud, with the existing resources that its file names."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto import AwsClients, Deployment, deploy, existing_network, existing_policies
 
 START: Final = 1_767_571_200.0
-"""When every rehearsal begins: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
+"""Start of every rehearsal: 2026-01-05 00:00 UTC, a Monday. Fixed, to make runs comparable."""
 _CALLERS: Final = "vpc-0ca11e45"
-"""A network of those who call brokers."""
+"""VPC of the brokers' allowed sources."""
 
 
 def deployed(clients: AwsClients, config: StackConfig) -> Deployment:
-    """Deploy a stack into the local cloud; what its file says is there is made before.
+    """Deploy a stack into the local cloud, after creating the existing resources that its file names.
 
-    Raises ``UserError``, for wrong settings too.
+    Raises ``UserError``, also for invalid settings.
     """
     make_given(settings_of(config), clients)
     return deploy(clients, config)
 
 
 def make_given(settings: Settings, clients: AwsClients) -> None:
-    """Put what a stack file says is there into the local cloud: networks, security groups, policies."""
+    """Create the existing networks, security groups and policies that a stack file names."""
     network = settings.network
     if network.vpc_id is not None:
         existing_network(clients, network.vpc_id, network.subnets, network.security_groups)

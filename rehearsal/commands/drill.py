@@ -1,4 +1,4 @@
-"""What ``gpu-spot drill --rehearse`` carries out."""
+"""Implementation of ``gpu-spot drill --rehearse``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rehearsal.drilling import rehearse_drill
 
 
 def rehearse(group: str, project: Path, config: StackConfig, drill_of: Callable[..., Drill]) -> DrillProgress:
-    """Deploy into the local cloud and drill there; a group that declares none is drilled of one instance.
+    """Deploy into the local cloud and run the drill; a group without a drill loses one instance.
 
-    ``drill_of`` makes the drill from clients, a configuration and a clock.
+    ``drill_of`` creates the drill from clients, a configuration and a clock.
     """
     config = load(project, config.stack, overrides(group, config))
     with simulated(START) as clock, sandbox(config.region) as clients:
@@ -33,9 +33,9 @@ def rehearse(group: str, project: Path, config: StackConfig, drill_of: Callable[
 
 
 def overrides(group: str, config: StackConfig) -> dict[str, Any]:
-    """Return what the rehearsal changes: a drill where there is none, and what no simulated job runs in.
+    """Return stack-file overrides: a drill if there is none; no image or Python environment for jobs.
 
-    Raises ``DrillError`` for a group that is not to be rehearsed.
+    Raises ``DrillError`` for a group that cannot be rehearsed.
     """
     declared = settings_of(config)
     entries: dict[str, tuple[str, Work]] = {}

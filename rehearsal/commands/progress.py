@@ -1,4 +1,4 @@
-"""A rehearsal in the terminal: a line about its market, then a bar that goes with the simulated time."""
+"""Progress of a rehearsal in the terminal: a line about the market, then a progress bar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rehearsal.rehearse import RehearsalSetup
 
 
 class TerminalProgress:
-    """See ``Onlooker``; ``close`` it when the rehearsal is over."""
+    """See ``ProgressListener``; call ``close`` at the end of the rehearsal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -27,7 +27,7 @@ class TerminalProgress:
         )
 
     def begin(self, setup: RehearsalSetup) -> None:
-        """See ``Onlooker``."""
+        """See ``ProgressListener``."""
         self._console.print(f"\n[bold]Market[/]: {_market_text(setup)}; rehearsing {setup.ticks / 60:g} h\n")
         self._progress.start()
         self._task = self._progress.add_task(
@@ -35,7 +35,7 @@ class TerminalProgress:
         )
 
     def on_tick(self, tick: int, span: Span) -> None:
-        """See ``Onlooker``."""
+        """See ``ProgressListener``."""
         minutes = tick % 1440
         self._progress.update(
             self._task,
@@ -47,7 +47,7 @@ class TerminalProgress:
         )
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Stop the progress bar."""
         self._progress.stop()
 
 
@@ -55,8 +55,8 @@ def _market_text(setup: RehearsalSetup) -> str:
     market = setup.market
     pools = ", ".join(f"{n} → {p}" for n, p in zip(market.names, setup.shape.pools, strict=True))
     kinds = {
-        "model": "drawn from the fitted model, no trace was given",
-        "script": "written for this, the zones close one after the other",
+        "model": "drawn from the fitted model (no trace given)",
+        "script": "scripted, the zones close one after the other",
     }
     kind = kinds[setup.source] if isinstance(setup.source, str) else "real traces"
-    return f"{kind}: {pools}; {market.pool_size} instances a sample"
+    return f"{kind}: {pools}; {market.pool_size} instances per sample"

@@ -1,4 +1,4 @@
-"""The stack that ``gpu-spot demo`` is about where an option names a job's code or a service."""
+"""Selection of the stack for ``gpu-spot demo`` by a job's code or a service."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rehearsal.real_job import HOST
 
 
 def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
-    """Return the stack whose file names a folder of this project as a job's repository, and the job's group.
+    """Return the stack with a job whose repository is a folder of this project, and the job's group.
 
-    With ``stack`` that one, else the first by name. Raises ``UserError`` where there is none.
+    Only ``stack`` if given, else the first by name. Raises ``UserError`` if there is none.
     """
     root = project.find()
     code = folder.resolve()
@@ -29,13 +29,13 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
             return next(
                 (config, job.name) for job in settings_of(config).jobs if job.repository == repository
             )
-    raise UserError(f"no job's repository on instances is {repository} in {', '.join(stacks)}")
+    raise UserError(f"no training job on instances has repository {repository}; stacks: {', '.join(stacks)}")
 
 
 def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
-    """Return the stack whose file has a service of that name, and the folder with the code of its workers.
+    """Return the stack with a service of that name, and the folder with the code of its workers.
 
-    With ``stack`` that one, else the first by name. Raises ``UserError`` where one of both is missing.
+    Only ``stack`` if given, else the first by name. Raises ``UserError`` if stack or folder is missing.
     """
     root = project.find()
     code = root / "examples" / f"{name}-worker"
@@ -47,11 +47,11 @@ def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
     for config in (load(root, stack_name) for stack_name in _stacks(root, stack)):
         if any(instance.get("name") == name for instance in _on_instances(config, "services")):
             return config, code
-    raise UserError(f"no service on instances is {name} in {', '.join(_stacks(root, stack))}")
+    raise UserError(f"no service {name} on instances; stacks: {', '.join(_stacks(root, stack))}")
 
 
 def _on_instances(config: StackConfig, key: str) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a list of a stack file that do not run on Kubernetes; nothing is judged here."""
+    """Yield the entries of a list of a stack file that run on instances; they are not validated here."""
     for entry in config.values.get(f"{config.project}:{key}") or ():
         if isinstance(entry, dict) and entry.get("runsOn") != "kubernetes":
             yield entry

@@ -1,6 +1,6 @@
-"""Run the node agent of training instances: its own code on simulated machines, in simulated time.
+"""The node agent on simulated instances, in simulated time.
 
-A node starts from the boot data that its instance really got. Its subcommands (``userdata.agent.tasks``) then
-run as they are; the machine around them is ours: clock, metadata, disks, the training process. Volumes and
-snapshots are moto's, given the times that AWS takes and real folders for content.
+A node starts from the user data of its instance and runs the agent's own subcommands
+(``userdata.agent.tasks``). Clock, metadata, disks and training process are simulated. Volumes and snapshots
+are moto's, with realistic delays and real folders as content.
 """

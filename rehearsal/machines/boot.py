@@ -1,4 +1,4 @@
-"""What an instance gets to boot with, checked as its boot script checks it."""
+"""The boot data of an instance, verified as by its boot script."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENVIRONMENT: Final = "/etc/gpu-spot/boot.env"
 
 @dataclass(frozen=True, slots=True)
 class BootData:
-    """The agent's configuration, and where its archive lies with which SHA-256."""
+    """The agent's configuration, and location and SHA-256 of its archive."""
 
     agent: Config
     bucket: str
@@ -31,12 +31,12 @@ class BootData:
 
 
 def parse(text: str) -> BootData:
-    """Read a cloud-config; raise ``LocalCloudError`` or ``ConfigError`` for one that would not boot."""
+    """Parse a cloud-config; raise ``LocalCloudError`` or ``ConfigError`` if it would not boot."""
     body: dict[str, Any] = yaml.safe_load(text)
     files = {file["path"]: file["content"] for file in body.get("write_files", [])}
     for path in (str(CONFIG_PATH), _ENVIRONMENT):
         if path not in files:
-            raise LocalCloudError(f"boot data writes no {path}; it writes {', '.join(sorted(files))}")
+            raise LocalCloudError(f"boot data does not write {path}; it writes {', '.join(sorted(files))}")
     variables = dict(word.split("=", 1) for word in shlex.split(files[_ENVIRONMENT]))
     return BootData(
         config.parse(files[str(CONFIG_PATH)]),
@@ -47,9 +47,9 @@ def parse(text: str) -> BootData:
 
 
 def boot(clients: AwsClients, instance_id: str) -> Config:
-    """Return the agent's configuration of an instance, after its archive was fetched and verified.
+    """Fetch and verify the agent's archive of an instance; return the agent's configuration.
 
-    Raises ``LocalCloudError`` where the archive is not there or not what the boot data name.
+    Raises ``LocalCloudError`` for a missing archive or another SHA-256 than in the boot data.
     """
     attribute = clients("ec2").describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
     encoded = attribute["UserData"].get("Value", "")
@@ -63,5 +63,5 @@ def boot(clients: AwsClients, instance_id: str) -> Config:
         raise LocalCloudError(f"instance {instance_id}: {uri}: {error}") from None
     digest = hashlib.sha256(archive).hexdigest()
     if digest != data.sha256:
-        raise LocalCloudError(f"instance {instance_id}: {uri} has SHA-256 {digest}, not {data.sha256}")
+        raise LocalCloudError(f"instance {instance_id}: {uri} has SHA-256 {digest}, expected {data.sha256}")
     return data.agent

@@ -1,4 +1,4 @@
-"""A stand-in for a training job's dataset, where the stack file names one that only real AWS has."""
+"""A small dataset in place of one that exists only on real AWS."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _POINTS: Final = 600
 
 
 def stand_in(clients: AwsClients, uri: str) -> None:
-    """Put a few small files at ``s3://bucket/prefix/``, the same every time, unless something lies there.
+    """Write a few small deterministic files to ``s3://bucket/prefix/`` unless it has objects.
 
-    They are what ``examples/training`` learns: lines of x, y, and 1 inside of a circle, else 0.
+    Format of ``examples/training``: lines of x, y, and 1 inside a circle, else 0.
     """
     parts = urlsplit(uri)
     bucket, prefix, s3 = parts.netloc, parts.path.lstrip("/"), clients("s3")

@@ -1,4 +1,4 @@
-"""All simulated instances of a group, and the volumes between them."""
+"""All simulated instances of a group and their volumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from userdata.agent.machine import log
 
 
 class Nodes:
-    """The nodes of one rehearsal; time moves by ``advance`` alone. Made by ``playing``."""
+    """The nodes of one rehearsal, created by ``playing``; only ``advance`` moves time."""
 
     def __init__(
         self,
@@ -59,27 +59,27 @@ class Nodes:
         self.disks.settle(clock.now)
 
     def launch(self, instance_id: str, boots: float) -> None:
-        """An instance was launched; its agent starts in ``boots`` seconds."""
+        """Add a launched instance whose agent starts in ``boots`` seconds."""
         folder = self._folder / "nodes" / instance_id
         self._nodes[instance_id] = self._kind(instance_id, boots, folder, self._context)
 
     def notice(self, instance_id: str, deadline: float) -> None:
-        """AWS announces the end of an instance at ``deadline``."""
+        """Give an instance the interruption notice with this deadline."""
         self._nodes[instance_id].notice(deadline)
 
     def release(self, instance_id: str) -> None:
-        """We ended an instance ourselves: it has a while to end its work in; none that AWS took has."""
+        """Release an instance: it is terminated by its group and gets some time to end its work."""
         if instance_id in self._nodes:
             self._nodes[instance_id].release()
             self._released[instance_id] = self._clock.now + self._times.terminate
 
     def end(self, instance_id: str) -> None:
-        """An instance is gone."""
+        """Terminate an instance."""
         self._released.pop(instance_id, None)
         self._nodes.pop(instance_id).end()
 
     def advance(self, now: float) -> None:
-        """Let everything happen that happens by ``now``; raises ``LocalCloudError`` for a node that hangs."""
+        """Run all nodes until ``now``; raise ``LocalCloudError`` for a node that hangs."""
         for instance_id, at in list(self._released.items()):
             if at <= now:
                 self._scheduler.advance(at)
@@ -89,25 +89,25 @@ class Nodes:
 
     @property
     def wake_at(self) -> float | None:
-        """When something next happens by itself that others may notice.
+        """Time of the next event that is visible outside the nodes, None if there is none.
 
-        While a snapshot is made the agents look and wait: nobody gets ready before it is complete.
+        While a snapshot is pending the agents poll and wait: no worker becomes ready before it is complete.
         """
         next_event = self._scheduler.next
         return None if next_event is None else max(next_event, self.disks.copying_until)
 
     @property
     def has_successor(self) -> bool:
-        """Whether there is an instance whose end nobody has announced."""
+        """Whether there is an instance without a notice."""
         return any(not node.ends for node in self._nodes.values())
 
     def begin(self) -> None:
-        """Tell of what happens from now on; what was before is another job's."""
+        """Start the record of migrations here; earlier entries belong to another job."""
         self._first_entry = len(self.journal.entries)
 
     def migrations(self) -> JobMigrations:
-        """Return the moves of the job so far."""
-        # When a real command saves is its own matter.
+        """Return the migrations of the job so far."""
+        # The checkpoint interval of a real command is unknown.
         profile = replace(self.profile, checkpoint_steps=0) if self._context.work else self.profile
         migrations_ = collect_migrations(
             self.journal.entries[self._first_entry :], profile, self._scheduler.now
@@ -117,7 +117,7 @@ class Nodes:
         )
 
     def close(self) -> None:
-        """End all of them where they are."""
+        """Terminate all nodes."""
         for instance_id in list(self._nodes):
             self.end(instance_id)
 
@@ -139,10 +139,10 @@ def playing(
     *,
     is_shared: bool = False,
 ) -> Iterator[Nodes]:
-    """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile.
+    """Yield nodes with disks in a temporary folder; EBS is patched meanwhile.
 
     With ``is_shared`` they are shared hosts.
-    With ``work`` they run the job's own command, else a process that is simulated by ``profile``.
+    With ``work`` they run the job's real command, else a process simulated by ``profile``.
     """
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,
@@ -157,7 +157,7 @@ def playing(
 
 @contextlib.contextmanager
 def _shipping(shipper: Shipper) -> Iterator[None]:
-    """Ship the agents' log lines, and keep them out of the terminal unless somebody has asked for them."""
+    """Ship the agents' log lines to CloudWatch Logs and keep them out of the terminal."""
     propagate, level = log.LOGGER.propagate, log.LOGGER.level
     log.LOGGER.addHandler(shipper)
     log.LOGGER.propagate = False

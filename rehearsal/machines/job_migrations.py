@@ -1,4 +1,4 @@
-"""From the journal to the moves: a pure function of what was noted."""
+"""Migrations of a job, derived from the journal (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "releas
 
 
 def collect_migrations(entries: Sequence[Entry], profile: TrainingProfile, end: float) -> JobMigrations:
-    """Return the moves of the training job whose nodes noted ``entries``, seen at ``end`` (epoch seconds)."""
+    """Return the migrations of the job whose nodes wrote ``entries``, as of ``end`` (epoch seconds)."""
     starts = _first_starts(entries)
     lost = {entry.instance for entry in entries if entry.kind in ("notice", "released", "gone")}
     return JobMigrations(
@@ -28,7 +28,7 @@ def collect_migrations(entries: Sequence[Entry], profile: TrainingProfile, end: 
 
 
 def _first_starts(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the first start of training on each instance; a restart there is no move."""
+    """Return the first start of training on each instance; a restart there is not a move."""
     starts: dict[str, Entry] = {}
     for entry in entries:
         if entry.kind == "running":
@@ -37,7 +37,7 @@ def _first_starts(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
-    """Return how training got from the instance of ``old`` to that of ``new``, where it has just started."""
+    """Return the move from the instance of ``old`` to that of ``new``, where training has just started."""
     between = entries[entries.index(old) : entries.index(new)]
     zones = {entry.volume: entry.zone for entry in entries if entry.kind == "created"}
     unmount = _last(between, "unmounted", instance=old.instance)
@@ -45,9 +45,9 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
     freed = _last(between, "free", volume=unmount.volume, instance=old.instance)
     ends = [e for e in between if e.instance == old.instance and e.kind in _CAUSES]
     if not ends:
-        raise ValueError(f"the journal has no end of {old.instance}, a move needs one")
+        raise ValueError(f"journal without the end of {old.instance}")
     if unmount.volume == mount.volume:
-        # A file system is mounted where the instance is.
+        # A file system needs no transfer.
         attached = _all(between, "attaching", instance=new.instance)
         transfer = copied = attached[-1] if attached else mount
     else:
@@ -59,16 +59,16 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
         to_zone=mount.zone or zones[mount.volume],
         from_volume=unmount.volume,
         to_volume=mount.volume,
-        # An instance that dies unseen lets its volume go before anybody notes that it is gone.
+        # Without a notice the volume is free before the end of the instance is recorded.
         lost=min(ends[0].at, freed.at),
         freed=freed.at,
-        # A snapshot that was taken ahead had been there before anybody wanted it.
+        # A snapshot that was taken in advance can precede the loss.
         transfer_started=max(freed.at, transfer.at),
         copied=max(freed.at, copied.at),
         mounted=mount.at,
         running=new.at + new.loads,
         step=new.step,
-        # A real command may be killed between a save and saying so.
+        # A real command may be killed between a save and its report.
         steps_lost=max(_last(between, "stopped", instance=old.instance).step - new.step, 0),
         before=unmount.contents or _NOTHING,
         after=mount.contents or _NOTHING,
@@ -86,12 +86,12 @@ def _all(entries: Iterable[Entry], kind: Kind, **fields: str) -> list[Entry]:
 def _last(entries: Iterable[Entry], kind: Kind, **fields: str) -> Entry:
     matches = _all(entries, kind, **fields)
     if not matches:
-        raise ValueError(f"the journal has no {kind!r} of {', '.join(fields.values())}, a move needs one")
+        raise ValueError(f"journal without {kind!r} of {', '.join(fields.values())}")
     return matches[-1]
 
 
 def _stays(entries: Iterable[Entry], end: float) -> Iterator[Stay]:
-    """Yield where each volume was when, cut where it was mounted or unmounted."""
+    """Yield the stays of each volume, split at each mount and unmount."""
     since: dict[str, tuple[str, float, bool]] = {}
     for entry in entries:
         volume = entry.volume
@@ -101,7 +101,7 @@ def _stays(entries: Iterable[Entry], end: float) -> Iterator[Stay]:
             zone, begin, in_use = since.pop(volume, (entry.zone, entry.at, False))
             if begin < entry.at:
                 yield Stay(volume, zone, begin, entry.at, in_use)
-            # A file system (those entries have a zone) waits nowhere.
+            # A file system (its entries have a zone) has no stays while unmounted.
             if entry.kind == "mounted" or (entry.kind == "unmounted" and not entry.zone):
                 since[volume] = (entry.zone or zone, entry.at, entry.kind == "mounted")
     for volume, (zone, begin, in_use) in since.items():

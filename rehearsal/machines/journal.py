@@ -1,4 +1,4 @@
-"""What happened to nodes and their volumes, in order of time: from it the moves are told."""
+"""Journal of events of nodes and volumes, from which migrations are derived."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Literal
 from rehearsal.results.moves import Contents
 
 Kind = Literal[
-    "notice",  # AWS announces the end of an instance
-    "released",  # the controller ends an instance
-    "gone",  # an instance has ended
+    "notice",  # interruption notice of an instance
+    "released",  # an instance is terminated by its group
+    "gone",  # an instance has terminated
     "mounted",
-    "unmounted",  # by the agent, or because its machine is gone
-    "running",  # the training process has started, from `step`
-    "stopped",  # it has ended, at `step`
+    "unmounted",  # by the agent, or by the end of its instance
+    "running",  # the training process has started at `step`
+    "stopped",  # it has ended at `step`
     "created",  # a volume, in `zone`, from `snapshot` if there is one; `zone` of a mount is EFS's only
     "attaching",
-    "free",  # no instance holds the volume any more
+    "free",  # the volume is detached
     "deleted",
-    "snapshot",  # has begun
+    "snapshot",  # has started
     "copied",  # a snapshot is complete
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened at ``at`` (epoch seconds); what it does not concern is left empty."""
+    """An event at ``at`` (epoch seconds); fields that do not apply are empty."""
 
     at: float
     kind: Kind
@@ -39,12 +39,12 @@ class Entry:
     """Seconds from the start of training to its first step."""
     contents: Contents | None = None
     tenant: str = ""
-    """Whose container has started or ended, on a shared host."""
+    """The tenant whose container has started or ended, on a shared host."""
 
 
 @dataclass(slots=True)
 class Journal:
-    """Entries in the order in which they were made."""
+    """Entries in chronological order."""
 
     entries: list[Entry] = field(default_factory=list)
 

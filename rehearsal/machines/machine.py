@@ -1,4 +1,4 @@
-"""What the agent finds around itself on a simulated instance: its host and its metadata."""
+"""The simulated host and metadata service of an instance."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import ProcessInfo
 
 RUN_PID: Final = 1000
-"""Of the agent's ``run``; its training processes come after."""
+"""PID of the agent's ``run``; its training processes have higher ones."""
 
 _DEVICE: Final = "/dev/disk/by-id/"
 
 
 class InstanceMetadata(Metadata):
-    """The metadata service of one instance: what moto knows of it, and the notice once there is one."""
+    """The metadata service of an instance, from moto's description and the notice."""
 
     def __init__(self, clock: SimulatedClock, clients: AwsClients, instance_id: str) -> None:
         super().__init__(clock)
@@ -52,9 +52,9 @@ class InstanceMetadata(Metadata):
         self._instance: dict[str, Any] = response["Reservations"][0]["Instances"][0]
         self._region = clients.region
         self.deadline: float | None = None
-        """When AWS takes the instance, in epoch seconds."""
+        """Deadline of the interruption notice, in epoch seconds."""
         self.is_released = False
-        """Whether its group is ending it."""
+        """Whether its group is terminating it."""
 
     def get(self, path: str) -> MetadataDocument | None:
         """See ``Metadata``."""
@@ -78,7 +78,7 @@ class InstanceMetadata(Metadata):
             at = datetime.fromtimestamp(self.deadline, UTC)
             return json.dumps({"action": "terminate", "time": at.strftime("%Y-%m-%dT%H:%M:%SZ")})
         if path == LIFECYCLE_STATE and group:
-            # The target state: also while a launch hook waits it is to be in service.
+            # The target lifecycle state: InService also during a launch hook.
             return "Terminated" if self.is_released else "InService"
         if path == PURCHASE_OPTION:
             return str(self._instance.get("InstanceLifecycle", "on-demand"))
@@ -92,8 +92,8 @@ class InstanceMetadata(Metadata):
 class SimulatedHost:
     """Devices, mounts, units and signals (``userdata.agent.machine.host.Host``) of one instance.
 
-    A mounted volume is a link from the data directory to the volume's folder, and so are mounts of EFS and of
-    datasets.
+    A mounted volume is a symbolic link from the data directory to the volume's folder; so are mounts of EFS
+    and datasets.
     """
 
     def __init__(
@@ -110,22 +110,22 @@ class SimulatedHost:
         self._disks = disks
         self._shared = shared
         self._file_systems: set[Path] = set()
-        """Where access points of EFS are mounted."""
+        """Mount points of EFS access points."""
         self._journal = journal
         self._scheduler = scheduler
         self._revision = ""
         self.zone = ""
         self.launched: frozenset[str] = frozenset()
-        """Volumes that came with the launch."""
+        """Volumes of the launch template."""
         self.work: RealWork | None = None
-        """What runs the job's own code; None: its process is simulated, and git is not there."""
+        """Runner of the job's real code; None: process and git are simulated."""
         self.fresh_mib = 0.0
-        """What is copied to a new volume; counted as soon as it has a file system."""
+        """Data copied to a new volume, counted when its file system is created."""
         self.restart_volume: Callable[[], object] = lambda: None
         self.power_off: Callable[[float], None] = lambda seconds: None
-        """What switches the instance off in so many seconds."""
+        """Callback that powers the instance off after some seconds."""
         self.on_sigterm: Callable[[], None] | None = None
-        """What ``run`` does on SIGTERM; None while it does not run."""
+        """SIGTERM handler of ``run``; None while it does not run."""
         self.process: Trainee | None = None
 
     # Disks.
@@ -136,7 +136,7 @@ class SimulatedHost:
         return f"{_DEVICE}{volume}" if is_here else None
 
     def instance_stores(self) -> list[str]:
-        """See ``Host``: none is played."""
+        """See ``Host``: none is simulated."""
         return []
 
     def filesystem(self, device: str) -> str | None:
@@ -177,43 +177,43 @@ class SimulatedHost:
         path.unlink()
 
     def unmount_all(self) -> None:
-        """End all mounts, as the end of the machine does."""
+        """Remove all mounts, as the termination does."""
         for path in (self._data, *sorted(self._file_systems)):
             if self.mounted(path):
                 self.unmount(path)
 
     def wrote(self, mib: float) -> None:
-        """So much was written below the data directory."""
+        """Record MiB written below the data directory."""
         if self._data.is_symlink():
             self._disks.wrote(self._data.readlink().name, mib)
         elif self._file_systems:
             self._shared.wrote(mib)
 
     def first_read(self, mib: float) -> float:
-        """Return how many seconds longer a first read takes on what is mounted here."""
+        """Return the additional seconds of a first read from the mounted storage."""
         if self._data.is_symlink():
             return self._disks.first_read(self._data.readlink().name, mib)
         return self._shared.read(mib) if self._file_systems else 0.0
 
     def dataset_read(self, mib: float) -> float:
-        """Return how many seconds the first read of a dataset takes that came with the launch."""
+        """Return the seconds of the first read of a dataset volume of the launch template."""
         return self._shared.first_read(mib) if self.launched else 0.0
 
     def capacity(self, device: str) -> int:
-        """See ``Host``: as large as anybody wants."""
+        """See ``Host``: unlimited."""
         return 2**50
 
     def grow(self, device: str, path: Path) -> None:
-        """See ``Host``: a folder needs none."""
+        """See ``Host``: a folder needs no growth."""
 
     def frozen(self, path: Path) -> contextlib.AbstractContextManager[None]:
-        """See ``Host``: nobody else runs while one does."""
+        """See ``Host``: only one task runs at a time."""
         return contextlib.nullcontext()
 
     # Units and processes.
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """See ``Host``: folders on the volume are made, git is at whatever revision it was asked for."""
+        """See ``Host``: creates folders on the volume; simulated git returns the fetched revision."""
         match list(argv):
             case [command, *_] if self.work is not None and command in PLAYED:
                 return self._really(argv, environment or {})
@@ -235,17 +235,17 @@ class SimulatedHost:
             case ["id", "--user", _]:
                 return "990"
             case [("rm" | "chown" | "mv" | "getent" | "usermod" | "nft"), *_]:
-                pass  # the checkout's folder, users and their network are not played
+                pass  # checkout folder, users and network are not simulated
             case ["systemctl", "restart", unit] if unit == UNIT_VOLUME:
                 self.restart_volume()
             case ["shutdown", "--poweroff", minutes]:
                 self.power_off(60.0 * int(minutes))
             case _:
-                raise LocalCloudError(f"a simulated instance cannot run {' '.join(argv)}")
+                raise LocalCloudError(f"not supported on a simulated instance: {' '.join(argv)}")
         return ""
 
     def polling(self, on_poll: Callable[[], None]) -> AbstractContextManager[None]:
-        """See ``Host``: what runs here takes no time."""
+        """See ``Host``: commands take no simulated time."""
         return nullcontext()
 
     def _really(self, argv: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -261,7 +261,7 @@ class SimulatedHost:
         return RUN_PID if unit == UNIT_RUN and self.on_sigterm is not None else None
 
     def signal_group(self, pid: int, number: signal.Signals) -> None:
-        """See ``Host``: the training has no children."""
+        """See ``Host``: the training process has no children."""
         self.signal(pid, number)
 
     def signal(self, pid: int, number: signal.Signals) -> None:
@@ -272,7 +272,7 @@ class SimulatedHost:
             self.process.signal(number)
 
     def processes(self) -> list[ProcessInfo]:
-        """See ``Host``: the training, while it runs."""
+        """See ``Host``: the training process while it runs."""
         process = self.process
         if process is None or process.has_ended:
             return []
@@ -294,19 +294,19 @@ class SimulatedHost:
         )
 
     def _note(self, kind: Kind, access_point: str, contents_: Contents | None = None) -> None:
-        """Note what concerns a file system: it is in every zone, whoever has it mounted in one."""
+        """Record an event of a file system in the instance's zone."""
         self._journal.note(
             Entry(self._scheduler.now, kind, self._instance, access_point, self.zone, contents=contents_)
         )
 
 
 def _link(path: Path, folder: Path) -> None:
-    path.rmdir()  # the mount point, which has just been made
+    path.rmdir()  # the mount point, which has just been created
     path.symlink_to(folder)
 
 
 def contents(folder: Path) -> Contents:
-    """Return what is in a folder: paths and bytes count, times do not."""
+    """Return the content of a folder: digest of paths and bytes, not of times."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     whole = hashlib.sha256()
     for path in files:

@@ -1,4 +1,4 @@
-"""One simulated instance: its units as systemd would run them, context the agent's own subcommands."""
+"""A simulated instance that runs the agent's subcommands as systemd units would."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FOR_PEOPLE: Final = (RefusedError.exit_code, ConfigError.exit_code)
 
 
 class SandboxClients:
-    """The agent's clients (``userdata.agent.aws.clients.AwsClients``): those of the sandbox, built once."""
+    """Sandbox clients as the agent's clients (``userdata.agent.aws.clients.AwsClients``)."""
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
@@ -49,7 +49,7 @@ class SandboxClients:
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """What the nodes of a rehearsal share."""
+    """Objects that the nodes of a rehearsal share."""
 
     clients: AwsClients
     scheduler: Scheduler
@@ -59,13 +59,13 @@ class NodeContext:
     shipper: Shipper
     profile: TrainingProfile
     work: RealWork | None = None
-    """What runs the job's own command; None: its process is simulated."""
+    """Runner of the job's real command; None: its process is simulated."""
 
 
 class SimulatedNode:
-    """An instance from its launch to its end; its agent begins ``boots`` seconds after the launch, now.
+    """An instance from launch to termination; its agent starts ``boots`` seconds from now.
 
-    What it writes outside of its volume lies in ``folder``.
+    Files outside of its volume are in ``folder``.
     """
 
     host_type: type[SimulatedHost] = SimulatedHost
@@ -93,14 +93,14 @@ class SimulatedNode:
         self._tasks: list[SimulatedTask] = [self._start("boot", self._boot, boots)]
 
     def notice(self, deadline: float) -> None:
-        """AWS announces the end; the metadata service says so from now on."""
+        """Give the interruption notice, visible in the metadata service from now on."""
         self._deadline = deadline
         if self._metadata is not None:
             self._metadata.deadline = deadline
         self._journal.note(Entry(self._scheduler.now, "notice", self.id))
 
     def release(self) -> None:
-        """We end it ourselves: its group says so in the metadata; without one systemd stops the units."""
+        """Terminate it by its group, visible in the metadata; without a group systemd stops the units."""
         self._is_released = True
         self._journal.note(Entry(self._scheduler.now, "released", self.id))
         if self._metadata is not None and self._metadata.auto_scaling_group():
@@ -109,7 +109,7 @@ class SimulatedNode:
             self._host.on_sigterm()
 
     def end(self) -> None:
-        """The instance is gone: its processes die where they are, and nothing is unmounted in order."""
+        """Terminate the instance: processes are killed and nothing is unmounted cleanly."""
         if self._host.process is not None:
             self._host.process.signal(SIGKILL)
         self._scheduler.end(self._tasks)
@@ -117,23 +117,23 @@ class SimulatedNode:
         self._journal.note(Entry(self._scheduler.now, "gone", self.id))
 
     def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> SimulatedTask:
-        name = f"{unit} of {self.id}"  # by the id it is known whose lines are whose
+        name = f"{unit} of {self.id}"  # the shipper finds the instance by this id
         at = self._scheduler.now + delay
         return self._scheduler.start(name, body, at, self._quiet_until, self._unnoticed_until)
 
     def _quiet_until(self) -> float:
-        """Until when only time passes here: while it trains, writes nothing, and nobody ends it."""
+        """Return until when only time passes: training without checkpoints or notice."""
         process = self._host.process
         return 0.0 if process is None or self.ends else min(process.next_checkpoint, process.quiet_until)
 
     def _unnoticed_until(self) -> float:
-        """Until when what happens here concerns nobody else."""
+        """Return until when nothing is visible outside the node."""
         process = self._host.process
         return 0.0 if process is None or self.ends else process.quiet_until
 
     @property
     def ends(self) -> bool:
-        """Whether its end has been announced, by AWS or its group."""
+        """Whether it has a notice or is terminated by its group."""
         return self._is_released or self._deadline is not None
 
     def _boot(self) -> None:
@@ -149,7 +149,7 @@ class SimulatedNode:
         agent.on_sigterm = self._listen
         agent.spawn = partial(self._spawn, config.dataset_to_prepare is not None)
         agent.run_in_background = lambda work: work()
-        agent.fenced = lambda dead_at: nullcontext()  # nothing hangs here
+        agent.fenced = lambda dead_at: nullcontext()  # nothing hangs in a simulation
         self._host.restart_volume = partial(tasks.volume, agent, "up")
         self._host.power_off = lambda seconds: self._tasks.append(
             self._start("shutdown", self._switched_off, seconds)
@@ -165,12 +165,12 @@ class SimulatedNode:
             self._unit(partial(self._train, agent))
 
     def _simulated_config(self, config: Config) -> Config:
-        """Return the configuration without GPUs, and with this machine's paths.
+        """Return the configuration without GPUs and with local paths.
 
-        EFS and shared datasets are played for jobs without a volume only.
+        EFS and shared datasets are simulated only for jobs without a volume.
         """
         if self._real is not None and config.training is not None:
-            # The job's Python was built before, for all of them.
+            # The job's Python environment is built once before.
             config = replace(config, training=replace(config.training, python=None))
         if config.volume is not None:
             return replace(config, efs=(), datasets=(), nvidia=False)
@@ -187,18 +187,18 @@ class SimulatedNode:
         return str(self._disk / path.lstrip("/"))
 
     def _switched_off(self) -> None:
-        # As AWS's groups and fleets take it: an instance that does not run is ended and replaced.
+        # Groups and fleets terminate and replace an instance that does not run.
         self._clients("ec2").terminate_instances(InstanceIds=[self.id])
 
     def _unit(self, start: Callable[[], int]) -> None:
-        """Run a unit with ``Restart=on-failure``; what only people can mend ends the rehearsal."""
+        """Run a unit with ``Restart=on-failure``; permanent errors end the rehearsal."""
         while True:
             try:
                 start()
                 return
             except AgentError as error:
                 if error.exit_code in _FOR_PEOPLE:
-                    raise LocalCloudError(f"the agent of {self.id} gave up: {error}") from error
+                    raise LocalCloudError(f"the agent of {self.id} stopped permanently: {error}") from error
             self._clock.sleep(RESTART_SECONDS)
 
     def _train(self, agent: tasks.Node) -> int:

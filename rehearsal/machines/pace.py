@@ -1,4 +1,4 @@
-"""How fast a simulated training works from moment to moment: at full speed, more slowly, not at all. Pure."""
+"""The speed of a simulated training over time. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 _NOTHING: Final = 1e-6
-"""Seconds of work that sums of floating-point numbers leave."""
+"""Tolerance of floating-point sums, in seconds of work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """Between two times (epoch seconds) whoever trains does ``speed`` times the usual work; 0: none.
+    """A period (epoch seconds) in which training runs at ``speed`` times the usual rate; 0: it stalls.
 
-    As when a file system or a service that it reads from is slow: another instance does not help.
+    Models a slow file system or service; another instance does not help.
     """
 
     begin: float
@@ -23,29 +23,29 @@ class Slowdown:
     speed: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a span or a speed without sense."""
+        """Raise ``ValueError`` for an invalid period or speed."""
         if not self.begin < self.end:
-            raise ValueError(f"a hindrance from {self.begin:g} to {self.end:g}, a later end is needed")
+            raise ValueError(f"slowdown from {self.begin:g} to {self.end:g}, allowed: an end after the begin")
         if not 0 <= self.speed < 1:
-            raise ValueError(f"speed is {self.speed:g}, allowed: from 0 to less than 1")
+            raise ValueError(f"speed is {self.speed:g}, allowed: 0 ≤ speed < 1")
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """The hindrances of a rehearsal, in order of time and apart from each other."""
+    """The slowdowns of a rehearsal, in order of time and without overlap."""
 
     slowdowns: Sequence[Slowdown] = ()
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for two that overlap or are out of order."""
+        """Raise ``ValueError`` for overlapping or unordered slowdowns."""
         for hindrance, following in zip(self.slowdowns, self.slowdowns[1:], strict=False):
             if following.begin < hindrance.end:
                 raise ValueError(
-                    f"a hindrance begins at {following.begin:g}, the one before ends at {hindrance.end:g}"
+                    f"slowdown begins at {following.begin:g}, the previous one ends at {hindrance.end:g}"
                 )
 
     def work(self, begin: float, end: float) -> float:
-        """Return the seconds of work at full speed that fit between two times."""
+        """Return the seconds of full-speed work done between two times."""
         lost = (
             (1 - hindrance.speed) * max(0.0, min(end, hindrance.end) - max(begin, hindrance.begin))
             for hindrance in self.slowdowns
@@ -53,7 +53,7 @@ class Speeds:
         return end - begin - sum(lost)
 
     def when(self, begin: float, work: float) -> float:
-        """Return when so much work is done that was begun at ``begin``; infinity: never."""
+        """Return when work that starts at ``begin`` is done; infinity: never."""
         at = begin
         for span_end, speed in self._spans(begin):
             if speed > 0 and work <= (span_end - at) * speed:
@@ -65,14 +65,14 @@ class Speeds:
         return math.inf
 
     def still_until(self, now: float) -> float:
-        """Return when work goes on, ``now`` where it does now."""
+        """Return the end of a stall, ``now`` if there is none."""
         for hindrance in self.slowdowns:
             if hindrance.begin <= now < hindrance.end and hindrance.speed == 0:
                 now = hindrance.end
         return now
 
     def next_stop(self, now: float) -> float:
-        """Return when work next stops, infinity for never."""
+        """Return the start of the next stall, infinity if there is none."""
         return min(
             (
                 hindrance.begin
@@ -83,7 +83,7 @@ class Speeds:
         )
 
     def _spans(self, begin: float) -> Iterator[tuple[float, float]]:
-        """Yield from ``begin`` on until when there is which speed."""
+        """Yield the periods from ``begin`` on as (end, speed)."""
         at = begin
         for hindrance in self.slowdowns:
             if hindrance.end <= at:

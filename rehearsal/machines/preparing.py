@@ -1,4 +1,4 @@
-"""The command of a rehearsal that prepares a dataset: files in, other files out."""
+"""The simulated command that prepares a dataset."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from signal import SIGKILL, SIGTERM
 from typing import Final
 
 PREPARE_SECONDS: Final = 600.0
-"""Assumed: how long it works. What it writes it writes at the end."""
+"""Assumed duration; output is written at the end."""
 _FILES: Final = 24
 _BYTES: Final = 16_384
 
 
 class PreparingProcess:
-    """A stand-in for ``subprocess.Popen`` in simulated time: 24 files of what is in the folder before."""
+    """A fake ``subprocess.Popen`` in simulated time that derives 24 files from those in the folder."""
 
     first_step = step = 0
     loads = 0.0
@@ -30,17 +30,17 @@ class PreparingProcess:
 
     @property
     def next_checkpoint(self) -> float:
-        """When it next writes one by itself: never."""
+        """Never."""
         return math.inf
 
     @property
     def quiet_until(self) -> float:
-        """Until when it needs nobody."""
+        """Its end."""
         return self._end if self._code is None else 0.0
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is gone."""
+        """Whether it has ended."""
         return self._code is not None
 
     def poll(self) -> int | None:
@@ -56,6 +56,6 @@ class PreparingProcess:
         return self._code
 
     def signal(self, number: int) -> None:
-        """SIGTERM, SIGKILL: it ends with nothing made, and begins anew when it is started again."""
+        """SIGTERM and SIGKILL end it without output; the next start begins again."""
         if number in (SIGTERM, SIGKILL) and self._code is None:
             self._code = -number

@@ -1,4 +1,4 @@
-"""The training process of a rehearsal: it computes nothing, but reads, writes, saves and resumes like one."""
+"""The simulated training process: it reads, saves and resumes, but does not compute."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from rehearsal.machines.pace import Speeds
 from userdata.agent.storage.volume.fill import MARKER
 
 MAX_CHECKPOINTS: Final = 3
-"""Checkpoints that stay."""
+"""Number of checkpoints that are kept."""
 _NAME: Final = "step-{:08d}.json"
 _POLL_SECONDS: Final = 60.0
-"""So often somebody looks after a process that does no step: it may have to be given up."""
+"""Poll interval of a stalled process, which may have to be restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingProfile:
-    """What the training does. Assumed, and nobody's in particular.
+    """Assumed parameters of the training.
 
-    A step takes ``step_seconds``, a checkpoint is written every ``checkpoint_steps``. From its start to its
-    first step the process takes ``load_seconds``, to save when it is told to stop ``save_seconds``. After
-    ``steps`` it is done; None: it trains on. ``pace`` says when it is slower than that.
+    A step takes ``step_seconds``; a checkpoint is written every ``checkpoint_steps``. Loading until the first
+    step takes ``load_seconds``, saving after SIGTERM ``save_seconds``. It is done after ``steps`` (None:
+    never). ``pace`` has its slowdowns.
 
-    What an EBS snapshot has to copy: a dataset of ``dataset_gib`` once, ``checkpoint_mib`` for every
+    An EBS snapshot copies: a dataset of ``dataset_gib`` once, ``checkpoint_mib`` for every
     checkpoint (170 million parameters with the two moments of Adam, 12 bytes each), ``log_mib`` for every
-    step. What a resumed run reads first is a checkpoint. A dataset on a fresh volume of its own keeps a run
-    waiting for its first ``first_batches_mib``; what a step reads later comes in time.
+    step. A resumed run first reads a checkpoint. With a dataset on its own fresh volume, a run waits for the
+    first ``first_batches_mib``; later reads do not delay it.
     """
 
     step_seconds: float = 30.0
@@ -51,10 +51,10 @@ class TrainingProfile:
 
 
 class TrainingProcess:
-    """A stand-in for ``subprocess.Popen`` in simulated time.
+    """A fake ``subprocess.Popen`` in simulated time.
 
-    Its state after each step depends on the dataset and on every step before: a checkpoint that was lost or
-    mixed up is found out by whoever resumes from it.
+    Its state after each step depends on the dataset and all earlier steps, so a resume detects a lost or
+    wrong checkpoint.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TrainingProcess:
 
     @property
     def step(self) -> int:
-        """The steps that are done."""
+        """Number of completed steps."""
         running = self._profile.pace.work(self._begin, max(self._begin, self._clock()))
         step = self.first_step + math.floor(running / self._profile.step_seconds + 1e-9)
         if self._profile.steps is not None:
@@ -94,7 +94,7 @@ class TrainingProcess:
 
     @property
     def next_checkpoint(self) -> float:
-        """When it next writes one by itself; not at all while it stops."""
+        """Time of the next periodic checkpoint; 0 while it stops."""
         if self._stop_at is not None or self._code is not None:
             return 0.0
         every = self._profile.checkpoint_steps
@@ -102,9 +102,9 @@ class TrainingProcess:
 
     @property
     def quiet_until(self) -> float:
-        """Until when it needs nobody: until its last step, and not at all while it stops.
+        """Time until which it needs no poll: its last step; 0 while it stops.
 
-        While it stands still the next minute needs somebody, who may find that it hangs.
+        A stalled process is polled every minute, to detect the stall.
         """
         if self._stop_at is not None or self._code is not None:
             return 0.0
@@ -116,11 +116,11 @@ class TrainingProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended by what is known: only `poll` looks."""
+        """Whether it has ended, as of the last `poll`."""
         return self._code is not None
 
     def poll(self) -> int | None:
-        """Write the checkpoints due by now and tell the step; return the exit code once it has ended."""
+        """Write due checkpoints and the progress; return the exit code, None while it runs."""
         if self._code is None:
             self._catch_up()
             self._report_progress()
@@ -134,7 +134,7 @@ class TrainingProcess:
         return self._code
 
     def signal(self, number: int) -> None:
-        """SIGTERM: finish the step, save, exit with 0. SIGKILL: that was it."""
+        """SIGTERM: finish the step, save, exit with 0. SIGKILL: end at once."""
         if number == SIGKILL and self._code is None:
             self._catch_up()
             self._code = -number
@@ -144,7 +144,7 @@ class TrainingProcess:
             self._stop_at = max(ends, self._clock()) + self._profile.save_seconds
 
     def _when(self, step: int) -> float:
-        """Return when a step is done."""
+        """Return when a step is completed."""
         work = (step - self.first_step) * self._profile.step_seconds
         return self._profile.pace.when(self._begin, work)
 
@@ -154,7 +154,7 @@ class TrainingProcess:
             self._save(step)
 
     def _report_progress(self) -> None:
-        """Say how far it is, as of the last step; nothing where nobody knows how far it is to go."""
+        """Write the progress file as of the last step, if the number of steps is known."""
         if (
             self._profile.steps is None
             or self._clock() < self._begin
@@ -173,7 +173,7 @@ class TrainingProcess:
         saved: dict[str, Any] = json.loads(checkpoints[-1].read_text())
         if saved["state"] != _after(start, saved["step"]):
             raise LocalCloudError(
-                f"checkpoint {checkpoints[-1].name}: its state is not that of {saved['step']} steps on this dataset"
+                f"checkpoint {checkpoints[-1].name}: wrong state for {saved['step']} steps on this dataset"
             )
         return int(saved["step"]), str(saved["state"])
 
@@ -200,7 +200,7 @@ def _after(state: str, steps: int) -> str:
 
 
 def _digest_of(dataset: Path) -> str:
-    """Return a SHA-256 over the whole dataset; empty where the job has none."""
+    """Return a SHA-256 over the dataset, empty if the job has none."""
     if not (dataset / MARKER).exists():
         return ""
     whole = hashlib.sha256()

@@ -1,7 +1,7 @@
-"""Simulated time for code that sleeps: a thread each, of which exactly one runs at a time.
+"""Deterministic scheduler in simulated time: one thread for each task, of which one runs at a time.
 
-A task runs until it sleeps; the task that wakes first runs next, in the order of their start where two wake
-at once. So a run is the same every time, and takes no longer than its work.
+A task runs until it sleeps; then the task that wakes first runs (ties: in order of start). Runs are
+reproducible, and sleeps take no real time.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final
 from pulumi_on_moto.errors import LocalCloudError
 
 HANGS_AFTER: Final = 60.0
-"""Seconds of real time from one sleep of a task to the next: it computes little and waits for nobody."""
+"""Maximum real seconds of a task between two sleeps."""
 
 
 class EndedError(BaseException):
-    """The machine is gone: raised in its tasks where they sleep. No handler of theirs may catch it."""
+    """Raised in the sleeping tasks of a terminated machine; no handler may catch it."""
 
 
 @dataclass(eq=False)
 class SimulatedTask:
-    """One line of execution. ``wake`` is when it goes on, in epoch seconds."""
+    """A task with its thread; ``wake`` is when it continues, in epoch seconds."""
 
     name: str
     body: Callable[[], object]
@@ -41,16 +41,16 @@ class SimulatedTask:
         self.done = False
 
     def due_at(self, limit: float) -> float:
-        """Return when it goes on, ``until`` being how far time may move for now."""
+        """Return when it continues, if time may advance up to ``limit``."""
         return max(self.wake, min(self.quiet(), limit))
 
     @property
     def next(self) -> float:
-        """When it next does something that others may notice."""
+        """Time of its next event that is visible to others."""
         return max(self.wake, self.quiet(), self.unnoticed())
 
     def resume(self, hangs_after: float) -> None:
-        """Let it run until it sleeps or ends."""
+        """Run it until it sleeps or ends."""
         if self._thread.ident is None:
             if self._ended:
                 self.done = True
@@ -58,17 +58,17 @@ class SimulatedTask:
             self._thread.start()
         self._go.release()
         if not self._back.acquire(timeout=hangs_after):
-            self.done = True  # nobody waits for it again
+            self.done = True  # it is not resumed again
             raise LocalCloudError(f"{self.name} hangs: {hangs_after:g} s without a sleep or an end")
 
     def end(self, hangs_after: float) -> None:
-        """End it where it sleeps."""
+        """End it in its sleep."""
         self._ended = True
         if not self.done:
             self.resume(hangs_after)
 
     def pause(self, wake: float) -> None:
-        """Called by its own thread: hand the baton back until ``wake``."""
+        """Sleep until ``wake``; called by the task's own thread."""
         self.wake = wake
         self._back.release()
         self._go.acquire()
@@ -82,7 +82,7 @@ class SimulatedTask:
                 self.body()
         except EndedError:
             pass
-        except BaseException as error:  # handed to whoever advances time
+        except BaseException as error:  # raised again by the scheduler
             self.error = error
         finally:
             self.done = True
@@ -90,7 +90,7 @@ class SimulatedTask:
 
 
 class Scheduler:
-    """Plays tasks in the order of time; ``move`` is told each time that is reached."""
+    """Runs tasks in order of time; ``move`` is called with each new time."""
 
     def __init__(self, now: float, move: Callable[[float], None], hangs_after: float = HANGS_AFTER) -> None:
         self.now = now
@@ -107,24 +107,23 @@ class Scheduler:
         quiet: Callable[[], float] = lambda: 0.0,
         unnoticed: Callable[[], float] = lambda: 0.0,
     ) -> SimulatedTask:
-        """Add a task that begins at ``at``.
+        """Add a task that starts at ``at``.
 
-        Until the time that ``quiet`` returns nothing but the passing of time happens to it: its sleeps may
-        then last until time stops moving. Until the one of ``unnoticed`` it goes on by itself, but what it
-        does concerns nobody else.
+        Until the time that ``quiet`` returns only time passes for it, so its sleeps may last until the end of
+        the advance. Until the time of ``unnoticed`` its actions are not visible to others.
         """
         task = SimulatedTask(name, body, at, quiet, unnoticed)
         self._tasks.append(task)
         return task
 
     def end(self, tasks: Iterable[SimulatedTask]) -> None:
-        """End tasks where they sleep; they go no further."""
+        """End tasks in their sleep."""
         for task in tasks:
             self._run(task, task.end)
         self._tasks = [task for task in self._tasks if not task.done]
 
     def advance(self, target_time: float) -> None:
-        """Move time on to ``until`` and let everybody who wakes by then run.
+        """Advance time to ``target_time`` and run all tasks that wake by then.
 
         Raises ``LocalCloudError`` for a task that neither sleeps nor ends, and whatever a task raises.
         """
@@ -139,20 +138,20 @@ class Scheduler:
         self._to(target_time)
 
     def sleep(self, seconds: float) -> None:
-        """Let the running task sleep; not at all for 0 or less."""
+        """Let the running task sleep; no sleep for 0 or less."""
         assert self._current is not None, "only a task sleeps"
         if seconds > 0:
             self._current.pause(self.now + seconds)
 
     @property
     def next(self) -> float | None:
-        """When something next happens by itself, None where nothing will."""
+        """Time of the next visible event, None if there is none."""
         wake_at = min((task.next for task in self._tasks), default=math.inf)
         return None if wake_at == math.inf else wake_at
 
     @property
     def running(self) -> str | None:
-        """The name of the task that runs now, None where none does."""
+        """Name of the running task, None if none runs."""
         return None if self._current is None else self._current.name
 
     def _to(self, now: float) -> None:
@@ -181,9 +180,9 @@ class SimulatedClock:
         return self._scheduler.now
 
     def monotonic(self) -> float:
-        """Return epoch seconds, too: nobody sets this clock."""
+        """Return epoch seconds: this clock is never adjusted."""
         return self._scheduler.now
 
     def sleep(self, seconds: float) -> None:
-        """Hand the baton on."""
+        """Sleep in simulated time."""
         self._scheduler.sleep(seconds)

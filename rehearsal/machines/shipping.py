@@ -1,6 +1,6 @@
-"""What the agents of simulated nodes say, in the log group of their group, as the CloudWatch agent ships it.
+"""Shipping of simulated agents' log lines to CloudWatch Logs, as the CloudWatch agent does.
 
-On AWS a line begins with what rsyslog puts before it, and comes some seconds later.
+On AWS lines have rsyslog's prefix and arrive some seconds later.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from userdata.agent.machine import log
 
 _STREAM: Final = "units"
 _MAX_LINES: Final = 500
-"""Lines of one call; AWS takes 10,000, and 1 MB of them (API reference, PutLogEvents)."""
+"""Maximum lines of a call; AWS allows 10,000 and 1 MB. Source: API reference, PutLogEvents."""
 
 
 class Shipper(logging.Handler):
-    """Collects the lines of the node that speaks, and ships them when it is told to.
+    """Collects the log lines of the running node; ``ship`` sends them.
 
-    ``speaker`` returns the id of the instance whose code runs now, None where nobody's does; ``logs`` is
-    CloudWatch Logs' client, ``now`` tells simulated time.
+    ``speaker`` returns the id of the instance whose code runs, None if none does; ``logs`` returns the
+    CloudWatch Logs client, ``now`` the simulated time.
     """
 
     def __init__(
@@ -36,18 +36,18 @@ class Shipper(logging.Handler):
         self._waiting: dict[str, list[dict[str, Any]]] = {}
 
     def know(self, instance: str, stack: str, group: str) -> None:
-        """An instance belongs to a group of a stack, as its own configuration says."""
+        """Register the stack and group of an instance."""
         self._groups[instance] = f"/gpu-spot/{stack}/instances/{group}"
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a line; one that nobody of ours says is not shipped."""
+        """Collect a line of a registered instance; others are dropped."""
         instance = self._speaker()
         if instance in self._groups:
             line = {"timestamp": round(1000 * self._now()), "message": self.format(record)}
             self._waiting.setdefault(instance, []).append(line)
 
     def ship(self) -> None:
-        """Put all lines that wait where people read them."""
+        """Send all collected lines."""
         for instance, lines in self._waiting.items():
             stream = {"logGroupName": self._groups[instance], "logStreamName": f"{instance}/{_STREAM}"}
             if instance not in self._streams:

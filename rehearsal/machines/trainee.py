@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Trainee(Protocol):
-    """A training process as the rehearsal sees it, simulated or real."""
+    """Interface to a training process, simulated or real."""
 
     pid: int
     first_step: int
@@ -14,22 +14,22 @@ class Trainee(Protocol):
 
     @property
     def step(self) -> int:
-        """The steps that are done."""
+        """Number of completed steps."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it runs any more."""
+        """Whether it has ended."""
         ...
 
     @property
     def next_checkpoint(self) -> float:
-        """When it next writes one by itself; not at all while it stops."""
+        """Time of the next periodic checkpoint; 0 while it stops."""
         ...
 
     @property
     def quiet_until(self) -> float:
-        """Until when it needs nobody."""
+        """Time until which it needs no poll."""
         ...
 
     def poll(self) -> int | None:

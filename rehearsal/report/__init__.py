@@ -1,1 +1,1 @@
-"""How a finished rehearsal, or a comparison of policies, is shown: terminal, page, picture, plot."""
+"""Presentation of a finished rehearsal: terminal summary, HTML page, SVG picture."""

@@ -1,6 +1,6 @@
-"""The pictures of the page, as plotly figures in plain data.
+"""The figures of the page as plotly data.
 
-Colours are the page's CSS variables: its script puts in what they mean in the reader's light or dark scheme.
+Colours are CSS variables of the page; its script replaces them by the values of the light or dark scheme.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rehearsal.results.run import Run
 
 
 def figures(run: Run) -> tuple[Figure, ...]:
-    """Return all pictures of a run in the order in which they are read."""
+    """Return all figures of a run in page order."""
     if run.load is not None:
         return (load(run, run.load), *(draw(run) for draw in FIGURES if draw not in _OF_A_FIXED_TARGET))
     drawn = [draw(run) for draw in FIGURES]
@@ -47,24 +47,24 @@ def figures(run: Run) -> tuple[Figure, ...]:
 
 
 def capacity(run: Run) -> Figure:
-    """Draw paid instances, spot and on-demand, against the target."""
+    """Return the figure of paid instances, Spot and On-Demand, against the target."""
     line = series.steps(run)
     times = [ms(run, step.tick) for step in line]
     peak = max(step.on_demand for step in line)
     bridged = (
-        " On-demand steps in while spot is refused or still booting, and goes as soon as a spot worker in "
-        "its place is ready."
+        " On-Demand instances run while Spot is unavailable or booting, and terminate as soon as a Spot "
+        "worker that replaces them is ready."
         if run.migrations is None
         else ""
     )
     return Figure(
         "capacity",
         "Capacity against target",
-        f"Instances paid for at every moment.{bridged}{averaged(run)}",
-        f"Stacked timeline of spot and on-demand instances over {duration(run.ticks)}, against a target of "
-        f"{run.target}{' at first' if run.load else ''}; at most {peak:g} on-demand at once.",
+        f"Instances that are billed over time.{bridged}{averaged(run)}",
+        f"Stacked timeline of Spot and On-Demand instances over {duration(run.ticks)}, against a target of "
+        f"{run.target}{' at first' if run.load else ''}; at most {peak:g} On-Demand at once.",
         [
-            area(times, [s.on_demand for s in line], "On-demand", "--on-demand"),
+            area(times, [s.on_demand for s in line], "On-Demand", "--on-demand"),
             area(times, [s.spot for s in line], "Spot", "--spot"),
             aimed(times, [s.target for s in line]),
         ],
@@ -74,7 +74,7 @@ def capacity(run: Run) -> Figure:
 
 
 def ready(run: Run) -> Figure:
-    """Draw ready workers against the target, with every shortage as a mark that is wide enough to be seen."""
+    """Return the figure of ready workers against the target, with a marker for every shortage."""
     line, shortages = series.steps(run), series.shortages(run)
     shown = series.worst(shortages)
     stem_x: list[int | None] = []
@@ -87,16 +87,16 @@ def ready(run: Run) -> Figure:
     longest = max((s.ticks for s in shortages), default=0)
     summed = (
         f"{counted(len(shortages), 'shortage')} after the warm-up, the longest {duration(longest)}, "
-        f"together {counted(lost, 'worker-minute')} of {run.target * run.ledger.counted:,}."
+        f"in total {counted(lost, 'worker-minute')} of {run.target * run.ledger.counted:,}."
         if shortages
         else "No shortage after the warm-up."
     )
-    limit = f" The {len(shown)} worst are marked." if len(shown) < len(shortages) else ""
+    limit = f" Only the {len(shown)} worst are marked." if len(shown) < len(shortages) else ""
     return Figure(
         "ready",
         "Ready workers against target",
-        "Workers that send heartbeats and have not stopped for a notice. Every moment with fewer than the "
-        f"target is marked, however short. {summed}{limit}{averaged(run)}",
+        "Workers that send heartbeats and are not draining. Every time with fewer workers than the "
+        f"target is marked, even if short. {summed}{limit}{averaged(run)}",
         f"Timeline of ready workers against a target of {run.target}. {summed}",
         [
             plotting.line(
@@ -130,7 +130,7 @@ def ready(run: Run) -> Figure:
 
 
 def market(run: Run) -> Figure:
-    """Draw what each pool could give when, and where instances were lost."""
+    """Return the figure of each pool's Spot capacity over time, with the instances lost."""
     edges, means = series.capacity_grid(run)
     rows = {name: row for row, name in enumerate(run.pools)}
     open_shares = ", ".join(
@@ -148,7 +148,7 @@ def market(run: Run) -> Figure:
         "ygap": 6,
         "showscale": False,
         "colorscale": [[0, "var(--closed)"], [1, "var(--open)"]],
-        "hovertemplate": "room for %{z}<extra></extra>",
+        "hovertemplate": "capacity for %{z}<extra></extra>",
     }
     layout = time_layout(run, 96 + 46 * len(rows), "", left_margin=WIDE_LEFT)
     layout["hovermode"] = "closest"
@@ -160,14 +160,14 @@ def market(run: Run) -> Figure:
     }
     return Figure(
         "market",
-        "What the market offered",
-        f"Filled while a pool had room for spot instances (share of the time: {open_shares}). The marks are "
-        "instances of this group that it took away.",
-        f"One strip for each pool, filled while it could give spot instances: {open_shares}. "
-        f"It took {counted(sum(loss.count for loss in losses), 'instance')} away.",
+        "Spot capacity",
+        f"Filled while a pool had Spot capacity (share of the time: {open_shares}). The markers are "
+        "interrupted instances of this group.",
+        f"One strip for each pool, filled while it had Spot capacity: {open_shares}. "
+        f"{counted(sum(loss.count for loss in losses), 'instance')} interrupted.",
         [
             heat,
-            swatch("Room for spot", "--open"),
+            swatch("Spot capacity", "--open"),
             marks(run, losses, rows, "announced"),
             marks(run, losses, rows, "unannounced"),
         ],
@@ -177,7 +177,7 @@ def market(run: Run) -> Figure:
 
 
 def interruptions(run: Run) -> Figure:
-    """Draw how many instances the market took over time."""
+    """Return the figure of interruptions over time."""
     bins = series.lost_over_time(run)
     width = series.bin_ticks(run)
     announced = sum(lost.announced for lost in bins.values())
@@ -189,9 +189,9 @@ def interruptions(run: Run) -> Figure:
     return Figure(
         "interruptions",
         "Interruptions over time",
-        f"Spot instances taken, a bar for {duration(width)}: {announced:,} after the two-minute notice, "
+        f"Interrupted Spot instances per {duration(width)}: {announced:,} after a two-minute notice, "
         f"{unannounced:,} without.",
-        f"Interruptions, a bar for {duration(width)}: {announced} announced, {unannounced} unannounced.",
+        f"Interruptions per {duration(width)}: {announced} announced, {unannounced} unannounced.",
         [
             bars(kind, x, [getattr(lost, kind) for lost in bins.values()], offset=0, width=width * 60_000)
             for kind in ("announced", "unannounced")
@@ -202,7 +202,7 @@ def interruptions(run: Run) -> Figure:
 
 
 def by_pool(run: Run) -> Figure:
-    """Draw how many instances each pool took."""
+    """Return the figure of interruptions by pool."""
     lost = series.lost_by_pool(run)
     pools = list(run.pools.values())
     rows = list(range(len(pools)))
@@ -224,7 +224,7 @@ def by_pool(run: Run) -> Figure:
     return Figure(
         "interruptions-by-pool",
         "Interruptions by pool",
-        "Where spot instances were taken. A pool is one instance type in one availability zone.",
+        "Interrupted Spot instances. A pool is one instance type in one availability zone.",
         f"Bars of interruptions by pool: {counts}.",
         [
             bars(
@@ -250,6 +250,6 @@ FIGURES: Final[tuple[Callable[[Run], Figure], ...]] = (
     share,
 )
 _OF_A_FIXED_TARGET: Final = (ready, money, share)
-"""Under a load its own picture shows workers and money, and a target that moves has no shortage."""
+"""Not shown under a load: its own figure shows workers and cost, and the target changes."""
 _AFTER_READY: Final = 2
-"""Below the ready workers, on the same axis of time."""
+"""Index below the ready workers, for figures with the same time axis."""

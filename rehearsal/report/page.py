@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file that needs nothing else, no network and no server."""
+"""The page of a run: a self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
 
 DECISIONS: Final = 200
-"""The table never holds more."""
+"""Maximum number of decisions in the table."""
 
 _HALF_WIDTH: Final = frozenset({"interruptions", "interruptions-by-pool", "money", "share"})
 
 
 def render(run: Run) -> str:
-    """Return the page: HTML with its styles, its script, its data and plotly.js inside."""
+    """Return the HTML page with styles, script, data and plotly.js embedded."""
     summary = summarise(run)
     drawn = figures(run)
     shown = noteworthy(run)
     acting = sum(bool(d.actions) for d in run.decisions)
-    limit = f"; shown are {len(shown)}, those around shortages before all" if len(shown) < acting else ""
+    limit = f"; {len(shown)} are shown, those near shortages first" if len(shown) < acting else ""
     kinds = summary["resource_types"]
     return Template(_asset("page.html")).substitute(
         title=escape(f"{run.stack}/{run.group}: {headline(summary)}"),
@@ -53,8 +53,8 @@ def render(run: Run) -> str:
         moves="" if run.migrations is None else f"\n{moves_table(run.migrations)}",
         tenants="" if run.tenancy is None else f"\n{tables(run.tenancy)}",
         decisions_caption=escape(
-            f"{counted(len(run.decisions), 'decision')}, {number(acting)} of them acted{limit}. "
-            "A click on a time zooms the timelines to it."
+            f"{counted(len(run.decisions), 'decision')}, {number(acting)} of them with actions{limit}. "
+            "Click a time to zoom the timelines."
         ),
         decisions="\n".join(map(_row, shown)),
         simulated=_definitions(_simulated(run, summary)),
@@ -74,7 +74,7 @@ def render(run: Run) -> str:
 
 
 def noteworthy(run: Run, limit: int = DECISIONS) -> list[DecisionLine]:
-    """Return at most ``limit`` decisions that acted: those nearest to shortages, then the latest; by time."""
+    """Return at most ``limit`` decisions with actions, by time: those near shortages, then the latest."""
     acting = [d for d in run.decisions if d.actions]
     edge = 10 * TICK_SECONDS
     moments = [(run.at(s.tick) - edge, run.at(s.tick + s.ticks) + edge) for s in series.shortages(run)]
@@ -86,14 +86,14 @@ def noteworthy(run: Run, limit: int = DECISIONS) -> list[DecisionLine]:
 def _lead(run: Run, summary: Mapping[str, Any]) -> str:
     survived = counted(summary["interruptions"], "interruption")
     return (
-        f"{duration(60 * run.hours)} of a spot market ({source(summary)}): {survived}, "
-        f"{counted(summary['launch_failures'], 'time')} out of spot, and "
-        f"{counted(summary['on_demand_starts'], 'on-demand start')} to bridge them."
+        f"{duration(60 * run.hours)} of a Spot market ({source(summary)}): {survived}, "
+        f"{counted(summary['launch_failures'], 'time')} without Spot capacity, and "
+        f"{counted(summary['on_demand_starts'], 'On-Demand start')} as replacement."
     )
 
 
 def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]:
-    """Return (key of the summary, title, value as shown, value, note)."""
+    """Return the tiles: (key of the summary, title, shown value, value, note)."""
     cost, hours = summary["cost_vs_on_demand"], summary["hours"]
     under_load = load_words.tiles(summary["load"]) if "load" in summary else []
     saved = f"saves {percent(1 - cost)}" if cost < 1 else "saves nothing"
@@ -101,13 +101,13 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
         saved += f"; the warm pool adds {percent(standby)}"
     counts = {
         "interruptions": (
-            "Interruptions survived",
+            "Interruptions",
             f"{number(summary['announced'])} announced, {number(summary['unannounced'])} without notice",
         ),
-        "launch_failures": ("Spot refused", f"against {counted(summary['spot_starts'], 'spot start')}"),
+        "launch_failures": ("Spot unavailable", f"{counted(summary['spot_starts'], 'Spot start')} succeeded"),
         "on_demand_starts": (
-            "On-demand starts",
-            f"{percent(1 - summary['spot_share'])} of the paid instance time",
+            "On-Demand starts",
+            f"{percent(1 - summary['spot_share'])} of the billed instance time",
         ),
     }
     return [
@@ -117,9 +117,9 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
             "Availability",
             percent(summary["availability"], 2),
             summary["availability"],
-            f"whole target ready {percent(summary['full_fraction'], 2)} of the time",
+            f"full target ready {percent(summary['full_fraction'], 2)} of the time",
         ),
-        ("cost_vs_on_demand", "Cost vs on-demand", percent(cost), cost, saved),
+        ("cost_vs_on_demand", "Cost vs On-Demand", percent(cost), cost, saved),
         *((key, title, number(summary[key]), summary[key], note) for key, (title, note) in counts.items()),
         (
             "hours",
@@ -127,37 +127,37 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
             f"{number(hours)} h",
             hours,
             f"in {summary['wall_seconds']:.1f} s, {number(summary['ticks_played'])} of "
-            f"{number(summary['ticks'])} ticks played",
+            f"{number(summary['ticks'])} ticks simulated",
         ),
     ]
 
 
 def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     rules = run.rules
-    moves = "" if run.load is None else " at first, then the scaler's"
+    moves = "" if run.load is None else " at first, then set by the scaler"
     yield "Stack", f"{run.stack}, group {run.group}, target {run.target}{moves}"
     yield "Policy", run.policy
     if run.market == "model":
-        yield "Market", "drawn from a model that was fitted to real traces; give traces for a real one"
+        yield "Market", "drawn from a model fitted to real traces; use --trace to replay a real one"
     elif run.market == "script":
-        yield "Market", "written for this: the zones close one after the other"
+        yield "Market", "scripted: the zones close one after the other"
     else:
         yield "Market", f"replayed from {', '.join(PurePath(path).name for path in run.market)}"
     yield "Pools", ", ".join(run.pools.values())
-    yield "Pool size", f"{counted(run.pool_size, 'instance')} for each one in a sample"
+    yield "Pool size", f"{counted(run.pool_size, 'instance')} for each instance of a sample"
     yield "Time", f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s"
     yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
-    yield "Notice", f"{percent(rules.notice, 0)} of the drops are announced {NOTICE_SECONDS:g} s ahead"
+    yield "Notice", f"{percent(rules.notice, 0)} of the interruptions have a notice of {NOTICE_SECONDS:g} s"
     is_counted = run.migrations is None and run.served is None and run.tenancy is None
     ready = "until ready" if is_counted else "until the agent starts"
     on_demand = rules.spot_cold_start if rules.warm_instances == 0 else rules.on_demand_cold_start
-    yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {on_demand:g} s {ready}"
-    yield "Drain", f"an instance stops taking work {rules.drain_seconds:g} s before its end"
-    yield "Spot price", f"{percent(rules.spot_price, 0)} of on-demand"
+    yield "Boot", f"Spot {rules.spot_cold_start:g} s, On-Demand {on_demand:g} s {ready}"
+    yield "Drain", f"an instance stops receiving work {rules.drain_seconds:g} s before its termination"
+    yield "Spot price", f"{percent(rules.spot_price, 0)} of On-Demand"
     if run.migrations is not None:
-        yield "Agent", "the node agent's own code, from the boot data that the instance got"
-        yield "Training", "its process is simulated: it reads, saves and resumes, and computes nothing"
-        yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
+        yield "Agent", "the node agent's own code, started from the instance's user data"
+        yield "Training", "a simulated process that reads, saves and resumes, but does not compute"
+        yield "EBS", "volume and snapshot times are assumed"
     if run.served is not None:
         yield from serving.simulated(run.served)
     if run.load is not None:
@@ -169,18 +169,18 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
 
 def _reading(run: Run) -> Iterable[tuple[str, str]]:
     aim = str(run.target) if run.load is None else "target"
-    yield "Availability", f"the mean over all minutes of min(ready workers, {aim}) ÷ {aim}"
-    yield "Cost", f"what was paid ÷ the price of {aim} on-demand instances all the time"
-    yield "Ready", "the worker on the instance sends heartbeats; a booting instance is paid but not ready"
-    yield "Interruption", "AWS takes a spot instance, announced by the two-minute notice or not"
-    yield "Spot refused", "the times at which no pool had room for what was asked"
+    yield "Availability", f"mean over all minutes of min(ready workers, {aim}) ÷ {aim}"
+    yield "Cost", f"cost ÷ cost of {aim} On-Demand instances all the time"
+    yield "Ready", "the worker on the instance sends heartbeats; a booting instance is billed but not ready"
+    yield "Interruption", "EC2 terminates a Spot instance, with or without the two-minute notice"
+    yield "Spot unavailable", "number of times that no pool had capacity for a request"
     if run.migrations is not None:
         yield from ((f"Move: {part}", text) for part, text in PARTS.items())
         return
     if run.tenancy is not None:
         yield from tenant_words.reading()
-    yield "On-demand start", "an instance of the fallback group, started to bridge missing spot"
-    yield "On-demand supply", "on-demand launches always succeed here; AWS can run out of them, too"
+    yield "On-Demand start", "an instance of the fallback group, started while Spot is missing"
+    yield "On-Demand supply", "On-Demand launches always succeed here; on AWS they can fail"
 
 
 def _tile(key: str, title: str, shown: str, value: float, note: str) -> str:
@@ -217,7 +217,7 @@ def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _embedded(value: Any) -> str:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close its enclosing script element."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 

@@ -1,4 +1,4 @@
-"""A small SVG of the main pictures, for a README: self-contained, light and dark, without a script."""
+"""A small SVG of the main figures: self-contained, light and dark scheme, no script."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LEFT_EDGE: Final = 44
 RIGHT_EDGE: Final = 944
 CAPACITY: Final = (104.0, 252.0)
 READY: Final = (304.0, 402.0)
-"""Top and bottom of the two plots in the picture's own units."""
+"""Top and bottom of the two plots, in SVG units."""
 
 LIMIT: Final = 1200
-"""More steps than pixels help nobody."""
+"""Maximum number of steps, about one for each pixel."""
 
 _DAYS: Final = (1, 2, 3, 7, 14)
 
@@ -45,7 +45,7 @@ def plot(run: Run) -> str:
     head = headline(summarise(run))
     return Template((files("rehearsal.report") / "picture.svg.tmpl").read_text(encoding="utf-8")).substitute(
         title=escape(head),
-        subtitle=escape(f"{run.stack} / {run.group}, {duration(60 * run.hours)} of a spot market"),
+        subtitle=escape(f"{run.stack} / {run.group}, {duration(60 * run.hours)} of a Spot market"),
         grid="\n".join([*capacity.grid(), *ready.grid()]),
         on_demand=capacity.area(line, [s.on_demand for s in line]),
         capacity=capacity.area(line, [s.spot + s.on_demand for s in line]),
@@ -57,7 +57,7 @@ def plot(run: Run) -> str:
 
 
 class _Scale:
-    """One plot: ticks to x, instances to y."""
+    """The scale of one plot: ticks to x, instances to y."""
 
     def __init__(self, run: Run, top_value: float, top: float, bottom: float) -> None:
         self.ticks, self.top_value, self.top, self.bottom = run.ticks, top_value, top, bottom
@@ -70,14 +70,14 @@ class _Scale:
         return round(self.bottom - (self.bottom - self.top) * value / self.top_value, 1)
 
     def area(self, line: Sequence[TimelineStep], values: Sequence[float]) -> str:
-        """Return the path of a stepped area that stands on zero."""
+        """Return the path of a stepped area above zero."""
         path = [f"M{LEFT_EDGE} {self.y(0)}"]
         for (step, value), (following, _) in pairwise(zip(line, values, strict=True)):
             path.append(f"L{self.x(step.tick)} {self.y(value)}H{self.x(following.tick)}")
         return "".join(path) + f"V{self.y(0)}Z"
 
     def stem(self, shortage: series.Shortage) -> str:
-        """Return the path of a shortage: from the target down to what was left."""
+        """Return the path of a shortage, from the target down to the lowest count."""
         return f"M{self.x(shortage.tick)} {self.y(self.target)}V{self.y(shortage.lowest)}"
 
     def grid(self) -> Iterable[str]:
@@ -89,7 +89,7 @@ class _Scale:
 
 
 def _days(run: Run, scale: _Scale) -> Iterable[str]:
-    """Yield a label at the beginning of days (UTC), at most about ten; hours where no day begins."""
+    """Yield labels at day starts (UTC), at most about ten."""
     every = next((days for days in _DAYS if run.ticks / (1440 * days) <= 10), 28) * 1440
     first = -int(run.start // 60) % 1440
     for tick in range(first, run.ticks, every):

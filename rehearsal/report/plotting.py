@@ -1,6 +1,6 @@
-"""The parts that the pictures share: axes, areas, bars, marks.
+"""Shared parts of the figures: axes, areas, bars, markers.
 
-Colours are the page's CSS variables: its script puts in what they mean in the reader's light or dark scheme.
+Colours are CSS variables of the page; its script replaces them by the values of the light or dark scheme.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from rehearsal.results.run import Run
 Data: TypeAlias = dict[str, Any]
 
 WIDE_LEFT: Final = 88
-"""Pixels left of the axis where pictures stand above each other: room for the names of pools."""
+"""Left margin in pixels of aligned figures, wide enough for pool names."""
 
 LOST: Final = {"announced": "--announced", "unannounced": "--lost"}
-"""The colours of instances lost."""
+"""Colours of interrupted instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One picture: ``alt`` says in words what it shows, ``timeline`` that it zooms with the others."""
+    """A figure; ``alt`` describes it in words, ``timeline`` lets it zoom with the others."""
 
     id: str
     title: str
@@ -37,7 +37,7 @@ class Figure:
 
 
 def base_layout(height: int, y_title: str, left_margin: int = 52) -> Data:
-    """Return the look of a picture, ``height`` pixels high."""
+    """Return the layout of a figure, ``height`` pixels high."""
     line = {"linecolor": "var(--rule)", "gridcolor": "var(--rule)", "zeroline": False, "fixedrange": False}
     return {
         "height": height,
@@ -66,7 +66,7 @@ def base_layout(height: int, y_title: str, left_margin: int = 52) -> Data:
 
 
 def time_layout(run: Run, height: int, y_title: str, left_margin: int = 52) -> Data:
-    """Return the look of a picture over the simulated time, its warm-up shaded."""
+    """Return the layout of a figure over simulated time, with the warm-up shaded."""
     layout = base_layout(height, y_title, left_margin)
     layout["xaxis"] |= {
         "type": "date",
@@ -95,14 +95,14 @@ def time_layout(run: Run, height: int, y_title: str, left_margin: int = 52) -> D
 
 
 def ms(run: Run, tick: int) -> int:
-    """Return the epoch millisecond at which ``tick`` begins, as plotly's time axes want it."""
+    """Return the start of ``tick`` in epoch milliseconds, for plotly's time axes."""
     return round(1000 * run.at(tick))
 
 
 def line(
     name: str, colour: str, x: Sequence[int | None], y: Sequence[float | None], hover: str = "", **more: Any
 ) -> Data:
-    """Return a line; ``hover`` is what is said of a point of it, ``more`` adds to plotly's trace."""
+    """Return a line; ``hover`` is the text of a point, ``more`` is added to plotly's trace."""
     hover_fields = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
     style = {"width": 1.5, "color": f"var({colour})", **more.pop("line", {})}
     return {
@@ -118,7 +118,7 @@ def line(
 
 
 def markers(name: str, x: Sequence[int], y: Sequence[float], text: Sequence[str], **marker: Any) -> Data:
-    """Return marks with a text each, which is shown where somebody points at one."""
+    """Return markers with hover texts."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -132,23 +132,23 @@ def markers(name: str, x: Sequence[int], y: Sequence[float], text: Sequence[str]
 
 
 def area(x: Sequence[int], y: Sequence[float], name: str, colour: str, shape: str = "hv") -> Data:
-    """Return one layer of a stack of areas."""
+    """Return one layer of stacked areas."""
     hover, style = f"%{{y:,.3~r}} {name.lower()}", {"shape": shape, "width": 1}
     return line(name, colour, x, y, hover, line=style, stackgroup="all", fillcolor=f"var({colour})")
 
 
 def target(run: Run, value: float, name: str = "Target") -> Data:
-    """Return the dashed line of what is aimed at or compared with."""
+    """Return the dashed line of a constant target."""
     return aimed([ms(run, 0), ms(run, run.ticks)], [value, value], name)
 
 
 def aimed(x: Sequence[int], y: Sequence[float], name: str = "Target") -> Data:
-    """Return the dashed line of what is aimed at, where that changes."""
+    """Return the dashed line of a changing target."""
     return line(name, "--ink", x, y, line={"dash": "dash", "shape": "hv"})
 
 
 def bars(kind: str, x: Sequence[float], y: Sequence[float], **more: Any) -> Data:
-    """Return bars of instances lost: ``announced`` or ``unannounced``."""
+    """Return bars of interrupted instances: ``announced`` or ``unannounced``."""
     value = "x" if more.get("orientation") == "h" else "y"
     return {
         "type": "bar",
@@ -162,12 +162,12 @@ def bars(kind: str, x: Sequence[float], y: Sequence[float], **more: Any) -> Data
 
 
 def filled(colour: str) -> Data:
-    """Return the marker of a bar: a hair of background keeps neighbours apart."""
+    """Return the style of a bar with a thin border in the background colour."""
     return {"color": f"var({colour})", "line": {"width": 0.5, "color": "var(--card)"}}
 
 
 def marks(run: Run, losses: Iterable[Happening], rows: dict[str, int], kind: str) -> Data:
-    """Return a mark for each loss on the row of its pool."""
+    """Return a marker for each interruption, on the row of its pool."""
     shown = [loss for loss in losses if loss.kind == kind]
     return markers(
         f"Lost, {kind}",
@@ -182,30 +182,30 @@ def marks(run: Run, losses: Iterable[Happening], rows: dict[str, int], kind: str
 
 
 def swatch(name: str, colour: str) -> Data:
-    """Return an entry of the legend for what has none of its own."""
+    """Return a legend entry for a trace without one."""
     marker = {"symbol": "square", "size": 11, "color": f"var({colour})"}
     return {"type": "scatter", "mode": "markers", "name": name, "x": [None], "y": [None], "marker": marker}
 
 
 def two_lines(pool: str) -> str:
-    """Return the label of a pool, the zone over the instance type."""
+    """Return the label of a pool: zone above instance type."""
     kind, _, zone = pool.partition("@")
     return f"{zone}<br>{kind}" if zone else pool
 
 
 def shortage_text(shortage: series.Shortage, target_count: int) -> str:
-    """Return a shortage in words."""
+    """Return the hover text of a shortage."""
     cause = f"<br>{shortage.cause}" if shortage.cause else ""
     return f"{shortage.lowest} of {target_count} ready for {duration(shortage.ticks)}{cause}"
 
 
 def averaged(run: Run) -> str:
-    """Return the remark that a timeline needs which does not show every change."""
+    """Return the note for a timeline of averages, empty if it shows every change."""
     width = series.stretch(run)
     return f" Lines are averages over {duration(width)}." if width > 1 else ""
 
 
 def open_share(edges: Sequence[int], means: Sequence[float]) -> float:
-    """Return the share of the time in which a pool could give anything."""
+    """Return the share of the time in which a pool had capacity."""
     open_ticks = sum(b - a for a, b, mean in zip(edges, edges[1:], means, strict=False) if mean > 0)
     return open_ticks / edges[-1]

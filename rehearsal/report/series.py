@@ -1,4 +1,4 @@
-"""What the pictures show, as plain numbers over ticks (minutes). Pure; bounded however long the run was."""
+"""Data series of the figures over ticks (minutes). Pure; the number of points is bounded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from market.replay.ledger import Happening, Span
 from rehearsal.results.run import Run
 
 STEPS: Final = 2500
-"""Above as many different spans, a timeline shows averages over equal stretches instead of every change."""
+"""Maximum number of distinct spans; above it, a timeline shows averages over equal intervals."""
 
 STRETCHES: Final = 1200
 BINS: Final = 60
@@ -23,7 +23,7 @@ _BIN_TICKS: Final = tuple(60 * hours for hours in (1, 2, 3, 6, 12, 24, 48, 168))
 
 @dataclass(frozen=True, slots=True)
 class TimelineStep:
-    """From ``tick`` to the next step: mean instances ready, paid on spot, paid on-demand and aimed at."""
+    """From ``tick`` to the next step: mean of ready workers, billed Spot and On-Demand, and target."""
 
     tick: int
     ready: float
@@ -34,7 +34,7 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """``ticks`` ticks in which fewer than the target were ready; ``lost`` worker-ticks, ``lowest`` ready."""
+    """A period with fewer ready workers than the target; ``lost`` worker-ticks, ``lowest`` ready."""
 
     tick: int
     ticks: int
@@ -45,7 +45,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """Paid from the end of the warm-up until ``tick``, in on-demand instance-hours."""
+    """Cost from the end of the warm-up until ``tick``, in On-Demand instance-hours."""
 
     tick: int
     spot: float
@@ -55,7 +55,7 @@ class Money:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Instances that the market took, in a stretch of time or in a pool."""
+    """Number of interrupted instances, in an interval or a pool."""
 
     announced: int = 0
     unannounced: int = 0
@@ -68,12 +68,12 @@ class Lost:
 
 
 def stretch(run: Run, limit: int = STEPS) -> int:
-    """Return over how many ticks ``steps`` averages; 1: it shows every change."""
+    """Return the number of ticks that ``steps`` averages; 1: every change is shown."""
     return 1 if len(_distinct(run.ledger.spans)) <= limit else math.ceil(run.ticks / STRETCHES)
 
 
 def steps(run: Run, limit: int = STEPS) -> list[TimelineStep]:
-    """Return the timeline of a run, closed by a step at its end."""
+    """Return the timeline of a run, with a final step at its end."""
     spans, width = _distinct(run.ledger.spans), stretch(run, limit)
     if width == 1:
         timeline = [TimelineStep(s.tick, s.ready, s.spot, s.on_demand, s.target) for s in spans]
@@ -83,7 +83,7 @@ def steps(run: Run, limit: int = STEPS) -> list[TimelineStep]:
 
 
 def shortages(run: Run) -> list[Shortage]:
-    """Return every stretch after the warm-up in which workers were missing, in order of time."""
+    """Return all shortages after the warm-up, in order of time."""
     causes: dict[int, list[str]] = {}
     for loss in losses(run):
         causes.setdefault(loss.tick, []).append(_cause(loss, run))
@@ -107,12 +107,12 @@ def shortages(run: Run) -> list[Shortage]:
 
 
 def worst(shortages_: Sequence[Shortage]) -> list[Shortage]:
-    """Return at most ``SHORTAGES`` of them, those that cost most, in order of time."""
+    """Return the at most ``SHORTAGES`` largest shortages, in order of time."""
     return sorted(sorted(shortages_, key=lambda s: -s.lost)[:SHORTAGES], key=lambda s: s.tick)
 
 
 def money(run: Run) -> list[Money]:
-    """Return the account as it grows, from zero at the end of the warm-up."""
+    """Return the cumulative cost, from zero at the end of the warm-up."""
     warm_up = min(run.ledger.warm_up, run.ticks)
     width = max(1, math.ceil(run.ticks / STRETCHES))
     account = [Money(warm_up, 0.0, 0.0, 0.0)]
@@ -130,12 +130,12 @@ def money(run: Run) -> list[Money]:
 
 
 def bin_ticks(run: Run) -> int:
-    """Return the round length of time by which bars are made, so that there are at most ``BINS``."""
+    """Return the width of the bars in ticks, for at most ``BINS`` bars."""
     return next((width for width in _BIN_TICKS if run.ticks / width <= BINS), _BIN_TICKS[-1])
 
 
 def spending(run: Run) -> list[tuple[int, int, float, float]]:
-    """Return (tick, ticks, spot, on-demand) by bin: what was paid as fractions of all on-demand."""
+    """Return (tick, ticks, spot, on-demand) by bin: cost as fractions of all On-Demand."""
     bins = []
     for _, part in _buckets(list(run.ledger.since_warm_up()), bin_ticks(run)):
         length = sum(s.ticks for s in part)
@@ -146,7 +146,7 @@ def spending(run: Run) -> list[tuple[int, int, float, float]]:
 
 
 def losses(run: Run) -> list[Happening]:
-    """Return what the market took after the warm-up, apart by kind: ``announced`` and ``unannounced``."""
+    """Return the interruptions after the warm-up, by kind ``announced`` or ``unannounced``."""
     announced: dict[tuple[int, str], int] = {}
     result: list[Happening] = []
     for happening in run.ledger.happenings:
@@ -165,7 +165,7 @@ def losses(run: Run) -> list[Happening]:
 
 
 def lost_over_time(run: Run) -> dict[int, Lost]:
-    """Return by bin (its first tick) how many instances the market took."""
+    """Return the number of interruptions by bin (its first tick)."""
     width = bin_ticks(run)
     bins = dict.fromkeys(range(0, run.ticks, width), Lost())
     for loss in losses(run):
@@ -174,7 +174,7 @@ def lost_over_time(run: Run) -> dict[int, Lost]:
 
 
 def lost_by_pool(run: Run) -> dict[str, Lost]:
-    """Return by trace how many instances the market took."""
+    """Return the number of interruptions by trace."""
     pools = dict.fromkeys(run.pools, Lost())
     for loss in losses(run):
         pools[loss.where] += loss
@@ -182,7 +182,7 @@ def lost_by_pool(run: Run) -> dict[str, Lost]:
 
 
 def capacity_grid(run: Run) -> tuple[list[int], list[list[float]]]:
-    """Return edges in ticks and, pool by pool, the mean capacity between each two of them."""
+    """Return edges in ticks and, by pool, the mean capacity between consecutive edges."""
     moments = {tick for changes in run.capacities.values() for tick, _ in changes if tick < run.ticks}
     edges = sorted({0, *moments, run.ticks})
     if len(edges) > STEPS:
@@ -205,7 +205,7 @@ def _means(changes: Sequence[tuple[int, int]], edges: Sequence[int]) -> list[flo
 
 
 def _distinct(spans: Iterable[Span]) -> list[Span]:
-    """Join neighbours between which nothing that is shown changed."""
+    """Merge consecutive spans with equal shown values."""
     joined: list[Span] = []
     for span in spans:
         last = joined[-1] if joined else None
@@ -221,7 +221,7 @@ def _shown(span: Span) -> tuple[int, int, int, int]:
 
 
 def _buckets(spans: Sequence[Span], width: int) -> Iterator[tuple[int, list[Span]]]:
-    """Cut spans at every multiple of ``width`` and yield those of each stretch together."""
+    """Split spans at multiples of ``width`` and yield the spans of each bucket."""
     current, part = -1, list[Span]()
     for span in spans:
         tick, end = span.tick, span.tick + span.ticks
@@ -248,5 +248,5 @@ def _mean(part: Sequence[Span]) -> TimelineStep:
 
 
 def _cause(loss: Happening, run: Run) -> str:
-    how = "on notice" if loss.kind == "announced" else "without notice"
-    return f"{loss.count} taken {how} in {run.pools[loss.where]}"
+    how = "with notice" if loss.kind == "announced" else "without notice"
+    return f"{loss.count} interrupted {how} in {run.pools[loss.where]}"

@@ -1,4 +1,4 @@
-"""What a service's own workers did, in words and as a picture."""
+"""Texts and figure about a service whose real workers ran."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rehearsal.results.serving import Served
 
 
 def is_whole(service: Mapping[str, Any]) -> bool:
-    """Tell whether every request got its answer, and none was run twice unmarked."""
+    """Return whether every request was answered and no repeat was unmarked."""
     return not service["lost"] and not service["unmarked_duplicates"]
 
 
 def headline(service: Mapping[str, Any], cost: float) -> str:
-    """Return what the service's part of ``summary.json`` comes to, in one line."""
+    """Return the headline for the service part of ``summary.json``."""
     lost = counted(service["lost"], "request") + " lost" if service["lost"] else "all answered"
-    return f"{counted(service['requests'], 'request')}, {lost}, for {percent(cost)} of the on-demand price"
+    return f"{counted(service['requests'], 'request')}, {lost}, for {percent(cost)} of the On-Demand price"
 
 
 def rows(service: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
@@ -31,18 +31,18 @@ def rows(service: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
         f"{number(service['answered'])} answered, {number(lost) if lost else 'none'} lost",
     )
     yield (
-        "run twice",
+        "repeated",
         number(service["run_again"]),
-        f"marked as such; unmarked: {service['unmarked_duplicates'] or 'none'}",
+        f"marked as repeat; unmarked: {service['unmarked_duplicates'] or 'none'}",
     )
-    yield "came back", number(service["came_back"]), "from workers that went, and were run by others"
+    yield "redelivered", number(service["came_back"]), "from a terminated worker to another one"
     yield (
         "longest wait",
         f"{service['longest_wait_seconds']:.1f} s",
-        f"{service['mean_wait_seconds']:.2f} s in the mean, of real time",
+        f"{service['mean_wait_seconds']:.2f} s on average, in real time",
     )
     yield (
-        "workers gone",
+        "workers ended",
         number(service["drained"] + service["overdue"] + service["killed"]),
         f"{service['drained']} drained in time, {service['overdue']} overdue, "
         f"{service['killed']} killed without notice",
@@ -50,12 +50,12 @@ def rows(service: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
 
 
 def waiting(run: Run, served: Served) -> Figure:
-    """Draw the requests that wait, and the workers that are ready, on an axis each."""
+    """Return the figure of waiting requests and ready workers, with two axes."""
     times = [ms(run, sample.tick) for sample in served.samples]
     max_waiting = max((sample.waiting for sample in served.samples), default=0)
     facts = (
         f"{counted(served.requests, 'request')}, {number(served.lost)} lost; "
-        f"at most {number(max_waiting)} waited at once, the longest for {served.longest_wait:.1f} s of real time."
+        f"at most {number(max_waiting)} waited at once, the longest {served.longest_wait:.1f} s in real time."
     )
     layout = time_layout(run, 260, "requests waiting", left_margin=WIDE_LEFT)
     layout["margin"] |= {"r": 52}
@@ -71,8 +71,7 @@ def waiting(run: Run, served: Served) -> Figure:
     return Figure(
         "waiting",
         "Requests and workers",
-        "Requests without an answer and workers that are ready, both real, at the beginning of each minute. "
-        f"{facts}",
+        f"Unanswered requests and ready workers, both real, at the start of each minute. {facts}",
         f"Timeline of waiting requests and ready workers: {facts}",
         [
             line("Requests waiting", "--lost", times, [s.waiting for s in served.samples], "%{y:,} waiting"),
@@ -92,8 +91,8 @@ def waiting(run: Run, served: Served) -> Figure:
 
 
 def simulated(served: Served) -> Iterable[tuple[str, str]]:
-    """Return what was real, as the page says it: terms and texts."""
-    yield "Workers", f"really run, by the agent's supervisor: {' '.join(served.command)}"
-    yield "Queue", "a RabbitMQ server of this machine, one node, and one client that asks at a steady rate"
-    yield "Pace", f"{served.pace:g} s of the market in a real second, at most"
-    yield "GPUs", "none: the workers compute on this machine's CPUs"
+    """Return the page's terms and texts about what was real."""
+    yield "Workers", f"real processes, run by the agent's supervisor: {' '.join(served.command)}"
+    yield "Queue", "a RabbitMQ server on this machine, one node, and one client with a constant request rate"
+    yield "Pace", f"{served.pace:g} simulated seconds per real second, at most"
+    yield "GPUs", "none: the workers use this machine's CPUs"

@@ -1,4 +1,4 @@
-"""The figures of a run in words, and as a panel for the terminal."""
+"""The summary of a run: headline, and panel for the terminal."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rehearsal.report.tenants import words as tenant_words
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Return what the run comes to, in one line."""
+    """Return the headline of a run."""
     if "moves" in summary:
         return (
-            f"1 training job, at work {percent(summary['availability'], 2)} of the time, "
-            f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
+            f"1 training job, running {percent(summary['availability'], 2)} of the time, "
+            f"for {percent(summary['cost_vs_on_demand'])} of the On-Demand price"
         )
     if "shared_host" in summary:
         return tenant_words.headline(summary["shared_host"], summary)
@@ -33,20 +33,20 @@ def headline(summary: Mapping[str, Any]) -> str:
         return load_words.headline(summary["load"])
     return (
         f"{counted(summary['target'], 'worker')}, {percent(summary['availability'], 2)} available, "
-        f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
+        f"for {percent(summary['cost_vs_on_demand'])} of the On-Demand price"
     )
 
 
 def source(summary: Mapping[str, Any]) -> str:
-    """Return where the market came from, in a few words."""
+    """Return the source of the market, in a few words."""
     market = summary["market"]
-    whence = {"model": "drawn from the model", "script": "written for this"}
+    whence = {"model": "drawn from the model", "script": "scripted"}
     words = whence.get(market, "real traces") if isinstance(market, str) else "real traces"
     return f"{words}, {counted(summary['pools'], 'pool')}"
 
 
 def moved(moves: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the moves of a job's volume come to, in a few words."""
+    """Return a short summary of the moves of a job's volume."""
     if not moves:
         return "its volume stayed where it was"
     typical = duration(median(move["seconds"] for move in moves) / 60)
@@ -54,35 +54,32 @@ def moved(moves: Sequence[Mapping[str, Any]]) -> str:
     lost = sum(move["steps_lost"] for move in moves)
     broken = sum(not move["content"]["equal"] for move in moves)
     content = f"CONTENT DIFFERS in {broken}" if broken else "same content each time"
-    return (
-        f"of the volume, {away} to another zone, {typical} in the median; {content}, "
-        f"{counted(lost, 'step')} lost"
-    )
+    return f"of the volume, {away} to another zone, median {typical}; {content}, {counted(lost, 'step')} lost"
 
 
 def ended(job: Mapping[str, Any]) -> str:
-    """Return what became of a job whose own command was run, in a few words."""
+    """Return a short summary of a job whose real command ran."""
     command = f"{' '.join(job['command'])} of {job['repository']} at {job['revision'][:12]}"
     if job["state"] != "done":
         return command
-    bits = "the bits" if job["intact"] else "NOT the bits"
-    return f"{command}; its results are {bits} of a run that nobody interrupted"
+    bits = "identical to those of" if job["intact"] else "DIFFERENT from those of"
+    return f"{command}; its results are {bits} an uninterrupted run"
 
 
 def render_summary(summary: Mapping[str, Any]) -> RenderableType:
-    """Return the panel that ends a rehearsal in the terminal."""
+    """Return the panel for the terminal at the end of a rehearsal."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(justify="right", style="bold")
     table.add_column(style="dim")
     for name, value, note in _rows(summary):
         table.add_row(name, value, note)
-    is_well = summary["availability"] >= 0.999
+    is_healthy = summary["availability"] >= 0.999
     if "service" in summary:
-        is_well = serving.is_whole(summary["service"])
+        is_healthy = serving.is_whole(summary["service"])
     if "load" in summary:
-        is_well = load_words.is_within_limit(summary["load"])
-    title = Text.assemble((headline(summary), "bold green" if is_well else "bold yellow"))
+        is_healthy = load_words.is_within_limit(summary["load"])
+    title = Text.assemble((headline(summary), "bold green" if is_healthy else "bold yellow"))
     return Panel(
         Group(title, Text(), table),
         title=f"[bold]{summary['stack']}[/] / {summary['group']}",
@@ -99,15 +96,15 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         (
             "availability",
             percent(summary["availability"], 2),
-            f"the whole target ready {percent(summary['full_fraction'], 2)} of the time",
+            f"full target ready {percent(summary['full_fraction'], 2)} of the time",
         ),
         (
             "cost",
             percent(summary["cost_vs_on_demand"]),
-            f"of all on-demand; {percent(summary['spot_share'])} of the instance time was spot",
+            f"of all On-Demand; {percent(summary['spot_share'])} of the instance time was Spot",
         ),
         *(
-            [("warm pool", percent(summary["warm_pool_cost"]), "of all on-demand, on top")]
+            [("warm pool", percent(summary["warm_pool_cost"]), "of all On-Demand, in addition")]
             if summary["warm_pool_cost"]
             else []
         ),
@@ -116,11 +113,11 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             number(summary["interruptions"]),
             f"{number(summary['announced'])} announced, {number(summary['unannounced'])} without notice",
         ),
-        ("launches refused", number(summary["launch_failures"]), "times that spot ran out"),
+        ("launch failures", number(summary["launch_failures"]), "times without Spot capacity"),
         (
             "starts",
             number(summary["spot_starts"] + summary["on_demand_starts"]),
-            f"{number(summary['spot_starts'])} spot, {number(summary['on_demand_starts'])} on-demand",
+            f"{number(summary['spot_starts'])} Spot, {number(summary['on_demand_starts'])} On-Demand",
         ),
         *([("moves", number(len(summary["moves"])), moved(summary["moves"]))] if "moves" in summary else []),
         *([("job", summary["job"]["state"], ended(summary["job"]))] if "job" in summary else []),
@@ -135,6 +132,6 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         (
             "wall time",
             f"{summary['wall_seconds']:.1f} s",
-            f"{number(summary['ticks_played'])} of {number(summary['ticks'])} ticks had to be played",
+            f"{number(summary['ticks_played'])} of {number(summary['ticks'])} ticks were simulated",
         ),
     ]

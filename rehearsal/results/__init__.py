@@ -1,1 +1,1 @@
-"""What a finished rehearsal is: plain facts, below those who play it and those who show it."""
+"""Data of a finished rehearsal, independent of simulation and presentation."""

@@ -1,4 +1,4 @@
-"""What came of a load on a service, as ``summary.json`` holds it."""
+"""The load part of ``summary.json``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from market.load.account import LoadAccount
 
 
 def to_json(load: LoadAccount, warm_up: int) -> dict[str, Any]:
-    """Return it as JSON values: seconds, US dollars; workers and rates without the warm-up's minutes."""
+    """Return the account as JSON values: seconds, US dollars; workers and rates without the warm-up."""
     counted = load.minutes[min(warm_up, len(load.minutes) - 1) :]
     ready = [minute.ready for minute in counted]
     return {

@@ -1,4 +1,4 @@
-"""Where a training job and its data volume were, and how it got from one instance to the next."""
+"""Locations of a training job and its data volume, and the moves between instances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is on a volume: the number of files, and a SHA-256 over their names and bytes."""
+    """Content of a volume: number of files, and SHA-256 over their names and bytes."""
 
     files: int
     digest: str
@@ -18,9 +18,9 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A time (epoch seconds) that a volume spent in a zone: in use by an instance, or waiting for one.
+    """A period (epoch seconds) of a volume in a zone, mounted (``in_use``) or not.
 
-    Of a file system, whose access point stands for ``volume``, only when an instance there used it.
+    For a file system ``volume`` is the access point, and only periods of use are recorded.
     """
 
     volume: str
@@ -31,26 +31,26 @@ class Stay:
 
 
 Cause = Literal["notice", "loss", "hand-over"]
-"""Why an instance ended: AWS announced it, AWS took it, or the controller gave the job to a successor."""
+"""Cause of an instance's end: interruption with notice, without, or hand-over to another instance."""
 
 PARTS: Final[Mapping[str, str]] = {
-    "release": "from the notice, the loss or the hand-over until the volume is saved and free",
+    "release": "from the notice, loss or hand-over until the volume is saved and free",
     "wait": "for an instance, its boot and the lease",
-    "snapshot": "until it is complete; none in the same zone",
-    "attach": "create in the new zone, attach and mount",
-    "start": "checkout, start, and load until the first step",
+    "snapshot": "until the snapshot is complete; none in the same zone",
+    "attach": "create the volume in the new zone, attach and mount it",
+    "start": "check out, start, and load until the first step",
 }
-"""The parts of a move in order, and what each is."""
+"""The parts of a move in order, with descriptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """How training went on after an instance ended. All times are epoch seconds.
+    """A move of training to the next instance. All times are epoch seconds.
 
-    The instance was ``lost`` (with a notice: at the notice) and the volume ``freed``. The next instance has
-    ``begun`` to bring it, by a snapshot or by attaching it, had it ``copied`` (at once in the same zone) and
-    ``mounted``, and training was ``running`` again, at its first step. ``before`` and ``after`` are the
-    contents at the last unmounting and at the next mounting; it went on at ``step``.
+    The instance is ``lost`` (with a notice: at the notice) and the volume ``freed``. The transfer, by
+    snapshot or attachment, starts at ``transfer_started``; the data is ``copied`` (at once in the same zone)
+    and ``mounted``; training is ``running`` again at its first step, ``step``. ``before`` and ``after`` are
+    the contents at the last unmount and the next mount.
     """
 
     cause: Cause
@@ -71,28 +71,28 @@ class Move:
 
     @property
     def seconds(self) -> float:
-        """The whole time."""
+        """Total duration."""
         return self.running - self.lost
 
     @property
     def parts(self) -> dict[str, float]:
-        """The seconds of each of ``PARTS``; together ``seconds``."""
+        """Seconds of each of ``PARTS``; their sum is ``seconds``."""
         moments = (self.lost, self.freed, self.transfer_started, self.copied, self.mounted, self.running)
         return dict(zip(PARTS, (after - before for before, after in pairwise(moments)), strict=True))
 
     @property
     def intact(self) -> bool:
-        """Whether what was mounted is what was unmounted."""
+        """Whether the mounted content equals the unmounted content."""
         return self.before == self.after
 
 
 @dataclass(frozen=True, slots=True)
 class JobMigrations:
-    """A training job's moves in order of time, and where its volume was.
+    """The moves of a training job in order of time, and the locations of its volume.
 
-    ``underway`` says that the last loss had not been overcome when the run ended. A training step takes
-    ``step_seconds``, and after every ``checkpoint_steps`` there is a checkpoint; 0 where nobody knows.
-    ``read_gib`` and ``written_gib`` are EFS's, of a job whose checkpoints lie there and which has no volume.
+    ``underway``: at the end of the run training had not resumed after the last loss. A training step takes
+    ``step_seconds``; a checkpoint follows every ``checkpoint_steps`` (0: unknown). ``read_gib`` and
+    ``written_gib`` are the EFS traffic of a job without a volume.
     """
 
     moves: tuple[Move, ...]
@@ -105,22 +105,21 @@ class JobMigrations:
 
     @property
     def is_on_file_system(self) -> bool:
-        """Whether what follows the job is in every zone at once."""
+        """Whether the job's data is on a file system that all zones can mount."""
         return self.written_gib > 0
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """Where the volume ever was."""
+        """All zones of the volume."""
         return tuple(sorted({stay.zone for stay in self.stays}))
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnding:
-    """What became of a job whose own command was really run.
+    """The result of a job whose real command ran.
 
-    ``state`` is the job table's (``running``, ``done``, ``failed``) and ``revision`` what was cloned.
-    ``results`` are the files among its artifacts with their SHA-256, ``undisturbed`` those of a run that
-    nobody interrupted.
+    ``state`` is that of the job table (``running``, ``done``, ``failed``), ``revision`` the cloned commit.
+    ``results`` are its artifacts with SHA-256, ``undisturbed`` those of an uninterrupted run.
     """
 
     state: str
@@ -132,7 +131,7 @@ class JobEnding:
 
     @property
     def intact(self) -> bool:
-        """Whether interruptions have changed nothing: there are results, and they are the same bits."""
+        """Whether there are results and they are identical to those of the uninterrupted run."""
         return bool(self.results) and self.results == self.undisturbed
 
 

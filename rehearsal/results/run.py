@@ -1,4 +1,4 @@
-"""What a finished rehearsal is: the facts from which the summary and the page are made."""
+"""The data of a finished rehearsal, from which summary and page are built."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Run:
     """A finished rehearsal of one capacity group.
 
     ``start`` is the epoch second of tick 0 and ``hours`` the simulated time; ``market`` is ``"model"``,
-    ``"script"`` or the trace files; ``pools`` maps each trace to the capacity pool it stands for
-    (``type@zone``), ``capacities`` is what each could give (``capacity_changes``). ``resources`` are (type,
-    name) pairs. ``ticks_played`` of all ticks had to be computed, in ``wall_seconds`` of real time.
-    ``travels`` is how a training job moved, None for a service; ``outcome`` what became of one whose own
-    command was run; ``job`` what `gpu-spot jobs show` tells of it at the end.
-    ``served`` is what a service's own workers did, where they were run; ``load`` what came of one under load,
-    whose scaler moved the ``target`` of the beginning; ``tenancy`` what became of a shared host's tenants.
+    ``"script"`` or the trace files; ``pools`` maps each trace to its capacity pool (``type@zone``),
+    ``capacities`` has the capacity of each (``capacity_changes``). ``resources`` are (type,
+    name) pairs. ``ticks_played`` of all ticks were simulated, in ``wall_seconds`` of real time.
+    ``migrations`` are the moves of a training job, None for a service; ``outcome`` is the result of a real
+    command; ``job`` is the report of `gpu-spot jobs show` at the end.
+    ``served`` has the counts of real service workers; ``load`` is the account of a load, under which the
+    scaler changes the initial ``target``; ``tenancy`` is the account of a shared host's tenants.
     """
 
     stack: str
@@ -58,7 +58,7 @@ class Run:
     tenancy: TenancyAccount | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` where the parts don't belong together."""
+        """Raise ``ValueError`` for inconsistent parts."""
         if self.ticks < 1:
             raise ValueError(f"hours is {self.hours}, at least one tick of {TICK_SECONDS:g} s is needed")
         if self.ledger.target != self.target:
@@ -76,21 +76,21 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """The seed of everything drawn by chance."""
+        """Seed of all random draws."""
         return self.rules.seed
 
     @property
     def ticks(self) -> int:
-        """The simulated ticks."""
+        """Number of simulated ticks."""
         return round(self.hours * 3600 / TICK_SECONDS)
 
     def at(self, tick: int) -> float:
-        """Return the epoch second at which ``tick`` begins."""
+        """Return the start of ``tick`` in epoch seconds."""
         return self.start + tick * TICK_SECONDS
 
 
 def capacity_changes(market: SpotMarket, ticks: int) -> CapacityChanges:
-    """Return what each pool of ``market`` could give in the first ``ticks`` ticks, change by change."""
+    """Return the capacity changes of each pool of ``market`` in the first ``ticks`` ticks."""
     changes: dict[str, list[tuple[int, int]]] = {name: [] for name in market.names}
     tick = 0
     while tick < min(ticks, market.ticks):

@@ -1,4 +1,4 @@
-"""What came of a service whose own workers were really run while a market took their instances."""
+"""Counts of a service whose real workers ran while a simulated market interrupted instances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At the beginning of ``tick``: ``waiting`` requests had no answer yet, ``workers`` were ready."""
+    """Number of unanswered requests and of ready workers at the start of ``tick``."""
 
     tick: int
     waiting: int
@@ -18,13 +18,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Requests that a client really sent, and what became of them. Waits are in real seconds.
+    """Counts of the requests of a real client. Waits are in real seconds.
 
-    ``pace`` is the simulated seconds for each real one. ``unmarked_duplicates``, ``run_again`` and
-    ``came_back`` are counted where the workers' function runs: requests run twice of which neither run knew
-    that it might not be the first; runs beyond the first; requests that a worker had and another one ran.
-    ``killed`` workers got no notice, ``overdue`` had one and had not ended when it was over; ``drained``
-    ended in time.
+    ``pace`` is the number of simulated seconds per real second. ``unmarked_duplicates``, ``run_again`` and
+    ``came_back`` are counted by the run recorder: requests with more than one run that is not marked as
+    repeat; runs beyond the first; requests that another worker had received before. ``killed`` workers got no
+    notice, ``overdue`` ones had not ended at the deadline of their notice; ``drained`` ones ended in time.
     """
 
     command: tuple[str, ...]
@@ -44,12 +43,12 @@ class Served:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every request got its answer, and none was run twice unmarked."""
+        """Whether every request was answered and no repeat was unmarked."""
         return self.answered == self.requests and not self.unmarked_duplicates
 
 
 def to_json(served: Served) -> dict[str, Any]:
-    """Return it as JSON values."""
+    """Return the counts as JSON values."""
     return {
         "command": list(served.command),
         "pace": served.pace,

@@ -1,4 +1,4 @@
-"""The figures of a run: what ``summary.json`` holds."""
+"""The content of ``summary.json``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rehearsal.results.run import Run
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """Return the figures of ``run``, ready for JSON.
+    """Return the figures of ``run`` as JSON values.
 
-    Counts and shares leave the warm-up out, as the ledger does. ``availability``, ``full_fraction``,
-    ``cost_vs_on_demand``, ``spot_share`` (of paid instance time) and ``wasted_fraction`` are fractions of 1,
-    and so is ``warm_pool_cost``, which comes on top of the cost. ``launch_failures`` are the times at which
-    the market began to refuse a side. A training job's run has ``moves``, too, and ``job`` where its own
-    command was run; ``service`` is there where a service's own workers were, ``load`` where there was one:
-    the shares are of what the scaler asked for, minute by minute. ``shared_host`` is there for one.
+    Counts and shares exclude the warm-up. ``availability``, ``full_fraction``, ``cost_vs_on_demand``,
+    ``spot_share`` (of billed instance time) and ``wasted_fraction`` are fractions of 1, and so is
+    ``warm_pool_cost``, which is not part of the cost. ``launch_failures`` counts the times at which launches
+    of a group role started to fail. A training job has ``moves``, and ``job`` if its real command ran;
+    ``service`` exists for real service workers, ``shared_host`` for a shared host, ``load`` for a load
+    (shares then refer to the scaler's target, minute by minute).
     """
     ledger, counts = run.ledger, run.ledger.counts
     spot = sum(span.spot * span.ticks for span in ledger.since_warm_up())

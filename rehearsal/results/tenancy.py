@@ -1,4 +1,4 @@
-"""What became of a shared host's tenants: who had what, and when each served again."""
+"""The account of a shared host's tenants: resources and moves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rehearsal.results.moves import Cause, Contents
 
 @dataclass(frozen=True, slots=True)
 class PlayedTenant:
-    """What one tenant has by the list; ``gpus`` in words, sizes in GiB."""
+    """Resources of a tenant by the tenant list; ``gpus`` as text, sizes in GiB."""
 
     name: str
     cpus: int
@@ -23,10 +23,10 @@ class PlayedTenant:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """How a tenant came from one host to the next.
+    """A tenant's move from one host to the next.
 
-    Its container ``ended`` there and ``served`` again here (epoch seconds); ``before`` and ``after`` are the
-    contents of its volume at the last unmounting and at the next mounting.
+    Its container ``ended`` on the old host and ``served`` again on the new one (epoch seconds); ``before``
+    and ``after`` are the contents of its volume at the last unmount and the next mount.
     """
 
     tenant: str
@@ -40,20 +40,20 @@ class Return:
 
     @property
     def seconds(self) -> float:
-        """How long it did not serve."""
+        """Duration without a running container."""
         return self.served - self.ended
 
     @property
     def intact(self) -> bool:
-        """Whether what was mounted is what was unmounted."""
+        """Whether the mounted content equals the unmounted content."""
         return self.before == self.after
 
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A tenant that did not serve when the run ended, ``until`` then; its container ``ended`` before.
+    """A tenant without a running container at the end of the run (``observed_at``) since ``ended``.
 
-    ``moving``: a host for it was there or booting.
+    ``moving``: a host for it was running or booting.
     """
 
     tenant: str
@@ -63,33 +63,33 @@ class Away:
 
     @property
     def seconds(self) -> float:
-        """How long it had not served."""
+        """Duration without a running container."""
         return self.observed_at - self.ended
 
 
 @dataclass(frozen=True, slots=True)
 class TenancyAccount:
-    """All of it; ``hour_price`` is US dollars an hour of the machine on-demand, None where nobody knows."""
+    """The account; ``hour_price`` is the machine's On-Demand price (US dollars an hour), None if unknown."""
 
     tenants: Sequence[PlayedTenant]
     returns: Sequence[Return]
     away: Sequence[Away]
     hour_price: float | None
     machine_hours: float
-    """What was paid for the machine, in hours of on-demand."""
+    """Cost of the machine, in On-Demand hours."""
 
     @property
     def intact(self) -> bool:
-        """Whether every volume came over as it was."""
+        """Whether every volume kept its content."""
         return all(tenant_return.intact for tenant_return in self.returns)
 
     def outage(self, tenant: str) -> float:
-        """Return for how many seconds a tenant did not serve after it once had, in all."""
+        """Return the total seconds without a running container after the tenant's first start."""
         absences: list[Return | Away] = [*self.returns, *self.away]
         return sum((absence.seconds for absence in absences if absence.tenant == tenant), 0.0)
 
     def money(self) -> Mapping[str, float]:
-        """Return each tenant's part of the bill (US dollars) by its CPUs; nothing where there is no price."""
+        """Return each tenant's share of the cost (US dollars) by CPUs; empty without a price."""
         if self.hour_price is None:
             return {}
         paid = self.hour_price * self.machine_hours / sum(tenant.cpus for tenant in self.tenants)
@@ -97,7 +97,7 @@ class TenancyAccount:
 
 
 def to_json(tenancy: TenancyAccount) -> dict[str, Any]:
-    """Return it as JSON values: US dollars, epoch seconds."""
+    """Return the account as JSON values: US dollars, epoch seconds."""
     money = tenancy.money()
     tenants = {
         tenant.name: {

@@ -217,7 +217,7 @@ def test_a_queue_is_a_row_of_the_registry() -> None:
     assert queue_state.parse(BACKLOG_ITEM) == BACKLOG
 
 
-def test_releases_are_a_row_of_the_registry() -> None:
+def test_releases_are_an_item_of_the_registry() -> None:
     assert release.dump("ocr", RELEASES) == RELEASES_ITEM
     assert release.parse(RELEASES_ITEM) == RELEASES
 

@@ -56,7 +56,7 @@ def test_on_demand_stays_until_the_spot_successor_is_ready_not_merely_launched()
     assert released(run(booted).actions) == ("o",)
 
 
-def test_instances_that_do_not_serve_yet_are_let_go_first() -> None:
+def test_instances_that_do_not_serve_yet_are_terminated_first() -> None:
     state = observe(
         spot("a"), spot("b"), spot("c"), on_demand("old"), on_demand("boots", ready=False, age=20)
     )
@@ -70,7 +70,7 @@ def test_a_desired_capacity_includes_terminations_that_are_not_visible() -> None
     assert desired(run(state, memory).actions, GroupRole.FALLBACK) == 1 + 3
 
 
-def test_a_released_instance_is_not_counted_and_its_notice_starts_nothing() -> None:
+def test_a_terminated_instance_is_not_counted_and_its_notice_launches_nothing() -> None:
     state = observe(spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"))
     first = run(state)
     memory = apply_events(first.memory, [InterruptionNotice("o", NOW + 120)], NOW)
@@ -113,7 +113,7 @@ def test_refused_on_demand_is_an_alarm_even_for_lack_of_capacity() -> None:
     assert run(state).actions == (Alarm("fallback-capacity", message),)
 
 
-def test_the_ceiling_holds_for_both_sides_together() -> None:
+def test_the_maximum_covers_both_groups() -> None:
     tight = group(target=4, maximum=5)
     decision = run(
         observe(
@@ -126,7 +126,7 @@ def test_the_ceiling_holds_for_both_sides_together() -> None:
     assert desired(empty.actions, GroupRole.PRIMARY) == 1
 
 
-def test_a_cold_start_leaves_room_for_the_base_under_the_ceiling() -> None:
+def test_a_cold_start_leaves_room_for_the_base_below_the_maximum() -> None:
     empty = run(observe(group=group(target=4, base=3, maximum=5), primary_desired=0))
     assert desired(empty.actions, GroupRole.PRIMARY) == 3
     assert desired(empty.actions, GroupRole.FALLBACK) == 2
@@ -141,7 +141,7 @@ def test_an_interrupted_instance_stops_serving_at_its_drain_time_and_the_decisio
     assert (before.state.ready, after.state.ready) == (4, 3)
 
 
-def test_scaling_in_releases_chosen_instances_and_keeps_the_base() -> None:
+def test_scale_in_terminates_selected_instances_and_never_the_base() -> None:
     base = [on_demand(f"base{n}", side=GroupRole.PRIMARY, ready=n > 0) for n in range(2)]
     state = observe(*base, spot("a"), spot("b"), group=group(target=2, base=2), primary_desired=4)
     decision = run(state)
@@ -160,7 +160,7 @@ def test_the_successor_of_an_instance_at_risk_boots_in_peace_and_then_the_one_at
     assert released(run(surplus, memory).actions) == ("newer",)
 
 
-def test_unfulfilled_desire_is_lowered_before_anybody_is_let_go() -> None:
+def test_unfulfilled_desired_capacity_is_lowered_before_any_termination() -> None:
     state = observe(
         spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"), on_demand("p"), fallback_desired=5
     )
@@ -179,7 +179,7 @@ def test_pause_does_nothing_and_dry_run_says_what_it_would_do_without_rememberin
     assert decision.memory.termination_requests == {}
 
 
-def test_manual_override_sets_the_number_of_on_demand_within_the_ceiling() -> None:
+def test_manual_mode_sets_the_on_demand_slots_within_the_maximum() -> None:
     manual = group(control=Control(Mode.MANUAL, on_demand=2))
     state = observe(spot("a"), spot("b"), spot("c"), spot("d"), group=manual)
     assert desired(run(state).actions, GroupRole.FALLBACK) == 2

@@ -44,7 +44,7 @@ def test_the_base_is_always_held(state: Observation, policy, memory) -> None:
 
 
 @given(observations(), policies, memories)
-def test_nothing_is_requested_above_the_ceiling(state: Observation, policy, memory) -> None:
+def test_nothing_is_requested_above_the_maximum(state: Observation, policy, memory) -> None:
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
     live = slots(after.instances_of(GroupRole.PRIMARY))
@@ -66,7 +66,7 @@ def test_nothing_is_requested_above_the_ceiling(state: Observation, policy, memo
 
 
 @given(observations(), policies, memories)
-def test_no_serving_instance_is_let_go_before_its_successor_serves_or_stands_by(
+def test_no_serving_instance_is_terminated_before_its_successor_is_up(
     state: Observation, policy, memory
 ) -> None:
     decision = decide(state, policy, memory, NOW)
@@ -80,7 +80,7 @@ def test_no_serving_instance_is_let_go_before_its_successor_serves_or_stands_by(
 
 
 @given(observations(), policies, memories)
-def test_what_is_let_go_is_not_launched_again(state: Observation, policy, memory) -> None:
+def test_a_terminated_instance_is_not_launched_again(state: Observation, policy, memory) -> None:
     """A bigger instance than the surplus stays: without it the side would lack slots."""
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
@@ -115,7 +115,7 @@ def test_a_second_run_on_the_same_state_does_nothing(state: Observation, policy,
 
 
 @given(observations(), policies, memories)
-def test_looking_again_comes_to_rest(state: Observation, policy, memory) -> None:
+def test_repeated_runs_converge(state: Observation, policy, memory) -> None:
     for _ in range(4):
         decision = decide(state, policy, memory, NOW)
         state, memory = carried_out(state, decision), decision.memory
@@ -147,7 +147,7 @@ def replaced(state: Observation, memory: Memory, round_: int) -> Observation:
 
 
 @given(observations(), policies, memories)
-def test_what_boots_for_an_instance_at_risk_is_never_let_go_to_be_launched_again(
+def test_a_booting_successor_of_an_instance_at_risk_is_never_terminated(
     state: Observation, policy, memory
 ) -> None:
     cut_short = []
@@ -160,9 +160,7 @@ def test_what_boots_for_an_instance_at_risk_is_never_let_go_to_be_launched_again
 
 
 @given(observations(), policies, memories)
-def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
-    state: Observation, policy, memory
-) -> None:
+def test_one_run_covers_every_shortage_within_the_maximum(state: Observation, policy, memory) -> None:
     group = state.group
     blocked = any(
         r.group_role is GroupRole.PRIMARY and r.kind is not LaunchFailureKind.CAPACITY

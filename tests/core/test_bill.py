@@ -52,7 +52,7 @@ def test_where_no_price_is_known_the_dearest_counts() -> None:
     assert bill.hourly_price(spot("i-1"), budget, {}) == 3.0
 
 
-def test_a_look_in_which_nothing_changed_changes_nothing() -> None:
+def test_an_unchanged_observation_does_not_change_the_bill() -> None:
     at = bill.update_bill(Bill(), seen(spot("i-1")), NOW)
     assert bill.update_bill(at, seen(spot("i-1")), NOW + HOUR) == at
 

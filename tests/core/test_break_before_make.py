@@ -36,7 +36,7 @@ def test_on_demand_lets_go_when_its_successor_stands_by(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", NAMES)
-def test_a_service_does_not_let_go_before_its_successor_serves(policy: str) -> None:
+def test_a_service_terminates_an_instance_only_after_its_successor_serves(policy: str) -> None:
     state = observe(standby(spot("s", age=240)), on_demand("d"), group=replace(JOB, break_before_make=False))
     assert released(decided(state, policy).actions) == ()
 

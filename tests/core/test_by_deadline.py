@@ -247,19 +247,19 @@ def test_a_job_that_stalls_wherever_it_runs_is_declared_lost_as_soon_as_it_is() 
     assert world.desired[GroupRole.FALLBACK] == 1
 
 
-def test_a_deadline_that_cannot_be_met_from_the_start_is_said_once_it_is_measured() -> None:
+def test_a_deadline_that_was_never_feasible_raises_an_alarm_once_measured() -> None:
     world = World(8, 6).play(7)
     assert world.said() == [DEADLINE_LOST]
     assert world.alarms[0][0] < 1200
 
 
-def test_a_deadline_in_the_past_is_said_at_the_first_look() -> None:
+def test_a_deadline_in_the_past_raises_an_alarm_at_the_first_run() -> None:
     world = World(8, -1).play(1)
     assert world.said()[0] == DEADLINE_LOST
     assert world.alarms[0][0] == 0
 
 
-def test_what_is_met_after_all_is_no_alarm_any_more() -> None:
+def test_the_alarm_of_a_deadline_that_is_met_after_all_is_resolved() -> None:
     world = World(4, 6, speed=lambda at, number: 0.0 if HOUR < at < 4 * HOUR else 2.0).play(6)
     assert world.said() == [DEADLINE_LOST]
     assert world.step == world.steps
@@ -317,7 +317,7 @@ def kinds(actions: Sequence[object]) -> list[type]:
     return [type(action) for action in actions]
 
 
-def test_a_finished_job_is_let_go() -> None:
+def test_a_finished_job_is_terminated() -> None:
     world = World(4, 10).play(1)
     group = Group("job", 0, 2, break_before_make=True, deadline=START + HOUR, run="r1")
     assert TerminateInstances in kinds(

@@ -44,5 +44,5 @@ def test_nothing_costs_nothing() -> None:
         (Pool("g5.xlarge", "us-west-2c"), PurchaseOption.SPOT),
     ],
 )
-def test_one_price_that_nobody_knows_leaves_the_sum_unsaid(instance: tuple[Pool, PurchaseOption]) -> None:
+def test_one_unknown_price_makes_the_cost_unknown(instance: tuple[Pool, PurchaseOption]) -> None:
     assert hourly_cost(seen((HERE, PurchaseOption.SPOT), instance), PRICES) is None

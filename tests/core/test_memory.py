@@ -68,7 +68,7 @@ def test_marks_outlive_a_stale_answer_and_are_then_forgotten() -> None:
     )
 
 
-def test_a_release_that_did_not_happen_is_noticed() -> None:
+def test_a_failed_termination_is_detected() -> None:
     memory = Memory(termination_requests={"o": NOW})
     assert update_memory(
         memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS - 1
@@ -149,7 +149,7 @@ def test_a_memory_that_python_cannot_parse_is_rejected(text: str) -> None:
         parse(text)
 
 
-def test_a_release_from_the_future_is_not_believed_for_ever() -> None:
+def test_a_termination_request_from_the_future_expires() -> None:
     memory = Memory(termination_requests={"o": NOW + 10 * TERMINATION_SECONDS})
     assert update_memory(memory, observe(on_demand("o")), NOW).termination_requests == {}
 

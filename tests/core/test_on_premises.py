@@ -63,7 +63,7 @@ def test_aws_has_the_rest_and_always_the_base(base: int, slots: int, left: int) 
     assert with_offset(observe(group=group(target=0)), 0).group.target == 0
 
 
-def test_instances_are_let_go_for_them_and_launched_where_they_vanish() -> None:
+def test_instances_are_terminated_for_on_premises_workers_and_launched_if_those_disappear() -> None:
     state = replace(observe(*(spot(name) for name in "abcd")), on_premises_slots=2)
     first = run(state, Memory())
     assert first.actions == ()

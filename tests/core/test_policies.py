@@ -61,7 +61,7 @@ def unchanged(state: Observation, actions: tuple) -> Observation:
 
 
 @given(observations(), st.sampled_from(NAMES), costs, st.floats(0, 1), st.booleans())
-def test_until_it_wakes_nothing_new_is_wanted(
+def test_the_plan_does_not_change_before_its_next_run(
     state: Observation, name: str, cost: float, share: float, learned: bool
 ) -> None:
     policy = ExpectedCost(cost) if name == ExpectedCost.name else build(name)
@@ -248,14 +248,14 @@ def test_losses_teach_how_long_pools_last() -> None:
     assert stable.history.pool_hazard_factor(pool, 1.0) < 1.0
 
 
-def test_what_we_released_is_no_loss() -> None:
+def test_a_termination_by_the_controller_is_not_a_loss() -> None:
     memory = update_memory(LEARNED, observe(spot("s")), NOW)
     memory = update_memory(replace(memory, termination_requests={"s": NOW}), observe(), NOW + 60)
     assert memory.history.losses == 0.0
     assert memory.history.record(spot("s").pool).since is None
 
 
-def test_a_quiet_look_changes_no_memory() -> None:
+def test_an_observation_without_events_does_not_change_the_memory() -> None:
     state = observe(*fleet(None, None, None, None), group=ROOMY)
     first = decide(state, build(DEFAULT), Memory(), NOW).memory
     assert decide(state, build(DEFAULT), first, NOW + 3600).memory == first

@@ -130,7 +130,7 @@ def test_a_fifth_of_the_group_goes_at_once_and_the_rest_later() -> None:
     )  # of eight
 
 
-def test_a_release_that_failed_counts_against_nobody() -> None:
+def test_a_failed_termination_does_not_count_as_a_replacement() -> None:
     memory = run(wishing(four(), "a", why="stuck")).memory
     assert memory.replacement_times == {"a": NOW}
     assert parse(dump(memory)).replacement_times == {"a": NOW}
@@ -153,7 +153,9 @@ def test_a_request_does_not_affect_the_pools_and_buys_no_cover() -> None:
 
 
 def accepted(
-    request: ReplacementRequest, group: Group = group(), *instances: Instance
+    request: ReplacementRequest,
+    group: Group = group(),  # noqa: B008
+    *instances: Instance,
 ) -> tuple[tuple[ReplacementRequest, ...], str]:
     found, lines = filter_requests([request], group, instances or (spot("a"),), NOW)
     return found, " ".join(lines)

@@ -41,7 +41,7 @@ def test_a_retirement_far_ahead_buys_nothing_and_is_remembered() -> None:
     assert decision.memory.retiring == {"a": RETIRES}  # the account's other instances are not ours
 
 
-def test_before_it_retires_its_successor_is_bought_and_then_it_is_let_go() -> None:
+def test_a_retiring_instance_is_terminated_after_its_successor_is_launched() -> None:
     now = RETIRES - RETIREMENT_LEAD_SECONDS
     state = observe(*fleet())
     first = run(state, reporting("a"), now)
@@ -64,7 +64,7 @@ def test_the_default_policy_has_a_successor_before_aws_retires_anybody() -> None
     assert released(decide(serves, policy, first.memory, at + 120).actions) == ("a",)
 
 
-def test_it_is_not_let_go_before_another_serves() -> None:
+def test_a_retiring_instance_is_not_terminated_before_another_serves() -> None:
     booting = observe(*fleet(on_demand("o", ready=False)), fallback_desired=1)
     assert released(run(booting, reporting("a"), RETIRES - 600).actions) == ()
 
@@ -101,7 +101,7 @@ def test_a_boot_has_the_time_that_a_boot_may_take() -> None:
     assert decision.memory.not_reporting == memory.not_reporting
 
 
-def test_where_all_are_silent_nobody_is_let_go() -> None:
+def test_if_no_instance_reports_none_is_terminated() -> None:
     state = observe(*(spot(name, ready=False) for name in "abcd"), fallback_desired=4)
     decision = run(state, Memory(not_reporting=dict.fromkeys("abcd", NOW - 2 * MAX_BOOT_SECONDS)))
     reason = "no worker reports for 30 minutes: a, b, c, d"
@@ -110,7 +110,7 @@ def test_where_all_are_silent_nobody_is_let_go() -> None:
 
 
 @pytest.mark.parametrize(("mutes", "going"), [(1, 1), (2, 2), (3, 0), (4, 0)])
-def test_while_most_are_silent_it_is_one_cause_and_nobody_is_let_go(mutes: int, going: int) -> None:
+def test_if_most_do_not_report_the_cause_is_shared_and_none_is_terminated(mutes: int, going: int) -> None:
     names = "abcd"
     state = observe(*(spot(name, ready=name not in names[:mutes]) for name in names), fallback_desired=4)
     decision = run(state, Memory(not_reporting=dict.fromkeys(names[:mutes], NOW - MAX_BOOT_SECONDS)))
@@ -134,7 +134,7 @@ def test_a_recently_lost_heartbeat_counts_for_a_shared_cause_and_a_boot_does_not
 
 
 @pytest.mark.parametrize("falls", [True, False])
-def test_the_time_counts_from_when_it_fell_silent(falls: bool) -> None:
+def test_the_timeout_starts_when_reports_stop(falls: bool) -> None:
     before = run(observe(*fleet()), Memory()).memory
     unresponsive = replace(spot("a"), ready_since=None) if falls else spot("a")
     after = run(observe(unresponsive, *fleet()[1:]), before, NOW + 30).memory

@@ -59,7 +59,7 @@ def test_what_is_beyond_is_the_policys_as_ever(policy: Policy) -> None:
     assert found == {GroupRole.PRIMARY: 2, GroupRole.FALLBACK: 3}
 
 
-def test_nothing_more_is_wanted_of_a_full_group(policy: Policy) -> None:
+def test_a_full_group_requests_nothing_more(policy: Policy) -> None:
     seen = observe(*SPOT[:2], *PAID, group=RESERVED, primary_desired=2)
     assert decide(seen, policy, Memory(), NOW).actions == ()
 
@@ -89,7 +89,7 @@ def test_limits_withhold_no_reservation(policy: Policy) -> None:
 @pytest.mark.parametrize(
     ("changes", "held"), [({"target": 1}, 1), ({"target": 0}, 0), ({"fallback": False}, 0)]
 )
-def test_no_more_is_held_than_is_wanted_and_nowhere_else(
+def test_reserved_capacity_is_limited_to_the_target_and_to_the_fallback(
     policy: Policy, changes: dict[str, int | bool], held: int
 ) -> None:
     seen = observe(group=group(reserved=2, **changes), primary_desired=0)

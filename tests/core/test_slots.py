@@ -65,7 +65,7 @@ def test_a_serving_instance_stays_that_the_target_needs_a_part_of() -> None:
     assert released(decide(full, unwilling, Memory(), NOW).actions) == ("i-od",)
 
 
-def test_a_side_keeps_its_own_slots_though_the_other_could_stand_in() -> None:
+def test_each_group_holds_its_own_slots_although_the_other_could_replace_them() -> None:
     members = [sized(spot(f"i-{n}"), 4) for n in range(2)]
     state = observe(*members, sized(on_demand("i-od"), 4), group=group(target=5, maximum=16))
     # With four of its eight the primary group would launch anew.
@@ -92,7 +92,7 @@ def test_what_is_beyond_the_target_goes_where_it_can_go_alone() -> None:
     assert (after.primary_desired, look(after).actions) == (6, ())
 
 
-def test_a_release_takes_its_slots_off_also_where_fewer_were_asked_for() -> None:
+def test_a_termination_lowers_the_desired_capacity_by_its_slots() -> None:
     # One slot was asked for, and an instance of four came; AWS goes below no minimum.
     state = observe(*(spot(f"i-{n}") for n in range(4)), sized(on_demand("i-od"), 4), fallback_desired=1)
     decision = look(state)
@@ -130,13 +130,13 @@ def test_the_base_is_held_in_slots() -> None:
     assert released(look(replace(state, primary_desired=12)).actions) == ("i-spot",)
 
 
-def test_the_ceiling_is_in_slots() -> None:
+def test_the_maximum_is_in_slots() -> None:
     members = [sized(spot(f"i-{n}", deadline=DEADLINE), 4) for n in range(2)]
     state = observe(*members, group=group(target=8, maximum=10))
     assert desired(look(state).actions, GroupRole.FALLBACK) == 2
 
 
-def test_what_a_launch_brings_beyond_the_ceiling_is_allowed_for() -> None:
+def test_the_overshoot_of_a_launch_above_the_maximum_is_allowed() -> None:
     members = [sized(spot(f"i-{n}"), 4) for n in range(3)]
     above = {
         maximum: look(observe(*members, group=group(target=9, maximum=maximum))).state.above_maximum

@@ -1,4 +1,4 @@
-"""What a roll-out asks of the controller: room for a batch, and nobody in the place of who starts restarting."""
+"""A roll-out's requests to the controller: room for a batch, and no replacement for restarting instances."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_deadline_that_cannot_be_met_is_late_at_once(slack, late):
     assert (choice.mode, choice.is_late) == (JobMode.ON_DEMAND, late)
 
 
-def test_at_a_slower_pace_it_cannot_be_met_sooner():
+def test_at_a_lower_throughput_a_deadline_is_missed_earlier():
     slow = DeadlineConstraints(LONG, JobEstimates(360, 360, 360, min_throughput=0.7, likely_throughput=0.8))
     for remaining, late in ((4500, False), (4499, True)):
         state = DeadlineState(3600, remaining, JobMode.ON_DEMAND, 0.0, False, 0)
@@ -153,7 +153,7 @@ def test_spot_is_chosen_while_on_demand_is_unavailable(up, mode):
     assert decide(REFUSED_FOR_AN_HOUR, state, Always(JobMode.ON_DEMAND)).mode is mode
 
 
-def test_the_reserve_holds_a_refusal_the_longest_change_over_a_late_look_and_lost_work():
+def test_the_reserve_covers_launch_delay_restart_late_detection_and_lost_work():
     job = Job(36000, 72000, 360, tick=120, checkpoint=1800)
     assert (
         DeadlineConstraints(job, JobEstimates(360, 360, 600, max_launch_delay=3600)).reserve

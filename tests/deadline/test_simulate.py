@@ -82,7 +82,7 @@ def test_uniform_progress_leaves_on_demand_two_change_overs_ahead_unless_it_keep
     assert simulate(pool, 0, job, build("uniform-progress-keep")).starts == 1
 
 
-def test_the_age_of_the_pool_is_known_only_as_far_as_somebody_watched():
+def test_the_age_of_the_pool_is_known_only_as_far_as_it_was_observed():
     ages = []
 
     class Watcher:

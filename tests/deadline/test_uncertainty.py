@@ -46,7 +46,7 @@ def test_what_is_drawn_depends_on_seed_pool_and_tick_only():
     uncertainty = UncertaintyModel(spread=1.0, refusals_a_day=3, slowest=0.7, prices=(0.3, 0.7))
 
     def what(draws):
-        boots = [draws.restart_overhead(1200, JobMode.SPOT, tick) for tick in range(30)]
+        boots = [draws.restart_seconds(1200, JobMode.SPOT, tick) for tick in range(30)]
         return boots, draws.refusals, [draws.pace(tick) for tick in range(0, 6000, 60)]
 
     assert what(Draws(uncertainty, LONG)) == what(Draws(uncertainty, LONG))
@@ -140,7 +140,7 @@ def test_spot_that_saves_nothing_is_not_bought_and_each_hour_is_paid_at_its_pric
     assert moving.cost == pytest.approx(5 * sum(prices[:4]) + 0.1 * prices[4])
 
 
-def test_with_a_look_every_other_tick_a_loss_is_seen_a_tick_late():
+def test_with_a_decision_every_other_tick_a_loss_is_detected_a_tick_late():
     pool, job = pool_of(11, 1000), Job(200 * 60, 900 * 60, 360, tick=120)
     outcome = simulate(pool, 0, job, build("uniform-progress"))
     seen = simulate(pool, 0, Job(200 * 60, 900 * 60, 360), build("uniform-progress"))
@@ -180,7 +180,7 @@ def test_neither_on_demand_that_is_refused_nor_spot_that_is_gone_could_have_been
     refused=st.sampled_from([0.0, 0.5, 1.0]),
     seed=st.integers(1, 50),
 )
-def test_what_could_have_been_met_is_what_a_plain_search_finds(
+def test_feasible_deadlines_are_those_that_a_plain_search_finds(
     runs, first, compute, overhead, spread, refused, seed
 ):
     pool = pool_of(*runs, first=first)

@@ -1,4 +1,4 @@
-"""AWS calls as IAM sees them: action, resources, and what conditions can ask about."""
+"""AWS calls as IAM requests: action, resources, and condition keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds of doubt in which both fleets are compared: what AWS does there that nobody was told of."""
+"""Market and API conditions under which the in-memory fleet and the deployed fleet are compared."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from market.supply.trace import PoolTrace
 
 @dataclass(frozen=True)
 class Conditions:
-    """One world.
+    """Conditions of a comparison.
 
-    ``rules`` are those of the market, ``capacity`` settings of the group; ``happens`` names what must occur
-    in a run, or the world shows nothing. A sample of a drawn trace holds for ``gap`` ticks; ``prices`` (US
-    dollars an hour) take turns of two hours each.
+    ``rules`` are those of the market, ``capacity`` settings of the group; ``happens`` names events that must
+    occur in a run, otherwise the test proves nothing. A sample of a drawn trace holds for ``gap`` ticks;
+    ``prices`` (US dollars an hour) alternate every two hours.
     """
 
     rules: Mapping[str, Any]
@@ -26,7 +26,7 @@ class Conditions:
     prices: tuple[float, ...] = ()
 
     def apply(self, trace: PoolTrace) -> PoolTrace:
-        """Return a trace as it is in this world."""
+        """Return a trace under these conditions."""
         samples, gap = trace.samples[:: self.gap], trace.gap_seconds * self.gap
         periods = [int(index * gap // _PRICE_SECONDS) for index in range(len(samples))]
         prices = tuple(self.prices[period % len(self.prices)] for period in periods) if self.prices else None

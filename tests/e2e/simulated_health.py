@@ -1,6 +1,6 @@
-"""The deployed health checker over a deployed service: each verdict played, in one local cloud.
+"""The deployed health checker on a deployed service: each verdict simulated in one local cloud.
 
-A scene ends with everybody well again, or gone and another in its place.
+A phase ends with all instances healthy or replaced.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHANGES = {**small(SIZE), "services[0].health": HEALTH}
 
 @dataclass
 class Outcome:
-    """What a scene led to: verdicts by instance in ``wished``, ``restarted``, messages, alarm gauges."""
+    """Outcome of a phase: verdicts by instance in ``replacements``, ``restarted``, messages, alarm gauges."""
 
     unhealthy: list[str]
     replacements: dict[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Outcome:
 
 
 class Stage:
-    """A service whose instances all work, in a cloud that is played minute by minute."""
+    """A healthy service in a local cloud that is simulated minute by minute."""
 
     def __init__(self, world: World) -> None:
         self.world, self.cloud, self.group = world, world.cloud, world.view.name
@@ -72,7 +72,7 @@ class Stage:
         return of_function(self.world.deployment, "health-checker")
 
     def fill(self) -> None:
-        """Launch what the group lacks, long enough ago for any grace."""
+        """Launch missing instances and wait longer than any grace period."""
         view = self.world.view
         missing = SIZE - len(self.cloud.alive(self.group, GroupRole.PRIMARY))
         for _ in range(missing):
@@ -81,15 +81,15 @@ class Stage:
                 self.now
             )
         if missing > 0:
-            self.play(120, 1800)  # their boot, and some time
+            self.play(120, 1800)  # boot and grace period
 
     def healthy(self, count: int = 1) -> list[str]:
-        """Return the oldest: of the newest three in a day would be ill in vain."""
+        """Return the oldest instances; the newest ones could use up the daily limit of replacements."""
         alive = self.cloud.alive(self.group, GroupRole.PRIMARY)
         return sorted(alive, key=lambda one: (self.since.setdefault(one, self.now), one))[:count]
 
     def play(self, *gaps: float, seen: Outcome | None = None) -> Outcome:
-        """Look after each of these seconds."""
+        """Run a pass after each of these seconds."""
         seen = seen or Outcome([])
         for gap in gaps:
             self.now += gap
@@ -108,7 +108,7 @@ class Stage:
     def simulate(
         self, instances: list[str], override: Callable[[WorkerReport], WorkerReport], *gaps: float
     ) -> Outcome:
-        """Have the workers of some tell something for a while; then they are well again."""
+        """Override the reports of some instances for a while, then recover."""
         for one in instances:
             self.cloud.override_reports(one, override)
         seen = self.play(*gaps, seen=Outcome(instances))
@@ -118,7 +118,7 @@ class Stage:
         return seen
 
     def silence(self, instances: list[str], *gaps: float) -> Outcome:
-        """Let nothing be heard of some for a while."""
+        """Stop the heartbeats of some instances for a while."""
         self.not_reporting = set(instances)
         seen = self.play(*gaps, seen=Outcome(instances))
         self.not_reporting.clear()
@@ -126,12 +126,12 @@ class Stage:
         return seen
 
     def _recover(self) -> None:
-        """Let so much time pass that everything is over, and the hour's budget is whole again."""
+        """Wait until all incidents are resolved and the hourly budget is available again."""
         self.play(3700)
         self.fill()
 
     def _queue(self) -> None:
-        """Requests wait, and come and go: as the queue's watcher says each minute."""
+        """Write the queue state of a service under load, as the queue watcher does each minute."""
         item = backlog.dump(self.group, QueueState(self.now - 10, 30, SIZE, 20.0, 3.0, 3.0, SIZE))
         self.dynamodb.put_item(TableName=self.registry, Item=item)
 
@@ -144,7 +144,7 @@ class Stage:
         return found
 
     def _restart(self, seen: Outcome) -> None:
-        """Do as the agents do whose workers are asked to start anew."""
+        """Restart workers on request, as the agents do."""
         partition = {":g": {"S": self.group}}
         rows = self.dynamodb.query(
             TableName=self.registry,
@@ -175,12 +175,12 @@ def _gauges(log: tuple[str, ...]) -> Iterator[float]:
 
 
 def simulate_all() -> dict[str, Outcome]:
-    """Play each verdict on one instance, then what all show at once."""
+    """Simulate each verdict on one instance, then symptoms of all instances."""
     with living(load("dev", CHANGES)) as world:
         stage = Stage(world)
         found = {"well": stage.play(60, 60)}
         found["xid"] = stage.simulate(stage.healthy(), lambda p: replace(p, xid=79), 60, 60)
-        # A restart at the second look; that it has not helped is known a quarter of an hour later.
+        # A restart at the second pass; that it did not help is known a quarter of an hour later.
         found["stuck"] = stage.simulate(
             stage.healthy(), lambda p: replace(p, done=3, rate=0.0), 60, 60, 960, 60
         )
@@ -210,7 +210,7 @@ def _starts_each(seconds: float, began: float, version: str = "") -> Callable[[W
 
 
 def _missing(stage: Stage) -> Outcome:
-    """An instance from which nothing is ever heard, long after its boot; in the place of another."""
+    """A replacement instance that never reports, long after its boot."""
     view = stage.world.view
     stage.cloud.kill(stage.healthy())
     one = stage.cloud.launch(
@@ -220,7 +220,7 @@ def _missing(stage: Stage) -> Outcome:
 
 
 def _site(stage: Stage) -> Outcome:
-    """Two machines of a site fall silent together."""
+    """Two on-premises hosts stop reporting together."""
     rows = [
         Worker(names.on_premises_partition(stage.group), f"gpu-{n}", 0, stage.now, stage.now, "ready")
         for n in range(2)

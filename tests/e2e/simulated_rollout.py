@@ -1,7 +1,7 @@
 """A service in the local cloud whose image changes by `up`: a bad one, then a good one.
 
-Functions, groups, instances and parameters are the cloud's; the scene plays the agents, which find what to
-start as the node agent does.
+Functions, groups, instances and parameters are the local cloud's; agents are simulated here and select the
+release as the node agent does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from userdata.agent.aws import releases
 TARGET = 3
 BOOT_SECONDS = 120.0
 RESTART_SECONDS = 100.0
-"""Seconds from a wish until the worker runs again: it ends, and what it starts from is fetched."""
+"""Seconds from a restart request until the worker runs again, with the download of its release."""
 SERVICE = "services[0]"
 
 
@@ -53,7 +53,7 @@ def changed(to: str) -> dict[str, Any]:
 
 @dataclass
 class Rolled:
-    """One `up` and what followed, by the minute."""
+    """One `up` and its effects, by minute."""
 
     served: list[int] = field(default_factory=list)
     alive: list[int] = field(default_factory=list)
@@ -61,12 +61,12 @@ class Rolled:
     ends: dict[str, int] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     boots: str = ""
-    """What an instance would start from that comes at the end."""
+    """Image of a new instance at the end."""
 
 
 @dataclass
 class Outcome:
-    """Both `up`s; who wrote which parameter; the health checker's role and what it asked."""
+    """Both `up`s; writers of parameters; the health checker's role and requests."""
 
     bad: Rolled = field(default_factory=Rolled)
     good: Rolled = field(default_factory=Rolled)
@@ -78,7 +78,7 @@ class Outcome:
 
 @dataclass
 class _Agent:
-    """An instance's workers: from what they run, since when, and when they were asked to start anew."""
+    """Workers of an instance: their release, start, and requested restart."""
 
     runs: WorkerRelease
     since: float
@@ -87,7 +87,7 @@ class _Agent:
 
 
 class Stage:
-    """The service, played minute by minute."""
+    """The service, simulated minute by minute."""
 
     def __init__(self, world: World, outcome: Outcome) -> None:
         self.world, self.cloud, self.group = world, world.cloud, world.view.name
@@ -116,11 +116,11 @@ class Stage:
                 self._requests.setdefault(repr(request), request)
 
     def permissions(self) -> tuple[list[dict[str, Any]], list[Request]]:
-        """Return the policies of the health checker's role, and what it was seen to ask in writing."""
+        """Return the policies of the health checker's role, and its observed write requests."""
         return of_function(self.world.deployment, "health-checker"), list(self._requests.values())
 
     def up(self, to: str, seen: Rolled, until: Callable[[], bool], most: int) -> None:
-        """Name an image in the stack file, and play until something is so."""
+        """Deploy an image and simulate until a condition holds."""
         up(self.world.deployment, load("dev", changed(to)))
         for _ in range(most):
             self.minute(seen)
@@ -182,7 +182,7 @@ class Stage:
         self.cloud.heartbeat(sorted(reporting))
 
     def _restart_requested(self, alive: set[str]) -> None:
-        """Do as agents do: leave the registry at a wish, and start anew from what there is to start from."""
+        """Deregister workers on a restart request and restart them with the current release, as agents do."""
         rows = self._dynamodb.query(
             TableName=self._registry,
             KeyConditionExpression="#g = :g",
@@ -206,7 +206,7 @@ class Stage:
         ]
         subjects = [str(sent[2]) for sent in topic.sent_notifications]
         new, self._message_count = subjects[self._message_count :], len(subjects)
-        # The daily one, and that of the minutes before anybody had booted.
+        # Without the daily report and the message of the minutes before the first boot.
         return [one for one in new if not any(w in one for w in ("need attention", "healthy", "registry"))]
 
 
@@ -218,7 +218,7 @@ def _says(agent: _Agent) -> Callable[[WorkerReport], WorkerReport]:
 
 
 def simulate_all() -> Outcome:
-    """Play a service that runs, an image that starts again and again, and one that works."""
+    """Simulate a running service, an image that crashes repeatedly, and a good image."""
     found = Outcome()
     with living(load("dev", changed(OLD))) as world:
         stage = Stage(world, found)

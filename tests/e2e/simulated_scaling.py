@@ -1,6 +1,6 @@
-"""The deployed scaler over a deployed service: load rises and falls, the queue falls silent, workers stall.
+"""The deployed scaler on a deployed service: changing load, an unreachable queue, stalled workers.
 
-The scene plays the queue and its workers by the minute; functions, groups and instances are the cloud's.
+Queue and workers are simulated by the minute; functions, groups and instances are the local cloud's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.e2e.world import CAPACITY, START, World, living, load
 from tests.iam import Request
 
 WORKER_RATE = 0.5
-"""Requests a second that a worker ends."""
+"""Requests per second of a worker."""
 BOOT_SECONDS = 120.0
 MAX_TARGET = 14
 SERVICE = "services[0]"
@@ -38,7 +38,7 @@ CHANGES = {
 
 @dataclass
 class Minute:
-    """One minute: what came a second, what waited then, targets and instances, the scaler's metrics."""
+    """A minute: request rate, waiting requests, target, instances, the scaler's metrics."""
 
     rate: float
     waiting: float
@@ -50,7 +50,7 @@ class Minute:
 
 @dataclass
 class Outcome:
-    """Minutes by scene; who wrote which parameter; what the scaler's role allows and what it asked."""
+    """Minutes by phase; writers of parameters; the scaler's role and requests."""
 
     minutes: dict[str, list[Minute]] = field(default_factory=dict)
     writers: set[tuple[str, str]] = field(default_factory=set)
@@ -59,7 +59,7 @@ class Outcome:
 
 
 class Stage:
-    """A service, its queue and its workers, in a cloud that is played minute by minute."""
+    """A service with queue and workers in a local cloud, simulated minute by minute."""
 
     def __init__(self, world: World, outcome: Outcome) -> None:
         self.world, self.cloud, self.group = world, world.cloud, world.view.name
@@ -89,13 +89,13 @@ class Stage:
                 self._requests.setdefault(repr(request), request)
 
     def permissions(self) -> tuple[list[dict[str, Any]], list[Request]]:
-        """Return the policies of the scaler's role, and what it was seen to ask."""
+        """Return the policies of the scaler's role, and its observed requests."""
         return of_function(self.world.deployment, "-scaler"), list(self._requests.values())
 
     def play(
         self, phase: str, minutes: int, rate: float, *, is_reported: bool = True, works: bool = True
     ) -> list[Minute]:
-        """Play a scene: so many requests a second; without ``is_told`` nobody tells of the queue."""
+        """Simulate a phase with a request rate; without ``is_reported`` there is no queue state."""
         found = [self._minute(rate, is_reported=is_reported, works=works) for _ in range(minutes)]
         self.outcome.minutes.setdefault(phase, []).extend(found)
         return found
@@ -136,7 +136,7 @@ class Stage:
 
     @property
     def target(self) -> int:
-        """What stands in the parameter."""
+        """Value of the target parameter."""
         name = names.group_parameter(self.world.deployment.stack, self.group, names.PARAMETER_TARGET)
         return int(self.world.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"])
 
@@ -146,7 +146,7 @@ def _ends(rate: float) -> Callable[[WorkerReport], WorkerReport]:
 
 
 def simulate_all() -> Outcome:
-    """Play a morning, what may be missing at noon, a night without requests, and who wakes the service."""
+    """Simulate rising load, missing data, a night without requests, and the first requests after it."""
     config = load("dev", CHANGES)
     found = Outcome()
     with living(config) as world:

@@ -1,4 +1,4 @@
-"""The command as a user runs it: real processes, real files, what they print and how they end."""
+"""The command as a user runs it: real processes and files, output and exit codes."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def desired_capacities(endpoint: str) -> list[int]:
     return found
 
 
-def test_a_service_is_looked_for_where_it_runs_on_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_is_found_in_the_stack_that_runs_it_on_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     config, code = of_service("ocr", None)  # the stack eks has one, too, and comes first
     assert (config.stack, code.name) == ("ocr", "ocr-worker")
@@ -198,12 +198,12 @@ def test_a_service_is_looked_for_where_it_runs_on_instances(monkeypatch: pytest.
         (["demo", "--trace", "empty"], "trace folder empty holds no .json file"),
         (["demo", "--stack", "moon"], "stack 'moon': no file Pulumi.moon.yaml; stacks here: "),
         (["demo", "--notice-share", "1.5"], "'1.5' is not a number between 0 and 1"),
-        (["demo", "--hours", "0.5"], "hours is 0.5, more than the first 60 minutes"),
+        (["demo", "--hours", "0.5"], "hours is 0.5, allowed: more than the warm-up of 60 minutes"),
         (["demo", "--service", "moon"], "--service is moon, allowed: ocr"),
-        (["demo", "--service", "ocr", "--stack", "dev"], "no service on instances is ocr in dev"),
-        (["demo", "--service", "ocr", "--stack", "eks"], "no service on instances is ocr in eks"),
-        (["demo", "--service", "ocr", "--trace", "empty"], "--service beside --trace"),
-        (["demo", "--job", "examples/training", "--service", "ocr"], "--job beside --service"),
+        (["demo", "--service", "ocr", "--stack", "dev"], "no service ocr on instances; stacks: dev"),
+        (["demo", "--service", "ocr", "--stack", "eks"], "no service ocr on instances; stacks: eks"),
+        (["demo", "--service", "ocr", "--trace", "empty"], "--service with --trace"),
+        (["demo", "--job", "examples/training", "--service", "ocr"], "--job with --service"),
         (["demo", "--target", "0"], "'0' is not a whole number of at least 1"),
         (["deploy", "--local", "--stack", "key"], "gpu-spot:services[0].capacity.spotPercent"),
         (["deploy", "--local", "--stack", "range"], "gpu-spot:services[0].capacity.spotPercentage"),

@@ -1,4 +1,4 @@
-"""The stack whose primary side is a Spot Fleet, as a user rehearses it."""
+"""The stack with a Spot Fleet as primary, as a user rehearses it."""
 
 from __future__ import annotations
 

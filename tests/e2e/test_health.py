@@ -1,4 +1,4 @@
-"""Each verdict in the whole local cloud, by the function that is deployed and on its own schedule."""
+"""Each health verdict in the whole local cloud, by the deployed function on its schedule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_replacement_is_requested_without_a_message_if_a_restart_does_not_help(
     assert seen.messages == []
 
 
-def test_its_role_allows_what_it_does_and_no_more(played: dict[str, Outcome]) -> None:
+def test_its_role_has_exactly_the_needed_permissions(played: dict[str, Outcome]) -> None:
     role, asked = played["well"].permissions
     assert [request for request in asked if not allows(role, request)] == []
     used = {request.action for request in asked}
@@ -51,7 +51,7 @@ def test_its_role_allows_what_it_does_and_no_more(played: dict[str, Outcome]) ->
 
 
 @pytest.mark.parametrize("verdict", ["stuck", "idle-gpu"])
-def test_a_worker_is_restarted_and_replaced_where_that_does_not_help(
+def test_a_worker_is_restarted_and_replaced_if_that_does_not_help(
     played: dict[str, Outcome], verdict: str
 ) -> None:
     seen = played[verdict]
@@ -61,7 +61,7 @@ def test_a_worker_is_restarted_and_replaced_where_that_does_not_help(
 
 
 @pytest.mark.parametrize(
-    ("scene", "incident"),
+    ("phase", "incident"),
     [
         ("bad image", "common/crashing/version bad"),
         ("broker", "common/unfinished/version rehearsed"),

@@ -1,4 +1,4 @@
-"""The controller may do what it does, and nothing else: its recorded calls against its deployed role."""
+"""The controller's recorded calls need exactly the permissions of its deployed role."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def without(policies: list[dict[str, Any]], action: str) -> list[dict[str, Any]]
     return original
 
 
-def test_the_controllers_role_allows_what_it_does_and_no_more() -> None:
+def test_the_controllers_role_has_exactly_the_needed_permissions() -> None:
     used: set[str] = set()
     granted: set[str] = set()
     for stack in ("dev", "fleet"):

@@ -1,4 +1,4 @@
-"""Who owns what: the program declares bounds, mix and templates, the controller moves capacity."""
+"""Ownership: the program declares bounds, mix and templates; the controller changes capacity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Facts = dict[tuple[str, str], Any]
 
 
 def facts(world: World) -> Facts:
-    """Return what stands in AWS of all that the controller could reach, by (thing, field)."""
+    """Return the AWS state that the controller could change, by (resource, field)."""
     found: Facts = {}
     for group in world.clients("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]:
         found |= {(group["AutoScalingGroupName"], key): group[key] for key in group.keys() - {"Instances"}}
@@ -42,11 +42,11 @@ def facts(world: World) -> Facts:
 
 
 def after_a_shortage(stack: str) -> tuple[set[str], tuple[Change, ...], bool]:
-    """Return the fields that the controller has moved, what a second run changes, and if it did anything."""
+    """Return the fields that the controller changed, the changes of a second run, and if it had no effect."""
     config = load(stack, small())
     with living(config, SEED) as world:
         before = facts(world)
-        # Stopped in the middle: at the end of a storm everything might be as it was.
+        # Stopped in the middle: at the end of a shortage everything could be as before.
         with pytest.raises(ShortageError):
             world.replay(world.fleet(), HOURS).run(HOURS * 60, Shortage(world).stop)
         moved = facts(world)
@@ -56,12 +56,12 @@ def after_a_shortage(stack: str) -> tuple[set[str], tuple[Change, ...], bool]:
 
 
 class ShortageError(Exception):
-    """Spot is short and on-demand stands in."""
+    """Spot is short and On-Demand replaces it."""
 
 
 @dataclass
 class Shortage:
-    """Watches a replay, and does something once in its middle: when on-demand stands in for spot."""
+    """Acts once in a replay, when On-Demand replaces Spot."""
 
     world: World
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Shortage:
 
 
 def through_a_shortage(stack: str, change: dict[str, Any]) -> dict[str, Any]:
-    """Change the stack in the middle of a storm; return what that changed, and how both replays served."""
+    """Change the stack during a Spot shortage; return the changes and the results of both replays."""
     overrides = small()
     with living(load(stack, overrides), SEED) as world:
         light = LightFleet(world.group.group, world.group.policy)
@@ -122,7 +122,7 @@ def disk(world: World, instance: Any) -> int:
         ("fleet", {"DesiredCapacity", "TargetCapacity", "ExcessCapacityTerminationPolicy"}),
     ],
 )
-def test_what_the_controller_moves_is_no_difference(stack: str, owned: set[str]) -> None:
+def test_changes_of_the_controller_are_no_difference(stack: str, owned: set[str]) -> None:
     moved, changes, untouched = apart(after_a_shortage, stack)
     assert moved == owned
     assert changes == ()

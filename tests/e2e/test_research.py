@@ -25,7 +25,7 @@ def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
     assert all(min(move["parts"].values()) >= 0 for move in moves)
     assert 0 < summary["availability"] < 1
     page = (tmp_path / "report.html").read_text()
-    assert "spot 180 s, on-demand 180 s until the agent starts" in page  # there is no warm pool
+    assert "Spot 180 s, On-Demand 180 s until the agent starts" in page  # there is no warm pool
     for move in moves:
         assert move["to"]["volume"] in page
     assert f"moves {len(moves)} of the volume" in " ".join(done.stdout.replace("│", " ").split())
@@ -37,15 +37,21 @@ def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
         (["--group", "moon"], "group 'moon' is not deployed; groups: resnet"),
         (
             ["--target", "2"],
-            "target is 2 for no group, only a service can have another",
+            "target is 2 for no group, allowed only for a service",
         ),
-        (["--target", "2", "--group", "resnet"], "target is 2 for resnet, only a service can"),
-        (["--job", "examples"], "no job's repository on instances is https://git.example.org/examples in "),
+        (["--target", "2", "--group", "resnet"], "target is 2 for resnet, allowed only for a service"),
+        (
+            ["--job", "examples"],
+            "no training job on instances has repository https://git.example.org/examples; ",
+        ),
         (["--job", "examples/moon"], "--job is examples/moon, allowed: a folder of"),
-        (["--job", "examples/training", "--group", "resnet"], "--job beside --group, allowed: --job alone"),
-        (["--python", "venv"], "--python is venv, allowed: with --job"),
-        (["--load"], "the first group of stack research does not scale, allowed with --load"),
-        (["--job", "examples/training", "--load"], "--job beside --load, allowed: --job alone"),
+        (
+            ["--job", "examples/training", "--group", "resnet"],
+            "--job with --group, allowed: --job without it",
+        ),
+        (["--python", "venv"], "--python is venv, allowed only with --job"),
+        (["--load"], "the first group of stack research has no scaling, allowed with --load"),
+        (["--job", "examples/training", "--load"], "--job with --load, allowed: --job without it"),
     ],
 )
 def test_bad_input_gives_a_one_line_error(arguments: list[str], message: str) -> None:
@@ -103,7 +109,7 @@ def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Pa
     summary = json.loads((tmp_path / "summary.json").read_text())
     job, moves = summary["job"], summary["moves"]
     assert (job["state"], list(job["results"])) == ("done", ["model.json"])
-    assert job["intact"]  # bit for bit what comes of a run that nobody interrupts
+    assert job["intact"]  # identical to an uninterrupted run
     assert job["command"][:2] == ["python3", "train.py"]
     assert sum(move["cause"] in ("notice", "loss") for move in moves) >= 3
     assert summary["interruptions"] >= 1  # those of the first hour are warm-up
@@ -113,4 +119,4 @@ def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Pa
     assert all(move["steps_lost"] == 0 for move in moves if move["cause"] != "loss")
     assert all(0 <= move["steps_lost"] <= 200 for move in moves if move["cause"] == "loss")
     assert all(move["content"]["equal"] and move["content"]["files"] > 24 for move in moves)
-    assert "of a run that nobody interrupted" in " ".join(done.stdout.replace("│", " ").split())
+    assert "identical to those of an uninterrupted run" in " ".join(done.stdout.replace("│", " ").split())

@@ -1,4 +1,4 @@
-"""A new image in the whole local cloud, by the functions that are deployed: a bad one and a good one."""
+"""A bad and a good image in the whole local cloud, by the deployed functions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_a_good_image_reaches_all_workers_while_nine_tenths_are_served(played: O
     assert len(good.served) - 3 <= 4 + 3 * 11
 
 
-@pytest.mark.parametrize("scene", ["bad", "good"])
-def test_a_surge_makes_the_room_and_is_let_go(played: Outcome, phase: str) -> None:
+@pytest.mark.parametrize("phase", ["bad", "good"])
+def test_a_surge_is_launched_and_terminated(played: Outcome, phase: str) -> None:
     seen: Rolled = getattr(played, phase)
     assert max(seen.alive) in (TARGET + 1, TARGET + 2)
     assert seen.alive[-1] == TARGET
 
 
-def test_nobody_writes_what_is_anothers_and_the_checker_ends_nothing(played: Outcome) -> None:
+def test_each_function_writes_its_own_parameters_and_the_checker_terminates_nothing(played: Outcome) -> None:
     assert {leaf for writer, leaf in played.writers if writer == "health"} <= {"wishes", "rolling"}
     assert {leaf for writer, leaf in played.writers if writer != "health"} & {"wishes", "rolling"} == set()
     assert played.ended == set()

@@ -1,4 +1,4 @@
-"""The scaler in the whole local cloud: the target follows the load, and holds and rings where it is blind."""
+"""The scaler in the whole local cloud: the target follows the load, and stays without load data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_one_function_writes_the_target_and_a_second_up_leaves_it(played: Outcom
     assert played.second_up == 0
 
 
-def test_its_role_allows_what_it_does_and_no_more(played: Outcome) -> None:
+def test_its_role_has_exactly_the_needed_permissions(played: Outcome) -> None:
     role, asked = played.permissions
     assert [request for request in asked if not allows(role, request)] == []
     used = {request.action for request in asked}

@@ -1,4 +1,4 @@
-"""The replay in memory and the local cloud decide the same in worlds that nobody was told of.
+"""The in-memory replay and the local cloud decide the same under unknown market conditions.
 
 For days of it raise ``HOURS``, or call ``both`` and ``differences`` with traces of your own.
 """

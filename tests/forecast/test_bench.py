@@ -39,11 +39,11 @@ def test_the_page_has_the_figures_and_keeps_other_parts(tmp_path: Path) -> None:
     for _ in range(2):
         forecast.document(tmp_path, figures | counted | times, 50)
     text = page.read_text()
-    assert text.count("## Forecast against what came") == text.count("others") == 1
-    assert "On the traces, at every half day after the first week: 180 forecasts" in text
-    assert "| advice: dearer than the best, mean | 12.5% |" in text
+    assert text.count("## Forecasts and outcomes") == text.count("others") == 1
+    assert "On the traces, every half day after the first week: 180 overlapping forecasts" in text
+    assert "| advice: cost above the best, mean | 12.5% |" in text
     assert "| us-west-2, 2 days | 63 | 5 |" in text
-    assert "30 s of CPU time, 21 s on the clock" in text
+    assert "30 s of CPU time on two cores, 21 s of wall time" in text
 
 
 def part(cost: float, shortage: float = 0.0) -> Part:

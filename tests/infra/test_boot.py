@@ -333,7 +333,7 @@ def test_work_gets_files_and_pinned_memory_and_may_lose_a_child_to_the_kernel(un
     assert float(stop.partition("=")[2]) == STOP_SECONDS + GIVE_BACK_SECONDS
 
 
-def test_where_nobody_waits_for_the_launch_the_power_goes_off(machine: Machine) -> None:
+def test_without_a_launch_hook_the_power_goes_off(machine: Machine) -> None:
     (machine.doubles / "s3/bucket" / ARCHIVE.key).unlink()
     machine.write_files(render(settings(configs.service(hooks={"terminate": "work-ended"}))))
     failed(machine, "fetch")

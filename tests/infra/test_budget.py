@@ -24,7 +24,7 @@ BLOCK = {"reservation": "cr-0123456789abcdef0", "instanceType": "g6e.48xlarge", 
         ({"budget": 5, "capacityBlock": BLOCK}, "with capacityBlock, allowed: one of them"),
     ],
 )
-def test_a_budget_that_nobody_can_count_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_a_budget_without_known_prices_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=r"training\[0\]\.budget") as caught:
         settings("dev", training(**changes))
     assert said in str(caught.value)

@@ -54,7 +54,7 @@ def test_its_template_holds_an_image_id_because_fleets_read_no_parameters() -> N
     assert shipped("fleet").the("LaunchTemplate", "inference-primary")["imageId"] == "ami-0123456789abcdef0"
 
 
-def test_nobody_but_the_controller_ends_its_instances_and_deleting_it_ends_them_all() -> None:
+def test_only_the_controller_terminates_its_instances_and_deleting_it_terminates_all() -> None:
     given = fleet(shipped("fleet"))
     assert given["fleetType"] == "maintain"
     assert given["excessCapacityTerminationPolicy"] == "NoTermination"
@@ -132,7 +132,7 @@ def test_prices_and_requirements_reach_it(tmp_path: Path) -> None:
     assert set(config["slots"]) == set(asked["allowedInstanceTypes"])
 
 
-def test_a_request_fleet_asks_once_and_nobody_keeps_it(tmp_path: Path) -> None:
+def test_a_request_fleet_is_requested_once_and_not_maintained(tmp_path: Path) -> None:
     known = changed(
         tmp_path,
         fleetType="request",

@@ -22,7 +22,7 @@ def test_an_instance_stands_for_as_many_as_it_weighs() -> None:
 @pytest.mark.parametrize(
     ("types", "region"), [(("g3.4xlarge", "g5.xlarge"), "us-west-2"), (TYPES, "eu-west-1")]
 )
-def test_where_nobody_knows_there_is_no_price(types: tuple[str, ...], region: str) -> None:
+def test_an_unknown_price_is_none(types: tuple[str, ...], region: str) -> None:
     assert replacement_prices(types, region, {}, in_order=True) == {}
 
 

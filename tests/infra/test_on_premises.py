@@ -35,7 +35,7 @@ def stack(folder: Path, hosts: dict[str, Any], settings: dict[str, Any] | None =
     return run("known", variant(folder, change), "dev")
 
 
-def test_without_a_name_there_is_a_policy_that_nobody_has(tmp_path: Path) -> None:
+def test_without_a_name_there_is_an_unattached_policy(tmp_path: Path) -> None:
     known = stack(tmp_path, {})
     policy = json.loads(known.the("Policy", "inference-on-premises")["policy"])
     assert {one["Sid"] for one in policy["Statement"]} == {"ReportWorkers", "OpenQueue"}

@@ -89,7 +89,7 @@ def test_a_memory_has_one_writer(known: Run, key: str) -> None:
 
 
 @pytest.mark.parametrize("action", CAPACITY)
-def test_capacity_is_moved_by_nobody_but_the_controller(known: Run, action: str) -> None:
+def test_only_the_controller_changes_capacity(known: Run, action: str) -> None:
     for function in (CHECKER, "scaler"):
         allowed = [
             statement["Sid"]

@@ -1,4 +1,4 @@
-"""A job with a budget in the rehearsed cloud: held when that is spent, and let go on by people."""
+"""A job with a budget in the local cloud: stopped when it is spent, and resumed with a new budget."""
 
 from __future__ import annotations
 

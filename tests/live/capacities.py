@@ -1,4 +1,4 @@
-"""The dev stack with four services of different capacity: the types each side may launch."""
+"""The dev stack with four services of different capacity: the launch options of each group role."""
 
 from __future__ import annotations
 

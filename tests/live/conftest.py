@@ -1,4 +1,4 @@
-"""One deployment of the sample program for each process; every test gets a fresh market on it."""
+"""One deployment of the sample program for each process; every test starts without instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Days of a service on a hostile AWS, and whether what the controller promises holds at every tick."""
+"""Days of a service with injected AWS faults, and a check of the controller's invariants at every tick."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WatchedFleet(CloudFleet):
     _named: set[str] = field(default_factory=set)
     _lost: dict[str, float] = field(default_factory=dict)
 
-    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+    # `dataclass(slots=True)` creates a new class, so a plain `super()` would refer to the old one.
 
     def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
@@ -60,12 +60,12 @@ class WatchedFleet(CloudFleet):
         )
         CloudFleet.died(self, gone)
 
-    def look(self) -> Orders:
+    def reconcile(self) -> Orders:
         working, sides = set(self._working), dict(self._side)
         orders = CloudFleet.reconcile(self)
         for instance_id in orders.released:
             named = instance_id in self._named or instance_id in self._interrupted
-            self._hold(named, f"{instance_id} was ended, and nobody named it")
+            self._hold(named, f"{instance_id} was terminated without a request")
             if instance_id not in working:
                 self.counts[f"{sides[instance_id]} released while booting"] += 1
         if working & set(orders.released) & self._named:
@@ -73,7 +73,7 @@ class WatchedFleet(CloudFleet):
             hidden = [one for one, at in self._lost.items() if self._now - at < UNKNOWABLE]
             enough = len(lasting) + len(hidden) >= TARGET
             self._hold(enough, f"a worker was released, and {len(lasting)} of {TARGET} were left")
-        self.counts["looks"] += 1
+        self.counts["passes"] += 1
         self.counts["released"] += len(orders.released)
         return replace(orders, wake_at=self._now + TICK_SECONDS)  # no tick is quiet: faults come in any
 
@@ -84,7 +84,7 @@ class WatchedFleet(CloudFleet):
             self._named.update([named] if isinstance(named, str) else named)
 
     def _judge(self, invocation: Invocation, lines: Iterable[Mapping[str, Any]]) -> None:
-        # A refused read or a conflict sends messages back; only what nobody caught is a crash.
+        # A failed read or a conflict returns messages to the queue; only an uncaught exception is a crash.
         self._hold(not invocation.error, f"the function crashed: {invocation.error}")
         self.counts["runs"] += 1
         log = "\n".join(invocation.log)

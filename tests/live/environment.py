@@ -1,4 +1,4 @@
-"""One of the environments that ship, deployed: what plain boto3 then sees of it."""
+"""A shipped environment, deployed, as plain boto3 sees it."""
 
 from __future__ import annotations
 

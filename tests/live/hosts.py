@@ -1,4 +1,4 @@
-"""A shared host that is lost twice, rehearsed: what became of its tenants and how it is told, as JSON values.
+"""A shared host that is lost twice, rehearsed: the account of its tenants and the report, as JSON values.
 
 One loss comes without a notice, and the list of tenants has changed before the next host is there.
 """
@@ -49,7 +49,7 @@ class Changing:
     def begin(self, setup: RehearsalSetup) -> None:
         pass
 
-    def see(self, tick: int, span: Span) -> None:
+    def on_tick(self, tick: int, span: Span) -> None:
         if tick >= LOST[1] and not self.is_done:
             self.is_done = True
             self.change()

@@ -1,4 +1,4 @@
-"""A service under load in the local cloud, in a process of its own."""
+"""A service under load in the local cloud, in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training job whose instance is lost: what became of its volume, as JSON values."""
+"""A training job that loses its instance: the moves of its volume, as JSON values."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def left_behind(world: World, nodes: Nodes, data: boot.BootData) -> dict[str, An
 
 
 def uninterrupted(objects: list[bytes], folder: Any) -> str:
-    """The state after all steps of a training that nobody ever stopped."""
+    """Return the state after all steps of an uninterrupted training."""
     marker = (folder / "datasets" / ".gpu-spot-dataset.json").read_bytes()
     state = hashlib.sha256(marker + b"".join(objects)).hexdigest()
     for _ in range(STEPS + 1):

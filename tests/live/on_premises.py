@@ -1,4 +1,4 @@
-"""Hours of a service whose workers are partly on premises, and whose health checker wants some replaced."""
+"""A service with on-premises workers and replacement requests, simulated for some hours."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ TARGET: Final = 4
 HOSTS: Final = ("ocr-1.example.com", "ocr-2.example.com")
 STUCK: Final = 16
 FAULTY: Final = 32
-"""The ticks at which one instance does nothing, and another has an Xid: a quarter of an hour apart."""
+"""Ticks at which one instance stalls and another has an Xid: a quarter of an hour apart."""
 VANISH: Final = 40
-"""The tick at which the hosts are heard last."""
+"""Tick of the hosts' last heartbeat."""
 END: Final = 50
 
 
 @dataclass(slots=True)
 class VisitedFleet(CloudFleet):
-    """Plays the hosts and the checker; notes who worked and who was released at each tick."""
+    """Simulates hosts and health checker; records working and released instances at each tick."""
 
     seen: dict[int, dict[str, Any]] = field(default_factory=dict)
     requests: dict[str, str] = field(default_factory=dict)
 
-    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+    # `dataclass(slots=True)` creates a new class, so a plain `super()` would refer to the old one.
 
-    def look(self) -> Orders:
+    def reconcile(self) -> Orders:
         tick = round((self._now - START) / TICK_SECONDS)
         if tick <= VANISH:
             self.cloud.heartbeat_on_premises(self.group, HOSTS)
@@ -61,7 +61,7 @@ class VisitedFleet(CloudFleet):
 
 
 def silence_the_checker(world: World) -> None:
-    """Take the health checker's settings away: who has none is not looked after, and it wishes nothing."""
+    """Delete the health settings: the health checker then skips the group and requests nothing."""
     name = names.group_parameter(world.deployment.stack, world.view.name, names.PARAMETER_HEALTH)
     world.clients("ssm").delete_parameter(Name=name)
 
@@ -91,7 +91,7 @@ def played() -> dict[str, Any]:
         Replay(market, rules, fleet, shape, TARGET, start=START).run()
     return {
         "seen": fleet.seen,
-        "wished": fleet.requests,
+        "requests": fleet.requests,
         "boot": rules.spot_cold_start / TICK_SECONDS,
         "reasons": [line.reason for line in fleet.decisions if line.actions],
     }

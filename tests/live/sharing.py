@@ -1,4 +1,4 @@
-"""Experiments that share a group of two instances, one of which is lost, played to their end."""
+"""Experiments that share a group of two instances, one of which is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training job in the rehearsed cloud that people stop, resume and watch by the command's own functions."""
+"""A training job in the local cloud that `gpu-spot jobs` stops, resumes and shows."""
 
 from __future__ import annotations
 

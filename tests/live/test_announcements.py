@@ -1,4 +1,4 @@
-"""What the market does is announced in events, in AWS's shape, over the deployed rules."""
+"""Market events are published as AWS events and pass the deployed rules."""
 
 from __future__ import annotations
 

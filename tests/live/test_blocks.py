@@ -14,18 +14,18 @@ def blocks() -> Blocks:
     return found
 
 
-def test_the_first_snapshot_copies_what_is_used_not_what_is_provisioned(blocks: Blocks) -> None:
+def test_the_first_snapshot_copies_used_not_provisioned_blocks(blocks: Blocks) -> None:
     assert blocks.start_snapshot("s1", "v1") == 60_000
 
 
-def test_the_next_one_copies_what_changed(blocks: Blocks) -> None:
+def test_the_next_snapshot_copies_changed_blocks(blocks: Blocks) -> None:
     blocks.start_snapshot("s1", "v1")
     blocks.wrote("v1", 300)
     assert blocks.start_snapshot("s2", "v1") == 300
     assert blocks.start_snapshot("s3", "v1") == 0
 
 
-def test_the_chain_goes_on_through_a_volume_made_from_a_snapshot(blocks: Blocks) -> None:
+def test_the_chain_continues_through_a_volume_created_from_a_snapshot(blocks: Blocks) -> None:
     blocks.start_snapshot("s1", "v1")
     blocks.wrote("v1", 500)  # not in s1, and so not on its copy
     blocks.created("v2", 100, "s1")
@@ -61,7 +61,7 @@ def test_deleting_the_newest_leaves_its_own_blocks_to_the_next(blocks: Blocks) -
     assert blocks.start_snapshot("s3", "v1") == 307
 
 
-def test_a_snapshot_of_another_volume_helps_nobody(blocks: Blocks) -> None:
+def test_a_snapshot_of_another_volume_saves_no_copy(blocks: Blocks) -> None:
     blocks.start_snapshot("s1", "v1")
     blocks.created("v2", 100)
     blocks.wrote("v2", 10)
@@ -73,7 +73,7 @@ def test_more_than_the_whole_volume_is_never_copied(blocks: Blocks) -> None:
     assert blocks.start_snapshot("s1", "v1") == 100 * 1024
 
 
-def test_times_follow_what_changed_and_what_was_asked_for() -> None:
+def test_times_depend_on_changed_blocks_and_initialization_rate() -> None:
     times = Times(snapshot=30, snapshot_mib=250, lazy_mib=100)
     assert times.snapshot_of(500) == 32
     assert times.first_read(600, 0) == 6

@@ -1,4 +1,4 @@
-"""A job whose budget is spent, through the deployed controller: told, saved, held, and let go on."""
+"""A job with a spent budget and the deployed controller: notified, saved, stopped, resumed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def seen() -> dict[str, Any]:
 def test_it_is_held_while_its_budget_is_spent_and_costs_nothing_then(seen: dict[str, Any]) -> None:
     stopped = [phase for phase in seen["phases"] if phase[1] == "stopped"]
     assert stopped[0][0] < RESUMED_AT - 10
-    assert "its budget of $0.25 is spent; `gpu-spot jobs resume --budget` lets it go on" in stopped[-1][2]
+    assert "its budget of $0.25 is spent; resume it with `gpu-spot jobs resume --budget`" in stopped[-1][2]
     assert BUDGET <= stopped[0][3] < BUDGET + 0.03  # looks are a minute apart, then it saves
     assert stopped[-1][3] == pytest.approx(stopped[1][3])
 
 
-def test_it_saves_and_goes_on_at_the_step_that_it_had(seen: dict[str, Any]) -> None:
+def test_it_saves_and_resumes_at_the_same_step(seen: dict[str, Any]) -> None:
     *_, (_, _, saved), (resumed_at, kind, step), (_, _, last) = seen["journal"]
     assert kind == "running"
     assert 0 < saved == step < STEPS == last
@@ -37,8 +37,8 @@ def test_each_threshold_is_notified_once(seen: dict[str, Any]) -> None:
     assert said == ["alarm: budget-short", "alarm: budget-low", "alarm: budget-spent"]
 
 
-def test_only_more_than_what_is_spent_lets_it_go_on(seen: dict[str, Any]) -> None:
+def test_it_resumes_only_with_a_budget_above_the_spent_amount(seen: dict[str, Any]) -> None:
     without, too_little, enough = seen["said"]
-    assert without.startswith("job 'resnet': its budget of $0.25 is spent, allowed: --budget above 0.2")
-    assert too_little.startswith("job 'resnet': --budget 0.125, allowed: above the 0.2")
-    assert enough == "resumed resnet: an instance is asked for"
+    assert without.startswith("the budget of job 'resnet', $0.25, is spent; set --budget above 0.2")
+    assert too_little.startswith("job 'resnet': --budget is 0.125, allowed: above 0.2")
+    assert enough == "resumed resnet: an instance is requested"

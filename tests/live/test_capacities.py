@@ -1,4 +1,4 @@
-"""Images for single families, instance requirements and request fleets reach the local cloud, too."""
+"""Images by instance family, instance requirements and Spot Fleets work in the local cloud."""
 
 from __future__ import annotations
 

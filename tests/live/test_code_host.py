@@ -1,4 +1,4 @@
-"""The rehearsal's code host: git fetches over TLS from it as from any other."""
+"""The rehearsal's git host serves fetches over TLS."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_revision_that_is_not_there_is_an_error(tmp_path: Path, host: CodeHost
     assert "not our ref" in done.stderr
 
 
-def test_only_what_is_served_is_served(tmp_path: Path, host: CodeHost) -> None:
+def test_only_the_repositories_are_served(tmp_path: Path, host: CodeHost) -> None:
     repository.made_of(EXAMPLE, tmp_path / "beside")
     for path in ("/moon", "/../beside", "/examples"):
         done = git("ls-remote", f"{host.url}{path}", env=host.environment(STANDS_FOR))
@@ -94,7 +94,7 @@ def test_the_commit_follows_from_the_files_alone(tmp_path: Path, commit: str) ->
     assert repository.commit_of(copy) != commit
 
 
-def test_the_stack_files_name_what_is_shipped() -> None:
+def test_the_stack_files_name_the_shipped_commits() -> None:
     named = {}
     for path in ROOT.glob("Pulumi.*.yaml"):
         for job in yaml.safe_load(path.read_text())["config"].get("gpu-spot:training", ()):

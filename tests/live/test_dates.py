@@ -1,4 +1,4 @@
-"""The checkpoints of a really run command have simulated dates once it has ended."""
+"""Checkpoints of a real command get simulated modification times after its end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def write(folder: Path, name: str, at: float) -> Path:
     return path
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_what_was_written_on_the_way_and_while_it_saved(tmp_path: Path, is_signalled: bool) -> None:
+@pytest.mark.parametrize("is_signalled", [True, False])
+def test_files_written_during_the_run_and_the_final_save(tmp_path: Path, is_signalled: bool) -> None:
     old = write(tmp_path, "step-1", 500.0)  # of the one before, in simulated time
     here, simulated = [9000.0], [1000.0]
     dates = CheckpointDates(tmp_path, lambda: simulated[0], lambda: here[0])

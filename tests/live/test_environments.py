@@ -1,4 +1,4 @@
-"""Environments that ship are really created, and plain boto3 sees what its stack file asks for."""
+"""Shipped environments are created as their stack files say, as plain boto3 sees them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seen(stack: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_what_every_stack_has(stack: str) -> None:
+def test_resources_of_every_stack(stack: str) -> None:
     here = seen(stack)
     assert here["network"]["gateways"] == [f"{AWS}.dynamodb", f"{AWS}.s3"]
     assert here["network"]["default_rules"] == []
@@ -85,7 +85,7 @@ def test_production_keeps_files_buckets_and_images() -> None:
     assert here["repositories"] == [{"tags": "IMMUTABLE", "scanned": True, "keeps": 30}]
 
 
-def test_production_has_a_budget_for_what_carries_its_tag() -> None:
+def test_production_has_a_budget_for_its_tag() -> None:
     here = seen("prod")["monitoring"]
     [(limit, filters)] = here["budgets"]
     assert (float(limit["Amount"]), limit["Unit"]) == (12_000, "USD")
@@ -93,7 +93,7 @@ def test_production_has_a_budget_for_what_carries_its_tag() -> None:
     assert here["notifications"] == [2]
 
 
-def test_what_is_not_emulated_is_said() -> None:
+def test_resources_without_emulation_are_listed() -> None:
     fleet_inputs = [line for line in seen("fleet")["no_effect"] if "SpotFleetRequest" in line]
     assert [line.partition(": ")[2] for line in fleet_inputs] == [
         "excessCapacityTerminationPolicy",

@@ -1,4 +1,4 @@
-"""What AWS does now and then: lag, throttling, refused warm starts, cancelled and suspended launches."""
+"""Injected faults: lag, throttling, failed warm starts, cancelled and suspended launches."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_each_api_has_its_bucket(operation: str, params: dict[str, Any], burst: 
         throttle.take(call, START + 3600)
 
 
-def test_while_others_take_all_tokens_a_function_is_refused(running: Running) -> None:
+def test_a_function_is_throttled_while_other_clients_use_all_tokens(running: Running) -> None:
     with hostile(running, throttled=1.0) as cloud:
         call = Call("controller", "autoscaling", "DescribeAutoScalingGroups", {})
         listener = running.deployment.functions.listener
@@ -127,7 +127,7 @@ def test_a_refused_launch_may_be_cancelled(running: Running) -> None:
         assert statuses(running) == ["Cancelled"]
 
 
-def test_after_a_day_of_refusals_launches_are_suspended_until_somebody_resumes_them(running: Running) -> None:
+def test_after_a_day_of_failed_launches_launching_is_suspended_until_resumed(running: Running) -> None:
     cloud, name = running.cloud, running.cloud.group("inference").primary
     cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
     cloud.set_time(START + 3600)
@@ -147,9 +147,9 @@ def test_after_a_day_of_refusals_launches_are_suspended_until_somebody_resumes_t
 @pytest.mark.parametrize(
     ("switches", "problem"),
     [
-        ({"throttled": 2.0}, "throttled is 2.0, a probability between 0 and 1"),
-        ({"groups_lag_seconds": -1.0}, "groups_lag_seconds is -1.0, a number ≥ 0"),
-        ({"overlap": 0}, "overlap is 0, the number of a call"),
+        ({"throttled": 2.0}, "throttled is 2.0, allowed: 0 to 1"),
+        ({"groups_lag_seconds": -1.0}, "groups_lag_seconds is -1.0, allowed: a number ≥ 0"),
+        ({"overlap": 0}, "overlap is 0, allowed: the number of a call"),
     ],
 )
 def test_a_switch_beyond_its_bounds_is_named(switches: dict[str, Any], problem: str) -> None:

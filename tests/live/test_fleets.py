@@ -1,4 +1,4 @@
-"""Spot Fleets behave towards a client as AWS's do; only the market launches and takes."""
+"""Spot Fleets in the local cloud behave like AWS's; only the market launches and interrupts."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_targets_move_together_and_only_as_aws_allows(fleet: Running) -> None:
         ec2.describe_spot_fleet_instances(SpotFleetRequestId="sfr-none")
 
 
-def test_while_it_is_modified_it_shows_the_old_target_and_refuses_another(fleet: Running) -> None:
+def test_a_modifying_fleet_shows_the_old_target_and_rejects_another_modification(fleet: Running) -> None:
     ec2, fleet_id = fleet.clients("ec2"), view(fleet).primary
     hostile = LocalCloud(
         fleet.clients, fleet.deployment, fleet.clock, FaultInjection(fleet_modifying_seconds=3.0)
@@ -167,7 +167,7 @@ def test_while_it_is_modified_it_shows_the_old_target_and_refuses_another(fleet:
         LocalCloud(fleet.clients, fleet.deployment, fleet.clock)  # as kind as before
 
 
-def test_a_shortage_is_an_error_of_the_configuration_where_the_fleet_says_it(fleet: Running) -> None:
+def test_a_shortage_is_reported_as_a_configuration_error_if_enabled(fleet: Running) -> None:
     hostile = LocalCloud(
         fleet.clients, fleet.deployment, fleet.clock, FaultInjection(fleet_says_shortage=True)
     )
@@ -306,6 +306,8 @@ def test_cancelling_ends_the_members(fleet: Running) -> None:
         ({"LaunchTemplateConfigs": []}, "exactly one of LaunchTemplateConfigs and LaunchSpecifications"),
     ],
 )
-def test_what_aws_refuses_is_refused(running: Running, changes: dict[str, Any], problem: str) -> None:
+def test_invalid_requests_are_rejected_as_by_aws(
+    running: Running, changes: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(ClientError, match=problem):
         request(Deployed(running.clients, running.deployment), **changes)

@@ -1,4 +1,4 @@
-"""Auto Scaling groups behave towards a client as AWS's do; only the market launches and takes."""
+"""Auto Scaling groups in the local cloud behave like AWS's; only the market launches and interrupts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rehearsal.cloud.instances import TERMINATED_VISIBLE_SECONDS
 from tests.live.world import START, Running, bodies
 
 
-def test_groups_are_read_from_what_was_deployed(running: Running) -> None:
+def test_groups_are_read_from_the_deployment(running: Running) -> None:
     (view,) = running.cloud.groups()
     assert (view.name, view.zones, view.instance_types) == (
         "inference",
@@ -34,7 +34,7 @@ def test_desired_capacity_is_recorded_and_nothing_is_launched(running: Running) 
 
 
 @pytest.mark.parametrize(("capacity", "problem"), [(7, "above max value 6"), (-1, "below min value 0")])
-def test_capacity_out_of_bounds_is_refused(running: Running, capacity: int, problem: str) -> None:
+def test_capacity_out_of_bounds_is_rejected(running: Running, capacity: int, problem: str) -> None:
     view = running.cloud.group("inference")
     with pytest.raises(ClientError, match=problem):
         running.clients("autoscaling").set_desired_capacity(
@@ -229,11 +229,11 @@ def test_heartbeats_follow_the_contract(running: Running) -> None:
 @pytest.mark.parametrize(
     ("kind", "zone", "problem"),
     [
-        ("p4d.24xlarge", "us-west-2a", "type 'p4d.24xlarge', its types are g5.xlarge, g6.xlarge"),
-        ("g5.xlarge", "us-west-2d", "no subnet in 'us-west-2d'; its zones: us-west-2a, us-west-2b"),
+        ("p4d.24xlarge", "us-west-2a", "type 'p4d.24xlarge', allowed: g5.xlarge, g6.xlarge"),
+        ("g5.xlarge", "us-west-2d", "no subnet in 'us-west-2d', allowed: us-west-2a, us-west-2b"),
     ],
 )
-def test_a_launch_outside_the_group_is_refused(running: Running, kind: str, zone: str, problem: str) -> None:
+def test_a_launch_outside_the_group_is_rejected(running: Running, kind: str, zone: str, problem: str) -> None:
     with pytest.raises(LocalCloudError, match=problem):
         running.cloud.launch("inference", GroupRole.PRIMARY, kind, zone, PurchaseOption.SPOT)
 
@@ -242,7 +242,7 @@ def test_on_demand_gets_no_notice(running: Running) -> None:
     instance = running.cloud.launch(
         "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
     )
-    with pytest.raises(LocalCloudError, match="on-demand"):
+    with pytest.raises(LocalCloudError, match="is On-Demand"):
         running.cloud.notice(instance, START + 120)
 
 

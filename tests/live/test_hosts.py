@@ -1,4 +1,4 @@
-"""A shared host lost and replaced: its tenants' volumes are taken over, and hold what they held."""
+"""A shared host is lost and replaced; its tenants' volumes keep their content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def seen() -> dict[str, Any]:
     return apart(played)
 
 
-def test_each_tenant_comes_back_with_what_its_volume_held(seen: dict[str, Any]) -> None:
+def test_each_tenant_returns_with_the_content_of_its_volume(seen: dict[str, Any]) -> None:
     assert {one["tenant"] for one in seen["returns"]} == {"vision", "speech", "notes"}
     assert all(one["intact"] and one["after"]["files"] for one in seen["returns"])
     assert not seen["summary"]["away"]

@@ -1,4 +1,4 @@
-"""``gpu-spot jobs`` on the rehearsed cloud: what people do there the deployed controller follows."""
+"""``gpu-spot jobs`` in the local cloud; the deployed controller follows its commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_it_goes_through_the_states_in_order(seen: dict[str, Any]) -> None:
 
 
 def test_a_stop_saves_and_lets_all_capacity_go_and_a_resume_brings_it_back(seen: dict[str, Any]) -> None:
-    assert "is told to save, and goes; its volume stays" in seen["said"]["stop"]
+    assert "saves a checkpoint and terminates; its volume is kept" in seen["said"]["stop"]
     assert seen["said"]["resume"].startswith("resumed resnet")
     assert seen["alive"][STOP_AT - 1] == 1
     assert not any(seen["alive"][tick] for tick in range(STOP_AT + 5, RESUME_AT + 1))
@@ -32,7 +32,7 @@ def test_a_stop_saves_and_lets_all_capacity_go_and_a_resume_brings_it_back(seen:
     assert before["instance"] != after["instance"]
     assert (before["lost_seconds"], after["ending"]) == (0, "done")
     assert seen["shown"]["interruptions"] == 0
-    assert not seen["alive"][max(seen["alive"])]  # and in the end nobody is left
+    assert not seen["alive"][max(seen["alive"])]  # at the end no instance runs
 
 
 def test_agent_log_lines_are_in_the_log_group_with_instance_and_time(seen: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The page's table of switches is what the code says."""
+"""The page's table of switches matches the code."""
 
 from __future__ import annotations
 

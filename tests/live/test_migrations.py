@@ -124,11 +124,11 @@ def test_a_loss_that_is_not_overcome_is_underway() -> None:
 
 def test_a_journal_with_a_hole_is_an_error() -> None:
     holed = [entry for entry in (*FIRST, *LEFT, *ARRIVED) if entry.kind != "snapshot"]
-    with pytest.raises(ValueError, match="no 'snapshot' of s1"):
+    with pytest.raises(ValueError, match="without 'snapshot' of s1"):
         collect_migrations(holed, PROFILE, 1000)
 
 
-def test_a_file_system_is_mounted_where_the_next_instance_is() -> None:
+def test_a_file_system_is_mounted_in_the_zone_of_the_next_instance() -> None:
     journal = [
         Entry(0, "mounted", "A", "fsap-1", "a", contents=OLD),
         Entry(2, "running", "A", step=0, loads=LOADS),

@@ -1,4 +1,4 @@
-"""EBS of the nodes: states take time, zones count, content stays with its volume."""
+"""Simulated EBS: delayed states, zone checks, persistent content."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_snapshot_holds_the_content_at_its_start(world: World) -> None:
     assert world.disks.folder(copy).exists()
 
 
-def test_a_snapshot_takes_as_long_as_what_changed_since_the_last_of_its_chain(world: World) -> None:
+def test_the_duration_of_a_snapshot_depends_on_the_changed_blocks(world: World) -> None:
     volume = world.create(A)
     world.after(10)
     world.disks.format(volume)
@@ -175,7 +175,7 @@ def test_a_snapshot_takes_as_long_as_what_changed_since_the_last_of_its_chain(wo
     assert world.snapshot(third)[0] == "completed"
 
 
-def test_a_snapshot_of_a_mounted_volume_keeps_nobody_waiting(world: World) -> None:
+def test_a_snapshot_of_a_mounted_volume_blocks_no_node(world: World) -> None:
     volume = world.create(A)
     world.after(10)
     world.disks.mounted.add(volume)
@@ -201,13 +201,13 @@ def test_the_same_client_token_creates_once(world: World) -> None:
     assert world.create(A, ClientToken="y") != world.create(A, ClientToken="z")
 
 
-def test_what_would_lose_data_is_an_error(world: World) -> None:
+def test_data_loss_is_an_error(world: World) -> None:
     instance, volume = world.launch(A), world.create(A)
     world.after(10)
     world.attach(volume, instance)
     world.after(6)
     world.disks.format(volume)
-    with pytest.raises(LocalCloudError, match="formatted over its content"):
+    with pytest.raises(LocalCloudError, match="already has a file system"):
         world.disks.format(volume)
     world.disks.mounted.add(volume)
     with pytest.raises(LocalCloudError, match="detached while it is mounted"):

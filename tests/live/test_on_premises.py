@@ -1,4 +1,4 @@
-"""Workers on premises beside the deployed stack, and wishes of a health checker, carried out there."""
+"""On-premises workers of a deployed stack, and replacement requests of the health checker."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_when_they_all_vanish_aws_fills_within_one_boot(seen: dict[str, Any]) ->
 
 
 def test_one_that_does_not_serve_is_replaced_at_once(seen: dict[str, Any]) -> None:
-    assert seen["seen"][STUCK]["released"] == [seen["wished"]["stuck"]]
+    assert seen["seen"][STUCK]["released"] == [seen["requests"]["stuck"]]
     assert working(seen, STUCK + seen["boot"]) >= TARGET - len(HOSTS)
     assert working(seen, FAULTY - 1) == TARGET - len(HOSTS)
 
 
 def test_one_that_serves_goes_when_another_serves(seen: dict[str, Any]) -> None:
-    [tick] = [t for t, one in seen["seen"].items() if seen["wished"]["xid"] in one["released"]]
+    [tick] = [t for t, one in seen["seen"].items() if seen["requests"]["xid"] in one["released"]]
     assert FAULTY < tick <= FAULTY + seen["boot"]
     assert seen["seen"][tick]["left"] >= TARGET - len(HOSTS)

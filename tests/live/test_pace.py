@@ -11,7 +11,7 @@ PACE = Speeds((STOP, SLOW))
 @pytest.mark.parametrize(
     ("begin", "end", "work"), [(0, 100, 100), (0, 200, 100), (150, 250, 50), (0, 400, 250), (350, 500, 125)]
 )
-def test_between_two_times_fits_what_the_hindrances_leave(begin, end, work):
+def test_work_between_two_times_excludes_slowdowns(begin, end, work):
     assert PACE.work(begin, end) == work
 
 
@@ -23,23 +23,23 @@ def test_work_is_done_when_so_much_fitted(begin, work, end):
     assert PACE.when(begin, work) == end
 
 
-def test_what_stops_for_good_is_never_done():
+def test_work_that_stalls_forever_is_never_done():
     pace = Speeds((Slowdown(100, math.inf),))
     assert (pace.when(0, 100), pace.when(0, 101)) == (100, math.inf)
     assert (pace.still_until(99), pace.still_until(100)) == (99, math.inf)
 
 
-def test_it_is_known_when_work_next_stops_and_when_it_goes_on():
+def test_start_and_end_of_the_next_stall():
     assert [PACE.still_until(at) for at in (99, 100, 199, 200, 350)] == [99, 200, 200, 200, 350]
     assert [PACE.next_stop(at) for at in (0, 100)] == [100, math.inf]
 
 
 @pytest.mark.parametrize(("begin", "end", "speed"), [(5, 5, 0), (5, 4, 0), (0, 1, 1), (0, 1, -0.1)])
-def test_a_hindrance_without_sense_is_refused(begin, end, speed):
+def test_an_invalid_slowdown_is_rejected(begin, end, speed):
     with pytest.raises(ValueError, match=r"allowed|needed"):
         Slowdown(begin, end, speed)
 
 
-def test_hindrances_that_overlap_are_refused():
-    with pytest.raises(ValueError, match="begins at 150, the one before ends at 200"):
+def test_overlapping_slowdowns_are_rejected():
+    with pytest.raises(ValueError, match="begins at 150, the previous one ends at 200"):
         Speeds((STOP, Slowdown(150, 160)))

@@ -1,4 +1,4 @@
-"""Deny by default; wildcards, tags and quantifiers as IAM reads them."""
+"""IAM evaluation: deny by default; wildcards, tags and set operators."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_conditions(condition: Any, context: Any, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ({"Condition": {"NumericLessThan": {"k": "1"}}}, "operator 'NumericLessThan' is not known"),
-        ({"NotAction": "a:C"}, "NotAction is not known"),
+        ({"Condition": {"NumericLessThan": {"k": "1"}}}, "operator 'NumericLessThan' is not supported"),
+        ({"NotAction": "a:C"}, "NotAction is not supported"),
     ],
 )
-def test_what_is_not_known_is_no_answer(more: Any, problem: str) -> None:
+def test_unsupported_policy_elements_are_errors(more: Any, problem: str) -> None:
     with pytest.raises(LocalCloudError, match=problem):
         allows([policy("a:B", **more)], Request("a:B", "*", {"k": ["1"]}))
 

@@ -1,4 +1,4 @@
-"""A dataset is made once on a CPU instance, before any GPU, and copied by nobody after."""
+"""A dataset is prepared once on a CPU instance, before any GPU instance, and not copied again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_no_gpu_is_asked_for_while_the_dataset_is_made(seen: dict[str, Any]) -> 
     assert ("imagenet@1", (1, 0)) in seen["asked"]  # and at once when it is there
 
 
-def test_the_job_begins_with_what_was_made_and_reads_nothing_of_s3(seen: dict[str, Any]) -> None:
+def test_the_job_starts_with_the_prepared_dataset_and_reads_nothing_from_s3(seen: dict[str, Any]) -> None:
     [snapshot, tag] = seen["snapshots"][0]
     assert tag == "imagenet@1"
     assert seen["bucket"] == 24  # all of them were deleted before the first GPU came
@@ -36,7 +36,7 @@ def test_the_second_job_has_the_same_without_another_preparation(seen: dict[str,
     assert first == second
 
 
-def test_what_it_took_is_gone_and_what_counts_is_written(seen: dict[str, Any]) -> None:
+def test_temporary_resources_are_deleted_and_the_result_is_recorded(seen: dict[str, Any]) -> None:
     assert seen["volumes"] == []
     prepared = seen["items"]["imagenet-data"]
     assert prepared["imagenet@1"] == seen["snapshots"][0][0]

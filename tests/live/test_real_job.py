@@ -1,4 +1,4 @@
-"""A job's own command on a rehearsed instance: a real process, paced by simulated time."""
+"""A job's real command on a simulated instance, paced by simulated time."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def test_nothing_is_run_on_a_path_of_this_machine(tmp_path: Path, work: RealWork
         work.run(["rm", "--recursive", "--force", str(tmp_path / "other")], {}, tmp_path / "disk")
 
 
-def test_what_git_cannot_do_is_an_error(tmp_path: Path, work: RealWork) -> None:
+def test_a_git_failure_is_an_error(tmp_path: Path, work: RealWork) -> None:
     (tmp_path / "disk").mkdir()
     with pytest.raises(subprocess.CalledProcessError):
         work.run(["git", "-C", str(tmp_path / "disk"), "fetch", f"{HOST}/moon"], {}, tmp_path / "disk")
 
 
-def test_it_saves_at_sigterm_and_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+def test_it_saves_at_sigterm_and_resumes_to_identical_results(tmp_path: Path) -> None:
     clock, whole = Clock(), Clock()
     (tmp_path / "whole").mkdir()
     arguments = ["--steps", "400", "--checkpoint-every", "50"]
@@ -131,7 +131,7 @@ def test_a_checkpoint_that_is_not_whole_is_not_resumed_from(tmp_path: Path) -> N
     assert ended(started(tmp_path, clock, "--steps", "100", "--checkpoint-every", "40"), clock) == 0
     assert (tmp_path / "artifacts/model.json").read_bytes() == good
     said = (tmp_path / "output").read_text()
-    assert said.count("is not whole") == 2
+    assert said.count("is damaged") == 2
     assert "from step 40" in said
 
 
@@ -155,7 +155,7 @@ def test_a_job_that_ignores_sigterm_ends_the_rehearsal(
     )
     process = started(tmp_path, Clock(), script=script)
     process.signal(SIGTERM)
-    with pytest.raises(LocalCloudError, match="goes on"):
+    with pytest.raises(LocalCloudError, match="still runs"):
         process.poll()
     process.signal(SIGKILL)
 
@@ -177,7 +177,7 @@ def test_the_script_of_its_market_closes_zone_after_zone_and_then_none(zones: tu
 
 
 def test_a_market_of_one_zone_has_nowhere_to_go() -> None:
-    with pytest.raises(LocalCloudError, match="1 zone, the script of a real job's market needs two"):
+    with pytest.raises(LocalCloudError, match="the group has 1 zone, --job needs at least two"):
         closing(("a",))
 
 
@@ -210,7 +210,7 @@ def test_steps_are_read_from_the_progress_file_too(tmp_path: Path) -> None:
 
 
 def test_the_interruption_rate_is_scaled_to_its_own_time(tmp_path: Path) -> None:
-    script = tmp_path / "told.py"
+    script = tmp_path / "variables.py"
     script.write_text("import os\nprint('step 0', os.environ['GPU_SPOT_INTERRUPTIONS_PER_HOUR'])")
     started(tmp_path, Clock(), script=script, GPU_SPOT_INTERRUPTIONS_PER_HOUR="0.5").signal(SIGKILL)
     assert float((tmp_path / "output").read_text().split()[-1]) == 0.5 * PACE

@@ -1,4 +1,4 @@
-"""A service whose own workers are run: an instance as a process, the script of the market, the witness."""
+"""A service with real workers: instance process, scripted market, run recorder."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_nothing_is_drained_before_its_time(host: Host) -> None:
     assert not (host.place / "ended").exists()
 
 
-def test_workers_drain_where_nobody_speaks_to_their_instance_any_more(host: Host) -> None:
+def test_workers_drain_when_the_parent_process_ends(host: Host) -> None:
     assert host.process.stdin is not None
     host.process.stdin.close()
     assert host.process.wait(TIMEOUT_SECONDS) == 0
@@ -137,7 +137,7 @@ def test_the_recorder_replaces_the_function() -> None:
     assert command == ["spot-work", "rehearsal.machines.real.run_recorder:run", "--batch", "16", "--requests"]
 
 
-def test_runs_are_counted_by_what_they_knew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_counted_by_their_repeat_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(witness.RECORD, str(tmp_path / "runs"))
     monkeypatch.setenv(witness.FUNCTION, "operator:length_hint")
     once, marked, unmarked = (Request(name, [1]) for name in ("once", "marked", "unmarked"))
@@ -151,7 +151,7 @@ def test_there_are_no_requests_before_the_first_status(tmp_path: Path) -> None:
     assert asker.read(tmp_path / "none") == asker.LoadStatus()
 
 
-def test_where_no_broker_is_installed_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_broker_is_an_error_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "_SERVER", Path("/nowhere/rabbitmq-server"))
     with pytest.raises(LocalCloudError, match="apt-get install rabbitmq-server"):
         broker.installed()

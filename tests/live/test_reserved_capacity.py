@@ -1,4 +1,4 @@
-"""Reservations that a test makes are what EC2 shows, to the controller's own adapter."""
+"""Capacity reservations of a test are visible to the controller's EC2 adapter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDS = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
 def block(running: Running, state: str) -> float | None:
     shown = {"CapacityReservationId": BLOCK, "State": state, "EndDate": ENDS}
     reserve(running.cloud._instances.ec2, shown)
-    return CapacityBlocks(running.clients("ec2"))._ends(BLOCK)
+    return CapacityBlocks(running.clients("ec2"))._end(BLOCK)
 
 
 def test_a_block_is_there_as_long_as_it_is_active(running: Running) -> None:
@@ -27,6 +27,6 @@ def test_a_block_is_there_as_long_as_it_is_active(running: Running) -> None:
     assert block(running, "expired") is None
 
 
-def test_one_that_nobody_made_is_not_there(running: Running) -> None:
+def test_an_unknown_reservation_does_not_exist(running: Running) -> None:
     with pytest.raises(ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
         running.clients("ec2").describe_capacity_reservations(CapacityReservationIds=["cr-00000000"])

@@ -1,4 +1,4 @@
-"""Whom a group ends, and how long it waits for that: victims, protection, hooks, notices."""
+"""Scale-in of a group: selection of instances, protection, hooks, notices."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def protecting(running: Running, side: GroupRole = GroupRole.FALLBACK) -> Iterat
         autoscaling.update_auto_scaling_group(**{**protect, "NewInstancesProtectedFromScaleIn": False})
 
 
-def test_below_what_lives_the_policy_ends_members_of_the_fullest_zone_near_their_hour(
+def test_a_scale_in_terminates_members_of_the_fullest_zone_near_their_billing_hour(
     running: Running,
 ) -> None:
     want(running, 3)
@@ -108,7 +108,7 @@ def test_a_lowered_maximum_ends_members(running: Running) -> None:
         autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=6)
 
 
-def test_a_maximum_below_the_desired_capacity_lowers_it_though_nobody_lives(running: Running) -> None:
+def test_a_maximum_below_the_desired_capacity_lowers_it_without_instances(running: Running) -> None:
     autoscaling = running.clients("autoscaling")
     want(running, 4)
     try:
@@ -183,7 +183,7 @@ def test_a_termination_waits_for_its_hook_and_no_longer_counts(running: Running)
             "running",
             "MidLifecycleAction",
         )
-        want(running, 1)  # what waits does not count: nobody else ends
+        want(running, 1)  # waiting instances do not count: no other one terminates
         assert members(running)[remaining]["LifecycleState"] == "InService"
         assert bodies(running)[-1]["detail-type"] == "EC2 Instance-terminate Lifecycle Action"
         autoscaling.complete_lifecycle_action(**hook, InstanceId=gone, LifecycleActionResult="ABANDON")
@@ -257,7 +257,7 @@ def test_a_spot_instance_that_is_gone_unannounced_stays_listed_until_its_hook_ti
     assert members(running, GroupRole.PRIMARY) == {}
 
 
-def test_what_a_client_terminates_waits_as_well(running: Running) -> None:
+def test_an_instance_terminated_by_a_client_waits_for_its_hook(running: Running) -> None:
     ended = launch(running)
     running.clients("ec2").terminate_instances(InstanceIds=[ended])
     assert members(running, GroupRole.PRIMARY)[ended]["LifecycleState"] == "Terminating:Wait"

@@ -57,7 +57,7 @@ def test_a_quiet_task_sleeps_until_time_stops_or_something_happens_to_it() -> No
     assert stage.said[2:] == [("a", 501), ("a", 502)]
 
 
-def test_an_unnoticed_task_goes_on_by_itself_and_wakes_nobody_else() -> None:
+def test_an_unnoticed_task_continues_without_waking_others() -> None:
     stage = Stage()
     stage.scheduler.start("a", lambda: stage.sleeper("a", 1, 3), 0, lambda: 10.0, lambda: 1000.0)
     assert stage.scheduler.next == 1000
@@ -94,7 +94,7 @@ def test_a_task_that_hangs_is_an_error_that_names_it() -> None:
     stuck.set()
 
 
-def test_what_a_task_raises_comes_out_where_time_is_moved() -> None:
+def test_an_error_of_a_task_is_raised_by_advance() -> None:
     stage = Stage()
 
     def fails() -> None:

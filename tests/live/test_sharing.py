@@ -1,4 +1,4 @@
-"""Experiments that share a group, rehearsed: all come to their end, whatever instance is lost."""
+"""Experiments that share a group all finish, whichever instance is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What spot costs on the market is what EC2 tells, in dollars."""
+"""EC2 returns the market's Spot prices in US dollars."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_ec2_returns_the_latest_quotes(priced: LocalCloud) -> None:
     priced.quote("inference", {g5: 0.3, g6: 0.3})
     assert prices_of(priced) == {"g5.xlarge@us-west-2a": "0.600000", "g6.xlarge@us-west-2a": "0.300000"}
     priced.quote("inference", {g5: 0.5, other: 0.3})
-    # Of what nobody knows the on-demand price, a share of it is no price.
+    # A share of an unknown On-Demand price is not a price.
     assert prices_of(priced) == {"g5.xlarge@us-west-2a": "1.000000"}
 
 

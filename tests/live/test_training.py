@@ -1,4 +1,4 @@
-"""A training job is really created, and its boot data names what really lies there."""
+"""A training job is created, and its boot data names existing resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training instance is interrupted and comes back: its volume is there, with what was on it."""
+"""A training instance is interrupted and replaced; its volume keeps its content."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_finished_job_takes_its_group_down_and_leaves_one_volume(seen: dict[st
     assert "holder" not in seen["item"]
 
 
-def test_dataset_and_training_are_what_they_would_be_without_interruptions(seen: dict[str, Any]) -> None:
+def test_dataset_and_training_equal_an_uninterrupted_run(seen: dict[str, Any]) -> None:
     assert seen["dataset"] == (24, True)
     assert json.loads(seen["checkpoint"]) == {"step": STEPS, "state": seen["uninterrupted"]}
 
@@ -82,7 +82,7 @@ def test_quiet_hours_are_not_played(seen: dict[str, Any]) -> None:
     assert seen["played"] < 110
 
 
-def test_on_demand_trains_while_spot_is_refused_and_hands_the_job_back() -> None:
+def test_on_demand_trains_while_spot_is_unavailable_and_hands_the_job_back() -> None:
     bridge = apart(bridged)
     away, back = bridge["moves"]
     assert [away["cause"], back["cause"]] == ["notice", "hand-over"]

@@ -1,4 +1,4 @@
-"""Who leaves a fallback by a scale-in waits in its warm pool again, and is started from there."""
+"""Instances return to the fallback's warm pool at a scale-in and start from there again."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_returned_instance_starts_and_reports_again(pooled: Running) -> None:
     pooled.cloud.set_time(START + 30)
     pooled.cloud.let_go("inference")
     others = set(warm(pooled)) - {gone}
-    assert len(others) == 1  # nobody was prepared in the place of who was taken
+    assert len(others) == 1  # a started warm instance is not replaced
     pooled.cloud.set_time(START + 600)
     want(pooled, 1)
     pooled.cloud.start_warm("inference", gone)

@@ -1,4 +1,4 @@
-"""Groups and fleets that count instances by weight, as AWS counts them."""
+"""Groups and fleets with weighted instances count capacity like AWS."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_members_of_a_group_without_weights_show_none(running: Running) -> None:
     ("weights", "problem"),
     [(["4", None], "all or none"), (["4", "1000"], "1 to 999"), (["4", "0.5"], "1 to 999")],
 )
-def test_weights_that_aws_refuses_are_refused(
+def test_weights_that_aws_rejects_are_rejected(
     running: Running, weights: list[str | None], problem: str
 ) -> None:
     specification = running.primary["MixedInstancesPolicy"]["LaunchTemplate"]["LaunchTemplateSpecification"]

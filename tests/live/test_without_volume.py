@@ -1,4 +1,4 @@
-"""A job without a data volume, rehearsed: it moves as fast as instances start, and loses nothing."""
+"""A job without a data volume: it moves as fast as instances start, without lost data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_its_successor_has_booted_when_it_is_handed_over(seen: dict[str, Any]) -
     assert max(waits) < 30
 
 
-def test_what_efs_is_paid_for_is_counted(seen: dict[str, Any]) -> None:
+def test_efs_traffic_is_counted(seen: dict[str, Any]) -> None:
     # Two GiB in each ten minutes of three hours, and two at each start but the first.
     assert 20 < seen["written_gib"] < 60
     assert seen["read_gib"] >= 2 * (len(seen["parts"]) - 1)

@@ -1,4 +1,4 @@
-"""``LaunchInstances``: what it refuses, what it does where a zone has none, and what the market sells."""
+"""``LaunchInstances``: validation errors, zones without capacity, and successful launches."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def launch(running: Running, order: dict[str, Any], **changes: Any) -> Any:
     return running.clients("autoscaling").launch_instances(**{**order, **changes})
 
 
-def test_what_is_sold_there_is_launched_and_raises_the_desired_capacity(
-    running: Running, fallback: dict[str, Any]
-) -> None:
+def test_a_launch_raises_the_desired_capacity(running: Running, fallback: dict[str, Any]) -> None:
     selling(running, HOME)
     [message] = launch(running, fallback)["Instances"]
     assert (message["AvailabilityZone"], message["MarketType"]) == (HOME, "OnDemand")
@@ -58,7 +56,7 @@ def test_what_is_sold_there_is_launched_and_raises_the_desired_capacity(
 
 
 @pytest.mark.parametrize(("strategy", "desired"), [("none", 0), ("retry-with-group-configuration", 1)])
-def test_where_there_is_none_the_group_seeks_it_itself_if_asked(
+def test_a_zone_without_capacity_raises_the_desired_capacity_on_request(
     running: Running, fallback: dict[str, Any], strategy: str, desired: int
 ) -> None:
     selling(running, "us-west-2a")
@@ -70,14 +68,14 @@ def test_where_there_is_none_the_group_seeks_it_itself_if_asked(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"AvailabilityZones": ["us-west-2d"]}, "'us-west-2d' is not one of the group's"),
         ({"AvailabilityZones": []}, "needs one of them"),
         ({"RequestedCapacity": 100}, "above max value"),
     ],
 )
-def test_what_it_refuses(
+def test_invalid_requests_are_rejected(
     running: Running, fallback: dict[str, Any], changes: dict[str, Any], message: str
 ) -> None:
     selling(running, HOME)

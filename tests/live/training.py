@@ -1,4 +1,4 @@
-"""The dev stack with a training job more, deployed: what plain boto3 then sees of it."""
+"""The dev stack with an additional training job, deployed, as plain boto3 sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sample program deployed, and a market brought to life on it."""
+"""The deployed sample program with a running market."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_at_an_availability_the_cheapest_is_one_that_has_it_or_a_mixture_of_one_
 
 
 @pytest.mark.parametrize(
-    ("availability", "cost", "beats"),
+    ("availability", "cost", "is_dominated"),
     [
         (0.99, 0.5, False),  # the same
         (0.99, 0.4976, False),  # cheaper within the tolerance

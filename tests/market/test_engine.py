@@ -101,7 +101,7 @@ def test_skipping_ticks_changes_nothing(contender: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "trouble",
+    "faults",
     [
         {"on_demand_refusal": 0.3},
         {"api_failure": 0.3},

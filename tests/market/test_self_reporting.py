@@ -34,7 +34,7 @@ class Slow(LightFleet):
             return set()
         return self.all_ids
 
-    def look(self) -> Orders:
+    def reconcile(self) -> Orders:
         orders = LightFleet.reconcile(self)
         return Orders(orders.desired, orders.released, self._now + 60)
 

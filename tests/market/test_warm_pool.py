@@ -14,7 +14,7 @@ from market.comparison.runs import play
 from market.replay.ledger import Ledger
 from tests.market.markets import market, trace
 
-AS_ABOVE, NOBODY_BACK = list(warm_pool.WORLDS)[:2]
+AS_ABOVE, NO_REUSE = list(warm_pool.WORLDS)[:2]
 # On-demand is bought at the start, handed back at tick 3, bought again at the loss of tick 10.
 UP_AND_DOWN = (*[1] * 10, *[0] * 10)
 
@@ -89,9 +89,7 @@ def test_the_pool_that_a_stack_takes_is_near_the_best(
     out = tmp_path / "warm-pool.json"
     docs = tmp_path / "docs"
     monkeypatch.setattr(warm_pool, "SHORTAGE_COSTS", (1.2, 100.0))
-    monkeypatch.setattr(
-        warm_pool, "WORLDS", {name: warm_pool.WORLDS[name] for name in (AS_ABOVE, NOBODY_BACK)}
-    )
+    monkeypatch.setattr(warm_pool, "WORLDS", {name: warm_pool.WORLDS[name] for name in (AS_ABOVE, NO_REUSE)})
     warm_pool.main(["--out", str(out), "--scenarios", "1", "--docs", str(docs)])
     result = json.loads(out.read_text())
     cheap, dear = result["costs"]

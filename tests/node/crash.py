@@ -249,7 +249,7 @@ def _overtake(region: Region, case: Case) -> None:
 
 
 def _take(region: Region, case: Case) -> None:
-    """A notice arrives during a call. The next instance starts at once, in parallel to the interrupted one."""
+    """A notice arrives during a call. The next instance starts at once, while the interrupted one runs."""
     world = region.world
 
     def strike(instance: str, operation: str) -> None:

@@ -50,7 +50,7 @@ def test_a_disk_that_became_read_only_is_an_error(small: Path) -> None:
     assert check_writable(small) == (f"{small}: Read-only file system", False)
 
 
-def test_a_disk_that_does_not_answer_is_an_error_and_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_a_disk_that_does_not_answer_is_an_error_without_a_wait(tmp_path: Path) -> None:
     error, is_full = check_writable(tmp_path, 0.2, "import time; time.sleep(600)")
     assert (error, is_full) == (f"{tmp_path}: no response for 0 s", False)
 

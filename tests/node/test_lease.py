@@ -52,7 +52,7 @@ def test_a_job_without_renewals_is_stopped_in_time_and_killed_before_the_lease_e
     assert started_at + LEASE_SECONDS - 10 < lease_renewer.fence_at < started_at + LEASE_SECONDS
 
 
-def test_a_renewal_that_fails_for_half_a_minute_stops_nobody(clock: FakeClock) -> None:
+def test_a_renewal_that_fails_for_half_a_minute_stops_nothing(clock: FakeClock) -> None:
     outage = range(100, 125)
     started_at = clock.monotonic()
     lease_renewer = LeaseRenewer(
@@ -63,7 +63,7 @@ def test_a_renewal_that_fails_for_half_a_minute_stops_nobody(clock: FakeClock) -
         lease_renewer.renew_if_due()
 
 
-def test_behind_an_attached_volume_a_table_that_is_silent_for_an_hour_stops_nobody(clock: FakeClock) -> None:
+def test_with_an_attached_volume_an_hour_without_the_table_stops_nothing(clock: FakeClock) -> None:
     lease_renewer = LeaseRenewer(silent, clock)
     for _ in range(7200):
         clock.advance(0.5)
@@ -99,7 +99,7 @@ def test_a_job_that_does_not_listen_is_dead_before_its_lease_ends(bench: Bench) 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_nobody_works_when_another_takes_the_lease(seed: int) -> None:
+def test_no_instance_works_once_another_has_the_lease(seed: int) -> None:
     """An instance that is cut off from the table now and then, whose calls take long, and its successor."""
     chance, clock, item = random.Random(seed), FakeClock(), Attributes()
     cut_off = False

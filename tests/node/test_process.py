@@ -261,7 +261,7 @@ def test_what_hides_in_a_session_of_its_own_is_found_by_its_user(
     assert one.clock.monotonic() < 1000 + 60  # what it left behind does not take all that is left to save
 
 
-def test_after_its_end_nobody_is_signalled(
+def test_after_its_end_no_process_is_signalled(
     start: Callable[..., Start], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = start("true")

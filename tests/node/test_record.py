@@ -125,7 +125,7 @@ def test_an_agent_that_was_started_again_goes_on_with_what_it_wrote(case: Case) 
     assert (case.last.token, case.last.starts) == (8, 1)
 
 
-def test_a_table_that_does_not_answer_keeps_nobody_from_work(case: Case) -> None:
+def test_a_table_that_does_not_answer_stops_no_work(case: Case) -> None:
     case.pages.fails = True
     case.begin()
     case.recorder.record_start()

@@ -94,7 +94,7 @@ def test_a_volume_is_never_touched_blank_or_not(machine: Machine, model: str) ->
 
 
 @pytest.mark.parametrize("inside", ["holders/md0", "nvme1n1p1"])
-def test_one_that_somebody_holds_is_left_alone(machine: Machine, inside: str) -> None:
+def test_a_disk_in_use_is_left_alone(machine: Machine, inside: str) -> None:
     machine.device("nvme1n1", MODEL, 100, inside)
     host = Disks(nvme1n1=None)
     machine.prepare(host)

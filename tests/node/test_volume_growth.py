@@ -79,7 +79,7 @@ def test_volume_and_file_system_grow_and_nothing_is_asked_twice(world: World) ->
     assert asked(world) == 1
 
 
-def test_a_change_within_the_cooldown_stops_nobody_and_is_asked_for_again(
+def test_a_change_within_the_cooldown_stops_nothing_and_is_requested_again(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     boot(world, 100)

@@ -60,7 +60,7 @@ def away(**changes: Any) -> Observed:
     return observe(zone="b", **changes)
 
 
-def test_a_snapshot_counts_only_if_nobody_mounted_the_home_since() -> None:
+def test_a_snapshot_counts_only_if_the_current_volume_was_not_mounted_since() -> None:
     new = Snapshot("snap-1", "completed", "vol-home", 5)
     assert plan(away(snapshots=(new,))) == model.CreateVolume("snap-1", "vol-home")
     for token in (2, 3, 9, None):

@@ -240,7 +240,7 @@ def test_stopped_without_a_notice_the_workers_are_draining(workbench: Bench) -> 
     wait_until(lambda: not workers.tick())
 
 
-def test_a_secret_that_takes_long_keeps_nobody_from_being_looked_after(workbench: Bench) -> None:
+def test_a_slow_secret_delays_no_other_worker(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN, count=1)
     workers.tick()
     workbench.wait_up()
@@ -308,7 +308,7 @@ def test_gpus_are_counted_and_none_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may start processes of another user")
 @pytest.mark.parametrize(("image", "user"), [("", "nobody"), ("r@sha256:" + "0" * 64, "root")])
-def test_a_process_is_nobody_special_and_docker_is_called_by_root(
+def test_a_process_is_unprivileged_and_docker_is_called_by_root(
     image: str, user: str, workbench: Bench
 ) -> None:
     service = Service(command=("sleep", "60"), image=image, user="nobody")

@@ -101,7 +101,7 @@ def test_busy_seconds_give_the_busy_share(bench: Bench) -> None:
     )  # another process counts
 
 
-def test_nobody_works_for_more_than_all_of_the_time() -> None:
+def test_a_busy_share_is_at_most_one() -> None:
     rate = RequestRate()
     rate.update(0, 0.0, 0.0)
     assert rate.update(60, 60.0, 240.0) == (1.0, 1.0)
@@ -226,7 +226,7 @@ def test_a_programs_own_xid_is_none_of_the_gpus(bench: Bench) -> None:
     assert bench.worker_reports.build(0).xid == 0
 
 
-def test_a_driver_that_hangs_keeps_nobody_waiting(bench: Bench) -> None:
+def test_a_hanging_driver_delays_nothing(bench: Bench) -> None:
     bench.nvml.gpus[0].busy = 70
     hangs, threads = threading.Event(), list[threading.Thread]()
     looks = Gpus(bench.nvml, 2).sample

@@ -91,7 +91,7 @@ def test_values_and_failures_come_back(broker: RabbitServer, at_work: Callable[.
             client.request({"n": 0})
 
 
-def test_nobody_answers_in_time(broker: RabbitServer) -> None:
+def test_no_reply_in_time(broker: RabbitServer) -> None:
     with Client(broker.url, "alone") as client, pytest.raises(ExpiredError, match="alone: no reply in time"):
         client.request(1, timeout=0.5)
 
@@ -152,7 +152,7 @@ def test_a_task_that_is_handed_back_too_often_ends_among_the_dead(
     assert _dead(broker, queue) == [b'"poison"']
 
 
-def test_what_nobody_waits_for_and_fails_lies_among_the_dead(
+def test_a_failed_request_without_a_waiting_client_is_dead_lettered(
     broker: RabbitServer, at_work: Callable[..., Worker]
 ) -> None:
     queue = Queue("forgotten")

@@ -1,4 +1,4 @@
-"""A real browser, driven by its command line."""
+"""A real browser, controlled by its command line."""
 
 from __future__ import annotations
 

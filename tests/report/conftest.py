@@ -1,4 +1,4 @@
-"""What the tests of the report share: one rehearsal, one browser."""
+"""Shared fixtures: one rehearsal, one browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader of the PNGs that Chromium writes: 8 bits a channel, RGB or RGBA, not interlaced."""
+"""A reader for Chromium's PNGs: 8 bits per channel, RGB or RGBA, not interlaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished rehearsals to report on, made with the light fleet on a market drawn by chance."""
+"""Finished rehearsals for report tests, made with the in-memory fleet on a random market."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser, with no network: every picture is drawn and seen."""
+"""The page in a real browser without network: every figure is drawn and visible."""
 
 from __future__ import annotations
 

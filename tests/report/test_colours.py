@@ -1,4 +1,4 @@
-"""What a picture tells by colour is told apart by who sees colours otherwise, in both schemes."""
+"""Colours of a figure are distinguishable with colour vision deficiencies, in both schemes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cielab(rgb: tuple[float, ...]) -> tuple[float, float, float]:
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
-@pytest.mark.parametrize("sight", VISIONS)
+@pytest.mark.parametrize("vision", VISIONS)
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_of_one_figure_are_distinguishable(vision: str, scheme: int) -> None:
     root = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)[scheme]

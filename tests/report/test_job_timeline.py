@@ -1,4 +1,4 @@
-"""What the page tells of a training job's run."""
+"""The page's timeline of a training job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rehearsal.results.run import Run
 from tests.jobs.snapshots import NOW, job, job_attempt
 
 SEEN = job(
-    stints=(
-        job_attempt(1, "i-1", 4000, 3000, stopped=0.0, market="on-demand"),
+    attempts=(
+        job_attempt(1, "i-1", 4000, 3000, stopped=0.0, purchase_option="on-demand"),
         job_attempt(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3500),
     )
 )
@@ -30,13 +30,13 @@ def test_the_page_has_a_row_for_each_stay(run: Run) -> None:
     rows = re.findall(r"<tr><td>.*?</tr>", card)
     assert [" ".join(unescape(re.sub(r"<[^>]+>", " ", row)).split()) for row in rows] == [
         "2026-01-05 10:53 us-west-2a g6.xlarge on-demand i-1 16:40 without notice 8:20 16:40 $0.12",
-        "2026-01-05 11:26 us-west-2b g6.xlarge spot i-2 33:15 goes on – – –",
+        "2026-01-05 11:26 us-west-2b g6.xlarge spot i-2 33:15 running – – –",
     ]
     assert "interruptions 1, 1 move to another zone" in card
     assert 'id="job"' not in render(run)
 
 
-def test_the_strip_shows_what_was_spot_on_demand_and_in_vain() -> None:
+def test_the_strip_shows_spot_on_demand_and_repeated_work() -> None:
     parts = re.findall(r'<i class="([\w-]+)" style="left:([\d.]+)%;width:([\d.]+)%"', job_timeline(ACCOUNT))
     whole = 4195.0  # from the first launch to what was seen last
     assert [kind for kind, _, _ in parts] == ["on-demand", "lost", "spot"]

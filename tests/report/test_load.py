@@ -1,4 +1,4 @@
-"""What the page and the terminal say of a service under load."""
+"""Page and terminal summary of a service under load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEEDS, HOURLY = {"g6.xlarge": 0.25, "g5.xlarge": 0.31}, {"g6.xlarge": 0.80, "g5
 def played(ticks: int, workers: int, peak: float = 1.0, warm_up: int = 60) -> LoadAccount:
     service = LoadedService.of(DAY_WITH_A_BURST, peak, ticks, SPEEDS, seed=1)
     for _ in range(ticks):
-        service.account({"g6.xlarge": workers}, target=workers, paid=0.8 * workers * 0.3 / 60)
+        service.minute({"g6.xlarge": workers}, target=workers, paid=0.8 * workers * 0.3 / 60)
     return service.account(60.0, warm_up, HOURLY, {})
 
 
@@ -39,7 +39,7 @@ def test_the_account_leaves_the_warm_up_out_and_sizes_for_the_busiest_five_minut
     arrivals = [1] * 3600 + [1] * 900 + [2] * 300 + [1] * 2400
     service = LoadedService(arrivals, SPEEDS, RequestQueue(np.asarray(arrivals), 1))
     for minute in range(120):
-        service.account({} if minute < 30 else {"g6.xlarge": 40}, target=40, paid=0.5)
+        service.minute({} if minute < 30 else {"g6.xlarge": 40}, target=40, paid=0.5)
     account = service.account(60.0, 60, HOURLY, {"g6.xlarge": 2})
     assert account.requests == sum(arrivals[3600:])
     # 8 workers of 0.25 are 4 instances with two each, 3.2 $/h; 7 of the other type are 7.07.
@@ -63,14 +63,14 @@ def test_no_requests_no_wait() -> None:
     assert all(wait.p99_seconds is None for wait in silent.waits)
 
 
-def test_the_summary_and_the_terminal_say_what_it_came_to(loaded: Run) -> None:
+def test_summary_and_terminal_have_the_results(loaded: Run) -> None:
     load = json.loads(json.dumps(summarise(loaded)))["load"]
     assert load["bill_vs_peak"] == pytest.approx(load["bill"] / load["on_demand_for_peak"], rel=0.01)
     assert (load["least_ready"], load["most_ready"]) == (6, 6)
     written = io.StringIO()
     Console(file=written, width=160).print(render_summary(summarise(loaded)))
     said = " ".join(written.getvalue().split())
-    assert f"99 of 100 taken within {load['p99_wait_seconds']:.0f} s (60 s asked)" in said
+    assert f"99 % started within {load['p99_wait_seconds']:.0f} s (limit 60 s)" in said
     assert f"${load['bill']:.2f}" in said
 
 

@@ -1,4 +1,4 @@
-"""What the report says of a training job whose volume moved."""
+"""The report of a training job whose volume moved."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_terminal_gets_a_line(job: Run, run: Run) -> None:
         assert isinstance(console.file, io.StringIO)
         return " ".join(re.sub(r"[│╭╮╰╯]", " ", console.file.getvalue()).split())
 
-    assert "moves 2 of the volume, 2 to another zone, 11 min in the median" in terminal_text(job)
+    assert "moves 2 of the volume, 2 to another zone, median 11 min" in terminal_text(job)
     assert "same content each time, 13 steps lost" in terminal_text(job)
     assert "moves" not in terminal_text(run)
 
@@ -118,7 +118,7 @@ def test_the_page_lists_every_move(job: Run) -> None:
         assert f">{part}</th>" in table[0]
 
 
-def test_a_job_that_nobody_interrupted_has_no_move_to_show(job: Run) -> None:
+def test_an_uninterrupted_job_has_no_moves(job: Run) -> None:
     assert job.migrations is not None
     without_moves = replace(job, migrations=replace(job.migrations, moves=()))
     assert "No interruption: the volume stayed where it was." in render(without_moves)

@@ -33,7 +33,7 @@ def test_a_timeline_with_too_many_changes_is_averaged_over_a_bounded_number_of_s
     assert len(series.steps(run, limit=1)) <= series.STRETCHES + 1
 
 
-def test_shortages_lose_exactly_what_the_availability_lacks(run: Run) -> None:
+def test_shortages_sum_up_to_the_missing_availability(run: Run) -> None:
     found = series.shortages(run)
     lost = sum(shortage.lost for shortage in found)
     assert lost == round((1 - run.ledger.availability) * run.target * run.ledger.counted)
@@ -53,7 +53,7 @@ def test_a_shortage_that_deepens_is_one_shortage_with_the_cause_of_its_beginning
     for kind in ("unannounced", "interruption"):
         ledger.happened(Happening(5, kind, 1, "us-west-2b"))
     made = replace(run, ledger=ledger, hours=0.2)
-    cause = "1 taken without notice in g6.xlarge@us-west-2b"
+    cause = "1 interrupted without notice in g6.xlarge@us-west-2b"
     assert series.shortages(made) == [series.Shortage(tick=5, ticks=3, lowest=1, lost=5, cause=cause)]
 
 

@@ -1,4 +1,4 @@
-"""What the page and the terminal say of a service whose own workers were run."""
+"""Page and terminal summary of a service with real workers."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def test_a_loss_stands_in_the_headline(served: Run) -> None:
     assert SERVED.is_whole
 
 
-def test_the_page_draws_what_waited_and_says_what_was_real(served: Run, run: Run) -> None:
+def test_the_page_shows_waiting_requests_and_real_parts(served: Run, run: Run) -> None:
     page = render(served)
     assert '<figure id="waiting"' in page
-    assert "at most 27 waited at once, the longest for 4.9 s of real time" in page
-    assert "really run, by the agent" in page
+    assert "at most 27 waited at once, the longest 4.9 s in real time" in page
+    assert "real processes, run by the agent" in page
     assert '<figure id="waiting"' not in render(run)

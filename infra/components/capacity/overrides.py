@@ -10,7 +10,7 @@ import pulumi_aws as aws
 
 from infra.components.capacity.launch_template import Launchable
 from infra.schema.capacity import Capacity
-from infra.schema.requirements import InstanceRequirements, Range
+from infra.schema.requirements import InstanceRequirements, NumberRange
 from infra.schema.reservation import Reservation
 
 FLEET_STRATEGIES: Final = {
@@ -127,5 +127,5 @@ def _requirements(requirements: InstanceRequirements, types: tuple[str, ...]) ->
     }
 
 
-def _bounds(bounds: Range, scale: int = 1) -> dict[str, int]:
+def _bounds(bounds: NumberRange, scale: int = 1) -> dict[str, int]:
     return {"min": bounds.min * scale, "max": (bounds.max or _NO_LIMIT) * scale}

@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-_RENAMED = {
+_RENAMED: dict[str, Any] = {
     "Draft": ResourceRequest,
     "Made": CreatedResource,
     "given_network": existing_network,

@@ -53,7 +53,7 @@ def test_what_another_owns_stays_and_is_not_fought_over(api: ApiServer) -> None:
         api.apply(changed(WEB, replicas=1))
 
 
-def test_what_is_left_out_goes_if_nobody_else_has_it(api: ApiServer) -> None:
+def test_an_omitted_field_goes_unless_another_manager_has_it(api: ApiServer) -> None:
     key = api.apply(changed(WEB, replicas=2))
     api.apply(WEB)
     assert "replicas" not in api.read(key)["spec"]

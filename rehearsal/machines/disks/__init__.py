@@ -1,1 +1,1 @@
-"""EBS of a rehearsal: volumes, snapshots, and what they copy."""
+"""Simulated EBS: volumes, snapshots, and the copied blocks."""

@@ -1,8 +1,8 @@
-"""EBS as AWS has it: states that take their time, zones that count, and content that survives.
+"""EBS with delays, zone checks and content, patched into moto.
 
-moto's volumes and snapshots are ready at once, attach across zones and twice, and hold nothing. Here a volume
-with a file system is a folder, a snapshot a copy of it from the moment of ``CreateSnapshot``. It concerns
-what clients create; the root volumes of instances are left to moto.
+moto's volumes and snapshots are ready at once, attach across zones and twice, and have no content. Here a
+volume with a file system is a folder, a snapshot a copy of it at the time of ``CreateSnapshot``. This applies
+to volumes that clients create; the root volumes of instances are moto's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PROGRESS_STEPS: Final = 10
 
 
 class Disks:
-    """The volumes that clients created, their snapshots, and what is on them, below ``folder``."""
+    """Volumes that clients created, their snapshots and contents, below ``folder``."""
 
     def __init__(self, folder: Path, times: Times, journal: Journal) -> None:
         self._volumes = folder / "volumes"
@@ -46,14 +46,14 @@ class Disks:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self.now = 0.0
-        """As far as it was settled, in epoch seconds."""
+        """Current simulated time in epoch seconds."""
         self.copying_until = 0.0
-        """When the last snapshot of a volume that nobody has mounted is complete."""
+        """Completion time of the last snapshot of an unmounted volume."""
         self.mounted: set[str] = set()
-        """Volumes that some instance has mounted."""
+        """Volumes that an instance has mounted."""
 
     def settle(self, now: float) -> None:
-        """Let happen what is due by ``now``."""
+        """Process the events that are due by ``now``."""
         while self._events and self._events[0][0] <= now:
             self.now, _, happen = heapq.heappop(self._events)
             happen()
@@ -61,26 +61,26 @@ class Disks:
         self.now = now
 
     def holder(self, volume: str) -> str | None:
-        """Return the instance that a volume is attached to: not on the way to or from it."""
+        """Return the instance that a volume is attached to (not attaching or detaching)."""
         attachment = self._ours[volume].attachment if volume in self._ours else None
         return attachment.instance.id if attachment and attachment.status == "attached" else None
 
     def folder(self, volume: str) -> Path:
-        """Return where the content of a volume is; there is no such folder while it has no file system."""
+        """Return the content folder of a volume; it does not exist before the volume has a file system."""
         return self._volumes / volume
 
     def format(self, volume: str) -> None:
-        """Make an empty file system; raises ``LocalCloudError`` where there is one."""
+        """Create an empty file system; raise ``LocalCloudError`` if there is one."""
         if self.folder(volume).exists():
-            raise LocalCloudError(f"volume {volume} is formatted over its content")
+            raise LocalCloudError(f"volume {volume} already has a file system, formatting would erase it")
         self.folder(volume).mkdir(parents=True)
 
     def wrote(self, volume: str, mib: float) -> None:
-        """So many MiB were written on a volume: its next snapshot has them to copy."""
+        """Record MiB written to a volume, which its next snapshot copies."""
         self._blocks.wrote(volume, mib)
 
     def first_read(self, volume: str, mib: float) -> float:
-        """Return how many seconds the first read of so much takes; none but on a copy of a snapshot."""
+        """Return the seconds of a first read; 0 unless the volume was created from a snapshot."""
         rate = self._initialization_rates.get(volume)
         return 0.0 if rate is None else self._times.first_read(mib, rate)
 
@@ -110,7 +110,7 @@ class Disks:
             )
             yield
 
-    # What clients ask for. Codes: EC2 API reference, "Error codes".
+    # API calls of clients. Source of the codes: EC2 API reference, "Error codes".
 
     def _create(self, create: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
         def created(call: Any) -> ActionResult:
@@ -192,7 +192,7 @@ class Disks:
             attachment.status = "attaching"
 
             def arrived() -> None:
-                if attachment.status == "attaching":  # its instance may have ended since
+                if attachment.status == "attaching":  # its instance may have terminated since
                     attachment.status = "attached"
 
             self._later(self._times.attach, arrived)
@@ -247,10 +247,10 @@ class Disks:
 
         return deleted
 
-    # What happens by itself.
+    # State changes over time.
 
     def _let_go(self, detach: Callable[..., Any]) -> Callable[..., Any]:
-        # Called by an instance that ends: moto would free its volumes at once.
+        # Called for a terminating instance; moto would detach its volumes at once.
         def dying(backend: EBSBackend, volume_id: str, instance_id: str, device_path: str) -> Any:
             volume = self._ours.get(volume_id)
             if volume is None:
@@ -281,7 +281,7 @@ class Disks:
 
 
 def _without_images(describe: Callable[..., list[Snapshot]]) -> Callable[..., list[Snapshot]]:
-    # moto does not ask for the owner: it would look through the 1,300 snapshots of Amazon's images each time.
+    # moto does not filter by owner: it would scan the 1,300 snapshots of Amazon's images each time.
     def ours(
         backend: EBSBackend, snapshot_ids: list[str] | None = None, filters: Any = None
     ) -> list[Snapshot]:
@@ -293,7 +293,7 @@ def _without_images(describe: Callable[..., list[Snapshot]]) -> Callable[..., li
 
 
 def _own_or(name: str, original: property) -> property:
-    """Return a property that gives our own value where there is one, else moto's."""
+    """Return a property with the simulated value if there is one, else moto's."""
 
     def value(thing: Any) -> Any:
         override = getattr(thing, name, None)

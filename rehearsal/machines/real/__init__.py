@@ -1,1 +1,1 @@
-"""Real processes of a rehearsal: a job's commands, a service's workers, broker and client."""
+"""Real processes of a rehearsal: job commands, service workers, broker and load client."""

@@ -1,4 +1,4 @@
-"""A RabbitMQ server of its own on loopback: started, killed and started again, as a broker's machine is."""
+"""A private RabbitMQ server on loopback that can be started, killed and restarted."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from typing import Final
 
 from pulumi_on_moto.errors import LocalCloudError
 
-_SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in PATH changes the user
+_SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the script in PATH changes the user
 _START_SECONDS: Final = 120.0
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody has."""
+    """Return a free loopback port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 def installed() -> Path:
-    """Return the program of the server; raise `LocalCloudError` where it is not installed."""
-    if not _SERVER.exists() or shutil.which("epmd") is None:  # Erlang's, which it runs on
+    """Return the path of the server program; raise `LocalCloudError` if it is not installed."""
+    if not _SERVER.exists() or shutil.which("epmd") is None:  # Erlang's port mapper, which it needs
         raise LocalCloudError(
-            f"no RabbitMQ server at {_SERVER}, allowed: the one of Debian and Ubuntu "
-            "(apt-get install rabbitmq-server)"
+            f"no RabbitMQ server at {_SERVER}; install it on Debian or Ubuntu with "
+            "apt-get install rabbitmq-server"
         )
     return _SERVER
 
 
 class RabbitServer:
-    """A server with its own name, data (in ``folder``) and ports; it answers on loopback alone.
+    """A server with its own name, data (in ``folder``) and ports, on loopback only.
 
-    Raises `LocalCloudError` where none is installed, and with its log if it does not start.
+    Raises `LocalCloudError` if it is not installed, and with its log if it does not start.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -68,11 +68,11 @@ class RabbitServer:
 
     @property
     def url(self) -> str:
-        """Its address, with the user that a new server has."""
+        """URL with the default user of a new server."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections."""
+        """Start the server and wait until it accepts connections."""
         if self._names is None:
             self._names = self._name_server()
         with (self._folder / "output").open("ab") as output:
@@ -87,23 +87,23 @@ class RabbitServer:
             time.sleep(0.1)
 
     def has_queue(self, queue: str) -> bool:
-        """Tell whether a quorum queue's name is on disk.
+        """Return whether a quorum queue's name is on disk.
 
-        RabbitMQ writes it half a second late. Killed before, it starts the queue as a new member that finds
-        no leader, for good (rabbitmq-server, issues 15725 and 10070): nothing that a client can mend.
+        RabbitMQ writes it half a second late. If killed before, it restarts the queue as a new member that
+        never finds a leader (rabbitmq-server, issues 15725 and 10070); a client cannot repair that.
         """
         name = f"%2F_{queue}".encode()
         files = self._folder.glob("data/*/quorum/*/names.dets")
         return any(bytes([len(name)]) + name in file.read_bytes() for file in files)
 
     def kill(self) -> None:
-        """Take it away as a broken machine does."""
+        """Kill the server with SIGKILL, as a failed machine."""
         assert self._server is not None
         os.killpg(self._server.pid, signal.SIGKILL)
         self._server.wait()
 
     def remove(self) -> None:
-        """End it, its name server, and its files."""
+        """Kill the server and its name server, and delete its files."""
         if self._server is not None and self._server.poll() is None:
             self.kill()
         if self._names is not None:
@@ -112,7 +112,7 @@ class RabbitServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _name_server(self) -> subprocess.Popen[bytes]:
-        """Start Erlang's name server below us; one that the broker starts itself outlives it as a daemon."""
+        """Start Erlang's name server as our child; one started by the broker would outlive it as a daemon."""
         with (self._folder / "output").open("ab") as output:
             names = subprocess.Popen(["epmd"], env=self._environment, stdout=output, stderr=output)  # noqa: S607
         end = time.monotonic() + _START_SECONDS

@@ -1,7 +1,7 @@
-"""A code host on this machine: git over TLS, with an authority of its own, as a real one is spoken to.
+"""A local git host over TLS with its own certificate authority.
 
-``git http-backend`` answers (git's documentation, git-http-backend); to fetch is all that it lets do. Its
-name is that of a real host: who asks is led here by ``environment``, and checks the certificate as there.
+``git http-backend`` serves the requests, fetch only. Source: git's documentation, git-http-backend. Clients
+use the name of a real host: ``environment`` redirects git here, and it verifies the certificate as usual.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _ADDRESS: Final = "127.0.0.1"
-# Whoever made the repository may not be who serves it, and nobody's own settings matter.
+# The repository may belong to another user, and user settings must not matter.
 _TRUSTING: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -35,15 +35,15 @@ _TRUSTING: Final = {
     "GIT_CONFIG_KEY_0": "safe.directory",
     "GIT_CONFIG_VALUE_0": "*",
 }
-# Whoever rehearses may have another clock than the git that looks at the certificates.
+# Simulated and real clock differ, so the certificates are valid in both.
 _VALID: Final = tuple(datetime.datetime(year, 1, 1, tzinfo=datetime.UTC) for year in (2020, 2100))
 
 
 @dataclass(frozen=True, slots=True)
 class CodeHost:
-    """A running one: ``url`` ends without a slash, ``authority`` is its root certificate, if it has one.
+    """A running host: ``url`` has no final slash, ``authority`` is its root certificate, if it uses TLS.
 
-    ``asked`` are the paths that were asked for, each with the authorisation that came along.
+    ``requests`` are the requested paths, each with its authorization header.
     """
 
     url: str
@@ -51,9 +51,9 @@ class CodeHost:
     requests: list[tuple[str, str]]
 
     def environment(self, stands_for: str, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
-        """Return what leads git here that asks for something below ``stands_for``, such as a host's URL.
+        """Return an environment that redirects git from URLs below ``stands_for`` to this host.
 
-        It is added to the environment that is given, and to the settings of git in it.
+        It extends ``base`` and the git settings in it.
 
         Source: git's documentation, git-config: "GIT_CONFIG_COUNT", "http.sslCAInfo", "url.<base>.insteadOf".
         """
@@ -71,13 +71,13 @@ class CodeHost:
 
 @contextlib.contextmanager
 def serving(repositories: Path, certificates: Path | None, login: str = "") -> Iterator[CodeHost]:
-    """Serve the repositories below a folder to who knows ``login`` (``user:password``; empty: to all).
+    """Serve the repositories below a folder, protected by ``login`` (``user:password``; empty: public).
 
-    ``certificates`` is an empty folder for keys and certificates; None: without TLS.
+    ``certificates`` is an empty folder for keys and certificates; None: no TLS.
     """
     requests: list[tuple[str, str]] = []
     secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
-    handler = type("Handler", (_Handler,), {"root": repositories, "secret": secret, "asked": requests})
+    handler = type("Handler", (_Handler,), {"root": repositories, "secret": secret, "requests": requests})
     server = ThreadingHTTPServer((_ADDRESS, 0), handler)
     server.daemon_threads = True
     scheme, authority = "http", None
@@ -85,7 +85,7 @@ def serving(repositories: Path, certificates: Path | None, login: str = "") -> I
         scheme, authority = "https", _certify(certificates)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificates / "host.pem", certificates / "host.key")
-        # Not before it is read: a client that is slow at its handshake keeps nobody else waiting.
+        # Handshake at the first read: a slow client must not block others.
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, name="code host", daemon=True)
     thread.start()
@@ -98,22 +98,22 @@ def serving(repositories: Path, certificates: Path | None, login: str = "") -> I
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Hands each request to git, as a web server does by CGI (RFC 3875)."""
+    """Passes each request to git by CGI (RFC 3875)."""
 
     root: Path
     secret: str
     requests: list[tuple[str, str]]
 
     def do_GET(self) -> None:
-        """Tell the references of a repository."""
+        """Serve the references of a repository."""
         self._respond(b"")
 
     def do_POST(self) -> None:
-        """Give out a pack."""
+        """Serve a pack."""
         self._respond(self.rfile.read(int(self.headers["Content-Length"])))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name is the base class's)
-        """Say nothing: who fetches sees what went wrong."""
+        """Log nothing: the client reports errors."""
 
     def _respond(self, body: bytes) -> None:
         path, _, query = self.path.partition("?")
@@ -136,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
             ["git", "http-backend"],  # noqa: S607
             input=body,
             capture_output=True,
-            check=False,  # what is wrong with a request stands in the answer
+            check=False,  # the response has the error
             env={**os.environ, **_TRUSTING, **request},
         )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _certify(folder: Path) -> Path:
-    """Write an authority's certificate, and the host's key and certificate; return the first."""
+    """Write the authority's certificate and the host's key and certificate; return the path of the first."""
     root_key, root_name = ec.generate_private_key(ec.SECP256R1()), _name("gpu-spot rehearsal")
     root = _certificate(root_name, root_name, root_key, root_key)
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

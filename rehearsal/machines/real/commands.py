@@ -1,8 +1,8 @@
-"""A job's own command, really run: cloned, started, signalled and resumed, while the clock is coupled to it.
+"""A job's real command as a process, coupled to simulated time.
 
-Its room is the seam between simulated and real time: all else on an instance is simulated in no time, and
-while such a command trains simulated time passes ``pace`` times as fast as it does here. Time stands still
-while the command starts and while it saves, so that a slow machine loses nothing that a fast one keeps.
+While the command trains, simulated time passes ``pace`` times as fast as real time; everything else on an
+instance takes no real time. Simulated time stands still while the command starts and while it saves, so that
+results do not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from rehearsal.machines.real.dates import CheckpointDates, stamp
 from userdata.agent.tasks.recording import INTERRUPTIONS_VARIABLE
 
 STARTS_IN: Final = 120.0
-"""Real seconds after which time passes for a command that has told of no step."""
+"""Maximum real seconds to wait for the first step of a command."""
 SAVES_IN: Final = 60.0
-"""Real seconds that a command may take to save, on however slow a machine."""
+"""Maximum real seconds of a command for saving, even on a slow machine."""
 _POLL_SECONDS: Final = 10.0
 _REPORT_SECONDS: Final = 300.0
-"""Simulated seconds after which the agent looks at it, and everybody else does."""
+"""Simulated seconds between polls of the agent, and between events visible to others."""
 _STEP: Final = re.compile(r"\bstep (\d+)\b")
 PLAYED: Final = ("install", "runuser", "rm", "mv")
-"""The commands that are run; users, owners and the network of an instance are not played."""
+"""Commands that really run; users, owners and network of an instance are not simulated."""
 _OURS: Final = "/var/lib/gpu-spot/"
-"""What lies below stands on each instance's own disk."""
+"""Paths below it are on each instance's simulated disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class RealWork:
-    """What real commands find around themselves: the code host that stands for ``host``, such as a URL.
+    """Environment of real commands: the code host that replaces ``host`` (a URL).
 
-    ``pace`` is the simulated seconds for each real one, ``programs`` the folder of the job's Python, if any,
-    and in ``library`` lies what it can import beside that.
+    ``pace`` is the number of simulated seconds per real second, ``programs`` the folder of the job's Python,
+    if any, and ``library`` an additional import path.
     """
 
     code: CodeHost
@@ -53,9 +53,9 @@ class RealWork:
     library: Path | None = None
 
     def run(self, argv: Sequence[str], environment: Mapping[str, str], disk: Path) -> str:
-        """Run one of the commands ``PLAYED`` as ourselves, on an instance whose disk is that folder.
+        """Run one of the commands ``PLAYED`` as the current user; ``disk`` is the instance's disk.
 
-        Raises ``subprocess.CalledProcessError``; ``LocalCloudError`` for a path that is elsewhere.
+        Raises ``subprocess.CalledProcessError``; ``LocalCloudError`` for a path outside the disk.
         """
         match list(argv):
             case ["runuser", "--user", _, "--", *rest]:
@@ -75,14 +75,14 @@ class RealWork:
 
 
 def on_disk(word: str, disk: Path) -> str:
-    """Return an argument, or a variable's value, with its path on the instance's own disk."""
+    """Return an argument or variable value with its path mapped to the instance's disk."""
     return f"{disk}{word}" if word.startswith(_OURS) else word
 
 
 def with_python(
     environment: Mapping[str, str], programs: Path | None, library: Path | None
 ) -> dict[str, str]:
-    """Return an environment in which the programs of a folder come first, and a library can be imported."""
+    """Return an environment with ``programs`` first in PATH and ``library`` as PYTHONPATH."""
     result = dict(environment)
     if programs is not None:
         result["PATH"] = f"{programs}:{environment.get('PATH', os.defpath)}"
@@ -93,9 +93,9 @@ def with_python(
 
 
 def begins_at(output: Path, progress_file: Path) -> int | None:
-    """Return the step at which a command begins, None as long as it has told of none.
+    """Return the first step of a command, None until it reports one.
 
-    That is the first "step N" of what it says, or what its sign of life tells first: where it goes on.
+    It is the first "step N" of its output, or the first step of its progress file.
     """
     if match := _STEP.search(output.read_text(errors="replace")):
         return int(match[1])
@@ -103,7 +103,7 @@ def begins_at(output: Path, progress_file: Path) -> int | None:
 
 
 def is_at(output: Path, progress_file: Path) -> int:
-    """Return the last step that a command has told of, 0 where it has told of none."""
+    """Return the last step that a command reported, 0 if none."""
     return max(
         [*map(int, _STEP.findall(output.read_text(errors="replace"))), _reported_step(progress_file) or 0]
     )
@@ -116,13 +116,13 @@ def _reported_step(progress_file: Path) -> int | None:
 
 
 def kill_all(pid: int) -> None:
-    """Kill a process with all below it: a launcher starts others in sessions of their own."""
+    """Kill a process with all descendants; a launcher starts children in their own sessions."""
     listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)  # noqa: S607
     parents = {
         int(process_id): int(parent) for process_id, parent in map(str.split, listing.stdout.splitlines())
     }
     process_ids = [pid]
-    for process_id in process_ids:  # grows while it is walked
+    for process_id in process_ids:  # grows during the iteration
         process_ids += [child for child, parent in parents.items() if parent == process_id]
     for process_id in process_ids:
         with contextlib.suppress(ProcessLookupError):
@@ -130,10 +130,10 @@ def kill_all(pid: int) -> None:
 
 
 class RealProcess:
-    """A command that runs; ``subprocess.Popen`` for the agent, paced by the simulated clock of the instance.
+    """A running command with the interface of ``subprocess.Popen``, paced by the simulated clock.
 
-    ``clock`` tells simulated time. What it says goes to ``output``. It begins at the first step that it tells
-    of, which is waited for.
+    ``clock`` returns simulated time. Its output goes to the file ``output``. The constructor waits for its
+    first step.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class RealProcess:
             if name in env:
                 Path(env[name]).mkdir(parents=True, exist_ok=True)
         if often := env.get(INTERRUPTIONS_VARIABLE):
-            # An hour of its own is ``pace`` hours of the market.
+            # An hour of the command is ``pace`` simulated hours.
             env[INTERRUPTIONS_VARIABLE] = f"{float(often) * pace:.6g}"
         self._output = disk / "output"
         self._progress_file = Path(env.get("GPU_SPOT_TELL", disk / "tell"))
-        self._progress_file.unlink(missing_ok=True)  # what the one before has told is not its own
+        self._progress_file.unlink(missing_ok=True)  # of the previous process
         with self._output.open("wb") as file:
             self._process = subprocess.Popen(  # noqa: S603
                 list(argv),
@@ -174,7 +174,7 @@ class RealProcess:
         self._dates = CheckpointDates(folder, clock, stamp(disk / "stamp"))
 
     def _started(self) -> int:
-        """Wait until it tells of a step; return that."""
+        """Wait for the first reported step and return it."""
         end = time.perf_counter() + STARTS_IN
         while (step := begins_at(self._output, self._progress_file)) is None:
             if self._process.poll() is not None or time.perf_counter() > end:
@@ -184,28 +184,28 @@ class RealProcess:
 
     @property
     def step(self) -> int:
-        """The steps that it has told of."""
+        """The last reported step."""
         return max(is_at(self._output, self._progress_file), self.first_step)
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it runs any more."""
+        """Whether it has ended."""
         return self._process.poll() is not None
 
     @property
     def next_checkpoint(self) -> float:
-        """When to look again: nobody knows when it writes."""
+        """Time of the next poll; when it writes is unknown."""
         return self._quiet(_POLL_SECONDS)
 
     @property
     def quiet_until(self) -> float:
-        """When others are to look: its end is noticed by then."""
+        """Time by which its end becomes visible to others."""
         return self._quiet(_REPORT_SECONDS)
 
     def poll(self) -> int | None:
-        """Return its exit code; while there is none let it have the time that has passed for everybody else.
+        """Return its exit code; while it runs, first wait until real time matches simulated time.
 
-        Raises ``LocalCloudError`` when it was told to stop and does not.
+        Raises ``LocalCloudError`` if it does not end after SIGTERM.
         """
         began, here_began = self._began
         ends = here_began + (self._clock() - began) / self._pace
@@ -214,7 +214,7 @@ class RealProcess:
         while (code := self._process.poll()) is None and time.perf_counter() < ends:
             time.sleep(0.01)
         if code is None and self._stopping:
-            raise LocalCloudError(f"{self._process.args!r} goes on, {SAVES_IN:g} s after its SIGTERM")
+            raise LocalCloudError(f"{self._process.args!r} still runs {SAVES_IN:g} s after SIGTERM")
         if code is not None:
             self._dates.settle()
         return code
@@ -223,7 +223,7 @@ class RealProcess:
         return 0.0 if self._stopping or self.has_ended else self._clock() + seconds
 
     def signal(self, number: int) -> None:
-        """Signal its process group. SIGKILL: that was it, with all that it started."""
+        """Signal its process group; SIGKILL kills all descendants."""
         self._dates.note_signal()
         self._stopping = self._stopping or number == signal.SIGTERM
         if number == signal.SIGKILL:

@@ -1,4 +1,4 @@
-"""When a really run command wrote its checkpoints, in simulated time: the agent goes by the files' times."""
+"""Modification times of a real command's checkpoints in simulated time, which the agent reads."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final
 
 _GRAIN: Final = 0.02
-"""Seconds by which file times of one moment differ."""
+"""Tolerance of file times in seconds."""
 
 
 class CheckpointDates:
-    """Dates the checkpoints of one process anew when it has ended; before, nobody but itself touches them.
+    """Sets the modification times of a process's checkpoints to simulated time after its end.
 
-    Between its start and its end, or the first signal, simulated time passed evenly; while it saved, it stood
-    still. ``clock`` tells simulated time, ``here`` the file system's own.
+    Between its start and its end or first signal simulated time passes evenly; during the final save it
+    stands still. ``clock`` returns simulated time, ``file_clock`` the time of the file system.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float], file_clock: Callable[[], float]) -> None:
@@ -27,11 +27,11 @@ class CheckpointDates:
         self._signalled: tuple[float, float] | None = None
 
     def note_signal(self) -> None:
-        """It is signalled; the first time counts."""
+        """Record a signal; only the first counts."""
         self._signalled = self._signalled or (self._file_clock(), self._clock())
 
     def settle(self) -> None:
-        """It has ended: date what it wrote. What an earlier one wrote is dated already."""
+        """Set the times of the files that it wrote; those of earlier processes are already set."""
         (began, since), (ended, end) = self._started, self._signalled or (self._file_clock(), self._clock())
         for path in self._folder.rglob("*"):
             with contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ class CheckpointDates:
 
 
 def stamp(path: Path) -> Callable[[], float]:
-    """Return what tells the time by which files beside ``path`` are dated, whatever Python is told."""
+    """Return a clock with the time that the file system gives to files, even if Python's clock is patched."""
 
     def file_time() -> float:
         path.touch()

@@ -1,4 +1,4 @@
-"""The Python environment of a job whose own command is run, built once by the agent's own code."""
+"""The Python environment of a real job command, built once by the agent's own code."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from userdata.agent.work.training.job_python import JobPython
 
 
 def programs_of(python: Path) -> Path:
-    """Return the folder of programs of a virtual environment, named by itself or by its interpreter.
+    """Return the bin folder of a virtual environment, given as its folder or interpreter.
 
     Raises ``LocalCloudError`` for anything else.
     """
-    # Its own name, not what it leads to: an environment's interpreter is a link out of it.
+    # Not resolved: the interpreter of an environment is a link out of it.
     folder = (python.parent if python.is_file() else python / "bin").absolute()
     if not (folder / "python3").exists():
         raise LocalCloudError(
-            f"--python is {python}, allowed: a virtual environment, or the python in its bin"
+            f"--python is {python}, allowed: a virtual environment or the python in its bin folder"
         )
     return folder
 
 
 def built(training: Training, code: Path, cache: Path) -> Path:
-    """Build what the job's ``python`` asks for, unless ``cache`` has it; return its folder of programs.
+    """Build the job's ``python`` environment unless ``cache`` has it; return its bin folder.
 
-    It is built by uv from the package index, as on an instance, for the Python that runs here.
-    Raises ``LocalCloudError`` where that cannot be done.
+    uv builds it from the package index, as on an instance, for the current Python version.
+    Raises ``LocalCloudError`` if that fails.
     """
     assert training.python is not None
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -48,13 +48,13 @@ def built(training: Training, code: Path, cache: Path) -> Path:
         job_python.prepare()
     except AgentError as error:
         raise LocalCloudError(
-            f"the job's Python cannot be built: {error}; --python names an environment that is there"
+            f"cannot build the job's Python environment: {error}; use --python for an existing one"
         ) from None
     return Path(job_python.start([], {}, code).environment["VIRTUAL_ENV"]) / "bin"
 
 
 class _LocalRunner:
-    """Runs as ourselves, on this machine, what on an instance runs as the job's user."""
+    """Runs commands of the job's user as the current user on this machine."""
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """See ``Host``. Raises ``AgentError``."""
@@ -63,7 +63,7 @@ class _LocalRunner:
             words = words[words.index("--") + 1 :]
         if words[0] == "python3":
             words[0] = sys.executable
-        # uv does not read what pip is configured with.
+        # uv does not read pip's configuration.
         index = os.environ.get("PIP_INDEX_URL")
         around = {**os.environ, **({"UV_DEFAULT_INDEX": index} if index else {})}
         done = subprocess.run(  # noqa: S603

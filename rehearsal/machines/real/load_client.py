@@ -1,8 +1,8 @@
-"""A service's client, as a process of its own: it asks at a steady rate and waits for every answer.
+"""A load client in its own process: it sends requests at a constant rate and waits for every reply.
 
 ``python -m rehearsal.machines.real.load_client QUEUE RATE STATUS`` with the broker in ``SPOT_WORK_URL``.
-SIGTERM: no more requests, wait for the answers, write the status a last time, end. Here time is real
-time: whoever starts it may live in a simulated one.
+SIGTERM: stop sending, wait for the replies, write the final status, end. Its time is real, even if the parent
+process runs in simulated time.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from spot_work import Client
 
 TIMEOUT_SECONDS: Final = 120.0
-"""Real seconds after which a request without an answer counts as lost."""
+"""Real seconds after which a request without a reply counts as lost."""
 _BYTES: Final = 1024
-"""Of a request: an image of so many pixels."""
+"""Size of a request, an image of as many pixels."""
 _STATUS_SECONDS: Final = 0.1
 
 
 @dataclass
 class LoadStatus:
-    """How it stands: counts of requests, and of the waits (real seconds) the longest and all together."""
+    """Counts of requests, and longest and total wait in real seconds."""
 
     requests: int = 0
     answered: int = 0
@@ -42,17 +42,17 @@ class LoadStatus:
 
     @property
     def waiting(self) -> int:
-        """Requests that have no answer yet."""
+        """Requests without a reply."""
         return self.requests - self.answered - self.lost
 
 
 def read(path: Path) -> LoadStatus:
-    """Return what was told last; nothing has happened where nothing was."""
+    """Return the last written status, an empty one if there is none."""
     return LoadStatus(**json.loads(path.read_text())) if path.exists() else LoadStatus()
 
 
 class LoadClient:
-    """Asks ``client`` so often a second, until it is told to stop."""
+    """Sends ``rate`` requests per second with ``client`` until ``stop`` is set."""
 
     def __init__(self, client: Client, rate: float, path: Path) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class LoadClient:
         self.stop = threading.Event()
 
     def run(self) -> LoadStatus:
-        """Ask until ``stop``; return how it stands when everything is answered or lost."""
+        """Send until ``stop``; return the status when every request is answered or lost."""
         started, dice = time.monotonic(), random.Random(7)
         while not self.stop.wait(max(started + self._status.requests / self._rate - time.monotonic(), 0.0)):
             self._ask(dice.randbytes(_BYTES))
@@ -81,7 +81,7 @@ class LoadClient:
             self._status.requests += 1
         try:
             reply = self._client.submit(image, timeout=TIMEOUT_SECONDS)
-        except Exception:  # the client could not even send it
+        except Exception:  # the request could not be sent
             with self._guard:
                 self._status.lost += 1
             return
@@ -108,7 +108,7 @@ class LoadClient:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask until SIGTERM; 0 in any case: what was lost stands in the status."""
+    """Send until SIGTERM; return 0 (the status has the lost requests)."""
     from spot_work import Client
 
     queue, rate, path = arguments

@@ -1,7 +1,7 @@
-"""A git repository made of a folder: one commit, whose id follows from the files and nothing else.
+"""A git repository of a folder with one commit, whose id depends only on the files.
 
-The objects are written as git stores them (Pro Git, "Git Internals: Git Objects"), so no git is needed, and
-its version, its configuration, the clock and who runs it change nothing.
+Objects are written in git's format (Pro Git, "Git Internals: Git Objects") without git, independent of its
+version and configuration, the clock and the user.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEFT_OUT: Final = ("__pycache__",)
 def made_of(folder: Path, at: Path) -> str:
     """Write a bare repository of the files below ``folder`` into ``at``; return the commit's id.
 
-    Hidden files and caches are no part of it. Raises ``FileNotFoundError`` where there is no file.
+    Hidden files and caches are excluded. Raises ``FileNotFoundError`` for a folder without files.
     """
     objects: dict[str, bytes] = {}
     commit = _commit(_tree(folder, objects), objects)
@@ -31,7 +31,7 @@ def made_of(folder: Path, at: Path) -> str:
     (at / "refs/heads").mkdir(parents=True)
     (at / "refs/heads/main").write_text(f"{commit}\n")
     (at / "HEAD").write_text("ref: refs/heads/main\n")
-    # A server gives out what a branch names; that a revision may be asked for by its id is for it to allow.
+    # A server only serves branch tips unless it allows requests by commit id.
     (at / "config").write_text(
         "[core]\n\trepositoryformatversion = 0\n\tbare = true\n[uploadpack]\n\tallowAnySHA1InWant = true\n"
     )
@@ -50,7 +50,7 @@ def _commit(tree: str, objects: dict[str, bytes]) -> str:
 
 
 def _tree(folder: Path, objects: dict[str, bytes]) -> str:
-    """Add a folder with all below it; entries stand in the order of their names, folders as if ended by /."""
+    """Add a folder recursively; entries are sorted by name, folders as if they ended with /."""
     entries: dict[str, tuple[str, str, str]] = {}
     for path in folder.iterdir():
         if path.name.startswith(".") or path.name in _LEFT_OUT:
@@ -60,7 +60,7 @@ def _tree(folder: Path, objects: dict[str, bytes]) -> str:
         else:
             entries[path.name] = (_FILE, path.name, _add(objects, "blob", path.read_bytes()))
     if not entries:
-        raise FileNotFoundError(f"{folder}: no file in it, a repository needs one")
+        raise FileNotFoundError(f"{folder}: has no files, a repository needs at least one")
     return _add(objects, "tree", _packed(entries))
 
 

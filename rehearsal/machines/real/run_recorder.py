@@ -1,7 +1,6 @@
-"""A worker's function with somebody who writes down each of its runs, before it begins.
+"""A wrapper for a worker's function that records each run before it starts.
 
-``spot-work rehearsal.machines.real.run_recorder:run --requests`` is the worker whose function ``FUNCTION``
-names.
+Used as ``spot-work rehearsal.machines.real.run_recorder:run --requests``; ``FUNCTION`` names the function.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
     from spot_work import Request
 
 FUNCTION: Final = "GPU_SPOT_WITNESSED"
-"""The environment variable with the function, ``module:function``, that gets values."""
+"""Environment variable with the function of values, ``module:function``."""
 RECORD: Final = "GPU_SPOT_WITNESS"
-"""The one with the file to which runs are appended."""
+"""Environment variable with the file to which runs are appended."""
 
 
 def run(argument: Request | Sequence[Request]) -> Any:
-    """Write down what is run, and run it."""
+    """Record the requests and run the function."""
     if isinstance(argument, Sequence):
         write_down(argument)
         return _function()([request.value for request in argument])
@@ -34,7 +33,7 @@ def run(argument: Request | Sequence[Request]) -> Any:
 
 
 def write_down(requests: Sequence[Request]) -> None:
-    """Append a line for each request to ``RECORD``'s file, in one write: who is killed leaves it whole."""
+    """Append a line for each request to ``RECORD``'s file in one write, which a kill cannot split."""
     lines = "".join(f"{request.id} {'again' if request.is_repeat else 'first'}\n" for request in requests)
     record = os.open(os.environ[RECORD], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.write(record, lines.encode())
@@ -49,11 +48,11 @@ def _function() -> Callable[[Any], Any]:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What a record comes to.
+    """Counts of a record.
 
-    ``unmarked_duplicates`` are requests of which more than one run did not know that it might not be the
-    first, ``repeated`` the runs beyond each request's first, ``came_back`` the requests whose only run knew
-    that somebody had them before: they were handed back, or their worker was lost before it began.
+    ``unmarked_duplicates`` are requests with more than one run that is not marked as repeat, ``repeated`` the
+    runs beyond each request's first, ``came_back`` the requests whose only run is marked as repeat: they were
+    requeued, or their worker was lost before the run.
     """
 
     unmarked_duplicates: int
@@ -62,7 +61,7 @@ class Runs:
 
 
 def read(*records: Path) -> Runs:
-    """Return what was written down in all of them; nothing where there is no record."""
+    """Return the counts over all records; missing files count as empty."""
     runs = [line.split() for record in records if record.exists() for line in record.read_text().splitlines()]
     firsts = Counter(identity for identity, mark in runs if mark == "first")
     count = Counter(identity for identity, _ in runs)

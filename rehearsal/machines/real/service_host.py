@@ -1,8 +1,8 @@
-"""One instance of a service as a process of this machine: the agent's own supervisor, in real time.
+"""An instance of a service as a local process: the agent's own supervisor, in real time.
 
-``python -m rehearsal.machines.real.service_host`` reads JSON lines: first a ``Told``, then notices
-(``{"kind": "spot", "seconds": 2.0, "drain": 0.5}``: it is taken in so many seconds, and takes no work so long
-before). The whole process is killed where a market takes an instance.
+``python -m rehearsal.machines.real.service_host`` reads JSON lines: first a ``ServiceHostConfig``, then
+notices (``{"kind": "spot", "seconds": 2.0, "drain": 0.5}``: seconds until termination, and seconds before it
+at which workers stop receiving). An interruption kills the whole process.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _HEARTBEAT_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class ServiceHostConfig:
-    """What an instance is told at its boot: ``secrets`` are what no command line may show.
+    """Boot configuration of an instance; ``secrets`` must not appear in command lines.
 
-    With ``image`` its workers are containers, named by their slots: where several instances are one machine
-    their numbers begin at ``first``.
+    With ``image`` its workers are containers, named by slot; ``first`` is the first slot number, for several
+    instances on one machine.
     """
 
     command: list[str]
@@ -47,10 +47,10 @@ class ServiceHostConfig:
 
 
 class _NoRegistry:
-    """Stands for the worker registry: whoever started this looks at the workers' ready files itself."""
+    """A registry that does nothing: the parent process reads the workers' ready files."""
 
     def record_heartbeat(self, *arguments: object) -> frozenset[int]:
-        """Write nothing; nobody wishes a restart."""
+        """Write nothing; return no restart requests."""
         return frozenset()
 
     def deregister(self, slot: int) -> None:
@@ -58,25 +58,25 @@ class _NoRegistry:
 
 
 class _NoPool:
-    """Stands for the metadata service: the instance is in service."""
+    """A metadata service that shows the instance in service."""
 
     def lifecycle_state(self) -> str:
-        """Return the state that Auto Scaling shows in the metadata."""
+        """Return the target lifecycle state."""
         return "InService"
 
 
 def worker_slots(slots: int, first: int = 0) -> list[Slot]:
-    """Return the slots of an instance, all of them on its first GPU."""
+    """Return the slots of an instance, all on its first GPU."""
     return [Slot(first + number, 0) for number in range(slots)]
 
 
 def are_ready(directory: Path, slots: Sequence[Slot]) -> bool:
-    """Tell whether all workers of an instance have said that they are ready."""
+    """Return whether all workers of an instance are ready."""
     return all(ready_file(slot, directory).exists() for slot in slots)
 
 
 def supervise(config: ServiceHostConfig, notices: TextIO) -> None:
-    """Run the workers until a notice has drained them, or nobody is left to give one."""
+    """Run the workers until a notice has drained them or the parent process ends."""
     directory = Path(config.directory)
     service = Service(
         image=config.image,
@@ -96,13 +96,13 @@ def supervise(config: ServiceHostConfig, notices: TextIO) -> None:
 
 
 def _listen(notices: Iterable[str], directory: Path) -> None:
-    """Do what the unit that watches for notices does: write each down, and signal us when it is time."""
+    """Handle notices like the agent's watch unit: write each and send SIGTERM at the drain time."""
     for line in notices:
         received = _read(json.loads(line))
         notice.write(directory, received)
         time.sleep(max(received.drain_at - time.time(), 0.0))
         os.kill(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGTERM)  # whoever started us has gone
+    os.kill(os.getpid(), signal.SIGTERM)  # the parent process has ended
 
 
 def _read(body: Mapping[str, float | str]) -> notice.Notice:
@@ -113,7 +113,7 @@ def _read(body: Mapping[str, float | str]) -> notice.Notice:
 
 
 def main() -> int:
-    """Be an instance until its end."""
+    """Run an instance until its end."""
     log.configure()
     supervise(ServiceHostConfig(**json.loads(sys.stdin.readline())), sys.stdin)
     return 0

@@ -1,1 +1,1 @@
-"""A shared host in simulated time: its containers, and the account of its tenants."""
+"""A simulated shared host: its containers and the account of its tenants."""

@@ -1,4 +1,4 @@
-"""From the journal to what became of a shared host's tenants: pure functions."""
+"""The account of a shared host's tenants, derived from the journal (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTHING: Final = Contents(0, "")
 
 
 def returns(entries: Sequence[Entry]) -> tuple[Return, ...]:
-    """Return how tenants came from host to host, in order of time; a restart on one host is none."""
+    """Return the tenants' moves between hosts, in order of time; restarts on one host do not count."""
     tenant_returns = []
     for tenant in sorted({entry.tenant for entry in entries if entry.tenant}):
         ran = [entry for entry in entries if entry.tenant == tenant and entry.kind == "running"]
@@ -27,7 +27,7 @@ def returns(entries: Sequence[Entry]) -> tuple[Return, ...]:
 
 
 def away(entries: Sequence[Entry], observed_at: float, *, moving: bool) -> tuple[Away, ...]:
-    """Return the tenants whose container had ended, and ran nowhere ``until`` the end."""
+    """Return the tenants whose container had ended and did not run at ``observed_at``."""
     last = {entry.tenant: entry for entry in entries if entry.tenant}
     ended = sorted((name, last_entry.at) for name, last_entry in last.items() if last_entry.kind == "stopped")
     return tuple(Away(name, at, observed_at, moving) for name, at in ended)
@@ -49,7 +49,7 @@ def _return(entries: Sequence[Entry], old: Entry, new: Entry) -> Return:
     causes = [e.kind for e in between if e.instance == old.instance and e.kind in _CAUSES]
     return Return(
         old.tenant,
-        # Who is seen to be gone by the end of this alone has died without a word.
+        # Without another entry the container ended without a notice.
         _CAUSES[causes[0]] if causes else "loss",
         zones[old.volume],
         zones[new.volume],

@@ -1,4 +1,4 @@
-"""Docker and nftables in memory: as much of them as a landlord asks for, with Docker's refusals."""
+"""In-memory Docker and nftables: the commands of the tenant supervisor, with Docker's errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_START: Final = "0001-01-01T00:00:00Z"
 
 
 class Containers:
-    """Containers and networks by name; a start fails while ``refuses`` has its image.
+    """Containers and networks by name; a start fails for an image in ``refuses``.
 
     ``changed`` is called with each container that has started or ended.
     """
@@ -29,7 +29,7 @@ class Containers:
         self._pid = 1000
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """Run one command; what is not ours raises ``AssertionError``."""
+        """Run a command; raise ``AssertionError`` for an unknown one."""
         match list(argv):
             case ["nft", *_]:
                 self.rules = stdin
@@ -66,14 +66,14 @@ class Containers:
         return ""
 
     def die(self, name: str) -> None:
-        """End a container, as a command that fails does."""
+        """End a container as if its command failed."""
         was_running = is_running(self.containers[name])
         self.containers[name]["State"] |= {"Status": "exited", "Pid": 0}
         if was_running:
             self._changed(self.containers[name])
 
     def pids(self) -> dict[str, int]:
-        """Return the processes of tenants that run."""
+        """Return the PIDs of running tenants."""
         alive = [container for container in self.containers.values() if is_running(container)]
         return {tenant_of(running): running["State"]["Pid"] for running in alive}
 
@@ -128,10 +128,10 @@ def options(argv: Sequence[str], name: str) -> list[str]:
 
 
 def is_running(container: Mapping[str, Any]) -> bool:
-    """Tell whether a container runs."""
+    """Return whether a container runs."""
     return bool(container["State"]["Status"] == "running")
 
 
 def tenant_of(container: Mapping[str, Any]) -> str:
-    """Return whose container it is."""
+    """Return the tenant of a container."""
     return str(container["Config"]["Labels"][LABEL_TENANT])

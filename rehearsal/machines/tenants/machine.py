@@ -1,4 +1,4 @@
-"""A shared host's machine: a mount for each tenant's volume, and its containers."""
+"""The simulated machine of a shared host: mounts of the tenants' volumes, and containers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rehearsal.machines.machine import SimulatedHost
 from rehearsal.machines.tenants.containers import Containers, is_running, tenant_of
 
 _STILL_SECONDS: Final = 30.0
-"""After the last command that changed something nobody here needs to look each second."""
+"""Seconds after the last changing command at which polling every second stops."""
 
 
 class TenantHost(SimulatedHost):
@@ -22,12 +22,12 @@ class TenantHost(SimulatedHost):
     _busy_at: float
 
     def switch_on(self) -> None:
-        """Have Docker from now on."""
+        """Start Docker."""
         self._containers = Containers(self._changed)
         self._busy_at = self._scheduler.now
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """See ``Host``: Docker and nftables are played."""
+        """See ``Host``: Docker and nftables are simulated."""
         match list(argv):
             case ["chown", *_]:
                 return ""
@@ -40,15 +40,15 @@ class TenantHost(SimulatedHost):
 
     @property
     def quiet_until(self) -> float:
-        """Until when only time passes here, as nothing has just changed."""
+        """Time until which only time passes; 0 after a recent change."""
         return math.inf if self._scheduler.now - self._busy_at > _STILL_SECONDS else 0.0
 
     def serves(self, tenants: int) -> bool:
-        """Tell whether so many tenants run."""
+        """Return whether this number of tenants runs."""
         return len(self._containers.pids()) == tenants
 
     def died(self) -> None:
-        """End with the machine: containers end where they are, and volumes are as they left them."""
+        """Terminate: kill the containers and remove the mounts."""
         for name in list(self._containers.containers):
             self._containers.die(name)
         self.unmount_all()

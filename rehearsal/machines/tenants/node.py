@@ -1,4 +1,4 @@
-"""One simulated shared host: ``watch`` and ``landlord`` of the agent, as systemd would run them."""
+"""A simulated shared host that runs the agent's ``watch`` and ``landlord``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LIST: Final = "tenants.json"
 
 
 class HostNode(SimulatedNode):
-    """See ``SimulatedNode``; the machine is what a preview expects of its type."""
+    """See ``SimulatedNode``; the machine has the catalogue's shape of its type."""
 
     host_type: type[SimulatedHost] = TenantHost
     _is_on = False
     _listed: tuple[int, int] = (0, 0)
 
     def end(self) -> None:
-        """See ``SimulatedNode``: containers die, too."""
+        """See ``SimulatedNode``: kills the containers, too."""
         if not self._is_on:
             super().end()
             return
@@ -42,7 +42,7 @@ class HostNode(SimulatedNode):
         shape = host_shapes.shape(agent.identity.instance_type)
         self._machine.switch_on()
         self._is_on = True
-        agent.kernel, agent.shape = self._disk / "kernel", lambda: shape  # no control group is to be seen
+        agent.kernel, agent.shape = self._disk / "kernel", lambda: shape  # there is no control group
         agent.send, agent.run_in_background = lambda line: None, self._run_in_background
         self._unit(partial(tasks.shared_host, agent))
 
@@ -51,7 +51,7 @@ class HostNode(SimulatedNode):
         self._tasks.append(self._start("aside", work))
 
     def _quiet_until(self) -> float:
-        """Until when nothing is under way, and everybody on the list runs."""
+        """Return until when all listed tenants run and nothing changes."""
         if not self._is_on or self.ends or any(map(_runs_in_background, self._tasks)):
             return 0.0
         return self._machine.quiet_until if self._machine.serves(self._tenants()) else 0.0
@@ -60,7 +60,7 @@ class HostNode(SimulatedNode):
         return 0.0
 
     def _tenants(self) -> int:
-        """Return how many tenants the list has that the agent goes by; none is as good as a wrong number."""
+        """Return the number of tenants in the agent's list, -1 if there is no list."""
         path = self._run_directory / _LIST
         if not path.exists():
             return -1

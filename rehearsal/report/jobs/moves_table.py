@@ -42,11 +42,14 @@ def _caption(migrations: JobMigrations) -> str:
         else ""
     )
     open_end = (
-        " The last interruption had not been overcome when the run ended." if migrations.underway else ""
+        " At the end of the run the job had not yet resumed after the last interruption."
+        if migrations.underway
+        else ""
     )
     return (
-        "Minutes and seconds until training ran again. With a notice, or handed over from on-demand to spot, "
-        f"the job saves; taken without one it falls back to its last checkpoint{at_most}.{open_end}"
+        "Minutes and seconds until training ran again. After a notice, or when moved from On-Demand to Spot, "
+        "the job saves a checkpoint; without a notice it resumes from its last checkpoint"
+        f"{at_most}.{open_end}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The timeline of a training job on the page: a strip of where it ran, and every stay."""
+"""The timeline of a training job on the page: a strip and a table of its attempts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu_spot.text import clock
 
 
 def job_timeline(job: JobReport) -> str:
-    """Return the section of the page that tells a job's run as ``gpu-spot jobs show`` does."""
+    """Return the section of the page with a job's timeline, as in ``gpu-spot jobs show``."""
     timeline = job.timeline
     if timeline is None or not timeline.attempts:
         return ""
@@ -24,7 +24,7 @@ def job_timeline(job: JobReport) -> str:
         for number, column in enumerate(COLUMNS)
     )
     rows = "\n".join(map(_row, timeline.attempts))
-    source = "As its instances wrote it down, and <code>gpu-spot jobs show</code> tells it."
+    source = "As recorded by its instances and shown by <code>gpu-spot jobs show</code>."
     return f"""  <section class="card" id="job">
     <h2>The job {escape(job.snapshot.name)}: {escape(state)}</h2>
     <p class="caption">{escape(totals_text)}. {source}</p>
@@ -50,7 +50,7 @@ def _strip(timeline: JobTimeline) -> str:
     )
     legend = "".join(
         f'<span><i class="{kind}"></i>{text}</span>'
-        for kind, text in (("spot", "spot"), ("on-demand", "on-demand"), ("lost", "redone"))
+        for kind, text in (("spot", "spot"), ("on-demand", "on-demand"), ("lost", "repeated"))
     )
     return (
         f'    <div class="strip" role="img" aria-label="Where the job ran, {clock(begin)} to {clock(end)}">'
@@ -63,15 +63,16 @@ def _parts(timeline: JobTimeline) -> Iterator[tuple[str, float, float, str]]:
         if attempt.started is None:
             continue
         kind = "spot" if attempt.attempt.purchase_option == "spot" else "on-demand"
-        title = f"{clock(attempt.started)}, {attempt.attempt.zone}, {attempt.attempt.instance_type}, {attempt.attempt.purchase_option}"
+        record = attempt.attempt
+        title = f"{clock(attempt.started)}, {record.zone}, {record.instance_type}, {record.purchase_option}"
         yield kind, attempt.started, attempt.ended_at, title
-        # What restarts on the same instance lost lay somewhere before; it is drawn at the end, too.
+        # Time lost by restarts on the same instance is drawn at the end, too.
         if attempt.lost_seconds:
             yield (
                 "lost",
                 max(attempt.started, attempt.ended_at - attempt.lost_seconds),
                 attempt.ended_at,
-                "redone",
+                "repeated",
             )
 
 

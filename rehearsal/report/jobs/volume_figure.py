@@ -1,4 +1,4 @@
-"""The picture of where a training job's data volume was."""
+"""The figure of the location of a training job's data volume."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS: Final[Mapping[Cause, tuple[str, str]]] = {
 
 
 def volume(run: Run, migrations: JobMigrations) -> Figure:
-    """Draw a lane for each zone: when the volume was there, and when training used it."""
+    """Return the figure with a lane for each zone: when the volume was there, and when it was mounted."""
     zones = sorted({pool.partition("@")[2] for pool in run.pools.values()} | set(migrations.zones))
     rows = {zone: row for row, zone in enumerate(zones)}
     in_use = sum(stay.end - stay.begin for stay in migrations.stays if stay.in_use)
@@ -38,18 +38,19 @@ def volume(run: Run, migrations: JobMigrations) -> Figure:
     }
     subject = "data volume"
     bars = (
-        "one EBS volume in its zone: solid while an instance had it mounted, pale while it was made, "
-        "moved or waited for"
+        "one EBS volume in its zone: solid while mounted on an instance, pale while it was created, "
+        "moved or free"
     )
     if migrations.is_on_file_system:
         subject, bars = "job", "an instance that had the checkpoints on EFS mounted, in its zone"
     return Figure(
         "volume",
-        f"Where the {subject} was",
-        f"Each bar is {bars}. A line leads from the end of each instance to where training went on. {facts}",
+        f"Location of the {subject}",
+        f"Each bar is {bars}. A line leads from the end of an instance to the next start of training. "
+        f"{facts}",
         f"A lane for each zone with the times at which the {subject} was there: {facts}",
         [
-            _bars([s for s in migrations.stays if not s.in_use], rows, "Free or on its way", "--open"),
+            _bars([s for s in migrations.stays if not s.in_use], rows, "Free or moving", "--open"),
             _bars([s for s in migrations.stays if s.in_use], rows, "Mounted", "--ready"),
             _paths(moves, rows),
             *(_ends(moves, rows, cause) for cause in CAUSES),

@@ -1,1 +1,1 @@
-"""A load on a service and what staffing for it came to: as a picture, in words, in the summary."""
+"""Presentation of a load on a service: figure and text."""

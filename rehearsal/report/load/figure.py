@@ -1,4 +1,4 @@
-"""A load in one picture: what came, who was ready, how long it waited, what it cost, on one axis of time."""
+"""The figure of a load: requests, workers, waits and cost on one time axis."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _GAP = 0.07
 
 
 def load(run: Run, account: LoadAccount) -> Figure:
-    """Draw the load and what was made of it: four panels."""
+    """Return the figure of the load with four panels."""
     saved = account.paid / account.on_demand
     facts = (
-        f"{number(account.requests)} requests: half waited at most {account.half:.0f} s, 99 of 100 at most "
-        f"{account.p99_seconds:.0f} s ({account.allowed:g} s asked). The bill is ${account.paid:.2f}, "
+        f"{number(account.requests)} requests: median wait {account.half:.0f} s, 99th percentile "
+        f"{account.p99_seconds:.0f} s (limit {account.allowed:g} s). The bill is ${account.paid:.2f}, "
         f"{percent(saved)} of ${account.on_demand:.2f} for {account.peak.count} × "
-        f"{account.peak.instance_type} on-demand, sized for the busiest five minutes."
+        f"{account.peak.instance_type} On-Demand, sized for the busiest five minutes."
     )
     return Figure(
         "load",
-        "A load, and who was there for it",
-        f"{facts} From above: what came against what the ready workers could end; ready workers against the "
-        "scaler's target; how long requests waited for a worker; the bill as it grows.",
+        "Load and capacity",
+        f"{facts} From top to bottom: requests and the throughput of the ready workers; ready workers and "
+        "the scaler's target; wait of requests for a worker; cumulative cost.",
         f"Four timelines: load, workers, wait and money. {facts}",
         [*_came(run, account), *_workers(run, account), *_waited(run, account), *_paid(run, account)],
         _layout(run, account),
@@ -48,7 +48,7 @@ def _layout(run: Run, account: LoadAccount) -> Data:
             "title": {"text": title, "standoff": 8},
             "domain": [max(0.0, round(top - height, 4)), round(top, 4)],
         }
-    # Waits above a few times what is allowed would hide all others; the figures above say how long they were.
+    # Waits far above the limit would hide all others; the caption has their length.
     longest = max((wait.p99_seconds for wait in account.waits if wait.p99_seconds is not None), default=0.0)
     layout["yaxis3"]["range"] = [0, 1.05 * max(account.allowed * 1.2, min(longest, 4 * account.allowed))]
     layout["xaxis"]["anchor"] = f"y{count}"
@@ -63,8 +63,8 @@ def _came(run: Run, account: LoadAccount) -> list[Data]:
     came, able = [round(minute.arriving, 3) for minute in shown], [round(minute.able, 3) for minute in shown]
     hover = "%{y:.2f}/s possible"
     return [
-        line("Requests that came", "--lost", times, came, "%{y:.2f}/s came", line=_STEPS, yaxis="y"),
-        line("What ready workers can end", "--ready", times, able, hover, line=_STEPS, yaxis="y"),
+        line("Requests", "--lost", times, came, "%{y:.2f}/s received", line=_STEPS, yaxis="y"),
+        line("Throughput of ready workers", "--ready", times, able, hover, line=_STEPS, yaxis="y"),
     ]
 
 
@@ -75,7 +75,7 @@ def _workers(run: Run, account: LoadAccount) -> list[Data]:
     dashed = _STEPS | {"dash": "dash"}
     return [
         line("Workers ready", "--ready", times, ready, "%{y} ready", line=_STEPS, yaxis="y2", **area),
-        line("Target, by the scaler", "--ink", times, aim, "%{y} aimed at", line=dashed, yaxis="y2"),
+        line("Scaler target", "--ink", times, aim, "target %{y}", line=dashed, yaxis="y2"),
     ]
 
 
@@ -83,11 +83,11 @@ def _waited(run: Run, account: LoadAccount) -> list[Data]:
     times, ends = [ms(run, wait.tick) for wait in account.waits], [ms(run, 0), ms(run, run.ticks)]
     p99, half = [wait.p99_seconds for wait in account.waits], [wait.half for wait in account.waits]
     dashed = {"dash": "dash", "shape": "linear"}
-    hover = "99 of 100 within %{y:.0f} s"
+    hover = "99th percentile %{y:.0f} s"
     return [
-        line("Wait of 99 of 100", "--announced", times, p99, hover, line=_STEPS, yaxis="y3"),
-        line("Wait of half", "--spot", times, half, "half within %{y:.0f} s", line=_STEPS, yaxis="y3"),
-        line("Asked", "--ink", ends, [account.allowed] * 2, line=dashed, yaxis="y3", showlegend=False),
+        line("99th percentile", "--announced", times, p99, hover, line=_STEPS, yaxis="y3"),
+        line("Median", "--spot", times, half, "median %{y:.0f} s", line=_STEPS, yaxis="y3"),
+        line("Limit", "--ink", ends, [account.allowed] * 2, line=dashed, yaxis="y3", showlegend=False),
     ]
 
 
@@ -96,11 +96,11 @@ def _paid(run: Run, account: LoadAccount) -> list[Data]:
     shown, ends = account.minutes[begin:], [ms(run, begin), ms(run, run.ticks)]
     bill = [round(total, 3) for total in accumulate(minute.paid for minute in shown)]
     straight: Data = {"line": {"shape": "linear"}, "yaxis": "y4"}
-    peak, hover = [0, round(account.on_demand, 3)], "$%{y:.2f} on-demand for the peak"
+    peak, hover = [0, round(account.on_demand, 3)], "$%{y:.2f} On-Demand for the peak"
     return [
         line("Bill", "--spot", _times(run, shown), bill, "$%{y:.2f} paid", **straight)
         | {"showlegend": False, "fill": "tozeroy"},
-        line("On-demand for the peak", "--on-demand", ends, peak, hover, **straight),
+        line("On-Demand for the peak", "--on-demand", ends, peak, hover, **straight),
     ]
 
 

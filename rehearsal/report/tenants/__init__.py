@@ -1,1 +1,1 @@
-"""How a rehearsed shared host is shown: its tenants, and when each was there again."""
+"""Presentation of a rehearsed shared host: its tenants and their moves."""

@@ -1,4 +1,4 @@
-"""The tables of a shared host on the page: its tenants, and how each came from host to host."""
+"""The tables of a shared host on the page: its tenants and their moves between hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rehearsal.results.tenancy import PlayedTenant, Return, TenancyAccount
 
 
 def tables(tenancy: TenancyAccount) -> str:
-    """Return the section of the page."""
+    """Return the sections of the page."""
     tenants = "\n".join(_tenant(tenancy, tenant) for tenant in tenancy.tenants)
     losses = "\n".join(
         _loss(list(together))
@@ -32,7 +32,7 @@ def tables(tenancy: TenancyAccount) -> str:
   <section class="card" id="returns">
     <h2>When the host was lost</h2>
     <p class="caption">Minutes and seconds from the end of each tenant's container until it ran on the next \
-host, and whether its volume held there what it held here.</p>
+host, and whether the content of its volume was the same.</p>
     <div class="scroll" tabindex="0" role="region" aria-label="When the host was lost">
       <table class="moves">
         <thead><tr><th scope="col">Left (UTC)</th><th scope="col">From → to</th>\
@@ -47,13 +47,13 @@ host, and whether its volume held there what it held here.</p>
 
 def _caption(tenancy: TenancyAccount) -> str:
     absences = "".join(
-        f" When the run ended, {absence.tenant} {'moved' if absence.moving else 'had been without a host'} for "
+        f" At the end of the run {absence.tenant} was {'moving' if absence.moving else 'without a host'} for "
         f"{span(absence.seconds)}."
         for absence in tenancy.away
     )
     return (
-        "The time without a host of the whole run; US dollars of the time after the warm-up, "
-        f"as the share of the on-demand price is.{absences}"
+        "Time without a host covers the whole run; US dollars cover the time after the warm-up, "
+        f"like the share of the On-Demand price.{absences}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A shared host's run in words: headline, rows of the terminal, terms of the page."""
+"""Texts about a shared host: headline, terminal rows, terms of the page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rehearsal.results.tenancy import TenancyAccount
 
 
 def headline(shared: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
-    """Return what it comes to, in one line; ``shared`` is its part of ``summary.json``."""
+    """Return the headline; ``shared`` is the host's part of ``summary.json``."""
     return (
         f"{counted(len(shared['tenants']), 'tenant')} on one host, served "
         f"{percent(summary['availability'], 2)} of the time, "
-        f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
+        f"for {percent(summary['cost_vs_on_demand'])} of the On-Demand price"
     )
 
 
@@ -28,28 +28,28 @@ def rows(shared: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
     for name, is_moving in (("moving", True), ("without a host", False)):
         if absences := [entry for entry in shared["away"] if entry["moving"] is is_moving]:
             names = ", ".join(f"{entry['tenant']} for {span(entry['seconds'])}" for entry in absences)
-            yield name, number(len(absences)), f"when the run ended: {names}"
+            yield name, number(len(absences)), f"at the end of the run: {names}"
     for name, tenant in shared["tenants"].items():
         usd = f"; {tenant['usd_by_declared']:.2f} USD by its CPUs" if "usd_by_declared" in tenant else ""
         yield name, f"{tenant['cpus']} CPUs", f"{span(tenant['seconds_without'])} without a host{usd}"
 
 
 def simulated(tenancy: TenancyAccount) -> Iterable[tuple[str, str]]:
-    """Return what was real and what was not, as the page says it."""
-    yield "Agent", "the landlord's own code, with the deployed list of tenants, boot data and volumes"
+    """Return the page's terms and texts about what was simulated."""
+    yield "Agent", "the tenant supervisor's own code, with the deployed tenant list, user data and volumes"
     yield (
         "Tenants",
-        "containers are simulated: each writes to its volume at its start, no more",
+        "simulated containers: each writes to its volume at its start",
     )
-    yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
+    yield "EBS", "volume and snapshot times are assumed"
     if tenancy.hour_price is not None:
-        yield "Machine", f"{tenancy.hour_price:g} USD an hour on-demand, the cheapest of its types"
+        yield "Machine", f"{tenancy.hour_price:g} USD per hour On-Demand, the cheapest of its types"
 
 
 def reading() -> Iterable[tuple[str, str]]:
-    """Return what the words mean."""
+    """Return the definitions of terms on the page."""
     yield (
         "Without",
         "from the end of the container on one host until it ran on the next, or until the run ended",
     )
-    yield "USD", "the machine's bill, by the tenants' declared CPUs. What is fair is yours to say"
+    yield "USD", "the machine's cost, split by the tenants' declared CPUs"

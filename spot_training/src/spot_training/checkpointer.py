@@ -24,7 +24,7 @@ from spot_training.errors import (
 from spot_training.ranks import ALONE, Ranks
 from spot_training.storage.files import Files
 from spot_training.storage.folder import FolderStore
-from spot_training.storage.manifest import File, Manifest, name_of, parse, part_of
+from spot_training.storage.manifest import CheckpointManifest, File, name_of, parse, part_of
 from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.store import Store
 
@@ -155,7 +155,7 @@ class Checkpointer:
         stage = self._on_rank_0(lambda: self._retry_policy.call(self.location, lambda: self._stage(name)))
         try:
             files = self._write(stage, write)
-            manifest = Manifest(step, self._ranks.size, self._fingerprint, dict(meta or {}), files)
+            manifest = CheckpointManifest(step, self._ranks.size, self._fingerprint, dict(meta or {}), files)
             self._on_rank_0(lambda: self._commit(stage, name, manifest))
         except Exception:
             if self._ranks.rank == 0:
@@ -187,7 +187,7 @@ class Checkpointer:
         texts = self._on_all_ranks(lambda: self._retry_policy.call(f"{self.location}: save", attempt))
         return {path: File(**file) for text in texts for path, file in json.loads(text).items()}
 
-    def _commit(self, stage: str, name: str, manifest: Manifest) -> str:
+    def _commit(self, stage: str, name: str, manifest: CheckpointManifest) -> str:
         text = manifest.to_text()
         self._retry_policy.call(self.location, lambda: self._store.commit(stage, name, text))
         try:
@@ -232,7 +232,7 @@ class Checkpointer:
             return {"reason": one_line(error), "damaged": False}
         return {"manifest": text, "reason": "", "damaged": False}
 
-    def _verify(self, name: str, manifest: Manifest) -> dict[str, Any]:
+    def _verify(self, name: str, manifest: CheckpointManifest) -> dict[str, Any]:
         """Compare this rank's files with the manifest."""
         parts = {part_of(rank) for rank in range(self._ranks.rank, manifest.world_size, self._ranks.size)}
         try:
@@ -253,7 +253,7 @@ class Checkpointer:
             return {"reason": one_line(error), "damaged": False}
         return {"reason": "", "damaged": False}
 
-    def _check(self, name: str, manifest: Manifest) -> None:
+    def _check(self, name: str, manifest: CheckpointManifest) -> None:
         if manifest.fingerprint != self._fingerprint:
             raise MismatchError(
                 f"{self.location}/{name} is of another model: fingerprint {manifest.fingerprint or 'none'}, "

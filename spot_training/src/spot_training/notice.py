@@ -72,9 +72,9 @@ class Notice:
         return self._received
 
     @property
-    def told(self) -> bool:
+    def told(self) -> bool:  # codespell:ignore told
         """Deprecated alias of `received`."""
-        deprecated_name("Notice.told", "Notice.received")
+        deprecated_name("Notice.told", "Notice.received")  # codespell:ignore told
         return self.received
 
     @property

@@ -65,7 +65,7 @@ class ExpectedCost:
       capacity is ready almost as early.
     - *Cover*: On-Demand capacity in advance of losses: for young pools, for pools that are failing, and for a
       large number of pools that fail independently.
-    - *Spares*: additional Spot capacity in place of cover, if all pools are old enough to need none.
+    - *Spares*: additional Spot capacity in place of cover, if pools need cover only briefly.
     - *Scouts*: if pools need cover for long after their capacity returns, one Spot Instance tests them, and
       only if the savings on the others will pay for it.
 

@@ -70,7 +70,7 @@ class ApiServer:
         Fields that the manager set before and leaves out now go, unless another owns them, too.
 
         Raises:
-            ApiRefusedError: the object is invalid, another manager owns a changed field, or the field is immutable.
+            ApiRefusedError: the object is invalid, or a changed field is immutable or another manager's.
         """
         key = key_of(manifest)
         self._admit(key, manifest)

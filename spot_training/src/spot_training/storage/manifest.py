@@ -40,7 +40,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class CheckpointManifest:
     """One checkpoint. ``files``: by path relative to its directory; ``meta``: JSON of the adapter."""
 
     step: int
@@ -55,7 +55,7 @@ class Manifest:
         return json.dumps({**body, "checksum": _checksum(body)}, sort_keys=True) + "\n"
 
 
-def parse(text: str) -> Manifest:
+def parse(text: str) -> CheckpointManifest:
     """Parse what ``to_text`` wrote; raises ``ValueError`` if invalid or damaged."""
     try:
         body = json.loads(text)
@@ -66,7 +66,7 @@ def parse(text: str) -> Manifest:
         files = {
             str(path): File(int(file["size"]), str(file["sha256"])) for path, file in body["files"].items()
         }
-        return Manifest(
+        return CheckpointManifest(
             int(body["step"]),
             int(body["world_size"]),
             str(body["fingerprint"]),

@@ -55,7 +55,7 @@ def _releasing(terminate: Callable[[InstanceResponse], ActionResult]) -> Callabl
     return terminated
 
 
-def _forget_nobody(backend: AutoScalingBackend, instance_ids: list[str]) -> None:
+def _leave_groups_alone(backend: AutoScalingBackend, instance_ids: list[str]) -> None:
     """Leave it to ``released``: moto drops the members, hooks or not."""
 
 
@@ -65,6 +65,6 @@ TERMINATION: Final = Fix(
     aws="group or fleet finds out, lets it go and says so in its activities or history",
     patches=(
         (InstanceResponse, "terminate_instances", _releasing(InstanceResponse.terminate_instances)),
-        (AutoScalingBackend, "notify_terminate_instances", _forget_nobody),
+        (AutoScalingBackend, "notify_terminate_instances", _leave_groups_alone),
     ),
 )

@@ -98,8 +98,8 @@ def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
             worth_by_share = {
                 o.share: o.worth for o in accounts if (o.shortage_cost, o.scenario) == (cost, scenario)
             }
-            for share, worth in worth_by_share.items():
-                ratios[share].append(worth / min(worth_by_share.values()))
+            for pool_share, worth in worth_by_share.items():
+                ratios[pool_share].append(worth / min(worth_by_share.values()))
         rows.append(
             {
                 "shortage_cost": cost,

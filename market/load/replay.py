@@ -167,7 +167,7 @@ def play(
         queue=RequestQueue(arrivals, rules.seed),
         speeds=speeds,
         begin=MONDAY,
-        most=max_workers,
+        max_workers=max_workers,
     )
     minutes = len(arrivals) // 60
     paid = np.zeros(minutes)

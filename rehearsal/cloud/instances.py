@@ -17,7 +17,7 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, NO_CAPACITY, GroupSpotRequest, request_of
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups import members as moto_groups
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.cloud.fault_injection import FaultInjection

@@ -17,7 +17,7 @@ from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, MARKED, reques
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.groups import launches, leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
-from pulumi_on_moto.fixes.speedups.answers import lagging
+from pulumi_on_moto.fixes.speedups.cached_responses import lagging
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation

@@ -56,7 +56,7 @@ def test_classify_returns_the_cause(seen: HostDiagnosis, fault: Fault, says: str
     assert says in verdict.reason
 
 
-def test_a_server_that_is_away_is_nobodys_fault_here_unless_the_host_is_cut_off() -> None:
+def test_a_server_that_is_away_is_no_fault_here_unless_the_host_is_cut_off() -> None:
     assert faults.classify(AWAY, HostDiagnosis()).fault is Fault.DEPENDENCY
     assert faults.classify(AWAY, HostDiagnosis(unreachable=("the metadata service",))).fault is Fault.HOST
     assert faults.classify(AWAY, HostDiagnosis(data=DiskFacts(is_full=True))).fault is Fault.DEPENDENCY
@@ -129,9 +129,9 @@ def test_git_cannot_find_the_server(empty: str) -> None:
 
 
 def test_git_is_turned_away_at_the_door(empty: str) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen
-        port = nobody.getsockname()[1]
+    with socket.socket() as unserved:
+        unserved.bind(("127.0.0.1", 0))  # and does not listen
+        port = unserved.getsockname()[1]
         assert git("-C", empty, "fetch", f"http://127.0.0.1:{port}/x.git", "0" * 40).is_dependency_unavailable
 
 

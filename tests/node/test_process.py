@@ -238,26 +238,26 @@ def test_what_hides_in_a_session_of_its_own_is_found_by_its_user(
     start: Callable[..., Start], tmp_path: Path
 ) -> None:
     """Also processes of a launcher (torchrun's ranks): signalled by it, once, not by the agent."""
-    nobody = 1_000_000 + os.getpid()  # the test must find no process of anybody else
+    unused_uid = 1_000_000 + os.getpid()  # the test must find no process of anybody else
     tmp_path.chmod(0o777)  # the folders above are root's: those processes stay in this one
     script = (
         "import os, subprocess, sys, signal, time\n"
-        f"rank = [sys.executable, '-S', 'saves.py', 'rank', '{nobody}']\n"
-        f"deaf = [sys.executable, '-S', 'deaf.py', 'deaf.up', '{nobody}']\n"
+        f"rank = [sys.executable, '-S', 'saves.py', 'rank', '{unused_uid}']\n"
+        f"deaf = [sys.executable, '-S', 'deaf.py', 'deaf.up', '{unused_uid}']\n"
         "subprocess.Popen(deaf, start_new_session=True)\n"
         "rank = subprocess.Popen(rank, start_new_session=True)\n"
-        f"os.setuid({nobody})\n"
+        f"os.setuid({unused_uid})\n"
         "signal.signal(15, lambda *_: (time.sleep(0.3), rank.terminate(), rank.wait(), sys.exit(0)))\n"
         "open('main.up', 'w').close(); time.sleep(600)\n"
     )
-    one = start(sys.executable, "-S", "-c", script, user=nobody)
+    one = start(sys.executable, "-S", "-c", script, user=unused_uid)
     one.until(lambda: one.has("main.up", "rank.up", "deaf.up"))
     one.job.stop(100)
     one.until(lambda: one.popen.poll() is not None)
     assert one.signals_of("rank") == "x"
-    assert [p.user for p in SystemHost().processes() if p.user == nobody] == [nobody]
+    assert [p.user for p in SystemHost().processes() if p.user == unused_uid] == [unused_uid]
     assert one.end(step=0.5) == 0
-    assert [p for p in SystemHost().processes() if p.user == nobody] == []
+    assert [p for p in SystemHost().processes() if p.user == unused_uid] == []
     assert one.clock.monotonic() < 1000 + 60  # what it left behind does not take all that is left to save
 
 

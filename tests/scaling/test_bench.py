@@ -13,7 +13,7 @@ from market.load.shapes import LoadShape
 def result() -> dict:
     references = [s for s in scaling.rivals() if s[0] in ("KEDA rate", "GPU use")][1::5]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scaling, "others", lambda: references)
+        patch.setattr(scaling, "rivals", lambda: references)
         patch.setattr(scaling, "KNOB", (30.0, scaling.WAIT, 300.0))
         load = LoadShape("small", peak=3.0, bursts=6.0)
         return scaling.measure(scaling.worlds(2, [load], seeds=(1, 2)), scaling.WAIT, workers=1)

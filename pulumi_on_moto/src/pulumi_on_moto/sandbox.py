@@ -19,7 +19,7 @@ from moto.moto_api._internal import mock_random
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import parameters
 from pulumi_on_moto.fixes.everything import applied
-from pulumi_on_moto.fixes.speedups import answers
+from pulumi_on_moto.fixes.speedups import cached_responses
 
 ACCOUNT: Final = DEFAULT_ACCOUNT_ID
 
@@ -79,7 +79,7 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
     if _active:
         raise LocalCloudError("a local cloud is already running in this process")
     _active = True
-    answers.forget()
+    cached_responses.forget()
     parameters.REFUSED.clear()
     try:
         with (

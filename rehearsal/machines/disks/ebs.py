@@ -23,7 +23,7 @@ from moto.ec2.responses.elastic_block_store import ElasticBlockStore
 from moto.ec2.utils import generic_filter
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 from rehearsal.machines.disks.blocks import Blocks
 from rehearsal.machines.journal import Entry, Journal, Kind
 from rehearsal.machines.times import Times

@@ -27,8 +27,8 @@ from pulumi_on_moto.fixes.groups.validation import REFUSED
 from pulumi_on_moto.fixes.parameters import PARAMETERS
 from pulumi_on_moto.fixes.secrets import LABELS
 from pulumi_on_moto.fixes.speedups.accounts import ACCOUNT
-from pulumi_on_moto.fixes.speedups.answers import CACHED_RESPONSES
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
+from pulumi_on_moto.fixes.speedups.cached_responses import CACHED_RESPONSES
 from pulumi_on_moto.fixes.speedups.images import IMAGES
 from pulumi_on_moto.fixes.speedups.methods import METHODS
 from pulumi_on_moto.fixes.speedups.models import MODELS

@@ -10,7 +10,7 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.responses.instances import InstanceResponse
 
 from pulumi_on_moto.fixes.fix import Fix
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 
 def reserve(backend: Any, reservation: Mapping[str, Any]) -> None:

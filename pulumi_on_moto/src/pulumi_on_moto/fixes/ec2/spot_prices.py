@@ -10,7 +10,7 @@ from moto.core.utils import utcnow
 from moto.ec2.responses.spot_instances import SpotInstances
 
 from pulumi_on_moto.fixes.fix import Fix
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 _PRODUCT: Final = "Linux/UNIX"
 _FILTERS: Final = {"availability-zone": "AvailabilityZone", "instance-type": "InstanceType"}

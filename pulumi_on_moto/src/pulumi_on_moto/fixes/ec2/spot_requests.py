@@ -9,7 +9,7 @@ from moto.core.utils import utcnow
 from moto.ec2.models.spot_requests import SpotInstanceRequest
 from moto.ec2.utils import random_spot_request_id
 
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 FULFILLED: Final = "fulfilled"
 MARKED: Final = "marked-for-termination"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from moto.core.utils import unix_time, utcnow
 from moto.ec2.exceptions import EC2ClientError
 
-from pulumi_on_moto.fixes.speedups.answers import changed, changes_at
+from pulumi_on_moto.fixes.speedups.cached_responses import changed, changes_at
 
 FLEET_TAG: Final = "aws:ec2spot:fleet-request-id"
 """What AWS tags every instance of a fleet with."""

@@ -10,7 +10,7 @@ from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
 
 from pulumi_on_moto.fixes.fix import Fix
 from pulumi_on_moto.fixes.groups.scale_in import shrink
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 
 def _set_desired_capacity(group: FakeAutoScalingGroup, capacity: int | None) -> None:

@@ -10,7 +10,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import ActionResult
 
 from pulumi_on_moto.fixes.fix import Fix
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 RETRY: Final = "retry-with-group-configuration"
 _STRATEGIES: Final = ("none", RETRY)

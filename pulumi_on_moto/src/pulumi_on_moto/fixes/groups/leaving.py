@@ -35,7 +35,7 @@ from pulumi_on_moto.fixes.groups.members import (
     warm_instances,
     warm_size,
 )
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 _ENDED: Final = ("shutting-down", "terminated")
 

@@ -17,7 +17,7 @@ from moto.core.utils import utcnow
 from moto.moto_api._internal import mock_random
 
 from pulumi_on_moto.fixes.groups.weights import capacity, weigh
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 ACTIVITIES_LIMIT: Final = 200
 """Activities remembered for each group (AWS keeps six weeks of them)."""

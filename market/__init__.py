@@ -1,1 +1,1 @@
-"""The spot market: what it offers, the one engine that replays it, and what policies come to on it."""
+"""The simulated Spot market: capacity traces, the replay engine, and the evaluation of policies."""

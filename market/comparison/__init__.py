@@ -1,1 +1,1 @@
-"""Capacity policies side by side on one market, beside what a clairvoyant would pay."""
+"""Comparison of capacity policies on one market, with the clairvoyant lower bound of the cost."""

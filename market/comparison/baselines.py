@@ -1,4 +1,4 @@
-"""Policies to compare with. They are not offered to a stack: each starves, overpays, or knows too much."""
+"""Baseline policies for comparison. No stack can choose them: each has shortages, overpays or needs an oracle."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from market.replay.groups import Offer
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """Hold the target on-demand and no spot at all: the cost that every other is a fraction of."""
+    """The whole target on On-Demand, no Spot. Other costs are given as a fraction of its cost."""
 
     name: ClassVar[str] = "on-demand"
 
     def plan(self, situation: GroupState) -> Plan:
-        """Return the target, on-demand."""
+        """Return the target as On-Demand capacity."""
         return Plan(on_demand=situation.group.target, primary=0, reason="on-demand only")
 
 
 @dataclass(frozen=True, slots=True)
 class SpotOnly:
-    """Hold nothing behind the primary group, which replaces what it loses when it can."""
+    """No fallback: the primary group replaces lost instances when there is capacity."""
 
     name: ClassVar[str] = "spot-only"
 
@@ -34,7 +34,7 @@ class SpotOnly:
 
 @dataclass(frozen=True, slots=True)
 class StaticMix:
-    """A mixed-instances group without a controller: its on-demand share is a matter of its shape."""
+    """A mixed-instances group without a controller; the group's shape sets its On-Demand share."""
 
     name: ClassVar[str] = "static-mix"
     on_demand_percentage: ClassVar[int] = 50
@@ -46,9 +46,9 @@ class StaticMix:
 
 @dataclass(frozen=True, slots=True)
 class Checker2018:
-    """Of 2018: hold on-demand for each spot instance that is not there, and drop it when spot *launches*.
+    """The policy of 2018: one On-Demand instance per missing Spot instance, until the Spot instance *launches*.
 
-    It waits for the loss where a notice announced it, and lets on-demand go while its successor still boots.
+    It ignores notices, and terminates the On-Demand instance while the Spot instance still boots.
     """
 
     name: ClassVar[str] = "checker-2018"
@@ -61,17 +61,17 @@ class Checker2018:
 
 @dataclass(frozen=True, slots=True)
 class SpotHedge:
-    """SpotHedge (SkyServe, Mao et al., arXiv 2411.01438): spare spot over zones, and on-demand behind it.
+    """SpotHedge (SkyServe, Mao et al., arXiv 2411.01438): spare Spot replicas over zones, On-Demand as fallback.
 
     It asks for ``spares`` spot replicas more than the target, spread by a *dynamic placer*, and holds
-    min(target, target + spares − ready spot) on-demand. It does not know of notices.
+    min(target, target + spares − ready spot) On-Demand instances. It ignores notices.
     """
 
     spares: int = 1
     name: ClassVar[str] = "spothedge"
 
     def plan(self, situation: GroupState) -> Plan:
-        """Return target + spares spot, and on-demand for what is not ready of them."""
+        """Return target + spares as Spot, and On-Demand for those that are not ready."""
         return self._behind(situation, sum(situation.is_ready(i) for i in situation.primary), "ready")
 
     def _behind(self, situation: GroupState, ready: int, reason: str) -> Plan:
@@ -82,18 +82,18 @@ class SpotHedge:
 
 @dataclass(frozen=True, slots=True)
 class SpotHedgeIdeal(SpotHedge):
-    """SpotHedge at its best: a replica with a notice counts as lost; the group's allocation sees capacity."""
+    """SpotHedge at its best: an interrupted replica counts as lost; the group's allocation knows the capacity."""
 
     name: ClassVar[str] = "spothedge-ideal"
 
     def plan(self, situation: GroupState) -> Plan:
-        """Return target + spares spot, and on-demand for what is not ready and staying of them."""
+        """Return target + spares as Spot, and On-Demand for those that are not ready or are interrupted."""
         return self._behind(situation, situation.stable_primary, "ready and staying")
 
 
 @dataclass(slots=True)
 class DynamicPlacer:
-    """Which zone to try next: one that preempted or refused us only when few others are left."""
+    """The dynamic placer: selects a zone that preempted or refused only when few other zones are left."""
 
     active: set[int] = field(default_factory=set)
     preempting: set[int] = field(default_factory=set)
@@ -114,7 +114,7 @@ class DynamicPlacer:
         return min(choice, key=lambda offer: (offer.holding, offer.pool)).pool
 
     def refused(self, pool: int) -> None:
-        """See ``Allocation``: the zone is left alone for now."""
+        """See ``Allocation``: the zone is skipped for now."""
         self._failed.add(pool)
         self.lost(pool)
 

@@ -1,11 +1,11 @@
-"""What a clairvoyant would pay: the lower bound that a run's cost is compared with.
+"""The clairvoyant lower bound of the cost, with which a run's cost is compared.
 
-``U(t)`` = Σ over pools of the least capacity over the last spot cold start is the most spot workers that can
-be ready at ``t``. The target is split into slots 1 … N; slot ``l`` may run on spot while ``U ≥ l``, at the
-price of the ``l``-th cheapest. A slot is spot, on-demand or down in every segment, at the least cost; a boot
-is paid at its own rate, moving between spot pools is free. Down-time is limited for all slots together by a
-Lagrange multiplier; the best dual value is reported, which no schedule that keeps the availability can
-undercut.
+``U(t)``, the maximum number of ready Spot workers at ``t``, is the sum over the pools of the minimum capacity
+during the last Spot cold start. The target is split into slots 1 … N; slot ``l`` may run on Spot while
+``U ≥ l``, at the price of the ``l``-th cheapest worker. In every segment a slot is Spot, On-Demand or down, at
+minimum cost; a boot is paid at its own rate, a move between Spot pools is free. A Lagrange multiplier limits
+the down-time of all slots together. The result is the best dual value: no schedule with the required
+availability costs less.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ AVAILABILITY: Final = 0.999
 _HALVINGS: Final = 40
 
 Segment = tuple[int, float | None]
-"""A length in ticks, and the price of spot in it, ``None`` where spot cannot serve."""
+"""A length in ticks and the Spot price in it; ``None`` if no Spot capacity is available."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Schedule:
-    """The money of a schedule in on-demand ticks, and how many worker ticks it is down."""
+    """The cost of a schedule in On-Demand ticks, and its down-time in worker ticks."""
 
     cost: float
     down: int
 
 
 def bound(market: SpotMarket, rules: Rules, target: int, availability: float = AVAILABILITY) -> float:
-    """Return the least cost ÷ (``target`` on-demand instances all the time) that keeps ``availability``.
+    """Return the minimum cost at ``availability`` as a fraction of ``target`` On-Demand instances all the time.
 
-    Counted from the end of the warm-up, in which the first boots are free, as they are in a run.
+    The warm-up is not counted, and boots in it are free, as in a run.
     """
     units = spot_units(market, rules, target)[rules.warm_up_ticks :]
     if not units:
         raise ValueError(f"{market.ticks} ticks are not longer than the warm-up of {rules.warm_up_ticks}")
-    # Slots that one pool takes and gives together have equal segments.
+    # Slots that depend on the same pool have equal segments.
     slots = Counter(segments(units, slot) for slot in range(1, target + 1))
     allowed = (1.0 - availability) * target * len(units)
 
@@ -68,9 +68,9 @@ def bound(market: SpotMarket, rules: Rules, target: int, availability: float = A
 
 
 def spot_units(market: SpotMarket, rules: Rules, max_units: int) -> list[tuple[float, ...]]:
-    """Return for every tick the prices of the spot workers that can be ready, ascending, at most ``most``.
+    """Return for every tick the ascending prices of the Spot workers that can be ready, at most ``most``.
 
-    Nothing can be ready before one cold start has passed.
+    No worker can be ready before one cold start has passed.
     """
     ready = [_min_units(market, pool, ticks(rules.spot_cold_start)) for pool in range(len(market.names))]
     prices = [[market.price(pool, tick) for tick in range(market.ticks)] for pool in range(len(market.names))]
@@ -85,7 +85,7 @@ def spot_units(market: SpotMarket, rules: Rules, max_units: int) -> list[tuple[f
 
 
 def _min_units(market: SpotMarket, pool: int, boot: int) -> list[int]:
-    """Return for every tick the least capacity of a pool over the last ``boot`` ticks and this one."""
+    """Return for every tick the minimum capacity of a pool over this and the last ``boot`` ticks."""
     window: deque[tuple[int, int]] = deque()
     minima = []
     for tick in range(market.ticks):
@@ -100,17 +100,17 @@ def _min_units(market: SpotMarket, pool: int, boot: int) -> list[int]:
 
 
 def segments(units: Iterable[tuple[float, ...]], slot: int) -> tuple[Segment, ...]:
-    """Return the runs of ticks in which ``slot`` can run on spot at one price, or cannot."""
+    """Return the segments in which ``slot`` can run on Spot at one price, or cannot run on Spot."""
     prices = (ready[slot - 1] if len(ready) >= slot else None for ready in units)
     return tuple((sum(1 for _ in run), price) for price, run in groupby(prices))
 
 
 def _cheapest(slot: Sequence[Segment], rules: Rules, price: float) -> _Schedule:
-    """Return the schedule of one slot that costs least with down ticks at ``price``."""
+    """Return the cheapest schedule of one slot with down ticks at ``price``."""
     spot_boot = ticks(rules.spot_cold_start)
     on_demand_boot = float(ticks(rules.on_demand_cold_start))
     never = (float("inf"), 0.0, 0)
-    # By state: (cost with the price of down ticks, cost, down ticks). The warm-up has booted either.
+    # By state: (cost with the price of down ticks, cost, down ticks). After the warm-up both are booted.
     spot, on_demand, down = (0.0, 0.0, 0), (0.0, 0.0, 0), (0.0, 0.0, 0)
     for length, spot_price in slot:
         next_spot = never

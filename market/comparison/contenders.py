@@ -1,4 +1,4 @@
-"""Everything that a replay can compare: the policies that a stack may choose, and the baselines."""
+"""The policies that a replay can compare: those that a stack may choose, and the baselines."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from market.comparison.baselines import (
 from market.replay.groups import Allocation, GroupShape, Spread
 
 FRONTIER: Final = (0.0, 1.2, 3.0, 30.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
-"""The values of ``shortageCost`` at which ``all`` replays our policy."""
+"""Values of ``shortageCost`` at which ``all`` replays our policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A policy with the group that it needs; ``warm`` says whether it has a use for a warm pool."""
+    """A policy with the group shape that it needs; ``warm``: it can use a warm pool."""
 
     name: str
     policy: Policy
@@ -37,7 +37,7 @@ class Contender:
 
     @property
     def default(self) -> bool:
-        """Whether a stack uses this one when its config names none."""
+        """Whether a stack uses this policy by default."""
         return self.name == policies.DEFAULT
 
     def shape(self, pools: Iterable[Pool]) -> GroupShape:
@@ -65,10 +65,10 @@ BASELINES: Final = (
 _BASELINES: Final = {contender.name: contender for contender in BASELINES}
 
 NAMES: Final = (*policies.NAMES, *_BASELINES)
-"""What can be asked for by name, the policies of a stack first."""
+"""Valid policy names, the policies of a stack first."""
 
 AT_VALUE: Final = f"{ExpectedCost.name}@VALUE"
-"""How our policy is asked for at a shortage cost."""
+"""Format of our policy's name with a shortage cost."""
 
 
 def at(shortage_cost: float) -> Contender:
@@ -77,7 +77,7 @@ def at(shortage_cost: float) -> Contender:
 
 
 def everyone() -> tuple[Contender, ...]:
-    """Return all: the baselines, the policies of a stack as they come, and ours along its frontier."""
+    """Return the baselines, the policies of a stack with their defaults, and ours along its frontier."""
     deployable = (Contender(name, policies.build(name)) for name in policies.NAMES)
     return (*BASELINES, *deployable, *(at(value) for value in FRONTIER))
 
@@ -85,7 +85,7 @@ def everyone() -> tuple[Contender, ...]:
 def named(text: str) -> tuple[Contender, ...]:
     """Return the contenders in ``NAME[,NAME…]`` or ``all``; ``NAME@VALUE`` sets our policy's shortage cost.
 
-    Raises ``ValueError`` naming what is unknown and what is allowed.
+    Raises ``ValueError`` that names the unknown value and the allowed ones.
     """
     if text == "all":
         return everyone()

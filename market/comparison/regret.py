@@ -1,4 +1,4 @@
-"""How far a policy is from the best that any policy shows in the same world."""
+"""Regret: the cost of a policy above that of the best policy in the same world."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 COST_TOLERANCE: Final = 0.005
-"""A cost that differs by less, as a fraction, is the same cost."""
+"""Relative difference below which two costs count as equal."""
 AVAILABILITY_TOLERANCE: Final = 0.00005
-"""An availability that differs by less is the same availability."""
+"""Difference below which two availabilities count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What one policy came to; ``family`` is the policy without its knob, ``cost`` is in any one unit."""
+    """The result of one policy; ``family`` is its name without the parameter, ``cost`` is in any one unit."""
 
     policy: str
     family: str
@@ -23,10 +23,10 @@ class Mark:
 
 
 def cheapest(marks: Sequence[Mark], ends: Iterable[str], availability: float) -> float:
-    """Return the least cost at an availability: of a policy that has it, or straight between two.
+    """Return the minimum cost at an availability: of one policy, or interpolated between two.
 
     A line runs between two marks of one family, or between one and a mark of the families ``ends``.
-    ``inf`` where nothing is so available.
+    ``inf`` if no policy reaches the availability.
     """
     best = min((m.cost for m in marks if m.availability >= availability), default=float("inf"))
     last = set(ends)
@@ -39,7 +39,7 @@ def cheapest(marks: Sequence[Mark], ends: Iterable[str], availability: float) ->
 
 
 def dominates(candidate: Mark, mark: Mark) -> bool:
-    """Say whether ``other`` is no dearer and no less available, and better than the tolerance in one."""
+    """Return whether ``other`` is no worse in cost and availability, and better by the tolerance in one of them."""
     if candidate.cost > mark.cost or candidate.availability < mark.availability:
         return False
     cheaper = mark.cost > candidate.cost * (1 + COST_TOLERANCE)

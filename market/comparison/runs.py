@@ -1,4 +1,4 @@
-"""Replay contenders over one market and say what each comes to."""
+"""Replay contenders over one market and return their results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from market.supply.trace import PoolTrace
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What one policy came to on one market.
+    """The result of one policy on one market.
 
     ``availability``, ``full_fraction`` and ``wasted_fraction`` are shares, ``cost`` and ``bound`` fractions
-    of all-on-demand, ``cost_vs_bound`` their ratio; ``ticks`` (60 s each) are those counted, ``seconds`` the
-    time that the replay took. ``standby_cost`` is what a bounded warm pool costs on top, ``None``
-    without, and ``cost_with_everything`` the bill with it.
+    of the cost on On-Demand alone, ``cost_vs_bound`` their ratio; ``ticks`` (60 s each) are the counted ones,
+    ``seconds`` is the duration of the replay. ``standby_cost`` is the additional cost of a bounded warm pool,
+    ``None`` without one, and ``cost_with_everything`` includes it.
     """
 
     policy: str
@@ -59,9 +59,9 @@ def play(
     *,
     keep_spans: bool = False,
 ) -> Ledger:
-    """Return the account of one contender on a market; ``keep_spans`` also keeps what happened when."""
+    """Return the ledger of one contender on a market; ``keep_spans`` also records its spans."""
     pools = placement.named(market.names)
-    # The dynamic placer's state and the fleet's memory live for one run only.
+    # The dynamic placer and the fleet have state: both are new for each run.
     group = Group("replay", target, int(rules.ceiling * target), drain_seconds=rules.drain_seconds)
     fleet = LightFleet(group, contender.policy)
     replay = Replay(market, rules, fleet, contender.shape(pools), target, keep_spans=keep_spans)
@@ -75,7 +75,7 @@ def compare(
     target: int,
     pool_size: int | None = None,
 ) -> Iterator[PolicyOutcome]:
-    """Yield what each contender comes to on the same market, in the given order.
+    """Yield the result of each contender on the same market, in the given order.
 
     Raises ``ValueError`` for a target below 1 and ``TraceError`` for traces that cannot be replayed.
     """
@@ -85,7 +85,7 @@ def compare(
     lower_bound = bound(market, rules, target)
     for contender in contenders:
         started = time.perf_counter()
-        # Who never starts from a pool does not keep one.
+        # A contender that never starts from a warm pool has none.
         pooled = rules if contender.warm or not rules.warm_instances else replace(rules, warm_instances=0)
         ledger = play(market, pooled, contender, target)
         seconds = time.perf_counter() - started

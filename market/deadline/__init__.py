@@ -1,1 +1,1 @@
-"""Training jobs under a deadline: one instance, one pool, and which market it is bought in when."""
+"""Training jobs with a deadline: one instance in one pool, on Spot or On-Demand at any time."""

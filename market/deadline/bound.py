@@ -1,9 +1,9 @@
 """The clairvoyant bound: the lowest cost of a job with knowledge of the pool's future.
 
 Dynamic programming over runs of the pool, not over ticks. ``F[mode][p]`` is the least cost at which the job
-holds ``mode`` with progress ``p`` ticks at a moment; a start takes its change-over from ``p`` at once, so
-``p`` begins at −change-over. (An instance left while it boots would be charged too much; leaving it is never
-better than not starting it.) In one run of the pool it is enough to consider, by exchange of ticks:
+holds ``mode`` with progress ``p`` ticks at a moment; a start subtracts its restart overhead from ``p`` at
+once, so ``p`` begins at −overhead. (An instance terminated while it boots would be charged too much; that is
+never better than not starting it.) In one run of the pool it is enough to consider, by exchange of ticks:
 
 - without spot: on-demand throughout, or for a stretch at the beginning (then idle) or at the end;
 - with spot: on-demand throughout, at the end after idling, or at the beginning before idling; or spot for
@@ -30,7 +30,7 @@ def clairvoyant(
 ) -> Mapping[tuple[int, int], float]:
     """Return the least cost, in on-demand ticks, of each job (compute, deadline) that starts at ``start``.
 
-    All times in ticks. A job that cannot be done costs ``inf``. Raises ``ValueError`` where the pool ends
+    All times in ticks. A job that cannot be done costs ``inf``. Raises ``ValueError`` if the pool ends
     before a deadline.
     """
     pending = sorted(set(jobs), key=lambda job: job[1])
@@ -82,7 +82,7 @@ def _with_spot(
 
 
 def _shift(costs: Costs, by: int) -> Costs:
-    """Return the costs of having ``by`` more progress."""
+    """Return the costs with ``by`` more progress."""
     shifted = np.full_like(costs, np.inf)
     if by < len(costs):
         shifted[by:] = costs[: len(costs) - by]
@@ -90,7 +90,7 @@ def _shift(costs: Costs, by: int) -> Costs:
 
 
 def _start(costs: Costs, restart_ticks: int) -> Costs:
-    """Return the costs after the start of an instance: ``changeover`` less progress."""
+    """Return the costs after the start of an instance, which subtracts ``changeover`` from the progress."""
     started = np.full_like(costs, np.inf)
     started[: len(costs) - restart_ticks] = costs[restart_ticks:]
     return started

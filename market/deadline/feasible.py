@@ -1,4 +1,4 @@
-"""What could have been met: the most work that anybody can do in a pool, who knows all that will happen."""
+"""Feasibility: the maximum work that a job can do in a pool with knowledge of the future."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from market.rules import TICK_SECONDS, ticks
 def feasible(draws: Draws, start: int, job: Job) -> bool:
     """Return whether the job, started at tick ``start``, could have been done by its deadline at any cost.
 
-    Forward over the ticks: the most work done with nothing running, with spot, and with on-demand. A start
-    takes its change-over from any of them. Work is taken as saved at every tick, which only errs towards
-    *could have been met*. What is running loses nothing by going on, so a start is of use only where it ends.
+    Forward over the ticks: the maximum work done without an instance, with Spot, and with On-Demand. A start
+    subtracts its restart overhead. Work counts as saved at every tick, which errs only towards *feasible*. A
+    running instance loses nothing by continuing, so a start is useful only where the instance ends.
     """
     pool, now, end = draws.pool, start, start + ticks(job.deadline)
     needed, done = ticks(job.compute) * TICK_SECONDS, 0.0

@@ -1,4 +1,4 @@
-"""Replay many jobs in one pool and add up what the policies come to."""
+"""Replay many jobs in one pool and sum the results by policy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from market.deadline.uncertainty import Draws, UncertaintyModel
 from market.rules import ticks
 
 LEARNING_STARTS = 5
-"""Starts whose jobs are not counted: what they met is known to those that are."""
+"""Starts whose jobs are not counted; their observations are known to later jobs."""
 
 
 @dataclass(slots=True)
 class Sum:
-    """The jobs of one kind and policy, added up. Costs in on-demand hours."""
+    """Sums over the jobs of one kind and policy. Costs in On-Demand hours."""
 
     jobs: int = 0
     misses: int = 0
@@ -46,12 +46,11 @@ class Sum:
 
 @dataclass(slots=True)
 class DoubtSum(Sum):
-    """The same under doubts.
+    """The same sums in a world with uncertainty.
 
-    ``avoidable``: missed although it could have been met with change-overs of middle length; ``by_luck``: by
-    no more than knowing beforehand when a change-over is short; ``unsaid``: missed and never said in advance;
-    ``said_hours``: how long before, added up over those that were said, and ``said_least``: the shortest;
-    ``retracted``: said that it cannot be met, and it was.
+    ``avoidable``: missed, but feasible with restart overheads of middle length; ``by_luck``: feasible only with
+    advance knowledge of short overheads; ``unsaid``: missed without a warning; ``said_hours``: sum of the
+    warnings' lead times, and ``said_least``: the shortest; ``retracted``: met in spite of a warning.
     """
 
     avoidable: int = 0
@@ -76,10 +75,10 @@ def starts_in(pool: PoolRuns, longest: float, count: int) -> list[int]:
 def measure(
     pool: PoolRuns, jobs: Sequence[Job], policies: Mapping[str, DeadlinePolicy], starts: Sequence[int]
 ) -> dict[tuple[Job, str], Sum]:
-    """Replay every job from every start under every policy, with everything as declared.
+    """Replay every job from every start under every policy, in a world as declared.
 
-    The jobs share restart time and Spot price. Without experience: a pool in which everything has long gone
-    as declared     leaves nothing else to reckon with.
+    The jobs share restart time and Spot price. The policies have no experience: in a world as declared,
+    observations would not change their estimates.
     """
     delays = {(job.restart_overhead, job.spot_price) for job in jobs}
     if len(delays) != 1:
@@ -101,7 +100,7 @@ def measure(
 def learn(
     pool: PoolRuns, jobs: Sequence[Job], policy: DeadlinePolicy, uncertainty: UncertaintyModel
 ) -> Experience:
-    """Return what jobs met in this pool, in a world alike with other draws."""
+    """Return the experience of jobs in this pool, in a world of the same kind with other draws."""
     experience = Experience()
     draws = Draws(replace(uncertainty, seed=uncertainty.seed + 1), pool)
     for start in starts_in(pool, max(job.deadline for job in jobs), LEARNING_STARTS):
@@ -119,9 +118,9 @@ def measure_uncertainty(
     *,
     learned: bool,
 ) -> dict[tuple[Job, str], DoubtSum]:
-    """Replay every job from every start under every policy in a world of doubts.
+    """Replay every job from every start under every policy in a world with uncertainty.
 
-    ``learned``: jobs of the first policy have been there before; otherwise each job is the first.
+    ``learned``: the policies have the experience of earlier jobs; otherwise each job is the first.
     """
     sums = {(job, name): DoubtSum() for job in jobs for name in policies}
     draws, middling = Draws(uncertainty, pool), Draws(replace(uncertainty, spread=0.0), pool)

@@ -1,4 +1,4 @@
-"""A capacity pool as one instance sees it: runs of ticks with spot and without, in turn."""
+"""A capacity pool for one instance: alternating runs of ticks with and without Spot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from market.supply.trace import PoolTrace, TraceError
 
 @dataclass(frozen=True, slots=True)
 class PoolRun:
-    """The ticks from ``start`` to before ``end``, all with spot (``up``) or all without."""
+    """The ticks in [``start``, ``end``), all with Spot (``up``) or all without."""
 
     start: int
     end: int
@@ -22,7 +22,7 @@ class PoolRun:
 
 @dataclass(frozen=True, slots=True)
 class PoolRuns:
-    """The runs of a pool, one after the other from tick 0 on; neighbours differ in ``up``."""
+    """The consecutive runs of a pool from tick 0 on; neighbours differ in ``up``."""
 
     name: str
     runs: tuple[PoolRun, ...]

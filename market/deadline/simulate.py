@@ -1,9 +1,9 @@
-"""Replay one job under a deadline in one pool, from change to change.
+"""Replay of one job with a deadline in one pool, from event to event.
 
-What the numbers mean is said in ``policies.model``, what else may happen in ``doubts``.
+``policies.model`` defines the quantities, ``uncertainty`` the other events.
 
-At each tick a lost spot instance goes first, then the policy looks. Ticks in which neither the pool nor the
-policy's choice can change are played at once; ``tests/deadline`` proves that this changes nothing.
+At each tick a Spot loss comes first, then the policy decides. Ticks in which neither the pool nor the
+policy's choice can change are played together; ``tests/deadline`` proves that this changes no result.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from market.rules import TICK_SECONDS, ticks
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What one job came to. ``cost`` is in on-demand hours; ``late`` says that the deadline was missed.
+    """The result of one job. ``cost`` is in On-Demand hours; ``late``: the deadline was missed.
 
-    ``said_hours``: how long before the deadline it was first said that it cannot be met; 0: never.
+    ``said_hours``: hours before the deadline of the first warning that it cannot be met; 0: none.
     """
 
     cost: float
@@ -53,9 +53,9 @@ def simulate(
 ) -> JobOutcome:
     """Replay the job from tick ``start``; its times are rounded up to whole ticks of 60 s.
 
-    Without ``draws`` everything happens as declared; without ``experience`` the policy assumes that. The age
+    Without ``draws`` the world is as declared; without ``experience`` the policy assumes that it is. The age
     of the pool's run is counted from the start at the earliest: unobserved time is unknown. Raises
-    ``ValueError`` where the pool ends before the deadline.
+    ``ValueError`` if the pool ends before the deadline.
     """
     length = ticks(job.deadline)
     if start < 0 or start + length > pool.ticks:
@@ -67,7 +67,7 @@ def simulate(
 
 
 class _Run:
-    """One job at work. Times are whole ticks but for ``left``, seconds of the plan."""
+    """One running job. Times are whole ticks, except ``left``: seconds of planned compute."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Run:
         self.constraints = self._make_constraints()
 
     def play(self) -> JobOutcome:
-        """Play to the end of the work or to the deadline."""
+        """Simulate until the work is done or the deadline has passed."""
         poll_ticks = ticks(self.job.tick)
         while self.remaining_seconds > EPSILON and self.now < self.end:
             self._market()
@@ -115,7 +115,7 @@ class _Run:
         )
 
     def _market(self) -> None:
-        """Let happen what the market does at this tick."""
+        """Apply the market's events of this tick."""
         if self.now < self.change:
             return
         if self.now >= self.run.end:
@@ -135,7 +135,7 @@ class _Run:
         return min(self.run.end, self.end, self.pace.end, self.price.end)
 
     def _offers(self) -> bool:
-        """Return whether the pool gives spot that saves something."""
+        """Return whether the pool has Spot capacity cheaper than On-Demand."""
         return self.run.up and self.price.value < 1
 
     def _lose(self) -> None:
@@ -145,7 +145,7 @@ class _Run:
         self.mode, self.interruptions = JobMode.IDLE, self.interruptions + 1
 
     def _poll(self) -> int:
-        """Let the policy choose and start what it chose; return for how many ticks that holds."""
+        """Apply the policy's choice; return the number of ticks for which it is valid."""
         state = self.state
         state.remaining_compute, state.remaining_seconds = (
             self.remaining_seconds,
@@ -177,7 +177,7 @@ class _Run:
         )
 
     def _boot_left(self) -> float:
-        """Return the seconds of boot that are expected to be left: an instance only says when it works."""
+        """Return the expected remaining boot seconds: an instance reports only that it is ready."""
         if self.mode is JobMode.IDLE or self.booted == self.boot:
             return 0.0
         return max(TICK_SECONDS, self.constraints.estimates.restart_overhead - self.booted * TICK_SECONDS)
@@ -189,7 +189,7 @@ class _Run:
             self.starts += 1
 
     def _answered(self, *, granted: bool = False) -> None:
-        """Remember how long on-demand was refused: until it was granted or no longer asked for."""
+        """Record how long On-Demand launches failed: until one succeeded or none was requested."""
         if self.experience is not None and (granted or self.refused_since is not None):
             since = self.now if self.refused_since is None else self.refused_since
             waited = (self.now - since) * TICK_SECONDS
@@ -198,7 +198,7 @@ class _Run:
         self.refused_since = None
 
     def _pass(self, span: int) -> None:
-        """Let up to ``span`` ticks pass, fewer where something changes before."""
+        """Advance by up to ``span`` ticks, fewer if something changes before."""
         span = min(span, self.change - self.now)
         if self.mode is not JobMode.IDLE:
             span = self._boots(span) if self.booted < self.boot else self._works(span)
@@ -235,14 +235,14 @@ class _Run:
 
 
 class _Progress:
-    """The pace of the job, hour by hour of its work."""
+    """The job's throughput, for each hour of its work."""
 
     def __init__(self) -> None:
         self.likely = 1.0
         self._hour, self._all = [0, 0.0], [0, 0.0]
 
     def add(self, worked: int, pace: float) -> float | None:
-        """Count ticks of work; return the pace of the hour that they complete."""
+        """Count ticks of work; return the throughput of the hour that they complete."""
         for sums in (self._hour, self._all):
             sums[0] += worked
             sums[1] += worked * pace

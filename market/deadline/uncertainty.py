@@ -1,8 +1,8 @@
-"""What a job may meet beside the pool's own coming and going, and what of it is drawn for one pool.
+"""Uncertainty of a job's world besides the pool's capacity, and the random draws for one pool.
 
-``Doubts`` holds an axis for each doubt; its default is the friendly world. ``Draws`` is what a world comes to
-in one pool. All is drawn by pool and tick, not in the order of a job's actions, so that every policy, and the
-check of what could have been met, lives in the same world.
+``Uncertainty`` has one axis for each kind; its default is the world as declared. ``Draws`` is one world in one
+pool. Values are drawn by pool and tick, not in the order of a job's actions: every policy and the feasibility
+check get the same world.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOUR = ticks(3600)
 
 @dataclass(frozen=True, slots=True)
 class UncertaintyModel:
-    """How unlike the plan a world is. What has no source here is assumed.
+    """How a world deviates from the plan. Values without a source are assumed.
 
     - ``longer``: a restart takes so many times the expected seconds; ``spread``: each then takes a factor
       between 1 ÷ (1 + spread) and 1 + spread on top, each factor as likely as its inverse.
@@ -55,7 +55,7 @@ class UncertaintyModel:
     saved: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a share outside 0–1, a pace of 0 or a negative number."""
+        """Raise ``ValueError`` for a share outside 0–1, a throughput of 0 or a negative number."""
         for name in ("refused_with_spot", "saved"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
@@ -73,7 +73,7 @@ class UncertaintyModel:
 
 
 class PricePeriod(NamedTuple):
-    """A value, and the tick before which it surely stays."""
+    """A value, and the tick until which it is valid."""
 
     value: float
     end: int
@@ -81,7 +81,7 @@ class PricePeriod(NamedTuple):
 
 @dataclass(frozen=True)
 class Draws:
-    """What the doubts come to in one pool. Ticks count as the pool's do."""
+    """One world's random draws in one pool. Ticks are the pool's."""
 
     uncertainty: UncertaintyModel
     pool: PoolRuns
@@ -90,7 +90,7 @@ class Draws:
     _prices: tuple[float, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Draw what does not depend on what a job does."""
+        """Draw what does not depend on the job."""
         hours = self.pool.ticks // HOUR + 1
         object.__setattr__(
             self, "refusals", tuple(_episodes(self.uncertainty, self.pool, self._random("refusals")))
@@ -100,25 +100,25 @@ class Draws:
         object.__setattr__(self, "_prices", tuple(_prices(self.uncertainty, periods, self._random("price"))))
 
     def restart_seconds(self, expected_seconds: float, mode: JobMode, tick: int) -> int:
-        """Return the ticks of a start at ``tick`` that is expected to take ``expected_seconds``."""
+        """Return the actual ticks of a start at ``tick`` that is expected to take ``expected_seconds``."""
         uncertainty, factor = self.uncertainty, self.uncertainty.longer
         if uncertainty.spread:
             factor *= (1 + uncertainty.spread) ** self._random(f"{mode}/{tick}").uniform(-1, 1)
         return ticks(expected_seconds * factor)
 
     def refused(self, tick: int) -> bool:
-        """Return whether on-demand is refused at ``tick``."""
+        """Return whether an On-Demand launch fails at ``tick``."""
         index = bisect_right(self.refusals, (tick, self.pool.ticks + tick)) - 1
         return index >= 0 and tick < self.refusals[index][1]
 
     def pace(self, tick: int) -> PricePeriod:
-        """Return the progress at ``tick`` as a part of the plan."""
+        """Return the progress at ``tick`` as a fraction of the plan."""
         if self.uncertainty.slowest == 1:
             return PricePeriod(1.0, self.pool.ticks)
         return PricePeriod(self._paces[tick // HOUR], (tick // HOUR + 1) * HOUR)
 
     def price(self, tick: int, expected_price: float) -> PricePeriod:
-        """Return the price of spot at ``tick``, in parts of on-demand."""
+        """Return the Spot price at ``tick`` as a fraction of On-Demand."""
         if not self._prices:
             return PricePeriod(expected_price, self.pool.ticks)
         length = ticks(self.uncertainty.price_hours * 3600)
@@ -133,7 +133,7 @@ class Draws:
 
 
 def _episodes(uncertainty: UncertaintyModel, pool: PoolRuns, rng: random.Random) -> list[tuple[int, int]]:
-    """Return the episodes without on-demand as [start, end), in order."""
+    """Return the episodes without On-Demand capacity as [start, end), in order."""
     begins = [
         run.start for run in pool.runs[1:] if not run.up and rng.random() < uncertainty.refused_with_spot
     ]
@@ -147,7 +147,7 @@ def _episodes(uncertainty: UncertaintyModel, pool: PoolRuns, rng: random.Random)
 
 
 def _paces(uncertainty: UncertaintyModel, hours: int, rng: random.Random) -> list[float]:
-    """Return the pace of each hour."""
+    """Return the throughput of each hour."""
     if uncertainty.progress == "drift":
         phase, middle = rng.random(), (1 + uncertainty.slowest) / 2
         return [middle + (1 - middle) * math.sin(2 * math.pi * (hour / 24 + phase)) for hour in range(hours)]
@@ -158,7 +158,7 @@ def _paces(uncertainty: UncertaintyModel, hours: int, rng: random.Random) -> lis
 
 
 def _prices(uncertainty: UncertaintyModel, periods: int, rng: random.Random) -> list[float]:
-    """Return the price of each period; none stays for two where there are several."""
+    """Return the price of each period; with several prices, consecutive periods differ."""
     prices: list[float] = []
     for _ in range(periods if uncertainty.prices else 0):
         other_prices = [price for price in uncertainty.prices if price not in prices[-1:]]

@@ -1,4 +1,4 @@
-"""Deadline policies side by side, in every trace as in a zone of its own."""
+"""Comparison of deadline policies, with each trace as a separate zone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from market.supply.trace import load
 
 @dataclass(frozen=True, slots=True)
 class ZoneOutcome:
-    """What the jobs of one policy came to in one trace (a file).
+    """The result of the jobs of one policy in one trace (a file).
 
-    ``cost`` and ``bound`` are means, in the cost of the same job on on-demand alone; hours, starts and
-    interruptions are means of a job, ``misses`` counts the jobs that were late.
+    ``cost`` and ``bound`` are means, as fractions of the cost of the same job on On-Demand alone; hours, starts
+    and interruptions are means per job, ``misses`` counts the late jobs.
     """
 
     trace: str
@@ -41,7 +41,7 @@ class ZoneOutcome:
 def compare(
     paths: Iterable[Path], job: Job, policies: Mapping[str, DeadlinePolicy], starts: int
 ) -> Iterator[ZoneOutcome]:
-    """Yield what each policy comes to in each trace, replayed from ``starts`` times spread evenly over it.
+    """Yield the result of each policy in each trace, replayed from ``starts`` evenly spread start times.
 
     Folders stand for their ``*.json``. Raises ``TraceError`` for a trace that cannot be read, and
     ``ValueError`` for one that is shorter than the deadline.
@@ -54,7 +54,7 @@ def compare(
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the trace files; what is missing is left for ``load`` to name."""
+    """Yield the trace files; ``load`` reports missing ones."""
     for path in paths:
         inside = sorted(path.glob("*.json")) if path.is_dir() else []
         yield from inside or [path]

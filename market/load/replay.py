@@ -51,7 +51,7 @@ class ScaledFleet(LightFleet):
                 self._has_changed = True
         self.targets.append(self.group.target)
 
-    def poll(self) -> Orders:
+    def reconcile(self) -> Orders:
         """See ``Fleet``: where nothing has happened the controller would say what it said before."""
         is_due = self._orders is None or (
             self._orders.wake_at is not None and self._orders.wake_at <= self._now

@@ -1,4 +1,4 @@
-"""Training jobs under a deadline: the policies, and the rules that keep the deadline whatever they say."""
+"""Policies for training jobs with a deadline, and the safety rules that override them."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def build(name: str) -> DeadlinePolicy:
 
 
 def named(text: str) -> dict[str, DeadlinePolicy]:
-    """Return the policies in ``NAME[,NAME…]`` or ``all``, by name; ``ValueError`` names what is unknown."""
+    """Return the policies in ``NAME[,NAME…]`` or ``all``, by name; raise ``ValueError`` for an unknown name."""
     names = NAMES if text == "all" else tuple(name.strip() for name in text.split(","))
     return {name: build(name) for name in names}

@@ -1,4 +1,4 @@
-"""The policies that ours is compared with: on-demand, greedy, and Uniform Progress in its two readings."""
+"""Baseline policies: On-Demand, greedy, and Uniform Progress in its two readings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lambdas.core.deadline.model import EPSILON, Choice, DeadlineState, Job, Job
 
 @dataclass(frozen=True, slots=True)
 class AlwaysOnDemand:
-    """On-demand from the start to the end."""
+    """On-Demand from start to end."""
 
     name: ClassVar[str] = "on-demand"
 
@@ -22,7 +22,7 @@ class AlwaysOnDemand:
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """Spot or wait; on-demand comes at the last safe moment, by the safety rules, and stays."""
+    """Spot or wait; the safety rules start On-Demand at the last safe moment, and it stays."""
 
     name: ClassVar[str] = "greedy"
 
@@ -37,11 +37,11 @@ class Greedy:
 class UniformProgress:
     """Uniform Progress ("Can't Be Late", NSDI'24, section 5.2): never fall behind compute × time ÷ deadline.
 
-    Spot is taken whenever the job is idle and the pool gives it, and kept until it is lost. Idle and behind
-    the line, on-demand is started and kept until the progress is two change-overs ahead of it. The paper's
-    return from on-demand to spot can be read in two ways: not before that either, or as soon as there is spot
-    (``at_once``). Two change-overs ahead and without spot, its text leaves on-demand; the authors' simulator
-    keeps it (``keep``), which costs less.
+    An idle job starts Spot whenever the pool has capacity, and runs on it until it is lost. An idle job behind
+    the line starts On-Demand, until its progress is two restart overheads ahead. The paper's return from
+    On-Demand to Spot has two readings: not before that either, or as soon as Spot is available (``at_once``).
+    Two overheads ahead and without Spot, the paper's text stops On-Demand; the authors' simulator continues on
+    it (``keep``), which costs less.
     """
 
     at_once: bool = False
@@ -78,7 +78,7 @@ class UniformProgress:
 
 @dataclass(frozen=True, slots=True)
 class UniformProgressAtOnce(UniformProgress):
-    """Uniform Progress that goes from on-demand to spot at once."""
+    """Uniform Progress that moves from On-Demand to Spot at once."""
 
     at_once: bool = True
     name: ClassVar[str] = "uniform-progress-at-once"
@@ -86,7 +86,7 @@ class UniformProgressAtOnce(UniformProgress):
 
 @dataclass(frozen=True, slots=True)
 class UniformProgressKeep(UniformProgress):
-    """Uniform Progress that goes to spot at once and leaves on-demand for nothing else: its best reading."""
+    """Uniform Progress that moves to Spot at once and stops On-Demand only for Spot: its best reading."""
 
     at_once: bool = True
     keep: bool = True

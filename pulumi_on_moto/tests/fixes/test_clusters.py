@@ -60,7 +60,7 @@ def test_an_omitted_field_goes_unless_another_manager_has_it(api: ApiServer) -> 
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("manifest", "why"),
     [
         (changed(WEB, replica=2), "replica"),
         (changed(WEB, replicas="two"), "two"),
@@ -77,7 +77,7 @@ def test_what_the_api_refuses(api: ApiServer, manifest: dict[str, Any], why: str
 
 
 @pytest.mark.parametrize(
-    ("told", "spec"),
+    ("manifest", "spec"),
     [
         (JOB, {"template": {"spec": {**JOB["spec"]["template"]["spec"], "hostname": "a"}}}),
         (JOB, {"completions": 2}),

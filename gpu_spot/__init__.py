@@ -1,1 +1,1 @@
-"""The command ``gpu-spot``: what operators run on a real account."""
+"""The command ``gpu-spot``, with which operators check, forecast, observe and control their stacks."""

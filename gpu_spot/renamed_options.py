@@ -22,7 +22,7 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
 def replace_renamed_options(arguments: Sequence[str]) -> list[str]:
     """Return the arguments of ``gpu-spot`` with current option names; warn about each deprecated one.
 
-    The deprecated names are not known to the parsers, so that neither help nor completion lists them.
+    The parsers do not know the deprecated names, so help and completion do not list them.
     """
     renamed = RENAMED.get(arguments[0], {}) if arguments else {}
     current = []

@@ -1,1 +1,1 @@
-"""The Pulumi program: network, identities, GPU capacity, and the functions that keep it full."""
+"""The Pulumi program: network, identities, GPU capacity, and the functions that manage it."""

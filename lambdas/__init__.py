@@ -1,1 +1,1 @@
-"""The helper functions: handlers, adapters of AWS, and the pure decisions behind them."""
+"""The Lambda functions: handlers, AWS adapters, and pure decision logic."""

@@ -25,29 +25,27 @@ _SHARES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the market treats us.
+    """Settings of the simulated market.
 
-    Seconds from launch to ready by market (``on_demand_cold_start`` is that of the fallback group, warm pool
-    or not); ``notice`` is the probability that a drop is announced 120 s ahead; ``spot_price`` the price of
-    spot as a fraction of on-demand; ``warm_up_ticks`` are replayed but not counted; ``drain_seconds`` how
-    long before its deadline an instance stops taking work.
+    Cold starts are seconds from launch to ready (``on_demand_cold_start``: of the fallback group, with or
+    without warm pool); ``notice`` is the probability that a drop is announced 120 s ahead; ``spot_price`` the
+    Spot price as a fraction of On-Demand; ``warm_up_ticks`` are replayed but not counted; ``drain_seconds``
+    before its deadline an instance stops accepting work.
 
-    What a real market does besides, off by default: ``on_demand_refusal`` and ``api_failure`` are the
-    probabilities that an on-demand launch is refused and that a look of the controller fails;
-    ``retry_seconds`` how long a group waits after a refused spot launch unless its desired capacity changes;
-    ``replace_seconds`` how long it takes until the group's health check finds an instance that has ended;
-    ``look_seconds`` the schedule of a controller that no event wakes; ``on_demand_price`` (US dollars an
-    hour) turns the prices in the traces on instead of ``spot_price``; ``warm_instances`` bounds the
-    fallback's warm pool: it and those in service are so many together, and beyond it a launch takes
-    ``spot_cold_start`` (None: as many as needed). Who is released is stopped and returns, or, without
-    ``warm_reuse``, ends, and another is prepared in its place for that long. A stopped instance costs
-    ``warm_price``, a fraction of on-demand; the pool's cost is no part of the run's. With probability
-    ``warm_refusal`` it is not started but lost.
+    Further behaviour of a real market, off by default: ``on_demand_refusal`` and ``api_failure`` are the
+    probabilities that an On-Demand launch and a pass of the controller fail; ``retry_seconds``: wait of a
+    group after a failed Spot launch unless its desired capacity changes; ``replace_seconds``: delay of the
+    group's health check for a terminated instance; ``look_seconds``: schedule of the controller without
+    events; ``on_demand_price`` (US dollars per hour) enables the prices in the traces instead of
+    ``spot_price``; ``warm_instances`` bounds the sum of the fallback's warm pool and its instances in service
+    (None: unbounded); beyond it a launch takes ``spot_cold_start``. A released instance is stopped and
+    returns to the pool; without ``warm_reuse`` it is terminated, and preparing another takes
+    ``spot_cold_start``. A stopped instance costs ``warm_price``, a fraction of On-Demand; the pool's cost is
+    not part of the run's. With probability ``warm_refusal`` a stopped instance does not start and is lost.
 
-    Rebalance recommendations: ``early`` is the share of drops ahead of which one comes, at a lead before the
-    drop that is drawn between ``shortest_lead_seconds`` and ``longest_lead_seconds``, each order of magnitude
-    as likely; ``false_alarms`` come for each of these, after which nothing happens. The others arrive with
-    the notice and say nothing new.
+    Rebalance recommendations: ``early`` is the share of drops with a recommendation ahead of them, whose lead
+    is log-uniform between ``shortest_lead_seconds`` and ``longest_lead_seconds``; for each of these there are
+    ``false_alarms`` without a drop. The other recommendations arrive with the notice and add no information.
     """
 
     seed: int = 1
@@ -119,9 +117,9 @@ HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(
         "false_alarms": 21 / 9,
     }
 )
-"""What AWS does besides giving and taking, for rehearsals and ``gpu-spot replay --inject-faults``.
+"""Faults and delays of AWS, for rehearsals and ``gpu-spot replay --inject-faults``.
 
-- A group tries again about ten minutes after a refused launch: seen in logs of others.
+- A group retries about ten minutes after a failed launch: seen in published logs.
 - Without capacity rebalancing an instance is replaced after it was interrupted and its health check failed:
   Auto Scaling guide, "Capacity Rebalancing". That this takes a minute is assumed.
 - A stopped instance reserves no capacity; one start in ten is refused: assumed.
@@ -132,5 +130,5 @@ HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 def ticks(seconds: float) -> int:
-    """Return the whole ticks after which ``seconds`` have passed."""
+    """Return the number of ticks for ``seconds``, rounded up."""
     return math.ceil(seconds / TICK_SECONDS - 1e-9)

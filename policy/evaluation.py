@@ -20,7 +20,7 @@ _LEVEL: Final = "enforcementLevel"
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule that a resource violates, or the whole stack (``resource`` is empty)."""
+    """A violation of a rule by a resource, or by the whole stack (``resource`` is empty)."""
 
     rule: str
     level: str

@@ -36,8 +36,7 @@ LOSSES: Final = 8
 _FIRST, _STAY = 20, 25
 """Minute of the first closing, and minutes between two. A move takes about five minutes."""
 _REFUSED_AT, _REFUSED_FOR = 2, 10
-"""Index of the closing at which no zone has Spot capacity, and for how many minutes: On-Demand replaces
-it."""
+"""Index of the closing at which all zones lose Spot capacity, and its minutes: On-Demand replaces it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,23 @@
 """Fit the table of the policy ``expected-cost`` to all traces: ``python -m bench.fit.deadline``.
 
-It is compared with the table that is shipped, and a difference is an error; ``--write`` ships it.
+A difference to the shipped table is an error; ``--write`` replaces the shipped table.
 
-1. *Hazards*. The chance per minute to lose spot, by the age of the run with spot, and to regain it, by the
-   age of the run without: events ÷ exposure in bins of age, every pool with the same weight, drawn towards
-   the mean rate where there is little exposure.
-2. *Decisions*. Backward induction over the time to the deadline. State: compute left, age bin of the pool,
-   and idle, on-demand, spot, or spot that boots for j more steps. Bins are passed on with probability
-   step ÷ width. An on-demand start takes its change-over from the progress at once.
-3. *Thresholds*. For each decision, age and compute left: the least slack from which on it is right.
+1. *Hazards*. The probability per minute to lose Spot, by the age of the run with Spot, and to regain it, by
+   the age of the run without: events ÷ exposure in bins of age, with equal weight for every pool, shrunk
+   towards the mean rate for small exposure.
+2. *Decisions*. Backward induction over the time to the deadline. State: remaining compute, age bin of the
+   pool, and idle, On-Demand, Spot, or Spot that boots for j more steps. The next bin follows with
+   probability step ÷ width. An On-Demand start subtracts its restart overhead from the progress at once.
+3. *Thresholds*. For each decision, age and remaining compute: the minimum slack at which it is optimal.
 
 Prices: at 0.7 a table of that price costs 0.5 to 1.5 % less than that of 0.3, at 0.9 2 to 5 %.
 
-What did not pay, on traces that it was not fitted on: a finer step; ages watched from before the job's start;
-tables for two to four classes of pools, weighted by how well each explains the runs seen so far; leaving
-on-demand to wait; any of the thresholds scaled up or down.
+No improvement on held-out traces: a finer step; ages observed from before the job's start; tables for two to
+four classes of pools, weighted by their likelihood; stopping On-Demand to wait; scaled thresholds.
 
-There is little left to learn of a pool: a table fitted on the very pool that it is judged on costs 1.078,
-1.061, 1.052 and 1.054 × the clairvoyant at deadline ÷ compute 1.15, 1.3, 1.5 and 2; that of other folders
-1.085, 1.066, 1.059 and 1.057 (20 starts a pool).
+Fitting to the pool would gain little: a table fitted to the evaluated pool itself costs 1.078, 1.061, 1.052
+and 1.054 × the clairvoyant at deadline ÷ compute 1.15, 1.3, 1.5 and 2; a table of the other folders 1.085,
+1.066, 1.059 and 1.057 (20 starts per pool).
 """
 
 from __future__ import annotations
@@ -52,10 +51,10 @@ COMPUTE = (
     *(600, 720, 900, 1080, 1260, 1440, 1680, 1920, 2160, 2400, 2640, 2880),
 )
 SLACK = 2880
-# Change-over and step of the induction, in minutes; the step divides the change-over.
+# Restart overhead and step of the induction, in minutes; the step divides the overhead.
 STEPS = {3: 3, 6: 3, 10: 5, 15: 5, 20: 5, 30: 6, 45: 9, 60: 10}
 SPOT_PRICES = (0.3, 0.7, 0.9)
-# The weight of a pool and that of the mean rate in each bin, in minutes of exposure.
+# Weights of a pool and of the mean rate in each bin, in minutes of exposure.
 EXPOSURE_MINUTES, SHRINK_MINUTES = 30_000, 120
 NEVER = 1e9
 TIE = 1e-6
@@ -64,16 +63,16 @@ TABLE = Path(deadline.__file__).with_name("thresholds.json")
 
 @dataclass(frozen=True)
 class Hazards:
-    """Chances per minute by age bin: to lose spot, to regain it."""
+    """Probabilities per minute by age bin: to lose Spot, to regain it."""
 
     lose: Array
     regain: Array
 
 
 def fit_hazards(pools: Sequence[PoolRuns]) -> Hazards:
-    """Return the hazards of the pools; a pool's first run is left out, as its age is not known.
+    """Return the hazards of the pools, without each pool's first run, whose age is unknown.
 
-    They are rounded as they are shipped, so that the thresholds follow from what is shipped.
+    They are rounded as in the shipped table, from which the thresholds must be reproducible.
     """
     return shipped_hazards(
         {
@@ -84,7 +83,7 @@ def fit_hazards(pools: Sequence[PoolRuns]) -> Hazards:
 
 
 def shipped_hazards(per_hour: Mapping[str, Sequence[float]]) -> Hazards:
-    """Return the hazards that a table says it was made of."""
+    """Return the hazards stored in a table."""
     return Hazards(np.asarray(per_hour["lose"]) / 60, np.asarray(per_hour["regain"]) / 60)
 
 
@@ -135,7 +134,7 @@ def solve(
         spot = [running, *booting]
         start_up, start_down = _done(stay_up[:, boot:].copy()), _done(stay_down[:, boot:].copy())
         take = np.minimum(spot[boot], start_up)
-        # Where two choices cost the same, the one that is done sooner and with fewer moves is right.
+        # At equal cost, the choice that finishes sooner and with fewer moves wins.
         decisions["wait"][:, :, remaining] = wait_down < start_down - TIE
         decisions["ripen"][:, :, remaining] = wait_up < take - TIE
         decisions["spot"][:, :, remaining] = spot[boot] < start_up - TIE
@@ -167,12 +166,12 @@ def _done(costs: Array) -> Array:
 
 
 def _stepped(costs: Array) -> Array:
-    """Return the costs with one step less of compute left."""
+    """Return the costs with one step less of remaining compute."""
     return np.hstack([costs[:, :1], costs[:, :-1]])
 
 
 def thresholds(hazards: Hazards, restart_minutes: int, price: float) -> dict[str, Any]:
-    """Return one entry of the table's JSON: the least slack, in minutes, of each decision."""
+    """Return one entry of the table's JSON: the minimum slack, in minutes, of each decision."""
     step = STEPS[restart_minutes]
     decisions, slack = solve(hazards, restart_minutes, step, price, max(COMPUTE), SLACK)
     entry: dict[str, Any] = {"spot_price": price, "changeover": restart_minutes}
@@ -207,7 +206,7 @@ def table(
 
 
 def difference(shipped: Any, fitted: Any, where: str = "the table") -> str:
-    """Return the first difference between two tables in their JSON form, in a line; empty: there is none."""
+    """Return the first difference between two tables' JSON as one line; empty without a difference."""
     if isinstance(shipped, list) and isinstance(fitted, list):
         shipped, fitted = dict(enumerate(shipped)), dict(enumerate(fitted))
     if not (isinstance(shipped, dict) and isinstance(fitted, dict)):
@@ -220,17 +219,17 @@ def difference(shipped: Any, fitted: Any, where: str = "the table") -> str:
 
 
 def read_traces(root: Path) -> dict[str, PoolTrace]:
-    """Return all traces below a folder, by their path in it."""
+    """Return all traces below a folder, by relative path."""
     return {str(file.relative_to(root)): load([file])[0] for file in sorted(root.rglob("*.json"))}
 
 
 def fingerprint(trace: PoolTrace) -> str:
-    """Return what tells a trace from others, so that a table never judges a trace that it was fitted on."""
+    """Return a trace's identity, used to exclude evaluated traces from the fit."""
     return hashlib.sha256(json.dumps([trace.gap_seconds, trace.samples]).encode()).hexdigest()[:16]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fit on every trace below GPU_SPOT_TRACES; return 1 where the shipped table differs."""
+    """Fit on every trace below GPU_SPOT_TRACES; return 1 if the shipped table differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--table", type=Path, default=TABLE, help="the shipped table")
     parser.add_argument("--write", action="store_true", help="ship the fitted table")

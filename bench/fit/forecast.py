@@ -1,8 +1,8 @@
-"""Fit the spreads of a forecast's range to the traces in ``GPU_SPOT_TRACES``, and compare what is shipped.
+"""Fit the spreads of a forecast's range to the traces in ``GPU_SPOT_TRACES``; compare with the shipped ones.
 
 GPU_SPOT_TRACES=… python -m bench.fit.forecast
 
-Only the printed numbers go into ``gpu_spot/forecast/ranges.py``.
+``gpu_spot/forecast/ranges.py`` contains only the printed numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpu_spot.forecast.ranges import FITTED
 
 
 def main() -> None:
-    """Fit, print, and end with an error where what is shipped is another."""
+    """Fit and print; return 1 if the shipped spreads differ."""
     root = needs.traces_to_fit_on()
     spreads = fit(measured(real(root))[0])
     print(f"fitted {spreads}\nshipped {FITTED}")

@@ -1,11 +1,11 @@
-"""Fit the age-dependent hazard that the default policy assumes before it has learned its own.
+"""Fit the age-dependent hazard that is the default policy's prior.
 
     GPU_SPOT_TRACES=… python bench/fit/hazard.py
 
 A pool that has been up for ``age`` loses spot at ``SCALE / (OFFSET + age)``. Fitted by Poisson likelihood to
-each region of the 0/1 traces alone and to all but that region, so that one can see how far the figures carry.
-``UNKNOWN_AGE`` is the age at which that hazard equals that of a run met at a random moment, 1 / (mean run).
-What is shipped is the fit to all, the age to ten minutes; a difference is an error.
+each region of the 0/1 traces alone and to all other regions, to show how well the figures generalize.
+``UNKNOWN_AGE`` is the age at which that hazard equals that of a run at a random moment, 1 / (mean run).
+The fit to all regions is shipped, the age rounded to ten minutes; a difference is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fit(markets: Sequence[Region]) -> tuple[float, float, float]:
     ]
     best = (-math.inf, 0.0, 0.0)
     for offset in _OFFSETS:
-        # ∫ 1/(offset + age) over all runs, a loss being seen half a gap late on average.
+        # ∫ 1/(offset + age) over all runs; a loss is observed half a gap late on average.
         ends = [max(gap / 2, length - gap / 2) for gap, length in lengths]
         exposure = sum(math.log1p(end / offset) for end in ends)
         scale = len(ends) / exposure

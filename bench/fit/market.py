@@ -3,8 +3,8 @@
     GPU_SPOT_TRACES=… python bench/fit/market.py [--fit]
 
 Without ``--fit`` it only compares the committed parameters with the traces. The fit has two steps: rates by
-age band with a factor for each pool (Poisson, iterated), then the method of simulated moments for what
-regional weather changes. Only the printed parameters go into ``market/supply/drawn_market.py``.
+age band with a factor for each pool (Poisson, iterated), then the method of simulated moments for the
+effects of regional weather. ``market/supply/drawn_market.py`` contains only the printed parameters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def regions(root: Path) -> list[Region]:
 
 
 def runs(pool: PoolTrace) -> list[tuple[int, float]]:
-    """Return the runs of a pool as (state, hours), without the first and last, which are cut."""
+    """Return the runs of a pool as (state, hours), without the truncated first and last."""
     lengths: list[tuple[int, float]] = []
     length = 1
     for before, after in zip(pool.samples, pool.samples[1:], strict=False):
@@ -50,7 +50,7 @@ def runs(pool: PoolTrace) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class Moments:
-    """What the model must resemble: medians over regions of what a region's pools show."""
+    """The moments that the model must match: medians over regions of statistics of a region's pools."""
 
     availability: float
     availability_spread: float
@@ -89,7 +89,7 @@ def moments(markets: Sequence[Region]) -> Moments:
 
 
 def rates(markets: Sequence[Region], state: int) -> tuple[tuple[float, ...], dict[str, float]]:
-    """Return the rate an hour by age band of leaving ``state``, and the log factor of each pool."""
+    """Return the rate per hour of leaving ``state`` by age band, and the log factor of each pool."""
     events: dict[tuple[str, int], float] = defaultdict(float)
     exposure: dict[tuple[str, int], float] = defaultdict(float)
     names = []
@@ -121,7 +121,7 @@ def rates(markets: Sequence[Region], state: int) -> tuple[tuple[float, ...], dic
 
 
 def first_step(markets: Sequence[Region]) -> Parameters:
-    """Return the parameters without weather: rates by age, and how pools and regions differ."""
+    """Return the parameters without weather: rates by age, and spreads of pools and regions."""
     loss, hard = rates(markets, 1)
     back, soft = rates(markets, 0)
     hardness = [(hard[n] - soft[n]) / 2 for n in hard]
@@ -138,7 +138,7 @@ def simulated(parameters: Parameters, seeds: Iterable[int]) -> Moments:
 
 
 def distance(target: Moments, simulated_moments: Moments) -> float:
-    """Return how unlike two sets of moments are: squared log ratios."""
+    """Return the distance of two sets of moments: the sum of squared log ratios."""
     pairs = zip(astuple(target), astuple(simulated_moments), strict=True)
     return sum(math.log(max(b, 1e-3) / max(a, 1e-3)) ** 2 for a, b in pairs)
 
@@ -148,7 +148,7 @@ def second_step(start: Parameters, target: Moments, rounds: int = 3) -> Paramete
     free = {"loss": 1.0, "back": 1.0, "young": 1.0, "spread": 0.8, "weather": 0.8, "weather_hours": 4.0}
 
     def built(values: dict[str, float]) -> Parameters:
-        # ``young`` bends the slope over the ages: weather explains a part of it by itself.
+        # ``young`` changes the slope over the ages, which weather explains in part.
         bend = [values["young"] ** (1 - i / (len(AGE_BANDS) - 1)) for i in range(len(AGE_BANDS))]
         return replace(
             start,
@@ -183,7 +183,7 @@ def show(traces: Moments, model: Moments) -> None:
 
 
 def main() -> None:
-    """Fit where asked, then compare on seeds that the fit did not see."""
+    """Fit if requested, then compare on held-out seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true", help="fit again instead of comparing what is committed")
     root = needs.traces_to_fit_on()

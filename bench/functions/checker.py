@@ -1,7 +1,7 @@
 """One pass of the availability checker over groups of growing size (``make bench-checker``).
 
-The AWS calls are answered from memory by the stub of the adapters' tests, which pages as AWS does and counts
-every page: what is measured is our own time, and how many calls a pass would make. ``decide_ms`` is CPU time.
+The stub of the adapters' tests answers the AWS calls from memory, with pages as in AWS, and counts every
+page. Measured are our own time and the number of calls of a pass. ``decide_ms`` is CPU time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS = {"mixed-asg": "primary", "spot-fleet": "sfr-73fbd2ce-aa30-494c-8788-1cee
 REPEATS = 7
 MOST_DECIDE_MS = 50.0
 MOST_ITEM_BYTES = 400_000
-"""The most that a DynamoDB item may hold."""
+"""Maximum size of a DynamoDB item in bytes."""
 NOW = 1_000_000.0
 ROOT = "/gpu-spot/dev/groups"
 CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
@@ -38,7 +38,7 @@ GROUP = "inference"
 
 @dataclass(frozen=True)
 class Case:
-    """A group in ``FakeAws``, the events that wake the checker, and what has been remembered before."""
+    """A group in ``FakeAws``, the events that invoke the checker, and its stored memory."""
 
     aws: FakeAws
     controller: Controller
@@ -78,9 +78,9 @@ def make_case(kind: str, size: int, policy: str, noticed: int) -> Case:
 
 
 def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> dict[str, Any]:
-    """Return time and calls of one pass over a group that the checker has seen before."""
+    """Return time and calls of one pass over a group that the checker already knows."""
     built = make_case(kind, size, policy, math.ceil(size * share_noticed))
-    _ok(built.controller.run())  # learns the group: what is measured is any later pass
+    _ok(built.controller.run())  # learns the group; later passes are measured
     built.aws.calls.clear()
     started = time.perf_counter()
     _ok(built.controller.run(built.events))
@@ -103,7 +103,7 @@ def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> di
 
 
 def _min_seconds(work: Callable[[], object]) -> float:
-    """Return the least CPU time in seconds of several runs: the one that others disturbed least."""
+    """Return the minimum CPU time in seconds of several runs, the least disturbed one."""
     times = []
     for _ in range(REPEATS):
         started = time.process_time()
@@ -132,7 +132,7 @@ def figures(sizes: Sequence[int], names: Sequence[str] = policies.NAMES) -> dict
 
 
 def broken(results: dict[str, Any]) -> list[str]:
-    """Return what does not hold, a line each: time, calls that grow with more than pages, the item's size."""
+    """Return violations, one line each: time, calls that grow faster than pages, the item's size."""
     lines = []
     for policy, cases in results.items():
         for name, sizes in cases.items():
@@ -148,7 +148,7 @@ def broken(results: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write the file; 1 if something does not hold."""
+    """Measure, print, write the file; return 1 for a violation."""
     parser = parser_of(__doc__, "checker")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
     options = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
-"""How long a deployment into the local cloud takes, for stacks of three sizes (``make bench-deploy``).
+"""Duration of a deployment into the local cloud, for stacks of three sizes (``make bench-deploy``).
 
-Each measurement is a process of its own, as a deployment is. ``deploy_seconds`` is the program with all its
-resources, ``wall_seconds`` the whole process with the interpreter's start and the imports.
+Each measurement has its own process, as a deployment has. ``deploy_seconds`` is the duration of the program
+with all its resources, ``wall_seconds`` that of the process, with interpreter start and imports.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def project(folder: Path, config: dict[str, Any]) -> None:
 
 
 def once(folder: Path) -> dict[str, Any]:
-    """Deploy the stack of a project; return the number of its resources and the seconds that it took."""
+    """Deploy the stack of a project; return the number of its resources and the seconds."""
     with sandbox(REGION) as clients:
         started = time.perf_counter()
         deployment = deploy(clients, load(folder, "bench"))
@@ -63,7 +63,7 @@ def once(folder: Path) -> dict[str, Any]:
 
 
 def measure(config: dict[str, Any], runs: int) -> dict[str, Any]:
-    """Deploy ``runs`` times, each in a process of its own; return medians."""
+    """Deploy ``runs`` times, each in its own process; return medians."""
     results = []
     with tempfile.TemporaryDirectory() as folder:
         project(Path(folder), config)

@@ -1,8 +1,8 @@
 """One pass of the health checker over a service of growing size (``make bench-health``).
 
-The AWS calls are answered from memory, paged as AWS pages and counted: what is measured is our own time, and
-how many calls a pass makes. A quiet pass finds nothing; a busy one has a tenth of the instances
-unhealthy, each in its own way, up to the budget.
+The AWS calls are answered from memory, with pages as in AWS, and counted. Measured are our own time and the
+number of calls of a pass. In a quiet pass all instances are healthy; in a busy one a tenth of them are
+unhealthy, with different symptoms, up to the budget.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZES = (10, 1_000, 10_000)
 MOST_MORE = 5
 """Two writes of the memory, replacement requests, instances in service, a message."""
 MOST_ITEM_BYTES = 400_000
-"""The most that a DynamoDB item may hold."""
+"""Maximum size of a DynamoDB item in bytes."""
 _WAYS: Sequence[Callable[[Worker], Worker]] = (
     lambda worker: with_report(worker, xid=79),
     lambda worker: replace(worker, heartbeat=worker.heartbeat - 600),
@@ -32,7 +32,7 @@ _WAYS: Sequence[Callable[[Worker], Worker]] = (
 
 
 def measure(size: int, share: float) -> dict[str, Any]:
-    """Return time and calls of one pass, in which ``share`` of the instances are unhealthy."""
+    """Return time and calls of one pass with a ``share`` of unhealthy instances."""
     aws = HealthAws()
     ids = aws.add(size)
     checker = aws.checker()
@@ -76,7 +76,7 @@ def figures(sizes: Sequence[int]) -> dict[str, dict[str, Any]]:
 
 
 def broken(results: dict[str, dict[str, Any]]) -> list[str]:
-    """Return what does not hold, a line each: calls that grow with more than pages, the item's size."""
+    """Return violations, one line each: calls that grow faster than pages, the item's size."""
     lines = []
     quiet = {at["calls_beyond_further_pages"] for at in results["quiet"].values()}
     if len(quiet) > 1:
@@ -92,7 +92,7 @@ def broken(results: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write the file; 1 if something does not hold."""
+    """Measure, print, write the file; return 1 for a violation."""
     parser = parser_of(__doc__, "health")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
     options = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
-"""A long random walk of the controller on a hostile AWS (``make bench-walk``).
+"""A long random walk of the controller with injected AWS faults (``make bench-walk``).
 
-The walk, what it does and what must hold: ``tests/lambdas/walk.py``. Any violation makes it fail.
+``tests/lambdas/walk.py`` defines the walk and its invariants. Any violation is an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STEPS = 200_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Walk, print, write the file; 1 if something does not hold."""
+    """Walk, print, write the file; return 1 for a violation."""
     parser = parser_of(__doc__, "walk")
     parser.add_argument("--steps", type=int, default=STEPS, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first world")

@@ -1,11 +1,11 @@
-"""Kill real trainings and compare what comes out; measure what saving costs.
+"""Kill real trainings and compare their results; measure the cost of saving.
 
     python -m bench.machines.checkpoint [--out FILE] [--kills 50] [--seconds 60] [--only keras …]
 
-Each part runs in the environment of its framework (``tests/real``), by the code that ``make test-real`` runs
-with 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a SIGKILL
-at one touch of the disk by a save. ``lost_seconds_without_notice`` is from the last commit to the kill. The
-overhead is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
+Each part runs in the environment of its framework (``tests/real``), with the code of ``make test-real``,
+which uses 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a
+SIGKILL at one file operation of a save. ``lost_seconds_without_notice`` is from the last commit to the kill.
+The overhead is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ROUND: Final = 10
 
 @dataclass(frozen=True)
 class Part:
-    """One training: its framework, its script, and what it is played with."""
+    """One training: its framework, its script, and its parameters."""
 
     name: str
     framework: str
     script: str
     arguments: Sequence[str] = ()
     at_random: bool = True
-    """Whether it is killed at random moments, too."""
+    """Whether it is also killed at random moments."""
 
 
 QUICK: Final = ("--each-write", "--option", "pause=0", "--option", "every=1e-9")
@@ -65,7 +65,7 @@ def report_of(framework: str, script: str, *arguments: str | Path) -> dict[str, 
 
 
 def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
-    """Play one part in rounds, each of a seed of its own; yield what each round counted."""
+    """Run one part in rounds, each with its own seed; yield the counters of each round."""
     remaining = kills if part.at_random else 0
     for seed in range(max(1, -(-remaining // ROUND))):
         count = str(min(ROUND, remaining - seed * ROUND))
@@ -78,9 +78,9 @@ def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
 
 
 def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Measure the ways to save, one after the other; ours as long as its second save needs.
+    """Measure the ways to save in sequence; ours until its second save.
 
-    Keras: ours, its own callback, a naive save; PyTorch: beside the training, and waited for.
+    Keras: ours, its own callback, a naive save; PyTorch: asynchronous and blocking.
     """
     with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
         for way in ("ours", "framework", "naive"):
@@ -90,7 +90,7 @@ def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, 
 
 
 def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counters over all rounds."""
+    """Return the counters summed over all rounds."""
 
     def total(name: str, one_of: Sequence[Mapping[str, Any]] = rounds) -> int:
         return sum(round_.get(name, 0) for round_ in one_of)
@@ -118,7 +118,7 @@ def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dic
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; exit code 1 where something was lost, doubled or unreadable."""
+    """Run it; return 1 if anything was lost, duplicated or unreadable."""
     parser = parser_of(__doc__, "checkpoint")
     parser.add_argument("--kills", type=int, default=50, help="of each kind, in each part")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each way to save is measured")

@@ -1,8 +1,8 @@
-"""Entries as Kubernetes objects: all are valid, and a Job's own command resumes (``make bench-kubernetes``).
+"""Entries as Kubernetes objects: validity of all, and resumption of a Job (``make bench-kubernetes``).
 
-Every shape of entry is rendered and held to the schemas of each version that a stack file may name. Then a
-Job's container command runs in real containers, gets notices and is killed repeatedly, and resumes; a
-machine that cannot run containers plays none, and the result says why.
+Every shape of entry is rendered and validated with the schemas of each version that a stack file may name.
+Then a Job's container command runs in real containers, gets notices, is killed repeatedly, and resumes. On a
+machine without containers this part is skipped, and the result gives the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RUNS = 5
 
 
 def validated() -> dict[str, Any]:
-    """Return how many objects there are, how many no API server would take, and who has no schema."""
+    """Return the number of objects, the number of invalid ones, and the kinds without a schema."""
     manifests: list[Manifest] = [manifest for entry in variants().values() for manifest in entry]
     refused = [
         f"{version}: {violation}"
@@ -45,7 +45,7 @@ def validated() -> dict[str, Any]:
 
 
 def resumed(runs: int) -> dict[str, Any]:
-    """Play runs in real containers, each with a notice and a sudden loss."""
+    """Simulate runs in real containers, each with a notice and a loss without notice."""
     reports: list[dict[str, Any]] = []
     try:
         with kubelet.engine() as engine:
@@ -62,7 +62,7 @@ def resumed(runs: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run it; return 1 unless all objects are valid and all runs that were played resumed."""
+    """Run it; return 1 unless all objects are valid and all runs resumed."""
     parser = parser_of(__doc__, "kubernetes")
     parser.add_argument("--runs", type=int, default=RUNS, help="how many Jobs are played")
     options = parser.parse_args()

@@ -42,7 +42,7 @@ CONFIG = {
     "heartbeatSeconds": 10,
     "service": {"command": ["sleep", "1000"], "slotsPerGpu": 1},
 }
-# What is not on this machine: a driver, and its GPUs.
+# Doubles for a driver and its GPUs, which this machine lacks.
 LAUNCH = """
 import sys
 from userdata.agent import cli
@@ -61,7 +61,7 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 class Endpoint(MetadataServer):
-    """An instance's metadata service, with the worker registry beside it; ``writes`` counts heartbeats."""
+    """A double of the instance metadata service and the worker registry; ``writes`` counts heartbeats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ def notice_latency(rounds: int) -> tuple[list[float], list[float]]:
         with tempfile.TemporaryDirectory() as name:
             directory, endpoint = Path(name), Endpoint()
             work = subprocess.Popen(["sleep", "1000"])  # noqa: S607
-            systemctl = directory / "systemctl"  # says which process is the unit's
+            systemctl = directory / "systemctl"  # names the unit's process
             systemctl.write_text(f"#!/bin/sh\necho {work.pid}\n")
             systemctl.chmod(0o755)
             with agent("watch", endpoint, directory, {**body, "training": training}) as watch:
@@ -165,7 +165,7 @@ def usage(pid: int) -> tuple[float, float]:
 
 
 def cost(seconds: float) -> dict[str, Any]:
-    """Run all processes of a service instance side by side and measure them after their start."""
+    """Run all processes of a service instance concurrently and measure them after their start."""
     with tempfile.TemporaryDirectory() as name:
         directory, endpoint = Path(name), Endpoint()
         port, received = listen()

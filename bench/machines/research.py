@@ -1,10 +1,10 @@
-"""Play a training job's day, with a data volume and without: how much it is at work, and where the rest went.
+"""Simulate a training job's day, with and without a data volume: time at work, and lost time by cause.
 
     python -m bench.machines.research [--out FILE] [--stacks research research-efs] [--seeds 1 2 3]
                                       [--hours 24] [--docs docs]
 
-The day is the rehearsal's (``gpu-spot demo --stack research``): the agent's own code on simulated machines,
-in a market of the fitted model. What EBS and EFS take is assumed (``rehearsal/machines/times.py``).
+The day is the rehearsal of ``gpu-spot demo --stack research``: the agent's own code on simulated machines, in
+a market of the fitted model. Durations of EBS and EFS are assumed (``rehearsal/machines/times.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STACKS: Final[Mapping[str, str]] = {
     "research": "A training job's day",
     "research-efs": "The same day without a data volume",
 }
-"""Each with the heading of its part of the page."""
+"""The stacks, each with the heading of its part of the page."""
 EFS_WRITTEN, EFS_READ, EFS_STORED = 0.06, 0.03, 0.30
 """US dollars for a GB that is written, read (elastic throughput) and kept for a month: the page "Amazon EFS
 pricing" as public copies have it, us-east-1, read in November 2026."""
@@ -84,7 +84,7 @@ class _SilentListener:
 
 
 def day(stack: str, seed: int, hours: float) -> Day:
-    """Play one; a process holds one deployment."""
+    """Simulate one day; a process can hold one deployment."""
     config = load(ROOT, stack)
     with simulated(START) as clock, sandbox(config.region, seed) as clients:
         cloud = LocalCloud(clients, deployed(clients, config), clock)
@@ -144,7 +144,7 @@ def _of_volume(times: Times) -> str:
 
 
 def _of_file_system(days: Sequence[Day], cost: float) -> str:
-    """Return what EFS costs beside the instances, and what is assumed of it."""
+    """Return the cost of EFS and its assumptions."""
     times, profile = Times(), TrainingProfile()
     written, read = fmean(day.written_gib for day in days), fmean(day.read_gib for day in days)
     hours = days[0].hours
@@ -189,7 +189,7 @@ def _parts(days: Iterable[Day]) -> list[tuple[str, ...]]:
 
 
 def _shares(days: Sequence[Day]) -> str:
-    """Return what each part took of the counted time, and what no move explains."""
+    """Return each part's share of the counted time, and the unexplained rest."""
     counted = sum(3600 * (day.hours - 1) for day in days)
     missing = 1 - fmean(day.availability for day in days)
     shares = {part: sum(m[part] for day in days for m in day.parts) / counted for part in PARTS}
@@ -202,7 +202,7 @@ def _shares(days: Sequence[Day]) -> str:
 
 
 def main() -> None:
-    """Play all days and write what they come to."""
+    """Simulate all days and write the results."""
     parser = parser_of(__doc__, "research")
     parser.add_argument("--stacks", nargs="+", choices=STACKS, default=list(STACKS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])

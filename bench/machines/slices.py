@@ -1,10 +1,10 @@
-"""Divide shared hosts: random lists of tenants planned on the types that a stack file may name.
+"""Plan random lists of tenants on shared hosts of all types that a stack file may name.
 
     python -m bench.machines.slices [--plans N] [--without-containers] [--out FILE]
 
-Each plan is one of a list that changes while tenants run. What an accepted one must keep is judged by
-``tests/tenants/laws.py``, from the plan and the list alone; a refused one must name a tenant that really
-does not fit. With Docker and root, three tenants run in real containers besides.
+Each list changes while tenants run. ``tests/tenants/laws.py`` checks the invariants of an accepted plan, from
+the plan and the list alone; the error of a rejected list must name a tenant that does not fit. With Docker
+and root, three tenants also run in real containers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHANGES: Final = 12
 
 
 def drawn(rng: random.Random, host: HostShape, name: str) -> Tenant:
-    """Return a tenant that asks for a random part of a host, now and then for what no host has."""
+    """Return a tenant with a random share of a host, sometimes more than any host has."""
     gpus: dict[str, Any] = {}
     match rng.choice(["none", "count", "count", "ids", "part"]):
         case "count":
@@ -55,7 +55,7 @@ def drawn(rng: random.Random, host: HostShape, name: str) -> Tenant:
 
 
 def changed(rng: random.Random, host: HostShape, tenants: Sequence[Tenant]) -> list[Tenant]:
-    """Return a list after one tenant more or less, or another setting of a tenant."""
+    """Return the list with one tenant added, removed or changed."""
     current = list(tenants)
     names = [tenant.name for tenant in current]
     free = [name for name in map(chr, range(ord("a"), ord("a") + 16)) if name not in names]
@@ -69,7 +69,7 @@ def changed(rng: random.Random, host: HostShape, tenants: Sequence[Tenant]) -> l
 
 
 def named_truly(host: HostShape, tenants: Sequence[Tenant], refused: PlanRefusedError) -> bool:
-    """Tell whether a refusal names the tenant with which the list stops to fit."""
+    """Return whether an error names the first tenant that does not fit."""
     named = re.match(r"tenant '(.+?)': ", str(refused))
     for number, listed_tenant in enumerate(tenants):
         try:
@@ -80,7 +80,7 @@ def named_truly(host: HostShape, tenants: Sequence[Tenant], refused: PlanRefused
 
 
 def plans(max_plans: int, seed: int = 1) -> dict[str, Any]:
-    """Plan ``most`` lists; return how many, and what did not hold."""
+    """Plan ``most`` lists; return their number and the violations."""
     rng, counts, causes = random.Random(seed), Counter[str](), Counter[str]()
     shapes = {name: host_shapes.shape(name) for name in host_shapes.TYPES}
     while counts["plans"] < max_plans:
@@ -110,7 +110,7 @@ def plans(max_plans: int, seed: int = 1) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plan, print, write the file; 1 if something does not hold."""
+    """Plan, print, write the file; return 1 for a violation."""
     parser = parser_of(__doc__, "slices")
     parser.add_argument("--plans", type=int, default=PLANS)
     parser.add_argument("--without-containers", action="store_true", help="only plan")

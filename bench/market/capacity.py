@@ -1,9 +1,9 @@
-"""Replay capacity policies as a default stack runs them, over all scenarios: how ready, for how much money.
+"""Replay capacity policies with a stack's defaults over all scenarios: availability and cost.
 
     GPU_SPOT_TRACES=… python -m bench.market.capacity [--out FILE] [--seeds 3] [--docs docs]
 
-Without the traces the fitted model is replayed, and that is said; ``docs/performance.md`` is written from
-traces only.
+Without the traces the fitted model is replayed, with a message; only results on traces are written to
+``docs/performance.md``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MEANS = (
 def run_one(task: tuple[Scenario, int, tuple[str, ...]]) -> list[dict[str, Any]]:
     """Return the outcomes of the named policies on one scenario with one seed.
 
-    As expected: notice 0.9, a ceiling of twice the target, a warm pool of it that reuses instances.
+    Defaults: notice 0.9, a maximum of twice the target, and a warm pool of that size that reuses instances.
     """
     scenario, seed, names = task
     rules = Rules(seed=seed, warm_instances=scenario.target, warm_reuse=True)
@@ -64,7 +64,7 @@ def run_one(task: tuple[Scenario, int, tuple[str, ...]]) -> list[dict[str, Any]]
 def measure(
     scenarios: Sequence[Scenario], seeds: Iterable[int], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return all outcomes, in a fixed order whatever ran first."""
+    """Return all outcomes in a fixed order."""
     tasks = list(product(scenarios, seeds, [tuple(names)]))
     with ProcessPoolExecutor() as pool:
         return [outcome for outcomes in pool.map(run_one, tasks) for outcome in outcomes]
@@ -80,7 +80,7 @@ def by_scenario(outcomes: Sequence[Mapping[str, Any]], policy: str) -> dict[str,
 
 
 def summarise(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return by policy the means over scenarios, and the worst of them."""
+    """Return the mean over scenarios and the worst one, by policy."""
     summary: dict[str, dict[str, float]] = {}
     for policy in dict.fromkeys(o["policy"] for o in outcomes):
         rows = by_scenario(outcomes, policy).values()
@@ -93,12 +93,12 @@ def summarise(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, floa
 
 
 def points(summary: Mapping[str, Mapping[str, float]]) -> list[Point]:
-    """Return one point a policy."""
+    """Return one point per policy."""
     return [Point(name, row["cost_vs_bound"], row["availability"]) for name, row in summary.items()]
 
 
 def findings(summary: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Return how our frontier stands against each baseline and against the ideal SpotHedge."""
+    """Return the comparison of our frontier with each baseline and the ideal SpotHedge."""
     ours = [Mark(p.name, policies.DEFAULT, p.availability, p.cost) for p in curve(points(summary))]
     ends = [
         Mark(name, name, row["availability"], row["cost_vs_bound"])
@@ -124,7 +124,7 @@ def findings(summary: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
 
 
 def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write the tables into ``performance.md`` and the plot beside it."""
+    """Write the tables into ``performance.md`` and the plot next to it."""
     picture, summary = docs / "img" / "frontier.svg", result["summary"]
     picture.parent.mkdir(parents=True, exist_ok=True)
     shown = [p for p in points(summary) if p.name not in ("spot-only", "static-mix", "on-demand")]
@@ -169,7 +169,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and write what was asked for."""
+    """Measure and write the results."""
     options = parser(__doc__, "capacity", seeds=3)
     options.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all")
     args = options.parse_args(arguments)

@@ -1,11 +1,10 @@
-"""Training jobs under a deadline: every policy against the clairvoyant bound (``make bench-deadline``).
+"""Training jobs with a deadline: every policy against the clairvoyant bound (``make bench-deadline``).
 
-Single zones, compute 24 and 48 h, change-over 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
-First in the friendly world, where everything is as expected, then in the worlds of
-``parts.deadline_uncertainty``, then some jobs through the deployed controller (``parts.deadline_stack``).
-Traces come from the folder that GPU_SPOT_TRACES names; where it is not set, pools are drawn from the
-fitted hazards. No pool is judged by a table that was fitted on it: the product's is used where it has not
-seen the trace, else one fitted on the traces of the other folders.
+Single zones, compute 24 and 48 h, restart overhead 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
+First in the world as declared, then in the worlds of ``parts.deadline_uncertainty``, then some jobs with the
+deployed controller (``parts.deadline_stack``). Traces come from the folder GPU_SPOT_TRACES; without it, pools
+are drawn from the fitted hazards. No table is evaluated on a pool that it was fitted to: the product's table
+is used if the trace was not in its fit, else one fitted to the traces of the other folders.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from market.supply.trace import PoolTrace
 
 RESTART_MINUTES = (6, 20)
 FULL = 40
-"""Start times a trace from which on figures are published."""
+"""Minimum number of start times per trace for published figures."""
 STARTS_A_DOUBT = 50
-"""A start in a doubted world for so many in the friendly one."""
+"""Number of starts in the declared world for each in an uncertain world."""
 DRAWN = {"poor": (1.6, 0.7), "middling": (1.0, 1.0), "good": (0.6, 1.5)}
 DRAWN_DAYS, DRAWN_GAP = 30, 300
 STACK_POOLS = 8
-"""So many pools have a job for each deadline ÷ compute through the controller."""
+"""Number of pools with jobs through the controller, one for each deadline ÷ compute."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one policy came to in one pool at one deadline ÷ compute."""
+    """The result of one policy in one pool at one deadline ÷ compute."""
 
     pool: str
     policy: str
@@ -69,7 +68,7 @@ def run(task: Task) -> list[Cell]:
 
 
 def draw(name: str, seed: int) -> PoolTrace:
-    """Draw a pool from the fitted hazards, some poorer and some better than the average."""
+    """Draw a pool from the fitted hazards, with a random factor around the average."""
     raw = json.loads(TABLE.read_text(encoding="utf-8"))["hazards_per_hour"]
     lose, regain = DRAWN[name]
     rng, samples, up = random.Random(f"{name}/{seed}"), [], seed % 2 == 0
@@ -89,7 +88,7 @@ def draw(name: str, seed: int) -> PoolTrace:
 def tasks(
     traces: Mapping[str, PoolTrace], starts: int, prices: Sequence[float], executor: ProcessPoolExecutor
 ) -> list[Task]:
-    """Return the tasks, each with a table that was not fitted on its trace, for these prices of spot."""
+    """Return the tasks for these Spot prices, each with a table that was not fitted to its trace."""
     fitted_on = set(json.loads(TABLE.read_text(encoding="utf-8"))["fitted_on"])
     groups = grouped(traces)
     folds = sorted({groups[name] for name, trace in traces.items() if fingerprint(trace) in fitted_on})
@@ -127,7 +126,7 @@ def _fit(traces: Sequence[PoolTrace], prices: Sequence[float]) -> Mapping[str, A
 
 
 def summary(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return the figures of ``deadline.json``; in a mean over pools every pool counts once."""
+    """Return the figures of ``deadline.json``; in means every pool has equal weight."""
     pools = sorted({cell.pool for cell in cells})
     cost: dict[tuple[str, str, float], float] = {}
     bound: dict[tuple[str, float], float] = {}
@@ -180,13 +179,13 @@ def summary(cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def through_the_stack(traces: Mapping[str, PoolTrace], pools: int) -> dict[str, Any]:
-    """Return the figures of jobs through the controller in so many pools, spread over these; none for 0."""
+    """Return the figures of jobs through the controller in so many of these pools; none for 0."""
     if pools < 1:
         return {}
     names = sorted(traces)
     chosen = [traces[names[k * len(names) // pools]] for k in range(min(pools, len(names)))]
     chosen += [draw(name, seed) for seed in (3, 4, 5) for name in DRAWN][: pools - len(chosen)]
-    context = multiprocessing.get_context("spawn")  # a deployment and its clock are global to a process
+    context = multiprocessing.get_context("spawn")  # deployment and clock are global to a process
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as executor:
         jobs = list(executor.map(deadline_stack.play, deadline_stack.scenarios(chosen)))
         stalled = list(executor.map(deadline_stack.play, deadline_stalls.scenarios()))

@@ -1,8 +1,8 @@
-"""Replay the default policy and all others in the worlds that a sceptic can name.
+"""Replay the default policy and all others in worlds with changed assumptions.
 
     GPU_SPOT_TRACES=… python -m bench.market.doubt [--out FILE] [--seeds 1] [--docs docs]
 
-Every scenario in every cell of a grid of doubts. Without the traces the fitted model is replayed.
+Every scenario in every cell of a grid of assumptions. Without the traces the fitted model is replayed.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ AXES: Axes = {
     "group": {"retries every 600 s, replaces after 60 s": {"retry_seconds": 600.0, "replace_seconds": 60.0}},
 }
 """The axes of uncertainty. As expected: notice 0.9, 120 s ahead; On-Demand ready in 60 s from a warm pool of
-the target that reuses instances and always has capacity; a pass each minute; a ceiling of 2 × the target;
-pools that drop at once; spot at 0.3."""
+the target that reuses instances and always has capacity; a pass each minute; a maximum of 2 × the target;
+pools that drop at once; Spot at 0.3."""
 TOGETHER = 4
 DAYS = 2
-"""How much of each trace is replayed."""
+"""Replayed part of each trace."""
 P3_PRICE = 3.06
 """Dollars an hour of on-demand p3.2xlarge in us-east-1 and us-west-2, the type of the traces with prices."""
 _ENDS = ("on-demand", "spot-only")
@@ -81,7 +81,7 @@ CONTENDERS: tuple[Contender, ...] = (
 
 @dataclass(frozen=True)
 class Played:
-    """What one policy came to on one scenario: costs in fractions of all-on-demand."""
+    """The result of one policy on one scenario; costs are fractions of On-Demand alone."""
 
     policy: str
     scenario: str
@@ -108,10 +108,10 @@ def play(task: tuple[Scenario, Cell, int]) -> list[Played]:
 
 
 def judge(cell: Cell, played: Sequence[Played]) -> list[dict[str, Any]]:
-    """Return a row for each policy of a cell: means over scenarios and seeds, who is better, and regret.
+    """Return a row for each policy of a cell: means over scenarios and seeds, dominance, and regret.
 
-    Regret is at the availability of the default: what a policy, straight between its own settings and the
-    ends, costs there above the cheapest of all; ``None`` where it does not get there.
+    Regret is at the availability of the default: the cost of a policy, interpolated between its settings and
+    the ends, above the cheapest of all; ``None`` if it does not reach that availability.
     """
     rows: list[dict[str, Any]] = []
     for contender in CONTENDERS:
@@ -150,7 +150,7 @@ def _mark(row: Mapping[str, Any]) -> Mark:
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how many cells there are, in how many the default is dominated, and everybody's mean regret."""
+    """Return the number of cells, the number in which the default is dominated, and the mean regrets."""
     of_default = [row for row in rows if row["policy"] == policies.DEFAULT]
     names = [c.name for c in CONTENDERS if "@" not in c.name and not c.default]
     regrets_of = {name: [row["regret"] for row in rows if row["policy"] == name] for name in names}
@@ -211,7 +211,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and write what was asked for."""
+    """Measure and write the results."""
     options = parser(__doc__, "doubt", seeds=1)
     options.add_argument("--cells", type=int, help="only the first so many")
     options.add_argument("--days", type=float, default=DAYS, help=f"of each trace ({DAYS})")

@@ -1,11 +1,11 @@
-"""Forecast the cost and the shortage of the next week, at every half day of the traces, and look what came.
+"""Forecast cost and shortage of the next week at every half day of the traces, and compare with the replay.
 
     GPU_SPOT_TRACES=… python -m bench.market.forecast [--out FILE] [--docs docs] [--scenarios N] [--groups 50]
 
-A window is the part of a market before a moment, at least a week, and the week after it. The spreads of the
-range are fitted to the other markets alone. Then a stack file of many groups is forecast on two cores, and
-what ``gpu-spot advise`` would have chosen before each window is compared with the best of its search. Without
-the traces the fitted model's markets are forecast.
+A window is at least a week of a market before a moment, and the week after it. The spreads of the range are
+fitted to the other markets only. Then a stack file of many groups is forecast on two cores, and the choice of
+``gpu-spot advise`` before each window is compared with the best of its search. Without the traces the fitted
+model's markets are forecast.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FREE: Final = Spreads(0.0, 0.0)
 
 @dataclass(frozen=True)
 class Window:
-    """One forecast, and what came: ``cost`` a fraction of on-demand, ``shortage`` minutes a slot and week."""
+    """A forecast and its outcome: ``cost`` a fraction of On-Demand, ``shortage`` minutes a slot and week."""
 
     market: str
     before: tuple[Part, ...]
@@ -45,10 +45,10 @@ class Window:
 
 
 def market_of(scenario: Scenario) -> str:
-    """Return what has the same weather: traces of one region that begin together, whatever the type."""
+    """Return the key of traces with common weather: one region, one start, any type."""
     zone, _, kind = scenario.traces[0].name.partition("_")
     if not kind:
-        return scenario.name  # drawn from the model, each for itself
+        return scenario.name  # drawn from the model independently
     return f"{zone[:-1]}, {scenario.traces[0].seconds:.0f} s"
 
 
@@ -60,12 +60,12 @@ def windows(market: str, played: Sequence[Part]) -> Iterator[Window]:
 
 
 def came(week: Sequence[Part]) -> tuple[float, float]:
-    """Return what a week came to."""
+    """Return the result of a week."""
     return fmean(part.cost for part in week), sum(part.shortage for part in week)
 
 
 def fit(windows_seen: Sequence[Window]) -> Spreads:
-    """Return the spreads that hold four windows in five."""
+    """Return the spreads that contain four windows in five."""
     outlooks = [after(window.before, _FREE) for window in windows_seen]
     cost = [abs(log(w.cost / o.cost.middle)) for w, o in zip(windows_seen, outlooks, strict=True)]
     root = [
@@ -79,7 +79,7 @@ def _percentile(values: Sequence[float], share: float = 0.8) -> float:
 
 
 def judged(windows_seen: Sequence[Window]) -> dict[str, Any]:
-    """Return how often ranges held, with the spreads of the other markets, and errors ÷ "like last week"."""
+    """Return the coverage of the ranges with the other markets' spreads, and errors ÷ "like last week"."""
     held_cost = held_shortage = 0
     ours: list[float] = []
     last: list[float] = []
@@ -129,7 +129,7 @@ def by_market(windows_seen: Sequence[Window], scenarios: Sequence[Scenario]) -> 
 
 
 def tried(scenario: Scenario) -> list[tuple[Option, Question]]:
-    """Return what advice chooses between on recorded traces: zones and the price of a shortage."""
+    """Return the search space of the advice on recorded traces: zones and shortage costs."""
     names = [trace.name for trace in scenario.traces]
     counts = range(len(names), max(0, len(names) - _COUNTS), -1)
     return [
@@ -140,7 +140,7 @@ def tried(scenario: Scenario) -> list[tuple[Option, Question]]:
 
 
 def question(scenario: Scenario, pools: int, shortage_cost: float) -> Question:
-    """Return what is replayed of a scenario."""
+    """Return the replays of a scenario."""
     return Question(
         slots=min(4, scenario.target),
         shares=(0.3,) * pools,
@@ -157,9 +157,9 @@ def play(task: tuple[Scenario, Question]) -> list[Part]:
 
 
 def regrets(options: Mapping[Option, Sequence[Part]]) -> list[tuple[float, bool]]:
-    """Return for each window what the choice cost ÷ the best - 1, and whether it was as available as wanted.
+    """Return for each window the choice's cost ÷ the best - 1, and whether it was available as required.
 
-    The best is the cheapest of the search that was as available as wanted, or else as the choice was.
+    The best is the cheapest with the required availability, else with at least the choice's.
     """
     pairs = []
     length = min(map(len, options.values()))
@@ -181,7 +181,7 @@ def _trial(option: Option, forecast: SlotForecast) -> Trial:
 
 
 def replayed(scenarios: Sequence[Scenario], workers: int | None) -> dict[str, dict[Option, list[Part]]]:
-    """Return by scenario what each option came to, so many options side by side (None: one a core)."""
+    """Return the results of the options by scenario, with so many processes (None: one per core)."""
     requests = [
         (run_scenario, option, asking) for run_scenario in scenarios for option, asking in tried(run_scenario)
     ]
@@ -200,7 +200,7 @@ def replayed(scenarios: Sequence[Scenario], workers: int | None) -> dict[str, di
 def measured(
     scenarios: Sequence[Scenario], workers: int | None = None
 ) -> tuple[list[Window], dict[str, Any]]:
-    """Return the windows of the usual group on each scenario, and all figures but times."""
+    """Return the windows of the usual group on each scenario, and all figures except times."""
     long = [
         scenario for scenario in scenarios if min(trace.seconds for trace in scenario.traces) > 15 * 86400
     ]
@@ -274,7 +274,7 @@ def _in_days(market: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and write what was asked for."""
+    """Measure and write the results."""
     parser = parser_of(__doc__, "forecast", docs=True)
     parser.add_argument("--scenarios", type=int, help="only the first so many, and no page")
     parser.add_argument("--groups", type=int, default=50, help="of the stack that is timed (50; 0: none)")

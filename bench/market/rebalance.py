@@ -2,7 +2,7 @@
 
     GPU_SPOT_TRACES=… python -m bench.market.rebalance [--out FILE] [--seeds 1] [--docs docs]
 
-Every scenario under what is known and assumed of rebalance recommendations. Without the traces the fitted
+Every scenario under known and assumed behaviour of rebalance recommendations. Without the traces the fitted
 model is replayed.
 """
 
@@ -30,7 +30,7 @@ from market.supply import placement
 from market.supply.spot import SpotMarket
 
 DAYS = 10
-"""How much of each trace is replayed."""
+"""Replayed part of each trace."""
 SHORT_LEADS = {"early": 0.9, "false_alarms": 0.0, "shortest_lead_seconds": 180.0}
 WORLDS: Mapping[str, Mapping[str, float]] = {
     "no recommendations": {"early": 0.0, "false_alarms": 0.0},
@@ -40,12 +40,12 @@ WORLDS: Mapping[str, Mapping[str, float]] = {
     "as published, boots of 300 s, drain 30 s": {"spot_cold_start": 300.0, "drain_seconds": 30.0},
     "as published, On-Demand ready in 180 s": {"on_demand_cold_start": 180.0},
 }
-"""By name, what differs from ``HOSTILE``."""
+"""Differences from ``HOSTILE``, by name."""
 
 
 @dataclass(frozen=True)
 class OnlyOwn:
-    """Our own make-before-break around a policy: one more for each notice, or also for each one at risk."""
+    """Our own replacement before termination: one more instance for each notice, or also at each risk."""
 
     inner: Policy
     at_risk: bool
@@ -71,12 +71,12 @@ OWNERS: Mapping[str, tuple[bool, Policy]] = {
     "own, at notices": (False, OnlyOwn(_POLICY, at_risk=False)),
     "own, at recommendations": (False, OnlyOwn(_POLICY, at_risk=True)),
 }
-"""By name: whether the group rebalances, and the policy."""
+"""Whether the group rebalances, and the policy, by name."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One replay: shares of the time and of all-on-demand's cost, counts a day."""
+    """One replay: shares of the time and of the cost of On-Demand alone, counts per day."""
 
     world: str
     owner: str
@@ -88,7 +88,7 @@ class Outcome:
 
 
 def play(task: tuple[str, str, Scenario, int]) -> Outcome:
-    """Replay one scenario in one world with one owner."""
+    """Replay one scenario in one world with one owner of replacements."""
     world, owner, scenario, seed = task
     pool = {"warm_instances": scenario.target, "warm_reuse": True}
     rules = Rules(**{"seed": seed, **pool, **HOSTILE, **WORLDS[world]})  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def play(task: tuple[str, str, Scenario, int]) -> Outcome:
 
 
 def summarise(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return by world and owner the means over scenarios and seeds, and the worst scenario's availability."""
+    """Return means over scenarios and seeds, and the worst scenario's availability, by world and owner."""
     rows = []
     for world, owner in dict.fromkeys((o.world, o.owner) for o in outcomes):
         matching = [o for o in outcomes if (o.world, o.owner) == (world, owner)]
@@ -161,7 +161,7 @@ def document(docs: Path, result: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and write what was asked for."""
+    """Measure and write the results."""
     args = parser(__doc__, "rebalance", seeds=1).parse_args(arguments)
     source, scenarios = chosen(args.scenarios, days=10)
     seeds = range(1, args.seeds + 1)

@@ -1,10 +1,9 @@
-"""Replay a fallback with no warm pool, half a pool and a whole one: what the size that a stack takes costs.
+"""Replay a fallback with no warm pool, half a pool and a whole one, to judge the default size.
 
     GPU_SPOT_TRACES=… python -m bench.market.warm_pool [--out FILE] [--seeds 1] [--docs docs]
 
-A size is judged by what its user pays and misses: the whole bill, and the shortage at the price that
-``shortageCost`` sets. Then the default in worlds where a pool is worth less. Without the traces the fitted
-model is replayed.
+A size is judged by the whole bill plus the shortage at the price ``shortageCost``. Then the default is
+replayed in worlds where a pool has less value. Without the traces the fitted model is replayed.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cold boots of 360 s": {"spot_cold_start": 360.0},
     "cold boots of 360 s, 30 % rejected": {"spot_cold_start": 360.0, "warm_refusal": 0.3},
 }
-"""What differs from the rules of the traces' README."""
+"""Differences from the rules of the traces' README."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """What one pool comes to on one scenario, mean over the seeds.
+    """The result of one pool on one scenario, mean over the seeds.
 
-    ``cost``, ``everything`` (with the pool) and ``bound`` are fractions of all-on-demand, ``availability``
-    is a share of the time.
+    ``cost``, ``everything`` (with the pool) and ``bound`` are fractions of the cost of On-Demand alone,
+    ``availability`` is a share of the time.
     """
 
     scenario: str
@@ -60,12 +59,12 @@ class Account:
 
     @property
     def worth(self) -> float:
-        """What the user pays and misses."""
+        """The bill plus the priced shortage."""
         return self.everything + self.shortage_cost * (1 - self.availability)
 
 
 def account(scenario: Scenario, world: str, shortage_cost: float, share: float, seeds: int) -> Account:
-    """Replay one scenario in one world with a pool of a share of the target, over seeds from 1 on."""
+    """Replay one scenario in one world with a pool of a share of the target, over seeds from 1."""
     runs = []
     size = round(share * scenario.target)
     for seed in range(1, seeds + 1):
@@ -80,13 +79,13 @@ def account(scenario: Scenario, world: str, shortage_cost: float, share: float, 
 
 @cache
 def _lower_bound(scenario: Scenario, spot_cold_start: float) -> float:
-    """Return the bound, which knows neither pools nor chance."""
+    """Return the bound, which depends neither on pools nor on random draws."""
     rules = Rules(spot_cold_start=spot_cold_start)
     return bound(SpotMarket(scenario.traces, rules, scenario.pool_size), rules, scenario.target)
 
 
 def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
-    """Return by shortage cost what each share comes to ÷ the best of them, mean and worst over scenarios."""
+    """Return each share's total ÷ the best, mean and worst over scenarios, by shortage cost."""
     rows = []
     for cost in SHORTAGE_COSTS:
         share = float(warm_pool.size(1, 0, 100, cost))
@@ -114,7 +113,7 @@ def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
 
 
 def of_worlds(accounts: Sequence[Account]) -> list[dict[str, Any]]:
-    """Return by world what the whole pool and none come to, means over the scenarios."""
+    """Return the results with the whole pool and without, means over the scenarios, by world."""
     rows = []
     for world in WORLDS:
         matching = [account for account in accounts if account.world == world]
@@ -195,7 +194,7 @@ def _seeds(count: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and write what was asked for."""
+    """Measure and write the results."""
     args = parser(__doc__, "warm-pool", seeds=1).parse_args(arguments)
     source, scenarios = chosen(args.scenarios)
     default = ExpectedCost().shortage_cost

@@ -1,4 +1,4 @@
-"""The cells of a grid of doubts: nothing doubted, each doubt alone, and every two together somewhere."""
+"""Cells of a grid of assumptions: none changed, each changed alone, and every pair changed in some cell."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 Axes: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""By axis and by value of the axis: what differs from the expected world."""
+"""Differences from the expected world, by axis and value."""
 Cell: TypeAlias = Mapping[str, str]
-"""The value on each axis that is doubted."""
+"""The changed value of each axis."""
 _Pair: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
 
 
 def cells(axes: Axes, together: int) -> list[Cell]:
-    """Return the cells of a grid, each with at most ``together`` doubts.
+    """Return the cells of a grid, each with at most ``together`` changes.
 
-    After the single doubts a greedy search makes cells until every two of different axes stand in one.
+    After the single changes a greedy search adds cells until every pair of different axes is in one.
     """
     values = [(axis, value) for axis, of_axis in axes.items() for value in of_axis]
     pairs = [pair for pair in itertools.combinations(values, 2) if pair[0][0] != pair[1][0]]
@@ -34,12 +34,12 @@ def cells(axes: Axes, together: int) -> list[Cell]:
 
 
 def changed(axes: Axes, cell: Cell) -> dict[str, Any]:
-    """Return what is other in a cell."""
+    """Return the differences of a cell."""
     return {key: value for axis, chosen in cell.items() for key, value in axes[axis][chosen].items()}
 
 
 def title(cell: Cell) -> str:
-    """Return how a cell is called."""
+    """Return the name of a cell."""
     return ", ".join(f"{axis} {value}" for axis, value in cell.items()) or "as expected"
 
 

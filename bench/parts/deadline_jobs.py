@@ -1,4 +1,4 @@
-"""The jobs and the policies that the benchmark of deadlines replays in one pool."""
+"""Jobs and policies that the deadline benchmark replays in one pool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPOT_PRICE = 0.3
 
 @dataclass(frozen=True)
 class Task:
-    """One pool with one change-over; ``table`` is the JSON to judge it by, ``None``: the product's."""
+    """One pool with one restart overhead; ``table`` is the policy's JSON, ``None``: the product's."""
 
     name: str
     trace: PoolTrace
@@ -31,7 +31,7 @@ class Task:
     def jobs(self, pool: PoolRuns, **settings: float) -> list[tuple[float, Job]]:
         """Return the jobs that fit into the pool, each with its deadline ÷ compute.
 
-        ``others`` are more of a job's fields.
+        ``others`` are further fields of a job.
         """
         restart_seconds = self.restart_minutes * 60
         jobs = [
@@ -45,7 +45,7 @@ class Task:
         return [(ratio, job) for ratio, job in jobs if job.deadline <= pool.ticks * 60]
 
     def policies(self, names: Sequence[str]) -> dict[str, DeadlinePolicy]:
-        """Return these policies; ours with the table of this task."""
+        """Return these policies, ours with this task's table."""
         built: dict[str, DeadlinePolicy] = {name: build(name) for name in names}
         if self.table is not None:
             built[DEFAULT] = ExpectedJobCost(parse(self.table))

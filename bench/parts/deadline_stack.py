@@ -1,8 +1,8 @@
-"""Jobs under a deadline through the deployed controller in the rehearsed cloud, beside their replay.
+"""Jobs with a deadline in a rehearsal with the deployed controller, compared with their replay.
 
-One pool, as the replay knows it: one type in one zone. The job's process tells its steps, the agent measures
-them, the registry carries them, the controller decides; the market is the rehearsal's, hostile as ever. The
-replay takes the restart time measured there, and like the controller begins without experience.
+One pool, as in the replay: one type in one zone. The job's process reports its steps, the agent measures
+them, the registry stores them, the controller decides; the market has the rehearsal's injected faults. The
+replay uses the restart time measured there and, like the controller, begins without experience.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ ZONE, TYPE = "us-west-2a", "g6.xlarge"
 HOURS: Final = 6.0
 STEP_SECONDS: Final = 30.0
 SPARE_HOURS: Final = 2.0
-"""So long after its deadline a late job is still played."""
+"""Hours after its deadline for which a late job is still simulated."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One job: ``hours`` of compute to be done in ``deadline_hours`` in the pool of a trace.
+    """One job: ``hours`` of compute, due in ``deadline_hours``, in the pool of a trace.
 
     ``hindrances`` are in hours after the start.
     """
@@ -63,7 +63,7 @@ class Scenario:
 
     @property
     def pace(self) -> Speeds:
-        """The hindrances at the times of the rehearsal."""
+        """The hindrances in simulated time."""
         return Speeds(
             tuple(
                 Slowdown(START + hindrance.begin * 3600, START + hindrance.end * 3600, hindrance.speed)
@@ -74,11 +74,11 @@ class Scenario:
 
 @dataclass(frozen=True)
 class StackJob:
-    """What one job came to; costs in on-demand hours, times in hours after the start.
+    """The result of one job; costs in On-Demand hours, times in hours after the start.
 
-    ``done`` is None where it was not done even ``SPARE_HOURS`` after the deadline. ``changeovers`` is how
-    many starts the controller saw, ``changeover`` their mean in seconds. ``decisions`` are those that did
-    something: when, what, why.
+    ``done`` is None if it was not done ``SPARE_HOURS`` after the deadline. ``changeovers`` is the number of
+    starts that the controller observed, ``changeover`` their mean overhead in seconds. ``decisions`` are
+    those with actions: time, action, reason.
     """
 
     pool: str
@@ -100,13 +100,13 @@ class StackJob:
 
 
 def scenarios(traces: Sequence[PoolTrace], hours: float = HOURS) -> list[Scenario]:
-    """Return a job for each deadline ÷ compute and each pool, from the middle of its trace on."""
+    """Return a job for each deadline ÷ compute and each pool, from the middle of its trace."""
     halves = [replace(trace, samples=trace.samples[len(trace.samples) // 2 :]) for trace in traces]
     return [Scenario(trace, hours, hours * ratio) for ratio, trace in product(reversed(RATIOS), halves)]
 
 
 def play(scenario: Scenario) -> StackJob:
-    """Play one job; a process holds one deployment."""
+    """Simulate one job; a process can hold one deployment."""
     profile = TrainingProfile(
         step_seconds=STEP_SECONDS,
         steps=round(scenario.hours * 3600 / STEP_SECONDS),
@@ -168,13 +168,13 @@ def play(scenario: Scenario) -> StackJob:
 
 
 def _done(nodes: Nodes, profile: TrainingProfile) -> float | None:
-    """Return when the process made its last step, None before."""
+    """Return the time of the process's last step, None before."""
     entries = nodes.journal.entries
     return next((e.at for e in entries if e.kind == "stopped" and e.step == profile.steps), None)
 
 
 def line(job: StackJob) -> str:
-    """Return what is printed of a job."""
+    """Return the printed line of a job."""
     done = "not done" if job.done is None else f"done after {job.done:.2f} h"
     return (
         f"{job.pool}: {job.hours:g} h due after {job.deadline_hours:g} h, {done}, cost {job.cost:.2f} "
@@ -184,7 +184,7 @@ def line(job: StackJob) -> str:
 
 
 def figures(jobs: Sequence[StackJob]) -> dict[str, Any]:
-    """Return what ``deadline.json`` says of them; in the mean each job's ratio of costs counts once."""
+    """Return their part of ``deadline.json``; the mean cost ratio has equal weight for each job."""
     starts = sum(job.changeovers for job in jobs)
     return {
         "stack_jobs": len(jobs),

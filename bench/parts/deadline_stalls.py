@@ -1,7 +1,7 @@
-"""Jobs under a deadline whose progress stalls or slows, through the deployed controller.
+"""Jobs with a deadline whose progress stalls or slows, in a rehearsal with the deployed controller.
 
-The spot of their pool never ends, so what is bought on-demand is bought for the stall. A hindrance is the
-world's: it follows the job to every instance.
+Their pool never loses Spot capacity: On-Demand is launched only for the stall. A hindrance affects the job on
+every instance.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ FULL: Final = {
 
 
 def scenarios() -> list[Scenario]:
-    """Return a job for each way to come to a halt."""
+    """Return a job for each kind of stall."""
     return [Scenario(STABLE, HOURS, DEADLINE_HOURS, hindrances) for hindrances in FULL.values()]
 
 
 def said_lost(job: StackJob) -> list[float]:
-    """Return when the alarm said that the deadline cannot be met, in hours after the start."""
+    """Return the time of the alarm that the deadline cannot be met, in hours after the start."""
     return [at for at, orders, _ in job.decisions if f"alarm: {by_deadline.DEADLINE_LOST}" in orders]
 
 
 def bought(job: StackJob) -> float | None:
-    """Return when on-demand was first asked for, None for never."""
+    """Return the time of the first On-Demand request, None without one."""
     action = f"{GroupRole.FALLBACK}: desired capacity 1"
     asks = (at for at, orders, _ in job.decisions if any(action in order for order in orders))
     return next(asks, None)
 
 
 def hopeless(scenario: Scenario) -> float:
-    """Return from when on not even full speed without a loss meets the deadline; infinity: it can be met.
+    """Return when the deadline became impossible even at full speed without losses; infinity: never.
 
-    In hours after the start, by a clairvoyant that knows how much work fits between two times. A policy that
-    knows less can say so much later: the remaining work is what the job reported.
+    In hours after the start, for a clairvoyant that knows the work possible between two times. A policy knows
+    only the job's reported remaining work, so it may detect this much later.
     """
     pace = Speeds(scenario.hindrances)
     minutes = (minute / 60 for minute in range(round(scenario.deadline_hours * 60)))
@@ -59,7 +59,7 @@ def _is_hopeless(scenario: Scenario, now: float, done: float) -> bool:
 
 
 def figures(jobs: Sequence[StackJob]) -> dict[str, Any]:
-    """Return what ``deadline.json`` says of them, hours after the start."""
+    """Return their part of ``deadline.json``, in hours after the start."""
     return {
         "stack_stalls": {
             name: {

@@ -1,4 +1,4 @@
-"""Jobs under a deadline in the worlds that a sceptic can name: the doubts, and what the policies come to."""
+"""Jobs with a deadline in uncertain worlds: the grid of uncertainties, and the policies' results."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def grid(
 
 
 def dominates(rival: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Return whether another policy is cheaper by more than 0.5 % and misses no more."""
+    """Return whether another policy is cheaper by more than 0.5 % without more misses."""
     return bool(rival["cost"] < 0.995 * row["cost"] and rival["missed"] <= row["missed"])
 
 

@@ -1,4 +1,4 @@
-"""Time the forecast of a stack of many groups, as its user would run it."""
+"""Time the forecast of a stack of many groups by its command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUBREAPER: Final = 36
 
 
 def many_groups(count: int) -> dict[str, Any]:
-    """Return a stack file of so many groups, services and jobs, of several kinds."""
+    """Return a stack file with so many groups, services and jobs of several kinds."""
     types = ["g6.xlarge", "g5.xlarge", "g4dn.xlarge", "g6e.xlarge"]
     services = [
         {
@@ -59,9 +59,9 @@ def many_groups(count: int) -> dict[str, Any]:
 
 
 def timed(groups: int) -> dict[str, float]:
-    """Forecast a stack of many groups and a change of it on two cores, as its user would."""
+    """Forecast a stack of many groups and a change of it on two cores, by the command."""
     cores = sorted(os.sched_getaffinity(0))[:2]
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1)  # orphans of the command are ours to wait for, and their time
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1)  # adopt orphans of the command, to include their time
     with tempfile.TemporaryDirectory() as folder:
         base, head = (Path(folder) / name for name in ("base.yaml", "head.yaml"))
         stack = many_groups(groups)
@@ -74,7 +74,7 @@ def timed(groups: int) -> dict[str, float]:
             [*command, "--base", str(base), "--head", str(head)],
             check=True,
             capture_output=True,
-            preexec_fn=partial(os.sched_setaffinity, 0, cores),  # nothing runs beside it
+            preexec_fn=partial(os.sched_setaffinity, 0, cores),  # no other process runs
         )
         seconds = time.perf_counter() - started_at
     with suppress(ChildProcessError):

@@ -1,6 +1,7 @@
-"""What a benchmark needs beside Python: looked for before it begins, and named in its first line if lacking.
+"""Checks of a benchmark's requirements besides Python, before it starts.
 
-Without what it cannot do without it ends with code 2; what it can leave out it says that it leaves out.
+A missing requirement ends the benchmark with code 2; a missing optional one is reported, and its part
+skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _refuse(lacking: object) -> NoReturn:
 
 
 def traces_to_fit_on() -> Path:
-    """Return the folder of real spot traces; without one this is the end."""
+    """Return the folder of real Spot traces; exit without one."""
     root = os.environ.get(_TRACES)
     if not root or not Path(root).is_dir():
         _refuse(f"{_TRACES} is {root!r}, the folder of the traces to fit on is needed")
@@ -36,7 +37,7 @@ def traces_to_fit_on() -> Path:
 
 
 def traces_or_model() -> Path | None:
-    """Return the folder of real spot traces, None where none is named: the fitted model is replayed."""
+    """Return the folder of real Spot traces, None if it is not set: then the fitted model is replayed."""
     root = os.environ.get(_TRACES)
     if root and not Path(root).is_dir():
         _refuse(f"{_TRACES} is {root!r}, a folder is needed (unset it to replay the fitted model)")
@@ -45,7 +46,7 @@ def traces_or_model() -> Path | None:
 
 
 def rabbitmq() -> None:
-    """See that RabbitMQ is installed; without it this is the end."""
+    """Exit if RabbitMQ is not installed."""
     try:
         broker.installed()
     except LocalCloudError as error:
@@ -53,7 +54,7 @@ def rabbitmq() -> None:
 
 
 def frameworks(names: Iterable[str]) -> None:
-    """Install the environments of ``tests/real`` that have these names; without one this is the end."""
+    """Install these environments of ``tests/real``; exit if one cannot be installed."""
     try:
         for name in names:
             environments.environment(name)
@@ -62,7 +63,7 @@ def frameworks(names: Iterable[str]) -> None:
 
 
 def containers_or_none(*programs: str) -> None:
-    """Say so where this machine cannot run containers with these programs."""
+    """Print a message if this machine cannot run containers with these programs."""
     try:
         containers.needed(*programs)
     except containers.LackingError as error:

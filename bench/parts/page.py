@@ -1,4 +1,4 @@
-"""Write one benchmark's part of ``docs/performance.md`` and leave the other parts alone."""
+"""Write one benchmark's part of ``docs/performance.md``; other parts do not change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Every figure is written by a benchmark, between two markers.
 
 
 def replace_part(page: Path, part: str, text: str) -> None:
-    """Replace what stands between the markers of ``part``; append the part where it is new."""
+    """Replace the text between the markers of ``part``; append a new part."""
     begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
     old = page.read_text(encoding="utf-8") if page.exists() else _INTRODUCTION
     block = f"{begin}\n\n{text.strip()}\n\n{end}"

@@ -1,4 +1,4 @@
-"""What stands around every benchmark's measuring: its options, its result as a file, what does not hold."""
+"""Common parts of benchmarks: options, result file, violations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(out: Path, result: Any) -> None:
 
 
 def verdict(problems: Sequence[str]) -> int:
-    """Print what does not hold; return the exit code."""
+    """Print violations; return the exit code."""
     for problem in problems:
         print(f"does not hold: {problem}", file=sys.stderr)
     return 1 if problems else 0

@@ -1,4 +1,4 @@
-"""The markets that benchmarks replay: those of the traces' README, or the model's; and their arguments."""
+"""Markets of the benchmarks: those of the traces' README or of the model; and common arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Source: TypeAlias = Literal["traces", "model"]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A market, how many workers shall be ready on it, and how many instances a sample stands for."""
+    """A market, its target, and the number of instances per sample."""
 
     name: str
     traces: tuple[PoolTrace, ...]
@@ -44,7 +44,7 @@ _README: tuple[tuple[str, str, str, int, int | None], ...] = (
 
 
 def real(root: Path) -> list[Scenario]:
-    """Return the scenarios of the traces' README; raise ``TraceError`` where the folder lacks one."""
+    """Return the scenarios of the traces' README; raise ``TraceError`` if the folder lacks one."""
     return [
         Scenario(name, load(_files(root / folder, pattern)), target, size)
         for name, folder, pattern, target, size in _README
@@ -57,7 +57,7 @@ def modelled(days: float = 30) -> list[Scenario]:
 
 
 def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:
-    """Return the arguments that every benchmark of scenarios takes; by default so many ``seeds``."""
+    """Return the common arguments of the scenario benchmarks; ``seeds`` is a default."""
     options = parser_of(doc, name, docs=True)
     options.add_argument("--seeds", type=int, default=seeds, help=f"how many, from 1 on ({seeds})")
     options.add_argument("--scenarios", type=int, help="only the first so many")
@@ -65,10 +65,10 @@ def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:
 
 
 def chosen(max_scenarios: int | None, days: float = 30) -> tuple[Source, list[Scenario]]:
-    """Return what is replayed, and where it is from: the traces where their folder is named, and say so."""
+    """Return the scenarios and their source (the traces if their folder is set), and print the source."""
     root = needs.traces_or_model()
     return "traces" if root else "model", (real(root) if root else modelled(days))[:max_scenarios]
 
 
 def _files(folder: Path, pattern: str) -> Iterable[Path]:
-    return sorted(folder.glob(pattern)) or [folder / pattern]  # a missing one is load's to name
+    return sorted(folder.glob(pattern)) or [folder / pattern]  # load reports missing files

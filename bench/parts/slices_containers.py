@@ -1,4 +1,4 @@
-"""The half of ``make bench-slices`` that needs real containers: what tenants reach, and what they lend."""
+"""The part of ``make bench-slices`` with real containers: isolation of tenants, and lent CPU time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _BUSY_SECONDS: Final = 5.0
 
 
 def measure() -> dict[str, Any]:
-    """Return what was measured, or why nothing could be.
+    """Return the measurements, or the reason why there are none.
 
-    ``lent_fraction`` is of the CPU time that no other process on the machine used, while one tenant that had
-    declared one CPU was busy and two were idle; ``give_back_seconds`` the longest of several wakes, until an
-    owner had had nine tenths of its half for a quarter second.
+    ``lent_fraction`` is the share of otherwise unused CPU time that one busy tenant with one declared CPU got
+    while two were idle; ``give_back_seconds`` the longest time, over several wakes, until an owner had nine
+    tenths of its half for a quarter second.
     """
     try:
         with real.folder() as directory, shared_host(directory) as host:

@@ -1,11 +1,11 @@
-"""Scale by worker against what others scale by, on two weeks of load on a spot market.
+"""Compare our scaler with other scaling rules, on two weeks of load on a Spot market.
 
     GPU_SPOT_TRACES=… python -m bench.services.scaling [--out FILE] [--docs docs]
 
-Every rule is tuned on the first half of the days, ours by its one knob: of its settings that keep the wait
-there, the cheapest, else the one with the shortest wait. All are judged on the other half. Each load comes
-three times, with other bursts, silences and chance, and counts as one of three times the days. The market is
-that of the traces, three zones of us-west-2 with a type of another speed each; without the traces the fitted
+Every rule is tuned on the first half of the days, ours by its single parameter: the cheapest setting that
+meets the wait there, else the one with the shortest wait. All are evaluated on the other half. Each load is
+drawn three times, with other bursts and silences, and counts as one load of three times the days. The market
+is that of the traces, three zones of us-west-2 with types of different speed; without the traces the fitted
 model's.
 """
 
@@ -44,9 +44,9 @@ from market.supply.trace import PoolTrace
 
 DAYS: Final = 14
 SEEDS: Final = (1, 2, 3)
-"""Of what is drawn: the days' arrivals, and the market's chance beside its trace."""
+"""Seeds of the arrivals and of the market's random events."""
 WAIT: Final = 60.0
-"""What one request in a hundred may wait: what all are tuned to, and the name of our one knob."""
+"""The 99th percentile of the wait to which all rules are tuned, and the name of our parameter."""
 KNOB: Final = (10.0, 30.0, 45.0, 55.0, WAIT, 75.0, 90.0, 120.0)
 OURS: Final = "gpu-spot"
 
@@ -55,12 +55,12 @@ Setting: TypeAlias = tuple[str, str, Callable[[], Rule]]
 
 
 def ours(wait: float) -> Setting:
-    """Return our rule at a value of its knob."""
+    """Return our rule at a value of its parameter."""
     return OURS, f"{OURS}@{wait:g}", lambda: ScalerRule(Bounds(wait, 1, MAX_SLOTS), BOOT)
 
 
 def rivals() -> list[Setting]:
-    """Return the settings among which the others are tuned."""
+    """Return the settings for the tuning of the other rules."""
     settings: list[Setting] = []
     for share in (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9):
         settings.append(("KEDA rate", f"{share:g} of a worker's rate", partial(Keda, "rate", share * MEAN)))
@@ -90,9 +90,9 @@ class World:
         return self.shape.arrivals(self.days, seed)
 
     def peak(self, begin: int, end: int) -> float:
-        """Return how many usual workers the busiest five minutes keep busy between two days.
+        """Return how many usual workers the busiest five minutes between two days need.
 
-        Who sizes for the peak buys them on-demand, without any reserve.
+        Peak sizing, for comparison: these workers On-Demand, without reserve.
         """
         busiest = (
             self.arrivals(seed)[begin * 86400 : end * 86400].reshape(-1, 300).mean(axis=1).max()
@@ -102,7 +102,7 @@ class World:
 
 
 def run(world: World, setting: str, days: int) -> dict[str, Any]:
-    """Replay one setting by its name; figures of the first half of the world's days and of the other."""
+    """Replay one setting by its name; return the figures of the first half of the days and of the other."""
     family, name, make = {s[1] if s[0] == OURS else f"{s[0]} {s[1]}": s for s in settings()}[setting]
     played = [_played(world, make(), seed, days) for seed in world.seeds]
     half, end = world.days * 720, days * 1440
@@ -127,12 +127,12 @@ def _played(world: World, rule: Rule, seed: int, days: int) -> Played:
 
 
 def settings() -> list[Setting]:
-    """Return all that is replayed."""
+    """Return all replays."""
     return [*(ours(wait) for wait in KNOB), *rivals()]
 
 
 def tuned(trained: Sequence[Mapping[str, Any]], wait: float) -> Mapping[str, Any]:
-    """Return the cheapest setting that keeps the wait on the days of training, else the least late one."""
+    """Return the cheapest setting that meets the wait on the training days, else the least late one."""
     eligible = [row for row in trained if row["trained"]["p99_wait"] <= wait]
     if eligible:
         return min(eligible, key=lambda row: float(row["trained"]["cost"]))
@@ -166,10 +166,11 @@ def measure(worlds: Sequence[World], wait: float, workers: int | None = None) ->
 
 
 def _summary(worlds: Sequence[World], judged: Sequence[Mapping[str, Any]], wait: float) -> dict[str, Any]:
-    """Return the figures: the worst of the loads, and each.
+    """Return the figures of the worst load and of each.
 
-    ``cost_ratio`` compares what was tuned; ``cost_ratio_no_later`` the cheapest value of our knob that made
-    no load wait longer than with the best rival, on the days kept out: the frontier, and no forecast.
+    ``cost_ratio`` compares the tuned settings; ``cost_ratio_no_later`` uses the cheapest value of our
+    parameter with no longer wait than the best rival on any load, on the evaluation days: the frontier, not a
+    forecast.
     """
     loads: dict[str, dict[str, Any]] = {}
     for world in worlds:
@@ -264,7 +265,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and write what was asked for."""
+    """Measure and write the results."""
     parser = parser_of(__doc__, "scaling", docs=True)
     parser.add_argument("--days", type=int, default=DAYS, help=f"half of them to tune on ({DAYS})")
     parser.add_argument("--random", type=int, default=1000, help="worlds in which nothing may swing (1000)")

@@ -1,9 +1,9 @@
-"""A queue of GPU work on a real RabbitMQ server (``make bench-service``): what is lost, what is gained.
+"""A queue of GPU work on a real RabbitMQ server (``make bench-service``): losses, batches, overhead.
 
 Losses: ``tests/real/crowd.py``, of processes and, as root with podman, of containers.
-Batches and overhead: one worker, a process of its own, and requests that all wait already. The overhead is
-the worker's CPU time for a message that does nothing, beside the bare client library's in a dozen lines: a
-reply and an acknowledgement each, where ours has the reply confirmed first, and beside the same with that.
+Batches and overhead: one worker in its own process, with all requests already in the queue. The overhead is
+the worker's CPU time for an empty message, compared with a dozen lines on the bare client library: reply and
+acknowledgement, without and with a confirmed reply (ours confirms the reply before it acknowledges).
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def _example() -> Any:
 
 
 def many(images: Sequence[bytes]) -> list[str]:
-    """Be the example's function."""
+    """The example's function."""
     return _example().read(images)  # type: ignore[no-any-return]
 
 
 def handle(image: bytes) -> str:
-    """Be the example's function, an image at a time."""
+    """The example's function for one image at a time."""
     return many([image])[0]
 
 
@@ -71,9 +71,9 @@ def nothing(value: Any) -> Any:
 
 
 def bare(url: str, queue: str, *, confirmed: bool) -> None:
-    """Be a worker of the bare client library that does nothing, until it is killed.
+    """Run a worker on the bare client library that does nothing, until it is killed.
 
-    ``confirmed``: it acknowledges once the broker has its answer, as ours does.
+    ``confirmed``: it acknowledges after the broker has confirmed the reply, as ours does.
     """
     channel = pika.BlockingConnection(pika.URLParameters(url)).channel()
     channel.basic_qos(prefetch_count=2)
@@ -99,10 +99,10 @@ def _seconds_of(process: subprocess.Popen[bytes]) -> float:
 def measure(
     broker: RabbitServer, name: str, arguments: Sequence[str], values: Sequence[Any]
 ) -> tuple[float, float]:
-    """Return the seconds until one worker has answered all, and its CPU time meanwhile."""
+    """Return the seconds until one worker has answered all requests, and its CPU time."""
     paths = os.pathsep.join([str(stable.HERE), str(stable.HERE / "spot_work" / "src")])
     environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": broker.url}
-    # One thread for the matrix product: what batches gain is not what more cores do.
+    # One thread for the matrix product: the gain is that of batches, not of more cores.
     environment["OPENBLAS_NUM_THREADS"] = "1"
     with Client(broker.url, Queue(name)) as client:
         first = client.submit(values[0], timeout=600)
@@ -111,7 +111,7 @@ def measure(
             command, cwd=stable.HERE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            first.result()  # it is up, and has read its weights once
+            first.result()  # it is running and has loaded its weights
             before, started_at = _seconds_of(worker), time.monotonic()
             for future in [client.submit(value, timeout=600) for value in values]:
                 future.result()
@@ -122,7 +122,7 @@ def measure(
 
 
 def gains(broker: RabbitServer) -> dict[str, float]:
-    """Return what batches gain, and what the package costs: medians of rounds, both sides in each."""
+    """Return the gain of batches and the package's overhead: medians of rounds with both variants."""
     image = bytes(range(256)) * 4
     served = ["-m", "spot_work", "--batch"]
     speed, cpu, cpu_confirmed, wall = [], [], [], []
@@ -162,7 +162,7 @@ def gains(broker: RabbitServer) -> dict[str, float]:
 
 
 def in_containers(broker: RabbitServer, messages: int, losses: int, seed: int) -> dict[str, Any]:
-    """Return what becomes of a crowd of containers; why there is none where this machine cannot run them."""
+    """Return the losses of many containers, or the reason why this machine cannot run them."""
     try:
         with containers.folder() as directory, containers.podman(directory):
             containers.take_in(containers.python_image(stable.code()), containers.PYTHON)
@@ -212,7 +212,7 @@ def _contained(played: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write the file; 1 if anything was lost or run twice unmarked."""
+    """Measure, print, write the file; return 1 if anything was lost or run twice unmarked."""
     parser = parser_of(__doc__, "service", docs=True)
     parser.add_argument("--messages", type=int, default=MESSAGES, metavar="N")
     parser.add_argument("--in-containers", type=int, default=IN_CONTAINERS, metavar="N", help="of messages")

@@ -1,7 +1,7 @@
-"""Workers of a queue in SQS (``make bench-service-sqs``): what is lost when workers are.
+"""Workers of an SQS queue (``make bench-service-sqs``): losses of messages when workers are lost.
 
-The crowd of ``make bench-service``, on a double: moto's server, made to deliver twice, in any order, fewer
-than asked, and to fail (``tests/spot_work/faulty_sqs.py``). Its speed says nothing of AWS.
+The workers of ``make bench-service`` on moto's server, with injected duplicates, reordering, short batches
+and errors (``tests/spot_work/faulty_sqs.py``). Its speed is not that of AWS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.spot_work.faulty_sqs import FaultySqs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play, print, write the file; 1 if anything was lost or run twice unmarked."""
+    """Run, print, write the file; return 1 if anything was lost or run twice unmarked."""
     parser = parser_of(__doc__, "service-sqs")
     parser.add_argument("--messages", type=int, default=600, metavar="N")
     parser.add_argument(

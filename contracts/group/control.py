@@ -15,7 +15,7 @@ INITIAL: Final = '{"mode": "automatic"}'
 
 
 class Mode(StrEnum):
-    """What the controller may do with a group."""
+    """Mode of the controller for a group: the changes that it may make."""
 
     AUTOMATIC = "automatic"
     MANUAL = "manual"
@@ -25,7 +25,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Manual settings: the mode, On-Demand slots for ``MANUAL``, and a budget (US dollars) that overrides."""
+    """Manual settings: mode, On-Demand slots for ``MANUAL``, and a budget that overrides the stack file's."""
 
     mode: Mode = Mode.AUTOMATIC
     on_demand: WholeNumber | None = None

@@ -26,7 +26,7 @@ def named(nav: Any) -> list[str]:
 
 
 def configuration(staged_pages: set[str]) -> str:
-    """Return the generator's configuration, its contents fitted to the pages that there are."""
+    """Return the generator's configuration with the existing pages as its contents."""
     records = ["adr/README.md", *sorted(page for page in staged_pages if re.match(r"adr/\d", page))]
     text = (SITE_DIRECTORY / "zensical.toml").read_text("utf-8").replace('"adr/*.md"', json.dumps(records))
     nav = named(tomllib.loads(text)["project"]["nav"])
@@ -44,10 +44,10 @@ def configuration(staged_pages: set[str]) -> str:
 
 
 def build(target: Path) -> Path:
-    """Stage the pages, run the generator over them, strictly; return the folder of the site.
+    """Stage the pages and run the generator in strict mode; return the folder of the site.
 
     Raises:
-        DeadLinkError: A link or an anchor leads to nothing; the generator's own words say where.
+        DeadLinkError: A link or an anchor is dead; with the generator's message.
     """
     stage(target / "pages")
     for extra in ("site.css", "site.js"):

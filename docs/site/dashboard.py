@@ -1,7 +1,7 @@
 """``python -m docs.site.dashboard``: the picture of the stack's CloudWatch dashboard, from a rehearsed day.
 
-The widgets, their places, titles and lines are those of the deployed dashboard's JSON; the values are the
-metrics that the deployed functions wrote meanwhile. What AWS or a GPU would measure a rehearsal has not.
+Widgets, positions, titles and lines are those of the deployed dashboard's JSON; the values are the metrics of
+the deployed functions. Metrics of AWS services and GPUs are missing in a rehearsal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rehearsal.rehearse import RehearsalOptions, RehearsalSetup, rehearse
 TARGET: Final = ROOT / "docs/img/dashboard.svg"
 HOURS: Final = 24
 _UNIT: Final = (50, 36)
-"""Pixels of a dashboard's column and row."""
+"""Pixels of a dashboard column and row."""
 _STATISTICS: Final[Mapping[str, Callable[[list[float]], float]]] = {
     "Average": fmean,
     "Maximum": max,
@@ -47,14 +47,14 @@ rect { fill: var(--card); stroke: var(--edge); }
 .g { stroke: var(--edge); } .l { fill: none; stroke-width: 1.6; }
 </style>"""
 _LINES: Final = (("a", ""), ("b", "7 3"), ("c", "2 2"), ("d", "9 3 2 3"), ("a", "1 4"), ("b", "1 3"))
-"""Colour and dashes of a widget's lines; the dashes alone tell them apart."""
+"""Colour and dashes of a widget's lines; the dashes alone distinguish them."""
 
 Metric: TypeAlias = tuple[str, str, frozenset[tuple[str, str]]]
 Points: TypeAlias = dict[float, float]
 
 
 class RecordingCloud(LocalCloud):
-    """A cloud that keeps what its functions wrote into their logs: metrics, and decisions to act."""
+    """A local cloud that records its functions' metrics and decisions from their logs."""
 
     metrics: defaultdict[Metric, defaultdict[float, list[float]]]
     decisions: list[tuple[float, dict[str, Any]]]
@@ -74,7 +74,7 @@ class RecordingCloud(LocalCloud):
 
 
 class SilentListener:
-    """Watches nothing."""
+    """A listener that does nothing."""
 
     def begin(self, setup: RehearsalSetup) -> None:
         """See ``Onlooker``."""
@@ -128,7 +128,7 @@ def _widget(widget: Mapping[str, Any], cloud: RecordingCloud) -> Iterator[str]:
 
 
 def _series(metrics: list[Any], recorded: Mapping[Metric, Any]) -> Iterator[tuple[str, Points, bool]]:
-    """Yield each line's label, its points, and whether it counts on the right."""
+    """Yield each line's label, its points, and whether it uses the right axis."""
     by_id: dict[str, Points] = {}
     for *words, options in metrics:
         if words:
@@ -183,7 +183,7 @@ def _stacked(lines: list[tuple[str, Points, bool]]) -> list[tuple[str, Points, b
 
 
 def _path(points: Points, maximum: float, across: tuple[int, int], down: tuple[int, int]) -> str:
-    """Return steps: a minute in which nothing could change was not played, and has the value before."""
+    """Return steps: a minute that was not simulated has the value before."""
 
     def x(at: float) -> str:
         return f"{across[0] + (across[1] - across[0]) * (at - START) / (HOURS * 3600):.1f}"

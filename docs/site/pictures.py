@@ -1,7 +1,7 @@
 """Draw docs/img/src/*.mmd with Mermaid's command line: `make pictures`.
 
-Needs Node.js (`npx`) and a Chromium of the system. Each picture names the hash of its text, so that a
-test notices when it is out of date.
+Needs Node.js (`npx`) and a system Chromium. Each picture contains the hash of its text, by which a test
+detects outdated pictures.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ def sources() -> list[Path]:
 
 
 def picture(source: Path) -> Path:
-    """Return the path of the picture that is drawn from a text."""
+    """Return the path of a text's picture."""
     return IMAGES / f"{source.stem}.svg"
 
 
 def mark(source: Path) -> str:
-    """Return the comment with which the picture of a text begins."""
+    """Return the first comment of a text's picture."""
     digest = hashlib.sha256(source.read_bytes() + json.dumps(CONFIG).encode()).hexdigest()[:16]
     return f"<!-- drawn from src/{source.name} {digest}: make pictures -->\n"
 
 
 def draw(source: Path, browser: str) -> None:
-    """Write the picture of a text; raise ``CalledProcessError`` where Mermaid rejects it."""
+    """Write the picture of a text; raise ``CalledProcessError`` if Mermaid rejects it."""
     with tempfile.TemporaryDirectory() as folder:
         config, launch, drawn = (Path(folder) / name for name in ("config.json", "browser.json", "out.svg"))
         config.write_text(json.dumps(CONFIG), "utf-8")
         launch.write_text(json.dumps({"executablePath": browser, "args": ["--no-sandbox"]}), "utf-8")
         command = ["npx", "--yes", "--package", MERMAID, "mmdc", "--quiet", "-b", "white"]
         command += ["-p", str(launch), "-c", str(config), "-i", str(source), "-o", str(drawn)]
-        # The browser is the system's; puppeteer need not download one of its own.
+        # The system's browser is used; puppeteer must not download one.
         subprocess.run(command, check=True, env={**os.environ, "PUPPETEER_SKIP_DOWNLOAD": "1"})
         picture(source).write_text(mark(source) + drawn.read_text("utf-8") + "\n", "utf-8")
 
 
 def main() -> int:
-    """Draw every picture that is out of date; return the exit code."""
+    """Draw every outdated picture; return the exit code."""
     stale = [
         s
         for s in sources()

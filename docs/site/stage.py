@@ -1,6 +1,7 @@
-"""The repository's pages as a site generator wants them: one folder, its links inside it.
+"""Staging of the repository's pages for the site generator: one folder with internal links.
 
-On GitHub README is the front and pages lead to files anywhere in the tree; a generator takes one folder.
+On GitHub the README is the front page and pages link to files anywhere in the tree; a generator needs one
+folder.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ _OTHER_PAGES: Final = (
     "*/CHANGELOG.md",
     "examples/*/README.md",
 )
-# A code span, which stays, or a link: whichever begins first.
+# A code span, which is unchanged, or a link: the one that begins first.
 _LINK: Final = re.compile(r"`+[^`]*`+|(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 _FENCE: Final = re.compile(r"^ *(```|~~~)")
 
 
 class DeadLinkError(Exception):
-    """Links that lead to nothing in the tree, a line each."""
+    """Dead links in the tree, one per line."""
 
 
 def pages(root: Path = ROOT) -> dict[Path, str]:
-    """Return every page of the tree with its place in the site; README is the front."""
+    """Return every page of the tree with its path in the site; the README is the front page."""
     result = {root / _FRONT: "index.md"}
     for path in sorted((root / "docs").rglob("*.md")):
         result[path] = str(path.relative_to(root / "docs"))
@@ -42,10 +43,10 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
 
 
 def stage(target: Path, root: Path = ROOT) -> None:
-    """Write the pages, and the files that they lead to, into ``target``, which is emptied first.
+    """Write the pages and the files that they link to into ``target``, which is emptied first.
 
     Raises:
-        DeadLinkError: A link leads to a file that is not there. Anchors are the generator's to check.
+        DeadLinkError: A linked file does not exist. The generator checks anchors.
     """
     shutil.rmtree(target, ignore_errors=True)
     staged, dead, files = pages(root), list[str](), dict[Path, str]()
@@ -58,7 +59,7 @@ def stage(target: Path, root: Path = ROOT) -> None:
         aim = (page.parent / path).resolve()
         if aim.is_dir():
             if not (aim / "README.md").is_file():
-                return str(words)  # a folder that says nothing of itself: the words stay
+                return str(words)  # a folder without a README: only the text remains
             aim = aim / "README.md"
         if not aim.is_file():
             dead.append(f"{page.relative_to(root)}: {link}")
@@ -85,7 +86,7 @@ def _file_place(path: Path, root: Path) -> str:
 
 
 def _rewritten(text: str, lead: Callable[[re.Match[str]], str]) -> Iterator[str]:
-    """Yield a page line by line with its links rewritten, code left as it is."""
+    """Yield the lines of a page with rewritten links; code is unchanged."""
     fenced = False
     for line in text.splitlines(keepends=True):
         if _FENCE.match(line):

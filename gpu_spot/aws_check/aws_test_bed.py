@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class Falsified(Exception):  # noqa: N818 - an outcome, not an error
-    """AWS behaves otherwise; the message says what was observed."""
+    """AWS behaves differently; the message is the observation."""
 
 
 class TestBedClock(Protocol):

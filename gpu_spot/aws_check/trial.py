@@ -15,7 +15,7 @@ Verdict: TypeAlias = Literal["held", "falsified", "not tried", "not playable her
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of an assumption. ``observation`` is what was observed, or why the test did not run."""
+    """The result of an assumption. ``observation`` may also be the reason why the test did not run."""
 
     assumption: Assumption
     verdict: Verdict

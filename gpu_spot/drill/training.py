@@ -15,7 +15,7 @@ _ENDED: Final[tuple[Phase, ...]] = ("stopped", "done", "failed")
 
 @dataclass(frozen=True, slots=True)
 class JobLoss:
-    """What one job lost. Durations are seconds; None is unknown, or has not happened.
+    """The loss of one job. Durations are seconds; None: unknown, or not yet happened.
 
     Its command ran again at ``resumed_at`` (epoch seconds) after ``away_seconds``; ``lost_seconds`` of work
     were repeated. ``step_before`` is the last step that an interrupted instance reported, ``step_after`` the

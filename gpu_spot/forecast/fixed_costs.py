@@ -25,7 +25,7 @@ _SIGNIFICANT_KEYS: Final = (
     *("kind", "fleetType", "deployment", "engineVersion", "checkpoints", "instanceType"),
     "runsOn",
 )
-"""Keys whose text decides what is declared."""
+"""Keys whose text determines the declared resources."""
 _INVOCATIONS: Final = prices.HOURS * 60
 """Each function runs once a minute."""
 _INVOCATION_SECONDS: Final = 1.0
@@ -112,7 +112,7 @@ def lines(stack: Stack, file_system_gib: float, listed: Mapping[str, float] | No
 
 
 def not_counted(stack: Stack, listed: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Yield what is missing in the lines, and why."""
+    """Yield the costs that the lines omit, each with the reason."""
     if stack.region not in prices.SAME_PRICES:
         yield f"higher prices of {stack.region}; the other lines use prices of {prices.REGION}"
     brokers = sorted(str(inputs["hostInstanceType"]) for inputs in stack.of_type("aws:mq/broker:Broker"))

@@ -68,7 +68,7 @@ def declared(
 
 
 def declare_silently(config: StackConfig) -> Stack:
-    """Return what the program declares, in a process of its own, without its warnings.
+    """Return the declared resources, without the program's warnings; runs in a separate process.
 
     The warnings would concern the reduced stack and repeat for each version; the caller logs those of the
     stack file.

@@ -19,7 +19,7 @@ ForecastSlots = Callable[[Sequence[Question]], Iterable[SlotForecast]]
 
 @dataclass(frozen=True, slots=True)
 class StackForecast:
-    """A stack's groups, other lines of its bill, what is not counted, and the month in US dollars."""
+    """A stack's groups, other lines of its bill, excluded costs, and the monthly total in US dollars."""
 
     groups: tuple[GroupForecast, ...]
     lines: tuple[fixed_costs.Line, ...]

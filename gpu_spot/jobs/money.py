@@ -1,7 +1,7 @@
 """Estimated cost of a job's instances, from public prices.
 
-Not included: instances that were lost before they had the job, their volumes, and what the price list does
-not name. The bill rounds differently and may have discounts.
+Not included: instances that were lost before they had the job, their volumes, and items without a list
+price. The bill rounds differently and may have discounts.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ CLUSTER_HOUR: Final = 0.10
 CLUSTER_EXTENDED_HOUR: Final = 0.60
 """An EKS control plane in extended support, 14 months after the release of the version in EKS."""
 STANDARD_SUPPORT_ENDS: Final = {"1.35": "2027-03-27"}
-"""By version, if known (endoflife.date, "Amazon EKS"; AWS's calendar is in the EKS guide)."""
+"""End of standard support by version, if known. Source: endoflife.date, "Amazon EKS"; the EKS guide has AWS's
+calendar."""
 
 _NODE_SIZE: Final = re.compile(r"(?P<family>[a-z0-9-]+)\.(?P<count>\d*)(?P<size>small|medium|large|xlarge)")
 _OF_LARGE: Final = {"small": 0.25, "medium": 0.5, "large": 1.0, "xlarge": 2.0}

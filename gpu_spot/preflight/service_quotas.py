@@ -24,7 +24,7 @@ class Quota:
         return f"request an increase: {self.page}"
 
     def check(self, finding: str, required: float, maximum: float) -> CheckResult:
-        """Compare with what the targets need (``required``) and what may be requested (``maximum``)."""
+        """Compare the quota with the demand of the targets (``required``) and of the maximum sizes."""
         if self.value < required:
             return CheckResult(self.name, "failure", finding, self.request_advice)
         if self.value < maximum:

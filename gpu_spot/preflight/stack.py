@@ -65,7 +65,7 @@ class Stack:
 
 
 def read(folder: Path, name: str) -> Stack:
-    """Read a stack file and list in a subprocess what the program declares.
+    """Read a stack file, and list the program's resources in a subprocess.
 
     The subprocess is necessary because the SDK's mocks stay set in the process that runs the program.
 
@@ -87,7 +87,7 @@ def settings_of(config: StackConfig) -> Settings:
 
 
 def declare(config: StackConfig) -> Stack:
-    """Run the program with a stack file's settings; in a process of its own, without calls to AWS."""
+    """Run the program with a stack file's settings; in a separate process, without calls to AWS."""
     settings = settings_of(config)
     resources = [
         Declared(resource.type, resource.name, resource.inputs)

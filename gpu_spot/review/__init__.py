@@ -1,1 +1,1 @@
-"""What a pull request shows: the engine's previews and what they mean for workers, as one comment."""
+"""The pull request comment: the engine's previews and their effects on workers."""

@@ -48,7 +48,7 @@ def review_environments(
 
 
 def to_json(environments: Sequence[ReviewedEnvironment], run: str = "", commit: str = "") -> dict[str, Any]:
-    """Return what a comment says as JSON values, without truncation and without the diff."""
+    """Return the content of a comment as JSON values, without truncation and without the diff."""
     return {
         "commit": commit or None,
         "address": run or None,

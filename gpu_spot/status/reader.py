@@ -200,7 +200,7 @@ class StackReader:
         """Return the controller's log group, None if it does not exist; looked up once."""
         if self._log_group is None:
             short = f"gpu-spot-{self._stack}-controller"
-            ours = re.compile(rf"{re.escape(short)}(-[0-9a-f]{{7}})?")  # with what Pulumi appends
+            ours = re.compile(rf"{re.escape(short)}(-[0-9a-f]{{7}})?")  # with Pulumi's suffix
             pages = self._clients("logs").get_paginator("describe_log_groups")
             pages_of_groups = pages.paginate(logGroupNamePrefix=short)
             listed = (group["logGroupName"] for page in pages_of_groups for group in page["logGroups"])

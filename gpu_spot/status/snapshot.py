@@ -44,8 +44,8 @@ class GroupSnapshot:
     """A capacity group as the controller sees it.
 
     ``instances`` are the live ones, ``on_premises_slots`` the slots served by on-premises workers. ``cost``
-    is None if the price of an instance is unknown. ``error`` says why the group could not be read, empty if
-    it was; ``warnings`` what else could not be read. An instance takes no work in the last ``drain_seconds``
+    is None if the price of an instance is unknown. ``error`` is the reason why the group could not be read,
+    else empty; ``warnings`` are other failed reads. An instance takes no work in the last ``drain_seconds``
     before its deadline.
     """
 

@@ -1,1 +1,1 @@
-"""Pulumi components, a module each. None reads the stack configuration."""
+"""Pulumi components, one module each. Components do not read the stack configuration."""

@@ -12,12 +12,12 @@ from infra.scope import Scope
 CONTROL_PLANE: Final = ("AmazonEKSClusterPolicy",)
 """AWS managed policies of the control plane."""
 NODE: Final = ("AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly")
-"""Of nodes: describe the cluster, EKS Pod Identity, pull images. The network plugin has its own role.
-Source: EKS guide, "Amazon EKS node IAM role"."""
+"""Policies of nodes: describe the cluster, EKS Pod Identity, pull images. The network plugin has a separate
+role. Source: EKS guide, "Amazon EKS node IAM role"."""
 NETWORK: Final = ("AmazonEKS_CNI_Policy",)
-"""Of the network plugin (EKS guide, "Configure Amazon VPC CNI plugin")."""
+"""Policies of the network plugin (EKS guide, "Configure Amazon VPC CNI plugin")."""
 VOLUMES: Final = ("service-role/AmazonEBSCSIDriverPolicy",)
-"""Of the driver of EBS volumes, limited to those with its tag (EKS guide, "Amazon EBS CSI driver")."""
+"""Policies of the EBS volume driver, limited to volumes with its tag (EKS guide, "Amazon EBS CSI driver")."""
 
 _CREATED: Final = (
     "fleet",

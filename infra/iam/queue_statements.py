@@ -31,10 +31,10 @@ class QueueAccess:
     Attributes:
         service: The AWS service that uses the customer's key for the workers.
         secret: Name of the secret with the queue's URL, if any; all roles except previews may read it.
-        work: Of workers.
-        count: Of components that read the queue's length.
-        watch: Of the queue watcher.
-        preview: Of previews of the stack.
+        work: Permissions of workers.
+        count: Permissions of components that read the queue's length.
+        watch: Permissions of the queue watcher.
+        preview: Permissions of previews of the stack.
     """
 
     service: str

@@ -11,8 +11,8 @@ from infra.iam.statement import Statement
 from infra.scope import Scope
 
 _CHECKED: Final = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
-"""Without it a session without a document would be a shell. Source: Systems Manager guide, "Enforce a session
-document permission check"."""
+"""Without this condition, a session without a document would open a shell. Source: Systems Manager guide,
+"Enforce a session document permission check"."""
 
 
 def forwarding(scope: Scope, *, host: str, document: pulumi.Input[str]) -> list[Statement]:

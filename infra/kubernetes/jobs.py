@@ -123,7 +123,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     mounts += [
         *local,
         {"name": "run", "mountPath": str(RUN_DIR)},
-        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - in there
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - in the container
         {"name": "checkpoints", "mountPath": str(DATA_DIR / "checkpoints")},
     ]
     if job.matrix is not None:

@@ -1,4 +1,4 @@
-"""Resource requests of pods: the instance type's capacity less what the system reserves."""
+"""Resource requests of pods: the instance type's capacity less the system reserves."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OVERHEAD: Final = 0.075
 """Share of memory that the hypervisor may use: Karpenter's default before it knows a type
 (``vmMemoryOverheadPercent``)."""
 _EVICTION_MIB: Final = 100
-"""The kubelet evicts pods below it (``memory.available``)."""
+"""Available memory below which the kubelet evicts pods (``memory.available``)."""
 _DAEMONS_MILLICPU: Final = 500
 _DAEMONS_MIB: Final = 1024
-"""For daemon sets: network, storage, device plugin, identity, metrics. A generous estimate."""
+"""Reserve for daemon sets (network, storage, device plugin, identity, metrics); a generous estimate."""
 _MANY_PODS_FROM_VCPUS: Final = 30
 
 

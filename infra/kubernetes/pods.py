@@ -10,9 +10,9 @@ from infra.schema import Dataset
 from infra.schema.work import Work
 
 GRACE_SECONDS: Final = 110
-"""From SIGTERM to SIGKILL: 10 s of AWS's 120 s of notice remain to unmount (docs/contract.md)."""
+"""Seconds from SIGTERM to SIGKILL: 10 s of AWS's 120 s of notice remain to unmount (docs/contract.md)."""
 NODE_GRACE_SECONDS: Final = 120
-"""From the notice to the node's termination. Karpenter deletes pods that must not be evicted
+"""Seconds from the notice to the node's termination. Karpenter deletes pods that must not be evicted
 (``do-not-disrupt``, a disruption budget) only their own grace period before the end of the node's
 ``terminationGracePeriod`` (kubernetes-sigs/karpenter 916)."""
 

@@ -78,7 +78,7 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
     volumes += [{"name": "run", **pods.memory_volume(16)}, {"name": "tmp", **pods.memory_volume()}]
     mounts += [
         {"name": "run", "mountPath": str(tell.worker_directory(RUN_DIR, 0))},
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - in there
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - in the container
     ]
     variables = pods.environment(environment(service, queue))
     if queue is not None and queue.secret is not None:

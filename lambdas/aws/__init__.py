@@ -1,1 +1,1 @@
-"""Adapters of AWS with injected clients, a room for each function."""
+"""AWS adapters of the functions, with injected clients."""

@@ -1,4 +1,4 @@
-"""The share of a pass's time and pages that a group may use, so that no group starves the others."""
+"""The share of a pass's time and pages that each group may use; prevents a group from starving others."""
 
 from __future__ import annotations
 

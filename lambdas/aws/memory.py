@@ -51,7 +51,7 @@ class MemoryStore:
     def save(self, group: str, memory: Memory, wake_at: float | None, version: int) -> int:
         """Store the memory and return its new version; raise ``ConflictError`` unless ``version`` is newest.
 
-        ``wake_at``, the time of the next wake-up, is an attribute of its own, for people and tools.
+        ``wake_at``, the time of the next wake-up, is a separate attribute, for operators and tools.
         """
         attributes: dict[str, Any] = {"memory": {"S": memory_text.dump(memory)}}
         if wake_at is not None:

@@ -36,7 +36,7 @@ _PRIMARY_KINDS: Final[dict[GroupKind, str]] = {"mixed-asg": AUTO_SCALING, "spot-
 
 @dataclass(frozen=True, slots=True)
 class CapacityResource:
-    """An Auto Scaling group by name, or a Spot Fleet by request id; ``kind`` tells which."""
+    """An Auto Scaling group by name, or a Spot Fleet by request id, according to ``kind``."""
 
     kind: str
     name: str
@@ -133,9 +133,9 @@ def _resources(config: GroupConfig) -> dict[GroupRole, CapacityResource]:
 
 
 def is_waiting_for_dataset(name: str, config: GroupConfig, prepared: Mapping[str, str]) -> bool:
-    """Return whether a group must have no instances.
+    """Return whether a group must have no instances because of its dataset.
 
-    Its dataset is not prepared yet; or the group itself prepares it, and has.
+    True while the dataset is not prepared; for the group that prepares it, once it is prepared.
     """
     if not config.dataset:
         return False

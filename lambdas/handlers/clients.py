@@ -11,7 +11,7 @@ from botocore.config import Config
 DEFAULT_CONFIG: Final = Config(
     retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10
 )
-"""For functions with nearly a minute: the timeouts, in seconds, are per attempt."""
+"""For functions that run for up to a minute; timeouts are seconds per attempt."""
 
 
 def client(service: str, config: Config = DEFAULT_CONFIG) -> Any:

@@ -28,7 +28,7 @@ _SQS_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 2}, conn
 """Wake-ups are scheduled before capacity changes: a slow call must not delay these."""
 _SCHEDULED: Final = WakeUp("Scheduled Event")
 _SPARE_SECONDS: Final = 10.0
-"""Reserved of the function's time for metrics and for returning messages."""
+"""Part of the function's timeout that is reserved for metrics and returning messages."""
 
 _FACT_METRICS: Final = {
     "target": "Target",

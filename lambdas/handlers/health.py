@@ -18,7 +18,7 @@ from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
 _SPARE_SECONDS: Final = 10.0
-"""Reserved of the function's time for the work after the reads."""
+"""Part of the function's timeout that is reserved for the work after the reads."""
 _MAX_LOGGED_FINDINGS: Final = 50
 
 logger = Logger(service="gpu-spot-health")

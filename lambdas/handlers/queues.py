@@ -19,7 +19,7 @@ from lambdas.handlers.metrics import emit
 
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=2, read_timeout=3)
 _SPARE_SECONDS: Final = 8.0
-"""Reserved of the function's time for AWS calls that hang at the end."""
+"""Part of the function's timeout that is reserved for AWS calls that hang at the end."""
 
 logger = Logger(service="gpu-spot-queues")
 

@@ -17,7 +17,7 @@ from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
 _SPARE_SECONDS: Final = 10.0
-"""Reserved of the function's time for the work after the reads."""
+"""Part of the function's timeout that is reserved for the work after the reads."""
 _LOAD_UNKNOWN: Final = frozenset({Reason.QUEUE_UNKNOWN})
 _THROUGHPUT_UNKNOWN: Final = frozenset({Reason.THROUGHPUT_UNKNOWN, Reason.THROUGHPUT_STALE})
 

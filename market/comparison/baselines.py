@@ -1,4 +1,4 @@
-"""Baseline policies for comparison. No stack can choose them: each has shortages, overpays or needs an oracle."""
+"""Baseline policies that no stack can choose: each has shortages, overpays or needs an oracle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class StaticMix:
 
 @dataclass(frozen=True, slots=True)
 class Checker2018:
-    """The policy of 2018: one On-Demand instance per missing Spot instance, until the Spot instance *launches*.
+    """The policy of 2018: one On-Demand instance per missing Spot instance, until that *launches*.
 
     It ignores notices, and terminates the On-Demand instance while the Spot instance still boots.
     """
@@ -61,7 +61,7 @@ class Checker2018:
 
 @dataclass(frozen=True, slots=True)
 class SpotHedge:
-    """SpotHedge (SkyServe, Mao et al., arXiv 2411.01438): spare Spot replicas over zones, On-Demand as fallback.
+    """SpotHedge (SkyServe, Mao et al., arXiv 2411.01438): spare Spot replicas, On-Demand as fallback.
 
     It asks for ``spares`` spot replicas more than the target, spread by a *dynamic placer*, and holds
     min(target, target + spares − ready spot) On-Demand instances. It ignores notices.
@@ -82,7 +82,7 @@ class SpotHedge:
 
 @dataclass(frozen=True, slots=True)
 class SpotHedgeIdeal(SpotHedge):
-    """SpotHedge at its best: an interrupted replica counts as lost; the group's allocation knows the capacity."""
+    """SpotHedge at its best: an interrupted replica counts as lost; the allocation knows the capacity."""
 
     name: ClassVar[str] = "spothedge-ideal"
 

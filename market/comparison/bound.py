@@ -2,9 +2,9 @@
 
 ``U(t)``, the maximum number of ready Spot workers at ``t``, is the sum over the pools of the minimum capacity
 during the last Spot cold start. The target is split into slots 1 … N; slot ``l`` may run on Spot while
-``U ≥ l``, at the price of the ``l``-th cheapest worker. In every segment a slot is Spot, On-Demand or down, at
-minimum cost; a boot is paid at its own rate, a move between Spot pools is free. A Lagrange multiplier limits
-the down-time of all slots together. The result is the best dual value: no schedule with the required
+``U ≥ l``, at the price of the ``l``-th cheapest worker. In every segment a slot is Spot, On-Demand or down,
+at minimum cost; a boot is paid at its own rate, a move between Spot pools is free. A Lagrange multiplier
+limits the down-time of all slots together. The result is the best dual value: no schedule with the required
 availability costs less.
 """
 
@@ -35,7 +35,7 @@ class _Schedule:
 
 
 def bound(market: SpotMarket, rules: Rules, target: int, availability: float = AVAILABILITY) -> float:
-    """Return the minimum cost at ``availability`` as a fraction of ``target`` On-Demand instances all the time.
+    """Return the minimum cost at ``availability``, as a fraction of ``target`` On-Demand instances.
 
     The warm-up is not counted, and boots in it are free, as in a run.
     """

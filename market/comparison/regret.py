@@ -39,7 +39,7 @@ def cheapest(marks: Sequence[Mark], ends: Iterable[str], availability: float) ->
 
 
 def dominates(candidate: Mark, mark: Mark) -> bool:
-    """Return whether ``other`` is no worse in cost and availability, and better by the tolerance in one of them."""
+    """Return whether ``other`` is no worse in cost and availability, and better in one of them."""
     if candidate.cost > mark.cost or candidate.availability < mark.availability:
         return False
     cheaper = mark.cost > candidate.cost * (1 + COST_TOLERANCE)

@@ -48,9 +48,9 @@ class Sum:
 class DoubtSum(Sum):
     """The same sums in a world with uncertainty.
 
-    ``avoidable``: missed, but feasible with restart overheads of middle length; ``by_luck``: feasible only with
-    advance knowledge of short overheads; ``unsaid``: missed without a warning; ``said_hours``: sum of the
-    warnings' lead times, and ``said_least``: the shortest; ``retracted``: met in spite of a warning.
+    ``avoidable``: missed, but feasible with restart overheads of middle length; ``by_luck``: feasible only
+    with advance knowledge of short overheads; ``unsaid``: missed without a warning; ``said_hours``: sum of
+    the warnings' lead times, and ``said_least``: the shortest; ``retracted``: met in spite of a warning.
     """
 
     avoidable: int = 0

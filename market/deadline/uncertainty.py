@@ -1,6 +1,6 @@
 """Uncertainty of a job's world besides the pool's capacity, and the random draws for one pool.
 
-``Uncertainty`` has one axis for each kind; its default is the world as declared. ``Draws`` is one world in one
+``UncertaintyModel`` has an axis per kind; its default is the world as declared. ``Draws`` is one world in one
 pool. Values are drawn by pool and tick, not in the order of a job's actions: every policy and the feasibility
 check get the same world.
 """
@@ -24,22 +24,22 @@ HOUR = ticks(3600)
 class UncertaintyModel:
     """How a world deviates from the plan. Values without a source are assumed.
 
-    - ``longer``: a restart takes so many times the expected seconds; ``spread``: each then takes a factor
-      between 1 ÷ (1 + spread) and 1 + spread on top, each factor as likely as its inverse.
-    - ``refused_with_spot``: at so many of the moments at which the pool stops giving spot, on-demand is
-      refused, too, for ``refusal_seconds``; ``refusals_a_day``: so many such episodes come by themselves.
-      After each of them on-demand can be had for as long.
+    - ``longer``: the factor of a restart's duration on the expected one; ``spread``: each restart has a
+      further random factor between 1 ÷ (1 + spread) and 1 + spread, each as likely as its inverse.
+    - ``refused_with_spot``: the share of the pool's Spot losses at which On-Demand launches fail, too, for
+      ``refusal_seconds``; ``refusals_a_day``: the number of independent such episodes. After each of them
+      On-Demand is available for at least as long.
       AWS may "not currently have enough available On-Demand capacity": EC2 guide, "Troubleshoot instance
       launch issues".
-    - ``slowest``: progress is between this part of the plan and all of it: ``drift``: up and down once in a
-      day, hour by hour; ``steps``: another pace every 4 to 16 hours.
-    - ``prices``: of spot, in parts of on-demand, each kept for ``price_hours`` and followed by another;
-      empty: the job's own.
-    - ``saved``: the part of the interruptions before which the work was saved; otherwise what was done since
-      the last checkpoint is lost. Notices come "on a best effort basis": EC2 guide, "Spot Instance
+    - ``slowest``: the minimum throughput as a fraction of the plan; ``drift``: a daily cycle in hourly steps;
+      ``steps``: a new throughput every 4 to 16 hours.
+    - ``prices``: Spot prices as fractions of On-Demand, each valid for ``price_hours``; empty: the job's
+      price.
+    - ``saved``: the share of interruptions before which the work was saved; otherwise the work since the last
+      checkpoint is lost. Notices come "on a best effort basis": EC2 guide, "Spot Instance
       interruption notices".
 
-    The polling interval and the work between two checkpoints are the job's.
+    The job defines the polling interval and the work between two checkpoints.
     """
 
     seed: int = 1

@@ -17,8 +17,8 @@ from market.supply.trace import load
 class ZoneOutcome:
     """The result of the jobs of one policy in one trace (a file).
 
-    ``cost`` and ``bound`` are means, as fractions of the cost of the same job on On-Demand alone; hours, starts
-    and interruptions are means per job, ``misses`` counts the late jobs.
+    ``cost`` and ``bound`` are means, as fractions of the cost of the same job on On-Demand alone; hours,
+    starts and interruptions are means per job, ``misses`` counts the late jobs.
     """
 
     trace: str

@@ -1,1 +1,1 @@
-"""Load on a service: who asks when, how long it waits, and what rules of scaling make of it on a market."""
+"""Load on a service: requests, their waiting times, and scaling rules replayed on a market."""

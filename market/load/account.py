@@ -1,4 +1,4 @@
-"""A service under load in a rehearsal: its queue by the minute, and what came of the whole time."""
+"""A service under load in a rehearsal: its queue by the minute, and the totals."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from market.load.queue import Minute, RequestQueue
 from market.load.shapes import DAY, LoadShape
 
 STRETCH: Final = 10
-"""Minutes of which waits are summed up."""
+"""Minutes over which waits are summed."""
 _BUSIEST_SECONDS: Final = 300
-"""Who sizes for the peak buys for the busiest five minutes, without any reserve."""
+"""Peak sizing, for comparison: capacity for the busiest five minutes, without reserve."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadMinute:
-    """A minute that began at ``tick``: requests that came (a second), workers, US dollars.
+    """The minute from ``tick`` on: arrived requests per second, workers, US dollars.
 
-    ``able`` are the requests a second that the ready workers could end; ``waiting`` is at its end.
+    ``able``: requests per second that the ready workers could serve; ``waiting``: at the end of the minute.
     """
 
     tick: int
@@ -36,7 +36,7 @@ class LoadMinute:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What the requests waited (seconds) that came in ``ticks`` minutes; None where none came."""
+    """Waits (seconds) of the requests that arrived in ``ticks`` minutes; None without requests."""
 
     tick: int
     ticks: int
@@ -47,7 +47,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class PeakSize:
-    """On-demand instances for the busiest five minutes, of the type that is cheapest for it (US dollars)."""
+    """Cost of On-Demand instances of the cheapest type for the busiest five minutes (US dollars)."""
 
     instance_type: str
     count: int
@@ -56,7 +56,7 @@ class PeakSize:
 
 @dataclass(frozen=True, slots=True)
 class LoadAccount:
-    """What came of a service under load; ``minutes`` hold everything, all else leaves the warm-up out.
+    """The result of a service under load; ``minutes`` include the warm-up, all other fields exclude it.
 
     ``allowed`` is the wait that one request in a hundred may exceed, ``late`` the share that did. ``paid``
     is the bill in US dollars, ``on_demand`` that of the same hours sized for the peak.
@@ -78,7 +78,7 @@ class LoadAccount:
 
 @dataclass(slots=True)
 class LoadedService:
-    """Requests that come by a shape, and the workers that end them, minute by minute."""
+    """Simulates arrivals of a load shape and the workers that serve them, by the minute."""
 
     arrivals: Sequence[int]
     speeds: Mapping[str, float]
@@ -87,12 +87,12 @@ class LoadedService:
 
     @classmethod
     def of(cls, shape: LoadShape, peak: float, ticks: int, speeds: Mapping[str, float], seed: int) -> Self:
-        """Return a service with that many requests a second in its usual busy hour, for so many minutes."""
+        """Return a service with this rate (requests per second) in a usual busy hour, for so many minutes."""
         arrivals = replace(shape, peak=peak).arrivals(math.ceil(ticks * 60 / DAY), seed)[: ticks * 60]
         return cls(arrivals.tolist(), speeds, RequestQueue(arrivals, seed))
 
     def minute(self, ready: Mapping[str, int], target: int, paid: float) -> Minute:
-        """Play the next minute with so many ready workers of each instance type."""
+        """Simulate the next minute with so many ready workers of each instance type."""
         workers: dict[float, int] = {}
         for name, count in ready.items():
             workers[self.speeds[name]] = workers.get(self.speeds[name], 0) + count
@@ -109,7 +109,7 @@ class LoadedService:
     def account(
         self, allowed: float, warm_up: int, hourly: Mapping[str, float], workers: Mapping[str, int]
     ) -> LoadAccount:
-        """Return what came of it after ``warm_up`` minutes.
+        """Return the result after ``warm_up`` minutes.
 
         ``hourly`` are on-demand prices (US dollars) and ``workers`` those on an instance, by type.
         """

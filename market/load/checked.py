@@ -1,4 +1,4 @@
-"""A scaled fleet with the health checker beside scaler and controller: some instances stop working."""
+"""A scaled fleet with scaler, controller and health checker, in which some instances become unhealthy."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from market.load.rules import View
 from market.rules import TICK_SECONDS
 
 _XID = 79
-"""The GPU has fallen off the bus."""
+"""XID of a GPU that has fallen off the bus."""
 _RATE_MINUTES = 5
-"""Over so many a worker tells its rate."""
+"""Minutes over which a worker measures its rate."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class CheckedFleet(ScaledFleet):
     _judged: set[str] = field(default_factory=set)
 
     def tick(self, now: float) -> None:
-        """See ``Fleet``: scaler first, then the checker, each by what it sees itself."""
+        """See ``Fleet``: scaler first, then the checker, each with its own observations."""
         ScaledFleet.tick(self, now)
         for instance in self._instances.values():
             if instance.ready_since is not None and instance.id not in self._judged:
@@ -67,7 +67,7 @@ class CheckedFleet(ScaledFleet):
         return instance.id not in self._xid_of
 
     def _check(self, snapshot: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
-        """Return what the health checker decides."""
+        """Return the health checker's decision."""
         return judge.decide(snapshot, settings, self.health)
 
     def _snapshot(self, now: float, view: View) -> ServiceSnapshot:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What a minute came to, in requests; ``busy_seconds`` are those of all workers together.
+    """The totals of a minute, in requests; ``busy_seconds`` are summed over the workers.
 
-    ``waiting`` and ``taken`` are at its end, ``oldest`` is for how many seconds the oldest waits then.
+    ``waiting`` and ``taken`` are at its end, ``oldest`` is the age of the oldest waiting request (seconds)
+    then.
     """
 
     arrived: int
@@ -26,7 +27,7 @@ class Minute:
 
 
 class RequestQueue:
-    """First come, first served, one request a worker; services vary as if by pure chance.
+    """A first-in-first-out queue, one request per worker; served counts vary as in a Poisson process.
 
     Requests of a lost worker return to the queue, as a broker redelivers unacknowledged messages.
     """
@@ -41,7 +42,7 @@ class RequestQueue:
         self._credit = 0.0
 
     def minute(self, workers: Mapping[float, int]) -> Minute:
-        """Play the next minute with so many workers, by the requests a second that each ends."""
+        """Simulate the next minute with so many workers, by their rate (requests per second)."""
         total = sum(workers.values())
         mean_rate = sum(rate * count for rate, count in workers.items()) / total if total else 0.0
         begin = len(self._started)
@@ -71,7 +72,7 @@ class RequestQueue:
             busy_seconds += busy
             self._arrived.append(arrived)
             self._started.append(started)
-        # What a busy worker could not use of its time is not kept for a later burst.
+        # Unused time of a busy worker is not carried over to a later burst.
         self._waiting, self._busy, self._credit = waiting, busy, min(credit, 1.0)
         while self._oldest < len(self._arrived) and self._arrived[self._oldest] <= started:
             self._oldest += 1
@@ -85,9 +86,9 @@ class RequestQueue:
         )
 
     def waits(self, begin: int = 0, end: int | None = None) -> NDArray[np.int64]:
-        """Return how long the requests that came between two seconds waited for a worker.
+        """Return the waits of the requests that arrived between two seconds.
 
-        Who still waits when the replay ends counts as taken then.
+        A request that still waits at the end of the replay counts as taken then.
         """
         arrived, started = np.asarray(self._arrived), np.asarray(self._started)
         first = arrived[begin - 1] if begin else 0

@@ -1,4 +1,4 @@
-"""A load on a market: the one replay engine with a target that a rule of scaling sets each minute."""
+"""Replay of a load on a market: a scaling rule sets the target each minute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from market.supply import placement
 from market.supply.spot import SpotMarket
 
 MONDAY: Final = 4 * 86400.0
-"""The first Monday of the epoch: a replay begins there, as a load does."""
+"""The first Monday of the epoch, at which replays and loads begin."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class ScaledFleet(LightFleet):
     _has_changed: bool = True
 
     def tick(self, now: float) -> None:
-        """See ``Fleet``: the minute that has passed is played, and the rule sets the target."""
+        """See ``Fleet``: simulates the past minute, then the rule sets the target."""
         LightFleet.tick(self, now)
         if now > self.begin:
             self.view = self.passed(now)
@@ -52,7 +52,7 @@ class ScaledFleet(LightFleet):
         self.targets.append(self.group.target)
 
     def reconcile(self) -> Orders:
-        """See ``Fleet``: where nothing has happened the controller would say what it said before."""
+        """See ``Fleet``: without events the controller would repeat its last decision."""
         is_due = self._orders is None or (
             self._orders.wake_at is not None and self._orders.wake_at <= self._now
         )
@@ -61,7 +61,7 @@ class ScaledFleet(LightFleet):
             decided = LightFleet.reconcile(self)
             self._has_changed = bool(decided.released)
             self._orders = replace(decided, released=())
-            # Each minute is played: its load is another.
+            # Every minute is simulated, as its load differs.
             return replace(decided, wake_at=self._now + TICK_SECONDS)
         return Orders(dict(self._desired), wake_at=self._now + TICK_SECONDS)
 
@@ -86,7 +86,7 @@ class ScaledFleet(LightFleet):
         LightFleet.refused(self, side, message)
 
     def passed(self, now: float) -> View:
-        """Play the past minute with the ready instances, and return what a rule sees of it."""
+        """Simulate the past minute with the ready instances, and return the rule's input."""
         reporting = [instance for instance in self._instances.values() if instance.ready_since is not None]
         ready = Counter(instance.pool.instance_type for instance in reporting)
         working = Counter(instance.pool.instance_type for instance in reporting if self.works(instance))
@@ -118,29 +118,29 @@ class ScaledFleet(LightFleet):
         )
 
     def works(self, instance: Instance) -> bool:
-        """Say whether who is heard of ends requests, too."""
+        """Return whether an instance with a heartbeat also serves requests."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A replay by the minute: targets, money (in on-demand workers), and what each request waited."""
+    """A replay by the minute: targets, cost (in On-Demand workers), and the wait of each request."""
 
     targets: NDArray[np.int64]
     paid: NDArray[np.float64]
     queue: RequestQueue
 
     def p99(self, begin: int, end: int) -> float:
-        """Return the 99th percentile of the wait (seconds) of what came between two minutes."""
+        """Return the 99th percentile of the wait (seconds) of requests that arrived between two minutes."""
         return p99([self.queue.waits(begin * 60, end * 60)])
 
     def cost(self, begin: int, end: int) -> float:
-        """Return the mean bill between two minutes, in on-demand workers."""
+        """Return the mean cost between two minutes, in On-Demand workers."""
         return float(self.paid[begin:end].mean())
 
 
 def p99(waits: Iterable[NDArray[np.int64]]) -> float:
-    """Return the 99th percentile (seconds) of all of them together."""
+    """Return the 99th percentile of the wait (seconds) over all of them."""
     return float(np.percentile(np.concatenate(list(waits)), 99))
 
 
@@ -153,10 +153,9 @@ def play(
     max_workers: int,
     build: Callable[..., ScaledFleet] = ScaledFleet,
 ) -> Played:
-    """Replay a load on a market with a rule that may ask for at most so many workers.
+    """Replay a load on a market with a scaling rule and a maximum number of workers.
 
-    The group behind it is as a stack has it by default; ``market`` is as long as the load or longer.
-    ``build`` makes the fleet.
+    The group has a stack's defaults; ``market`` is at least as long as the load. ``build`` creates the fleet.
     """
     pools = placement.named(market.names)
     policy = policies.build(policies.DEFAULT)
@@ -182,7 +181,7 @@ def play(
 
 
 def reversals(targets: Sequence[int], within: int) -> int:
-    """Return how often a target went down within so many minutes of its going up."""
+    """Return how often a target decreased within so many minutes after an increase."""
     count, up = 0, -within - 1
     for minute in range(1, len(targets)):
         if targets[minute] > targets[minute - 1]:

@@ -1,4 +1,4 @@
-"""A checked fleet whose workers get new releases meanwhile, good ones and bad ones."""
+"""A checked fleet with roll-outs of good and bad releases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIRST: Final = WorkerRelease("registry.example/ocr@sha256:first")
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """From ``at`` (epoch seconds) on this release is wanted; ``fault`` is what is wrong with it."""
+    """A release to roll out from ``at`` (epoch seconds) on; ``fault`` is its defect."""
 
     at: float
     release: WorkerRelease
@@ -38,12 +38,12 @@ class Upgrade:
 
 @dataclass(slots=True)
 class RolloutCosts:
-    """What roll-outs cost, in instances and minutes.
+    """The cost of roll-outs, in instance minutes.
 
-    ``served`` and ``without`` are sums over the minutes: instances that served, of the target, and those that
-    would have without the roll-outs' own takings. ``robbed`` counts the looks at which one that served was
-    asked to restart although fewer than nine tenths of the target were left. ``on_bad`` is the most that
-    ran a bad release at once. ``promoted`` and ``taken_back`` are versions.
+    ``served`` and ``without`` are sums over the minutes, up to the target: instances that served, and those
+    that would have served without the roll-outs. ``robbed`` counts the polls that restarted a serving
+    instance although fewer than nine tenths of the target remained. ``on_bad`` is the maximum of instances
+    with a bad release at once. ``promoted`` and ``taken_back`` are versions.
     """
 
     served: int = 0
@@ -55,13 +55,13 @@ class RolloutCosts:
 
     @property
     def share(self) -> float:
-        """What was served of what would have been."""
+        """``served`` as a fraction of ``without``."""
         return self.served / self.without if self.without else 1.0
 
 
 @dataclass(slots=True)
 class _Runs:
-    """What an instance's workers run since when; since ``restart_requested_at`` they restart."""
+    """The release of an instance's workers and its start; since ``restart_requested_at`` they restart."""
 
     release: WorkerRelease
     since: float
@@ -71,14 +71,14 @@ class _Runs:
 
 @dataclass(slots=True, kw_only=True)
 class RolledFleet(CheckedFleet):
-    """See ``CheckedFleet``; the checker rolls out what the last of ``upgrades`` that is due asks for."""
+    """See ``CheckedFleet``; the checker rolls out the latest of ``upgrades`` that is due."""
 
     upgrades: Sequence[Upgrade] = ()
     costs: RolloutCosts = field(default_factory=RolloutCosts)
     row: WorkerReleases = field(default_factory=lambda: WorkerReleases(_FIRST))
     _runs: dict[str, _Runs] = field(default_factory=dict)
 
-    # A dataclass with slots is a new class, so that `super()` would look for the class that it was.
+    # A dataclass with slots is a new class: `super()` without arguments would refer to the original.
 
     def tick(self, now: float) -> None:
         """See ``Fleet``: the agents first, then scaler and checker."""
@@ -87,11 +87,11 @@ class RolledFleet(CheckedFleet):
         self._count()
 
     def works(self, instance: Instance) -> bool:
-        """See ``ScaledFleet``; a request that fails has ended, too."""
+        """See ``ScaledFleet``; a failed request counts as served."""
         return CheckedFleet.works(self, instance) and self._fault(instance.id) in ("well", "fails all")
 
     def _agents(self, now: float) -> None:
-        """Do what agents do: start workers from what the row says, once they were asked and are ready."""
+        """Simulate the agents: restart workers with the row's release, once requested and due."""
         for instance in list(self._instances.values()):
             runs = self._runs.get(instance.id)
             if runs is None and instance.ready_since is not None:
@@ -126,7 +126,7 @@ class RolledFleet(CheckedFleet):
         self._runs = {name: runs for name, runs in self._runs.items() if name in self._instances}
 
     def _check(self, snapshot: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
-        """See ``CheckedFleet``: with the release that is wanted, and the steps carried out."""
+        """See ``CheckedFleet``: includes the desired release, and carries out the roll-out's steps."""
         released = [upgrade.release for upgrade in self.upgrades if upgrade.at <= snapshot.now]
         demand = RolloutDemand(self.group.target, self.group.maximum)
         desired = DesiredRelease(released[-1] if released else _FIRST)
@@ -144,7 +144,7 @@ class RolledFleet(CheckedFleet):
         return decision
 
     def _ask(self, names: set[str], demand: RolloutDemand | None, now: float) -> None:
-        """Restart workers; a ``demand`` comes from a roll-out."""
+        """Restart workers; ``demand``: for a roll-out."""
         # An instance that hangs undetected counts as serving.
         reporting = {instance.id for instance in self._instances.values() if self._is_reporting(instance)}
         if (
@@ -155,7 +155,7 @@ class RolledFleet(CheckedFleet):
             self.costs.robbed += 1
         for name in names & set(self._runs):
             runs = self._runs[name]
-            # What cannot be fetched is not started: the workers go on.
+            # A release that cannot be pulled is not started: the workers continue.
             if (
                 runs.restart_requested_at is None
                 and self._fault_of(self.row.release_for(name)) != "cannot be pulled"
@@ -163,7 +163,7 @@ class RolledFleet(CheckedFleet):
                 runs.restart_requested_at = now
 
     def _count(self) -> None:
-        """Add this minute to the toll."""
+        """Add this minute to the roll-outs' cost."""
         live = [instance for instance in self._instances.values() if instance.id in self._runs]
         well = [
             instance for instance in live if instance.id not in self._xid_of and instance.deadline is None
@@ -210,7 +210,7 @@ class RolledFleet(CheckedFleet):
 
 
 def _report_of(report: WorkerReport | None, runs: _Runs, fault: ReleaseFault) -> WorkerReport | None:
-    """Return a worker's report with the effect of its release on it."""
+    """Return a worker's report, changed by the effect of its release."""
     if report is None:
         return None
     failed = report.done if fault == "fails all" else 0

@@ -1,4 +1,4 @@
-"""What a rule of scaling sees each minute, and the rules that others publish, to compare with."""
+"""The input of a scaling rule, and published scaling rules for comparison."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Protocol
 class View:
     """A service at ``now``: workers by state, rates in requests a second, requests by state.
 
-    ``busy`` is the share of the last minute in which the ready workers' GPUs worked. ``scarce``: on-demand
-    instances stand in for spot.
+    ``busy`` is the GPU utilization of the ready workers in the last minute. ``scarce``: On-Demand instances
+    replace missing Spot capacity.
     """
 
     now: float
@@ -31,15 +31,15 @@ class View:
 
     @property
     def per_worker(self) -> float:
-        """Requests a second that a ready worker ended, in the mean."""
+        """Mean requests per second that a ready worker served."""
         return self.leaving / max(1, sum(self.ready.values()))
 
 
 class Rule(Protocol):
-    """A rule of scaling; it may remember what it saw."""
+    """A scaling rule, which may have state."""
 
     def target(self, view: View) -> int:
-        """Return how many workers there should be."""
+        """Return the desired number of workers."""
         ...
 
 
@@ -47,11 +47,11 @@ class Rule(Protocol):
 class TargetTracking:
     """AWS's target tracking on a metric of the ready workers.
 
-    Out when three minutes in a row are above the target, in when fifteen are below nine tenths of it: the
-    alarms that a policy creates. In proportion to the metric; who is not ready yet counts as coming. In at
-    most by ``step`` of what there is, and not again within ``cooldown`` seconds of it (300 s are the default
-    for a fleet, Application Auto Scaling's reference, "ScaleInCooldown"). AWS publishes no formula for how
-    gradually it scales in, so ``step`` is tuned in its favour.
+    Scales out after three consecutive minutes above the target, and in after fifteen below nine tenths of it:
+    the alarms that a policy creates. In proportion to the metric; starting workers count as capacity. Scales
+    in by at most the fraction ``step``, and not again within ``cooldown`` seconds (300 s are the default for
+    a fleet, Application Auto Scaling's reference, "ScaleInCooldown"). AWS publishes no formula for gradual
+    scale-in, so ``step`` is tuned in its favour.
 
     ``metric`` is ``backlog``, visible messages for each instance (Auto Scaling guide, "Scaling policy based
     on Amazon SQS"), or ``gpu``, the share of time in which GPUs work.
@@ -66,7 +66,7 @@ class TargetTracking:
     _moved: float = -math.inf
 
     def target(self, view: View) -> int:
-        """See ``Rule``; without a ready worker there is no metric, and nothing is done."""
+        """See ``Rule``; without a ready worker there is no metric and no change."""
         ready = sum(view.ready.values())
         if not ready:
             return max(1, view.target)
@@ -89,12 +89,12 @@ class TargetTracking:
 class Keda:
     """KEDA's RabbitMQ scaler and the Horizontal Pod Autoscaler behind it, with their defaults.
 
-    Wanted are metric ÷ ``value``, rounded up, where that is more than a tenth away from what there is; fewer
-    only when for ``stabilisation`` seconds no more were wanted (KEDA 2.21, RabbitMQ scaler; Kubernetes, HPA:
-    tolerance 0.1, scaleDown.stabilizationWindowSeconds 300, no window upwards).
+    The desired number is metric ÷ ``value``, rounded up, if it differs by more than a tenth from the current
+    one; a decrease takes the maximum of the last ``stabilisation`` seconds (KEDA 2.21, RabbitMQ scaler;
+    Kubernetes, HPA: tolerance 0.1, scaleDown.stabilizationWindowSeconds 300, no window for increases).
 
-    ``mode`` is ``length`` (ready messages), ``unacknowledged`` (those with workers, too: what it counts over
-    HTTP by default) or ``rate`` (MessageRate: published a second).
+    ``mode`` is ``length`` (ready messages), ``unacknowledged`` (in-flight messages included: the default over
+    HTTP) or ``rate`` (MessageRate: published per second).
     """
 
     mode: str

@@ -1,4 +1,4 @@
-"""The deployed scaler as one of the rules: its core, fed with what a replay shows."""
+"""The deployed scaler's core as a scaling rule of a replay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from market.load.rules import View
 
 @dataclass(slots=True)
 class ScalerRule:
-    """``decide`` within ``bounds``; ``boot_seconds`` is what the controller has learned of boots."""
+    """``decide`` within ``bounds``; ``boot_seconds`` is the controller's estimate of boot times."""
 
     bounds: Bounds
     boot_seconds: float

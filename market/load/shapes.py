@@ -1,6 +1,6 @@
-"""Loads as services have them: the curve of day and week, timers, bursts, silence.
+"""Generator of realistic service loads: daily and weekly curve, timers, bursts, silences.
 
-A generator, not a recording: its parameters are assumed, after published shapes. The services of
+Not a recording: the parameters are assumed, after published shapes. The services of
 the Azure LLM inference traces of 2024 (Stojkovic et al., DynamoLLM, HPCA 2025) are the models of
 ``conversation``, which people use all day, and ``coding``, which sleeps at night and at weekends. That
 arrivals are burstier than Poisson's, as if their rate were drawn from a Gamma distribution, is BurstGPT's
@@ -64,7 +64,7 @@ class LoadShape:
         return rates
 
     def arrivals(self, days: int, seed: int) -> NDArray[np.int64]:
-        """Return how many requests come in every second."""
+        """Return the number of requests in every second."""
         chance = np.random.default_rng([seed, 2])
         rates = self.rates(days, seed)
         if self.clumping > 0:
@@ -85,7 +85,7 @@ class LoadShape:
         return np.asarray(curve, dtype=np.float64)
 
     def _drifting(self, days: int, chance: np.random.Generator) -> NDArray[np.float64]:
-        """Return a slow random walk around 0 that forgets within hours."""
+        """Return a slow mean-reverting random walk around 0 with a memory of hours."""
         minutes = days * 1440
         decay = np.exp(-1 / (60 * _DRIFT_HOURS))
         fresh = chance.normal(0, np.sqrt(1 - decay**2), minutes)
@@ -97,7 +97,7 @@ class LoadShape:
 
 
 DAY_WITH_A_BURST: Final = LoadShape("day", daily=0.8, bursts=1.0, silences=0)
-"""One to be looked at: quiet at 3:00, busy at 15:00, with a sudden half hour at 6:00."""
+"""A shape for figures: quiet at 3:00, busy at 15:00, with a burst of half an hour at 6:00."""
 
 SHAPES: Final = (
     LoadShape("conversation"),

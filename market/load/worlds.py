@@ -1,4 +1,4 @@
-"""Random worlds in which scaler, health checker, its roll-outs and controller must not swing."""
+"""Random worlds in which scaler, health checker, roll-outs and controller must not oscillate."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from market.supply.drawn_market import draw
 from market.supply.spot import SpotMarket
 
 MAX_SLOTS: Final = 80
-"""Workers that a rule may ask for."""
+"""Bounds of the workers that a rule may request."""
 BOOT: Final = 180.0
 
 
 @dataclass(frozen=True)
 class Shaken:
-    """What came of a random world; ``reversals`` of the target are those within the cooldown."""
+    """The result of a random world; ``reversals`` counts reversals of the target within the cooldown."""
 
     reversals: int
     costs: RolloutCosts
 
 
 def shaken(seed: int, hours: float = 2.0) -> Shaken:
-    """Play scaler, health checker, its roll-outs and controller together.
+    """Simulate scaler, health checker, roll-outs and controller together.
 
     Under a random load on a random market, with instances that become unhealthy, and two new releases.
     """
@@ -69,7 +69,7 @@ def shaken(seed: int, hours: float = 2.0) -> Shaken:
 
 
 def rolled_out(played: Sequence[Shaken]) -> dict[str, Any]:
-    """Return what roll-outs came to in the random worlds: the worst of them, and counts."""
+    """Return the results of roll-outs in the random worlds: the worst values, and counts."""
     costs_of_worlds = [world.costs for world in played]
     return {
         "random_worlds": len(played),
@@ -82,7 +82,7 @@ def rolled_out(played: Sequence[Shaken]) -> dict[str, Any]:
 
 
 def _upgrade(number: int, hours: float, chance: random.Random) -> Upgrade:
-    """Return a new release in this half of the time, every other one bad."""
+    """Return a new release in this half of the time; every second one is bad."""
     fault: ReleaseFault = chance.choice(FAULTS) if chance.random() < 0.5 else "well"
     at = MONDAY + 3600 * hours * chance.uniform(0.1 + 0.5 * number, 0.2 + 0.5 * number)
     return Upgrade(at, WorkerRelease(f"registry.example/ocr@sha256:{number}"), fault)

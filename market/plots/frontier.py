@@ -1,4 +1,4 @@
-"""Plot cost against shortage, one point a policy: a page for the browser, or a picture for a document."""
+"""Plot cost against shortage, one point per policy, as an interactive page or an SVG picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from market.plots.svg import OTHER_COLOUR, OURS, Picture
 
 _KINDS: Final = (".html", ".svg")
 _MIN_SHORTAGE: Final = 1e-5
-"""The share of shortage that is drawn for none at all: the axis is logarithmic."""
+"""The shortage at which zero is drawn: the axis is logarithmic."""
 _WIDTH, _HEIGHT = 720, 400
 _MARGIN_LEFT, _MARGIN_RIGHT, _TOP, _BOTTOM = 70, 150, 34, 48
 
@@ -28,17 +28,17 @@ class Point:
 
     @property
     def shortage(self) -> float:
-        """The share of worker time that is missing, as drawn."""
+        """The shortage as a share of worker time, as drawn."""
         return max(_MIN_SHORTAGE, 1 - self.availability)
 
     @property
     def ours(self) -> bool:
-        """Whether it is a point of our policy, at a value of its knob or by default."""
+        """Whether it is a point of our policy, at any value of its parameter."""
         return self.name.partition("@")[0] == ExpectedCost.name
 
     @property
     def label(self) -> str:
-        """What stands beside the point: the value of the knob for ours, else the policy."""
+        """The point's label: the parameter's value for our policy, else the policy's name."""
         if not self.ours:
             return self.name
         return self.name.partition("@")[2] or "default"
@@ -98,7 +98,7 @@ def svg(points: Sequence[Point], title: str) -> str:
     picture.text(0, 0, "worker time missing", "middle", transform=turned)
     picture.curve((x(p.cost), y(p.shortage)) for p in curve(points))
     labelled: list[tuple[float, float]] = []
-    # Ours are many: they give way to the others' labels, and among them to the default's.
+    # The labels of our many points yield to the other policies' labels and to the default's.
     for p in sorted(points, key=lambda p: (p.ours, p.label != "default")):
         colour = OURS if p.ours else OTHER_COLOUR
         label = f"{p.name}: {p.cost:.4f} × bound, {100 * p.availability:.3f} %"

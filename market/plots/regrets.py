@@ -1,4 +1,4 @@
-"""Plot each policy's regret in every world: a row for a policy, a dot for a world."""
+"""Plot each policy's regret in every world: one row per policy, one dot per world."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _WIDTH, _ROW, _TOP, _BOTTOM = 760, 34, 40, 44
 _MARGIN_LEFT, _MARGIN_RIGHT = 150, 24
 _TITLE: Final = "Cost above the cheapest way to the same availability"
 _MIN_REGRET: Final = 0.001
-"""The regret that is drawn for none at all, and for less: the axis is logarithmic."""
+"""The regret at which zero and smaller values are drawn: the axis is logarithmic."""
 
 
 def write(path: Path, by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> None:
     """Write an SVG picture of ``(world, regret)`` by policy, ours first.
 
-    A regret is a fraction, ``None`` where the policy does not get to the availability at any price.
+    A regret is a fraction, ``None`` if the policy never reaches the availability.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(svg(by_policy), encoding="utf-8")
@@ -53,7 +53,7 @@ def svg(by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> str:
         picture.text(_MARGIN_LEFT - 12, y + 4, policy, "end", fill=colour)
         for index, (world, regret) in enumerate(marks):
             label = "does not get there" if regret is None else f"{100 * regret:.2f} %"
-            # Neighbours are set apart a little, so that many of one value are seen as many.
+            # Neighbours are offset slightly to keep equal values visible.
             picture.dot(x(regret), y + (index % 7 - 3) * 3, colour, f"{world}: {label}", radius=3)
     end = "a dot is a world; at the right edge: a policy does not get there"
     picture.text(_MARGIN_LEFT, height - 8, end)

@@ -1,4 +1,4 @@
-"""Plot cost against wait, a panel for each load: our rule along its knob, the others as tuned."""
+"""Plot cost against wait, one panel per load: our rule along its parameter, the others as tuned."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _panel(picture: Picture, points: Sequence[Mapping[str, Any]], load: str, off
             picture.dot(x, y, OURS)
             picture.text(x - 7, y + 4, knob if float(knob) in _NAMED else "", "end", fill=OURS)
         else:
-            # On the right where it has room, and below what is written above it.
+            # To the right if there is room, and below other labels.
             away = 7 if x + 7 + _LETTER * len(point["family"]) < x_end + _GAP else -7
             free = max(y + 4, free + 12)
             picture.dot(x, y, OTHER_COLOUR)

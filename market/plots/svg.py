@@ -1,4 +1,4 @@
-"""The strokes of an SVG picture."""
+"""A small writer of SVG pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OTHER_COLOUR: Final = "#b3541e"
 
 
 class Picture:
-    """A picture in the making, in its own units, on white; text is escaped."""
+    """An SVG picture on white, in its own units; text is escaped."""
 
     def __init__(self, width: int, height: int) -> None:
         """Begin a picture of this size."""
@@ -22,7 +22,7 @@ class Picture:
         ]
 
     def text(self, x: float, y: float, label: str, anchor: str = "start", **more: str | float) -> None:
-        """Write; ``more`` are attributes, ``_`` for ``-``."""
+        """Write text; ``more`` are attributes, ``_`` for ``-``."""
         named = " ".join(f'{name.replace("_", "-")}="{value}"' for name, value in more.items())
         position = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
         self._parts.append(f"<text {position} {named}>{escape(label)}</text>")
@@ -32,12 +32,12 @@ class Picture:
         self._parts.append(f'<path d="{path}" fill="none" stroke="{colour}"/>')
 
     def curve(self, points: Iterable[tuple[float, float]]) -> None:
-        """Join our own points."""
+        """Connect the points of our policy."""
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self._parts.append(f'<polyline points="{line}" fill="none" stroke="{OURS}" stroke-width="2"/>')
 
     def dot(self, x: float, y: float, colour: str, title: str = "", *, radius: int = 4) -> None:
-        """Draw a point that lets others shine through; a browser shows its title."""
+        """Draw a translucent point; a browser shows its title."""
         style = f'r="{radius}" fill="{colour}" fill-opacity="0.7"'
         self._parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" {style}><title>{escape(title)}</title></circle>'

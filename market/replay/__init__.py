@@ -1,1 +1,1 @@
-"""The one replay engine, the fleet that it plays with, and the account that it keeps."""
+"""The replay engine, its fleets, and the ledger of results."""

@@ -1,8 +1,8 @@
-"""The one replay engine: it plays AWS tick by tick, for the light fleet and for the local cloud alike.
+"""The replay engine: simulates AWS tick by tick, for the in-memory fleet and for the local cloud.
 
-A tick: the market takes, workers become ready, drops are announced, the controller looks, the groups launch.
-Ticks in which none of this can change anything are not played: nothing changed in the tick before, and no
-capacity change, announcement, boot, drain, deadline or wake-up of the controller lies in them.
+A tick: the market interrupts, workers become ready, drops are announced, the controller runs, the groups
+launch. Ticks without effect are skipped: nothing changed in the tick before, and they contain no capacity
+change, announcement, boot, drain, deadline or wake-up of the controller.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from market.supply.spot import SpotMarket, draw
 
 
 class Replay:
-    """One run of one market against one fleet."""
+    """One replay of one market against one fleet."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Replay:
         self._interrupted_ids: set[str] = set()
         self._tick = 0
         self.played = 0
-        # Asked once: to compare with a protocol is slow.
+        # Evaluated once: `isinstance` with a protocol is slow.
         self._reporting = fleet if isinstance(fleet, SelfReporting) else None
         if isinstance(fleet, ByZone):
             fleet.ask(self._sold_in)
@@ -77,7 +77,7 @@ class Replay:
     ) -> Ledger:
         """Replay from tick 0, at most to the end of the market, or until ``is_over``.
 
-        ``on_tick`` hears every played tick.
+        ``on_tick`` is called for every simulated tick.
         """
         end = self.market.ticks if ticks is None else min(ticks, self.market.ticks)
         tick = 0
@@ -94,7 +94,7 @@ class Replay:
         return self.ledger
 
     def visit(self, moments: Iterable[int]) -> None:
-        """Have these ticks played even where nothing of the market's lies in them."""
+        """Simulate these ticks even without a market event."""
         for tick in moments:
             heapq.heappush(self._agenda, tick)
 
@@ -135,10 +135,10 @@ class Replay:
             moments.append(self._primary.retry_tick)
         return min(moments)
 
-    # What the market does.
+    # Market.
 
     def _take(self, tick: int, now: float) -> bool:
-        """Take the instances whose deadline has come, and what a pool holds beyond its capacity."""
+        """Interrupt instances whose deadline has passed, and those beyond a pool's capacity."""
         dying = [h for h in self.instances if h.deadline is not None and h.deadline <= now]
         for pool in range(len(self.market.names)):
             holding = [h for h in self.instances if h.pool == pool and h not in dying]
@@ -163,7 +163,7 @@ class Replay:
         return True
 
     def _announce(self, tick: int, now: float) -> bool:
-        """Announce drops: a notice promises its two minutes however late it is heard."""
+        """Announce drops: a notice always gives two minutes, however late it arrives."""
         interrupted: list[HeldInstance] = []
         for drop in self.market.announcements(tick):
             holding = [h for h in self.instances if h.pool == drop.pool]
@@ -188,7 +188,7 @@ class Replay:
         return True
 
     def _recommend(self, tick: int) -> bool:
-        """EC2 sees an elevated risk for a pool, and recommends to replace what runs there."""
+        """Send rebalance recommendations for the instances of a pool at elevated risk."""
         pools = self.market.recommendations(tick)
         risky = [h for h in self.instances if h.pool in pools and h.deadline is None and not h.at_risk]
         for instance in risky:
@@ -199,7 +199,7 @@ class Replay:
         return bool(risky)
 
     def _rebalance(self, tick: int, now: float) -> bool:
-        """End, by the termination hook, whose successors are healthy, ready or not."""
+        """Terminate, with the termination hook, instances with a healthy successor, ready or not."""
         ending = self._primary.ending(self.instances, self._orders.desired[GroupRole.PRIMARY], tick)
         for instance in ending:
             instance.rebalanced, instance.deadline = True, now + HOOK_SECONDS
@@ -210,7 +210,7 @@ class Replay:
         return bool(ending)
 
     def _warn(self, tick: int, seconds: float) -> None:
-        """Have the drain and the end of instances played that end in ``seconds``."""
+        """Simulate the drain and end ticks of instances that end in ``seconds``."""
         heapq.heappush(self._agenda, tick + ticks(seconds))
         heapq.heappush(self._agenda, tick + max(0, ticks(seconds - self.rules.drain_seconds)))
 
@@ -230,7 +230,7 @@ class Replay:
             instance.ready = not instance.ready
         return bool(changed)
 
-    # What the controller does.
+    # Controller.
 
     def _poll(self, tick: int) -> bool:
         before = self._orders
@@ -256,7 +256,7 @@ class Replay:
         changed = bool(self._orders.released or self._orders.placed)
         return changed or self._orders.desired != before.desired
 
-    # What the groups do.
+    # Groups.
 
     def _launch_primary(self, tick: int) -> bool:
         launched = False
@@ -278,7 +278,7 @@ class Replay:
                 continue
             warm = self._warm.take(tick)
             if warm and self._by_chance(self.rules.warm_refusal, f"warm {attempt}", tick):
-                # Who cannot be started is lost, and the group launches another from nothing.
+                # A warm instance that cannot be started is lost; the group launches a new one.
                 self._note(tick, "warm-refusal", 1, "")
                 self.fleet.warm_lost()
                 warm = False
@@ -304,7 +304,7 @@ class Replay:
         *,
         warm: bool = False,
     ) -> None:
-        """Take an instance in that was launched."""
+        """Add a launched instance."""
         ready_tick = tick + ticks(self._boot(warm, tick))
         instance = HeldInstance(
             id=instance_id,
@@ -321,7 +321,7 @@ class Replay:
         self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
 
     def _sold_in(self, zone: str) -> Pool | None:
-        """Return what a zone sells on-demand now; it may be refused like any launch."""
+        """Return a zone's pool for an On-Demand launch, None if the launch fails."""
         pool = next((pool for pool in self.shape.pools if pool.zone == zone), None)
         return None if self._has_no_on_demand(f"on-demand in {zone}", self._tick) else pool
 
@@ -330,7 +330,7 @@ class Replay:
         return self.market.on_demand_is_dry(tick) or self._by_chance(refusal, attempt, tick)
 
     def _boot(self, warm: bool, tick: int) -> float:
-        """Return how many seconds the next launch takes until it is ready."""
+        """Return the seconds until the next launch is ready."""
         boot = self.rules.on_demand_cold_start if warm else self.rules.spot_cold_start
         if self.rules.boot_spread == 0:
             return boot
@@ -349,7 +349,7 @@ class Replay:
     def _by_chance(self, probability: float, purpose: str, tick: int) -> bool:
         return probability > 0 and draw(self.rules.seed, purpose, 0, tick).random() < probability
 
-    # What it comes to.
+    # Accounting.
 
     def _span(self, tick: int, length: int) -> Span:
         now = self.start + tick * TICK_SECONDS

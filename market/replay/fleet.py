@@ -1,4 +1,4 @@
-"""Who holds the instances that the market sells: the interface, and the light fleet of plain dataclasses."""
+"""Fleets that hold a replay's instances: the interface, and the in-memory fleet of dataclasses."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from lambdas.core.model import (
 class Orders:
     """The controller's orders after a pass: capacities, terminated instances, the time of the next pass.
 
-    ``placed`` are on-demand instances that it had launched in a zone of its choice while it looked.
-    ``target`` is what the group is to hold from now on, None where that never changes.
+    ``placed`` are On-Demand instances that it launched in a zone of its choice during the pass.
+    ``target`` is the group's new target, None if it never changes.
     """
 
     desired: Mapping[GroupRole, int]
@@ -49,11 +49,11 @@ class Fleet(Protocol):
     """
 
     def tick(self, now: float) -> None:
-        """It is ``now``; whatever the other methods tell happens at this moment."""
+        """Set the current time, at which the following calls happen."""
         ...
 
     def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
-        """Take a new instance in, out of the warm pool if ``warm``, and return its id."""
+        """Add a new instance, from the warm pool if ``warm``, and return its id."""
         ...
 
     def ready(self, instance_ids: Iterable[str]) -> None:
@@ -61,68 +61,68 @@ class Fleet(Protocol):
         ...
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
-        """AWS announces the end of these instances."""
+        """AWS sends an interruption notice for these instances."""
         ...
 
     def died(self, instance_ids: Iterable[str]) -> None:
-        """AWS has taken these instances."""
+        """AWS has interrupted these instances."""
         ...
 
     def recommended(self, instance_ids: Iterable[str]) -> None:
-        """EC2 sees an elevated risk for these instances."""
+        """EC2 sends rebalance recommendations for these instances."""
         ...
 
     def warm_lost(self) -> None:
-        """An instance of the warm pool could not be started, and is gone."""
+        """An instance of the warm pool could not be started and is lost."""
         ...
 
     def refused(self, side: GroupRole, message: str | None) -> None:
-        """The newest launch of a side failed with ``message``; ``None``: nothing is refused any more."""
+        """The latest launch of a group role failed with ``message``; ``None``: launches succeed again."""
         ...
 
     def priced(self, prices: Mapping[Pool, float]) -> None:
-        """Spot costs this now, as a fraction of on-demand."""
+        """Set the Spot price, as a fraction of On-Demand."""
         ...
 
     def reconcile(self) -> Orders:
-        """Let the controller observe, decide and act."""
+        """Run one pass of the controller."""
         ...
 
 
 @runtime_checkable
 class Rebalanced(Protocol):
-    """A fleet whose group may replace by capacity rebalancing; no deployed one does (ADR 0020)."""
+    """A fleet whose group may use Capacity Rebalancing; no deployed group does (ADR 0020)."""
 
     def ending(self, instance_ids: Iterable[str], deadline: float) -> None:
-        """The group ends these instances, as capacity rebalancing does; its hook waits until ``deadline``."""
+        """The group terminates these instances by Capacity Rebalancing; its hook waits until ``deadline``."""
         ...
 
     def ended(self, instance_ids: Iterable[str]) -> None:
-        """The group has ended these instances."""
+        """The group has terminated these instances."""
         ...
 
 
 @runtime_checkable
 class ByZone(Protocol):
-    """A fleet whose controller may ask for on-demand in one zone while it looks; see ``Orders.placed``."""
+    """A fleet whose controller may launch On-Demand in one zone during a pass; see ``Orders.placed``."""
 
     def ask(self, market: Callable[[str], Pool | None]) -> None:
-        """Ask ``market`` for what on-demand it sells in a zone now, ``None``: nothing."""
+        """Set the callback that returns a zone's pool for an On-Demand launch; ``None``: no capacity."""
         ...
 
 
 @runtime_checkable
 class SelfReporting(Protocol):
-    """A fleet whose instances say themselves when they work; the cold starts of the rules are not heard."""
+    """A fleet whose instances report readiness themselves; the cold starts of the rules are ignored."""
 
     def working(self) -> Collection[str]:
-        """Return the instances whose workers have been heard of lately."""
+        """Return the instances whose workers sent a recent heartbeat."""
         ...
 
 
 @dataclass(slots=True)
 class LightFleet:
-    """A fleet in memory that asks ``decide()`` directly: thousands of looks a second.
+    """An in-memory fleet that calls ``decide()`` directly: thousands of passes per second.
 
     ``weights`` as in ``GroupShape``; replacement requests and roll-outs come from the health checker.
     """
@@ -149,7 +149,7 @@ class LightFleet:
         self._launched.clear()
 
     def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
-        """See ``Fleet``; in memory a warm instance is like any other."""
+        """See ``Fleet``; a warm instance is like any other here."""
         self._launched.add(side)
         if side not in self._refusing:
             self._refusals.pop(side, None)
@@ -164,7 +164,7 @@ class LightFleet:
             self._instances[instance_id] = replace(self._instances[instance_id], ready_since=self._now)
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
-        """See ``Fleet``; the event is still heard if the instance ends before the next look."""
+        """See ``Fleet``; the event is processed even if the instance ends before the next pass."""
         for instance_id in instance_ids:
             self._instances[instance_id] = replace(self._instances[instance_id], deadline=deadline)
             self._events.append(InterruptionNotice(instance_id, deadline))
@@ -187,14 +187,14 @@ class LightFleet:
         self.died(instance_ids)
 
     def warm_lost(self) -> None:
-        """See ``Fleet``; the controller does not look into the pool."""
+        """See ``Fleet``; the controller does not observe the pool."""
 
     def priced(self, prices: Mapping[Pool, float]) -> None:
         """See ``Fleet``."""
         self._spot_prices = {str(pool): price for pool, price in prices.items()}
 
     def refused(self, side: GroupRole, message: str | None) -> None:
-        """See ``Fleet``: a refusal is the newest that a side says until it launches again."""
+        """See ``Fleet``: a launch failure is the role's latest activity until a launch succeeds."""
         if message is not None:
             self._refusing.add(side)
             self._refusals[side] = LaunchFailure(side, classify(message), self._now, message)
@@ -216,7 +216,7 @@ class LightFleet:
                 return Orders(dict(self._desired), tuple(released), decision.next_run_at)
 
     def _carry_out(self, decision: Decision) -> list[str]:
-        """Do what was decided, and return who was released."""
+        """Apply a decision, and return the terminated instances."""
         released: list[str] = []
         for action in decision.actions:
             match action:
@@ -232,9 +232,9 @@ class LightFleet:
         return released
 
     def decide(self) -> Decision:
-        """Return what the controller decides about the group as it is, and remember what it will.
+        """Return the controller's decision for the group's current state, and store the controller's memory.
 
-        Prices and refusals are as old, and as soon forgotten, as where they are read from AWS.
+        Prices and launch failures have the same age and lifetime as those that are read from AWS.
         """
         priced_at = self.memory.priced_at
         if priced_at is None or self._now - priced_at >= PRICE_SECONDS:

@@ -1,4 +1,4 @@
-"""What Auto Scaling knows of a capacity group: its instances, its shape, and where it buys spot next."""
+"""A capacity group as Auto Scaling sees it: instances, shape, and allocation of Spot launches to pools."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ ON_DEMAND_REFUSAL: Final = (
     "additional capacity. Launching EC2 instance failed."
 )
 HEALTH_SECONDS: Final = 60.0
-"""From a launch until EC2's health check passes. AWS names no time; about a minute is experience."""
+"""Seconds from launch until EC2's health check passes; from experience, AWS gives no time."""
 HOOK_SECONDS: Final = 120.0
-"""How long the stack's termination hook holds an instance, whose work drains meanwhile."""
+"""Timeout of the stack's termination hook, during which an instance drains."""
 
 
 @dataclass(slots=True)
 class HeldInstance:
-    """An instance as AWS knows it; ``pool`` is its index in the market, ``None`` for on-demand.
+    """An instance as AWS sees it; ``pool`` is its index in the market, ``None`` for On-Demand.
 
-    ``healthy_tick`` is when it passes EC2's health check, long before its workers are ready; ``at_risk`` says
-    that EC2 recommends to replace it; ``rebalanced`` that its group ends it for that, at its ``deadline``.
-    ``slots`` is for how much of a capacity it counts, and how much it costs.
+    ``healthy_tick`` is when it passes EC2's health check, long before its workers are ready; ``at_risk``: it
+    has a rebalance recommendation; ``rebalanced``: its group terminates it for that reason, at its
+    ``deadline``. ``slots`` is its weight in capacity and cost.
     """
 
     id: str
@@ -50,11 +50,11 @@ class HeldInstance:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What is offered in one pool at a tick: how many more it can give, and what we have there.
+    """One pool at a tick: its free capacity, and our instances there.
 
-    ``room`` is the market's secret: an allocation that may not know it must try. ``in_zone`` is what we hold
-    of all types in its zone; ``at_risk`` and ``calling_back`` say that an instance of ours there has a
-    rebalance recommendation or a notice; ``price`` is a fraction of on-demand.
+    ``room`` is unknown to a real client: a realistic allocation must try. ``in_zone`` counts our instances of
+    all types in its zone; ``at_risk`` and ``calling_back``: one of our instances there has a rebalance
+    recommendation or a notice; ``price`` is a fraction of On-Demand.
     """
 
     pool: int
@@ -67,30 +67,30 @@ class Offer:
 
 
 class Allocation(Protocol):
-    """Where a group tries to buy spot."""
+    """The allocation strategy of a group's Spot launches."""
 
     def pick(self, offers: list[Offer]) -> int | None:
-        """Return the pool to try next in this tick, ``None`` to give up until the next."""
+        """Return the pool to try next in this tick, ``None`` to stop until the next tick."""
         ...
 
     def refused(self, pool: int) -> None:
-        """The pool had nothing to give."""
+        """A launch in the pool failed."""
         ...
 
     def lost(self, pool: int) -> None:
-        """The pool took instances of ours."""
+        """The pool interrupted instances."""
         ...
 
 
 class Spread:
-    """What an Auto Scaling group does: zones in balance, and within them where EC2 has capacity to spare.
+    """The strategy of an Auto Scaling group: balanced zones, and in a zone the pools with spare capacity.
 
-    Of these the cheapest, as with ``price-capacity-optimized``. A pool that calls instances of ours back is
-    not chosen: EC2 reclaims spot when it has none to spare there. One at risk is the last choice.
+    Of these the cheapest, as with ``price-capacity-optimized``. A pool with interruption notices is excluded:
+    EC2 reclaims Spot capacity if it has no spare. A pool at risk is the last choice.
     """
 
     def pick(self, offers: list[Offer]) -> int | None:
-        """Return the pool with room whose zone holds fewest of ours, of its types the cheapest."""
+        """Return the cheapest pool with room in the zone with the fewest of our instances."""
         free = [offer for offer in offers if offer.room > 0 and not offer.calling_back]
         if not free:
             return None
@@ -100,20 +100,20 @@ class Spread:
         return offer.at_risk, offer.in_zone, offer.price, offer.holding, offer.pool
 
     def refused(self, pool: int) -> None:
-        """See ``Allocation``; it never tries in vain."""
+        """See ``Allocation``; its launches never fail."""
 
     def lost(self, pool: int) -> None:
-        """See ``Allocation``; it does not hold it against the pool."""
+        """See ``Allocation``; interruptions are not remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """What Auto Scaling receives besides the desired capacities.
+    """Settings of a group besides its desired capacities.
 
-    ``pools`` to buy in, ``base`` and ``spot_percentage`` for the on-demand share of the primary group,
-    ``capacity_rebalance`` whether it replaces a spot instance at a recommendation or its notice rather than
-    after its end, and how it allocates: ``allocation`` makes a fresh one for each run. ``weights`` are slots
-    of an instance by its type, 1 where none is named.
+    ``pools`` for launches; ``base`` and ``spot_percentage``: the On-Demand share of the primary group;
+    ``capacity_rebalance``: a Spot instance is replaced at a recommendation or notice, not after its end;
+    ``allocation`` creates the allocation strategy of a run. ``weights`` are the slots of an instance by type,
+    default 1.
     """
 
     pools: tuple[Pool, ...]
@@ -124,7 +124,7 @@ class GroupShape:
     weights: Mapping[str, int] = field(default_factory=dict)
 
     def slots_of(self, pool: int) -> int:
-        """Return for how much an instance of a pool counts."""
+        """Return the weight of an instance of a pool."""
         return self.weights.get(self.pools[pool].instance_type, 1)
 
     def on_demand_of(self, desired: int) -> int:
@@ -162,9 +162,9 @@ def offers(
 
 
 def on_demand_pools(shape: GroupShape, instances: Iterable[HeldInstance], missing: int) -> Iterator[int]:
-    """Yield where one on-demand instance after the other goes, until ``missing`` slots are reached.
+    """Yield the pools of On-Demand launches until ``missing`` slots are reached.
 
-    Zones in turn, by how many of ours they hold. Each instance stands in ``held`` before the next.
+    The zone with the fewest instances comes first. The caller adds each instance to ``held`` before the next.
     """
     while missing > 0:
         pool = _quietest(shape.pools, instances)

@@ -1,4 +1,4 @@
-"""What a replay comes to: service, money, and what happened when. It grows with events, not with ticks."""
+"""The results of a replay: service, cost and events. Its size grows with events, not with ticks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from market.rules import TICK_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of equal ticks: who served, and who was paid for, in slots.
+    """A run of equal ticks: ready and paid capacity, in slots.
 
-    ``target`` is what was aimed at. ``cost`` and ``standby`` are in on-demand slots a tick; ``standby``, the
-    warm pool's, is no part of ``cost``.
+    ``cost`` and ``standby`` are in On-Demand slots per tick; ``standby``, the warm pool's cost, is not part
+    of ``cost``.
     """
 
     tick: int
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One thing that happened to ``count`` instances at a tick, in a pool or on a side (``where``)."""
+    """An event of ``count`` instances at a tick, in a pool or a group role (``where``)."""
 
     tick: int
     kind: str
@@ -39,10 +39,10 @@ class Happening:
 
 @dataclass(slots=True)
 class Ledger:
-    """The account of one replay. Ticks before ``warm_up`` are seen in ``spans`` but not counted.
+    """The ledger of one replay. Ticks before ``warm_up`` are in ``spans`` but not counted.
 
-    ``target`` is that of the beginning; a span has its own, by which it is counted. ``keep_spans`` false
-    keeps the sums alone.
+    ``target`` is the initial one; each span is counted by its own target. Without ``keep_spans`` only sums
+    are stored.
     """
 
     target: int
@@ -61,7 +61,7 @@ class Ledger:
     _idle_ticks: int = 0
 
     def add(self, span: Span, useless: int) -> None:
-        """Account for a span; ``useless`` of its instances still boot or stand beyond the target."""
+        """Add a span; ``useless`` of its instances boot or exceed the target."""
         if self.keep_spans:
             self.spans.append(span)
         counted = span.tick + span.ticks - max(span.tick, self.warm_up)
@@ -78,7 +78,7 @@ class Ledger:
         self._idle_ticks += useless * counted
 
     def happened(self, happening: Happening) -> None:
-        """Note one thing that happened."""
+        """Record an event."""
         if self.keep_spans:
             self.happenings.append(happening)
         if happening.tick >= self.warm_up:
@@ -91,32 +91,32 @@ class Ledger:
 
     @property
     def full_fraction(self) -> float:
-        """The share of counted ticks in which the whole target was ready."""
+        """The share of counted ticks with the whole target ready."""
         return self._full / self.counted if self.counted else 0.0
 
     @property
     def cost(self) -> float:
-        """Money paid ÷ (target on-demand instances all the time)."""
+        """The cost as a fraction of ``target`` On-Demand instances all the time."""
         return self._paid / self._target_slots if self._target_slots else 0.0
 
     @property
     def standby_cost(self) -> float:
-        """What the warm pool costs on top, in the same unit."""
+        """The additional cost of the warm pool, in the same unit."""
         return self._standby / self._target_slots if self._target_slots else 0.0
 
     @property
     def standby_hours(self) -> float:
-        """What the warm pool costs, in hours of an on-demand slot."""
+        """The cost of the warm pool, in On-Demand slot-hours."""
         return self._standby * TICK_SECONDS / 3600
 
     @property
     def cost_with_everything(self) -> float:
-        """The whole bill: the run and its warm pool, in the same unit."""
+        """The cost with the warm pool, in the same unit."""
         return self.cost + self.standby_cost
 
     @property
     def wasted_fraction(self) -> float:
-        """The share of paid instance time without use: booting, or beyond the target."""
+        """The share of paid instance time that is unused: booting, or beyond the target."""
         return self._idle_ticks / self._paid_ticks if self._paid_ticks else 0.0
 
     def since_warm_up(self) -> Iterator[Span]:

@@ -1,4 +1,4 @@
-"""The primary group under Auto Scaling: what it launches next, and what it terminates for a successor."""
+"""The primary group under Auto Scaling: its next launches, and terminations of replaced instances."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from market.supply.spot import SpotMarket
 
 
 class PrimaryGroup:
-    """Decides, but holds nothing: the instances are the engine's.
+    """Decides launches and terminations; the engine holds the instances.
 
-    With capacity rebalancing an instance is replaced at a recommendation, and at once at its notice. Without
-    it, and where neither came, an instance counts until it has ended and its health check fails. Source: Auto
-    Scaling guide, "Capacity Rebalancing in Auto Scaling to replace at-risk Spot Instances".
+    With Capacity Rebalancing an instance is replaced at a recommendation, and at once at its notice.
+    Otherwise an instance counts until it has terminated and its health check fails. Source: Auto Scaling
+    guide, "Capacity Rebalancing in Auto Scaling to replace at-risk Spot Instances".
     """
 
     def __init__(self, shape: GroupShape, market: SpotMarket, rules: Rules) -> None:
-        """``retry_tick`` is when it tries again after a refusal, ``short`` whether spot was refused last."""
+        """``retry_tick``: next attempt after a failed launch; ``short``: the last Spot launch failed."""
         self.shape, self.market, self.rules = shape, market, rules
         self.retry_tick = 0
         self.short = False
@@ -28,7 +28,7 @@ class PrimaryGroup:
         self._tried = 0
 
     def lost(self, interrupted: Iterable[HeldInstance], tick: int) -> int:
-        """AWS has taken these; return when the health check will find those not replaced yet."""
+        """Process interruptions; return when the health check finds those that are not replaced yet."""
         noticed_at = tick + ticks(self.rules.replace_seconds)
         for instance in interrupted:
             if instance.pool is not None:
@@ -48,7 +48,7 @@ class PrimaryGroup:
     def buys(
         self, instances: Sequence[HeldInstance], desired: int, tick: int
     ) -> Iterator[tuple[int, PurchaseOption]]:
-        """Yield pool and market of one launch after the other; each stands in ``held`` before the next."""
+        """Yield pool and purchase option of each launch; the caller adds it to ``held`` before the next."""
         counted = [h for h in instances if h.side is GroupRole.PRIMARY and not self._is_replaced(h)]
         self._unnoticed = [lost for lost in self._unnoticed if lost[0] > tick]
         missing = desired - sum(h.slots for h in counted) - sum(slots for _, slots in self._unnoticed)
@@ -74,7 +74,7 @@ class PrimaryGroup:
         self.retry_tick = tick + ticks(self.rules.retry_seconds) if self.short else 0
 
     def tried_again(self, tick: int) -> bool:
-        """Return whether a launch attempt just failed: each is reported."""
+        """Return whether a launch attempt has just failed; each failure is reported once."""
         return self.short and self.retry_tick == tick + ticks(self.rules.retry_seconds)
 
     def _is_replaced(self, instance: HeldInstance) -> bool:

@@ -1,4 +1,4 @@
-"""The stopped instances behind a fallback group: who starts from there is ready sooner."""
+"""The warm pool of a fallback group: its stopped instances start faster than new ones."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from market.rules import Rules, ticks
 
 @dataclass(slots=True)
 class WarmPool:
-    """A warm pool as Auto Scaling keeps it: with those in service it has ``rules.warm_instances``.
+    """A warm pool as Auto Scaling manages it; with those in service it has ``rules.warm_instances``.
 
     Source: Auto Scaling guide, "Warm pools for applications with long boot times", on the maximum prepared
-    capacity and the instance reuse policy. Without the bound it has all that are wanted and costs nothing.
+    capacity and the instance reuse policy. Without the bound it is never empty and costs nothing.
     """
 
     rules: Rules
@@ -21,11 +21,11 @@ class WarmPool:
     _serving: int = 0
 
     def __post_init__(self) -> None:
-        """Fill it; that was before tick 0."""
+        """Fill the pool, as before tick 0."""
         self._prepared_at = [0] * (self.rules.warm_instances or 0)
 
     def take(self, tick: int) -> bool:
-        """Launch one instance; say whether it comes out of the pool. Else it boots in full."""
+        """Launch one instance; return whether it comes from the pool, else it boots in full."""
         self._serving += 1
         if self.rules.warm_instances is None:
             return True
@@ -35,7 +35,7 @@ class WarmPool:
         return prepared is not None
 
     def follow(self, serving: int, tick: int) -> int:
-        """Hear how many are in service after releases; return the tick at which the pool is as full again.
+        """Set the number in service after terminations; return the tick at which the pool is refilled.
 
         Instances beyond its size are terminated and not replaced.
         """
@@ -50,6 +50,6 @@ class WarmPool:
         return tick + ticks(takes)
 
     def cost(self, tick: int) -> float:
-        """Return what it costs at the tick, in on-demand instances: preparing means running."""
+        """Return the pool's cost at the tick, in On-Demand instances; preparing instances run."""
         preparing = 0 if self.rules.warm_reuse else sum(at > tick for at in self._prepared_at)
         return preparing + (len(self._prepared_at) - preparing) * self.rules.warm_price

@@ -1,1 +1,1 @@
-"""What the spot market offers, before anybody holds anything: traces, the fitted model, their pools."""
+"""Spot capacity: traces, the fitted model, and their capacity pools."""

@@ -1,4 +1,4 @@
-"""A spot market drawn from a model fitted to real traces, for when no trace is at hand.
+"""A Spot market drawn from a model that is fitted to real traces, for use without traces.
 
 Each pool is up or down. Its loss rate falls with the age of the up-run and its return rate with the age of
 the down-run, both in steps; pools differ by a lasting factor, part of which the whole region shares; and a
@@ -24,14 +24,14 @@ AGE_BANDS: Final = (0.0, 0.25, 1.0, 3.0, 10.0)
 _TIGHTNESS_TICKS: Final = 10
 _SETTLE_HOURS: Final = 48.0
 _MOST_SPREADS: Final = 1.5
-"""Pools further out than this many standard deviations are not drawn: the traces show none."""
+"""Maximum deviation of a pool in standard deviations: the traces show none beyond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What was fitted.
+    """The fitted parameters.
 
-    ``loss`` and ``back`` are rates an hour by age band, of a middling pool in middling weather; ``spread``
+    ``loss`` and ``back`` are rates per hour by age band, of a median pool in median weather; ``spread``
     the standard deviation of a pool's log hardness, which multiplies its loss and divides its return rate;
     ``regional`` the share of that variance which all pools of the region have in common; ``weather`` the
     standard deviation of the regional weather in the log rates, and ``weather_hours`` its correlation time.
@@ -86,7 +86,7 @@ def _normal(chance: random.Random) -> float:
 
 
 def _draw_tightness(length: int, chance: random.Random, parameters: Parameters) -> list[float]:
-    """Return the regional log factor of the loss rates, one for every ``_WEATHER_TICKS``."""
+    """Return the regional log factor of the loss rates for every ``_WEATHER_TICKS``."""
     decay = math.exp(-_TIGHTNESS_TICKS * TICK_SECONDS / 3600 / parameters.tightness_hours)
     fresh = math.sqrt(1 - decay * decay)
     value, values = chance.gauss(0.0, 1.0), []

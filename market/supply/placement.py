@@ -1,4 +1,4 @@
-"""Which capacity pool a trace stands for: of a group, or by its own name."""
+"""Mapping of traces to capacity pools: to those of a group, or by the trace's name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from market.supply.trace import TraceError
 
 
 def assign(traces: Sequence[str], zones: Sequence[str], instance_types: Sequence[str]) -> tuple[Pool, ...]:
-    """Return a pool for each trace name: in the zone that it begins with where the group has it, else any.
+    """Return a pool for each trace name: in the zone of its prefix if the group has it, else any.
 
-    Pools are taken in order of type, then zone. Raises ``TraceError`` where there are more traces than pools.
+    Pools are assigned in order of type, then zone. Raises ``TraceError`` for more traces than pools.
     """
     free = [Pool(instance_type, zone) for instance_type in instance_types for zone in zones]
     if len(traces) > len(free):
@@ -32,6 +32,6 @@ def assign(traces: Sequence[str], zones: Sequence[str], instance_types: Sequence
 
 
 def named(traces: Sequence[str]) -> tuple[Pool, ...]:
-    """Return the pool that each trace is named after: zone, ``_``, instance type (``any`` where none is)."""
+    """Return the pool of each trace by its name: zone, ``_``, instance type (default ``any``)."""
     parts = [name.partition("_") for name in traces]
     return tuple(Pool(instance_type or "any", zone) for zone, _, instance_type in parts)

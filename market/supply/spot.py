@@ -1,4 +1,4 @@
-"""What the spot market gives and takes, tick by tick, before anybody holds anything."""
+"""Capacity, drops, prices and recommendations of the Spot market over time, independent of its users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from market.supply.trace import PoolTrace, TraceError, check
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A pool's capacity falls to ``capacity`` at ``tick``; its notice is heard at ``announced``."""
+    """A pool's capacity falls to ``capacity`` at ``tick``; its notice arrives at ``announced``."""
 
     pool: int
     tick: int
@@ -25,9 +25,9 @@ class Drop:
 class SpotMarket:
     """The capacity of every pool over time: traces × pool size, with announced and unannounced drops.
 
-    A trace without prices costs ``rules.spot_price`` where others have some.
+    A trace without prices has ``rules.spot_price``.
 
-    All chance is drawn by seed, pool and tick, so it does not depend on who holds what.
+    Random values are drawn by seed, pool and tick: they do not depend on the instances in use.
     """
 
     def __init__(self, traces: Sequence[PoolTrace], rules: Rules, pool_size: int | None = None) -> None:
@@ -70,25 +70,25 @@ class SpotMarket:
         return capacities[bisect_right(at, tick) - 1]
 
     def announcements(self, tick: int) -> Sequence[Drop]:
-        """Return the drops that are announced at the tick."""
+        """Return the drops announced at the tick."""
         return self._announcements.get(tick, ())
 
     def recommendations(self, tick: int) -> Sequence[int]:
-        """Return the pools for which EC2 recommends at the tick to replace the instances there."""
+        """Return the pools with a rebalance recommendation at the tick."""
         return self._recommendations.get(tick, ())
 
     def price(self, pool: int, tick: int) -> float:
-        """Return what a spot instance of the pool costs at the tick, as a fraction of on-demand."""
+        """Return the Spot price of the pool at the tick, as a fraction of On-Demand."""
         at, prices = self._prices[pool]
         return prices[bisect_right(at, tick) - 1]
 
     def on_demand_is_dry(self, tick: int) -> bool:
-        """Say whether AWS has no on-demand capacity at the tick, either."""
+        """Return whether On-Demand, like Spot, has no capacity at the tick."""
         index = bisect_right(self._dry, (tick, self.ticks)) - 1
         return index >= 0 and tick < self._dry[index][1]
 
     def quotes(self, tick: int) -> Sequence[float]:
-        """Return the prices of all pools where one of them is another from this tick on, else nothing."""
+        """Return the prices of all pools if one of them changes at this tick, else nothing."""
         if not any(at[bisect_right(at, tick) - 1] == tick for at, _ in self._prices):
             return ()
         return [self.price(pool, tick) for pool in range(len(self.names))]
@@ -128,7 +128,7 @@ class SpotMarket:
         return drops
 
     def _dry_episodes(self, rules: Rules) -> list[tuple[int, int]]:
-        """Return from when until when there is neither spot nor on-demand."""
+        """Return the intervals with neither Spot nor On-Demand capacity."""
         if rules.on_demand_episodes == 0:
             return []
         moments = sorted({tick for at, _ in self._changes for tick in at})
@@ -144,7 +144,7 @@ class SpotMarket:
         ]
 
     def _alarms(self, drops: Sequence[Drop], rules: Rules) -> Iterator[tuple[int, int]]:
-        """Yield tick and pool of each recommendation: right ones ahead of drops, and false ones."""
+        """Yield tick and pool of each recommendation: those ahead of drops, and false alarms."""
         right: Counter[int] = Counter()
         for drop in drops:
             chance = draw(rules.seed, "recommendation", drop.pool, drop.tick)
@@ -160,7 +160,7 @@ class SpotMarket:
 
 
 def _late(at: list[int], capacities: list[int], pool: int, rules: Rules) -> tuple[list[int], list[int]]:
-    """Return the changes, each a lag later and none before the one that went before."""
+    """Return the changes, each delayed by a lag, in unchanged order."""
     moved = [0]
     for tick in at[1:]:
         lag = draw(rules.seed, "lag", pool, tick).uniform(0, rules.type_lag_seconds)
@@ -171,7 +171,7 @@ def _late(at: list[int], capacities: list[int], pool: int, rules: Rules) -> tupl
 def _one_by_one(
     at: list[int], capacities: list[int], pool: int, gap: float, rules: Rules
 ) -> tuple[list[int], list[int]]:
-    """Return the changes with every drop spread over its gap, at most until the next change."""
+    """Return the changes with every drop spread over its sampling gap, at most until the next change."""
     spread_at, spread = at[:1], capacities[:1]
     longest = max(1, int(gap * rules.drop_spread // TICK_SECONDS))
     for index in range(1, len(at)):
@@ -208,10 +208,10 @@ def _prices(trace: PoolTrace, rules: Rules, length: int) -> tuple[list[int], lis
 
 
 def default_pool_size(traces: Sequence[PoolTrace]) -> int:
-    """Return 8 where the traces only say yes or no (a pool takes a small fleet whole), else 1."""
+    """Return 8 if all samples are 0 or 1 (a pool holds a small fleet), else 1."""
     return 8 if all(max(trace.samples) <= 1 for trace in traces) else 1
 
 
 def draw(seed: int, purpose: str, pool: int, tick: int) -> random.Random:
-    """Return the generator of one chance event: the same for the same event, whatever was drawn before."""
+    """Return the random generator of one event, which depends on the event alone."""
     return random.Random(f"{seed}/{purpose}/{pool}/{tick}")

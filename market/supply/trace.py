@@ -1,8 +1,8 @@
 """Read spot capacity traces: one JSON file is one capacity pool, sampled at a fixed gap.
 
 The format is that of the public ``skypilot-org/spot-traces``:
-``{"metadata": {"gap_seconds": G}, "data": [n0, …]}``, optionally with ``prices`` beside ``data``; ``n`` is
-how many instances the pool can give at that sample.
+``{"metadata": {"gap_seconds": G}, "data": [n0, …]}``, optionally with ``prices`` next to ``data``; ``n`` is
+the number of instances that the pool can hold at that sample.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _FORM: Final = '{"metadata": {"gap_seconds": …}, "data": […]}'
 
 
 class TraceError(ValueError):
-    """A trace that is missing, malformed, or does not go with the others; the message is one line."""
+    """A missing, malformed or incompatible trace; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolTrace:
-    """What one capacity pool can give over time.
+    """The capacity of one pool over time.
 
     ``samples[k]`` instances from second ``k × gap_seconds`` on, until the next sample. ``prices`` are US
     dollars an hour, as many as there are samples, or ``None``.
@@ -40,7 +40,7 @@ class PoolTrace:
         return self.gap_seconds * len(self.samples)
 
     def first(self, seconds: float) -> PoolTrace:
-        """Return its beginning, all of it where it is shorter."""
+        """Return its beginning, or all of it if it is shorter."""
         count = math.ceil(seconds / self.gap_seconds)
         return replace(self, samples=self.samples[:count], prices=self.prices and self.prices[:count])
 
@@ -48,7 +48,7 @@ class PoolTrace:
 def load(paths: Iterable[Path | str]) -> tuple[PoolTrace, ...]:
     """Return the pools of the given files, and of every ``*.json`` in the given folders, in order of name.
 
-    Raises ``TraceError`` where a file is missing or malformed, or where the gaps differ.
+    Raises ``TraceError`` if a file is missing or malformed, or if the gaps differ.
     """
     files: list[Path] = []
     for path in map(Path, paths):
@@ -67,7 +67,7 @@ def load(paths: Iterable[Path | str]) -> tuple[PoolTrace, ...]:
 
 
 def check(pools: Sequence[PoolTrace]) -> None:
-    """Raise ``TraceError`` unless the pools can be replayed together: at least one, all of one gap."""
+    """Raise ``TraceError`` unless there is at least one pool and all have the same gap."""
     if not pools:
         raise TraceError("no trace given, at least one pool is needed")
     gaps = {pool.gap_seconds for pool in pools}

@@ -1,7 +1,7 @@
-"""pytest's fixture for pulumi_on_moto: one Pulumi program, deployed once, for all tests of a process.
+"""pytest fixture for pulumi_on_moto: a Pulumi program, deployed once for all tests of a process.
 
-pytest loads this module in every run where the package is installed; moto and pulumi are imported when a test
-asks for the fixture, not before.
+pytest loads this module in every run if the package is installed; moto and pulumi are imported when a test
+requests the fixture.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OneProgram:
-    """Deploys the first stack that a test asks for, and refuses another: Pulumi's runtime is global."""
+    """Deploys the first requested stack, and rejects another: Pulumi's runtime is global."""
 
     def __init__(self, closing: contextlib.ExitStack) -> None:
         self._closing = closing
@@ -42,20 +42,20 @@ class OneProgram:
 
         clients = self._closing.enter_context(sandbox(stack.region))
         with warnings.catch_warnings():
-            # pulumi-aws warns of its own old classes when it is imported.
+            # pulumi-aws warns of its deprecated classes at import.
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
             return deploy(clients, stack)
 
 
 @pytest.fixture(scope="session")
 def pulumi_stack() -> StackConfig:
-    """The stack to deploy; a conftest.py or test module says which: ``return load("shop", "dev")``."""
+    """The stack to deploy; override it in conftest.py or a test module: ``return load("shop", "dev")``."""
     raise pytest.UsageError("pulumi_deployment needs a session fixture pulumi_stack that returns load(…)")
 
 
 @pytest.fixture(scope="session")
 def pulumi_program() -> Iterator[OneProgram]:
-    """What holds the one deployment of this process, and closes its sandbox at the end of the session."""
+    """The deployment of this process; its sandbox is closed at the end of the session."""
     with contextlib.ExitStack() as closing:
         yield OneProgram(closing)
 
@@ -64,8 +64,8 @@ def pulumi_program() -> Iterator[OneProgram]:
 def pulumi_deployment(pulumi_program: OneProgram, pulumi_stack: StackConfig) -> Deployment:
     """The deployment of ``pulumi_stack`` in moto: clients, outputs, resources, functions.
 
-    It is made once and shared by all tests of the process, so what one test writes the next one sees. Loaded
-    functions are forgotten before each test.
+    It is created once and shared by all tests of the process, so a test sees the writes of earlier ones.
+    Loaded functions are discarded before each test.
     """
     deployment = pulumi_program.deployed(pulumi_stack)
     deployment.functions.cool()

@@ -30,12 +30,12 @@ class PreparingProcess:
 
     @property
     def next_checkpoint(self) -> float:
-        """Never."""
+        """Infinity: it makes no checkpoints."""
         return math.inf
 
     @property
     def quiet_until(self) -> float:
-        """Its end."""
+        """Time of its end."""
         return self._end if self._code is None else 0.0
 
     @property

@@ -63,7 +63,7 @@ TEXTS = ("alarmDescription", "description", "title", "label")
 REPLACED_BY_TEXT = ("aws:ec2/securityGroup:SecurityGroup", "aws:iam/policy:Policy")
 """A changed description replaces a resource of these types, so it is always compared."""
 ALARM = "aws:cloudwatch/metricAlarm:MetricAlarm"
-HASH = re.compile(r"agent [0-9a-f]{8}|[0-9a-f]{64}")
+HASH = re.compile(r"agent [0-9a-f]{8}|\b[0-9a-f]{64}\b|\b[0-9a-f]{40}\b")
 BASE64 = re.compile(r"[A-Za-z0-9+/=\n]{200,}")
 METRIC = re.compile(rf"\b({'|'.join(RENAMED_METRICS)})\b")
 

@@ -8,7 +8,7 @@ HOURS: Final = 48.0
 LOAD_HOURS: Final = 24.0
 NOTICE_SHARE: Final = 0.9
 SHARED_HOURS: Final = 10.0
-"""For a shared host, whose moves are simulated by the second."""
+"""Hours for a shared host, whose moves are simulated in steps of a second."""
 SERVICE_HOURS: Final = 1.25
 SERVICE_NOTICE_SHARE: Final = 0.6
 """Share of announced interruptions with ``--service``, so that a short run shows both kinds."""

@@ -30,7 +30,7 @@ _PYTHONS: Final = {
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
-    """Check each group's images against what is launched from them."""
+    """Check each group's images against its instance types and launch templates."""
     root = _root_device(stack)
     commands = _commands(stack)
     for group, capacity in stack.settings.capacities.items():

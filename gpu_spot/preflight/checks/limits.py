@@ -1,4 +1,4 @@
-"""Network quotas of the account, and what the stack adds.
+"""Network quotas of the account, compared with existing resources and those that the stack adds.
 
 Source: VPC user guide, "Amazon VPC quotas": 5 VPCs, 5 internet gateways, 5 Elastic IP addresses, 20 gateway
 endpoints per region by default.

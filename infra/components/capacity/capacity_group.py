@@ -26,7 +26,7 @@ LAUNCH_HOOK: Final = "instance-prepared"
 _LAUNCH_HOOK_SECONDS: Final = 600
 DRAIN_HOOK: Final = "work-ended"
 DRAIN_HOOK_SECONDS: Final = 120
-"""As long as a Spot interruption notice: work has the same time to finish however its instance terminates."""
+"""As long as a Spot interruption notice: every termination leaves the work the same time to finish."""
 
 CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
 """The controller sets it. Without ``ignore_changes`` the next ``pulumi up`` would reset it."""

@@ -40,5 +40,5 @@ def root_volume(scope: Scope, device: str, gib: int) -> aws.ec2.LaunchTemplateBl
 def tag_specifications(
     tags: dict[str, str], kinds: Collection[str] = ("instance", "volume", "network-interface")
 ) -> list[aws.ec2.LaunchTemplateTagSpecificationArgs]:
-    """Return tags for what a launch creates; those of the provider and of a group reach only instances."""
+    """Return tags for all resources of a launch; tags of the provider and of a group reach only instances."""
     return [aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags) for kind in kinds]

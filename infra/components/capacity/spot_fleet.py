@@ -21,7 +21,7 @@ CAPACITIES: Final = ("targetCapacity", "onDemandTargetCapacity")
 changes it inversely. It also applies a changed On-Demand base."""
 
 OWNED_BY_CONTROLLER: Final = (*CAPACITIES, "excessCapacityTerminationPolicy")
-"""With each capacity the controller sends the policy, in the API's spelling, not the provider's."""
+"""The controller sends the policy with each capacity, in the API's spelling, not the provider's."""
 
 _TAGGING_POLICY: Final = "iam::aws:policy/service-role/AmazonEC2SpotFleetTaggingRole"
 

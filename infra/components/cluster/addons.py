@@ -31,7 +31,7 @@ _CONFIGURATION: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class AddonsArgs:
-    """``names`` are EKS's; ``file_system_statements`` are what the EFS driver may mount."""
+    """``names`` are EKS's; ``file_system_statements`` are the permissions of the EFS driver to mount."""
 
     scope: Scope
     created: CreatedCluster

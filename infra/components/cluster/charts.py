@@ -14,7 +14,7 @@ from infra.kubernetes.context import GPU, LABEL_STACK
 from infra.scope import Scope
 
 _TIMEOUT_MINUTES: Final = 15
-"""For a chart's pods to become ready, also while the first node of a new cluster boots."""
+"""Timeout for a chart's pods to become ready; includes the boot of a new cluster's first node."""
 KEDA_NAMESPACE: Final = "keda"
 KEDA_ACCOUNT: Final = "keda-operator"
 

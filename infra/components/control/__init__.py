@@ -1,1 +1,1 @@
-"""The controller: its function, its memory, what wakes it."""
+"""The stack's functions, their state, schedules and wake-up events, and interruption drills."""

@@ -19,7 +19,7 @@ ACTION: Final = "aws:ec2:send-spot-instance-interruptions"
 does not apply to On-Demand instances. Source: FIS user guide, "Actions reference", Amazon EC2 actions; EC2
 user guide, "Initiate a Spot Instance interruption", which lists the regions without it."""
 _BEFORE_INTERRUPTION: Final = "PT2M"
-"""From the start of the action to the interruption, the minimum: the notice is sent immediately.
+"""Time from the start of the action to the interruption. The minimum: the notice is sent immediately.
 Source: FIS user guide, "Actions reference"."""
 _TARGET: Final = "instances"
 

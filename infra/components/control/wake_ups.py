@@ -32,8 +32,8 @@ _SCHEDULED_CHANGES: Final = tuple(
         "SYSTEM_REBOOT",
     )
 )
-"""AWS Health codes of scheduled changes that end an instance or its work, without their endings
-(``_SCHEDULED``, ``_MAINTENANCE_SCHEDULED``, ``_EXPEDITED`` …). Network maintenance does not."""
+"""AWS Health codes of scheduled changes that end an instance or its work, without their suffixes
+(``_SCHEDULED``, ``_MAINTENANCE_SCHEDULED``, ``_EXPEDITED`` …). Network maintenance is excluded."""
 _FLEET_EVENTS: Final = (
     "EC2 Spot Fleet State Change",
     "EC2 Spot Fleet Spot Instance Request Change",

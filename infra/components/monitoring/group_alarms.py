@@ -52,7 +52,7 @@ class Alarms(pulumi.ComponentResource):
     """The stack's alarms. Each notifies the topic when it enters ``ALARM`` and when it returns to ``OK``."""
 
     arns: dict[str, pulumi.Output[str]]
-    """By the alarm's short name."""
+    """ARNs of the alarms by short name."""
 
     def __init__(self, name: str, args: AlarmsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the alarms."""

@@ -20,7 +20,7 @@ from infra.scope import Scope
 from userdata.tensorboard import render
 
 _IMAGE: Final = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{architecture}"
-"""It includes the Systems Manager agent, and its packages come from S3."""
+"""Amazon Linux 2023: it includes the Systems Manager agent, and its packages come from S3."""
 
 
 @dataclass(frozen=True)

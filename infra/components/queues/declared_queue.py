@@ -42,11 +42,11 @@ class DeclaredQueue:
     attributes: Mapping[str, pulumi.Input[str]]
     """Attributes known after creation, as keyword arguments of the settings' ``for_workers``."""
     watched: pulumi.Output[WatchedQueue]
-    """The queue watcher's configuration of it."""
+    """The queue in the format of the queue watcher."""
     access: QueueAccess
     """IAM permissions by role."""
     extra_alarms: Sequence[AlarmSpec] = ()
-    """In addition to the alarms of every queue."""
+    """Alarms in addition to those of every queue."""
     outputs: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     """Its part of the stack output ``queues``."""
 

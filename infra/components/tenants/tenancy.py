@@ -19,7 +19,7 @@ from infra.scope import Scope
 from userdata.agent.tenants import codec
 
 _MAX_NAME_LENGTH: Final = 128
-"""Of IAM policies and of Systems Manager documents. Source: their API references."""
+"""Maximum length of the names of IAM policies and Systems Manager documents. Source: their API references."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Tenancy(pulumi.ComponentResource):
     list_arn: pulumi.Output[str]
     security_group_id: pulumi.Output[str]
     forwarding: dict[str, dict[str, pulumi.Input[str] | int]]
-    """By tenant with a port: ``document``, ``policy`` and ``port``."""
+    """``document``, ``policy`` and ``port`` by tenant, for tenants with a port."""
 
     def __init__(self, name: str, args: TenancyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the resources."""

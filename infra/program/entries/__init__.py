@@ -1,1 +1,1 @@
-"""The kinds of entries of a stack file, a folder each."""
+"""The kinds of entries of a stack file, one package each."""

@@ -1,1 +1,1 @@
-"""The controller on AWS: observe, act, one capacity service for groups and one for fleets."""
+"""The controller's AWS adapters: observation, capacity changes, Auto Scaling groups and Spot Fleets."""

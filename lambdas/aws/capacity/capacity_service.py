@@ -13,7 +13,7 @@ class NotTerminatedError(RuntimeError):
     """Some instances (``instance_ids``) were not terminated."""
 
     def __init__(self, instance_ids: tuple[str, ...], cause: Exception) -> None:
-        """Take the instances, and the error of the first."""
+        """``cause`` is the error of the first instance."""
         super().__init__(f"not terminated: {', '.join(instance_ids)}: {cause}")
         self.instance_ids = instance_ids
 

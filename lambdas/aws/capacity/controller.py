@@ -150,7 +150,7 @@ class Controller:
         decision = decide(observation, settings.policy, memory, now)
         alarm_causes = len(
             decision.memory.active_alarms.difference(by_deadline.ALARMS, bill.ALARMS)
-        )  # they have alarms of their own
+        )  # they have separate alarms
         if stored.parse_error is not None:
             reset = Alarm("memory-unreadable", f"memory of group {name!r} was reset: {stored.parse_error}")
             decision = replace(decision, actions=(reset, *decision.actions))

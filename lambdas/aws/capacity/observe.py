@@ -109,9 +109,10 @@ class Observer:
         return {role: states[resource.name] for role, resource in resources.items()}
 
     def _details(self, group: str, budget: Budget) -> dict[str, InstanceTypeDef]:
-        """Return the instances by id, terminated ones included, to tell these from undescribed ones.
+        """Return the instances by id, including terminated ones.
 
-        Selected by tag, because a list of ids fails if one of them is unknown.
+        So a missing instance is one that EC2 does not describe yet. Instances are selected by tag, because a
+        request with a list of ids fails if one of them is unknown.
         """
         pages = self.ec2.get_paginator("describe_instances").paginate(
             Filters=[

@@ -15,8 +15,7 @@ REQUEST_SECONDS: Final = 6 * 3600.0
 _MAX_CLOCK_SKEW_SECONDS: Final = 60.0
 """How far the health checker's clock may be ahead."""
 REPLACEMENT_DIVISOR: Final = 5
-"""Of the instances of a group, one in so many is replaced within ``REPLACEMENT_WINDOW_SECONDS``; at least
-one."""
+"""One instance in this many may be replaced within ``REPLACEMENT_WINDOW_SECONDS``, but at least one."""
 
 
 def filter_requests(

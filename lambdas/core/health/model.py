@@ -18,7 +18,7 @@ ORIGINS: Final = (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
 
 
 class HealthVerdict(StrEnum):
-    """What can be wrong with a host, most severe first; if a host has several, the first one counts.
+    """Faults of a host, most severe first; only the most severe fault of a host counts.
 
     The values are part of the stored state, replacement requests and log lines.
     """

@@ -19,7 +19,7 @@ from lambdas.core.health.model import (
 )
 
 NOT_REPORTING_SECONDS: Final = 120.0
-"""After the first observation of a missed heartbeat."""
+"""Seconds after the first observation of a missed heartbeat."""
 WRONG_CLOCK_SECONDS: Final = 300.0
 MISSING_SECONDS: Final = 300.0
 """A restarting worker has no registry item for a while: the agent waits up to 300 s between two starts."""

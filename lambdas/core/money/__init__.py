@@ -1,1 +1,1 @@
-"""What a group costs per hour, and what a job's run has cost."""
+"""The hourly cost of a group, and the accumulated cost of a job's run."""

@@ -1,4 +1,4 @@
-"""The observed state of a rollout: which host runs which version, which hosts serve, how many must serve."""
+"""The observed state of a rollout: the hosts' versions, serving workers, and how many workers must serve."""
 
 from __future__ import annotations
 

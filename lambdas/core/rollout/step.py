@@ -1,4 +1,4 @@
-"""The next step of a rollout, once a pass: first one host, then batches, then the release is stable.
+"""Plans the next step of a rollout in each pass: one host first, then batches, then the release is stable.
 
 Invariant: a serving host is restarted only if `MIN_SERVING_SHARE` of the target's workers serve without it.
 """

@@ -13,7 +13,7 @@ MAX_AGE_SECONDS: Final = 3600.0
 MAX_CLOCK_SKEW_SECONDS: Final = 60.0
 """Maximum time by which the health checker's clock may be ahead."""
 MAX_RESTARTING_DIVISOR: Final = 5
-"""At most one in this many instances counts as restarting, but at least one."""
+"""One instance in this many, rounded up, may count as restarting."""
 
 
 def with_surge(observation: Observation, now: float) -> Observation:

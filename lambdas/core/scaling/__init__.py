@@ -1,3 +1,3 @@
-"""The scaler: how many workers a service needs, from its load, its queue and measured throughput."""
+"""The scaler's decisions: the workers that a service needs, from load, queue and measured throughput."""
 
 from lambdas.core.scaling.decide import decide as decide

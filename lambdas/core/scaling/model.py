@@ -15,7 +15,7 @@ POLL_SECONDS: Final = 60.0
 
 
 class Reason(StrEnum):
-    """Why the target is what it is; the values are part of log lines.
+    """Reason of a target; the values are part of log lines.
 
     ``scarce`` is a target by load while On-Demand instances replace missing Spot instances.
     """

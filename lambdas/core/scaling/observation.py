@@ -33,9 +33,9 @@ def observe(
 ) -> LoadObservation:
     """Return the observation of a service.
 
-    Workers on premises count like others, as a type of their own: the controller subtracts them from what it
-    holds on AWS. ``types`` are instance types by host; ``on_demand`` is how many of ``target`` workers the
-    group's configured mix buys as On-Demand.
+    On-premises workers count as a separate type: the controller subtracts them from the capacity on AWS.
+    ``types`` are instance types by host; ``on_demand`` is how many of ``target`` workers the group's
+    configured mix buys as On-Demand.
     """
     hosts_seen = tuple(hosts)
     ready: dict[str, list[Worker]] = {}

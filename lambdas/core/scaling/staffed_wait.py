@@ -18,7 +18,7 @@ from lambdas.core.scaling.staffing import LATE_SHARE
 STEP: Final = 0.03
 """Decrease of the logarithm by a usual minute of late requests; a day without any adds 0.43."""
 MAX_LOG_FACTOR: Final = 1.5
-"""At most 4.5 times as long or as short; lateness beyond it has another cause."""
+"""Maximum absolute logarithm: a factor of 4.5 either way; lateness beyond it has another cause."""
 _DAY_MINUTES: Final = 1440.0
 _MAX_WEIGHT: Final = 3.0
 

@@ -20,7 +20,7 @@ from lambdas.core.scaling.dispersion import Dispersion
 LATE_SHARE: Final = 0.01
 """The share of requests that may wait longer: the 99th percentile."""
 SCARCE_LATE_SHARE: Final = 0.1
-"""The same share while the next worker would be On-Demand, which costs most."""
+"""That share while the next worker would be On-Demand, the most expensive capacity."""
 FORECAST_ERROR: Final = 0.1
 """Standard deviation of the load around its forecast, as a share of the forecast."""
 

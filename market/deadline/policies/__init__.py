@@ -41,6 +41,6 @@ def build(name: str) -> DeadlinePolicy:
 
 
 def named(text: str) -> dict[str, DeadlinePolicy]:
-    """Return the policies in ``NAME[,NAME…]`` or ``all``, by name; raise ``ValueError`` for an unknown name."""
+    """Return the policies in ``NAME[,NAME…]`` or ``all``, by name; ``ValueError`` for an unknown name."""
     names = NAMES if text == "all" else tuple(name.strip() for name in text.split(","))
     return {name: build(name) for name in names}

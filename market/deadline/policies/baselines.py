@@ -37,11 +37,11 @@ class Greedy:
 class UniformProgress:
     """Uniform Progress ("Can't Be Late", NSDI'24, section 5.2): never fall behind compute × time ÷ deadline.
 
-    An idle job starts Spot whenever the pool has capacity, and runs on it until it is lost. An idle job behind
-    the line starts On-Demand, until its progress is two restart overheads ahead. The paper's return from
-    On-Demand to Spot has two readings: not before that either, or as soon as Spot is available (``at_once``).
-    Two overheads ahead and without Spot, the paper's text stops On-Demand; the authors' simulator continues on
-    it (``keep``), which costs less.
+    An idle job starts Spot whenever the pool has capacity, and runs on it until it is lost. An idle job
+    behind the line starts On-Demand, until its progress is two restart overheads ahead. The paper's return
+    from On-Demand to Spot has two readings: not before that either, or as soon as Spot is available
+    (``at_once``). Two overheads ahead and without Spot, the paper's text stops On-Demand; the authors'
+    simulator continues on it (``keep``), which costs less.
     """
 
     at_once: bool = False

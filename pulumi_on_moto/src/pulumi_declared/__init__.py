@@ -1,4 +1,4 @@
-"""What a Pulumi program declares, listed under the SDK's mocks: without an engine, AWS or moto.
+"""List the resources of a Pulumi program with the SDK's mocks, without an engine, AWS or moto.
 
 Example::
 

@@ -1,4 +1,4 @@
-"""List what a program declares, as its first preview would: nothing is created and no service is called."""
+"""List the resources that a program declares, as in its first preview: nothing is created or called."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Lookup: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 def declared(
     config: StackConfig, lookups: Mapping[str, Lookup], ids: Mapping[str, str] | None = None
 ) -> tuple[Resource, ...]:
-    """Run the program of a stack once and return its resources, components too, in their order.
+    """Run the program of a stack once and return its resources and components in order.
 
-    Each has an id, a name and an ARN, made up; what else AWS would say of it is unknown, as in a preview.
+    Each has a generated id, name and ARN; other outputs of AWS are unknown, as in a preview.
     A process lists one program: Pulumi's runtime is global to it.
 
     Args:
         config: the stack, as ``load`` returns it.
-        lookups: what the program may look up, by token.
-        ids: ids by resource type, where their form matters to the program.
+        lookups: answers to the program's lookups, by token.
+        ids: ids by resource type, if their form matters to the program.
 
     Raises:
-        UserError: the program refuses what it is given, or looks up what has no answer.
+        UserError: the program rejects its configuration, or a lookup has no answer.
     """
     monitor = _Listing(lookups, ids or {})
     run(monitor, config, preview=True)

@@ -1,7 +1,7 @@
-"""The one error of a stack file, or of what is asked beside it."""
+"""The error for an invalid stack file or argument."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something that the user can mend; its text is one line that says what is allowed."""
+    """An error that the user can fix; its message is one line with the allowed values."""

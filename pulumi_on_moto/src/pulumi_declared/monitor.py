@@ -1,4 +1,4 @@
-"""The engine's side of a Pulumi program: it takes resources, answers lookups, keeps the outputs."""
+"""A resource monitor for a Pulumi program: it records resources and outputs, and answers lookups."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Resource:
         parent: the URN of its parent, empty for the stack's own children.
         id: its physical id; empty for a component.
         inputs: resolved inputs, camelCase, secrets unwrapped.
-        outputs: what dependants see.
-        no_effect: inputs that were accepted and do nothing here, each with the reason.
-        provider: the provider of its own that it names, empty: the default one.
-        protect: whether the program asks the engine to refuse its deletion.
+        outputs: values for dependent resources.
+        no_effect: accepted inputs without effect here, each with the reason.
+        provider: its explicit provider, empty: the default one.
+        protect: whether it is protected from deletion.
     """
 
     urn: str
@@ -56,21 +56,21 @@ class Resource:
 
     @property
     def is_component(self) -> bool:
-        """Whether it only groups others and exists nowhere in AWS."""
+        """Whether it is a component: it groups others and does not exist in AWS."""
         return not self.id
 
 
 class Monitor(mocks.MockMonitor, ABC):
     """A resource monitor without an engine.
 
-    The SDK calls it on several threads; resources are taken one at a time, and none after the first failure.
+    The SDK calls it on several threads; resources are processed one at a time, and none after a failure.
 
     Attributes:
-        recorded: the resources so far.
+        recorded: the recorded resources.
         exports: the stack's outputs, secrets unwrapped.
         secret_exports: names of the outputs that are secrets.
         failure: the first error, if any.
-        error: what is raised for what the user can mend.
+        error: the class of errors that the user can fix.
     """
 
     error: ClassVar[type[UserError]] = UserError
@@ -85,14 +85,14 @@ class Monitor(mocks.MockMonitor, ABC):
 
     @abstractmethod
     def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
-        """Return a resource that the program registers; called for one at a time."""
+        """Create and return a registered resource; not called concurrently."""
 
     @abstractmethod
     def _look_up(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a lookup by token; called for one at a time."""
+        """Answer a lookup by token; not called concurrently."""
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802
-        """Take one resource."""
+        """Register one resource."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == STACK_TYPE:
             return resource_pb2.RegisterResourceResponse(urn=urn)
@@ -115,11 +115,11 @@ class Monitor(mocks.MockMonitor, ABC):
         )
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
-        """Refuse: there is nothing to adopt."""
+        """Raise an error: existing resources cannot be read."""
         raise self.error(f'{request.type} "{request.name}": a resource cannot be read here, where nothing is')
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
-        """Answer one data lookup."""
+        """Answer a data lookup."""
         try:
             return super().Invoke(request)  # type: ignore[no-untyped-call]
         except Exception as error:
@@ -127,8 +127,8 @@ class Monitor(mocks.MockMonitor, ABC):
             raise
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
-        """Keep the stack's outputs."""
-        # A component's may come later; its type stands behind the stack's.
+        """Store the stack's outputs."""
+        # Components register outputs, too; their type follows the stack's type in the URN.
         if request.urn.split("::")[2] == STACK_TYPE:
             outputs = rpc.deserialize_properties(request.outputs)
             self.secret_exports = frozenset(key for key, value in outputs.items() if rpc.is_rpc_secret(value))
@@ -157,12 +157,12 @@ class _NoMocks(mocks.Mocks):
 
 
 def run(monitor: Monitor, config: StackConfig, *, preview: bool = False) -> None:
-    """Run the program of ``config`` with a monitor; in a ``preview`` what it does not give is unknown.
+    """Run the program of ``config`` with a monitor; in a ``preview`` missing outputs are unknown.
 
-    The Pulumi runtime's state is global: one program in a process, in which the monitor stays.
+    The Pulumi runtime's state is global: a process runs one program, and the monitor stays set.
 
     Raises:
-        UserError: the program cannot be run, or refuses what it is given.
+        UserError: the program cannot be run, or rejects its configuration.
     """
     folder = config.program if config.program.is_dir() else config.program.parent
     if not config.program.exists():
@@ -186,14 +186,14 @@ def _complete(program: Path) -> None:
 
 
 def _first(error: Exception, monitor: Monitor) -> Exception:
-    """Return the first thing that went wrong, not what it set off."""
+    """Return the first error, not its consequences."""
     if monitor.failure is not None:
         return monitor.failure
     return monitor.error(str(error)) if isinstance(error, pulumi.RunError) else error
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` without secret wrappers at any depth; what is unknown as ``rpc.UNKNOWN``."""
+    """Return ``value`` without secret wrappers at any depth; unknown values as ``rpc.UNKNOWN``."""
     value = rpc.unwrap_rpc_secret(value)
     if isinstance(value, Unknown):
         return rpc.UNKNOWN

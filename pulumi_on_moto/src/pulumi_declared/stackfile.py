@@ -26,7 +26,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class StackConfig:
-    """What the engine hands to a program: where it is and the values of its stack.
+    """The configuration that the engine passes to a program, and the program's path.
 
     Attributes:
         project: the project's name.
@@ -50,12 +50,12 @@ class StackConfig:
 
     @property
     def default_tags(self) -> dict[str, str]:
-        """The tags that the stack's aws provider gives to everything (``aws:defaultTags``)."""
+        """The default tags of the stack's aws provider (``aws:defaultTags``)."""
         tags = self.values.get("aws:defaultTags") or {}
         return dict(tags.get("tags") or {}) if isinstance(tags, dict) else {}
 
     def encoded(self) -> dict[str, str]:
-        """Return the values in the engine's encoding: text as it is, everything else as JSON."""
+        """Return the values in the engine's encoding: text unchanged, everything else as JSON."""
         return {
             key: value if isinstance(value, str) else json.dumps(value) for key, value in self.values.items()
         }
@@ -74,11 +74,11 @@ def load(
         project_dir: the folder that holds ``Pulumi.yaml``.
         stack: the stack's name.
         overrides: new values by path, for example ``{"services[0].capacity.target": 4}``; a key without a
-            namespace belongs to the project. Every step of a path but the last must exist.
-        file: read this file in place of ``Pulumi.<stack>.yaml``, such as another version of it.
+            namespace belongs to the project. All steps of a path except the last must exist.
+        file: the file to read instead of ``Pulumi.<stack>.yaml``.
 
     Raises:
-        UserError: a file is missing or malformed, a value is a secret, or a path leads nowhere.
+        UserError: a file is missing or malformed, a value is a secret, or a path does not exist.
     """
     project_dir = Path(project_dir)
     project_file = project_dir / "Pulumi.yaml"
@@ -100,7 +100,7 @@ def load(
 
 
 def file_of(project_dir: Path, stack: str) -> Path:
-    """Return a stack's file; raise ``UserError``, with the stacks that there are, where it has none."""
+    """Return a stack's file; raise ``UserError`` with the existing stacks if there is none."""
     file = project_dir / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         environments = sorted(path.name.split(".")[1] for path in project_dir.glob("Pulumi.*.yaml"))
@@ -111,7 +111,7 @@ def file_of(project_dir: Path, stack: str) -> Path:
 
 
 def config_in(file: Path) -> dict[str, Any]:
-    """Return what a stack file configures, as it stands there; raise ``UserError``."""
+    """Return the configuration of a stack file, unchanged; raise ``UserError``."""
     config = _mapping(file).get("config") or {}
     if not isinstance(config, dict):
         raise UserError(f"{file.name}: config is {config!r}, a mapping is needed")
@@ -169,7 +169,7 @@ def _check_types(project: Mapping[str, Any], name: str, values: Mapping[str, Any
 
 
 def _unshared(value: Any) -> Any:
-    """Return a copy in which what an alias repeats is there again: an override changes one of them."""
+    """Return a copy with YAML aliases expanded, as an override changes only one place."""
     if isinstance(value, dict):
         return {key: _unshared(item) for key, item in value.items()}
     return [_unshared(item) for item in value] if isinstance(value, list) else value

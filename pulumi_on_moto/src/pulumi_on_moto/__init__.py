@@ -67,7 +67,7 @@ _RENAMED: dict[str, Any] = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return what an old name means today, with a ``DeprecationWarning``."""
+    """Return the object of an old name, with a ``DeprecationWarning``."""
     if name in _RENAMED:
         new = _RENAMED[name]
         warnings.warn(f"{name} is now {new.__name__}", DeprecationWarning, stacklevel=2)

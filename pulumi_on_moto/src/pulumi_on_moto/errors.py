@@ -1,4 +1,4 @@
-"""The one error of the local cloud."""
+"""The error of the local cloud."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from pulumi_declared.errors import UserError
 
 
 class LocalCloudError(UserError):
-    """Something that the local cloud cannot carry out; its text is one line for the user."""
+    """An operation that the local cloud cannot perform; its message is one line for the user."""

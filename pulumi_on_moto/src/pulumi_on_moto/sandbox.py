@@ -1,4 +1,4 @@
-"""moto switched on for this process, and the door to the real AWS shut."""
+"""The sandbox: moto answers all AWS calls of this process; none reaches AWS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _active = False
 
 
 def _guarded(process: Callable[..., Any]) -> Callable[..., Any]:
-    """Return moto's request handler with an error in place of "not mine, let it out to the network"."""
+    """Return moto's request handler with an error for requests that it would pass to the network."""
 
     def guarded(stubber: BotocoreStubber, request: Any) -> Any:
         response = process(stubber, request)
@@ -39,13 +39,13 @@ def _guarded(process: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AwsClients:
-    """boto3 clients of one region, each built once and shared between threads.
+    """boto3 clients of one region, each created once and shared between threads.
 
     Attributes:
         region: the AWS region.
-        closing: what is entered here ends with the sandbox.
-        refused: the calls whose values AWS's models forbid, one line each. While there is one, the sandbox
-            ends with an error; who wanted a refusal clears the list.
+        closing: an exit stack that is closed with the sandbox.
+        refused: calls with values that AWS's models forbid, one line each. The sandbox ends with an error
+        unless the list is empty; a test that expects one clears the list.
     """
 
     def __init__(self, region: str, closing: contextlib.ExitStack) -> None:
@@ -67,15 +67,15 @@ class AwsClients:
 
 @contextlib.contextmanager
 def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
-    """Run the body with every AWS call of this process answered by an empty moto.
+    """Run the body with an empty moto that answers every AWS call of this process.
 
-    Credentials are moto's fake ones; a request that moto does not answer raises ``LocalCloudError`` instead
-    of leaving the machine. Ids are drawn from ``seed``.
+    Credentials are moto's fake ones; a request that moto does not answer raises ``LocalCloudError``. Ids are
+    generated from ``seed``.
 
     Raises:
-        LocalCloudError: at the end, AWS would have refused a call, and the code that made it went on.
+        LocalCloudError: at the end, if AWS would have rejected a call whose error the code ignored.
     """
-    global _active  # one moto, hence one sandbox, in a process
+    global _active  # a process has one moto, so one sandbox
     if _active:
         raise LocalCloudError("a local cloud is already running in this process")
     _active = True
@@ -83,7 +83,7 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
     parameters.REFUSED.clear()
     try:
         with (
-            applied(),  # while moto forgets everything at the end, too
+            applied(),  # also while moto resets at the end
             mock_aws(config={"iam": {"load_aws_managed_policies": True}}),
             mock.patch.object(BotocoreStubber, "process_request", _guarded(BotocoreStubber.process_request)),
             contextlib.ExitStack() as closing,

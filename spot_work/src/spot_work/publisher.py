@@ -21,7 +21,7 @@ class RequestPublisher(Protocol):
         ...
 
     def send(self, request_id: str) -> None:
-        """Send a request, repeatedly until the broker confirms it or it is closed. Returns at once."""
+        """Send a request; retry until the broker confirms it or this publisher is closed. Returns at once."""
         ...
 
     def cancel(self, request_id: str) -> None:

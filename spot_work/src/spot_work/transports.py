@@ -13,7 +13,7 @@ from spot_work.queues import Queue
 
 
 class Transport(NamedTuple):
-    """The consumer and the publisher of a transport, which is a package of its own."""
+    """The consumer and the publisher of a transport, which is a separate package."""
 
     consumer: Callable[[str, Queue, int, float], RequestConsumer]
     publisher: Callable[[str, Queue, PendingRequests], RequestPublisher]

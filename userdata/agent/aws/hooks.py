@@ -15,7 +15,7 @@ Result = Literal["CONTINUE", "ABANDON"]
 
 
 def complete(client: AutoScalingClient, group: str, hook: str, instance: str, result: Result) -> bool:
-    """Complete a lifecycle action of the Auto Scaling group; return whether there was one.
+    """Complete a lifecycle action of the Auto Scaling group; return whether one was active.
 
     Raises:
         AgentError: another error of AWS, or AWS is unreachable.
@@ -35,7 +35,7 @@ def complete(client: AutoScalingClient, group: str, hook: str, instance: str, re
 
 
 def extend(client: AutoScalingClient, group: str, hook: str, instance: str) -> bool:
-    """Restart the timeout of a lifecycle action; return whether there was one.
+    """Restart the timeout of a lifecycle action; return whether one was active.
 
     AWS ends the wait after 48 hours or 100 timeouts at the latest (Auto Scaling API reference,
     ``GlobalTimeout``).
@@ -52,10 +52,10 @@ def extend(client: AutoScalingClient, group: str, hook: str, instance: str) -> b
 
 
 def _is_active(hook: str, call: Callable[[], object]) -> bool:
-    """Make a call for a lifecycle action; return False if there is none.
+    """Make a call for a lifecycle action; return False if none is active.
 
     AWS returns ValidationError ("No active Lifecycle Action found") before the hook starts and after it
-    ended.
+    has ended.
     """
     try:
         with aws_errors(f"lifecycle hook {hook}"):

@@ -52,9 +52,9 @@ Need = Literal[
     "sqs",
     "tenants",
 ]
-"""What an instance needs permissions for: workers, their release, their image in ECR, lifecycle hooks, an
-image pull during a launch, a job, several experiments of it, its volume, a dataset in S3, volumes attached at
-launch, the secret of a private repository, artifacts in S3, preparing a dataset, starting from a prepared
+"""Needs of an instance that require permissions: workers, their release, their image in ECR, lifecycle hooks,
+an image pull during a launch, a job, several experiments of it, its volume, a dataset in S3, volumes attached
+at launch, the secret of a private repository, artifacts in S3, preparing a dataset, starting from a prepared
 dataset, the secret of a queue, an SQS queue, the tenants of a shared host, each with a volume."""
 
 

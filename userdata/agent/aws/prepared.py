@@ -29,8 +29,8 @@ def find_snapshot(dynamodb: DynamoDBClient, ec2: EC2Client, table: str, prepared
     """Return the snapshot from which a job's first volume is created.
 
     Raises:
-        AgentError: there is none yet; the controller launches no instance before.
-        RefusedError: it was deleted.
+        AgentError: the dataset is not prepared yet; the controller launches no instance before it is.
+        RefusedError: the snapshot was deleted.
     """
     snapshot = read_snapshots(dynamodb, table, prepared.group).get(prepared.dataset)
     if snapshot is None:

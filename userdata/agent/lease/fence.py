@@ -1,4 +1,4 @@
-"""Fencing: the work is killed before another instance can acquire the lease, whatever hangs.
+"""Fencing: kills the work before another instance can acquire the lease, even if the supervisor hangs.
 
 A supervisor can hang together with its work, for example in a call on a file system that does not respond.
 The fence is a separate thread that checks the time only and touches no file.

@@ -18,8 +18,8 @@ from userdata.agent.machine.errors import LeaseLostError
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-# Well above the lag of EC2's descriptions (seconds): the next holder sees what the last one did. And above
-# the clock error between two instances (milliseconds, the Amazon Time Sync Service).
+# Well above the lag of EC2's descriptions (seconds), so that the next holder sees the changes of the previous
+# one, and above the clock error between two instances (milliseconds, Amazon Time Sync Service).
 LEASE_SECONDS: Final = 120
 
 

@@ -25,7 +25,7 @@ class BackgroundPoller(Generic[T]):
     def poll(self) -> T | None:
         """Start the query unless it is running; return its result once available, else None.
 
-        Raises what the query raised.
+        An exception of the query is raised here.
         """
         if not self._is_running:
             self._is_running = True

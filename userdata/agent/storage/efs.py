@@ -17,7 +17,7 @@ def mount_command(mount: EfsMount) -> list[str]:
 
 
 def mount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
-    """Mount what is not mounted yet, parents before children.
+    """Mount the file systems that are not mounted yet, parents before children.
 
     Raises:
         AgentError: a mount failed; the remaining ones are not tried.

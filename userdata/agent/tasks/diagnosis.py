@@ -46,7 +46,7 @@ def diagnose(
         checks.append(("cloudwatch agent", lambda: _cloudwatch(config)))
     if gpus is not None:
         checks.append(("gpus", partial(_gpus, gpus)))
-        if image := (config.service or config.training).image:  # type: ignore[union-attr]  # one is there
+        if image := (config.service or config.training).image:  # type: ignore[union-attr]  # one is set
             checks.append(("containers", lambda: _containers(host, image, gpus.expected)))
     if config.volume:
         checks.append(("data volume", lambda: _volume(host, data)))

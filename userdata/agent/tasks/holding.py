@@ -30,7 +30,7 @@ def volume(node: Node, action: str) -> int:
 
 
 def acquire(node: Node, stop: Stop) -> None:
-    """Wait for the lease, attach the volume, if any, and record both; send heartbeats meanwhile.
+    """Acquire the lease, attach the volume, if any, and record both; sends heartbeats while it waits.
 
     Nothing is acquired or recorded if the instance terminates, ``stop`` is requested or the job is finished.
     That is no failure: systemd must not restart the unit.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
 STATE_POLL_SECONDS: Final = 5.0
 HOOK_EXTENSION_SECONDS: Final = 240.0
 MAX_HOOK_EXTENSIONS: Final = 15
-"""For an hour; a launch hook times out after 600 s, so two extensions in a row may fail."""
+"""Extensions in an hour; a launch hook times out after 600 s, so two extensions in a row may fail."""
 # Written by cloud-init at every boot, before the network is up.
 _INSTANCE_ID: Final = Path("/var/lib/cloud/data/instance-id")
 
@@ -215,7 +215,7 @@ class Node:
         accounts.block_metadata_access(self.host, accounts.create_user(self.host, user))
 
     def is_terminating(self) -> bool:
-        """Tell whether there is a termination notice; no work is started after it."""
+        """Return whether a termination notice was received; no work is started after it."""
         return notice.read(self.directory) is not None
 
     def _fenced(self, dead_at: Callable[[], float]) -> AbstractContextManager[None]:

@@ -93,13 +93,13 @@ def work(node: Node) -> int:
 
 
 def released(node: Node, service: Service) -> Service:
-    """Return a service with what its workers are to be started from now.
+    """Return a service with its current release.
 
-    A container in the place of a process, or the reverse, comes with new instances only: what is declared
-    stays.
+    A change between container and process applies to new instances only; the declared service is then
+    returned unchanged.
 
     Raises:
-        AgentError: that cannot be read.
+        AgentError: the release cannot be read.
     """
     if node.config.on_premises:
         return service

@@ -53,12 +53,12 @@ def volume_job(host: str, tenant: str) -> str:
 
 
 class PlanRefusedError(RefusedError):
-    """The tenants do not fit on the host: the first that does not, its value, and what is allowed."""
+    """The tenants do not fit on the host; names the first that does not, its value and what is allowed."""
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """What a tenant runs, and the resources that it requests.
+    """A tenant: its container, and the resources that it requests.
 
     ``gpus`` is a number of whole GPUs; ``gpu_ids`` selects them by id; ``mig`` requests a MIG instance
     instead. Sizes are GiB of 2^30 bytes.

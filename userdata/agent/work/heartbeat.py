@@ -1,6 +1,7 @@
 """Heartbeats of this instance's workers.
 
-None in the warm pool; state `waiting` before the work starts, `draining` from the notice's ``drain_at`` on.
+An instance in the warm pool sends none. The state is `waiting` before the work starts, and `draining` from
+the notice's ``drain_at`` on.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class HeartbeatSender:
         self._has_worked = False
 
     def is_in_warm_pool(self) -> bool:
-        """Tell whether the instance is in the warm pool; if unknown, True before the first heartbeat."""
+        """Return whether the instance is in the warm pool; if unknown, True before the first heartbeat."""
         try:
             return is_warmed(self._metadata.lifecycle_state())
         except AgentError as error:

@@ -158,7 +158,7 @@ class Watcher:
                 log.error("lifecycle hook not completed", error=str(error))
 
     def _is_leaving_service(self) -> bool:
-        """Tell whether the group terminates the instance or returns it to the warm pool after service.
+        """Return whether the group terminates the instance or returns it to the warm pool after service.
 
         On its first way into the warm pool the instance has no workload yet.
         """
@@ -167,7 +167,7 @@ class Watcher:
         )
 
     def _is_attaching_volume(self) -> bool:
-        """Tell whether ``volume up`` still runs: it reads the notice itself and releases what it holds."""
+        """Return whether ``volume up`` still runs: it reads the notice and releases volume and lease."""
         try:
             return self.config.volume is not None and self.host.main_pid(UNIT_VOLUME) is not None
         except AgentError as error:

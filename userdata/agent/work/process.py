@@ -69,7 +69,7 @@ def spawn(
         output: file descriptor of standard output and error; None: inherited.
 
     Raises:
-        AgentError: the user or the directory is not there.
+        AgentError: the user or the directory does not exist.
     """
     identity: dict[str, object] = {}
     if user:

@@ -1,4 +1,4 @@
-"""vCPU quotas of the account, compared with what the groups may request.
+"""vCPU quotas of the account, compared with the groups' targets and maximum sizes.
 
 Source: EC2 user guide, "Spot Instance quotas" and "On-Demand Instance quotas" (in vCPUs of running or
 requested instances; a new account has 0 for accelerators); codes as listed by Service Quotas. The guide's

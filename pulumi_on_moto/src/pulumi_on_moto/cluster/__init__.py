@@ -1,1 +1,1 @@
-"""A cluster's API, in memory: what a program declares through a provider for Kubernetes."""
+"""An in-memory Kubernetes API for resources that a program declares with a Kubernetes provider."""

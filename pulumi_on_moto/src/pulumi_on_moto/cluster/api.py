@@ -10,13 +10,13 @@ from pulumi_on_moto.cluster import rules
 from pulumi_on_moto.cluster.fields import Path, fields, joined
 
 ENGINE: Final = "pulumi"
-"""The field manager of what a program declares."""
+"""The field manager of declared resources."""
 _IDENTITY: Final = {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
 _ALWAYS: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 
 
 class ObjectKey(NamedTuple):
-    """What names an object."""
+    """The key of an object."""
 
     api_version: str
     kind: str
@@ -25,12 +25,12 @@ class ObjectKey(NamedTuple):
 
 
 class ApiRefusedError(ValueError):
-    """The API refuses, in its own words as far as they matter."""
+    """The API rejects a request, with a message similar to Kubernetes'."""
 
 
 @dataclass(slots=True)
 class _StoredObject:
-    """An object: the value of each field, and who owns it."""
+    """An object: the value and the owners of each field."""
 
     values: dict[Path, Any]
     owners: dict[Path, set[str]]
@@ -41,10 +41,10 @@ class ApiServer:
     """One cluster's objects.
 
     Attributes:
-        version: of Kubernetes, as ``1.36``.
-        groups: of custom resources that are served; None: whatever is asked for, as of a cluster that was
-            there already and of which nothing is known.
-        unchecked: custom resources, for which there is no schema here.
+        version: the Kubernetes version, for example ``1.36``.
+        groups: API groups of served custom resources; None: any group, as for an existing cluster of unknown
+        content.
+        unchecked: custom resources, which are not validated for lack of a schema.
     """
 
     version: str
@@ -53,24 +53,25 @@ class ApiServer:
     _objects: dict[ObjectKey, _StoredObject] = field(default_factory=dict)
 
     def __contains__(self, key: ObjectKey) -> bool:
-        """Return whether an object is there."""
+        """Return whether an object exists."""
         return key in self._objects
 
     def __iter__(self) -> Iterator[ObjectKey]:
-        """Yield the names of all objects, in the order in which they came."""
+        """Yield the keys of all objects in order of creation."""
         return iter(tuple(self._objects))
 
     def read(self, key: ObjectKey) -> dict[str, Any]:
-        """Return an object as it stands, whoever set what."""
+        """Return an object with the fields of all managers."""
         return joined(self._objects[key].values)
 
     def apply(self, manifest: Mapping[str, Any], manager: str = ENGINE) -> ObjectKey:
-        """Make an object or change it as server-side apply does; return its name.
+        """Create or update an object as server-side apply does; return its name.
 
-        Fields that the manager set before and leaves out now go, unless another owns them, too.
+        Fields that the manager set before and now omits are removed unless another manager owns them, too.
 
         Raises:
-            ApiRefusedError: the object is invalid, or a changed field is immutable or another manager's.
+            ApiRefusedError: the object is invalid, or a changed field is immutable or owned by another
+            manager.
         """
         key = key_of(manifest)
         self._admit(key, manifest)
@@ -103,10 +104,10 @@ class ApiServer:
         return key
 
     def take(self, manager: str, key: ObjectKey, manifest: Mapping[str, Any]) -> None:
-        """Let a controller set fields by an update, and so own them alone, as a scaler ``spec.replicas``.
+        """Set fields by an update of a controller, which then owns them, as an autoscaler ``spec.replicas``.
 
         Raises:
-            ApiRefusedError: the object would not be valid.
+            ApiRefusedError: the object would be invalid.
         """
         stored = self._objects[key]
         changed_fields = {path: value for path, value in fields(manifest).items() if path not in _IDENTITY}
@@ -135,7 +136,7 @@ class ApiServer:
 
 
 def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
-    """Return what names an object."""
+    """Return the key of an object."""
     metadata = manifest.get("metadata") or {}
     return ObjectKey(
         str(manifest["apiVersion"]),

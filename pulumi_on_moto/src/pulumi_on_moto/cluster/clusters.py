@@ -1,4 +1,4 @@
-"""The engine's provider for Kubernetes: whose cluster a program reaches, and what it declares there."""
+"""The Kubernetes provider: maps providers to clusters and applies declared objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RELEASE_INPUTS: Final = frozenset(
 
 
 class Clusters:
-    """The clusters that a program's providers reach, by the provider's id."""
+    """The clusters of a program's Kubernetes providers, by provider id."""
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
@@ -36,13 +36,13 @@ class Clusters:
         self._names: dict[str, str] = {}
 
     def __getitem__(self, cluster: str) -> ApiServer:
-        """Return the API of a cluster by its name in EKS."""
+        """Return the API of a cluster by its EKS name."""
         if cluster not in self._servers:
             raise LocalCloudError(f"no provider of the program reaches a cluster {cluster!r}")
         return self._servers[cluster]
 
     def provider(self, name: str, inputs: Mapping[str, Any]) -> str:
-        """Return the id of a provider; raise ``LocalCloudError`` where its kubeconfig leads nowhere."""
+        """Return the id of a provider; raise ``LocalCloudError`` if its kubeconfig names no cluster."""
         unknown = sorted(key for key in inputs.keys() - _PROVIDER_INPUTS if inputs[key] is not None)
         if unknown:
             raise LocalCloudError(f'{PROVIDER} "{name}": input {unknown[0]!r} has no meaning here')
@@ -59,10 +59,10 @@ class Clusters:
         return identity
 
     def declare(self, type_: str, name: str, inputs: Mapping[str, Any], provider: str) -> str:
-        """Make or change what a program declares; return its id.
+        """Create or update a declared object; return its id.
 
         Raises:
-            LocalCloudError: no cluster is named, or its API refuses.
+            LocalCloudError: no cluster is named, or its API rejects the object.
         """
         cluster = self._names.get(provider.rpartition("::")[2])
         if cluster is None:
@@ -88,7 +88,7 @@ class Clusters:
         return f"{key.namespace}/{key.name}" if key.namespace else key.name
 
     def read(self, type_: str, inputs: Mapping[str, Any], provider_id: str) -> dict[str, Any]:
-        """Return a resource's inputs as the cluster has them now, of what the program declared."""
+        """Return the current values of the inputs that the program declared."""
         if type_ == RELEASE:
             return dict(inputs)
         server = self._servers[self._names[provider_id.rpartition("::")[2]]]
@@ -140,15 +140,15 @@ class Clusters:
 
 
 def token(user_entry: Mapping[str, Any]) -> str:
-    """Return the engine's type of an object."""
+    """Return the Pulumi type of an object."""
     version = user_entry["apiVersion"]
     return f"{PREFIX}{version if '/' in version else f'core/{version}'}:{user_entry['kind']}"
 
 
 def body(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the object that a resource's inputs are, with whole numbers as such.
+    """Return the object for a resource's inputs, with integral numbers as integers.
 
-    The engine hands on JSON, where all numbers are floating.
+    The engine passes all numbers as floats.
     """
     return {key: _whole(value) for key, value in inputs.items() if value is not None}
 
@@ -164,7 +164,7 @@ def _whole(value: Any) -> Any:
 
 
 def _of(declared: Any, live: Any) -> Any:
-    """Return the live values of the declared fields; other fields belong to others."""
+    """Return the live values of the declared fields; others have other owners."""
     if isinstance(declared, Mapping) and isinstance(live, Mapping):
         return {key: _of(value, live.get(key)) for key, value in declared.items()}
     if isinstance(declared, list) and isinstance(live, list):

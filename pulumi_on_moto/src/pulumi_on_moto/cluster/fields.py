@@ -1,7 +1,7 @@
-"""An object as the fields that server-side apply owns.
+"""An object as the set of fields of server-side apply.
 
-Source: Kubernetes, "Server-Side Apply", "Merge strategy". A field is a path of keys; items of a list that
-have a ``name`` are merged by it, as of containers and their variables, and other lists are one value.
+Source: Kubernetes, "Server-Side Apply", "Merge strategy". A field is a path of keys; list items with a
+``name`` (containers, their variables) are merged by name, other lists are one value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 Path: TypeAlias = tuple[str, ...]
-"""From the object's root; an item of a list that is merged is ``[name]``."""
+"""Path from the object's root; ``[name]`` is an item of a merged list."""
 
 
 def fields(manifest: Mapping[str, Any]) -> dict[Path, Any]:
@@ -19,7 +19,7 @@ def fields(manifest: Mapping[str, Any]) -> dict[Path, Any]:
 
 
 def joined(fields_by_path: Mapping[Path, Any]) -> dict[str, Any]:
-    """Return the object that has these fields."""
+    """Return the object with these fields."""
     nested: dict[str, Any] = {}
     for path, value in fields_by_path.items():
         level = nested

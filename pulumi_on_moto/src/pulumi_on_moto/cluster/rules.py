@@ -1,4 +1,4 @@
-"""What a cluster's API refuses: wrong fields and names, unknown kinds, changes of what is immutable."""
+"""Validation of a cluster's API: fields, names, kinds, immutable fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CORE: Final = frozenset(
         *(f"{group}.k8s.io" for group in ("networking", "rbac.authorization", "scheduling", "storage")),
     }
 )
-"""Groups of Kubernetes' own, of those that programs use."""
+"""Built-in API groups that programs use."""
 
 IN_CLUSTER: Final = frozenset(
     {"Namespace", "PersistentVolume", "StorageClass", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
@@ -32,12 +32,12 @@ CHARTS: Final[Mapping[str, frozenset[str]]] = {
     "keda": frozenset({"keda.sh"}),
     "kubeflow-trainer": frozenset({"trainer.kubeflow.org"}),
 }
-"""The groups of custom resources that a chart brings."""
+"""Groups of custom resources by the Helm chart that installs them."""
 ADDONS: Final[Mapping[str, frozenset[str]]] = {
     "aws-secrets-store-csi-driver-provider": frozenset({"secrets-store.csi.x-k8s.io"}),
     "snapshot-controller": frozenset({"snapshot.storage.k8s.io"}),
 }
-"""The same of EKS's add-ons (EKS guide, "CSI snapshot controller")."""
+"""Groups of custom resources by EKS add-on (EKS guide, "CSI snapshot controller")."""
 
 _POD_SPECS: Final[Path] = ("spec", "template")
 _IMMUTABLE: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
@@ -72,12 +72,12 @@ _IMMUTABLE: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
 
 
 def is_core(api_version: str) -> bool:
-    """Return whether Kubernetes itself serves a version of a group."""
+    """Return whether Kubernetes serves this version of a built-in group."""
     return api_version.rpartition("/")[0] in _CORE
 
 
 def invalid(manifest: Mapping[str, Any], version: str) -> str:
-    """Return why an object is refused, empty if it is not; a core object by the schemas of ``version``.
+    """Return why an object is invalid, empty if it is valid; core objects by the schemas of ``version``.
 
     Raises:
         LocalCloudError: the schemas are not installed.

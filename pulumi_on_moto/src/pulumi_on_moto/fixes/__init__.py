@@ -1,1 +1,1 @@
-"""Where moto is not AWS: each put right while a sandbox is open."""
+"""Differences between moto and AWS, each fixed while a sandbox is open."""

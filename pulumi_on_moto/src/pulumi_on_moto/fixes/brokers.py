@@ -1,6 +1,6 @@
-"""Brokers of RabbitMQ that AWS refuses, and the names by which theirs are reached.
+"""Amazon MQ brokers for RabbitMQ: validation, and endpoint names.
 
-Sources: ``CreateBroker`` in botocore's model (users, subnets, names, passwords, upgrades); AWS's own words in
+Sources: ``CreateBroker`` in botocore's model (users, subnets, names, passwords, upgrades); AWS's messages in
 hashicorp/terraform-provider-aws 41374 (one user) and 46883 (versions, upgrades), 33514 (security groups).
 """
 
@@ -69,7 +69,7 @@ def _named(init: Callable[..., None]) -> Callable[..., None]:
         init(broker, *arguments, **keywords)
         if broker.engine_type.upper() == "RABBITMQ":
             host = f"b-{broker.id}.mq.{keywords['region']}.amazonaws.com"
-            # One for a whole cluster, too: its load balancer.
+            # A cluster also has one, its load balancer.
             broker.instances = [{"consoleURL": f"https://{host}", "endpoints": [f"amqps://{host}:5671"]}]
 
     return initialise
@@ -88,7 +88,7 @@ _BROKER_HOST: Final = re.compile(r"b-[0-9a-f-]+\.mq\.[a-z0-9-]+\.amazonaws\.com"
 
 
 def _reject_unknown(look_up: Callable[..., Any]) -> Callable[..., Any]:
-    """No server answers for these brokers; skip the machine's DNS, which may be slow."""
+    """These brokers have no server; skip DNS, which may be slow."""
 
     def looked_up(host: Any, *arguments: Any, **keywords: Any) -> Any:
         if isinstance(host, str) and _BROKER_HOST.fullmatch(host):

@@ -1,4 +1,4 @@
-"""A bucket that refuses plain text lets every call here in: all count as encrypted."""
+"""Bucket policies that require TLS: every call here counts as encrypted."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Add-ons, access entries, access policies and pods' roles of EKS clusters, which moto does not have.
+"""Add-ons, access entries, access policies and pod identity of EKS clusters, which moto lacks.
 
 Sources: the operations in botocore's model; the EKS guide, "Grant IAM users access to Kubernetes with EKS
-access entries": entries need an authentication mode with API, nodes' entries take no policy, and who made a
-cluster is its administrator only if that was asked for; "Learn how EKS Pod Identity grants pods access to AWS
-services": one role for a service account, trusted as pods.eks.amazonaws.com.
+access entries": entries need an authentication mode with API, nodes' entries accept no policy, and the
+creator of a cluster is its administrator only if requested; "Learn how EKS Pod Identity grants pods access to
+AWS services": one role for a service account, which trusts pods.eks.amazonaws.com.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POD_ACTIONS: Final = {"sts:AssumeRole", "sts:TagSession"}
 ACCESS: Final = "access_entries"
 MODES: Final = "access_configs"
 EXISTING: Final = "given_clusters"
-"""Existing clusters, which no program declared."""
+"""Existing clusters, not declared by a program."""
 _VERSION: Final = "1.36"
 _ADMIN: Final = ":cluster-access-policy/AmazonEKSClusterAdminPolicy"
 _create_cluster = EKSResponse.create_cluster
@@ -51,13 +51,13 @@ class _InvalidError(ServiceException):
 
 
 def stored_on(backend: EKSBackend, attribute: str) -> dict[str, Any]:
-    """Return what is kept beside moto's own state, by cluster."""
+    """Return the state that moto lacks, by cluster."""
     stored: dict[str, Any] = backend.__dict__.setdefault(attribute, {})
     return stored
 
 
 def existing_cluster(region: str, name: str) -> dict[str, Any]:
-    """Return what programs read of a cluster; one that is not there is made, and serves everything."""
+    """Return the description of a cluster; a missing one is created, and serves every API group."""
     backend = eks_backends[DEFAULT_ACCOUNT_ID][region]
     if name not in backend.clusters:
         role = f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/{name}"
@@ -74,7 +74,7 @@ def existing_cluster(region: str, name: str) -> dict[str, Any]:
 
 
 def is_administered(backend: EKSBackend, cluster: str) -> bool:
-    """Return whether whoever deploys can be an administrator of a cluster's API."""
+    """Return whether the deploying principal can administer a cluster's API."""
     config = stored_on(backend, MODES).get(cluster, {})
     entries = stored_on(backend, ACCESS).get(cluster, {})
     by_entry = any(policy.endswith(_ADMIN) for entry in entries.values() for policy in entry["policies"])

@@ -1,4 +1,4 @@
-"""Everything in moto that is put right or made faster while a sandbox is open."""
+"""All fixes and speed-ups of moto while a sandbox is open."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Experiments of AWS FIS that interrupt spot instances.
+"""AWS FIS experiments that interrupt Spot instances.
 
 Sources: FIS user guide, "Actions reference" (aws:ec2:send-spot-instance-interruptions: a duration in ISO 8601
-from two to 15 minutes, what the instance gets, permissions), "Targets" (COUNT chooses at random; an
-experiment whose target is empty fails), "Quotas" (five spot instances an experiment by default where tags
-choose them; Service Quotas L-F3F4B54A).
+from two to 15 minutes, notices, permissions), "Targets" (COUNT chooses at random; an experiment with an empty
+target fails), "Quotas" (by default five Spot instances per experiment if tags choose them; Service Quotas
+L-F3F4B54A).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class _ValidationError(ServiceException):
 
 
 def listen(backend: FISBackend, listener: Listener) -> None:
-    """Call ``listener(instance_ids)`` whenever an experiment interrupts spot instances."""
+    """Call ``listener(instance_ids)`` when an experiment interrupts Spot instances."""
     backend.__dict__["local_listener"] = listener
 
 
 def seconds(duration: str) -> float:
-    """Return the seconds of an ISO 8601 duration, NaN for what is none.
+    """Return the seconds of an ISO 8601 duration, NaN if it is invalid.
 
-    Days to seconds, the smallest with a fraction if any; years and months have no one length.
+    Units are days to seconds, the smallest may have a fraction; years and months have no fixed length.
     """
     match = _DURATION.fullmatch(duration)
     parts = [text for text in match.groups() if text] if match is not None else []
@@ -103,7 +103,7 @@ def _acting(start: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
 
 
 def _chosen(backend: FISBackend, target: dict[str, Any]) -> list[str]:
-    """Return the ids of the running spot instances that a target chooses, by tags and at random."""
+    """Return the ids of the running Spot instances that a target selects, by tags and at random."""
     ec2 = ec2_backends[backend.account_id][backend.region_name]
     tags = set((target.get("resourceTags") or {}).items())
     fitting = sorted(

@@ -1,4 +1,4 @@
-"""What a fix of moto is."""
+"""Definition of a fix of moto."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from unittest import mock
 
 Patch = tuple[type | ModuleType, str, Any]
-"""Where it is, its name, and what stands there while a sandbox is open."""
+"""Owner and name of a patched attribute, and its value while a sandbox is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One thing that moto 5.2.5 does otherwise than AWS, put right while a sandbox is open.
+    """A difference between moto 5.2.5 and AWS, fixed while a sandbox is open.
 
     Attributes:
         name: a few words.
         moto: what moto does.
-        aws: what AWS does, and where less is done here, what.
-        patches: what is replaced in moto.
-        known: moto's own issue or pull request, and what it has to do with it.
+        aws: what AWS does, and what of it is not simulated here.
+        patches: the patched attributes of moto.
+        known: a related issue or pull request of moto, and its relation.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Fix:
 
 @contextlib.contextmanager
 def patched(patches: Iterable[Patch]) -> Iterator[None]:
-    """Replace what the patches name while the body runs; what is missing in moto is added."""
+    """Apply the patches while the body runs; attributes that moto lacks are added."""
     with contextlib.ExitStack() as stack:
         for target, name, replacement in patches:
             stack.enter_context(mock.patch.object(target, name, replacement, create=True))

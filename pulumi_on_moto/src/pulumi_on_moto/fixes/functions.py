@@ -1,4 +1,4 @@
-"""Functions run from their deployed archives, whoever calls them: not by moto, in Docker."""
+"""Functions run from their deployed archives for every caller, not by moto in Docker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Runner = Callable[[str, Any], tuple[str, bool, str]]
 
 
 def run_by(backend: LambdaBackend, runner: Runner) -> None:
-    """Have ``runner(name, event)`` run functions; it returns answer, whether that is an error, and log."""
+    """Set ``runner(name, event)``, which runs functions; it returns response, error flag and log."""
     backend.local_runner = runner  # type: ignore[attr-defined]
 
 
@@ -64,7 +64,7 @@ Carrier = Callable[[Rule, Any], None]
 
 
 def carry_by(backend: EventsBackend, carrier: Carrier) -> None:
-    """Have ``carrier(rule, event)`` bring events that clients put to the targets of rules that match."""
+    """Set ``carrier(rule, event)``, which delivers clients' events to the targets of matching rules."""
     backend.local_carrier = carrier  # type: ignore[attr-defined]
 
 

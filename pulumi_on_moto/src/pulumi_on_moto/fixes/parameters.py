@@ -1,7 +1,7 @@
-"""Values that AWS's own models forbid: boto3 sends them, moto takes them, AWS refuses the call.
+"""Values that AWS's models forbid: boto3 sends them, moto accepts them, AWS rejects the call.
 
-A model is what botocore ships for a service. boto3 itself holds a call to its names, types, required members
-and lower bounds; here also to its enumerations, patterns and upper bounds.
+The models are botocore's. boto3 validates names, types, required members and lower bounds; this module also
+validates enumerations, patterns and upper bounds.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from botocore.validate import ParamValidationDecorator
 from pulumi_on_moto.fixes.fix import Fix
 
 REFUSED: Final[list[str]] = []
-"""What was refused since the sandbox was opened, one line a call. Who wanted a refusal takes it out."""
+"""Rejected calls since the sandbox was opened, one line each. A test that expects one removes it."""
 
-# How a service calls it, by its protocol (what experience says; a service may have a code of its own).
+# Error code by protocol (from experience; a service may have its own code).
 _CODES: Final = {"ec2": "InvalidParameterValue", "query": "ValidationError", "rest-xml": "InvalidArgument"}
 
-# The models' patterns are Java's: letters, separators and digits; characters above U+FFFF as their halves; a
-# hyphen after a class of characters, which is itself.
+# The models' patterns are in Java's syntax: letters, separators and digits; characters above U+FFFF as
+# surrogate pairs; a literal hyphen after a character class.
 _TO_PYTHON: Final = (
     (r"\p{L}\p{Z}\p{N}", r"\w\s"),
     (r"\w-", r"\w\-"),
@@ -34,9 +34,9 @@ _TO_PYTHON: Final = (
 
 
 def faults(operation: OperationModel, params: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a call's parameters, in AWS's words; their names and types are the model's.
+    """Return the errors of a call's parameters in AWS's words; their names and types are valid.
 
-    What the model calls deprecated AWS still takes: it warns (``DeprecationWarning``).
+    AWS accepts deprecated parameters: they cause a ``DeprecationWarning``.
     """
     if operation.deprecated:
         warnings.warn(f"{_name(operation)} is deprecated", DeprecationWarning, stacklevel=1)
@@ -83,7 +83,7 @@ def _fault(value: Any, path: str, constraint: str) -> str:
 
 
 def _size(kind: str, value: Any) -> Any:
-    """Return what a value's upper bound is about: itself or its length; None for what has no length."""
+    """Return the value that an upper bound limits: the number or the length; None without a length."""
     if kind in ("integer", "long", "float", "double"):
         return value
     return len(value) if hasattr(value, "__len__") else None
@@ -91,13 +91,13 @@ def _size(kind: str, value: Any) -> Any:
 
 @lru_cache(None)
 def readable(pattern: str) -> re.Pattern[str] | None:
-    """Return a model's pattern for the whole of a value; None, and unchecked, where Python cannot read it."""
+    """Return a model's pattern for a whole value; None, unchecked, if Python cannot parse it."""
     text = pattern
     for theirs, ours in _TO_PYTHON:
         text = text.replace(theirs, ours)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # a set that looks nested and means itself
+            warnings.simplefilter("ignore", FutureWarning)  # a set that looks nested but is literal
             return re.compile(text, 0 if r"\p" in pattern else re.ASCII)
     except re.error:
         return None
@@ -108,7 +108,7 @@ def _held_to_the_model(serialize: Callable[..., Any]) -> Callable[..., Any]:
         request = serialize(validation, parameters, operation_model)
         try:
             violations = faults(operation_model, parameters)
-        except DeprecationWarning as warning:  # an error where the process wants it so
+        except DeprecationWarning as warning:  # an error if the process enables that
             REFUSED.append(str(warning))
             raise
         if violations:

@@ -1,7 +1,7 @@
 """Labels of a secret's versions.
 
-Source: Secrets Manager API, ``PutSecretValue``: a label is on one version; what moves is what is named, and
-AWSCURRENT leaves AWSPREVIOUS behind.
+Source: Secrets Manager API, ``PutSecretValue``: a label is on one version; the named labels move, and the
+version that loses AWSCURRENT gets AWSPREVIOUS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which Pulumi resource types the local cloud can create, and how."""
+"""Registry of the Pulumi resource types that the local cloud can create."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPECS: Final[dict[str, Spec]] = {
 
 
 def register(type_: str, spec: Spec) -> None:
-    """Say how a resource type is created; a type that is known already is created so from now on.
+    """Register how a resource type is created; replaces an earlier registration.
 
     Example::
 
@@ -48,10 +48,10 @@ def register(type_: str, spec: Spec) -> None:
 
     Args:
         type_: Pulumi's type token.
-        spec: the boto3 operation that creates it, and where inputs and AWS's names differ.
+        spec: the boto3 operation that creates it, and its differences to the inputs' names.
 
     Raises:
-        LocalCloudError: ``type_`` is no type token.
+        LocalCloudError: ``type_`` is not a type token.
     """
     if type_.count(":") != 2:
         raise LocalCloudError(f"type {type_!r}: a token such as aws:kinesis/stream:Stream is needed")

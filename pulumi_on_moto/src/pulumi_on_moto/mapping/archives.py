@@ -1,4 +1,4 @@
-"""Turn Pulumi's assets and archives into zip bytes that depend on their content alone."""
+"""Convert Pulumi's assets and archives into reproducible zip bytes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pulumi
 from pulumi_on_moto.errors import LocalCloudError
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time a zip entry can carry: entries must not tell when they were packed."""
+"""The earliest time of a zip entry; a fixed time makes archives reproducible."""
 
 
 def zip_bytes(archive: pulumi.Archive | pulumi.Asset) -> bytes:
     """Return an archive as a zip with sorted entries and fixed times and modes.
 
-    A ``FileArchive`` or ``FileAsset`` that is a zip already is returned as it is.
+    A ``FileArchive`` or ``FileAsset`` that is already a zip is returned unchanged.
 
     Raises:
-        LocalCloudError: a path is missing, or the kind of asset cannot be read here.
+        LocalCloudError: a path is missing, or the kind of asset is not supported.
     """
     if isinstance(archive, pulumi.FileAsset | pulumi.FileArchive):
         path = Path(archive.path)

@@ -1,4 +1,4 @@
-"""The vocabulary in which a Pulumi resource type is described as AWS API calls."""
+"""Specification of a Pulumi resource type as AWS API calls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 TagStyle = Literal["none", "ec2", "list", "map", "after"]
 """How tags are set: not at all, by EC2's ``CreateTags``, by the operation itself as ``Key``/``Value`` or as a
-mapping, or by the follow-up calls."""
+mapping, or by follow-up calls."""
 
 
 @dataclass(slots=True)
 class ResourceRequest:
-    """A resource on its way to becoming a request: inputs that are still open, parameters already set."""
+    """A request under construction: remaining inputs, and parameters already set."""
 
     type: str
     name: str
@@ -32,28 +32,27 @@ class ResourceRequest:
     code: dict[str, bytes] = field(default_factory=dict)
 
     def take(self, key: str, default: Any = None) -> Any:
-        """Remove an input and return it: the caller carries it out."""
+        """Remove an input and return it; the caller applies it."""
         return self.inputs.pop(key, default)
 
     def need(self, key: str) -> Any:
-        """Remove an input that must be there and return it."""
+        """Remove a required input and return it."""
         if key not in self.inputs:
             raise LocalCloudError(f'{self.type} "{self.name}": input {key!r} is missing')
         return self.inputs.pop(key)
 
     def put(self, **params: Any) -> None:
-        """Set request parameters; None means not set."""
+        """Set request parameters; None: not set."""
         self.params.update({key: value for key, value in params.items() if value is not None})
 
     def fail(self, problem: str) -> LocalCloudError:
-        """Return the error that names this resource."""
+        """Return an error with this resource's name."""
         return LocalCloudError(f'{self.type} "{self.name}": {problem}')
 
     def matched(self, service: str, operation: str, value: Any, label: str, *path: str) -> Any:
-        """Return ``value`` in AWS's shape: an operation's input, or what ``path`` leads to below it.
+        """Return ``value`` in the shape of an operation's input, or of the member at ``path``.
 
-        ``label`` is the input that a message shall name; ``"[]"`` in ``path`` steps into a list, ``"{}"``
-        into a mapping.
+        ``label`` is the input's name in errors; ``"[]"`` in ``path`` enters a list, ``"{}"`` a mapping.
         """
         shape: Any = self.clients(service).meta.service_model.operation_model(operation).input_shape
         for step in path:
@@ -66,7 +65,7 @@ class ResourceRequest:
 
 @dataclass(frozen=True, slots=True)
 class CreatedResource:
-    """A resource that exists now."""
+    """A created resource."""
 
     type: str
     name: str
@@ -81,7 +80,7 @@ class CreatedResource:
         return f"arn:aws:{service}:{self.clients.region}:{ACCOUNT}:{rest}"
 
     def find(self, path: str) -> Any:
-        """Return what a JMESPath finds in the response."""
+        """Return the value of a JMESPath in the response."""
         return jmespath.search(path, self.response)
 
 
@@ -94,20 +93,20 @@ def _no_outputs(resource: CreatedResource) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How one Pulumi type is created.
+    """How a Pulumi type is created.
 
     Attributes:
         operation: ``service.method`` in boto3's spelling.
-        identity: where the physical id is found: a JMESPath into the response, ``=Name`` for a request
-            parameter, or a function of what was made.
-        rename: input → request parameter, where the names differ.
-        autoname: the input that Pulumi fills with a generated name when it is left out.
-        tags: how the operation takes tags.
-        shape: sets what name matching cannot; runs before it.
-        after: follow-up calls; it reads the inputs, which ``takes`` lists.
-        takes: inputs that ``after`` carries out.
-        outputs: what dependants may read beyond the inputs.
-        no_effect: inputs that do nothing here, each with the reason.
+        identity: the source of the physical id: a JMESPath into the response, ``=Name`` for a request
+        parameter, or a function of the created resource.
+        rename: input → request parameter, if the names differ.
+        autoname: the input for which Pulumi generates a name if it is omitted.
+        tags: how the operation accepts tags.
+        shape: sets parameters that name matching cannot; runs before it.
+        after: follow-up calls, for the inputs in ``takes``.
+        takes: inputs that ``after`` applies.
+        outputs: outputs in addition to the inputs.
+        no_effect: inputs without effect here, each with the reason.
     """
 
     operation: str
@@ -141,9 +140,9 @@ REGION_INPUT: Final = "region"
 
 
 def create(spec: Spec, draft: ResourceRequest) -> tuple[CreatedResource, dict[str, str]]:
-    """Carry out a draft; return what was made and the inputs that had no effect, with reasons."""
+    """Send a draft; return the created resource and the inputs without effect, with reasons."""
     for key in _DOCUMENTS & draft.inputs.keys():
-        # The provider takes a document as text or as an object and shows it as text.
+        # The provider accepts a document as text or object and returns it as text.
         draft.inputs[key] = json_text(draft.inputs[key])
     remaining = dict(draft.inputs)
     region = draft.take(REGION_INPUT)
@@ -173,7 +172,7 @@ def create(spec: Spec, draft: ResourceRequest) -> tuple[CreatedResource, dict[st
 
 
 def outputs(spec: Spec, resource: CreatedResource) -> dict[str, Any]:
-    """Return what dependants of a resource see: its inputs, what AWS computed, and all its tags."""
+    """Return the outputs of a resource: its inputs, values computed by AWS, and all its tags."""
     result = dict(resource.inputs)
     if spec.autoname:
         result.setdefault("name", resource.inputs.get(spec.autoname))
@@ -190,7 +189,7 @@ def generated_name(draft: ResourceRequest) -> str:
 
 
 def json_text(value: Any) -> str | None:
-    """Return a policy or pattern as text, whether it was given as text or as an object."""
+    """Return a policy or pattern, text or object, as text."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 

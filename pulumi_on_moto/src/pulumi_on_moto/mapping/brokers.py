@@ -8,9 +8,9 @@ from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
 
 
 def _broker(draft: ResourceRequest) -> None:
-    draft.inputs["engineType"] = str(draft.need("engineType")).upper()  # the provider takes any spelling
+    draft.inputs["engineType"] = str(draft.need("engineType")).upper()  # the provider accepts any case
     draft.inputs.setdefault("deploymentMode", "SINGLE_INSTANCE")
-    # The provider's own defaults, which it sends.
+    # Defaults that the provider sends.
     draft.inputs.setdefault("autoMinorVersionUpgrade", False)
     draft.inputs.setdefault("publiclyAccessible", False)
 
@@ -25,7 +25,7 @@ def _outputs(resource: CreatedResource) -> dict[str, Any]:
         ],
     }
     if broker["EngineType"] == "RABBITMQ":
-        # AWS tells no users of RabbitMQ, and the provider shows what AWS tells.
+        # AWS returns no users of RabbitMQ, so the provider shows none.
         outputs["users"] = []
     return outputs
 

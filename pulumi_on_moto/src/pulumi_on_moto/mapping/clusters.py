@@ -1,4 +1,4 @@
-"""EKS: clusters, node groups, add-ons, access entries; keys of KMS, under which secrets lie."""
+"""EKS: clusters, node groups, add-ons, access entries; KMS keys for secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments of AWS Fault Injection Service: their templates."""
+"""Experiment templates of AWS Fault Injection Service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pulumi_on_moto.mapping.base import ResourceRequest, Spec, output_paths
 
 
 def _template(draft: ResourceRequest) -> None:
-    """Name what Pulumi lists: AWS has targets, actions, parameters and tags of targets as mappings."""
+    """Convert Pulumi's lists of targets, actions, parameters and target tags to AWS's mappings."""
     draft.put(
         clientToken=draft.urn[-64:].replace(" ", "-"),
         targets={item.pop("name"): _target(draft, item) for item in map(dict, draft.take("targets") or [])},

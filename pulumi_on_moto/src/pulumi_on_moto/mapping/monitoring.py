@@ -1,4 +1,4 @@
-"""Monitoring: alarms, dashboards, budgets. They are kept; nothing here evaluates them."""
+"""Monitoring: alarms, dashboards, budgets. They are stored, not evaluated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _alarm(draft: ResourceRequest) -> None:
 
 
 def _query(draft: ResourceRequest, query: dict[str, Any]) -> Any:
-    """Return a query in AWS's shape: its metric stands one step deeper there, with listed dimensions."""
+    """Return a metric query in AWS's shape, with a nested metric and a list of dimensions."""
     if metric := query.pop("metric", None):
         fields = dict(metric)
         dimensions = [{"name": k, "value": v} for k, v in (fields.pop("dimensions", None) or {}).items()]

@@ -85,7 +85,7 @@ def _permission(rule: dict[str, Any], group_id: str) -> dict[str, Any]:
 
 def _group_rules(resource: CreatedResource) -> None:
     ec2 = resource.clients("ec2")
-    # AWS gives a new group an allow-all egress rule; pulumi-aws takes it away before adding its own.
+    # AWS adds an allow-all egress rule to a new group; pulumi-aws removes it before it adds rules.
     group = ec2.describe_security_groups(GroupIds=[resource.id])["SecurityGroups"][0]
     if group["IpPermissionsEgress"]:
         ec2.revoke_security_group_egress(GroupId=resource.id, IpPermissions=group["IpPermissionsEgress"])

@@ -1,4 +1,4 @@
-"""Secrets of Secrets Manager."""
+"""Secrets of AWS Secrets Manager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions and what they lean on: Lambda, log groups, parameters, DynamoDB tables."""
+"""Lambda functions, log groups, parameters, DynamoDB tables."""
 
 from __future__ import annotations
 

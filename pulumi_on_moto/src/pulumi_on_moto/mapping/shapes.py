@@ -1,4 +1,4 @@
-"""Turn Pulumi's camelCase inputs into AWS request parameters by name, and refuse what does not match."""
+"""Convert Pulumi's camelCase inputs into AWS request parameters by name; unmatched inputs are errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 
 class UnmatchedInputError(Exception):
-    """An input that AWS's shape has no member for, or a value of another kind; ``path`` says which."""
+    """An input without a member in AWS's shape, or with a value of another type; ``path`` is its location."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"input {path!r} {problem}")
@@ -20,13 +20,13 @@ class UnmatchedInputError(Exception):
 
 
 def convert(value: Any, shape: Shape, path: str) -> Any:
-    """Return ``value`` in the form that ``shape`` wants.
+    """Return ``value`` in the form of ``shape``.
 
     Members are matched by name without regard to case and punctuation, a plural matching its singular. A
     list of one object matches a single object, and a mapping of text matches a list of ``Key``/``Value``.
 
     Raises:
-        UnmatchedInputError: a name or a kind of value has no counterpart.
+        UnmatchedInputError: a name or a type of value has no counterpart.
     """
     if isinstance(shape, StructureShape):
         return _structure(value, shape, path)
@@ -40,7 +40,7 @@ def convert(value: Any, shape: Shape, path: str) -> Any:
 
 
 def member(shape: StructureShape, name: str) -> str | None:
-    """Return the member of ``shape`` that the camelCase ``name`` stands for, or None."""
+    """Return the member of ``shape`` for the camelCase ``name``, or None."""
     members = _members(shape)
     plain = _plain(name)
     for candidate in (plain, f"{plain}s", plain.removesuffix("s")):

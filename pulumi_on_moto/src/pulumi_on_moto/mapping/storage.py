@@ -78,7 +78,7 @@ def _object_outputs(resource: CreatedResource) -> dict[str, Any]:
 
 
 def _nested(operation: str, parameter: str) -> Any:
-    """Return a shaper that puts all inputs but the bucket below one parameter of an S3 operation."""
+    """Return a shaper that nests all inputs except the bucket below one parameter of an S3 operation."""
 
     def shape(draft: ResourceRequest) -> None:
         bucket = draft.need("bucket")

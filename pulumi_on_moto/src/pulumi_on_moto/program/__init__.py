@@ -1,1 +1,1 @@
-"""The engine's part: a program is run, what it registers is created, what stands is shown and compared."""
+"""Runs Pulumi programs: creates registered resources, shows and compares deployments."""

@@ -1,4 +1,4 @@
-"""Resources that a program expects in the account and does not declare."""
+"""Existing resources that a program uses but does not declare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moto.utilities.utils import get_partition
 from pulumi_on_moto.sandbox import AwsClients
 
 _RANGE = "10.250.0.0/16"
-"""Any range: no traffic flows."""
+"""An arbitrary range: there is no traffic."""
 _ALLOWS_NOTHING = json.dumps(
     {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "*", "Resource": "*"}]}
 )
@@ -41,7 +41,7 @@ def existing_network(
 
 
 def existing_policies(clients: AwsClients, arns: Iterable[str]) -> None:
-    """Create managed policies with these ARNs, in any account; AWS's own exist already."""
+    """Create managed policies with these ARNs, in any account; AWS's managed policies exist already."""
     iam = clients("iam")
     backend = iam_backends[DEFAULT_ACCOUNT_ID][get_partition(clients("ec2").meta.region_name)]
     for arn in dict.fromkeys(arns):

@@ -1,4 +1,4 @@
-"""Data lookups of the program (``aws.get_…``), answered from moto where it knows the answer."""
+"""Data lookups of the program (``aws.get_…``), answered from moto if possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 LookupAnswer = dict[str, Any]
 
 _IMAGE_PARAMETERS: Final = ("/aws/service/deeplearning/ami/", "/aws/service/ecs/", "/aws/service/eks/")
-"""Public parameters that hold an AMI id and that moto lacks; each that is asked for gets an image."""
+"""Public parameters with an AMI id that moto lacks; an image is created for each requested one."""
 
 
 class Lookups:
@@ -56,14 +56,14 @@ class Lookups:
         return {"id": token.rpartition(":")[2], **handler(args)}
 
     def image(self, parameter: str) -> str:
-        """Return the AMI id that a public parameter of AWS stands for here."""
+        """Return the AMI id for a public parameter of AWS."""
         with self._lock:
             if parameter not in self._images:
                 self._images[parameter] = self._registered(parameter.strip("/").replace("/", "-")[:128])
             return self._images[parameter]
 
     def _registered(self, name: str) -> str:
-        """Return the image of a name: every reader of a parameter finds the same one."""
+        """Return the image of a name, the same for every reader of a parameter."""
         ec2 = self._clients("ec2")
         images = ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
         if images:
@@ -124,7 +124,7 @@ class Lookups:
         }
 
     def _password(self, args: Mapping[str, Any]) -> LookupAnswer:
-        """Draw a password: another one at each run, as on AWS."""
+        """Generate a password, different at each run, as on AWS."""
         client = self._clients("secretsmanager")
         shape = client.meta.service_model.operation_model("GetRandomPassword").input_shape
         arguments = {key: value for key, value in _echo(args).items() if key != "region"}
@@ -137,7 +137,7 @@ class Lookups:
         return {"ids": [vpc["VpcId"] for vpc in vpcs], "region": self._clients.region, **_echo(args)}
 
     def _snapshot(self, args: Mapping[str, Any]) -> LookupAnswer:
-        """Answer for a snapshot in the stack file, its user's own: one of that id lies here, encrypted."""
+        """Describe the user's snapshot in the stack file: an encrypted one with that id."""
         [name] = args["snapshotIds"]
         ec2: Any = ec2_backends[ACCOUNT][self._clients.region]
         with self._lock:
@@ -158,7 +158,7 @@ class Lookups:
         }
 
     def _cluster(self, args: Mapping[str, Any]) -> LookupAnswer:
-        """Answer for a cluster in the stack file, its user's own: one of that name is here."""
+        """Describe the user's cluster in the stack file: one with that name."""
         name = str(args["name"])
         with self._lock:
             cluster = clusters.existing_cluster(self._clients.region, name)
@@ -193,7 +193,7 @@ class Lookups:
         return {"id": group, "vpcId": description["VpcId"], "name": description["GroupName"]}
 
     def _endpoint_service(self, args: Mapping[str, Any]) -> LookupAnswer:
-        """Answer for a service by its name: it is in every zone here. moto's answer needs its extras."""
+        """Describe an endpoint service by name, in every zone. moto's implementation needs its extras."""
         [names] = [item["values"] for item in args["filters"] if item["name"] == "service-name"]
         region = self._clients.region
         return {
@@ -237,7 +237,7 @@ def _of_this_id(kind: str, name: str) -> Iterator[None]:
 
 
 def policy_document(args: Mapping[str, Any]) -> LookupAnswer:
-    """Render ``aws.iam.get_policy_document`` as its provider does: single values stand alone."""
+    """Render ``aws.iam.get_policy_document`` as its provider does: single values are not lists."""
     statements = [_statement(item) for item in args.get("statements") or []]
     document = {"Version": args.get("version") or "2012-10-17", "Statement": statements}
     if args.get("policyId"):

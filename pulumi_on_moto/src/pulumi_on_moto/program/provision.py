@@ -1,4 +1,4 @@
-"""The engine's side of a Pulumi program: registers its resources and really creates them in moto."""
+"""The resource monitor that creates a program's registered resources in moto."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _PROVIDER_INPUTS: Final = frozenset(
 
 
 class Provisioner(Monitor):
-    """A resource monitor that creates what is registered, one at a time: moto is not made for threads.
+    """A resource monitor that creates resources one at a time, as moto is not thread-safe.
 
     Attributes:
-        code: archives of functions by function name.
+        code: functions' archives by function name.
         clusters: the APIs of the Kubernetes clusters that the program's providers reach.
     """
 
@@ -93,7 +93,7 @@ class Provisioner(Monitor):
         )
 
     def _declared(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
-        """Return a resource of a cluster's API, which has it now."""
+        """Create a resource in a cluster's API and return it."""
         supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
         identity = self.clusters.declare(request.type, request.name, supplied_inputs, request.provider)
         protect = bool(request.protect)
@@ -129,7 +129,7 @@ class Provisioner(Monitor):
             )
         identity = f"local-{name}"
         tags = inputs.get("defaultTags") or {}
-        # A provider's inputs travel as JSON text (Pulumi's provider configuration is text only).
+        # A provider's inputs are JSON text (Pulumi's provider configuration is text only).
         tags = json.loads(tags) if isinstance(tags, str) else tags
         self._provider_tags[identity] = tags.get("tags") or {}
         return identity, inputs, inputs

@@ -1,4 +1,4 @@
-"""What a deployment leaves behind: its resources, its outputs, its functions and its event bus."""
+"""A deployment: its resources, outputs, functions and event bus."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Deployment:
     """The result of one run of the program.
 
     Attributes:
-        clients: of the sandbox that it stands in.
+        clients: clients of its sandbox.
         project: the project's name.
         stack: the stack's name.
-        resources: in the order in which they were registered.
+        resources: its resources in order of registration.
         outputs: the stack's exports, secrets unwrapped.
-        secret_outputs: names of the exports that must not be shown.
+        secret_outputs: names of secret exports.
         functions: the deployed functions.
         bus: the default event bus.
         clusters: the APIs of Kubernetes clusters, by their names in EKS.

@@ -18,11 +18,11 @@ def deploy(clients: AwsClients, config: StackConfig) -> Deployment:
     The Pulumi runtime's state is global: one program in a process.
 
     Args:
-        clients: of a running ``sandbox`` in the stack's region.
+        clients: clients of an open ``sandbox`` in the stack's region.
         config: the stack, as ``load`` returns it.
 
     Raises:
-        LocalCloudError: a resource cannot be created here; the text names it.
+        LocalCloudError: a resource cannot be created here; the message names it.
     """
     monitor = Provisioner(clients, config.default_tags)
     run(monitor, clients, config)
@@ -41,7 +41,7 @@ def deploy(clients: AwsClients, config: StackConfig) -> Deployment:
 
 
 def run(monitor: Provisioner, clients: AwsClients, config: StackConfig) -> None:
-    """Run the program of ``config`` with a monitor that carries out what it registers."""
+    """Run the program of ``config`` with a monitor that creates its resources."""
     if config.region != clients.region:
         raise LocalCloudError(
             f"stack {config.stack!r} is in {config.region!r}, the local cloud in {clients.region!r}"

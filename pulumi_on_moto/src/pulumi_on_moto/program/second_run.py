@@ -1,7 +1,7 @@
-"""Run a program again: what it declares differently from what stands, reported or changed in place.
+"""Second run of a program: differences to the deployment, reported or updated in place.
 
-As in ``pulumi up --refresh``, what a program declared before counts as AWS shows it now, where others can
-move it, too: the capacity of groups and fleets, the value of parameters.
+As in ``pulumi up --refresh``, values that other clients can change, too, are read from AWS: the capacity of
+groups and fleets, the value of parameters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pulumi_on_moto.sandbox import AwsClients
 class Change:
     """A resource that the second run declares differently.
 
-    ``inputs`` are the names of its inputs that differ and that the program does not ignore; none: the
+    ``inputs`` are the names of its inputs that differ and that the program does not ignore; empty: the
     resource is new, or no longer declared (``gone``).
     """
 
@@ -40,10 +40,10 @@ class Change:
 
 
 def changes(deployment: Deployment, config: StackConfig) -> tuple[Change, ...]:
-    """Run the program of ``config`` again and return what ``up`` would change; nothing is touched.
+    """Run the program of ``config`` again and return what ``up`` would change, without changes.
 
-    What depends on a resource that is new sees its outputs as unknown, as in a preview. Whether AWS would
-    change a resource in place or replace it is unknown.
+    Outputs of a new resource are unknown, as in a preview. The result does not distinguish updates in place
+    from replacements.
 
     Example::
 
@@ -60,13 +60,13 @@ def changes(deployment: Deployment, config: StackConfig) -> tuple[Change, ...]:
 
 
 def up(deployment: Deployment, config: StackConfig) -> tuple[Deployment, tuple[Change, ...]]:
-    """Run the program of ``config`` again and change what stands; return what stands then, and the changes.
+    """Run the program of ``config`` again and apply changes; return the new deployment and the changes.
 
-    New resources are created. Launch templates, Auto Scaling groups, parameters and alarms change in place;
-    nothing is ever replaced or deleted here, and functions keep their code.
+    New resources are created. Launch templates, Auto Scaling groups, parameters and alarms are updated in
+    place; nothing is replaced or deleted, and the code of functions does not change.
 
     Raises:
-        LocalCloudError: a difference cannot be carried out in place here; the text names it.
+        LocalCloudError: a difference cannot be applied in place here; the message names it.
     """
     monitor = _Applying(deployment, config)
     run(monitor, deployment.clients, config)
@@ -80,7 +80,7 @@ def up(deployment: Deployment, config: StackConfig) -> tuple[Deployment, tuple[C
 
 
 class _Comparing(Provisioner):
-    """Compares what is registered with what stands, as the engine does after a refresh."""
+    """Compares registered resources with the deployment, as the engine does after a refresh."""
 
     def __init__(self, before: Deployment, config: StackConfig) -> None:
         super().__init__(before.clients, config.default_tags, before.clusters)
@@ -88,7 +88,7 @@ class _Comparing(Provisioner):
         self._before = {resource.urn: resource for resource in before.resources}
 
     def changes(self) -> tuple[Change, ...]:
-        """Return the changes in the order of the program, then what is gone."""
+        """Return the changes in the order of the program, then resources no longer declared."""
         declared = {resource.urn for resource in self.recorded}
         removed = (
             Change(resource.type, resource.name, is_removed=True)
@@ -100,7 +100,7 @@ class _Comparing(Provisioner):
     def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         old = self._before.get(urn)
         if request.type.startswith(PROVIDER_PREFIX):
-            self._provider(request.type, request.name, inputs)  # its tags hold for what is new
+            self._provider(request.type, request.name, inputs)  # its tags apply to new resources
         if old is None:
             self._changes.append(Change(request.type, request.name))
             return self._new(request, urn, parent, inputs)
@@ -121,7 +121,7 @@ class _Comparing(Provisioner):
         return self._changed(old, desired, differing)
 
     def _refreshed(self, old: Resource) -> Resource:
-        """Return a resource with the inputs that others than the program can move as they are now."""
+        """Return a resource with the current values of inputs that other clients can change."""
         if old.type.startswith(PREFIX):
             return replace(old, inputs=self.clusters.read(old.type, old.inputs, old.provider))
         read = _READ.get(old.type)
@@ -131,7 +131,7 @@ class _Comparing(Provisioner):
         return replace(old, inputs={key: actual.get(key, value) for key, value in old.inputs.items()})
 
     def _new(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
-        """Return a resource without an id: what AWS would compute for it is unknown."""
+        """Return a resource without an id: its computed outputs are unknown."""
         return Resource(urn, request.type, request.name, parent, "", inputs, inputs, {})
 
     def _changed(self, old: Resource, desired: dict[str, Any], differing: frozenset[str]) -> Resource:
@@ -139,7 +139,7 @@ class _Comparing(Provisioner):
 
 
 class _Applying(_Comparing):
-    """Carries out what differs."""
+    """Applies differences."""
 
     def _new(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         return Provisioner._register(self, request, urn, parent, inputs)
@@ -178,7 +178,7 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def _template(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]) -> dict[str, Any]:
-    """A launch template changes by a new version."""
+    """Update a launch template by a new version."""
     whole = ResourceRequest(draft.type, draft.name, draft.urn, draft.clients, dict(desired))
     for key in ("tags", "tagsAll", "region", "updateDefaultVersion"):
         whole.take(key)
@@ -209,7 +209,7 @@ def _parameter(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]
 
 
 def _put_again(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]) -> dict[str, Any]:
-    """For what AWS creates and changes by one and the same call."""
+    """Update a resource for which AWS has one call to create and update."""
     whole = ResourceRequest(draft.type, draft.name, draft.urn, draft.clients, dict(desired))
     create(SPECS[old.type], whole)
     return {}

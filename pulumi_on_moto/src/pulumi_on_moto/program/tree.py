@@ -1,4 +1,4 @@
-"""Show a deployment as ``pulumi up`` does: a tree of resources, then the outputs."""
+"""Show a deployment as ``pulumi up`` does: a tree of resources, then outputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tree(deployment: Deployment) -> RenderableType:
 
 
 def outline(deployment: Deployment) -> RenderableType:
-    """Return the tree of what stands directly below the stack, each with how many resources it is made of."""
+    """Return the tree of the stack's direct children, each with its number of resources."""
     root, children = _root(deployment), _children(deployment)
     for top in _sorted(children.get("", [])):
         label = _label(top.type, top.name, "")
@@ -45,7 +45,7 @@ def _root(deployment: Deployment) -> Tree:
 
 
 def _children(deployment: Deployment) -> dict[str, list[Resource]]:
-    """Return resources by their parent's URN; of those without a known one by an empty text."""
+    """Return resources by their parent's URN, empty without a known parent."""
     children: dict[str, list[Resource]] = {}
     urns = {resource.urn for resource in deployment.resources}
     for resource in deployment.resources:
@@ -55,7 +55,7 @@ def _children(deployment: Deployment) -> dict[str, list[Resource]]:
 
 
 def _count(urn: str, children: Mapping[str, list[Resource]]) -> int:
-    """Return how many resources stand below; components are none."""
+    """Return the number of resources below, without components."""
     return sum((not child.is_component) + _count(child.urn, children) for child in children.get(urn, []))
 
 

@@ -1,4 +1,4 @@
-"""Put a deployment to use: call its functions, let events happen."""
+"""Operations on a deployment: invoke functions, deliver events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def invoke(deployment: Deployment, function: str, payload: Any = None) -> Invoca
     Args:
         deployment: what ``deploy`` returned.
         function: its logical name, as the program calls it.
-        payload: anything that JSON can carry.
+        payload: a JSON value.
 
     Raises:
         LocalCloudError: there is no such function.
@@ -33,9 +33,9 @@ def invoke(deployment: Deployment, function: str, payload: Any = None) -> Invoca
 
 
 def deliver(deployment: Deployment, event: Mapping[str, Any]) -> tuple[Invocation, ...]:
-    """Let an event happen: the deployed rules that match bring it to queues and functions, which then run.
+    """Deliver an event by the matching deployed rules to queues and functions, which then run.
 
-    Functions run until nothing waits for them; messages that they send are delivered, too.
+    Functions run until no event or message waits; messages that they send are delivered, too.
 
     Example::
 
@@ -45,15 +45,15 @@ def deliver(deployment: Deployment, event: Mapping[str, Any]) -> tuple[Invocatio
 
     Args:
         deployment: what ``deploy`` returned.
-        event: as EventBridge carries it. ``source``, ``detail-type`` and ``detail`` are needed, the rest of
-            the envelope is filled in.
+        event: an EventBridge event. ``source``, ``detail-type`` and ``detail`` are required, the rest of the
+        envelope is filled in.
 
     Returns:
-        The runs of functions, in their order.
+        The runs of functions in order.
 
     Raises:
-        LocalCloudError: the event lacks a field, or a target cannot be reached: it does not exist, its policy
-            does not admit the rule, or it is neither a queue nor a function.
+        LocalCloudError: the event lacks a field, or a target is invalid: it does not exist, its policy does
+        not allow the rule, or it is neither a queue nor a function.
     """
     for key in _NEEDED:
         if key not in event:
@@ -64,6 +64,6 @@ def deliver(deployment: Deployment, event: Mapping[str, Any]) -> tuple[Invocatio
 
 
 def tick(deployment: Deployment) -> tuple[Invocation, ...]:
-    """Let every rule with a schedule fire once; return the runs of functions, as ``deliver`` does."""
+    """Fire every scheduled rule once; return the runs of functions, as ``deliver`` does."""
     deployment.bus.tick(time.time())
     return tuple(deployment.functions.run())

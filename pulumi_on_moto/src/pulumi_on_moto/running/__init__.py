@@ -1,1 +1,1 @@
-"""What goes on after the deployment: simulated time, events over the deployed rules, deployed functions."""
+"""Runtime of a deployment: simulated time, events by the deployed rules, deployed functions."""

@@ -1,4 +1,4 @@
-"""Simulated time: the whole process reads this clock."""
+"""Simulated time for the whole process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time_machine
 
 
 class SimulatedTime:
-    """A clock that stands still until it is moved. Times are epoch seconds."""
+    """A clock that advances only on request. Times are epoch seconds."""
 
     def __init__(self, now: float, move: Callable[[float], None]) -> None:
         self._now = now
@@ -21,7 +21,7 @@ class SimulatedTime:
         return self._now
 
     def set(self, now: float) -> None:
-        """Move to a time that is not before the present one."""
+        """Advance to a time that is not before the current one."""
         if now < self._now:
             raise ValueError(f"time is {now}, it cannot go back behind {self._now}")
         self._now = now
@@ -30,6 +30,6 @@ class SimulatedTime:
 
 @contextlib.contextmanager
 def simulated(start: float) -> Iterator[SimulatedTime]:
-    """Freeze ``time.time``, ``datetime.now`` and their kin at ``start``; monotonic clocks go on."""
+    """Freeze ``time.time``, ``datetime.now`` and similar at ``start``; monotonic clocks continue."""
     with time_machine.travel(start, tick=False) as coordinates:
         yield SimulatedTime(start, coordinates.move_to)

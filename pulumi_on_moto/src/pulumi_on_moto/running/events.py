@@ -1,4 +1,4 @@
-"""EventBridge: AWS's events in their shape, brought by the deployed rules to queues and functions."""
+"""EventBridge: events in AWS's format, delivered by the deployed rules to queues and functions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ BusEvent = dict[str, Any]
 
 
 class EventBus:
-    """The default event bus of the sandbox; ``functions`` are what its rules may invoke.
+    """The default event bus of the sandbox; ``functions`` are the targets that its rules may invoke.
 
-    Unlike AWS, it is loud: a rule whose target cannot be delivered raises, where AWS would count a failed
-    invocation.
+    An undeliverable target raises an error, where AWS would count a failed invocation.
     """
 
     def __init__(self, region: str, functions: FunctionRuntime) -> None:
@@ -40,7 +39,7 @@ class EventBus:
         carry_by(self._events, self._carry)
 
     def publish(self, event: BusEvent) -> int:
-        """Deliver an event to the targets of every rule that matches; return the number of deliveries."""
+        """Deliver an event to the targets of every matching rule; return the number of deliveries."""
         count = 0
         for rule in self._rules():
             if rule.event_pattern.get_pattern() and rule.event_pattern.matches_event(
@@ -74,20 +73,20 @@ class EventBus:
         }
 
     def interruption_warning(self, instance_id: str, zone: str, now: float) -> BusEvent:
-        """AWS takes a spot instance in two minutes (EC2 user guide, "Spot Instance interruption notices")."""
+        """Two-minute interruption notice (EC2 user guide, "Spot Instance interruption notices")."""
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
-        # This event's ARN carries the zone where others carry region and account.
+        # This event's ARN has the zone in place of region and account.
         arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
         return self.event("EC2 Spot Instance Interruption Warning", "aws.ec2", detail, now, [arn])
 
     def rebalance_recommendation(self, instance_id: str, zone: str, now: float) -> BusEvent:
-        """A spot instance at elevated risk (EC2 user guide, "Rebalance recommendations")."""
+        """Rebalance recommendation (EC2 user guide, "Rebalance recommendations")."""
         arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
         detail = {"instance-id": instance_id}
         return self.event("EC2 Instance Rebalance Recommendation", "aws.ec2", detail, now, [arn])
 
     def state_change(self, instance_id: str, state: str, now: float) -> BusEvent:
-        """An instance's new state (EC2 user guide, "State change events")."""
+        """State change of an instance (EC2 user guide, "State change events")."""
         arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}"
         detail = {"instance-id": instance_id, "state": state}
         return self.event("EC2 Instance State-change Notification", "aws.ec2", detail, now, [arn])
@@ -95,7 +94,7 @@ class EventBus:
     def scaling(
         self, event_name: str, group_arn: str, activity: Mapping[str, Any], instance_id: str, now: float
     ) -> BusEvent:
-        """A scaling activity's end (Auto Scaling user guide, "Amazon EC2 Auto Scaling event reference").
+        """End of a scaling activity (Auto Scaling user guide, "Amazon EC2 Auto Scaling event reference").
 
         ``what`` is ``Launch Successful``, ``Launch Unsuccessful`` or ``Terminate Successful``;
         ``activity`` is as ``DescribeScalingActivities`` shows it.
@@ -132,7 +131,7 @@ class EventBus:
         now: float,
         outside: Literal["EC2", "WarmPool"] = "EC2",
     ) -> BusEvent:
-        """An instance of a group that waits for a hook; ``outside`` is where it comes from or goes to.
+        """Lifecycle action of an instance that waits for a hook; ``outside`` is its origin or destination.
 
         Auto Scaling user guide, "Lifecycle actions" and "Warm pool event types and event patterns".
         """
@@ -154,7 +153,7 @@ class EventBus:
     def fleet(self, event_name: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> BusEvent:
         """An event of a Spot Fleet (EC2 user guide, "Spot Fleet event types").
 
-        ``what`` is the end of its type, for example ``Instance Change`` or ``Error``.
+        ``what`` is the last part of its type, for example ``Instance Change`` or ``Error``.
         """
         arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:spot-fleet-request/{fleet_id}"
         return self.event(f"EC2 Spot Fleet {event_name}", "aws.ec2spotfleet", detail, now, [arn])
@@ -164,7 +163,7 @@ class EventBus:
         return [rule for rule in bus.rules.values() if rule.state == "ENABLED"]
 
     def _carry(self, rule: Rule, event: BusEvent) -> None:
-        """Deliver an event that a client has put; moto dates it in epoch seconds."""
+        """Deliver an event of a client's PutEvents; moto's time is in epoch seconds."""
         fields = {key: value for key, value in event.items() if key != "ingestion-time"}
         self._deliver(rule, fields | {"time": _stamp(float(event["time"]))})
 

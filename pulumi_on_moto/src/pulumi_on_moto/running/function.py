@@ -1,7 +1,7 @@
-"""One function of the Lambda service: its deployed archive, run in this process.
+"""A Lambda function: its deployed archive, run in this process.
 
-It is unpacked from the archive that was deployed and imported into a module space of its own, so that it
-never sees the source tree's modules of the same name, and sees its own environment variables.
+The archive is unpacked and imported into a separate module namespace: the function never uses the source
+tree's modules of the same name. It has its own environment variables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moto.moto_api._internal import mock_random
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a handler receives as ``context``; the names are Lambda's."""
+    """The ``context`` argument of a handler, with Lambda's names."""
 
     function_name: str
     function_version: str
@@ -37,12 +37,12 @@ class Context:
     timeout_ms: int
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the whole timeout: simulated time stands still during an invocation."""
+        """Return the full timeout: simulated time does not pass during an invocation."""
         return self.timeout_ms
 
 
 class DeployedFunction:
-    """One function, loaded from its deployed archive when it is first called."""
+    """A function, loaded from its deployed archive at the first call."""
 
     def __init__(self, configuration: Any, code: bytes, folder: Path, region: str) -> None:
         self.name: str = configuration.function_name
@@ -66,24 +66,24 @@ class DeployedFunction:
         self.cool()
 
     def cool(self) -> None:
-        """Forget the loaded modules: the next call is a cold start, from the archive."""
+        """Discard the loaded modules: the next call is a cold start."""
         self._space: dict[str, ModuleType] = {}
         self._owned: frozenset[str] = frozenset()
         self._handler: Any = None
 
     def call(self, event: Any) -> Any:
-        """Call the handler and return its result. What it raises comes out."""
+        """Call the handler and return its result; its exceptions propagate."""
         with self._inside():
             if self._handler is None:
                 self._handler = self._load()
             return self._handler(event, self._context())
 
     def drain(self) -> tuple[str, ...]:
-        """Return the lines written since the last time."""
+        """Return the lines written since the last call."""
         return self._out.drain()
 
     def module(self, name: str) -> ModuleType:
-        """Return a module of the function's own space, for inspection."""
+        """Return a module of the function's namespace, for inspection."""
         return self._space[name]
 
     @contextlib.contextmanager
@@ -105,8 +105,8 @@ class DeployedFunction:
             sys.modules.update(outside)
 
     def _own_modules(self) -> dict[str, ModuleType]:
-        """Take the modules by the names of this function's own out of those that are loaded."""
-        begins = tuple(self._owned)  # of some thousands nearly all are passed over by this alone
+        """Remove loaded modules with the names of this function's modules."""
+        begins = tuple(self._owned)  # this skips nearly all of some thousands
         near = [name for name in sys.modules if name.startswith(begins)]
         return {name: sys.modules.pop(name) for name in near if name.partition(".")[0] in self._owned}
 
@@ -130,7 +130,7 @@ class DeployedFunction:
 
 
 class _Log(io.TextIOBase):
-    """Collects what a function prints; a logger may keep it across invocations."""
+    """Collects a function's output; a logger may hold it across invocations."""
 
     def __init__(self) -> None:
         self._text: list[str] = []

@@ -24,20 +24,20 @@ from pulumi_on_moto.running.function import DeployedFunction
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 _RECEIVE_LIMIT: Final = 10
-"""Messages that one ``ReceiveMessage`` returns at most."""
+"""Maximum number of messages of a ``ReceiveMessage``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One run of a function.
+    """A run of a function.
 
     Attributes:
         function: the function's name in AWS.
-        messages: how many messages of a queue it was given.
-        failed: ids of the messages that stay on the queue.
-        log: what it wrote, line by line.
-        error: the exception that ended it, as one line; empty if none did.
-        result: what the handler returned.
+        messages: number of queue messages that it received.
+        failed: ids of the messages that remain on the queue.
+        log: its output, by line.
+        error: the exception that ended it, as one line; empty without one.
+        result: the handler's result.
     """
 
     function: str
@@ -50,7 +50,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One AWS call of a function; ``params`` are boto3's arguments."""
+    """An AWS call of a function; ``params`` are boto3's arguments."""
 
     function: str
     service: str
@@ -59,15 +59,15 @@ class Call:
 
 
 class FunctionRuntime:
-    """The deployed functions, and what waits for them.
+    """The deployed functions, and their pending events and messages.
 
     Attributes:
         functions: by name in AWS.
-        listener: receives every AWS call that a function makes, before it is sent; what it raises, the call
-            raises.
-        overlap: where set, two pollers share what waits in a queue, and a second copy of the function runs
-            on its share while the first makes this call of AWS (1: its first one). On AWS batches are handled
-            concurrently (Lambda developer guide, "Using Lambda with Amazon SQS", scaling).
+        listener: receives every AWS call of a function before it is sent; the call raises the listener's
+        exceptions.
+        overlap: if set, two pollers share a queue's messages, and a second copy of the function processes its
+        share while the first makes the AWS call of this number (1: its first). On AWS batches are processed
+        concurrently (Lambda developer guide, "Using Lambda with Amazon SQS", scaling).
     """
 
     def __init__(self, clients: AwsClients, code: Mapping[str, bytes]) -> None:
@@ -90,14 +90,14 @@ class FunctionRuntime:
         run_by(self._lambda, self._respond)
 
     def cool(self) -> None:
-        """Forget what functions have loaded and what waits for them: the next runs are cold starts."""
+        """Discard loaded modules and pending events: the next runs are cold starts."""
         self._waiting.clear()
         for name, function in self.functions.items():
             function.cool()
             self._copies[name]().cool()
 
     def invoke(self, name: str, payload: Any = None) -> Invocation:
-        """Run a function on a payload, which travels as JSON, as its result does."""
+        """Run a function on a payload; payload and result are serialized as JSON."""
         event, function = json.loads(json.dumps(payload)), self._function(name, "is not deployed")
         error, result = self._called(function, event)
         if not error:
@@ -108,13 +108,13 @@ class FunctionRuntime:
         return Invocation(name, 0, (), function.drain(), error, result)
 
     def enqueue(self, name: str, event: Any) -> None:
-        """Let an event wait for a function, as Lambda's asynchronous invocation does."""
+        """Queue an event for a function, as Lambda's asynchronous invocation does."""
         self._waiting.append((name, event))
 
     def run(self) -> list[Invocation]:
-        """Run every function on what waits for it: events, and messages that are visible now, batch by batch.
+        """Run every function on its pending events and visible messages, batch by batch.
 
-        It ends when nothing is left. Functions that others call meanwhile come last.
+        It returns when none is left. Functions that are invoked meanwhile come last.
         """
         self._deferred.clear()
         done: list[Invocation] = []
@@ -164,11 +164,11 @@ class FunctionRuntime:
             done.append(self._feed(self._copies[mapping.function_arn.split(":")[6]](), mapping, queue, rest))
 
     def _share(self, queue: Any, size: int) -> int:
-        """Return how many messages a poller gets: all, or half of them where there are two."""
+        """Return the number of messages of a poller: all, or half with two pollers."""
         return size if self.overlap is None else max(1, min(size, len(queue.messages) // 2))
 
     def _receive(self, queue: Any, size: int) -> list[Any]:
-        # SQS drops what is older than the retention; moto stops receiving at it.
+        # SQS drops messages older than the retention; moto stops receiving at one.
         for message in queue.messages:
             if not self._queues.is_message_valid_based_on_retention_period(queue.name, message):
                 queue._messages.remove(message)
@@ -206,13 +206,13 @@ class FunctionRuntime:
     def _called(
         self, function: DeployedFunction, event: Any, concurrently: Callable[[], None] | None = None
     ) -> tuple[str, Any]:
-        """Return the error of a call as one line, empty if there is none, and its result."""
+        """Return the error of a call as one line, empty without one, and its result."""
         try:
             with self._overheard(function.name, concurrently):
                 return "", function.call(event)
         except (
             Exception
-        ) as raised:  # what a handler raises fails its event, as on Lambda; the caller gets the error
+        ) as raised:  # a handler's exception fails its event, as on Lambda; the caller gets the error
             return f"{type(raised).__name__}: {' '.join(str(raised).split())}", None
 
     @contextlib.contextmanager
@@ -225,7 +225,7 @@ class FunctionRuntime:
         call_numbers = itertools.count(1)
 
         def intercept(client: BaseClient, operation: str, params: Mapping[str, Any]) -> Any:
-            # The listener may ask AWS itself, and a function that runs beside has its own listener.
+            # The listener may call AWS itself, and a concurrent function has its own listener.
             with mock.patch.object(BaseClient, "_make_api_call", send):
                 if listener is not None:
                     listener(Call(function, client.meta.service_model.service_name, operation, params))
@@ -242,7 +242,7 @@ def _response_types(mapping: EventSourceMapping) -> list[str]:
 
 
 def _failures(result: Any, ids: list[str]) -> tuple[str, ...]:
-    """Return the ids that a batch response reports; a malformed answer fails the whole batch."""
+    """Return the failed ids of a batch response; a malformed response fails the whole batch."""
     if result is None or result == {}:
         return ()
     failures = result.get("batchItemFailures") if isinstance(result, dict) else result
@@ -257,7 +257,7 @@ def _failures(result: Any, ids: list[str]) -> tuple[str, ...]:
 
 
 def _record(message: Any, queue_arn: str, region: str) -> dict[str, Any]:
-    """Return a message as Lambda's SQS event carries it (Lambda developer guide, "Using Lambda with SQS")."""
+    """Return a message as in Lambda's SQS event (Lambda developer guide, "Using Lambda with SQS")."""
     body = message.body
     return {
         "messageId": message.id,

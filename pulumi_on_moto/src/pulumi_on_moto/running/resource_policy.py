@@ -1,4 +1,4 @@
-"""Whether the policy of a queue or function lets EventBridge in for a rule."""
+"""Evaluation of the resource policies of queues and functions for EventBridge rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVENTS: Final = "events.amazonaws.com"
 def admits(policy: str, action: str, rule_arn: str) -> bool:
     """Return whether a policy allows EventBridge an action for a rule.
 
-    ``action`` is spelled like ``sqs:SendMessage``. Of the conditions, those on ``aws:SourceArn`` are read.
+    ``action`` is spelled like ``sqs:SendMessage``. Only conditions on ``aws:SourceArn`` are evaluated.
     """
     service = action.partition(":")[0]
     allowing = {item.lower() for item in (action, f"{service}:*", "*")}
@@ -38,7 +38,7 @@ def _source_matches(condition: Mapping[str, Mapping[str, Any]], rule_arn: str) -
     for operator, tests in condition.items():
         for key, patterns in tests.items():
             if key.lower() != "aws:sourcearn" or operator not in _MATCHES:
-                continue  # account conditions and the like hold: there is one account here
+                continue  # account conditions are met: there is one account
             if not any(fnmatch.fnmatchcase(rule_arn, pattern) for pattern in _as_list(patterns)):
                 return False
     return True

@@ -1,4 +1,4 @@
-"""Leave the local cloud open for looking around with the AWS CLI."""
+"""Serve the local cloud over HTTP for inspection with the AWS CLI."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pulumi_on_moto.errors import LocalCloudError
 def serve(port: int = 0) -> Iterator[str]:
     """Serve the running sandbox over HTTP on this machine only; yield the endpoint's URL.
 
-    The server shares the sandbox's state: it must stay open meanwhile. Port 0 takes a free one.
+    The server shares the state of the sandbox, which must stay open. Port 0: a free port.
 
     Raises:
-        LocalCloudError: the port is taken.
+        LocalCloudError: the port is in use.
     """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
@@ -34,7 +34,7 @@ def serve(port: int = 0) -> Iterator[str]:
 
 
 def command_line(endpoint: str, region: str) -> str:
-    """Return a shell command that looks around in a served local cloud."""
+    """Return a shell command that inspects a served local cloud."""
     return (
         f"AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_DEFAULT_REGION={region} "
         f"aws --endpoint-url {endpoint} autoscaling describe-auto-scaling-groups"

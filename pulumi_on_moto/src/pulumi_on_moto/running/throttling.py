@@ -1,8 +1,8 @@
-"""EC2's request throttling: a bucket of tokens for each API, filled up again as simulated time goes on.
+"""EC2's request throttling: a token bucket for each API, refilled in simulated time.
 
 EC2 developer guide, "Request throttling for the Amazon EC2 API": every request takes one token of its API's
-bucket; what finds none is refused with ``RequestLimitExceeded``. Resource tokens are far beyond what a group
-asks for, and are left out. Auto Scaling publishes no numbers; here its buckets are EC2's general ones.
+bucket; without a token it fails with ``RequestLimitExceeded``. Resource token limits are far beyond a group's
+needs and are not simulated. Auto Scaling publishes no numbers; its buckets here are EC2's general ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pulumi_on_moto.running.functions import Call
 
 
 class TokenBucket(NamedTuple):
-    """What a bucket holds at most, and how many tokens come back a second."""
+    """Maximum size of a bucket, and its refill rate in tokens per second."""
 
     capacity: float
     refill: float
@@ -24,7 +24,7 @@ class TokenBucket(NamedTuple):
 
 READING: Final = TokenBucket(100, 20)
 UNFILTERED: Final = TokenBucket(50, 10)
-"""Reads of ``_LARGE`` without filter and without pages."""
+"""Bucket of ``_LARGE`` reads without filter and pagination."""
 CHANGING: Final = TokenBucket(50, 5)
 SERVICE_BUCKETS: Final[Mapping[str, TokenBucket]] = {
     "DescribeSpotFleetInstances": TokenBucket(100, 5),
@@ -32,7 +32,7 @@ SERVICE_BUCKETS: Final[Mapping[str, TokenBucket]] = {
     "DescribeSpotFleetRequests": TokenBucket(50, 3),
     "TerminateInstances": TokenBucket(100, 5),
 }
-"""The guide's uncategorized actions, as far as functions here call them."""
+"""The guide's uncategorized actions that functions here call."""
 _LARGE: Final = ("DescribeInstances", "DescribeSpotInstanceRequests", "DescribeVolumes")
 _CODES: Final = {"ec2": "RequestLimitExceeded", "autoscaling": "Throttling"}
 _READS: Final = ("Describe", "List", "Search", "Get")
@@ -46,11 +46,11 @@ class Throttle:
         self._others_until = 0.0
 
     def occupy(self, end: float) -> None:
-        """Have other tools of the account take whatever the buckets give until then."""
+        """Let other clients of the account use up all tokens until then."""
         self._others_until = end
 
     def take(self, call: Call, now: float) -> None:
-        """Take a token for a call; raise ``ClientError``, as after the SDK's retries, if there is none."""
+        """Take a token for a call; raise ``ClientError``, as after the SDK's retries, without one."""
         if call.service not in _CODES:
             return
         bucket = bucket_of(call.operation, call.params)
@@ -65,7 +65,7 @@ class Throttle:
 
 
 def bucket_of(operation: str, params: Mapping[str, Any]) -> TokenBucket:
-    """Return the bucket that a request takes its token from."""
+    """Return the bucket of a request."""
     if operation in SERVICE_BUCKETS:
         return SERVICE_BUCKETS[operation]
     if not operation.startswith(_READS):

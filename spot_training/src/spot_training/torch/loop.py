@@ -40,7 +40,7 @@ class LoopPosition:
     epoch: int = 0
     batch: int = 0
     samples: int = 0
-    """Of all ranks together; 0 if the loader has its own state."""
+    """Samples of all ranks together; 0 if the loader has its own state."""
 
 
 class Loop:

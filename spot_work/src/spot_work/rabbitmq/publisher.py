@@ -27,7 +27,7 @@ _MAX_OUTAGE_SECONDS: Final = 1e9
 
 
 class RabbitMQPublisher(RequestPublisher):
-    """Publishes requests with publisher confirms, and consumes a reply queue of its own.
+    """Publishes requests with publisher confirms, and consumes its own reply queue.
 
     Args:
         url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.

@@ -1,4 +1,4 @@
-"""Settles in-flight messages in a thread of its own, with many messages in a call."""
+"""Settles in-flight messages in a separate thread, in batch calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spot_work.sqs.in_flight import InFlightMessage, VisibilityExtender
 log: Final = logging.getLogger("spot_work")
 
 _MAX_JOBS_PER_ROUND: Final = 100
-"""Jobs that are combined to fill batch calls."""
+"""Maximum number of jobs that are combined into batch calls."""
 
 _Entries = dict[str, dict[str, Any]]
 """Entries of batch calls by message id."""
@@ -33,7 +33,7 @@ class _Round:
 
     def __init__(self) -> None:
         self.replies: dict[str, _Entries] = defaultdict(dict)
-        """By the URL of the reply queue."""
+        """Replies to send, by the URL of the reply queue."""
         self.dead_letters: _Entries = {}
         self.to_delete: list[InFlightMessage] = []
         self.to_requeue: list[InFlightMessage] = []

@@ -12,10 +12,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 _URL: Final = re.compile(r"sqs://(?P<region>[a-z0-9-]+)(/(?P<account>[0-9]{12}))?/?")
 MAX_NAME_LENGTH: Final = 55
-"""Of a queue of requests. SQS allows 80; reply queues add a suffix to the name."""
+"""Maximum length of a request queue's name. SQS allows 80; reply queues append a suffix."""
 _NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
 _READ_TIMEOUT_SECONDS: Final = 40
-"""Longer than a long poll, which takes up to 20."""
+"""Must exceed the duration of a long poll, at most 20 seconds."""
 
 CALL_ERRORS: Final = (ClientError, BotoCoreError)
 """Errors that a call to SQS may raise."""

@@ -24,11 +24,11 @@ from spot_work.sqs.in_flight import InFlightMessage, VisibilityExtender
 log: Final = logging.getLogger("spot_work")
 
 _POLL_SECONDS: Final = 5
-"""Of a long poll. A drain waits for the last one: SQS may deliver messages to a poll whose caller is gone."""
+"""Duration of a long poll. A drain waits for the last poll, to which SQS may still deliver messages."""
 _MAX_COMPLETED_IDS: Final = 10_000
-"""Messages with a reply that a worker remembers, because SQS may deliver them again."""
+"""Number of completed messages that a worker remembers, because SQS may deliver them again."""
 _MIN_VISIBILITY_SECONDS: Final = 10
-"""Below, there is not enough time to extend the visibility timeout."""
+"""Minimum visibility timeout of the queue: a shorter one cannot be extended in time."""
 
 
 class SqsConsumer(RequestConsumer):

@@ -17,7 +17,7 @@ log: Final = logging.getLogger("spot_work")
 _NOT_IN_FLIGHT: Final = ("MessageNotInflight", "ReceiptHandleIsInvalid", "InvalidParameterValue")
 """Error codes for a message that is visible again, deleted, or in flight for 12 hours."""
 _EXTENSIONS_PER_TIMEOUT: Final = 3
-"""More than one, so that a failed extension has no effect."""
+"""More than one: a failed extension is retried before the timeout ends."""
 
 
 @dataclass

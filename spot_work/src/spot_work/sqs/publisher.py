@@ -20,16 +20,16 @@ from spot_work.sqs.backoff import Backoff
 log: Final = logging.getLogger("spot_work")
 
 _POLL_SECONDS: Final = 20
-"""Of a long poll: the maximum of SQS."""
+"""Duration of a long poll: the maximum of SQS."""
 _REPLY_TO_BYTES: Final = 300
-"""Reserved for the URL of the reply queue, which is unknown until the queue is created."""
+"""Bytes reserved for the URL of the reply queue, which is unknown until the queue is created."""
 _DELETE_ATTEMPTS: Final = 3
 _DELETE_SECONDS: Final = 5.0
 """No attempt starts after this time, because `close` waits for it."""
 
 
 class SqsPublisher(RequestPublisher):
-    """Sends requests in batches, and polls a reply queue of its own.
+    """Sends requests in batches, and polls its own reply queue.
 
     Args:
         url: ``sqs://region/account``.

@@ -13,13 +13,13 @@ from spot_work.sqs.address import CALL_ERRORS, describe
 log: Final = logging.getLogger("spot_work")
 
 MARK_ALIVE_INTERVAL_SECONDS: Final = 900.0
-"""Between two marks of a client. SQS allows an account five ``TagQueue`` calls a second."""
+"""Interval at which a client tags its queue. SQS allows an account five ``TagQueue`` calls a second."""
 _ABANDONED_AFTER_SECONDS: Final = 3600.0
 _RETENTION_SECONDS: Final = 1800
-"""Of a reply: longer than most clients wait for it."""
+"""Retention period of replies: longer than the timeout of most clients."""
 _ALIVE_TAG: Final = "spot-work:alive"
 _MAX_QUEUES_PER_SWEEP: Final = 5
-"""Queues that a client checks at a time: few calls, and together the clients check all."""
+"""Queues that a client checks in one sweep; all clients together check every queue."""
 
 
 def prefix(queue_name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from spot_work.message import Message
 
 MAX_BYTES: Final = 1_048_576
-"""Of a message with its attributes, and of a batch. Source: SQS guide, "Amazon SQS batch actions"."""
+"""Size limit of a message with attributes, and of a batch. Source: SQS guide, "Amazon SQS batch actions"."""
 MAX_BATCH_ENTRIES: Final = 10
 
 _ID: Final = "spot-id"
@@ -24,7 +24,7 @@ _SENT_AT: Final = "spot-sent"
 _DEADLINE: Final = "spot-deadline"
 _FLAGS: Final = "spot-marks"
 _EMPTY_BODY: Final = " "
-"""Stands for zero bytes, whose base64 would be an empty text."""
+"""Body of a message of zero bytes, whose base64 would be empty."""
 
 
 def to_entry(message: Message) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class DatasetFiller(Protocol):
         ...
 
     def fill(self, keep_alive: Callable[[], None]) -> None:
-        """Copy what is missing and mark it complete; calls ``keep_alive`` at least every few seconds."""
+        """Copy missing files and mark the dataset complete; calls ``keep_alive`` every few seconds."""
         ...
 
 

@@ -120,7 +120,7 @@ class TenantSupervisor:
             self._dependencies.clock.sleep(TICK_SECONDS)
 
     def tick(self) -> bool:
-        """Do what is due; return whether to continue. Failures are logged and retried."""
+        """Run one pass; return whether to continue. Failures are logged and retried."""
         self._read_notice()
         for name in list(self._states):
             self._finish_work(name)

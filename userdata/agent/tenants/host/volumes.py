@@ -22,10 +22,10 @@ from userdata.agent.storage.volume.execute import Executor
 from userdata.agent.storage.volume.model import HeldVolume
 
 DEVICES: Final = tuple(f"/dev/xvd{a}{b}" for a in "bc" for b in string.ascii_lowercase)
-"""Different from those of jobs and datasets (EC2 user guide, "Device names for volumes").
+"""Device names of tenants' volumes, distinct from those of jobs and datasets.
 
 More than twice the number of tenants: a new agent process reserves another name for a volume already
-attached.
+attached. Source: EC2 user guide, "Device names for volumes".
 """
 
 

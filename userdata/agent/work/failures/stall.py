@@ -43,7 +43,7 @@ class StallDetector:
         self._last = changes
 
     def is_stalled(self, now: float) -> bool:
-        """Tell whether the job is stalled; call after `update`."""
+        """Return whether the job is stalled; call after `update`."""
         return self._timeout_seconds > 0 and now - self._since >= self._timeout_seconds
 
     def stalled_seconds(self, now: float) -> float:

@@ -1,4 +1,4 @@
-"""Worker reports: what the heartbeats of a service say about requests and GPU use."""
+"""Worker reports: the request counts and GPU use in a service's heartbeats."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Workers:
         """Prepare the slots; no worker is started yet.
 
         Args:
-            service: what the workers run.
+            service: the image or command of the workers.
             worker_slots: the slots to run.
             heartbeats: sends the workers' heartbeats.
             host: the machine.

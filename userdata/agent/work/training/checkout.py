@@ -1,6 +1,6 @@
 """Checkout of a job's code: the pinned revision, optionally with submodules, also from private repositories.
 
-Git runs as a separate user in a new directory, which is handed over to the job's user when it is complete. So
+Git runs as a separate user in a new directory, whose owner becomes the job's user when it is complete. So
 hooks and settings of an earlier run cannot affect git, and the job's user cannot read git's credentials in a
 process, file or log.
 """

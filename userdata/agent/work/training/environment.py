@@ -29,7 +29,7 @@ class JobEnvironment(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Install what is missing; raise `AgentError` if that fails."""
+        """Install missing dependencies; raise `AgentError` if that fails."""
         ...
 
     def start(self, command: list[str], environment: Mapping[str, str], directory: Path) -> CommandLine:

@@ -13,7 +13,7 @@ MAX_ATTEMPTS: Final = 20
 PRIOR_PER_HOUR: Final = {"spot": 0.5}
 """Assumed interruptions per hour without history; Spot as in ``spot_training.interval``."""
 DEFAULT_PRIOR_PER_HOUR: Final = 0.05
-"""The same for other purchase options: host faults, and migrations with a failed save. Assumed."""
+"""Rate for other purchase options: host faults, and migrations with a failed save. Assumed."""
 PRIOR_WEIGHT: Final = 2.0
 """Weight of the prior, as a number of interruptions."""
 

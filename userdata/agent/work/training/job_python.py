@@ -114,7 +114,7 @@ class JobPython:
                 yield from self._texts(os.path.normpath(Path(name).parent / inner), visited)
 
     def _is_complete(self, path: Path) -> bool:
-        """Tell whether it was finished and its interpreter exists on this machine."""
+        """Return whether the environment is complete and its interpreter exists on this machine."""
         if not (path / MARK).exists():
             return False
         try:

@@ -11,7 +11,7 @@ _FLUSH_SECONDS: Final = 1.0
 
 
 class Output:
-    """Forwards what is written into its pipes, and counts the writes.
+    """Forwards the output written to its pipes, and counts the writes.
 
     Args:
         to: file descriptor to forward to; if it blocks, the job's writes block too.

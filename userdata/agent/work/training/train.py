@@ -231,7 +231,7 @@ class Trainer:
         return self._results.deliver(lambda: min(end, self._kill_at), self._keep_alive)
 
     def _prepare(self) -> FailedRun | None:
-        """Install what the command needs, once."""
+        """Install the job's code and environment, once."""
         if self._is_ready:
             return None
         try:

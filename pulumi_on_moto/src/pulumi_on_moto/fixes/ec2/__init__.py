@@ -1,1 +1,1 @@
-"""What moto knows of instances and of spot."""
+"""Fixes of moto's EC2: instances and Spot."""

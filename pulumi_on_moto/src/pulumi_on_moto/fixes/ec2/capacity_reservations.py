@@ -14,7 +14,7 @@ from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 
 def reserve(backend: Any, reservation: Mapping[str, Any]) -> None:
-    """Have ``DescribeCapacityReservations`` show this; of one id the newest counts."""
+    """Add a reservation to ``DescribeCapacityReservations``, or replace that with the same id."""
     changed()
     _reserved(backend)[reservation["CapacityReservationId"]] = reservation
 

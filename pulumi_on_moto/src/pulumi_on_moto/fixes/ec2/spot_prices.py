@@ -1,4 +1,4 @@
-"""What spot costs, as ``DescribeSpotPriceHistory`` tells it."""
+"""Spot prices, as ``DescribeSpotPriceHistory`` shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILTERS: Final = {"availability-zone": "AvailabilityZone", "instance-type": "In
 
 
 def quote(backend: Any, prices: Mapping[tuple[str, str], float]) -> None:
-    """From now on spot costs this (US dollars an hour) by type and zone; nothing else is sold."""
+    """Set the Spot prices (US dollars per hour) by type and zone from now on; others have no price."""
     changed()
     backend.local_spot_prices = [
         {

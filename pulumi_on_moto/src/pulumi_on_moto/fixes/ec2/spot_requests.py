@@ -25,7 +25,7 @@ _MESSAGES: Final = {
 
 
 class GroupSpotRequest(SpotInstanceRequest):
-    """The request behind one spot instance of a group.
+    """The Spot request of a group's instance.
 
     moto's own class launches the instance itself and dates every status 2015.
     """
@@ -64,11 +64,11 @@ class GroupSpotRequest(SpotInstanceRequest):
         backend.spot_instance_requests[self.id] = self
 
     def launch_instance(self) -> Any:
-        """Return the instance that is already there."""
+        """Return the existing instance."""
         return self._instance
 
     def mark(self, code: str) -> None:
-        """Give the request a status; the two ends of an instance close it."""
+        """Set the request's status; the statuses of a terminated instance close it."""
         changed()
         self._status_code = code
         self.status_message = _MESSAGES[code]
@@ -77,16 +77,16 @@ class GroupSpotRequest(SpotInstanceRequest):
 
     @property
     def status(self) -> dict[str, Any]:
-        """Code, message and time of the last change."""
+        """Code, message and time of the last update."""
         return {"Code": self._status_code, "Message": self.status_message, "UpdateTime": self._updated}
 
     @property
     def create_time(self) -> datetime:  # type: ignore[override]
-        """When the request was made."""
+        """Time of the request."""
         return self._created
 
     def get_filter_value(self, filter_name: str, method_name: str | None = None) -> Any:
-        """Return what a filter of the API compares with."""
+        """Return the value that an API filter compares."""
         if filter_name == "status-code":
             return self._status_code
         if filter_name == "launched-availability-zone":
@@ -97,6 +97,6 @@ class GroupSpotRequest(SpotInstanceRequest):
 
 
 def request_of(backend: Any, instance: Any) -> GroupSpotRequest | None:
-    """Return the spot request behind an instance, None for on-demand."""
+    """Return the Spot request of an instance, None for On-Demand."""
     request = backend.spot_instance_requests.get(getattr(instance, "spot_instance_request_id", None))
     return request if isinstance(request, GroupSpotRequest) else None

@@ -17,15 +17,15 @@ _TERMINATED: Final = ("shutting-down", "terminated")
 
 
 def listen(backend: Any, listener: Callable[[Any, bool], None]) -> None:
-    """Call ``listener(instance, left)`` whenever a client terminates an instance that something holds.
+    """Call ``listener(instance, left)`` when a client terminates an instance of a group or fleet.
 
-    ``left`` is false while its group keeps it for a termination hook.
+    ``left`` is false while the instance waits for its group's termination hook.
     """
     backend.local_listener = listener
 
 
 def released(backend: Any, instance_ids: list[str]) -> None:
-    """Take terminated instances out of what holds them, and tell the listener."""
+    """Remove terminated instances from their group or fleet, and notify the listener."""
     listener: Callable[[Any, bool], None] | None = getattr(backend, "local_listener", None)
     for instance_id in instance_ids:
         instance = backend.get_instance(instance_id)
@@ -39,7 +39,7 @@ def released(backend: Any, instance_ids: list[str]) -> None:
 
 
 def _holder(instance: Any) -> Any:
-    """Return the fleet or group that an instance was launched for, None for one of neither."""
+    """Return the fleet or group of an instance, None without one."""
     return getattr(instance, "local_fleet", None) or getattr(instance, "autoscaling_group", None)
 
 
@@ -56,7 +56,7 @@ def _releasing(terminate: Callable[[InstanceResponse], ActionResult]) -> Callabl
 
 
 def _leave_groups_alone(backend: AutoScalingBackend, instance_ids: list[str]) -> None:
-    """Leave it to ``released``: moto drops the members, hooks or not."""
+    """Do nothing, as ``released`` does it: moto would remove the members without regard to hooks."""
 
 
 TERMINATION: Final = Fix(

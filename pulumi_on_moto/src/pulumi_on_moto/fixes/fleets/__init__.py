@@ -1,1 +1,1 @@
-"""Spot Fleets: recorded requests with members, and what moto gets wrong about them."""
+"""Spot Fleets: recorded requests with members, and fixes of moto's Spot Fleets."""

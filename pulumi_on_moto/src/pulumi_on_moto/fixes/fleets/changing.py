@@ -1,4 +1,4 @@
-"""Spot Fleets are requested, modified and cancelled; nothing is launched or ended by it."""
+"""Request, modify and cancel Spot Fleets, without launching or terminating instances."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def _modify(response: SpotFleets) -> ActionResult:
 
 
 def modifying_takes(backend: Any, seconds: float) -> None:
-    """Have fleets be ``modifying`` for so long after each modification: moto's EC2 backend."""
+    """Set how long fleets are ``modifying`` after a modification, in moto's EC2 backend."""
     backend.local_modifying_seconds = seconds
 
 
 def _not_modifiable(fleet: FleetRequest, reason: str) -> EC2ClientError:
-    """Return AWS's refusal (jenkinsci/ec2-fleet-plugin#131; of the state only the code is known, #159)."""
+    """Return AWS's error (jenkinsci/ec2-fleet-plugin#131; for the state only the code is known, #159)."""
     return EC2ClientError("FleetNotInModifiableState", f"Fleet Request: {fleet.id} {reason}")
 
 

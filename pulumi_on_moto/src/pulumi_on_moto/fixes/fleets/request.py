@@ -1,6 +1,6 @@
-"""Recorded Spot Fleet requests, whose members come and go by ``join`` and ``leave`` alone.
+"""Recorded Spot Fleet requests; only ``join`` and ``leave`` change their members.
 
-The words of a modification are those of a real history (kubernetes-retired/kube-aws#843).
+The texts of a modification are those of a real history (kubernetes-retired/kube-aws#843).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from moto.ec2.exceptions import EC2ClientError
 from pulumi_on_moto.fixes.speedups.cached_responses import changed, changes_at
 
 FLEET_TAG: Final = "aws:ec2spot:fleet-request-id"
-"""What AWS tags every instance of a fleet with."""
+"""The tag that AWS adds to every instance of a fleet."""
 HISTORY_LIMIT: Final = 200
-"""Records remembered for each fleet (AWS keeps 48 hours of them)."""
+"""Maximum number of history records of a fleet (AWS stores 48 hours)."""
 
 
 @dataclass
@@ -29,11 +29,11 @@ class FleetRequest:
 
     Attributes:
         id: ``sfr-…``.
-        config: ``SpotFleetRequestConfigData`` as it was given, with the newest modification.
-        created: when it was requested.
-        state: one of ``BatchState``, but for ``modifying``, which ends by itself: see ``shown_state``.
+        config: ``SpotFleetRequestConfigData`` of the request, with the newest modification.
+        created: time of the request.
+        state: one of ``BatchState``, except ``modifying``, which depends on time: see ``shown_state``.
         former: ``config`` as it is still shown until the modification is processed.
-        modified_at: when that is, None where no modification is under way.
+        modified_at: time of that, None without a pending modification.
         members: moto's instances by id.
         history: as ``DescribeSpotFleetRequestHistory`` shows it.
     """
@@ -49,17 +49,17 @@ class FleetRequest:
 
     @property
     def target(self) -> int:
-        """Spot and on-demand together, in units."""
+        """Spot and On-Demand together, in units."""
         return int(self.config["TargetCapacity"])
 
     @property
     def shown_state(self) -> str:
-        """Its state as a client sees it now."""
+        """Its state as shown to clients now."""
         self._settle()
         return self.state if self.modified_at is None else "modifying"
 
     def modify(self, changes: dict[str, Any], seconds: float) -> None:
-        """Change what it wants; that is processed, and shown, after ``seconds``."""
+        """Modify the request; the modification is processed, and shown, after ``seconds``."""
         self.former, self.config = self.config, {**self.config, **changes}
         target = self.config["TargetCapacity"]
         text = f"Modify request received. Requested targetCapacity: {target}"
@@ -94,7 +94,7 @@ class FleetRequest:
         }
 
     def weigh(self, instances: Iterable[Any]) -> float:
-        """Return how much of the target instances fulfil (API reference, ``LaunchTemplateOverrides``)."""
+        """Return the capacity of instances in units (API reference, ``LaunchTemplateOverrides``)."""
         weights = {
             override["InstanceType"]: float(override.get("WeightedCapacity", 1))
             for template in self.config["LaunchTemplateConfigs"]
@@ -104,13 +104,13 @@ class FleetRequest:
         return sum(weights.get(instance.instance_type, 1.0) for instance in instances)
 
     def join(self, instance: Any) -> None:
-        """Take a launched instance in: the target stays as it is."""
+        """Add a launched instance; the target does not change."""
         self.members[instance.id] = instance
         instance.local_fleet = self
         self.record("instanceChange", "launched", describe(instance), instance.id)
 
     def leave(self, instance: Any) -> None:
-        """Let an instance go: the target stays as it is."""
+        """Remove an instance; the target does not change."""
         self.members.pop(instance.id, None)
         self.record("instanceChange", "terminated", describe(instance), instance.id)
 
@@ -124,7 +124,7 @@ class FleetRequest:
 
 
 def describe(instance: Any) -> str:
-    """Return what a fleet's events say of an instance (EC2 user guide, "Spot Fleet event types")."""
+    """Return an instance's detail in a fleet's events (EC2 user guide, "Spot Fleet event types")."""
     return json.dumps(
         {
             "instanceType": instance.instance_type,

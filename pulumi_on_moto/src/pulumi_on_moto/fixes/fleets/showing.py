@@ -1,4 +1,4 @@
-"""What Spot Fleets show: requests, members and history, in pages."""
+"""Describe operations of Spot Fleets: requests, members and history, with pagination."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pulumi_on_moto.fixes.fix import Fix
 from pulumi_on_moto.fixes.fleets.request import find
 
 _PAGE: Final = 1000
-"""Members or history records in a page: the default and the maximum."""
+"""Members or history records per page, the default and the maximum."""
 
 
 def _describe_requests(response: SpotFleets) -> ActionResult:
@@ -66,7 +66,7 @@ def _page(response: SpotFleets, key: str, items: list[Any], extras: Mapping[str,
 
 
 def _naive(moment: datetime | str) -> datetime:
-    """Return a time in UTC without its zone, as moto's ``utcnow`` has it."""
+    """Return a time in UTC without its zone, as moto's ``utcnow`` returns it."""
     parsed = datetime.fromisoformat(moment.replace("Z", "+00:00")) if isinstance(moment, str) else moment
     return parsed.replace(tzinfo=None)
 

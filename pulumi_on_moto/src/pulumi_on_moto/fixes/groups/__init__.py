@@ -1,1 +1,1 @@
-"""Auto Scaling groups: who belongs to them, and what moto gets wrong about them."""
+"""Auto Scaling groups: their members, and fixes of moto's Auto Scaling."""

@@ -1,4 +1,4 @@
-"""The capacity of a group: what is asked for, in its bounds. Launches are another matter (``members``)."""
+"""Desired capacity of a group and its bounds. ``members`` handles launches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 
 def _set_desired_capacity(group: FakeAutoScalingGroup, capacity: int | None) -> None:
-    # AWS refuses what is out of bounds, and otherwise returns at once: launches follow later.
+    # AWS rejects a value out of bounds and otherwise returns at once; launches follow later.
     desired = group.min_size if capacity is None else capacity
     low, high = int(group.min_size or 0), int(group.max_size or 0)
     if desired is not None and desired > high:

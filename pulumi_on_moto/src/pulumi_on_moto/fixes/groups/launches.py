@@ -1,4 +1,4 @@
-"""``LaunchInstances``: instances in one zone, at once, or the reason why there are none."""
+"""``LaunchInstances``: synchronous launches in one zone, or the reason of the failure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _NONE_LEFT: Final = (
 
 
 class CapacityProvider(Protocol):
-    """Who plays the market for launches in one zone."""
+    """The simulated market for launches in one zone."""
 
     def sell(self, group: FakeAutoScalingGroup, zone: str, capacity: int) -> list[Any]:
-        """Launch ``capacity`` into the group (``members.join``); return moto's instances, none if refused."""
+        """Launch ``capacity`` into the group (``members.join``); return moto's instances, if any."""
         ...
 
 
 def offer(backend: AutoScalingBackend, provider: CapacityProvider) -> None:
-    """Have ``seller`` asked for what is launched in one zone; without one every zone is empty."""
+    """Set the ``seller`` of launches in one zone; without one no zone has capacity."""
     backend.local_provider = provider  # type: ignore[attr-defined]
 
 
@@ -70,7 +70,7 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
 
 
 def _problem(group: FakeAutoScalingGroup, capacity: int, zones: list[str], strategy: str) -> str | None:
-    """Return why Auto Scaling refuses the call, None where it does not (see ``LAUNCHES``)."""
+    """Return why Auto Scaling rejects the call, None if it is valid (see ``LAUNCHES``)."""
     distribution = (group.mixed_instances_policy or {}).get("InstancesDistribution") or {}
     share = int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100))
     base = int(distribution.get("OnDemandBaseCapacity") or 0)
@@ -101,8 +101,8 @@ def _describe_instance(instance: Any) -> dict[str, Any]:
 
 
 # Auto Scaling guide, "Launch instances synchronously", its note and its limitations; API reference,
-# LaunchInstances. That more than the maximum is refused, and that what was launched raises the desired
-# capacity, is taken from SetDesiredCapacity and from the retry strategy: the pages found do not say it.
+# LaunchInstances. That more than the maximum is rejected, and that launches raise the desired capacity,
+# follows SetDesiredCapacity and the retry strategy; no documentation of it was found.
 LAUNCHES: Final = Fix(
     "launches in one zone",
     moto="LaunchInstances is missing",

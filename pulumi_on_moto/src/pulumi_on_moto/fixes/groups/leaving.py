@@ -1,13 +1,13 @@
-"""How members leave a group: at once, or once the termination hook that they wait for is done.
+"""Removal of members from a group, at once or after the termination hook.
 
-Auto Scaling user guide, "Amazon EC2 Auto Scaling lifecycle hooks": an instance that its group ends is kept in
-``Terminating:Wait`` until the hook is completed or its heartbeat timeout is over. It stays in
-DescribeAutoScalingGroups meanwhile and no longer counts towards the desired capacity. A hook does not keep
-EC2 from taking a spot instance, and is to be completed for it all the same ("Considerations").
+Auto Scaling user guide, "Amazon EC2 Auto Scaling lifecycle hooks": an instance that its group terminates
+stays in ``Terminating:Wait`` until the hook is completed or its heartbeat timeout has passed. Meanwhile
+DescribeAutoScalingGroups shows it, and it does not count towards the desired capacity. A hook does not
+prevent a Spot interruption, and must be completed for an interrupted instance, too ("Considerations").
 
-Where the warm pool has an instance reuse policy, who leaves by a scale-in waits in ``Warmed:Pending:Wait``
-instead, and is then stopped; a pool that is full ends it ("Use lifecycle hooks with a warm pool", "Warm
-pools", core concepts).
+If the warm pool has an instance reuse policy, an instance that leaves by a scale-in waits in
+``Warmed:Pending:Wait`` instead, and is then stopped; if the pool is full it is terminated ("Use lifecycle
+hooks with a warm pool", "Warm pools", core concepts).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _ENDED: Final = ("shutting-down", "terminated")
 def end(
     group: FakeAutoScalingGroup, state: InstanceState, cause: str, *, scales_in: bool = False
 ) -> dict[str, Any]:
-    """Have a group end a member, and tell the witness; return the activity. Desired capacity stays.
+    """Terminate a member by its group; return the activity. Desired capacity does not change.
 
-    ``scales_in``: the group wants fewer, so that a warm pool may take the member back.
+    ``scales_in``: a scale-in, at which the member may return to the warm pool.
     """
     if is_leaving(state):
         running: dict[str, Any] = state.local_activity  # type: ignore[attr-defined]
@@ -57,9 +57,9 @@ def end(
 
 
 def lose(group: FakeAutoScalingGroup, instance: Any, cause: str) -> bool:
-    """Have a group find out that EC2 has ended a member; tell whether it has left.
+    """Process a termination by EC2 in the group; return whether the member has left.
 
-    Otherwise it waits, unhealthy, for the termination hook, which the instance no longer completes.
+    Otherwise it waits, unhealthy, for the termination hook, which the instance cannot complete any more.
     """
     state = member(group, instance.id)
     if state is None:
@@ -76,12 +76,12 @@ def lose(group: FakeAutoScalingGroup, instance: Any, cause: str) -> bool:
 
 
 def complete(group: FakeAutoScalingGroup, state: InstanceState) -> None:
-    """End the termination hook that a member waits for: it goes on, whatever the result (same page)."""
+    """Complete the termination hook of a member, which continues with any result (same page)."""
     _let_go(group, state, state.local_activity)  # type: ignore[attr-defined]
 
 
 def abandon(group: FakeAutoScalingGroup, state: InstanceState, reason: str) -> None:
-    """End a launch whose hook was abandoned: the instance is terminated, and the group tries again.
+    """Process an abandoned launch hook: the instance is terminated, and the group retries.
 
     The text is AWS's (re:Post, "lifecycle actions don't complete"); the status is from experience.
     """
@@ -93,7 +93,7 @@ def abandon(group: FakeAutoScalingGroup, state: InstanceState, reason: str) -> N
 
 
 def time_out(backend: AutoScalingBackend) -> None:
-    """Give every hook whose heartbeat timeout is over its default result."""
+    """Complete every hook whose heartbeat timeout has passed with its default result."""
     for group in list(backend.autoscaling_groups.values()):
         for state in list(group.instance_states):
             expires_at = getattr(state, "local_until", None)

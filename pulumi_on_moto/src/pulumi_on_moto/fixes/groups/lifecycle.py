@@ -1,4 +1,4 @@
-"""``CompleteLifecycleAction`` ends the wait of an instance for a hook; a heartbeat makes it longer."""
+"""``CompleteLifecycleAction`` ends an instance's wait for a hook; a heartbeat extends it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _record_heartbeat(response: AutoScalingResponse) -> EmptyResult:
 
 
 def _waiting(response: AutoScalingResponse) -> tuple[FakeAutoScalingGroup, InstanceState, Any]:
-    """Return group, member and hook of the lifecycle action that a request names; without tokens."""
+    """Return group, member and hook of the lifecycle action in a request; tokens are not supported."""
     instance_id = response._get_param("InstanceId")
     group = response.autoscaling_backend.autoscaling_groups.get(response._get_param("AutoScalingGroupName"))
     state = None if group is None else member(group, instance_id)

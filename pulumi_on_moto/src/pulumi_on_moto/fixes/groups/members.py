@@ -1,7 +1,7 @@
-"""The instances of Auto Scaling groups, which come by ``join`` alone, and go as ``leaving`` says.
+"""Members of Auto Scaling groups; only ``join`` adds them, and ``leaving`` removes them.
 
-moto fills a group by itself: at once, by the first override, and again after every loss. On AWS a market
-decides which launches succeed; here whoever plays that market does.
+moto fills a group itself: at once, with the first override, and again after every loss. On AWS the market
+decides which launches succeed; here the simulated market does.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from pulumi_on_moto.fixes.groups.weights import capacity, weigh
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 ACTIVITIES_LIMIT: Final = 200
-"""Activities remembered for each group (AWS keeps six weeks of them)."""
+"""Maximum number of activities of a group (AWS stores six weeks)."""
 
 IN_SERVICE: Final = "InService"
 WAITING: Final = "Pending:Wait"
-"""The lifecycle state of an instance that waits for a launch hook."""
+"""Lifecycle state of an instance that waits for a launch hook."""
 LEAVING: Final = "Terminating:Wait"
-"""The lifecycle state of an instance that waits for a termination hook."""
+"""Lifecycle state of an instance that waits for a termination hook."""
 RETURNING: Final = "Warmed:Pending:Wait"
-"""The same of one that goes back into the warm pool afterwards."""
+"""Lifecycle state of an instance that waits for the hook before it returns to the warm pool."""
 
 _LAUNCHING: Final = "autoscaling:EC2_INSTANCE_LAUNCHING"
 _TERMINATING: Final = "autoscaling:EC2_INSTANCE_TERMINATING"
 
 
 class MembershipListener(Protocol):
-    """Who hears what becomes of the members of groups; instances are moto's."""
+    """Listener for the transitions of groups' members; instances are moto's."""
 
     def completed(self, instance: Any) -> None:
-        """A client has completed the launch hook that the instance waits for."""
+        """A client has completed the instance's launch hook."""
         ...
 
     def waits(self, instance: Any) -> None:
-        """The group ends the instance, which waits for a termination hook; EC2 may have ended it already."""
+        """The group terminates the instance, which waits for the hook; EC2 may have terminated it already."""
         ...
 
     def departed(self, instance: Any) -> None:
-        """The group has ended the instance and let it go."""
+        """The group has terminated and removed the instance."""
         ...
 
     def returned(self, instance: Any) -> None:
@@ -63,16 +63,16 @@ def activities(group: FakeAutoScalingGroup) -> deque[dict[str, Any]]:
 
 
 def warm_instances(group: FakeAutoScalingGroup) -> list[Any]:
-    """Return the moto instances that wait, stopped, in the group's warm pool."""
+    """Return the stopped moto instances in the group's warm pool."""
     waiting: list[Any] = _attribute_of(group, "local_warm", list)
     return waiting
 
 
 def warm_size(group: FakeAutoScalingGroup) -> int:
-    """Return how many the group's warm pool should hold, 0 without one.
+    """Return the size of the group's warm pool, 0 without one.
 
-    The maximum prepared capacity (default: the group's maximum) less the desired capacity, the minimum at
-    least (API reference, PutWarmPool).
+    The maximum prepared capacity (default: the group's maximum) minus the desired capacity, at least the
+    minimum (API reference, PutWarmPool).
     """
     pool = group.get_warm_pool()
     if pool is None:
@@ -84,7 +84,7 @@ def warm_size(group: FakeAutoScalingGroup) -> int:
 
 
 def reuses(group: FakeAutoScalingGroup) -> bool:
-    """Say whether a scale-in returns members to the group's warm pool."""
+    """Return whether a scale-in returns members to the group's warm pool."""
     pool = group.get_warm_pool()
     policy = {} if pool is None else pool.instance_reuse_policy or {}
     return str(policy.get("ReuseOnScaleIn", False)).casefold() == "true"
@@ -102,36 +102,36 @@ def listener_of(group: FakeAutoScalingGroup) -> MembershipListener | None:
 
 
 def launch_hook(group: FakeAutoScalingGroup) -> Any:
-    """Return the lifecycle hook that launches of the group wait for, None if there is none."""
+    """Return the launch hook of the group, None without one."""
     return _hook(group, _LAUNCHING)
 
 
 def termination_hook(group: FakeAutoScalingGroup) -> Any:
-    """Return the lifecycle hook that terminations by the group wait for, None if there is none."""
+    """Return the termination hook of the group, None without one."""
     return _hook(group, _TERMINATING)
 
 
 def in_service(group: FakeAutoScalingGroup) -> list[InstanceState]:
-    """Return the members that count towards the desired capacity: all that the group does not end."""
+    """Return the members that count towards the desired capacity: those that the group does not terminate."""
     return [state for state in group.instance_states if not is_leaving(state)]
 
 
 def is_leaving(state: InstanceState) -> bool:
-    """Say whether a member waits for a termination hook."""
+    """Return whether a member waits for a termination hook."""
     return state.lifecycle_state in (LEAVING, RETURNING)
 
 
 def member(group: FakeAutoScalingGroup, instance_id: str) -> InstanceState | None:
-    """Return a member by its instance id, None if the group holds no such one."""
+    """Return a member by its instance id, None if it is not in the group."""
     return next((state for state in group.instance_states if state.instance.id == instance_id), None)
 
 
 def join(group: FakeAutoScalingGroup, instance: Any) -> None:
-    """Put a launched instance into its group: desired capacity stays as it is.
+    """Add a launched instance to its group; desired capacity does not change.
 
     With a launch hook it waits until the hook is completed (``complete_launch``) or times out. It inherits
-    the group's scale-in protection, also out of the warm pool (Auto Scaling user guide, "Use instance
-    scale-in protection", considerations).
+    the group's scale-in protection, also from the warm pool (Auto Scaling user guide, "Use instance scale-in
+    protection", considerations).
     """
     instance.autoscaling_group = group
     group.ec2_backend.create_tags([instance.id], {ASG_NAME_TAG: group.name, **group.get_propagated_tags()})
@@ -157,18 +157,18 @@ def join(group: FakeAutoScalingGroup, instance: Any) -> None:
 
 
 def wait(state: InstanceState, hook: Any, activity: dict[str, Any]) -> None:
-    """Have a member wait for a hook, from now until its heartbeat timeout; ``activity`` goes on meanwhile."""
+    """Start a member's wait for a hook, until its heartbeat timeout; ``activity`` continues meanwhile."""
     state.local_activity = activity  # type: ignore[attr-defined]
     record_heartbeat(state, hook)
 
 
 def record_heartbeat(state: InstanceState, hook: Any) -> None:
-    """Restart the hook's timeout of a member (API reference, RecordLifecycleActionHeartbeat)."""
+    """Restart the timeout of a member's hook (API reference, RecordLifecycleActionHeartbeat)."""
     state.local_until = utcnow() + timedelta(seconds=int(hook.heartbeat_timeout))  # type: ignore[attr-defined]
 
 
 def complete_launch(group: FakeAutoScalingGroup, instance: Any) -> dict[str, Any] | None:
-    """Complete the launch hook that an instance waits for; return its activity, None if it waits for none."""
+    """Complete the launch hook of an instance; return its activity, None if it waits for no hook."""
     state = member(group, instance.id)
     if state is None or state.lifecycle_state != WAITING:
         return None
@@ -180,7 +180,7 @@ def complete_launch(group: FakeAutoScalingGroup, instance: Any) -> dict[str, Any
 
 
 def refuse(group: FakeAutoScalingGroup, message: str, status: str = "Failed") -> None:
-    """Record a launch that AWS refused; ``message`` is its StatusMessage.
+    """Record a failed launch; ``message`` is its StatusMessage.
 
     ``status`` is ``Failed`` or ``Cancelled`` (API reference, DescribeScalingActivities).
     """
@@ -196,12 +196,12 @@ def refuse(group: FakeAutoScalingGroup, message: str, status: str = "Failed") ->
 
 
 def launches_suspended(group: FakeAutoScalingGroup) -> bool:
-    """Say whether the group's process ``Launch`` is suspended, by whomever."""
+    """Return whether the group's process ``Launch`` is suspended, by AWS or a client."""
     return any(process["ProcessName"] == "Launch" for process in group.suspended_processes)
 
 
 def suspend_launches(group: FakeAutoScalingGroup) -> None:
-    """Have AWS suspend the group's process ``Launch``."""
+    """Suspend the group's process ``Launch``, as AWS does."""
     changed()
     names = {process["ProcessName"] for process in group.suspended_processes}
     group.suspended_processes = sorted({*names, "Launch"})
@@ -249,10 +249,10 @@ def _attribute_of(group: FakeAutoScalingGroup, name: str, make: Callable[[], Any
 
 
 def details(instance: Any) -> str:
-    """Return where an instance is, as activities tell it."""
+    """Return an instance's location as in activities."""
     return json.dumps({"Subnet ID": instance.subnet_id, "Availability Zone": instance.placement.zone})
 
 
 def stamp() -> str:
-    """Return the time as activities tell it."""
+    """Return the time as in activities."""
     return utcnow().strftime("%Y-%m-%dT%H:%M:%SZ")

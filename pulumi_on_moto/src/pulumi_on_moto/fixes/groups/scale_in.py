@@ -1,10 +1,10 @@
 """The default termination policy: which instance a group terminates at scale-in.
 
 Auto Scaling user guide, "Configure termination policies": of the zones with the most instances one that is
-not protected; of a mixed group first the purchase option that has too many; last whoever is closest to the
-next billing hour. Versions of launch templates, which come before that, are not compared here. With weights
-no instance ends that the desired capacity needs ("Configure an Auto Scaling group to use
-instance weights").
+not protected; in a mixed group first the purchase option with too many; last the instance closest to the next
+billing hour. Versions of launch templates, which come before that, are not compared here. With weights no
+instance is terminated that the desired capacity needs ("Configure an Auto Scaling group to use instance
+weights").
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pulumi_on_moto.fixes.groups.weights import capacity, weight
 
 
 def shrink(group: FakeAutoScalingGroup) -> None:
-    """End as many members as live beyond the desired capacity; who is protected from scale-in stays.
+    """Terminate members beyond the desired capacity, except those protected from scale-in.
 
-    Then nothing more is tried ("Use instance scale-in protection", considerations, with AWS's text; that the
-    activity counts as cancelled is from experience).
+    The scale-in stops at protected instances ("Use instance scale-in protection", considerations, with AWS's
+    text; that the activity counts as cancelled is from experience).
     """
     desired = int(group.desired_capacity or 0)
     while (have := capacity(in_service(group))) > desired:
@@ -66,7 +66,7 @@ def _victim(
 
 
 def _is_protected(state: InstanceState) -> bool:
-    """Protection starts when the instance is in service (same page as the considerations)."""
+    """Protection starts when the instance is in service (same page)."""
     return bool(state.protected_from_scale_in) and state.lifecycle_state == IN_SERVICE
 
 

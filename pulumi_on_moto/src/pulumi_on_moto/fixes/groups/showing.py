@@ -1,4 +1,4 @@
-"""What groups show: what became of launches and terminations, and who waits in a warm pool."""
+"""Describe operations of groups: scaling activities, and warm pools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pulumi_on_moto.fixes.fix import Fix
 from pulumi_on_moto.fixes.groups.members import activities, warm_instances
 
 _PAGE: Final = 100
-"""Activities in a page: the default and the maximum of ``DescribeScalingActivities``."""
+"""Activities per page, the default and the maximum of ``DescribeScalingActivities``."""
 
 
 def _describe_scaling_activities(response: AutoScalingResponse) -> ActionResult:

@@ -1,4 +1,4 @@
-"""``TerminateInstanceInAutoScalingGroup`` ends exactly the instance that it names."""
+"""``TerminateInstanceInAutoScalingGroup`` terminates exactly the named instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Auto Scaling refuses about images, warm pools, requirements and weights, and moto takes."""
+"""Validation of images, warm pools, requirements and weights by Auto Scaling, which moto lacks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pulumi_on_moto.fixes.fix import Fix
 from pulumi_on_moto.fixes.groups.weights import check_weights
 
 MOST_REQUIREMENTS: Final = 4
-"""Sets of instance requirements in a group (API reference, ``LaunchTemplateOverrides``)."""
+"""Maximum number of sets of instance requirements in a group (API reference, ``LaunchTemplateOverrides``)."""
 
 PARAMETER: Final = "resolve:ssm:"
 
 
 def check_requirements(sets: int, images: Iterable[str]) -> str | None:
-    """Return how Auto Scaling refuses so many sets of instance requirements, None where it does not.
+    """Return Auto Scaling's error for a group's sets of instance requirements, None if they are valid.
 
-    ``images`` are those that the launch templates of the group name.
+    ``images`` are those of the group's launch templates.
     """
     if sets > MOST_REQUIREMENTS:
         return f"{sets} sets of InstanceRequirements, at most {MOST_REQUIREMENTS} are allowed"
@@ -60,7 +60,7 @@ def _pooled(put: Callable[..., None]) -> Callable[..., None]:
 
 
 def _images(backend: AutoScalingBackend, policy: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the images of the launch templates that a policy names."""
+    """Yield the images of a policy's launch templates."""
     template = policy.get("LaunchTemplate", {})
     named = [template.get("LaunchTemplateSpecification")]
     named += [override.get("LaunchTemplateSpecification") for override in template.get("Overrides") or []]
@@ -69,7 +69,7 @@ def _images(backend: AutoScalingBackend, policy: Mapping[str, Any]) -> Iterator[
 
 
 def _image(ec2: Any, specification: Mapping[str, Any]) -> str:
-    """Return the image of a version of a launch template, as the template names it; empty for none."""
+    """Return the image of a version of a launch template, as written there; empty for none."""
     if specification.get("LaunchTemplateId"):
         template = ec2.get_launch_template(specification["LaunchTemplateId"])
     else:

@@ -1,7 +1,7 @@
-"""Weights: for how much an instance of a type counts against the capacities of its group.
+"""Weights: the capacity units of an instance by type.
 
 Auto Scaling user guide, "Configure an Auto Scaling group to use instance weights": capacities are in units,
-and launches go on until the desired capacity is reached, even if that brings more.
+and launches continue until the desired capacity is reached or exceeded.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 
 MIN_WEIGHT: Final = 1
 MAX_WEIGHT: Final = 999
-"""What a weight may be (API reference, ``LaunchTemplateOverrides``)."""
+"""Valid weights (API reference, ``LaunchTemplateOverrides``)."""
 
 
 def check_weights(overrides: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return how Auto Scaling refuses the weights of these overrides, None where it does not."""
+    """Return Auto Scaling's error for the weights of these overrides, None if they are valid."""
     weights = [override["WeightedCapacity"] for override in overrides if "WeightedCapacity" in override]
     if weights and len(weights) < len(overrides):
         return (
@@ -32,7 +32,7 @@ def check_weights(overrides: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def weigh(group: FakeAutoScalingGroup, state: InstanceState) -> None:
-    """Have a new member carry its type's weight, which DescribeAutoScalingGroups then shows."""
+    """Set a new member's weight by its type, which DescribeAutoScalingGroups then shows."""
     policy: Mapping[str, Any] = group.mixed_instances_policy or {}
     for override in policy.get("LaunchTemplate", {}).get("Overrides") or []:
         if override.get("InstanceType") == state.instance_type and "WeightedCapacity" in override:
@@ -40,10 +40,10 @@ def weigh(group: FakeAutoScalingGroup, state: InstanceState) -> None:
 
 
 def weight(state: InstanceState) -> int:
-    """Return for how much a member counts; 1 in a group without weights."""
+    """Return the weight of a member; 1 in a group without weights."""
     return int(getattr(state, "weighted_capacity", 1))
 
 
 def capacity(members: Iterable[InstanceState]) -> int:
-    """Return for how much members count together."""
+    """Return the sum of members' weights."""
     return sum(map(weight, members))

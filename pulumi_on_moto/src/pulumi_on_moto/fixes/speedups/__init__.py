@@ -1,1 +1,1 @@
-"""What makes moto faster and changes no answer."""
+"""Speed-ups of moto that change no response."""

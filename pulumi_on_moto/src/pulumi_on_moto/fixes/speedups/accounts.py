@@ -1,4 +1,4 @@
-"""Whose access key it is, without making an IAM with all of AWS's managed policies for each partition."""
+"""Lookup of an access key's account without an IAM backend with all managed policies per partition."""
 
 from __future__ import annotations
 

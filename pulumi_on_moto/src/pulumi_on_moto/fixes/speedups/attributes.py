@@ -1,4 +1,4 @@
-"""Cache of how moto finds the values of a response's fields."""
+"""Cache of moto's lookup of response fields."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _find = ResponseSerializer.get_value
 
 
 def _finding() -> Callable[..., Any]:
-    """Return moto's search for a member's value, with a cache.
+    """Return moto's lookup of a member's value, with a cache.
 
-    The spellings of a member depend on its shape and the object's class; whether one of the transformers
-    applies depends on the key. Both together are most of the time of an answer.
+    The spellings of a member depend on its shape and the object's class; the transformers depend on the key.
+    Both together take most of the time of a response.
     """
-    # The shapes and dictionaries themselves are kept, so that their ids stay their own.
+    # The shapes and dictionaries are referenced to keep their ids unique.
     spellings: dict[Any, tuple[Any, tuple[str, ...], Callable[..., Any]]] = {}
     transformers: dict[Any, tuple[Any, list[tuple[str, Any]]]] = {}
 
@@ -66,7 +66,7 @@ def _spelled(serializer: Any, value: Any, key: str, shape: Any) -> tuple[str, ..
 
 
 def _reader(kind: type, keys: tuple[str, ...]) -> Callable[..., Any]:
-    """Return what reads a value by its name from objects of a class, as ``get_value`` does."""
+    """Return a function that reads a value by name from objects of a class, as ``get_value`` does."""
     if any("." in key for key in keys):
         return get_value
     if kind is dict:

@@ -1,9 +1,9 @@
-"""Remember moto's answers to reads until something changes.
+"""Cache of moto's responses to reads until a change.
 
-A replay asks the same questions every simulated minute, and moto takes tens of milliseconds to render a
-dozen instances. An answer is kept as bytes, by request. Of EC2 and Auto Scaling, any other request to the
-two, and every change that the local cloud makes itself (``changed``), drops all of them. Of DynamoDB a write
-drops those of its table.
+A rehearsal sends the same requests every simulated minute, and moto takes tens of milliseconds to render a
+dozen instances. Responses are cached as bytes, by request. Any other request to EC2 or Auto Scaling, and
+every change by the local cloud itself (``changed``), drops all responses of these two. A DynamoDB write drops
+those of its table.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _rows: dict[str, dict[tuple[str, str], Any]] = {}
 
 
 def forget() -> None:
-    """Clear the cache; no read is stale."""
+    """Clear the cache; no read is stale afterwards."""
     lagging({})
     _rows.clear()
 
 
 def changed() -> None:
-    """Drop every answer: instances, groups or spot requests are not what they were.
+    """Drop every response: instances, groups or Spot requests have changed.
 
-    Those of actions that lag stay true for a while: see ``lagging``.
+    Responses of lagging actions remain for a while: see ``lagging``.
     """
     for key, response in _cached.items() if _lags else ():
         seconds = _lags.get(key[1].partition("&")[0].removeprefix("Action="))
@@ -49,10 +49,10 @@ def changed() -> None:
 
 
 def lagging(lags: Mapping[str, float]) -> None:
-    """Have reads show what was true at the last read, so many seconds after a change; by action.
+    """Let reads return the state of the last read for so many seconds after a change, by action.
 
-    EC2's API is eventually consistent (EC2 developer guide, "Eventual consistency"): what a change made is
-    not at once seen by reads. An empty mapping ends it.
+    EC2's API is eventually consistent (EC2 developer guide, "Eventual consistency"): reads do not show a
+    change at once. An empty mapping disables it.
     """
     _lags.clear()
     _lags.update(lags)
@@ -61,12 +61,12 @@ def lagging(lags: Mapping[str, float]) -> None:
 
 
 def changes_at(moment: float) -> None:
-    """Drop every answer once it is ``moment``, in epoch seconds: something then changes by itself."""
+    """Drop every response at ``moment``, in epoch seconds, when state changes by itself."""
     _due_times.append(moment)
 
 
 def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
-    """Return moto's request handler with a memory in front."""
+    """Return moto's request handler with the cache in front."""
 
     def respond(stubber: Any, request: Any) -> Any:
         host = urlsplit(request.url).netloc
@@ -111,7 +111,7 @@ def _text(value: Any) -> str:
 
 
 def _cacheable_rows(action: str, body: str) -> dict[tuple[str, str], Any] | None:
-    """Return where a table's answers are kept; a request that is no read drops those that it may change."""
+    """Return a table's cache; a request that is not a read drops the responses that it may change."""
     if action not in (*_ROW_READS, *_ROW_WRITES):
         _rows.clear()
         return None

@@ -1,7 +1,7 @@
-"""moto's own images of a region, each with its snapshot, created at the first lookup.
+"""Lazy creation of moto's images of a region, each with its snapshot, at the first lookup.
 
-moto makes them for every region that it hears of, and once more when it forgets the region: that takes longer
-than most of what is done in between.
+moto creates them for every region, and again at each reset, which takes longer than most of the work in
+between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _later(backend: AmiBackend) -> None:
 
 
 def _made_when_read(name: str) -> property:
-    """Return an attribute of the backend before which the images are made."""
+    """Return an attribute of the backend that creates the images when read."""
 
     def read(backend: Any) -> Any:
         if backend.__dict__.pop(_WAITING, False):

@@ -1,4 +1,4 @@
-"""Whether a class of moto's has a method, without listing all that it has for each request."""
+"""Check whether a moto class has a method, without listing all its methods for each request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulumi_on_moto.fixes.fix import Patch
 
 @dataclass(frozen=True, slots=True)
 class _Methods:
-    """In place of their list: asked for one name, it looks for that."""
+    """Replacement of the list of methods; ``in`` checks a single name."""
 
     of: type
 

@@ -1,4 +1,4 @@
-"""Cache of botocore's service models, which every session and moto would read again."""
+"""Cache of botocore's service models, which every session and moto would load again."""
 
 from __future__ import annotations
 

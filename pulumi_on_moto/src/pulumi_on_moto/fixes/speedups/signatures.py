@@ -1,4 +1,4 @@
-"""The signature of a request, which moto does not verify: it reads the key, the region and the service."""
+"""Request signatures without hashes: moto reads only key, region and service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _sign = SigV4Auth.add_auth
 
 
 def _scoped(signer: Any, request: Any) -> None:
-    """Write the headers of Signature Version 4 without working out hashes; a signed URL is signed."""
+    """Write the headers of Signature Version 4 without computing hashes; presigned URLs are signed."""
     if isinstance(signer, SigV4QueryAuth):
         _sign(signer, request)
         return

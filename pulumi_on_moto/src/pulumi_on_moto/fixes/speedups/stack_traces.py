@@ -1,4 +1,4 @@
-"""Where in the program each resource was declared: the SDK tells the engine, and there is none here."""
+"""Source positions of resources are not collected: only the engine, absent here, uses them."""
 
 from __future__ import annotations
 

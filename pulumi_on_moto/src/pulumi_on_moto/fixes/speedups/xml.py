@@ -1,4 +1,4 @@
-"""moto's answers in XML, written without an event for each tag."""
+"""Faster serialization of moto's XML responses, without an event for each tag."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _as_text = xmltodict._convert_value_to_string
 
 
 class _UnusualError(Exception):
-    """Comments and namespaces: left to ``xmltodict``."""
+    """Keys of comments and namespaces, which ``xmltodict`` handles."""
 
 
 @lru_cache(4096)

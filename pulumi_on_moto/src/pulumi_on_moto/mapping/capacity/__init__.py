@@ -1,1 +1,1 @@
-"""Groups, fleets and launch templates, and the instance types that requirements stand for."""
+"""Groups, fleets, launch templates, and instance types by requirements."""

@@ -35,7 +35,7 @@ def _launch_template(draft: ResourceRequest) -> None:
 
 
 def _check_bounds(draft: ResourceRequest) -> None:
-    """Refuse what AWS would refuse and moto accepts."""
+    """Reject inputs that AWS would reject and moto accepts."""
     low, high = int(draft.inputs.get("minSize", 0)), int(draft.inputs.get("maxSize", 0))
     desired = int(draft.inputs.get("desiredCapacity", low))
     if not 0 <= low <= desired <= high:
@@ -81,7 +81,7 @@ def _group_extras(resource: CreatedResource) -> None:
             Metrics=resource.inputs["enabledMetrics"],
             Granularity=resource.inputs.get("metricsGranularity", "1Minute"),
         )
-    # moto drops the hooks of CreateAutoScalingGroup; each is put by itself.
+    # moto ignores the hooks of CreateAutoScalingGroup; each is created separately.
     for hook in resource.inputs.get("initialLifecycleHooks") or []:
         named = {_HOOK_NAMES.get(key, key): value for key, value in hook.items()}
         shaped = draft.matched("autoscaling", "PutLifecycleHook", named, "initialLifecycleHooks[]")

@@ -1,4 +1,4 @@
-"""Spot Fleets. moto keeps the request; instances come and go by join and leave alone."""
+"""Spot Fleets. moto stores the request; only join and leave change its instances."""
 
 from __future__ import annotations
 

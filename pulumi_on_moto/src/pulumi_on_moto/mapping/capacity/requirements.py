@@ -1,4 +1,4 @@
-"""Instance requirements: the local cloud picks the types itself, because moto stores them and never looks."""
+"""Instance requirements: the local cloud selects the types, since moto only stores the requirements."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _IMPLIED: Final = {
     "acceleratorCount",
     "acceleratorManufacturers",
     "acceleratorTypes",
-    # Nothing here has a price: who starts instances knows theirs.
+    # Types have no price here; the simulated market has them.
     "onDemandMaxPricePercentageOverLowestPrice",
 }
 
 
 def expand(draft: ResourceRequest, overrides: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return overrides with a plain one for each type that matches, in place of those with requirements.
+    """Return overrides with requirements replaced by one plain override for each matching type.
 
-    A type matches when it is allowed and its vCPUs and memory, as moto knows them, lie within the bounds.
+    A type matches if it is allowed and its vCPUs and memory, by moto's data, are within the bounds.
     """
     expanded: list[dict[str, Any]] = []
     for override in overrides:
@@ -38,9 +38,9 @@ def expand(draft: ResourceRequest, overrides: Sequence[Mapping[str, Any]]) -> li
 def check(
     draft: ResourceRequest, specification: Mapping[str, Any] | None, overrides: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Refuse requirements that Auto Scaling would: it never sees them here, they are expanded before.
+    """Reject requirements that Auto Scaling would reject: they are expanded before it gets them.
 
-    ``specification`` is the launch template of the overrides that name none.
+    ``specification`` is the launch template of overrides without one.
     """
     wanting = [override for override in overrides if override.get("instanceRequirements")]
     if not wanting:
@@ -53,9 +53,9 @@ def check(
 
 
 def check_of_fleet(draft: ResourceRequest, overrides: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse ranges without an upper end: the provider sends a fleet ``Max`` 0 for what is left out.
+    """Reject ranges without a maximum: for a fleet the provider sends ``Max`` 0 instead.
 
-    Source: pulumi-aws's provider, whose fleet expanders set ``Max`` wherever the block exists.
+    Source: pulumi-aws's provider, whose fleet expanders set ``Max`` if the block exists.
     """
     for override in overrides:
         for key, bounds in (override.get("instanceRequirements") or {}).items():

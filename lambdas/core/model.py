@@ -91,12 +91,21 @@ def is_shared_cause(unhealthy: int, population: int) -> bool:
 
 
 class LaunchFailureKind(StrEnum):
-    """Reason of a launch failure; only ``CAPACITY`` justifies On-Demand instances instead."""
+    """Reason of a launch failure. All but ``CAPACITY`` of Spot raise an alarm."""
 
     CAPACITY = "capacity"
     LIMIT = "limit"
     PERMISSION = "permission"
     CONFIGURATION = "configuration"
+    UNKNOWN = "unknown"
+
+    @property
+    def withholds_on_demand(self) -> bool:
+        """Whether On-Demand capacity must not replace what the failure withholds: operators fix its cause.
+
+        Not for an unknown failure: the maximum limits its cost, nothing limits the cost of a shortage.
+        """
+        return self not in (LaunchFailureKind.CAPACITY, LaunchFailureKind.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,13 @@ class LaunchFailure:
     kind: LaunchFailureKind
     failed_at: float
     message: str
+
+    @property
+    def reason(self) -> str:
+        """The message for operators."""
+        if self.kind is not LaunchFailureKind.UNKNOWN:
+            return self.message
+        return f"unknown failure: {self.message or 'AWS gives no message'}"
 
 
 @dataclass(frozen=True, slots=True)

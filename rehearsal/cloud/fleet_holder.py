@@ -17,6 +17,7 @@ _ERRORS: Final = {
     LaunchFailureKind.LIMIT: "spotInstanceCountLimitExceeded",
     LaunchFailureKind.PERMISSION: "iamFleetRoleInvalid",
     LaunchFailureKind.CONFIGURATION: "allLaunchSpecsTemporarilyBlacklisted",
+    LaunchFailureKind.UNKNOWN: "allLaunchSpecsTemporarilyBlacklisted",
 }
 """The error sub-types of a fleet (botocore, ``EventInformation``)."""
 _SHORTAGE: Final = (

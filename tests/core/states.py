@@ -14,11 +14,16 @@ from lambdas.core.deadline.record import JobRecord
 from lambdas.core.model import Group, GroupRole, Instance, Observation, Pool, PurchaseOption, slots
 from tests.core.build import NOW, refusal
 
-REFUSALS = (
-    "UnfulfillableCapacity - Unable to fulfill capacity",
+WITHHOLDING = (
     "MaxSpotInstanceCountExceeded",
     "UnauthorizedOperation",
-    "something that nobody has seen before",
+    "The security group 'sg-1' does not exist.",
+)
+"""Launch failures that On-Demand must not replace."""
+REFUSALS = (
+    "UnfulfillableCapacity - Unable to fulfill capacity",
+    "some message that AWS has not documented",
+    *WITHHOLDING,
 )
 
 

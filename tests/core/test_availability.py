@@ -7,6 +7,7 @@ import pytest
 from contracts.group.control import Control, Mode
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory, apply_events
+from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import InterruptionNotice, RebalanceRecommendation
 from lambdas.core.model import Alarm, GroupRole, Observation, SetDesired
@@ -93,6 +94,47 @@ def test_a_refusal_that_buying_cannot_mend_raises_an_alarm_once_instead(message:
     assert run(state, first.memory).actions == ()
     cleared = run(observe(spot("a"), spot("b")), first.memory)
     assert run(state, cleared.memory).actions == (Alarm(kind, message),)
+
+
+UNKNOWN = "Could not launch Spot Instances. FluxCapacitorDepleted - out of flux"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_failure_buys_on_demand_within_two_passes_and_raises_an_alarm_once(name: str) -> None:
+    policy, memory = build(name), Memory()
+    seen = observe(spot("a"), spot("b"), refusals=(refusal(UNKNOWN),))
+    alarms: list[Alarm] = []
+    for pass_ in range(2):
+        decision = decide(seen, policy, memory, NOW + 60 * pass_)
+        alarms += [action for action in decision.actions if isinstance(action, Alarm)]
+        seen, memory = carried_out(seen, decision), decision.memory
+    assert seen.fallback_desired >= 2
+    assert alarms == [Alarm("primary-unknown", f"unknown failure: {UNKNOWN}")]
+    assert decision.reason.endswith(f"; unknown failure: {UNKNOWN}")
+    assert "primary:unknown" in memory.active_alarms
+
+
+def test_an_unknown_failure_buys_no_more_than_the_maximum() -> None:
+    state = observe(spot("a"), group=group(maximum=3), refusals=(refusal(UNKNOWN),))
+    assert desired(run(state).actions, GroupRole.FALLBACK) == 2
+
+
+def test_an_unknown_failure_of_on_demand_raises_an_alarm() -> None:
+    state = observe(spot("a"), fallback_desired=3, refusals=(refusal(UNKNOWN, GroupRole.FALLBACK),))
+    assert run(state).actions == (Alarm("fallback-unknown", f"unknown failure: {UNKNOWN}"),)
+
+
+def test_a_failure_that_the_version_before_withheld_buys_on_demand_after_the_update() -> None:
+    """It stored an unknown failure as the cause of a configuration alarm."""
+    memory = Memory(active_alarms=frozenset({"primary:configuration"}))
+    decision = run(observe(spot("a"), spot("b"), refusals=(refusal(UNKNOWN),)), memory)
+    assert desired(decision.actions, GroupRole.FALLBACK) == 2
+    assert decision.memory.active_alarms == {"primary:unknown"}
+
+
+def test_a_failure_without_a_message_is_unknown() -> None:
+    state = observe(spot("a"), spot("b"), refusals=(refusal(""),))
+    assert run(state).actions[0] == Alarm("primary-unknown", "unknown failure: AWS gives no message")
 
 
 def test_a_quota_does_not_prevent_the_replacement_of_an_interrupted_instance() -> None:

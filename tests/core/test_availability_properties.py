@@ -16,7 +16,6 @@ from lambdas.core.model import (
     Group,
     GroupRole,
     Instance,
-    LaunchFailureKind,
     Observation,
     Pool,
     PurchaseOption,
@@ -25,7 +24,7 @@ from lambdas.core.model import (
     slots,
 )
 from tests.core.build import NOW, carried_out, desired, refusal, released
-from tests.core.states import REFUSALS, memories, observations, policies
+from tests.core.states import WITHHOLDING, memories, observations, policies
 
 
 @given(observations(), policies, memories)
@@ -163,8 +162,7 @@ def test_a_booting_successor_of_an_instance_at_risk_is_never_terminated(
 def test_one_run_covers_every_shortage_within_the_maximum(state: Observation, policy, memory) -> None:
     group = state.group
     blocked = any(
-        r.group_role is GroupRole.PRIMARY and r.kind is not LaunchFailureKind.CAPACITY
-        for r in state.launch_failures
+        r.group_role is GroupRole.PRIMARY and r.kind.withholds_on_demand for r in state.launch_failures
     )
     dateless = policy.name == "deadline" and group.deadline is None  # no stack has that
     if not group.fallback or blocked or dateless:
@@ -185,7 +183,7 @@ def test_one_run_covers_every_shortage_within_the_maximum(state: Observation, po
     assert later or serving + booked >= min(situation.group.target, serving + room)
 
 
-@given(observations(), policies, memories, st.sampled_from(REFUSALS[1:]))
+@given(observations(), policies, memories, st.sampled_from(WITHHOLDING))
 def test_limits_and_errors_never_buy_on_demand(state: Observation, policy, memory, message: str) -> None:
     """What they withhold has no successor; what serves has the cover of a group that wants no more."""
     staying = tuple(i for i in state.instances if i.deadline is None and i.ready_since is not None)

@@ -79,7 +79,26 @@ from lambdas.core.model import LaunchFailureKind
         ),
         ("Not authorized for images: [ami-1]. UnauthorizedOperation", LaunchFailureKind.PERMISSION),
         ("The security group 'sg-1' does not exist.", LaunchFailureKind.CONFIGURATION),
-        ("Something that AWS has never said before.", LaunchFailureKind.CONFIGURATION),
+        # Auto Scaling user guide, "Troubleshoot: EC2 instance launch failures"
+        ("The key pair gpu does not exist. Launching EC2 instance failed.", LaunchFailureKind.CONFIGURATION),
+        ("Invalid device name upload. Launching EC2 instance failed.", LaunchFailureKind.CONFIGURATION),
+        (
+            "AMI ami-1 is pending, and cannot be run. Launching EC2 instance failed.",
+            LaunchFailureKind.CONFIGURATION,
+        ),
+        ("4 instance(s) are already running. Launching EC2 instance failed.", LaunchFailureKind.LIMIT),
+        ("You are not authorized to perform this operation.", LaunchFailureKind.PERMISSION),
+        (
+            "Your Spot request price of 0.015 is lower than the minimum required Spot request fulfillment "
+            "price of 0.0735. Launching EC2 instance failed.",
+            LaunchFailureKind.CAPACITY,
+        ),
+        ("system-error: There was an unexpected system error.", LaunchFailureKind.CAPACITY),
+        ("Spot request sir-1: limit-exceeded", LaunchFailureKind.LIMIT),
+        ("", LaunchFailureKind.UNKNOWN),
+        ("The request cannot be fulfilled.", LaunchFailureKind.UNKNOWN),
+        ("instance-terminated-by-moonlight", LaunchFailureKind.UNKNOWN),
+        ("Something that AWS has never said before.", LaunchFailureKind.UNKNOWN),
     ],
 )
 def test_launch_failures_are_classified(message: str, kind: LaunchFailureKind) -> None:

@@ -101,6 +101,43 @@ def test_only_the_newest_launch_decides_about_launch_failures(aws: FakeAws) -> N
     assert actions(outcome) == (SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),)
 
 
+def test_an_unknown_failure_buys_on_demand_and_raises_an_alarm(aws: FakeAws) -> None:
+    aws.groups["primary"]["DesiredCapacity"] = 5
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.activities["primary"] = [activity("Failed", "Something new", 1)]
+    outcome = only(controller(aws).run())
+    alarm = Alarm("primary-unknown", "unknown failure: Something new")
+    assert actions(outcome) == (alarm, SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason))
+    assert "unknown failure: Something new" in outcome.decision.reason
+    assert outcome.alarm_causes == 1
+    outcome = only(controller(aws, NOW + 60).run())
+    assert (actions(outcome), outcome.alarm_causes) == ((), 1)
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("limit-exceeded", "limit"), ("constraint-not-fulfillable", "configuration")]
+)
+def test_a_status_code_that_operators_must_fix_withholds_on_demand(
+    aws: FakeAws, code: str, kind: str
+) -> None:
+    aws.groups["primary"]["DesiredCapacity"] = 5
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.activities["primary"] = [activity("Failed", code, 1)]
+    assert actions(only(controller(aws).run())) == (Alarm(f"primary-{kind}", code),)
+    only(controller(aws, NOW + 60).run())
+    assert aws.groups["fallback"]["DesiredCapacity"] == 0
+
+
+@pytest.mark.parametrize("code", ["system-error", "instance-terminated-no-capacity"])
+def test_a_status_code_for_missing_capacity_buys_on_demand_without_an_alarm(aws: FakeAws, code: str) -> None:
+    aws.groups["primary"]["DesiredCapacity"] = 5
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.activities["primary"] = [activity("Failed", code, 1)]
+    outcome = only(controller(aws).run())
+    assert actions(outcome) == (SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),)
+
+
 @pytest.mark.parametrize("status", ["Failed", "Cancelled"])
 def test_an_old_failed_launch_is_ignored(aws: FakeAws, status: str) -> None:
     aws.groups["primary"]["DesiredCapacity"] = 5

@@ -119,7 +119,7 @@ def test_a_terminated_listed_member_causes_no_change(aws: FakeAws) -> None:
     [
         ("spotInstanceCountLimitExceeded", "primary-limit"),
         ("iamFleetRoleInvalid", "primary-permission"),
-        ("allLaunchSpecsTemporarilyBlacklisted", "primary-configuration"),
+        ("bad-parameters", "primary-configuration"),
     ],
 )
 def test_an_error_of_the_fleet_is_an_alarm_without_on_demand(aws: FakeAws, subtype: str, kind: str) -> None:
@@ -153,6 +153,20 @@ def test_a_lack_of_capacity_reported_as_invalid_configuration_starts_on_demand(a
     ]
     outcome = only(controller(aws).run())
     assert actions(outcome) == (SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),)
+
+
+@pytest.mark.parametrize(
+    "subtype",
+    ["allLaunchSpecsTemporarilyBlacklisted", "spotFleetRequestConfigurationInvalid", "new-sub-type"],
+)
+def test_an_unknown_error_of_the_fleet_starts_on_demand_and_is_an_alarm(aws: FakeAws, subtype: str) -> None:
+    del aws.instances["i-3"]
+    aws.history = [error(subtype, "why", age=30)]
+    outcome = only(controller(aws).run())
+    assert actions(outcome) == (
+        Alarm("primary-unknown", f"unknown failure: {subtype}: why"),
+        SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),
+    )
 
 
 def test_a_cancelled_fleet_is_reported(aws: FakeAws) -> None:

@@ -255,6 +255,7 @@ def test_the_market_takes_and_the_target_stays(fleet: Running) -> None:
         ("Max spot instance count exceeded: MaxSpotInstanceCountExceeded", "spotInstanceCountLimitExceeded"),
         ("UnauthorizedOperation: You are not authorized", "iamFleetRoleInvalid"),
         ("InvalidAMIID.NotFound: ami-1 does not exist", "allLaunchSpecsTemporarilyBlacklisted"),
+        ("a message that AWS has not documented", "allLaunchSpecsTemporarilyBlacklisted"),
     ],
 )
 def test_errors_stand_in_the_history_and_a_lack_of_capacity_is_one(

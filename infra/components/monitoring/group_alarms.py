@@ -151,8 +151,9 @@ def _group_alarms(stack: str, group: GroupAlarmSettings, dimensions: Dimensions)
     )
     yield AlarmSpec(
         f"{group.name}-controller-alarm",
-        f"Launches of {group.name} fail because of quotas, permissions or configuration, scaling processes "
-        "are suspended, instances never report, or the controller lost its state. Its log has the reason.",
+        f"Launches of {group.name} fail because of quotas, permissions, configuration or an unknown reason, "
+        "scaling processes are suspended, instances never report, or the controller lost its state. Its log "
+        "has the reason.",
         names.METRIC_NAMESPACE,
         "AlarmCauses",
         dimensions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Final
 
 from lambdas.core.capacity.group_state import GroupState
@@ -23,7 +24,7 @@ def alarms(observation: Observation, state: GroupState) -> tuple[tuple[Alarm, ..
         failure = observation.launch_failure(role)
         is_expected = role is GroupRole.PRIMARY and failure and failure.kind is LaunchFailureKind.CAPACITY
         if failure is not None and not is_expected:
-            causes[f"{role}:{failure.kind}"] = Alarm(f"{role}-{failure.kind}", failure.message)
+            causes[_launch_cause(role, failure.kind)] = Alarm(f"{role}-{failure.kind}", failure.reason)
         if processes := observation.suspended.get(role):
             reason = f"processes suspended until resumed by an operator: {', '.join(sorted(processes))}"
             causes[f"{_SUSPENDED}:{role}"] = Alarm(f"{role}-{_SUSPENDED}", reason)
@@ -34,3 +35,13 @@ def alarms(observation: Observation, state: GroupState) -> tuple[tuple[Alarm, ..
         causes[_NOT_REPORTING] = Alarm(_NOT_REPORTING, reason)
     new = tuple(alarm for cause, alarm in causes.items() if cause not in active)
     return new, frozenset(unknown | causes.keys())
+
+
+def withhold_on_demand(causes: Set[str]) -> bool:
+    """Return whether the primary group cannot launch for a reason that operators must fix."""
+    kinds = (kind for kind in LaunchFailureKind if kind.withholds_on_demand)
+    return any(_launch_cause(GroupRole.PRIMARY, kind) in causes for kind in kinds)
+
+
+def _launch_cause(role: GroupRole, kind: LaunchFailureKind) -> str:
+    return f"{role}:{kind}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from contracts.group.control import Mode
 from lambdas.core.capacity import on_premises
-from lambdas.core.capacity.alarms import alarms
+from lambdas.core.capacity.alarms import alarms, withhold_on_demand
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.memory import Memory, pending_capacity, record_requests, update_memory
 from lambdas.core.capacity.plan import Plan, Policy
@@ -55,7 +55,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", state)
     new_alarms, active_alarms = alarms(observation, state)
-    is_blocked = any(cause.startswith(GroupRole.PRIMARY) for cause in active_alarms)
+    is_blocked = withhold_on_demand(active_alarms)
     plan, capacity_actions = _plan_actions(state, policy, is_blocked)
     raised = (*plan.alarms, *bill.alarms(memory.bill, observation, now))
     new_alarms += tuple(alarm for alarm in raised if alarm.kind not in memory.active_alarms)
@@ -218,7 +218,7 @@ def _apply_overrides(state: GroupState, policy: Policy) -> Plan:
 def _fallback_target(state: GroupState, plan: Plan, is_blocked: bool) -> int:
     """Return the target capacity of the fallback group.
 
-    ``is_blocked``: the primary group cannot launch for a reason other than missing capacity.
+    ``is_blocked``: the primary group cannot launch because of a limit, permissions or configuration.
     """
     if not state.group.fallback:
         return 0

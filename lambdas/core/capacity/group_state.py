@@ -10,10 +10,21 @@ from contracts.group.replacement_requests import NOT_SERVING
 from lambdas.core.capacity.memory import MAX_BOOT_SECONDS, Memory
 from lambdas.core.capacity.replacements import select_replacements
 from lambdas.core.events import NOTICE_SECONDS
-from lambdas.core.model import Group, GroupRole, Instance, Observation, PurchaseOption, is_shared_cause, slots
+from lambdas.core.model import (
+    Group,
+    GroupRole,
+    Instance,
+    LaunchFailureKind,
+    Observation,
+    PurchaseOption,
+    is_shared_cause,
+    slots,
+)
 
 UNKNOWN_SPOT_PRICE: Final = 0.3
 """Typical Spot price relative to On-Demand, used if no price is known."""
+_MAX_FAILURE_CHARACTERS: Final = 200
+"""Of a launch failure in a decision's reason; the alarm has the whole message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,7 @@ class GroupState:
         spot_price: Lowest Spot price of the group's pools, relative to On-Demand.
         replacements: Instances to replace now at the health checker's request, with its verdict; ``memory``
             has them as retiring.
+        unknown_failure: Reason of the primary group's newest launch failure if it is unknown, else empty.
     """
 
     now: float
@@ -51,6 +63,7 @@ class GroupState:
     terminating_slots: int = 0
     spot_price: float = UNKNOWN_SPOT_PRICE
     replacements: Mapping[str, str] = field(default_factory=dict)
+    unknown_failure: str = ""
 
     @classmethod
     def from_observation(cls, observation: Observation, memory: Memory, now: float) -> GroupState:
@@ -93,6 +106,7 @@ class GroupState:
             terminating_slots=slots(listed),
             spot_price=min(observation.spot_prices.values(), default=UNKNOWN_SPOT_PRICE),
             replacements=replacements,
+            unknown_failure=_unknown_failure(observation),
         )
 
     def without(self, instances: Sequence[Instance]) -> GroupState:
@@ -242,7 +256,11 @@ class GroupState:
         """Explanation of a decision in addition to the policy's reason; usually empty."""
         replaced = ", ".join(f"{i} ({reason})" for i, reason in self.replacements.items())
         on_premises = self.memory.on_premises_offset.slots
-        parts = (replaced and f"to be replaced: {replaced}", on_premises and f"{on_premises} on premises")
+        parts = (
+            replaced and f"to be replaced: {replaced}",
+            on_premises and f"{on_premises} on premises",
+            self.unknown_failure,
+        )
         return "; ".join(part for part in parts if part)
 
     @property
@@ -281,3 +299,10 @@ class GroupState:
     def count_slots(self, purchase_option: PurchaseOption) -> int:
         """Return the live slots of both groups with a purchase option."""
         return slots(i for i in (*self.primary, *self.fallback) if i.purchase_option is purchase_option)
+
+
+def _unknown_failure(observation: Observation) -> str:
+    failure = observation.launch_failure(GroupRole.PRIMARY)
+    if failure is None or failure.kind is not LaunchFailureKind.UNKNOWN:
+        return ""
+    return failure.reason[:_MAX_FAILURE_CHARACTERS]

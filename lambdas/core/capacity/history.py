@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, TypeAlias
 
 from contracts.stored import RaisedTo, Stored, stored
-from lambdas.core.model import GroupRole, LaunchFailureKind, Observation, PurchaseOption, slots
+from lambdas.core.model import GroupRole, Observation, PurchaseOption, slots
 
 HAZARD_SCALE: Final = 0.85
 """A pool of age ``a`` seconds is lost at rate ``HAZARD_SCALE / (HAZARD_OFFSET_SECONDS + a)`` per second,
@@ -212,7 +212,7 @@ def _is_capacity_unavailable(
         return True
     failure = observation.launch_failure(GroupRole.PRIMARY)
     if failure is not None:
-        return failure.kind is LaunchFailureKind.CAPACITY
+        return not failure.kind.withholds_on_demand
     return waiting_since is not None and now >= waiting_since + LAUNCH_TIMEOUT_SECONDS
 
 

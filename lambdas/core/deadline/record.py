@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from contracts.registry.item import Progress
 from contracts.stored import RaisedTo, Stored, stored
 from lambdas.core.deadline.experience import Experience, SampleStatistics
-from lambdas.core.model import GroupRole, Instance, LaunchFailureKind, Observation
+from lambdas.core.model import GroupRole, Instance, Observation
 
 MAX_RESTART_OVERHEAD_SECONDS: Final = 3600.0
 """A longer time to the first report is not a restart overhead: the script rarely reports."""
@@ -168,7 +168,7 @@ def _with_launch_delay(record: JobRecord, observation: Observation, now: float) 
     # The request was withdrawn before an instance launched.
     failure = observation.launch_failure(GroupRole.FALLBACK)
     delays = record.launch_delays
-    if failure and failure.kind is LaunchFailureKind.CAPACITY and failure.failed_at >= requested_at:
+    if failure and not failure.kind.withholds_on_demand and failure.failed_at >= requested_at:
         delays = delays.with_sample(now - requested_at)
     return replace(record, launch_delays=delays, on_demand_requested_at=None)
 

@@ -122,7 +122,7 @@ HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(
 - A group retries about ten minutes after a failed launch: seen in published logs.
 - Without capacity rebalancing an instance is replaced after it was interrupted and its health check failed:
   Auto Scaling guide, "Capacity Rebalancing". That this takes a minute is assumed.
-- A stopped instance reserves no capacity; one start in ten is refused: assumed.
+- A stopped instance reserves no capacity; one start in ten fails: assumed.
 - Recommendations: "can arrive sooner than the notice" or with it (EC2 guide, "EC2 instance rebalance
   recommendations"). Of one night's 30, 21 led to nothing; 9 of 15 interruptions had one, 17 minutes to 8.7
   hours before (a thread of aws-node-termination-handler, April 2021). Nothing larger was found published.

@@ -28,7 +28,7 @@ from rehearsal.machines.process import TrainingProfile
 _BEFORE: Final = 20
 """Minutes from an empty group to the start of the drill, for boots."""
 _BEFORE_JOB: Final = 60
-"""The same for a training job, which first fills its volume and makes progress."""
+"""The same for a training job, which first fills its volume and completes some steps."""
 _STEPS: Final = 1000
 """Steps of a simulated job, 30 seconds each: more than fit into the drill."""
 _POOL: Final = 64

@@ -120,7 +120,7 @@ def solve(
 
     ups, downs = len(UP_EDGES), len(DOWN_EDGES)
     idle_up, idle_down = _unfinished(ups, n), _unfinished(downs, n)
-    # spot[j]: j more steps of boot; on-demand counts its boot as compute left.
+    # spot[j]: j more steps of boot; On-Demand counts its boot as remaining compute.
     spot = [_unfinished(ups, n) for _ in range(boot + 1)]
     demand_up, demand_down = _unfinished(ups, n + boot), _unfinished(downs, n + boot)
     names = {"wait": downs, "ripen": ups, "spot": ups, "move": ups}

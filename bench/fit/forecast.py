@@ -21,7 +21,7 @@ def main() -> None:
     spreads = fit(measured(real(root))[0])
     print(f"fitted {spreads}\nshipped {FITTED}")
     if any(abs(a - b) > 0.01 * b for a, b in zip(astuple(spreads), astuple(FITTED), strict=True)):
-        raise SystemExit("FITTED in gpu_spot/forecast/ranges.py is not what the traces say")
+        raise SystemExit("FITTED in gpu_spot/forecast/ranges.py differs from the fit to the traces")
 
 
 if __name__ == "__main__":

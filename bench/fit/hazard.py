@@ -2,7 +2,7 @@
 
     GPU_SPOT_TRACES=… python bench/fit/hazard.py
 
-A pool that has been up for ``age`` loses spot at ``SCALE / (OFFSET + age)``. Fitted by Poisson likelihood to
+A pool that has been up for ``age`` loses Spot at ``SCALE / (OFFSET + age)``. Fitted by Poisson likelihood to
 each region of the 0/1 traces alone and to all other regions, to show how well the figures generalize.
 ``UNKNOWN_AGE`` is the age at which that hazard equals that of a run at a random moment, 1 / (mean run).
 The fit to all regions is shipped, the age rounded to ten minutes; a difference is an error.

@@ -185,7 +185,7 @@ def show(traces: Moments, model: Moments) -> None:
 def main() -> None:
     """Fit if requested, then compare on held-out seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fit", action="store_true", help="fit again instead of comparing what is committed")
+    parser.add_argument("--fit", action="store_true", help="fit again; default: compare committed parameters")
     root = needs.traces_to_fit_on()
     markets, parameters = regions(root), FITTED
     target = moments(markets)

@@ -46,7 +46,7 @@ class Case:
 
 
 def make_case(kind: str, size: int, policy: str, noticed: int) -> Case:
-    """Return a full group of ``size`` ready spot instances; the first ``noticed`` have a notice."""
+    """Return a full group of ``size`` ready Spot instances; the first ``noticed`` have a notice."""
     primary = KINDS[kind]
     config = {
         "kind": kind,

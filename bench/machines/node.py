@@ -82,7 +82,7 @@ class Endpoint(MetadataServer):
 
 
 def listen() -> tuple[int, list[bytes]]:
-    """Stand in for the CloudWatch agent; return its port and what it receives."""
+    """Start a double of the CloudWatch agent; return its port and the received data."""
     server, received = socket.create_server(("127.0.0.1", 0)), []  # type: ignore[var-annotated]
 
     def serve() -> None:

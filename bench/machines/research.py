@@ -40,7 +40,7 @@ STACKS: Final[Mapping[str, str]] = {
 }
 """The stacks, each with the heading of its part of the page."""
 EFS_WRITTEN, EFS_READ, EFS_STORED = 0.06, 0.03, 0.30
-"""US dollars for a GB that is written, read (elastic throughput) and kept for a month: the page "Amazon EFS
+"""US dollars per GB written, read (elastic throughput) and stored for a month: the page "Amazon EFS
 pricing" as public copies have it, us-east-1, read in November 2026."""
 _RETAINED_GIB: Final = 3 * TrainingProfile().checkpoint_mib / 1024
 CAUSES: Final[Mapping[Cause, str]] = {

@@ -44,7 +44,7 @@ _MEANS = (
 def run_one(task: tuple[Scenario, int, tuple[str, ...]]) -> list[dict[str, Any]]:
     """Return the outcomes of the named policies on one scenario with one seed.
 
-    Defaults: notice 0.9, a maximum of twice the target, and a warm pool of that size that reuses instances.
+    Defaults: notice 0.9, a maximum of twice the target, a warm pool of the target that reuses instances.
     """
     scenario, seed, names = task
     rules = Rules(seed=seed, warm_instances=scenario.target, warm_reuse=True)

@@ -69,7 +69,7 @@ TOGETHER = 4
 DAYS = 2
 """Replayed part of each trace."""
 P3_PRICE = 3.06
-"""Dollars an hour of on-demand p3.2xlarge in us-east-1 and us-west-2, the type of the traces with prices."""
+"""US dollars per hour of On-Demand p3.2xlarge in us-east-1 and us-west-2, the priced traces' type."""
 _ENDS = ("on-demand", "spot-only")
 RIVALS = (*BASELINES, Contender("spothedge-ideal+2", SpotHedgeIdeal(2)))
 CONTENDERS: tuple[Contender, ...] = (

@@ -276,7 +276,7 @@ def _in_days(market: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write the results."""
     parser = parser_of(__doc__, "forecast", docs=True)
-    parser.add_argument("--scenarios", type=int, help="only the first so many, and no page")
+    parser.add_argument("--scenarios", type=int, help="use only this many scenarios, and write no page")
     parser.add_argument("--groups", type=int, default=50, help="of the stack that is timed (50; 0: none)")
     args = parser.parse_args(arguments)
     source, scenarios = chosen(args.scenarios, days=45)

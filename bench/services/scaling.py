@@ -46,7 +46,7 @@ DAYS: Final = 14
 SEEDS: Final = (1, 2, 3)
 """Seeds of the arrivals and of the market's random events."""
 WAIT: Final = 60.0
-"""The 99th percentile of the wait to which all rules are tuned, and the name of our parameter."""
+"""Limit of the 99th percentile of the wait (seconds), for the tuning of all rules; also our parameter."""
 KNOB: Final = (10.0, 30.0, 45.0, 55.0, WAIT, 75.0, 90.0, 120.0)
 OURS: Final = "gpu-spot"
 
@@ -86,7 +86,7 @@ class World:
     seeds: tuple[int, ...]
 
     def arrivals(self, seed: int) -> NDArray[np.int64]:
-        """Return how many requests come in every second."""
+        """Return the number of requests in every second."""
         return self.shape.arrivals(self.days, seed)
 
     def peak(self, begin: int, end: int) -> float:

@@ -54,7 +54,7 @@ class Checker2018:
     name: ClassVar[str] = "checker-2018"
 
     def plan(self, situation: GroupState) -> Plan:
-        """Return target − live spot instances."""
+        """Return target − live Spot instances."""
         missing = max(0, situation.group.target - len(situation.primary))
         return Plan(on_demand=missing, reason=f"{missing} spot instances not there", handover=False)
 
@@ -63,8 +63,8 @@ class Checker2018:
 class SpotHedge:
     """SpotHedge (SkyServe, Mao et al., arXiv 2411.01438): spare Spot replicas, On-Demand as fallback.
 
-    It asks for ``spares`` spot replicas more than the target, spread by a *dynamic placer*, and holds
-    min(target, target + spares − ready spot) On-Demand instances. It ignores notices.
+    It requests ``spares`` Spot replicas more than the target, spread by a *dynamic placer*, and
+    min(target, target + spares − ready Spot) On-Demand instances. It ignores notices.
     """
 
     spares: int = 1
@@ -93,14 +93,14 @@ class SpotHedgeIdeal(SpotHedge):
 
 @dataclass(slots=True)
 class DynamicPlacer:
-    """The dynamic placer: selects a zone that preempted or refused only when few other zones are left."""
+    """The dynamic placer: avoids zones with a preemption or failed launch while enough others are left."""
 
     active: set[int] = field(default_factory=set)
     preempting: set[int] = field(default_factory=set)
     _failed: set[int] = field(default_factory=set)
 
     def pick(self, offers: list[Offer]) -> int | None:
-        """Return the active zone with fewest replicas that has not refused in this round of attempts."""
+        """Return the active zone with the fewest replicas and no failed launch in this round of attempts."""
         for offer in offers:
             if offer.pool not in self.preempting:
                 self.active.add(offer.pool)

@@ -5,10 +5,10 @@ holds ``mode`` with progress ``p`` ticks at a moment; a start subtracts its rest
 once, so ``p`` begins at −overhead. (An instance terminated while it boots would be charged too much; that is
 never better than not starting it.) In one run of the pool it is enough to consider, by exchange of ticks:
 
-- without spot: on-demand throughout, or for a stretch at the beginning (then idle) or at the end;
-- with spot: on-demand throughout, at the end after idling, or at the beginning before idling; or spot for
-  a stretch at the beginning or at the end. Spot in place of an on-demand tick of the same run is cheaper, and
-  a move to on-demand can wait for the end of the run.
+- without Spot: On-Demand throughout, or for a stretch at the beginning (then idle) or at the end;
+- with Spot: On-Demand throughout, at the end after idling, or at the beginning before idling; or Spot for
+  a stretch at the beginning or at the end. Spot in place of an On-Demand tick of the same run is cheaper, and
+  a move to On-Demand can wait for the end of the run.
 
 A stretch of free length is a sliding minimum. ``tests/deadline`` compares with the plain search over ticks.
 """
@@ -28,7 +28,7 @@ Costs = NDArray[np.float64]
 def clairvoyant(
     pool: PoolRuns, start: int, restart_ticks: int, jobs: Iterable[tuple[int, int]], spot_price: float
 ) -> Mapping[tuple[int, int], float]:
-    """Return the least cost, in on-demand ticks, of each job (compute, deadline) that starts at ``start``.
+    """Return the minimum cost, in On-Demand ticks, of each job (compute, deadline) that starts at ``start``.
 
     All times in ticks. A job that cannot be done costs ``inf``. Raises ``ValueError`` if the pool ends
     before a deadline.

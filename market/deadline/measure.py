@@ -120,7 +120,7 @@ def measure_uncertainty(
 ) -> dict[tuple[Job, str], DoubtSum]:
     """Replay every job from every start under every policy in a world with uncertainty.
 
-    ``learned``: the policies have the experience of earlier jobs; otherwise each job is the first.
+    ``learned``: all have the experience of earlier jobs of the first policy; else each job is the first.
     """
     sums = {(job, name): DoubtSum() for job in jobs for name in policies}
     draws, middling = Draws(uncertainty, pool), Draws(replace(uncertainty, spread=0.0), pool)

@@ -111,7 +111,7 @@ class LoadedService:
     ) -> LoadAccount:
         """Return the result after ``warm_up`` minutes.
 
-        ``hourly`` are on-demand prices (US dollars) and ``workers`` those on an instance, by type.
+        ``hourly`` are On-Demand prices (US dollars) and ``workers`` those on an instance, by type.
         """
         end = len(self.minutes)
         begin = min(warm_up, end - 1)

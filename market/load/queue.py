@@ -88,7 +88,7 @@ class RequestQueue:
     def waits(self, begin: int = 0, end: int | None = None) -> NDArray[np.int64]:
         """Return the waits of the requests that arrived between two seconds.
 
-        A request that still waits at the end of the replay counts as taken then.
+        A request that still waits at the end of the replay counts as started then.
         """
         arrived, started = np.asarray(self._arrived), np.asarray(self._started)
         first = arrived[begin - 1] if begin else 0

@@ -51,7 +51,7 @@ def check(path: Path) -> None:
 
 
 def text(path: Path, points: Sequence[Point], title: str) -> str:
-    """Return the plot for a file of this name; its kind goes by the file's ending."""
+    """Return the plot for a file of this name; the suffix decides its format."""
     check(path)
     picture = svg(points, title)
     return picture if path.suffix == ".svg" else f"<!doctype html>\n<meta charset=utf-8>\n{picture}"

@@ -43,7 +43,7 @@ class Orders:
 
 
 class Fleet(Protocol):
-    """The counterpart of the market engine: receives what AWS does, returns the controller's requests.
+    """The counterpart of the market engine: receives AWS's events, returns the controller's requests.
 
     All times are epoch seconds of the replay.
     """

@@ -128,14 +128,14 @@ class GroupShape:
         return self.weights.get(self.pools[pool].instance_type, 1)
 
     def on_demand_of(self, desired: int) -> int:
-        """Return the primary group's own on-demand share."""
+        """Return the primary group's On-Demand share."""
         return on_demand_share(desired, self.base, self.spot_percentage)
 
 
 def offers(
     pools: Sequence[Pool], instances: Iterable[HeldInstance], market: SpotMarket, tick: int
 ) -> list[Offer]:
-    """Return what each pool offers at the tick to a group that holds ``held``."""
+    """Return each pool's offer at the tick to a group with the instances ``held``."""
     holding, in_zone = Counter[int](), Counter[str]()
     at_risk: set[int] = set()
     calling_back: set[int] = set()

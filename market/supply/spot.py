@@ -65,7 +65,7 @@ class SpotMarket:
         self._moments = sorted(moments | set(self._announcements) | set(self._recommendations))
 
     def capacity(self, pool: int, tick: int) -> int:
-        """Return how many instances the pool can hold at the tick."""
+        """Return the pool's capacity in instances at the tick."""
         at, capacities = self._changes[pool]
         return capacities[bisect_right(at, tick) - 1]
 

@@ -32,8 +32,8 @@ class OneProgram:
         elif stack != self._stack:
             raise pytest.UsageError(
                 f"stack {stack.project}/{stack.stack}: this process has deployed "
-                f"{self._deployment.project}/{self._deployment.stack}, and holds one program only; "
-                "run these tests in a pytest of their own"
+                f"{self._deployment.project}/{self._deployment.stack}, and can hold only one program; "
+                "run these tests in a separate pytest process"
             )
         return self._deployment
 

@@ -25,7 +25,7 @@ from rehearsal.cloud.fleet_holder import SpotFleetHolder
 from rehearsal.cloud.holders import Holder, LaunchOption, ScalingGroupHolder
 
 TERMINATED_VISIBLE_SECONDS: Final = 600.0
-"""How long a terminated instance stays in ``DescribeInstances`` (AWS: an hour; this keeps moto fast)."""
+"""How long a terminated instance stays in ``DescribeInstances`` (AWS: an hour; shorter for moto's speed)."""
 
 _FLEET_PREFIX: Final = "sfr-"
 _RESOLVE: Final = "resolve:ssm:"

@@ -18,7 +18,7 @@ from rehearsal.machines.pace import Speeds
 from userdata.agent.storage.volume.fill import MARKER
 
 MAX_CHECKPOINTS: Final = 3
-"""Number of checkpoints that are kept."""
+"""Number of retained checkpoints."""
 _NAME: Final = "step-{:08d}.json"
 _POLL_SECONDS: Final = 60.0
 """Poll interval of a stalled process, which may have to be restarted."""

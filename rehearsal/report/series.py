@@ -135,7 +135,7 @@ def bin_ticks(run: Run) -> int:
 
 
 def spending(run: Run) -> list[tuple[int, int, float, float]]:
-    """Return (tick, ticks, spot, on-demand) by bin: cost as fractions of all On-Demand."""
+    """Return (tick, ticks, Spot, On-Demand) by bin: cost as fractions of all On-Demand."""
     bins = []
     for _, part in _buckets(list(run.ledger.since_warm_up()), bin_ticks(run)):
         length = sum(s.ticks for s in part)

@@ -80,7 +80,7 @@ class TenancyAccount:
 
     @property
     def intact(self) -> bool:
-        """Whether every volume kept its content."""
+        """Whether no volume's content changed."""
         return all(tenant_return.intact for tenant_return in self.returns)
 
     def outage(self, tenant: str) -> float:

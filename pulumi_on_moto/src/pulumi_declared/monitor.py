@@ -116,7 +116,7 @@ class Monitor(mocks.MockMonitor, ABC):
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
         """Raise an error: existing resources cannot be read."""
-        raise self.error(f'{request.type} "{request.name}": a resource cannot be read here, where nothing is')
+        raise self.error(f'{request.type} "{request.name}": existing resources cannot be read without AWS')
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
         """Answer a data lookup."""

@@ -1,7 +1,7 @@
 """A job's real command as a process, coupled to simulated time.
 
 While the command trains, simulated time passes ``pace`` times as fast as real time; everything else on an
-instance takes no real time. Simulated time stands still while the command starts and while it saves, so that
+instance takes no real time. Simulated time does not pass while the command starts and while it saves: the
 results do not depend on the speed of the machine.
 """
 

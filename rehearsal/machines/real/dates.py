@@ -16,7 +16,7 @@ class CheckpointDates:
     """Sets the modification times of a process's checkpoints to simulated time after its end.
 
     Between its start and its end or first signal simulated time passes evenly; during the final save it
-    stands still. ``clock`` returns simulated time, ``file_clock`` the time of the file system.
+    does not pass. ``clock`` returns simulated time, ``file_clock`` the time of the file system.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float], file_clock: Callable[[], float]) -> None:

@@ -126,7 +126,7 @@ class ApiServer:
             raise ApiRefusedError(violation)
         if rules.is_core(key.api_version) and (key.kind in rules.IN_CLUSTER) == bool(key.namespace):
             raise ApiRefusedError(
-                f"metadata.namespace is {key.namespace!r}, which does not go with {key.kind}"
+                f"metadata.namespace is {key.namespace!r}, which is not valid for {key.kind}"
             )
         namespace_exists = (
             key.namespace in _ALWAYS or ObjectKey("v1", "Namespace", "", key.namespace) in self._objects

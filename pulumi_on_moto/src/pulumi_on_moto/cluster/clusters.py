@@ -67,12 +67,12 @@ class Clusters:
         cluster = self._names.get(provider.rpartition("::")[2])
         if cluster is None:
             raise LocalCloudError(
-                f'{type_} "{name}": no provider names its cluster, and here is no kubeconfig'
+                f'{type_} "{name}": no provider names its cluster; a kubeconfig is not available here'
             )
         if not is_administered(self._backend, cluster):
             raise LocalCloudError(
-                f'{type_} "{name}": Unauthorized: no access entry of {cluster!r} is an administrator\'s, and '
-                "who made the cluster is none by that"
+                f'{type_} "{name}": Unauthorized: {cluster!r} has no access entry of an administrator, '
+                "and its creator is not one by default"
             )
         server = self._servers[cluster]
         self._serve(cluster, server)
@@ -128,7 +128,7 @@ class Clusters:
             raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no meaning here')
         if not inputs.get("version"):
             raise LocalCloudError(
-                f'{type_} "{name}": version is missing, and another chart may come tomorrow'
+                f'{type_} "{name}": version is missing; a chart without a version is not reproducible'
             )
         chart = str(inputs["chart"]).rpartition("/")[2]
         if server.groups is not None:

@@ -1,4 +1,4 @@
-"""On-Demand slots of an Auto Scaling group with a mixed instances policy."""
+"""On-Demand slots of a primary group: Auto Scaling's rule for mixed instances, used for Spot Fleets, too."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Capacity(Model):
     on_demand_base: Count = 0
     """Part of the target that is always On-Demand."""
     spot_percentage: Annotated[int, Field(ge=0, le=100)] = 100
-    """Percentage of Spot above ``onDemandBase``; the rest is On-Demand."""
+    """Percentage of Spot above ``onDemandBase``; the rest is On-Demand, rounded up."""
     on_demand_ceiling: Count | None = None
     """On-Demand capacity above which the On-Demand alarm counts time (``monitoring.onDemandMinutes``).
     Default: the On-Demand part of the target plus half of its Spot part."""
@@ -250,13 +250,6 @@ class Capacity(Model):
     def _base_within_target(cls, value: int, info: ValidationInfo) -> int:
         if value > info.data.get("target", value):
             raise ValueError(f"{value} is above the target, allowed: 0 to {info.data['target']}")
-        return value
-
-    @field_validator("spot_percentage")
-    @classmethod
-    def _fleet_has_no_percentage(cls, value: int, info: ValidationInfo) -> int:
-        if value != 100 and info.data.get("kind") == "spot-fleet":
-            raise ValueError(f"{value} with kind 'spot-fleet', allowed: 100 (use onDemandBase)")
         return value
 
     @field_validator("drill")

@@ -186,6 +186,7 @@ class Observation:
         modifying: Groups that accept no capacity change now (a Spot Fleet in state ``modifying``).
         eventually_consistent: Groups whose desired capacity may be stale, and no longer counts instances
             whose termination is requested but not yet visible.
+        separate_targets: Groups to which AWS replaces Spot and On-Demand by a target of each (a Spot Fleet).
         listed_slots: Slots that each group counts against its desired capacity by its own list, which may
             include terminated instances.
         activities_unknown: Groups whose launch failures could not be read.
@@ -206,6 +207,7 @@ class Observation:
     launch_failures: tuple[LaunchFailure, ...] = ()
     modifying: frozenset[GroupRole] = frozenset()
     eventually_consistent: frozenset[GroupRole] = frozenset()
+    separate_targets: frozenset[GroupRole] = frozenset()
     listed_slots: Mapping[GroupRole, int] = field(default_factory=dict)
     activities_unknown: frozenset[GroupRole] = frozenset()
     suspended: Mapping[GroupRole, frozenset[str]] = field(default_factory=dict)

@@ -16,9 +16,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from contracts import names
 from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
+from lambdas.core.action_log import describe
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event, WakeUp, parse
-from lambdas.core.model import Action, Alarm, GroupRole, PurchaseOption, SetDesired
+from lambdas.core.model import Alarm, GroupRole, PurchaseOption, SetDesired
 from lambdas.core.money import bill
 from lambdas.handlers.clients import DEFAULT_CONFIG, client
 from lambdas.handlers.context import LambdaContext
@@ -204,15 +205,3 @@ def _budget_metrics(outcome: GroupOutcome) -> dict[str, int]:
     if decision is None or decision.state.group.budget is None:
         return {}
     return {names.METRIC_BUDGET_AT_RISK: len(decision.memory.active_alarms.intersection(bill.ALARMS))}
-
-
-# The dashboard, `gpu-spot status` and the rehearsal read these names from the log.
-_LOGGED_ACTIONS: Final = {"TerminateInstances": "Release"}
-_LOGGED_FIELDS: Final = {"group_role": "side", "skip_warm_pool": "for_good"}
-
-
-def describe(action: Action) -> dict[str, Any]:
-    """Return an action as a flat record for the log."""
-    fields = {_LOGGED_FIELDS.get(name, name): getattr(action, name) for name in action.__slots__}
-    name = type(action).__name__
-    return {"action": _LOGGED_ACTIONS.get(name, name), **fields}

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from gpu_spot.status.decisions import describe_action
+from lambdas.core.action_log import describe
 from lambdas.core.capacity.memory import Memory
-from lambdas.handlers.controller import describe
 from market.replay.engine import Replay
 from tests.e2e.market_conditions import HOSTILE_AWS, Conditions
 from tests.e2e.world import living, load

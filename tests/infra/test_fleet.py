@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import pytest
 
 from contracts import names
 from infra.components.capacity import overrides
@@ -12,6 +14,17 @@ from infra.schema.capacity import AllocationStrategy
 from tests.infra.declared import ROOT, Run, run, shipped, variant
 
 FLEET_FILE = ROOT / "Pulumi.fleet.yaml"
+SHARES_OF_SEVEN: Final = [
+    # spotPercentage, onDemandBase, On-Demand: the base, then the percentage of the rest, rounded up
+    (0, 0, 7),
+    (0, 2, 7),
+    (25, 0, 6),  # 5.25
+    (25, 2, 6),  # 2 + 3.75
+    (75, 0, 2),  # 1.75
+    (75, 2, 4),  # 2 + 1.25
+    (100, 0, 0),
+    (100, 2, 2),
+]
 
 
 def fleet(known: Run) -> dict[str, Any]:
@@ -157,3 +170,30 @@ def test_a_request_fleet_is_requested_once_and_not_maintained(tmp_path: Path) ->
     assert "gpu-spot-fleet-fleet" not in known.of("EventRule")
     assert known.exports["groups"]["inference"].get("control") is None
     assert not [name for name in known.of("MetricAlarm") if "inference" in name]
+
+
+@pytest.mark.parametrize(("spot_percentage", "base", "on_demand"), SHARES_OF_SEVEN)
+def test_a_request_fleet_is_divided_when_it_is_declared(
+    tmp_path: Path, spot_percentage: int, base: int, on_demand: int
+) -> None:
+    known = changed(
+        tmp_path,
+        fleetType="request",
+        fallback={"enabled": False},
+        target=7,
+        onDemandBase=base,
+        spotPercentage=spot_percentage,
+    )
+    inputs = fleet(known)
+    assert (inputs["targetCapacity"], inputs["onDemandTargetCapacity"]) == (7, on_demand)
+
+
+@pytest.mark.parametrize(("spot_percentage", "base", "_"), SHARES_OF_SEVEN)
+def test_a_maintain_fleet_is_the_same_resource_with_every_share(
+    tmp_path: Path, spot_percentage: int, base: int, _: int
+) -> None:
+    known = changed(tmp_path, target=7, onDemandBase=base, spotPercentage=spot_percentage)
+    assert fleet(known) == fleet(shipped("fleet"))
+    assert (fleet(known)["targetCapacity"], fleet(known)["onDemandTargetCapacity"]) == (0, 0)
+    config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
+    assert (config["base"], config["spotPercentage"]) == (base, spot_percentage)

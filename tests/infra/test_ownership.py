@@ -83,10 +83,10 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
                 "Parameter gpu-spot-dev-batch-target": {"insecureValue"},
             },
         ),
-        # So is a fleet's base: it changes in place, by the controller.
+        # So are a fleet's base and percentage: they change in place, by the controller.
         (
             "fleet",
-            {"onDemandBase": 2},
+            {"onDemandBase": 2, "spotPercentage": 75},
             {
                 "Group gpu-spot-fleet-batch-fallback": {"warmPool"},
                 "Parameter gpu-spot-fleet-batch-config": {"insecureValue"},

@@ -236,7 +236,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "services[0].capacity.target",
         "at least 1",
     ),
-    ("fleet", capacity(spotPercentage=70), "services[0].capacity.spotPercentage", "use onDemandBase"),
+    ("fleet", capacity(spotPercentage=101), "services[0].capacity.spotPercentage", "at most 100"),
     # what is counted
     ("dev", capacity(unit="workers"), "services[0].capacity.unit", "'gpus'"),
     (
@@ -419,6 +419,14 @@ def test_a_request_fleet_has_no_fallback_by_default() -> None:
     fleet = settings("fleet", capacity(fleetType="request", fallback=REMOVED)).services[0].capacity
     assert not fleet.fallback.enabled
     assert not fleet.is_managed
+
+
+@pytest.mark.parametrize("percentage", [0, 25, 75, 100])
+@pytest.mark.parametrize("fleet_type", ["maintain", "request"])
+def test_a_fleet_accepts_every_spot_percentage(fleet_type: str, percentage: int) -> None:
+    changes = capacity(fleetType=fleet_type, fallback=REMOVED, onDemandBase=2, spotPercentage=percentage)
+    accepted = settings("fleet", changes).services[0].capacity
+    assert (accepted.fleet_type, accepted.spot_percentage) == (fleet_type, percentage)
 
 
 def test_max_makes_room_for_a_swap_where_there_is_a_fallback() -> None:

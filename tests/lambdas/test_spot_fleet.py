@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import pytest
@@ -56,6 +58,61 @@ def test_a_scale_in_lowers_the_target_before_it_terminates_instances(aws: FakeAw
     assert targets(aws) == (3, 1)
     assert "i-0" in aws.instances  # the on-demand base
     assert len(aws.instances) == 3
+
+
+def on_demand_by_awss_rule(target: int, base: int, spot_percentage: int) -> int:
+    """The base, then the On-Demand percentage of what is above it, rounded up."""
+    above = Fraction(max(0, target - base)) * (100 - spot_percentage) / 100
+    return min(target, base) + ceil(above)
+
+
+def divided(base: int, spot_percentage: int) -> str:
+    changes = {"base": base, "spotPercentage": spot_percentage, "max": 64}
+    return config(kind="spot-fleet", primary=FLEET, fallback=None, **changes)
+
+
+SHARES = pytest.mark.parametrize(
+    ("base", "spot_percentage"),
+    [(base, percentage) for base in (0, 2) for percentage in (0, 25, 75, 100)],
+)
+
+
+@SHARES
+def test_both_targets_follow_every_target_of_the_scaler(base: int, spot_percentage: int) -> None:
+    aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(base, spot_percentage)})
+    aws.add_fleet(FLEET, target=0)  # as declared
+    for n, target in enumerate((2, 7, 8, 13, 40, 9, 3)):
+        aws.parameters[f"{ROOT}/inference/target"] = str(target)
+        only(controller(aws, NOW + 60 * n).run())
+        assert targets(aws) == (target, on_demand_by_awss_rule(target, base, spot_percentage))
+    assert aws.calls["modify_spot_fleet_request"] == 7
+
+
+@SHARES
+@pytest.mark.parametrize("youngest_is_spot", [False, True])
+def test_a_scale_in_keeps_the_on_demand_share(
+    base: int, spot_percentage: int, youngest_is_spot: bool
+) -> None:
+    aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(base, spot_percentage)})
+    aws.add_fleet(FLEET, target=8)
+    on_demand = on_demand_by_awss_rule(8, base, spot_percentage)
+    for n in range(8):
+        age = 3600 - n if youngest_is_spot else 3600 + n
+        aws.add_instance(
+            FLEET,
+            f"i-{n}",
+            spot=n >= on_demand,
+            launched=NOW - age,
+            heartbeat=NOW - 5,
+            since=NOW - age + 200,
+        )
+    for n, target in enumerate((7, 5, 3)):
+        aws.parameters[f"{ROOT}/inference/target"] = str(target)
+        only(controller(aws, NOW + n).run())
+        lifecycles = [instance.get("InstanceLifecycle") for instance in aws.instances.values()]
+        share = on_demand_by_awss_rule(target, base, spot_percentage)
+        assert (len(lifecycles), lifecycles.count(None)) == (target, share)
+        assert targets(aws) == (target, share)
 
 
 def test_a_member_counts_for_its_types_weight(aws: FakeAws) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts.group.on_demand_share import on_demand_share
 from infra.components.capacity import overrides
 from infra.components.capacity.launch_template import Launchable
 from infra.iam import aws_service_statements
@@ -18,7 +19,7 @@ from infra.scope import Scope
 
 CAPACITIES: Final = ("targetCapacity", "onDemandTargetCapacity")
 """The controller sets both together: the target alone changes the Spot share, the On-Demand target alone
-changes it inversely. It also applies a changed On-Demand base."""
+changes it inversely. It applies a changed base or percentage with the next change of the target."""
 
 OWNED_BY_CONTROLLER: Final = (*CAPACITIES, "excessCapacityTerminationPolicy")
 """The controller sends the policy with each capacity, in the API's spelling, not the provider's."""
@@ -60,7 +61,7 @@ class SpotFleet(pulumi.ComponentResource):
             iam_fleet_role=role.arn,
             fleet_type=capacity.fleet_type,
             target_capacity=0 if is_managed else capacity.target,
-            on_demand_target_capacity=0 if is_managed else capacity.on_demand_base,
+            on_demand_target_capacity=0 if is_managed else _on_demand_target(capacity),
             on_demand_allocation_strategy="lowestPrice" if capacity.instance_requirements else "prioritized",
             allocation_strategy=overrides.FLEET_STRATEGIES[capacity.allocation_strategy],
             spot_price=str(capacity.max_price) if capacity.max_price is not None else None,
@@ -109,3 +110,8 @@ class SpotFleet(pulumi.ComponentResource):
             opts=child,
         )
         return role, [attachment, restriction]
+
+
+def _on_demand_target(capacity: Capacity) -> int:
+    """Return the On-Demand part of the target, as an Auto Scaling group would divide it."""
+    return on_demand_share(capacity.target, capacity.on_demand_base, capacity.spot_percentage)

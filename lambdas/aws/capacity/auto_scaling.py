@@ -52,6 +52,7 @@ class AutoScalingService:
     """See ``CapacityService``; names are names of Auto Scaling groups."""
 
     is_eventually_consistent: ClassVar[bool] = False
+    has_separate_targets: ClassVar[bool] = False
     client: AutoScalingClient
 
     def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:

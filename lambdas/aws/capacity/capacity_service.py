@@ -83,10 +83,12 @@ class CapacityService(Protocol):
     """An AWS service that maintains a desired capacity: Auto Scaling or Spot Fleet.
 
     ``is_eventually_consistent``: reads may return the former desired capacity for a while, and a terminated
-    member stays listed after the desired capacity was lowered.
+    member stays listed after the desired capacity was lowered. ``has_separate_targets``: Spot and On-Demand
+    each have a target, to which AWS replaces instances.
     """
 
     is_eventually_consistent: ClassVar[bool]
+    has_separate_targets: ClassVar[bool]
 
     def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
         """Return the state of each group or fleet; members that serve no more are left out."""

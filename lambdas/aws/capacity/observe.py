@@ -88,6 +88,11 @@ class Observer:
                 for role, resource in settings.resources.items()
                 if self.capacity[resource.kind].is_eventually_consistent
             ),
+            separate_targets=frozenset(
+                role
+                for role, resource in settings.resources.items()
+                if self.capacity[resource.kind].has_separate_targets
+            ),
             listed_slots={
                 role: sum(member.slots for member in state.members.values() if not member.is_terminating)
                 for role, state in states.items()

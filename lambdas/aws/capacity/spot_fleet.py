@@ -39,6 +39,7 @@ class SpotFleetService:
     """See ``CapacityService``; names are fleet request ids (``sfr-…``)."""
 
     is_eventually_consistent: ClassVar[bool] = True
+    has_separate_targets: ClassVar[bool] = True
     client: EC2Client
 
     def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:

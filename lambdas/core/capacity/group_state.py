@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from contracts.group.on_demand_share import on_demand_share
 from contracts.group.replacement_requests import NOT_SERVING
 from lambdas.core.capacity.memory import MAX_BOOT_SECONDS, Memory
 from lambdas.core.capacity.replacements import select_replacements
@@ -44,6 +46,7 @@ class GroupState:
         pending_reduction: By group, how far the desired capacity in AWS exceeds the one here because of them;
             added to every desired capacity that is set.
         terminating_slots: Total of ``unterminated_slots``.
+        separate_targets: Groups with a target each for Spot and On-Demand.
         spot_price: Lowest Spot price of the group's pools, relative to On-Demand.
         replacements: Instances to replace now at the health checker's request, with its verdict; ``memory``
             has them as retiring.
@@ -61,6 +64,7 @@ class GroupState:
     unterminated_slots: Mapping[GroupRole, int]
     pending_reduction: Mapping[GroupRole, int]
     terminating_slots: int = 0
+    separate_targets: frozenset[GroupRole] = frozenset()
     spot_price: float = UNKNOWN_SPOT_PRICE
     replacements: Mapping[str, str] = field(default_factory=dict)
     unknown_failure: str = ""
@@ -104,6 +108,7 @@ class GroupState:
             unterminated_slots=unterminated,
             pending_reduction=pending,
             terminating_slots=slots(listed),
+            separate_targets=observation.separate_targets,
             spot_price=min(observation.spot_prices.values(), default=UNKNOWN_SPOT_PRICE),
             replacements=replacements,
             unknown_failure=_unknown_failure(observation),
@@ -171,13 +176,18 @@ class GroupState:
         return tuple(i for i in instances if i.id not in deadlines and self.is_up(i))
 
     def scale_in_order(self, instances: Iterable[Instance]) -> list[Instance]:
-        """Return the instances in termination order: unstable first, then at risk, then the youngest."""
+        """Return the instances in termination order: unstable first, then at risk, then the youngest.
+
+        In a Spot Fleet the On-Demand share takes precedence.
+        """
         instances = tuple(instances)
         stable = {i.id for i in self.stable(instances)}
-        return sorted(
+        order = sorted(
             instances,
             key=lambda i: (i.id in stable, i.id not in self.memory.at_risk, -i.launched_at, i.id),
         )
+        has_separate_targets = {i.group_role for i in instances} <= self.separate_targets
+        return _keep_on_demand_share(order, self.group) if has_separate_targets else order
 
     def scale_in_candidates(self, instances: Sequence[Instance], surplus: int) -> Iterator[Instance]:
         """Yield the instances to terminate for a surplus of slots, in scale-in order."""
@@ -306,3 +316,28 @@ def _unknown_failure(observation: Observation) -> str:
     if failure is None or failure.kind is not LaunchFailureKind.UNKNOWN:
         return ""
     return failure.reason[:_MAX_FAILURE_CHARACTERS]
+
+
+def _keep_on_demand_share(instances: Sequence[Instance], group: Group) -> list[Instance]:
+    """Return the instances in an order of termination that keeps the On-Demand share after each.
+
+    A fleet would replace an instance of the purchase option that falls below its target.
+    """
+    queues = {option: deque(i for i in instances if i.purchase_option is option) for option in PurchaseOption}
+    remaining = {option: slots(queue) for option, queue in queues.items()}
+    rank = {instance.id: index for index, instance in enumerate(instances)}
+
+    def key(instance: Instance) -> tuple[bool, int]:
+        rest = sum(remaining.values()) - instance.slots
+        share = on_demand_share(rest, group.base, group.spot_percentage)
+        if instance.purchase_option is PurchaseOption.SPOT:
+            share = rest - share
+        return remaining[instance.purchase_option] - instance.slots < share, rank[instance.id]
+
+    order: list[Instance] = []
+    while heads := [queue[0] for queue in queues.values() if queue]:
+        instance = min(heads, key=key)
+        queues[instance.purchase_option].popleft()
+        remaining[instance.purchase_option] -= instance.slots
+        order.append(instance)
+    return order

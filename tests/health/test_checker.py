@@ -296,14 +296,14 @@ def test_calls_grow_with_pages_only(tmp_path: Path, capsys: pytest.CaptureFixtur
     results = json.loads(out.read_text())["scenes"]
     quiet = results["quiet"]
     assert quiet["10"]["calls_total"] == quiet["1000"]["calls_total"] == quiet["1500"]["calls_total"] - 2
-    assert results["a tenth ill"]["1500"]["wishes"] == 40
+    assert results["a tenth unhealthy"]["1500"]["wishes"] == 40
     assert "1500" in capsys.readouterr().out
 
 
 def test_a_bench_that_grows_says_so() -> None:
     found = bench.figures([10])
     found["quiet"]["20"] = found["quiet"]["10"] | {"calls_beyond_further_pages": 9}
-    found["a tenth ill"]["10"]["memory_bytes"] = 500_000
+    found["a tenth unhealthy"]["10"]["memory_bytes"] = 500_000
     assert len(bench.broken(found)) == 2
 
 

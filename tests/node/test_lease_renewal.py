@@ -158,7 +158,7 @@ def test_what_attends_a_command_sees_it_from_the_start_and_may_end_it(
         except (FileNotFoundError, ProcessLookupError):
             return True
 
-    # The kernel carries SIGKILL out a moment later on a busy machine; by itself the child would sleep for 60 s.
+    # On a busy machine SIGKILL takes a moment; without it the child sleeps for 60 s.
     wait_until(is_dead, 10)
 
 

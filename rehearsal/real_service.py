@@ -24,9 +24,8 @@ from contracts.agent.config import Service
 from market.rules import TICK_SECONDS
 from market.supply.trace import PoolTrace
 from pulumi_on_moto.errors import LocalCloudError
-from rehearsal.machines.real import load_client as asker
+from rehearsal.machines.real import load_client, service_host
 from rehearsal.machines.real import run_recorder as witness
-from rehearsal.machines.real import service_host
 from rehearsal.machines.real.broker import RabbitServer
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.results.serving import Sample, Served
@@ -109,7 +108,7 @@ class RealService:
             slots=0,
             directory="",
         )
-        package_root = str(Path(asker.__file__).parents[2])
+        package_root = str(Path(load_client.__file__).parents[2])
         paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._environment = {
             **os.environ,
@@ -124,7 +123,7 @@ class RealService:
         self._start = self._now = 0.0
         self._polled_at = time.perf_counter()
         arguments = [service.queue.name, f"{RATE:g}", str(self._status)]
-        self._client = self._spawn("asker", [asker.__name__, *arguments], self._host_config.secrets)
+        self._client = self._spawn("asker", [load_client.__name__, *arguments], self._host_config.secrets)
 
     def begin(self, now: float) -> None:
         """Start time at ``now`` (simulated epoch seconds)."""
@@ -144,7 +143,7 @@ class RealService:
             raise LocalCloudError(f"the load client has ended: {self._last_output('asker')}")
         workers = sum(self._hosts[instance_id].slots for instance_id in self.working())
         tick = round((now - self._start) / TICK_SECONDS)
-        self._samples.append(Sample(tick, asker.read(self._status).waiting, workers))
+        self._samples.append(Sample(tick, load_client.read(self._status).waiting, workers))
 
     def launch(self, instance: str, slots: int, at: float) -> None:
         """Add an instance that starts ``at``."""
@@ -195,13 +194,13 @@ class RealService:
         """Wait until every request is answered or lost, drain all workers, and return the counts."""
         self._client.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._client.wait(2 * asker.TIMEOUT_SECONDS)
+            self._client.wait(2 * load_client.TIMEOUT_SECONDS)
         self._wait_for_leaving()
         drained, overdue, killed = self._drained, self._overdue, self._killed
         for instance in list(self._hosts):  # not counted as interruptions
             self.release(instance, _ENDS_IN * PACE)
         self._wait_for_leaving()
-        status, runs = asker.read(self._status), witness.read(self._record)
+        status, runs = load_client.read(self._status), witness.read(self._record)
         return Served(
             command=self._command,
             pace=PACE,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.group import replacement_requests as wishes
+from contracts.group import replacement_requests
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state as backlog
@@ -58,12 +58,12 @@ def test_replacement_requests_fit_into_a_parameter_whatever_their_reasons() -> N
     many = [
         ReplacementRequest(f"i-{number:017x}", 1_900_000_000 - number, "x" * 100) for number in range(100)
     ]
-    text = wishes.dump(many)
+    text = replacement_requests.dump(many)
     assert len(text.encode()) <= 4096
-    parsed = wishes.parse(text)
+    parsed = replacement_requests.parse(text)
     assert {request.instance for request in parsed} == {
-        request.instance for request in many[-wishes.MAX_REQUESTS :]
+        request.instance for request in many[-replacement_requests.MAX_REQUESTS :]
     }
-    assert wishes.parse(wishes.dump(parsed)) == parsed
+    assert replacement_requests.parse(replacement_requests.dump(parsed)) == parsed
     with pytest.raises(ValueError, match="invalid replacement requests"):
-        wishes.parse('{"i-1": 5}')
+        replacement_requests.parse('{"i-1": 5}')

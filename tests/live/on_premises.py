@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from contracts import names
 from contracts.group import config as group_config
-from contracts.group import replacement_requests as wishes
+from contracts.group import replacement_requests
 from contracts.group.replacement_requests import ReplacementRequest
 from market.replay.engine import Replay
 from market.replay.fleet import Orders
@@ -56,7 +56,7 @@ class VisitedFleet(CloudFleet):
         name = names.group_parameter(
             self.cloud.deployment.stack, self.group, names.PARAMETER_REPLACEMENT_REQUESTS
         )
-        text = wishes.dump([ReplacementRequest(instance_id, int(self._now), reason)])
+        text = replacement_requests.dump([ReplacementRequest(instance_id, int(self._now), reason)])
         self.cloud.clients("ssm").put_parameter(Name=name, Value=text, Type="String", Overwrite=True)
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulumi_on_moto.errors import LocalCloudError
-from rehearsal.machines.real import broker, service_host
-from rehearsal.machines.real import load_client as asker
+from rehearsal.machines.real import broker, load_client, service_host
 from rehearsal.machines.real import run_recorder as witness
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.real_service import HOURS, record_runs, rotate_closures
@@ -148,7 +147,7 @@ def test_runs_are_counted_by_their_repeat_mark(tmp_path: Path, monkeypatch: pyte
 
 
 def test_there_are_no_requests_before_the_first_status(tmp_path: Path) -> None:
-    assert asker.read(tmp_path / "none") == asker.LoadStatus()
+    assert load_client.read(tmp_path / "none") == load_client.LoadStatus()
 
 
 def test_a_missing_broker_is_an_error_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,7 @@ from contracts.agent.config import Service
 from market.rules import TICK_SECONDS
 from market.supply.trace import PoolTrace
 from pulumi_on_moto.errors import LocalCloudError
-from rehearsal.machines.real import load_client, service_host
-from rehearsal.machines.real import run_recorder as witness
+from rehearsal.machines.real import load_client, run_recorder, service_host
 from rehearsal.machines.real.broker import RabbitServer
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.results.serving import Sample, Served
@@ -71,7 +70,12 @@ def record_runs(command: tuple[str, ...]) -> tuple[list[str], str]:
             f"command is {' '.join(command) or 'empty'}, allowed with --service: "
             f"{_COMMAND} MODULE:FUNCTION … without --requests"
         )
-    return [command[0], f"{witness.__name__}:{witness.run.__name__}", *command[2:], "--requests"], command[1]
+    return [
+        command[0],
+        f"{run_recorder.__name__}:{run_recorder.run.__name__}",
+        *command[2:],
+        "--requests",
+    ], command[1]
 
 
 @dataclass(slots=True)
@@ -99,8 +103,8 @@ class RealService:
             command=command,
             environment={
                 **service.environment,
-                witness.FUNCTION: function,
-                witness.RECORD: str(self._record),
+                run_recorder.FUNCTION: function,
+                run_recorder.RECORD: str(self._record),
                 # One thread for each worker: all share few cores.
                 "OPENBLAS_NUM_THREADS": "1",
             },
@@ -200,7 +204,7 @@ class RealService:
         for instance in list(self._hosts):  # not counted as interruptions
             self.release(instance, _ENDS_IN * PACE)
         self._wait_for_leaving()
-        status, runs = load_client.read(self._status), witness.read(self._record)
+        status, runs = load_client.read(self._status), run_recorder.read(self._record)
         return Served(
             command=self._command,
             pace=PACE,

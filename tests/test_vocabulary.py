@@ -229,7 +229,7 @@ def bound(source: str) -> Iterator[str]:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 yield name
-            case ast.arg(arg=name):
+            case ast.arg(arg=name) | ast.alias(asname=str(name)):
                 yield name
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name

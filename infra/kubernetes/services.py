@@ -11,8 +11,8 @@ from infra.kubernetes.context import ClusterContext, Manifest
 from infra.kubernetes.triggers import TRIGGERS
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
-from userdata.agent.work import worker_report_file as tell
-from userdata.agent.work.service import queue as told_queue
+from userdata.agent.work import worker_report_file
+from userdata.agent.work.service import queue as agent_queue
 from userdata.agent.work.service import workers
 
 _URL_VARIABLE: Final = "SPOT_WORK_URL"
@@ -49,7 +49,7 @@ def environment(service: Service, queue: agent.Queue | None) -> dict[str, str]:
     variables = {**workers.environment(workers.Slot(0, 0), RUN_DIR), **service.environment}
     if queue is None:
         return variables
-    queue_variables = told_queue.environment(queue, _URL_PLACEHOLDER)
+    queue_variables = agent_queue.environment(queue, _URL_PLACEHOLDER)
     if queue.secret is not None:
         del queue_variables[_URL_VARIABLE]
     return {**variables, **queue_variables}
@@ -77,7 +77,7 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
     volumes, mounts = pods.dataset_volumes(service, context)
     volumes += [{"name": "run", **pods.memory_volume(16)}, {"name": "tmp", **pods.memory_volume()}]
     mounts += [
-        {"name": "run", "mountPath": str(tell.worker_directory(RUN_DIR, 0))},
+        {"name": "run", "mountPath": str(worker_report_file.worker_directory(RUN_DIR, 0))},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - in the container
     ]
     variables = pods.environment(environment(service, queue))

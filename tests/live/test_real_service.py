@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulumi_on_moto.errors import LocalCloudError
-from rehearsal.machines.real import broker, load_client, service_host
-from rehearsal.machines.real import run_recorder as witness
+from rehearsal.machines.real import broker, load_client, run_recorder, service_host
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.real_service import HOURS, record_runs, rotate_closures
 from spot_work import Request
@@ -137,13 +136,15 @@ def test_the_recorder_replaces_the_function() -> None:
 
 
 def test_runs_are_counted_by_their_repeat_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(witness.RECORD, str(tmp_path / "runs"))
-    monkeypatch.setenv(witness.FUNCTION, "operator:length_hint")
+    monkeypatch.setenv(run_recorder.RECORD, str(tmp_path / "runs"))
+    monkeypatch.setenv(run_recorder.FUNCTION, "operator:length_hint")
     once, marked, unmarked = (Request(name, [1]) for name in ("once", "marked", "unmarked"))
-    assert witness.run(once) == 1
-    assert witness.run([marked, unmarked]) == 2
-    witness.write_down([Request("marked", 1, is_repeat=True), unmarked, Request("back", 1, is_repeat=True)])
-    assert witness.read(tmp_path / "runs", tmp_path / "none") == witness.Runs(1, 2, 1)
+    assert run_recorder.run(once) == 1
+    assert run_recorder.run([marked, unmarked]) == 2
+    run_recorder.write_down(
+        [Request("marked", 1, is_repeat=True), unmarked, Request("back", 1, is_repeat=True)]
+    )
+    assert run_recorder.read(tmp_path / "runs", tmp_path / "none") == run_recorder.Runs(1, 2, 1)
 
 
 def test_there_are_no_requests_before_the_first_status(tmp_path: Path) -> None:

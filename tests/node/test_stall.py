@@ -13,7 +13,7 @@ from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.waiting import TIMEOUT_SECONDS
-from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work import worker_report_file
 from userdata.agent.work.failures.faults import HostDiagnosis
 from userdata.agent.work.failures.inspection import GpuStatus
 from userdata.agent.work.failures.stall import ActivitySample, StallDetector
@@ -124,7 +124,7 @@ def test_a_gpu_that_is_gone_for_a_minute_ends_the_wait_for_it(bench: Bench) -> N
 @pytest.mark.parametrize("alive", ["output", "tell", "checkpoint", "gpu"])
 def test_a_job_that_lives_is_left_alone(bench: Bench, alive: str) -> None:
     """For five hours, in which it shows one sign of life and no other."""
-    report = tell.report_path(bench.tmp, 0)
+    report = worker_report_file.report_path(bench.tmp, 0)
     does = {
         "output": "echo .",
         "tell": f"echo $RANDOM >{report}.new; mv {report}.new {report}",

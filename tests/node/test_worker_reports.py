@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from contracts.agent.config import Service
 from contracts.registry import item as registry_item
-from contracts.registry import worker_report as pulses
+from contracts.registry import worker_report
 from contracts.registry.item import Worker
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
@@ -24,7 +24,7 @@ from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
-from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work import worker_report_file
 from userdata.agent.work.service.worker_reports import RequestRate, WorkerReports, version
 
 
@@ -37,15 +37,15 @@ class Bench:
         self.tmp, self.clock = tmp, clock
         self.nvml = FakeNvml([FakeGpu("GPU-a"), FakeGpu("GPU-b")])
         self.worker_reports = self.make(inline)
-        tell.create_worker_directory(tmp, 0)
-        tell.create_worker_directory(tmp, 2)
+        worker_report_file.create_worker_directory(tmp, 0)
+        worker_report_file.create_worker_directory(tmp, 2)
 
     def make(self, run_in_background: BackgroundRunner) -> WorkerReports:
         looks = BackgroundPoller(Gpus(self.nvml, 2).sample, run_in_background)
         return WorkerReports({0: 0, 1: 0, 2: 1}, looks, self.clock, self.tmp)
 
     def write_report(self, content: Any, slot: int = 0, at: float | None = None) -> None:
-        file = tell.report_path(self.tmp, slot)
+        file = worker_report_file.report_path(self.tmp, slot)
         file.write_text(content if isinstance(content, str) else json.dumps(content))
         os.utime(file, (at or self.clock.wall(),) * 2)
 
@@ -157,7 +157,7 @@ def test_no_link_pipe_or_time_of_its_own_choice_is_believed(bench: Bench) -> Non
     assert bench.worker_reports.build(0).reported_at == 0.0
     bench.write_report({"done": 5}, at=bench.clock.wall() + 30)
     assert bench.worker_reports.build(0).reported_at == bench.clock.wall()
-    file = tell.report_path(bench.tmp, 0)
+    file = worker_report_file.report_path(bench.tmp, 0)
     file.unlink()
     os.mkfifo(file)
     assert bench.worker_reports.build(0).reported_at == 0.0
@@ -273,4 +273,4 @@ def test_a_version_is_the_images_digest_or_says_what_command_runs() -> None:
     assert len({version(one) for one in plain}) == 4
     same = Service(command=("serve",), environment={"B": "2", "A": "1"})
     assert version(same) == version(Service(command=("serve",), environment={"A": "1", "B": "2"}))
-    assert all(len(version(one)) <= pulses.MAX_VERSION_LENGTH for one in plain)
+    assert all(len(version(one)) <= worker_report.MAX_VERSION_LENGTH for one in plain)

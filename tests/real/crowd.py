@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from rehearsal.machines.real import run_recorder as witness
+from rehearsal.machines.real import run_recorder
 from spot_work import Client, Queue, WorkError
 from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 
@@ -144,7 +144,7 @@ def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses:
                 outcome.lost += 1
                 outcome.errors.append(repr(error))
     crowd.end()
-    runs = witness.read(*crowd.records)
+    runs = run_recorder.read(*crowd.records)
     outcome.unmarked_duplicates, outcome.runs_repeated = runs.unmarked_duplicates, runs.repeated
     return outcome
 

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from rehearsal.machines.real import run_recorder as witness
-from rehearsal.machines.real import service_host
+from rehearsal.machines.real import run_recorder, service_host
 from rehearsal.machines.real.commands import kill_all
 from tests.real import containers
 from userdata.agent.work.service.workers import ready_file
@@ -87,7 +86,11 @@ class Processes:
         ready, record = self.folder / f"ready-{number}", self.folder / "runs"
         paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
         environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": url}
-        environment |= {witness.FUNCTION: FUNCTION, witness.RECORD: str(record), "GPU_SPOT_READY": str(ready)}
+        environment |= {
+            run_recorder.FUNCTION: FUNCTION,
+            run_recorder.RECORD: str(record),
+            "GPU_SPOT_READY": str(ready),
+        }
         argv = [sys.executable, *command]
         with (self.folder / "workers").open("ab") as log:
             process = subprocess.Popen(argv, cwd=HERE, env=environment, stdout=log, stderr=log)
@@ -153,7 +156,11 @@ class Containers:
         record = ready.parent / "runs"  # where alone a container may write
         host = service_host.ServiceHostConfig(
             command=[str(containers.INTERPRETER), *command],
-            environment={"PYTHONPATH": "/app", witness.FUNCTION: FUNCTION, witness.RECORD: str(record)},
+            environment={
+                "PYTHONPATH": "/app",
+                run_recorder.FUNCTION: FUNCTION,
+                run_recorder.RECORD: str(record),
+            },
             secrets={"SPOT_WORK_URL": url},
             slots=1,
             directory=str(directory),

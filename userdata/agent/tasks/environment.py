@@ -31,14 +31,14 @@ def job_environment(node: Node, code: Path) -> JobEnvironment:
 
 def _container(node: Node, code: Path) -> JobEnvironment:
     from userdata.agent.tasks.service import ecr_password
-    from userdata.agent.work import worker_report_file as tell
+    from userdata.agent.work import worker_report_file
     from userdata.agent.work.service.workers import gpu_count
     from userdata.agent.work.training.job_container import JobContainer, Mounts
 
     training = node.config.training
     assert training is not None
     assert training.image is not None
-    report_directory = tell.worker_directory(node.directory, 0)
+    report_directory = worker_report_file.worker_directory(node.directory, 0)
     mounts = Mounts(
         writable=(code, node.data, JOB_HOME, JOB_TMP, SCRATCH_DIR, report_directory),
         read_only=(node.directory, *(Path(dataset.path) for dataset in node.config.datasets)),

@@ -15,7 +15,7 @@ from userdata.agent.machine import log
 from userdata.agent.machine.background import BackgroundPoller
 from userdata.agent.machine.clock import Clock
 from userdata.agent.metrics.gpus import GpuSample
-from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work import worker_report_file
 from userdata.agent.work.failures.faults import FATAL_XIDS
 
 GPU_POLL_INTERVAL_SECONDS: Final = 10.0
@@ -26,7 +26,7 @@ RATE_SECONDS: Final = 300.0
 """Window of the request rate; the interval between two reports if that is longer."""
 _MIN_RATE_SECONDS: Final = 10.0
 """Minimum time span of a rate."""
-_NOTHING: Final = tell.RequestCounts(0, 0, None, 0.0)
+_NOTHING: Final = worker_report_file.RequestCounts(0, 0, None, 0.0)
 _MAX_CLOCK_SKEW_SECONDS: Final = 60.0
 """Maximum time by which a file may be newer than the clock; a report further ahead is rejected."""
 
@@ -135,11 +135,11 @@ class WorkerReports:
             starts=self._starts.get(slot, 0),
         )
 
-    def _read_counts(self, slot: int) -> tell.RequestCounts:
+    def _read_counts(self, slot: int) -> worker_report_file.RequestCounts:
         """Return the reported request counts; zeros if there are none or they are malformed."""
-        path, now = tell.report_path(self.directory, slot), self.clock.wall()
+        path, now = worker_report_file.report_path(self.directory, slot), self.clock.wall()
         try:
-            counts = tell.read_requests(path)
+            counts = worker_report_file.read_requests(path)
             if counts is not None and counts.at > now + _MAX_CLOCK_SKEW_SECONDS:
                 raise ValueError(f"written {counts.at - now:.0f} s in the future, allowed: before now")
         except (OSError, ValueError) as error:

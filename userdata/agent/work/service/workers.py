@@ -17,8 +17,7 @@ from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
-from userdata.agent.work import containers, notice, process
-from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work import containers, notice, process, worker_report_file
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.process import JobProcess
 from userdata.agent.work.service.restarts import RestartCoordinator
@@ -59,13 +58,13 @@ def environment(slot: Slot, directory: Path) -> dict[str, str]:
         "GPU_SPOT_SLOT": str(slot.number),
         "GPU_SPOT_NOTICE": str(directory / "notice.json"),
         "GPU_SPOT_READY": str(ready_file(slot, directory)),
-        "GPU_SPOT_TELL": str(tell.report_path(directory, slot.number)),
+        "GPU_SPOT_TELL": str(worker_report_file.report_path(directory, slot.number)),
     }
 
 
 def ready_file(slot: Slot, directory: Path) -> Path:
     """Return the file with which a worker reports that it is ready."""
-    return tell.worker_directory(directory, slot.number) / "ready"
+    return worker_report_file.worker_directory(directory, slot.number) / "ready"
 
 
 def container(slot: Slot) -> str:
@@ -278,7 +277,7 @@ class Workers:
     def _start(self, worker: _Worker, secrets: Mapping[str, str]) -> None:
         slot, workers_directory = worker.slot, self._directory / WORKERS_DIR
         (workers_directory / f"{slot.number}.cid").unlink(missing_ok=True)
-        tell.create_worker_directory(self._directory, slot.number)
+        worker_report_file.create_worker_directory(self._directory, slot.number)
         ready_file(slot, self._directory).unlink(missing_ok=True)
         if self._service.image:
             try:

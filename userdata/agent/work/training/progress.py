@@ -12,7 +12,7 @@ from typing import Final
 
 from contracts.registry.item import Progress
 from userdata.agent.machine import log
-from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work import worker_report_file
 
 WINDOW_SECONDS: Final = 3600.0
 MIN_SECONDS: Final = 600.0
@@ -60,7 +60,7 @@ class ProgressReader:
     """Reads the reports of the job in ``directory``; a malformed report is logged once."""
 
     def __init__(self, directory: Path) -> None:
-        self._file = tell.report_path(directory, 0)
+        self._file = worker_report_file.report_path(directory, 0)
         self._throughput = ThroughputMeter()
         self._is_logged = False
 
@@ -74,7 +74,7 @@ class ProgressReader:
         An old report is returned with its own time, so that a reader can see that the job does not advance.
         """
         try:
-            report = tell.read_steps(self._file)
+            report = worker_report_file.read_steps(self._file)
         except (OSError, ValueError) as error:
             if not self._is_logged:
                 self._is_logged = True

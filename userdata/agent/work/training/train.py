@@ -18,8 +18,7 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, WorkCancelledError
 from userdata.agent.machine.host import Host
-from userdata.agent.work import notice, process
-from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work import notice, process, worker_report_file
 from userdata.agent.work.failures import faults
 from userdata.agent.work.failures.fault_handler import FaultHandler, RunEnd
 from userdata.agent.work.failures.faults import FailedRun
@@ -249,7 +248,7 @@ class Trainer:
         command, restarts = list(self._training.command), self._fault_handler.failures
         log.info("starting training", command=command, restarts=restarts)
         try:
-            tell.create_worker_directory(self._paths.directory, 0)
+            worker_report_file.create_worker_directory(self._paths.directory, 0)
             self._progress.restart()
             start = self._job_environment.start(command, self._environment(restarts), self._paths.code)
             started = self._spawn(start.argv, start.environment, self._paths.code)
@@ -300,7 +299,7 @@ class Trainer:
 
     def _sample_activity(self, is_busy: bool) -> ActivitySample:
         try:
-            reported_at = tell.report_path(self._paths.directory, 0).stat().st_mtime
+            reported_at = worker_report_file.report_path(self._paths.directory, 0).stat().st_mtime
         except OSError:
             reported_at = 0.0
         return ActivitySample(self._find_newest_checkpoint(), self._output.pieces + reported_at, is_busy)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from contracts.agent.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
-from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work import worker_report_file
 
 
 def done_file(checkpoints: Path, revision: str, retries: int = 0) -> Path:
@@ -52,5 +52,5 @@ def fixed_variables(
         "GPU_SPOT_SCRATCH": str(SCRATCH_DIR),
         "GPU_SPOT_NOTICE": str(directory / "notice.json"),
         "GPU_SPOT_DONE": str(done),
-        "GPU_SPOT_TELL": str(tell.report_path(directory, 0)),
+        "GPU_SPOT_TELL": str(worker_report_file.report_path(directory, 0)),
     }

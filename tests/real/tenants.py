@@ -85,7 +85,7 @@ class Disks:
         self.place = place
         self.here: set[str] = set()
 
-    def bring(self, tenant: str, data_gib: int) -> None:
+    def attach(self, tenant: str, data_gib: int) -> None:
         disk, home = self.place / f"{tenant}.disk", self.place / "homes" / tenant
         if tenant in self.here:
             return
@@ -97,14 +97,14 @@ class Disks:
         subprocess.run(["mount", "-o", "loop,nodev,nosuid", str(disk), str(home)], check=True)
         self.here.add(tenant)
 
-    def give_back(self, tenant: str) -> None:
+    def release(self, tenant: str) -> None:
         subprocess.run(["umount", str(self.place / "homes" / tenant)], check=True)
         self.here.remove(tenant)
 
-    def held(self) -> frozenset[str]:
+    def tenants(self) -> frozenset[str]:
         return frozenset(self.here)
 
-    def keep(self) -> frozenset[str]:
+    def renew_leases(self) -> frozenset[str]:
         return frozenset()
 
 
@@ -114,7 +114,7 @@ class Heartbeats:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def record_heartbeat(
+    def send(
         self, slots: Collection[int], *, waiting: bool = False, draining: bool = False, **more: Any
     ) -> frozenset[int]:
         state = "waiting" if waiting else "draining" if draining else "ready"
@@ -122,7 +122,7 @@ class Heartbeats:
             self.said.append(state)
         return frozenset()
 
-    def leave(self, slot: int) -> None:
+    def deregister(self, slot: int) -> None:
         self.said.append("left")
 
 
@@ -249,4 +249,4 @@ def shared_host(place: Path) -> Iterator[SharedHost]:
             for name in made.inspected():
                 made.docker("rm", "--force", name_of(name))
             for name in list(made.disks.here):
-                made.disks.give_back(name)
+                made.disks.release(name)

@@ -31,5 +31,7 @@ def test_it_is_built_once_and_what_cannot_be_built_is_said(tmp_path: Path) -> No
     assert built(training, code, tmp_path / "cache") == programs
     assert (programs / "python3").lstat().st_mtime_ns == before
     (code / "requirements.txt").write_text("six==1.17.0\nsix==1.16.0\n")
-    with pytest.raises(LocalCloudError, match=r"Python cannot be built: requirements.txt: .*--python"):
+    with pytest.raises(
+        LocalCloudError, match=r"cannot build the job's Python environment: requirements.txt: .*--python"
+    ):
         built(training, code, tmp_path / "cache")

@@ -134,7 +134,7 @@ def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None
             assert time.monotonic() < end
             time.sleep(0.1)
         watched.broker.kill()
-        watched.failure("does not answer: ConnectionRefusedError")
+        watched.failure("does not respond: ConnectionRefusedError")
     watched.broker.start()
     assert watched.until(70).in_flight == 0  # those that were taken wait again
 

@@ -121,7 +121,7 @@ def test_a_notice_reaches_all_and_each_ends_in_its_time(host: SharedHost) -> Non
     until(lambda: host.heartbeats.said[-1:] == ["left"], "all have ended")
     assert host.pids() == {}
     for name in ("ada", "bo", "cy"):
-        host.disks.bring(name, 0)
+        host.disks.attach(name, 0)
         assert (host.place.volume_path(name) / "data" / "told").read_text() == "told\n"
         assert (host.place.volume_path(name) / "data" / "secret").read_text() == f"secret-of-{name}\n"
 

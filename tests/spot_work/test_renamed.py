@@ -23,6 +23,11 @@ def test_former_arguments_set_the_current_attributes() -> None:
         assert Overflow(len, after=30) == Overflow(len, after_seconds=30)  # type: ignore[call-arg]
 
 
+def test_an_argument_under_both_names_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"Queue\(\) got both max_deliveries and its former name tries"):
+        Queue("ocr", tries=3, max_deliveries=4)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize(
     ("value", "former", "expected"),
     [

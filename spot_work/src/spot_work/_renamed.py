@@ -19,6 +19,8 @@ def renamed(**names: str) -> Callable[[_Class], _Class]:
         @functools.wraps(init)
         def with_former_names(self: Any, *args: Any, **kwargs: Any) -> None:
             for former in names.keys() & kwargs.keys():
+                if names[former] in kwargs:
+                    raise TypeError(f"{cls.__name__}() got both {names[former]} and its former name {former}")
                 warn(f"{cls.__name__}({former}=…)", f"{names[former]}=…", stacklevel=3)
                 kwargs[names[former]] = kwargs.pop(former)
             init(self, *args, **kwargs)

@@ -137,10 +137,10 @@ def _public_principals() -> list[Form]:
     return [
         (
             "no-wildcards",
-            [allowing(kind, Principal=who, Action="kms:Decrypt", Resource="*", Condition=condition)],
+            [allowing(kind, Principal=principal, Action="kms:Decrypt", Resource="*", Condition=condition)],
         )
         for kind in kinds
-        for who in principals
+        for principal in principals
         for condition in conditions
     ]
 

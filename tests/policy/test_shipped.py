@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,23 +11,28 @@ import pytest
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import UNKNOWN, Subject
 from rehearsal.commands.deploy import violated
-from tests.infra.declared import Run, shipped
+from tests.infra.declared import ROOT, Run, run, shipped, variant
 from tests.policy.cases import FACTS
 
+FLEET_FILE = ROOT / "Pulumi.fleet.yaml"
 
-def check(run: Run) -> list[Violation]:
-    subjects = [
+
+def check(preview: Run) -> list[Violation]:
+    return list(violations(subjects_of(preview), settings_of(preview.stack), FACTS))
+
+
+def subjects_of(preview: Run) -> list[Subject]:
+    return [
         Subject(
             one["type"],
             one["name"],
-            f"urn:pulumi:{run.stack}::gpu-spot::{one['type']}::{one['name']}",
+            f"urn:pulumi:{preview.stack}::gpu-spot::{one['type']}::{one['name']}",
             json.loads(json.dumps(one["inputs"]), object_hook=dict),
             bool(one["protect"]),
             "us-west-2",
         )
-        for one in run.declared
+        for one in preview.declared
     ]
-    return list(violations(subjects, settings_of(run.stack), FACTS))
 
 
 @pytest.mark.parametrize(("stack", "mode"), [("prod", "unknown"), ("ocr", "known")])
@@ -35,6 +41,35 @@ def test_a_shipped_environment_complies_with_all_mandatory_policies(stack: str, 
     assert not [one for one in found if one.level == "mandatory"]
     if stack == "prod":
         assert not found
+
+
+@pytest.mark.parametrize(
+    ("fleet_type", "on_demand"),
+    [
+        ("maintain", 9),  # a base of 2 and half of the other 14 of at most 16
+        ("request", 5),  # a base of 2 and half of the other 6 of 8
+    ],
+)
+def test_the_on_demand_share_of_a_declared_fleet_is_counted(
+    tmp_path: Path, fleet_type: str, on_demand: int
+) -> None:
+    capacity = {"fleetType": fleet_type, "max": 16, "onDemandBase": 2, "spotPercentage": 50}
+    capacity |= {"instanceTypes": ["g6.xlarge", "g5.xlarge"], "fallback": {"enabled": False}}
+
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0]["capacity"] |= capacity
+
+    declared = subjects_of(run("known", variant(tmp_path, change, FLEET_FILE), "fleet"))
+
+    def reported(maximum: float) -> list[str]:
+        settings = {"on-demand-ceiling": {"maximumUsdPerHour": maximum}}
+        found = violations(declared, settings, FACTS)
+        return [one.message for one in found if one.rule == "on-demand-ceiling"]
+
+    cost = on_demand * 1.006
+    [message] = reported(cost - 0.01)
+    assert message.startswith(f"On-Demand may cost {cost:.2f} USD per hour, allowed: ")
+    assert reported(cost + 0.01) == []
 
 
 def test_a_preview_has_unknown_values() -> None:

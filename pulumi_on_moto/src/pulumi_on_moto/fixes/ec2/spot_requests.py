@@ -54,6 +54,10 @@ class GroupSpotRequest(SpotInstanceRequest):
             None,
             "terminate",
         )
+        association = backend.iam_instance_profile_associations.get(instance.id)
+        if association is not None:
+            profile = association.iam_instance_profile
+            self.launch_specification.iam_instance_profile = {"Arn": profile.arn, "Name": profile.name}
         self._created = self._updated = utcnow()
         self.launched_availability_zone = instance.placement.zone
         self.mark(FULFILLED)

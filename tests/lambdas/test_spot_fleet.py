@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from fractions import Fraction
-from math import ceil
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from lambdas.core.events import InterruptionNotice
 from lambdas.core.model import Alarm, GroupRole, SetDesired
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.single_group import NOW, ROOT, actions, config, controller, only
+from tests.oracles.shares import SHARES, on_demand_by_awss_rule
 
 FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
 
@@ -62,24 +61,15 @@ def test_a_scale_in_lowers_the_target_before_it_terminates_instances(aws: FakeAw
     assert len(aws.instances) == 3
 
 
-def on_demand_by_awss_rule(target: int, base: int, spot_percentage: int) -> int:
-    """The base, then the On-Demand percentage of what is above it, rounded up."""
-    above = Fraction(max(0, target - base)) * (100 - spot_percentage) / 100
-    return min(target, base) + ceil(above)
-
-
 def divided(base: int, spot_percentage: int) -> str:
     changes = {"base": base, "spotPercentage": spot_percentage, "max": 64}
     return config(kind="spot-fleet", primary=FLEET, fallback=None, **changes)
 
 
-SHARES = pytest.mark.parametrize(
-    ("base", "spot_percentage"),
-    [(base, percentage) for base in (0, 2) for percentage in (0, 25, 75, 100)],
-)
+EVERY_SHARE = pytest.mark.parametrize(("base", "spot_percentage"), SHARES)
 
 
-@SHARES
+@EVERY_SHARE
 def test_both_targets_follow_every_target_of_the_scaler(base: int, spot_percentage: int) -> None:
     aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(base, spot_percentage)})
     aws.add_fleet(FLEET, target=0)  # as declared
@@ -90,7 +80,7 @@ def test_both_targets_follow_every_target_of_the_scaler(base: int, spot_percenta
     assert aws.calls["modify_spot_fleet_request"] == 7
 
 
-@SHARES
+@EVERY_SHARE
 @pytest.mark.parametrize("youngest_is_spot", [False, True])
 def test_a_scale_in_keeps_the_on_demand_share(
     base: int, spot_percentage: int, youngest_is_spot: bool
@@ -253,7 +243,7 @@ def test_an_unknown_error_next_to_a_classified_error_starts_on_demand_and_is_an_
     assert on_demand == SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason)
 
 
-@SHARES
+@EVERY_SHARE
 def test_a_changed_share_is_applied_at_the_next_pass(base: int, spot_percentage: int) -> None:
     aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(1, 100)})
     aws.parameters[f"{ROOT}/inference/target"] = "7"

@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_training.huggingface": {"spot_training", "transformers"},
     "spot_training.horovod": set(),
     # The rules are pure; what they ask of the world stands beside the pack.
-    "policy.rules": {"contracts.names"},
+    "policy.rules": {"contracts.names", "contracts.group"},
     "policy": {"policy.rules", "infra.catalogue.on_demand_prices", "pulumi_policy", *AWS_SDK},
     # The spot market as a library: no AWS, no moto.
     "market": {"contracts", "lambdas.core", "numpy"},

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
 from contracts.registry.item import Worker
@@ -24,6 +26,7 @@ from gpu_spot.status.snapshot import (
     WorkerCount,
     WorkerPhase,
 )
+from gpu_spot.status.spot_requests import count_requests, read_requests
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED, Budget
 from lambdas.aws.capacity.capacity_service import GroupNotFoundError
@@ -87,9 +90,10 @@ class StackReader:
     def read(self, group_name: str | None = None) -> StackSnapshot:
         """Return the state of the stack, or of one of its groups.
 
-        Calls, all read-only: one for each ten parameters, for each hundred alarms and for each active alarm;
-        for each group those of the controller's observation, and one for its memory; at most ten for its log;
-        for jobs as `JobReader.read_all`. Raises ``ValueError`` if the stack or the group does not exist.
+        Calls, all read-only: one for each ten parameters, for each hundred alarms, for each active alarm and
+        for each 1,000 Spot requests of the region; for each group those of the controller's observation, and
+        one for its memory; at most ten for its log; for jobs as `JobReader.read_all`. Raises ``ValueError``
+        if the stack or the group does not exist.
         """
         self._calls = 0
         tables, root = self._jobs.tables, names.parameter_root(self._stack)
@@ -112,6 +116,7 @@ class StackReader:
                 if group_name in (None, name)
             ),
         ]
+        groups = self._with_spot_requests(groups, now)
         jobs = self._jobs.reports()
         snapshot = StackSnapshot(
             stack=self._stack,
@@ -165,6 +170,24 @@ class StackReader:
             cost=costs.hourly_cost(observation, group_settings.config.on_demand_prices),
             warnings=(*observation.read_errors, *([unpriced] if unpriced else [])),
         )
+
+    def _with_spot_requests(self, groups: Sequence[GroupSnapshot], now: float) -> list[GroupSnapshot]:
+        try:
+            requests = list(read_requests(self._clients("ec2"))) if groups else []
+        except (BotoCoreError, ClientError) as error:
+            warning = f"Spot requests not read: {error}"
+            return [
+                replace(group, warnings=tuple(dict.fromkeys([*group.warnings, warning]))) for group in groups
+            ]
+        return [
+            replace(
+                group,
+                spot_requests=count_requests(
+                    requests, self._stack, group.name, {i.id for i in group.instances}, now
+                ),
+            )
+            for group in groups
+        ]
 
     def _alarms(self) -> Iterator[ActiveAlarm]:
         cloudwatch = self._clients("cloudwatch")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from gpu_spot.jobs import report
 from gpu_spot.status.snapshot import PHASES, GroupSnapshot, StackSnapshot, phase_of
+from gpu_spot.status.spot_requests import SpotRequestCount
 from lambdas.core.money.costs import HourlyCost
 
 
@@ -57,9 +59,23 @@ def _group_json(group: GroupSnapshot) -> dict[str, Any]:
             for instance in group.instances
         ],
         "workers": [asdict(count) for count in group.workers],
+        "spot_requests": None if group.spot_requests is None else _requests_json(group.spot_requests),
         "trouble": group.error or None,
         "unread": list(group.warnings),
     }
+
+
+def _requests_json(requests: Iterable[SpotRequestCount]) -> list[dict[str, Any]]:
+    return [
+        {
+            "state": count.state,
+            "code": count.code,
+            "class": None if count.status_class is None else count.status_class.value,
+            "count": count.count,
+            "updated": count.updated_at,
+        }
+        for count in requests
+    ]
 
 
 def _cost_json(cost: HourlyCost | None) -> dict[str, float | None]:

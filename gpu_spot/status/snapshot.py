@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.status.decisions import DecisionLine
+from gpu_spot.status.spot_requests import SpotRequestCount
 from lambdas.core.model import Instance
 from lambdas.core.money.costs import HourlyCost
 
@@ -46,7 +47,8 @@ class GroupSnapshot:
     ``instances`` are the live ones, ``on_premises_slots`` the slots served by on-premises workers. ``cost``
     is None if the price of an instance is unknown. ``error`` is the reason why the group could not be read,
     else empty; ``warnings`` are other failed reads. An instance takes no work in the last ``drain_seconds``
-    before its deadline.
+    before its deadline. ``spot_requests`` are the current Spot requests and those that ended in the last
+    hour; None if they could not be read.
     """
 
     name: str
@@ -60,6 +62,7 @@ class GroupSnapshot:
     error: str = ""
     warnings: tuple[str, ...] = ()
     drain_seconds: float = 0.0
+    spot_requests: tuple[SpotRequestCount, ...] | None = None
 
     def serving_slots(self, now: float) -> int:
         """Return how many slots of the target are served at ``now``, draining instances included."""

@@ -15,6 +15,7 @@ from gpu_spot.status.snapshot import PHASES, GroupSnapshot, InstancePhase, Stack
 from gpu_spot.text import clock, counted, span
 from lambdas.core.model import PurchaseOption
 from lambdas.core.money.costs import HourlyCost
+from lambdas.core.spot_request_status import StatusClass
 
 RUNBOOK: Final = "docs/runbook.md"
 _STYLES: Final[dict[InstancePhase, str]] = {"ready": "green", "booting": "cyan", "draining": "yellow"}
@@ -25,6 +26,8 @@ def view(snapshot: StackSnapshot) -> RenderableType:
     parts: list[RenderableType] = [_headline(snapshot), *_alarms(snapshot), _groups(snapshot)]
     if any(group.instances for group in snapshot.groups):
         parts.append(_pools(snapshot))
+    if snapshot.groups:
+        parts.append(_spot_requests(snapshot))
     if any(group.workers for group in snapshot.groups):
         parts.append(_workers(snapshot))
     if snapshot.jobs:
@@ -112,6 +115,23 @@ def _pools(snapshot: StackSnapshot) -> Table:
                 if (i.pool.instance_type, i.pool.zone, i.purchase_option.value) == pool
             ]
             table.add_row(group.name, *pool, *(str(phases.count(phase)) for phase in PHASES))
+    return table
+
+
+def _spot_requests(snapshot: StackSnapshot) -> Table:
+    """Return the Spot requests: below each group a line for each status code and state."""
+    table = _table("Spot requests", "group, code", "state", "count", "age", "meaning")
+    table.columns[0].no_wrap = True
+    for group in snapshot.groups:
+        if group.spot_requests is None:
+            table.add_row(group.name, Text("unknown", style="yellow"), "", "", "not readable")
+            continue
+        table.add_row(group.name, "" if group.spot_requests else Text("none", style="dim"))
+        for count in group.spot_requests:
+            is_failure = count.status_class is not StatusClass.NOT_A_FAILURE
+            meaning = Text(count.meaning, style="yellow" if is_failure else "dim")
+            age = span(snapshot.now - count.updated_at)
+            table.add_row(f" {count.code}", count.state, str(count.count), age, meaning)
     return table
 
 

@@ -182,11 +182,12 @@ class Observation:
     to use instance weights"; EC2 API reference, ``LaunchTemplateOverrides``.
 
     Attributes:
-        launch_failures: The newest launch failures, by group role.
+        launch_failures: The newest launch failures of each group: at most one known and one unknown.
         modifying: Groups that accept no capacity change now (a Spot Fleet in state ``modifying``).
         eventually_consistent: Groups whose desired capacity may be stale, and no longer counts instances
             whose termination is requested but not yet visible.
-        separate_targets: Groups to which AWS replaces Spot and On-Demand by a target of each (a Spot Fleet).
+        on_demand_targets: On-Demand part of the desired capacity of the groups where it is set, not computed
+            by AWS (Spot Fleets). AWS replaces what falls below it, and Spot below the rest.
         listed_slots: Slots that each group counts against its desired capacity by its own list, which may
             include terminated instances.
         activities_unknown: Groups whose launch failures could not be read.
@@ -207,7 +208,7 @@ class Observation:
     launch_failures: tuple[LaunchFailure, ...] = ()
     modifying: frozenset[GroupRole] = frozenset()
     eventually_consistent: frozenset[GroupRole] = frozenset()
-    separate_targets: frozenset[GroupRole] = frozenset()
+    on_demand_targets: Mapping[GroupRole, int] = field(default_factory=dict)
     listed_slots: Mapping[GroupRole, int] = field(default_factory=dict)
     activities_unknown: frozenset[GroupRole] = frozenset()
     suspended: Mapping[GroupRole, frozenset[str]] = field(default_factory=dict)
@@ -234,10 +235,9 @@ class Observation:
         """Return the live instances of one group that the group is not terminating."""
         return [i for i in self.instances if i.group_role is role and not i.is_terminating]
 
-    def launch_failure(self, role: GroupRole) -> LaunchFailure | None:
-        """Return the newest launch failure of one group; ``None`` if its newest launch succeeded."""
-        failures = (failure for failure in self.launch_failures if failure.group_role is role)
-        return max(failures, key=lambda failure: failure.failed_at, default=None)
+    def launch_failures_of(self, role: GroupRole) -> tuple[LaunchFailure, ...]:
+        """Return the newest launch failures of one group; empty if its newest launch succeeded."""
+        return tuple(failure for failure in self.launch_failures if failure.group_role is role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,3 +289,11 @@ _SLOTS: Final[Any] = attrgetter("slots")
 def slots(instances: Iterable[Instance]) -> int:
     """Return the total slots of the instances."""
     return sum(map(_SLOTS, instances))
+
+
+def slots_by_option(instances: Iterable[Instance]) -> dict[PurchaseOption, int]:
+    """Return the slots of the instances by purchase option."""
+    counts = dict.fromkeys(PurchaseOption, 0)
+    for instance in instances:
+        counts[instance.purchase_option] += instance.slots
+    return counts

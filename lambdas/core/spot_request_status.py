@@ -87,6 +87,22 @@ _ROWS: Final = (
 
 STATUS_CODES: Final = {row.code: row for row in _ROWS}
 
+INTERRUPTION_CODES: Final = (
+    "instance-terminated-no-capacity",
+    "instance-terminated-by-price",
+    "instance-terminated-by-experiment",
+    "marked-for-termination",
+    "marked-for-stop",
+    "marked-for-stop-by-experiment",
+)
+"""Codes of a request whose instance has a two-minute notice, and still runs.
+
+The request of an instance that ends on interruption gets ``instance-terminated-no-capacity`` at once,
+not ``marked-for-termination``, and the instance runs for two minutes more. AWS FIS has a code of its own.
+Source: EC2 user guide, "State changes for a Spot request", sections "Fulfilled-terminal" and "Interruption
+experiments".
+"""
+
 _WORD: Final = re.compile(r"[a-z]+(?:-[a-z]+)+")
 
 

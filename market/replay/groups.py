@@ -113,7 +113,8 @@ class GroupShape:
     ``pools`` for launches; ``base`` and ``spot_percentage``: the On-Demand share of the primary group;
     ``capacity_rebalance``: a Spot instance is replaced at a recommendation or notice, not after its end;
     ``allocation`` creates the allocation strategy of a run. ``weights`` are the slots of an instance by type,
-    default 1.
+    default 1. ``separate_targets``: it launches what is below its Spot or On-Demand target whatever it holds
+    of the other, as a Spot Fleet does.
     """
 
     pools: tuple[Pool, ...]
@@ -122,6 +123,7 @@ class GroupShape:
     capacity_rebalance: bool = False
     allocation: Callable[[], Allocation] = Spread
     weights: Mapping[str, int] = field(default_factory=dict)
+    separate_targets: bool = False
 
     def slots_of(self, pool: int) -> int:
         """Return the weight of an instance of a pool."""

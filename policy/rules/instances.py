@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from contracts import names
+from contracts.group import config
+from contracts.group.on_demand_share import on_demand_share
 from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject
 
 _AMI: Final = re.compile(r"ami-[0-9a-f]{8,17}")
@@ -67,18 +70,24 @@ def _ceiling(
     if maximum <= 0:
         return
     total, unpriced = 0.0, set[str]()
+    parameters = _group_configs(subjects)
     for subject in subjects:
         if subject.kind == "Group":
-            units = _on_demand_units(subject.inputs)
-            prices = {}
-            for override in _overrides(subject.inputs):
-                name = str(override.get("instanceType", "instanceRequirements"))
-                price = facts.price(name, subject.region)
-                if price is None:
-                    unpriced.add(name)
-                else:
-                    prices[name] = price / float(override.get("weightedCapacity") or 1)
-            total += units * max(prices.values(), default=0.0)
+            units, overrides = _on_demand_units(subject.inputs), _overrides(subject.inputs)
+        elif subject.kind == "SpotFleetRequest":
+            units = _on_demand_units_of_fleet(subject, parameters)
+            overrides = _objects(_objects(subject.inputs.get("launchTemplateConfigs")), "overrides")
+        else:
+            continue
+        prices = {}
+        for override in overrides if units else ():
+            name = str(override.get("instanceType", "instanceRequirements"))
+            price = facts.price(name, subject.region)
+            if price is None:
+                unpriced.add(name)
+            else:
+                prices[name] = price / float(override.get("weightedCapacity") or 1)
+        total += units * max(prices.values(), default=0.0)
     if total > maximum:
         note = f" (without {', '.join(sorted(unpriced))}: price unknown)" if unpriced else ""
         yield "", f"On-Demand may cost {total:.2f} USD per hour{note}, allowed: {maximum}"
@@ -94,6 +103,32 @@ def _on_demand_units(inputs: Mapping[str, Any]) -> float:
     base = min(float(shares.get("onDemandBaseCapacity") or 0), float(max_size))
     above = float(shares.get("onDemandPercentageAboveBaseCapacity", 100))
     return base + (float(max_size) - base) * above / 100
+
+
+def _on_demand_units_of_fleet(subject: Subject, parameters: Mapping[str, config.GroupConfig]) -> float:
+    """Return the maximum On-Demand capacity of a Spot Fleet, in instances or units of weight.
+
+    A fleet of type maintain is declared empty: the controller divides at most the group's maximum.
+    """
+    declared = subject.inputs.get("onDemandTargetCapacity") or 0
+    units = 0.0 if declared == UNKNOWN else float(declared)
+    group = parameters.get(str(subject.tags.get(names.TAG_GROUP, "")))
+    if group is None or subject.inputs.get("fleetType", "maintain") != "maintain":
+        return units
+    return max(units, on_demand_share(group.maximum, group.base, group.spot_percentage))
+
+
+def _group_configs(subjects: Sequence[Subject]) -> dict[str, config.GroupConfig]:
+    """Return the controller's settings by group, of the parameters that are known."""
+    return {
+        str(subject.tags[names.TAG_GROUP]): config.parse(value)
+        for subject in subjects
+        if subject.kind == "Parameter"
+        and subject.name.endswith("-config")
+        and names.TAG_GROUP in subject.tags
+        and isinstance(value := subject.inputs.get("insecureValue"), str)
+        and value != UNKNOWN
+    }
 
 
 def _buys_spot(inputs: Mapping[str, Any]) -> bool:

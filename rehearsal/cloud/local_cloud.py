@@ -13,7 +13,7 @@ from contracts.registry.worker_report import WorkerReport
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2 import spot_prices, terminations
-from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, MARKED, request_of
+from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, NO_CAPACITY, request_of
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.groups import launches, leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
@@ -204,12 +204,16 @@ class LocalCloud:
         self._bus.publish(self._bus.rebalance_recommendation(instance_id, zone, self.clock.now))
 
     def notice(self, instance_id: str, deadline: float) -> None:
-        """Give the two-minute notice: mark the Spot request, send the warning, set the workers' deadline."""
+        """Give the two-minute notice: close the Spot request, send the warning, set the workers' deadline.
+
+        The request of an instance that is terminated on interruption is closed at the notice.
+        Source: EC2 user guide, "State changes for a Spot request".
+        """
         instance = self._instances.instance(instance_id)
         request = request_of(self._instances.ec2, instance)
         if request is None:
             raise LocalCloudError(f"instance {instance_id!r} is On-Demand and gets no interruption notice")
-        request.mark(MARKED)
+        request.mark(NO_CAPACITY)
         self._deadlines[instance_id] = deadline
         zone = instance.placement.zone
         self._bus.publish(self._bus.interruption_warning(instance_id, zone, self.clock.now))

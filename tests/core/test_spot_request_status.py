@@ -6,7 +6,7 @@ import pytest
 
 from lambdas.core.launch_failures import classify, find_kind
 from lambdas.core.model import LaunchFailureKind
-from lambdas.core.spot_request_status import STATUS_CODES, StatusClass, find_status
+from lambdas.core.spot_request_status import INTERRUPTION_CODES, STATUS_CODES, StatusClass, find_status
 
 USER_GUIDE = {
     "az-group-constraint": StatusClass.CAPACITY,
@@ -58,6 +58,10 @@ KINDS = {
 
 def test_the_table_has_every_code_of_the_user_guide_once() -> None:
     assert STATUS_CODES.keys() == ALL.keys()
+
+
+def test_codes_of_an_interruption_are_in_the_table() -> None:
+    assert set(INTERRUPTION_CODES) < STATUS_CODES.keys()
 
 
 @pytest.mark.parametrize(("code", "status_class"), ALL.items())

@@ -47,7 +47,8 @@ class FakeAws:
     spot_prices: dict[tuple[str, str], str] = field(default_factory=dict)
     reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
     delayed: list[int] = field(default_factory=list)
-    marked: dict[str, float] = field(default_factory=dict)
+    interrupted: dict[str, float] = field(default_factory=dict)
+    interruption_code: str = "instance-terminated-no-capacity"
     activities: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     memory: dict[str, dict[str, Any]] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
@@ -59,11 +60,11 @@ class FakeAws:
     def add_group(self, name: str, desired: int = 0) -> None:
         self.groups[name] = {"AutoScalingGroupName": name, "DesiredCapacity": desired, "Instances": []}
 
-    def add_fleet(self, name: str, target: int) -> None:
+    def add_fleet(self, name: str, target: int, on_demand: int = 0) -> None:
         self.fleets[name] = {
             "SpotFleetRequestId": name,
             "SpotFleetRequestState": "active",
-            "SpotFleetRequestConfig": {"TargetCapacity": target, "OnDemandTargetCapacity": 0},
+            "SpotFleetRequestConfig": {"TargetCapacity": target, "OnDemandTargetCapacity": on_demand},
         }
 
     def add_instance(
@@ -157,13 +158,15 @@ class FakeAws:
         on_premises = ExpressionAttributeValues[":g"]["S"].endswith("@on-premises")
         return "Items", self.on_premises_items if on_premises else self.slots, list
 
-    def _list_describe_spot_instance_requests(self, Filters: Any) -> Any:
+    def _list_describe_spot_instance_requests(self, Filters: Any, PaginationConfig: Any) -> Any:
+        (codes,) = (f["Values"] for f in Filters if f["Name"] == "status-code")
         found = [
             {
                 "InstanceId": i,
-                "Status": {"Code": "marked-for-termination", "UpdateTime": datetime.fromtimestamp(at, UTC)},
+                "Status": {"Code": self.interruption_code, "UpdateTime": datetime.fromtimestamp(at, UTC)},
             }
-            for i, at in self.marked.items()
+            for i, at in self.interrupted.items()
+            if self.interruption_code in codes
         ]
         return "SpotInstanceRequests", found, list
 

@@ -23,11 +23,28 @@ def seen(aws: FakeAws, now: float = NOW) -> GroupState:
     return only(controller(aws, now).run()).decision.state
 
 
-def test_a_lost_notice_is_read_from_the_spot_request(aws: FakeAws) -> None:
-    aws.marked["i-2"] = NOW - 10
+@pytest.mark.parametrize(
+    "code",
+    [
+        "instance-terminated-no-capacity",  # at the notice: the instance runs for two minutes more
+        "instance-terminated-by-price",
+        "instance-terminated-by-experiment",
+        "marked-for-termination",
+        "marked-for-stop",
+    ],
+)
+def test_a_lost_notice_is_read_from_the_spot_request(aws: FakeAws, code: str) -> None:
+    aws.interrupted["i-2"], aws.interruption_code = NOW - 10, code
     outcome = only(controller(aws).run())
     assert outcome.decision.memory.termination_deadlines == {"i-2": NOW + 110}
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
+
+
+def test_requests_of_instances_that_ended_hours_ago_change_nothing(aws: FakeAws) -> None:
+    aws.interrupted = {f"i-old-{n}": NOW - 3600 * n for n in range(5)}
+    outcome = only(controller(aws).run())
+    assert outcome.decision.memory.termination_deadlines == {}
+    assert actions(outcome) == ()
 
 
 @pytest.mark.parametrize(("age", "ready"), [(STALE_SECONDS - 1, 4), (STALE_SECONDS, 0)])
@@ -205,7 +222,7 @@ def test_failed_optional_reads_block_nothing(aws: FakeAws) -> None:
 
 
 def test_reading_notices_is_retried_at_once(aws: FakeAws) -> None:
-    aws.marked["i-2"] = NOW - 10
+    aws.interrupted["i-2"] = NOW - 10
     aws.throttled["describe_spot_instance_requests"] = SPOT_REQUEST_ATTEMPTS - 1
     outcome = only(controller(aws).run())
     assert outcome.decision.memory.termination_deadlines == {"i-2": NOW + 110}

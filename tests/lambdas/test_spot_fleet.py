@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from fractions import Fraction
-from math import ceil
 from typing import Any
 
 import pytest
 
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker
 from lambdas.core.capacity.memory import SETTLE_SECONDS
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.model import Alarm, GroupRole, SetDesired
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.single_group import NOW, ROOT, actions, config, controller, only
+from tests.oracles.shares import SHARES, on_demand_by_awss_rule
 
 FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
 
@@ -22,7 +23,7 @@ FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
 def aws() -> FakeAws:
     text = config(kind="spot-fleet", primary=FLEET, base=1)
     fake = FakeAws(parameters={f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": "4"})
-    fake.add_fleet(FLEET, target=4)
+    fake.add_fleet(FLEET, target=4, on_demand=1)
     fake.add_group("fallback")
     for n in range(4):
         fake.add_instance(
@@ -60,24 +61,15 @@ def test_a_scale_in_lowers_the_target_before_it_terminates_instances(aws: FakeAw
     assert len(aws.instances) == 3
 
 
-def on_demand_by_awss_rule(target: int, base: int, spot_percentage: int) -> int:
-    """The base, then the On-Demand percentage of what is above it, rounded up."""
-    above = Fraction(max(0, target - base)) * (100 - spot_percentage) / 100
-    return min(target, base) + ceil(above)
-
-
 def divided(base: int, spot_percentage: int) -> str:
     changes = {"base": base, "spotPercentage": spot_percentage, "max": 64}
     return config(kind="spot-fleet", primary=FLEET, fallback=None, **changes)
 
 
-SHARES = pytest.mark.parametrize(
-    ("base", "spot_percentage"),
-    [(base, percentage) for base in (0, 2) for percentage in (0, 25, 75, 100)],
-)
+EVERY_SHARE = pytest.mark.parametrize(("base", "spot_percentage"), SHARES)
 
 
-@SHARES
+@EVERY_SHARE
 def test_both_targets_follow_every_target_of_the_scaler(base: int, spot_percentage: int) -> None:
     aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(base, spot_percentage)})
     aws.add_fleet(FLEET, target=0)  # as declared
@@ -88,7 +80,7 @@ def test_both_targets_follow_every_target_of_the_scaler(base: int, spot_percenta
     assert aws.calls["modify_spot_fleet_request"] == 7
 
 
-@SHARES
+@EVERY_SHARE
 @pytest.mark.parametrize("youngest_is_spot", [False, True])
 def test_a_scale_in_keeps_the_on_demand_share(
     base: int, spot_percentage: int, youngest_is_spot: bool
@@ -224,6 +216,97 @@ def test_an_unknown_error_of_the_fleet_starts_on_demand_and_is_an_alarm(aws: Fak
         Alarm("primary-unknown", f"unknown failure: {subtype}: why"),
         SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),
     )
+
+
+LIMIT = ("spotInstanceCountLimitExceeded", "You've reached the limit")
+NO_CAPACITY = ("spotFleetRequestConfigurationInvalid", "There is no Spot capacity available")
+NEW = ("spotFleetRequestConfigurationInvalid", "a text that AWS has not documented")
+
+
+@pytest.mark.parametrize("unknown_is_newest", [False, True])
+@pytest.mark.parametrize(
+    ("classified", "alarm"),
+    [(LIMIT, [Alarm("primary-limit", ": ".join(LIMIT))]), (NO_CAPACITY, [])],
+)
+def test_an_unknown_error_next_to_a_classified_error_starts_on_demand_and_is_an_alarm(
+    aws: FakeAws, classified: tuple[str, str], alarm: list[Alarm], unknown_is_newest: bool
+) -> None:
+    del aws.instances["i-3"]
+    aws.history = [
+        error(*NEW, age=30 if unknown_is_newest else 200),
+        error(*classified, age=60),
+        error(*classified, age=120),
+    ]
+    outcome = only(controller(aws).run())
+    *alarms, on_demand = actions(outcome)
+    assert alarms == [*alarm, Alarm("primary-unknown", f"unknown failure: {': '.join(NEW)}")]
+    assert on_demand == SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason)
+
+
+@EVERY_SHARE
+def test_a_changed_share_is_applied_at_the_next_pass(base: int, spot_percentage: int) -> None:
+    aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(1, 100)})
+    aws.parameters[f"{ROOT}/inference/target"] = "7"
+    aws.add_fleet(FLEET, target=7, on_demand=1)
+    only(controller(aws).run())
+    assert aws.calls["modify_spot_fleet_request"] == 0
+    aws.parameters[f"{ROOT}/inference/config"] = divided(base, spot_percentage)
+    only(controller(aws, NOW + 60).run())
+    assert targets(aws) == (7, on_demand_by_awss_rule(7, base, spot_percentage))
+    assert aws.calls["modify_spot_fleet_request"] == 1
+    only(controller(aws, NOW + 120).run())
+    assert aws.calls["modify_spot_fleet_request"] == 1
+
+
+def test_a_changed_share_that_is_not_visible_yet_is_not_set_again(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=FLEET, base=2)
+    old = aws.fleets[FLEET]["SpotFleetRequestConfig"]
+    only(controller(aws).run())
+    for later, requested in ((SETTLE_SECONDS - 1, 1), (SETTLE_SECONDS, 2)):
+        aws.fleets[FLEET]["SpotFleetRequestConfig"] = old
+        only(controller(aws, NOW + later).run())
+        assert aws.calls["modify_spot_fleet_request"] == requested
+
+
+@pytest.mark.parametrize("state", ["modifying", "paused"])
+def test_a_changed_share_waits_for_the_fleet_and_for_operators(aws: FakeAws, state: str) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=FLEET, base=2)
+    if state == "paused":
+        aws.parameters[f"{ROOT}/inference/control"] = '{"mode": "paused"}'
+    else:
+        aws.fleets[FLEET]["SpotFleetRequestState"] = state
+    only(controller(aws).run())
+    assert aws.calls["modify_spot_fleet_request"] == 0
+
+
+@pytest.mark.parametrize("to_on_demand", [False, True])
+def test_instances_of_the_new_share_replace_others_once_they_serve(to_on_demand: bool) -> None:
+    before, after = (divided(0, percentage) for percentage in ((100, 50) if to_on_demand else (50, 100)))
+    aws = FakeAws(parameters={f"{ROOT}/inference/config": before, f"{ROOT}/inference/target": "4"})
+    aws.add_fleet(FLEET, target=4, on_demand=0 if to_on_demand else 2)
+    for n in range(4):
+        spot = to_on_demand or n > 1
+        aws.add_instance(FLEET, f"i-{n}", spot=spot, launched=NOW - 3600, heartbeat=NOW, since=NOW - 3400)
+
+    def run(now: float) -> Any:
+        for slot in aws.slots:
+            slot["heartbeat"]["N"] = str(now)
+        return only(controller(aws, now).run())
+
+    aws.parameters[f"{ROOT}/inference/config"] = after
+    run(NOW)
+    assert targets(aws) == (4, 2 if to_on_demand else 0)
+    for n in (4, 5):  # the fleet launches what is below its targets, and with noTermination ends nothing
+        aws.add_instance(FLEET, f"i-{n}", spot=not to_on_demand, launched=NOW + 30, heartbeat=None)
+    for minute in (1, 2):
+        assert actions(run(NOW + 60 * minute)) == ()
+    for n in (4, 5):
+        aws.slots.append(registry_item.dump(Worker("inference", f"i-{n}", 0, NOW + 170, NOW + 175, "ready")))
+    run(NOW + 180)
+    lifecycles = [instance.get("InstanceLifecycle") for instance in aws.instances.values()]
+    assert (len(lifecycles), lifecycles.count(None)) == (4, 2 if to_on_demand else 0)
+    assert {"i-4", "i-5"} < set(aws.instances)
+    assert targets(aws) == (4, 2 if to_on_demand else 0)
 
 
 def test_a_cancelled_fleet_is_reported(aws: FakeAws) -> None:

@@ -125,14 +125,16 @@ def test_a_spot_request_follows_the_state_of_its_instance(running: Running) -> N
     assert status() == ("active", "fulfilled", START)
     running.cloud.set_time(START + 60)
     running.cloud.notice(instance, START + 180)
-    assert status() == ("active", "marked-for-termination", START + 60)
-    marked = ec2.describe_spot_instance_requests(
-        Filters=[{"Name": "status-code", "Values": ["marked-for-termination"]}]
+    # As AWS does for an instance that is terminated on interruption: it still runs.
+    assert status() == ("closed", "instance-terminated-no-capacity", START + 60)
+    assert running.instance(instance)["State"]["Name"] == "running"
+    interrupted = ec2.describe_spot_instance_requests(
+        Filters=[{"Name": "status-code", "Values": ["instance-terminated-no-capacity"]}]
     )
-    assert len(marked["SpotInstanceRequests"]) == 1
+    assert len(interrupted["SpotInstanceRequests"]) == 1
     running.cloud.set_time(START + 180)
     running.cloud.kill([instance])
-    assert status() == ("closed", "instance-terminated-no-capacity", START + 180)
+    assert status() == ("closed", "instance-terminated-no-capacity", START + 60)
 
 
 def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -> None:

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from contracts.group import config
 from policy.rules.model import ExternalFacts, Subject
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
@@ -38,6 +39,7 @@ TYPES: Final = {
     "Permission": "aws:lambda/permission:Permission",
     "Policy": "aws:iam/policy:Policy",
     "PolicyAttachment": "aws:iam/policyAttachment:PolicyAttachment",
+    "Parameter": "aws:ssm/parameter:Parameter",
     "Queue": "aws:sqs/queue:Queue",
     "QueuePolicy": "aws:sqs/queuePolicy:QueuePolicy",
     "RdsInstance": "aws:rds/instance:Instance",
@@ -98,6 +100,34 @@ def fleet(types: int, zones: int) -> Subject:
         for place in range(zones)
     ]
     return subject("SpotFleetRequest", launchTemplateConfigs=[{"overrides": overrides}], tags=TAGS)
+
+
+def sized_fleet(fleet_type: str, on_demand: int, weight: int = 1) -> Subject:
+    """Return a Spot Fleet as declared: one of type maintain is empty."""
+    override = {"instanceType": "g5.xlarge", "subnetId": "subnet-0", "weightedCapacity": weight}
+    return subject(
+        "SpotFleetRequest",
+        fleetType=fleet_type,
+        targetCapacity=10 if fleet_type == "request" else 0,
+        onDemandTargetCapacity=on_demand,
+        launchTemplateConfigs=[{"overrides": [override]}],
+        tags=TAGS,
+    )
+
+
+def controlled_fleet(base: int, percentage: int, most: int = 20) -> list[Subject]:
+    """Return a fleet of type maintain with the parameter that the controller divides it by."""
+    settings = config.GroupConfig(
+        kind="spot-fleet",
+        primary="sfr-1",
+        base=base,
+        spot_percentage=percentage,
+        maximum=most,
+        slots={"g5.xlarge": 1},
+        policy=config.PolicyChoice("expected-cost"),
+    )
+    parameter = subject("Parameter", "inference-config", insecureValue=config.dumps(settings), tags=TAGS)
+    return [sized_fleet("maintain", 0), parameter]
 
 
 def allowing(kind: str = "RolePolicy", **statement: Any) -> Subject:
@@ -165,6 +195,11 @@ VIOLATING: Final[dict[str, list[Case]]] = {
     "on-demand-ceiling": [
         ({"maximumUsdPerHour": 9.9}, [group(spot=False), group()]),
         ({"maximumUsdPerHour": 9.9}, [group(types=3, spot=False)]),
+        # At 1.006 USD an hour: 10 as requested; a half of at most 20; a base of 4 and 38 % of 16, rounded up.
+        ({"maximumUsdPerHour": 10.05}, [sized_fleet("request", 10)]),
+        ({"maximumUsdPerHour": 10.05}, controlled_fleet(0, 50)),
+        ({"maximumUsdPerHour": 11.06}, controlled_fleet(4, 62)),
+        ({"maximumUsdPerHour": 20.0}, [group(spot=False), *controlled_fleet(0, 50)]),
     ],
     "names": [
         ({}, [Subject(TYPES["Table"], "memory", "urn:pulumi:dev::gpu-spot::t::memory", {"tags": TAGS}, True)])
@@ -237,6 +272,12 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
     "on-demand-ceiling": [
         ({"maximumUsdPerHour": 10.1}, [group(spot=False), group()]),
         ({}, [group(spot=False, most=99)]),
+        ({"maximumUsdPerHour": 10.07}, [sized_fleet("request", 10)]),
+        ({"maximumUsdPerHour": 2.52}, [sized_fleet("request", 10, weight=4)]),
+        ({"maximumUsdPerHour": 10.07}, controlled_fleet(0, 50)),
+        ({"maximumUsdPerHour": 11.07}, controlled_fleet(4, 62)),
+        ({"maximumUsdPerHour": 0.01}, controlled_fleet(0, 100)),
+        ({"maximumUsdPerHour": 20.13}, [group(spot=False), *controlled_fleet(0, 50)]),
     ],
     "names": [({}, [template()])],
     "tags": [({}, [template(), group()]), ({"required": ["gpu-spot:group"]}, [template()])],

@@ -46,7 +46,12 @@ def test_unknown_values_violate_no_rule() -> None:
             "vpcZoneIdentifiers": UNKNOWN,
             "tags": UNKNOWN,
         },
-        "SpotFleetRequest": {"launchTemplateConfigs": UNKNOWN, "tags": UNKNOWN},
+        "SpotFleetRequest": {
+            "launchTemplateConfigs": UNKNOWN,
+            "onDemandTargetCapacity": UNKNOWN,
+            "tags": UNKNOWN,
+        },
+        "Parameter": {"insecureValue": UNKNOWN, "tags": UNKNOWN},
         "FileSystem": {"encrypted": UNKNOWN, "tags": UNKNOWN},
         "Queue": {"sqsManagedSseEnabled": UNKNOWN, "tags": UNKNOWN},
     }

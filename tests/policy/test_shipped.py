@@ -15,20 +15,25 @@ from tests.infra.declared import ROOT, Run, run, shipped, variant
 from tests.infra.test_key import KEY
 from tests.policy.cases import FACTS
 
+FLEET_FILE = ROOT / "Pulumi.fleet.yaml"
 
-def check(run: Run) -> list[Violation]:
-    subjects = [
+
+def check(preview: Run) -> list[Violation]:
+    return list(violations(subjects_of(preview), settings_of(preview.stack), FACTS))
+
+
+def subjects_of(preview: Run) -> list[Subject]:
+    return [
         Subject(
             one["type"],
             one["name"],
-            f"urn:pulumi:{run.stack}::gpu-spot::{one['type']}::{one['name']}",
+            f"urn:pulumi:{preview.stack}::gpu-spot::{one['type']}::{one['name']}",
             json.loads(json.dumps(one["inputs"]), object_hook=dict),
             bool(one["protect"]),
             "us-west-2",
         )
-        for one in run.declared
+        for one in preview.declared
     ]
-    return list(violations(subjects, settings_of(run.stack), FACTS))
 
 
 SHIPPED = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
@@ -52,6 +57,35 @@ def test_an_environment_with_a_key_of_its_own_complies(tmp_path: Path) -> None:
     assert declared.of("Key") == {}
     assert KEY in json.dumps(declared.of("RolePolicy"))
     assert not [one for one in check(declared) if one.level == "mandatory"]
+
+
+@pytest.mark.parametrize(
+    ("fleet_type", "on_demand"),
+    [
+        ("maintain", 9),  # a base of 2 and half of the other 14 of at most 16
+        ("request", 5),  # a base of 2 and half of the other 6 of 8
+    ],
+)
+def test_the_on_demand_share_of_a_declared_fleet_is_counted(
+    tmp_path: Path, fleet_type: str, on_demand: int
+) -> None:
+    capacity = {"fleetType": fleet_type, "max": 16, "onDemandBase": 2, "spotPercentage": 50}
+    capacity |= {"instanceTypes": ["g6.xlarge", "g5.xlarge"], "fallback": {"enabled": False}}
+
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0]["capacity"] |= capacity
+
+    declared = subjects_of(run("known", variant(tmp_path, change, FLEET_FILE), "fleet"))
+
+    def reported(maximum: float) -> list[str]:
+        settings = {"on-demand-ceiling": {"maximumUsdPerHour": maximum}}
+        found = violations(declared, settings, FACTS)
+        return [one.message for one in found if one.rule == "on-demand-ceiling"]
+
+    cost = on_demand * 1.006
+    [message] = reported(cost - 0.01)
+    assert message.startswith(f"On-Demand may cost {cost:.2f} USD per hour, allowed: ")
+    assert reported(cost + 0.01) == []
 
 
 def test_a_preview_has_unknown_values() -> None:

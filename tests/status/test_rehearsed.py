@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from rich.console import Console
 
 from gpu_spot import cli
@@ -42,6 +44,15 @@ def test_a_stack_in_a_market_is_shown(results: dict[str, Any]) -> None:
     assert group["ready"] == sum(one["count"] for one in group["workers"] if one["phase"] == "ready")
     assert group["missing"] == max(0, group["target"] - group["ready"])
     assert {one["version"] for one in group["workers"]} == {"rehearsed"}
+    spot = [one for one in live if one["market"] == "spot"]
+    requests = {one["code"]: one for one in group["spot_requests"]}
+    assert requests["fulfilled"] == {
+        "state": "active",
+        "code": "fulfilled",
+        "class": "not a failure",
+        "count": len(spot) - requests.get("instance-terminated-no-capacity", {"count": 0})["count"],
+        "updated": max(one["launched"] for one in spot),
+    }
     assert 0 < first["cost_usd_hour"] < first["on_demand_usd_hour"]
     assert first["decisions"]
     assert all(one["actions"] and one["reason"] for one in first["decisions"])
@@ -53,6 +64,26 @@ def test_a_stack_in_a_market_is_shown(results: dict[str, Any]) -> None:
     [alarm] = ringing["alarms"]
     assert alarm.keys() == {"name", "since", "says"}
     assert alarm["name"] == results["alarm"]
+
+
+def test_requests_that_may_not_be_read_are_not_shown_as_none(results: dict[str, Any]) -> None:
+    [group] = json.loads(results["denied json"])["groups"]
+    assert group["spot_requests"] is None
+    [warning] = group["unread"]
+    assert warning.startswith("Spot requests not read: An error occurred (UnauthorizedOperation)")
+    assert re.search(r"inference +unknown +not readable", results["denied"])
+    assert "Spot requests not read: An error occurred" in " ".join(results["denied"].split())
+
+
+def test_interrupted_requests_are_counted_by_their_profile(results: dict[str, Any]) -> None:
+    [group] = json.loads(results["interrupted"])["groups"]
+    requests = {one["code"]: one for one in group["spot_requests"]}
+    before = {one["code"]: one for one in json.loads(results["json"])["groups"][0]["spot_requests"]}
+    lost = requests["instance-terminated-no-capacity"]
+    assert (lost["state"], lost["class"]) == ("closed", "capacity")
+    assert lost["count"] + requests.get("fulfilled", {"count": 0})["count"] == sum(
+        one["count"] for one in before.values()
+    )
 
 
 def test_deploy_prints_its_resources_as_json(results: dict[str, Any]) -> None:
@@ -109,9 +140,31 @@ def _collect() -> dict[str, Any]:
         results["ringing"], results["ringing code"] = _shown(world, "--json")
         results["pipe"], _ = _shown(world)
         results["terminal"], results["looks"] = _watched(world)
+        with _denied(world.clients("ec2"), "DescribeSpotInstanceRequests"):
+            results["denied json"], _ = _shown(world, "--json")
+            results["denied"], _ = _shown(world)
+        world.cloud.kill(sorted(_spot_instances(results["json"])))
+        results["interrupted"], _ = _shown(world, "--json")
         ours = ("cloudwatch:PutMetricAlarm", "cloudwatch:SetAlarmState")
         results["requests"] = [one for one in noted if one["action"] not in ours]
         return results
+
+
+@contextmanager
+def _denied(client: Any, action: str) -> Iterator[None]:
+    def deny(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "not authorized"}}, action)
+
+    client.meta.events.register(f"before-call.ec2.{action}", deny, unique_id="deny")
+    try:
+        yield
+    finally:
+        client.meta.events.unregister(f"before-call.ec2.{action}", unique_id="deny")
+
+
+def _spot_instances(document: str) -> set[str]:
+    [group] = json.loads(document)["groups"]
+    return {one["instance"] for one in group["instances"] if one["market"] == "spot"}
 
 
 def _shown(world: World, *words: str, wait: Any = None) -> tuple[str, int]:

@@ -86,7 +86,9 @@ class LaunchTemplate(pulumi.ComponentResource):
                 root_volume(args.scope, _ROOT_DEVICE, args.root_volume_gib),
                 *_dataset_mappings(args.scope, args.datasets),
             ],
-            # Neither the provider's default tags nor the group's tags reach volumes and network interfaces.
+            # Neither the provider's default tags nor the group's tags reach volumes and network interfaces. A
+            # tag for Spot requests would fail the launches of On-Demand instances, which have none.
+            # Source: EC2 API reference, ``LaunchTemplateTagSpecificationRequest``.
             tag_specifications=[
                 *tag_specifications({**tags, **args.instance_tags}, ("instance",)),
                 *tag_specifications(tags, ("volume", "network-interface")),

@@ -19,7 +19,7 @@ from infra.scope import Scope
 
 CAPACITIES: Final = ("targetCapacity", "onDemandTargetCapacity")
 """The controller sets both together: the target alone changes the Spot share, the On-Demand target alone
-changes it inversely. It applies a changed base or percentage with the next change of the target."""
+changes it inversely."""
 
 OWNED_BY_CONTROLLER: Final = (*CAPACITIES, "excessCapacityTerminationPolicy")
 """The controller sends the policy with each capacity, in the API's spelling, not the provider's."""

@@ -52,7 +52,6 @@ class AutoScalingService:
     """See ``CapacityService``; names are names of Auto Scaling groups."""
 
     is_eventually_consistent: ClassVar[bool] = False
-    has_separate_targets: ClassVar[bool] = False
     client: AutoScalingClient
 
     def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
@@ -84,7 +83,7 @@ class AutoScalingService:
                 raise GroupNotFoundError(f"Auto Scaling group {name!r} does not exist")
         return states
 
-    def launch_failure(self, name: str, role: GroupRole, now: float) -> LaunchFailure | None:
+    def launch_failures(self, name: str, role: GroupRole, now: float) -> tuple[LaunchFailure, ...]:
         """See ``CapacityService``; makes one call, which returns the newest activities first."""
         activities = self.client.describe_scaling_activities(
             AutoScalingGroupName=name, MaxRecords=MAX_ACTIVITIES
@@ -99,10 +98,10 @@ class AutoScalingService:
                 unknown = (
                     LaunchFailureKind.CAPACITY if activity["StatusCode"] == "Cancelled" else classify(message)
                 )
-                return LaunchFailure(role, find_kind(message) or unknown, started_at, message)
+                return (LaunchFailure(role, find_kind(message) or unknown, started_at, message),)
             if activity["StatusCode"] in ("Successful", *_FAILED):
-                return None
-        return None
+                break
+        return ()
 
     def apply(self, name: str, change: CapacityChange, group: Group) -> None:
         """See ``CapacityService``; makes one call per terminated instance.

@@ -45,20 +45,23 @@ class CapacityState:
     """The state of a group or fleet: desired capacity, and members by instance id.
 
     ``is_modifying``: it accepts no change now. ``suspended``: suspended processes that the group needs.
+    ``on_demand``: the On-Demand part of ``desired``; ``None`` if the service computes it.
     """
 
     desired: int
     members: Mapping[str, Member]
     is_modifying: bool = False
     suspended: frozenset[str] = frozenset()
+    on_demand: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityChange:
     """A change of a group or fleet: set ``capacity``, then terminate instances with ``freed_slots`` slots.
 
-    ``current``: the desired capacity that the decision was based on. ``zone``: preferred for added capacity.
-    ``skip_warm_pool``: the instances must not return to a warm pool.
+    ``current`` and ``current_on_demand``: the desired capacity that the decision was based on, and its
+    On-Demand part as in ``CapacityState``. ``zone``: preferred for added capacity. ``skip_warm_pool``: the
+    instances must not return to a warm pool.
     """
 
     current: int
@@ -67,6 +70,7 @@ class CapacityChange:
     freed_slots: int = 0
     zone: str = ""
     skip_warm_pool: bool = False
+    current_on_demand: int | None = None
 
     @property
     def final_capacity(self) -> int:
@@ -83,19 +87,17 @@ class CapacityService(Protocol):
     """An AWS service that maintains a desired capacity: Auto Scaling or Spot Fleet.
 
     ``is_eventually_consistent``: reads may return the former desired capacity for a while, and a terminated
-    member stays listed after the desired capacity was lowered. ``has_separate_targets``: Spot and On-Demand
-    each have a target, to which AWS replaces instances.
+    member stays listed after the desired capacity was lowered.
     """
 
     is_eventually_consistent: ClassVar[bool]
-    has_separate_targets: ClassVar[bool]
 
     def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
         """Return the state of each group or fleet; members that serve no more are left out."""
         ...
 
-    def launch_failure(self, name: str, side: GroupRole, now: float) -> LaunchFailure | None:
-        """Return the newest launch if it failed."""
+    def launch_failures(self, name: str, role: GroupRole, now: float) -> tuple[LaunchFailure, ...]:
+        """Return why the newest launches failed: at most one known and one unknown failure."""
         ...
 
     def apply(self, name: str, change: CapacityChange, group: Group) -> None:

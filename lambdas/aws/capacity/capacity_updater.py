@@ -65,11 +65,10 @@ def _changes(actions: Iterable[Action], observation: Observation) -> dict[GroupR
     for action in actions:
         match action:
             case SetDesired(role, capacity, _, zone):
-                changes[role] = CapacityChange(observation.desired_capacity(role), capacity, zone=zone)
+                changes[role] = replace(_unchanged(role, observation), capacity=capacity, zone=zone)
             case TerminateInstances(role, instance_ids, _, freed_slots, skip_warm_pool):
-                desired = observation.desired_capacity(role)
                 changes[role] = replace(
-                    changes.get(role, CapacityChange(desired, desired)),
+                    changes.get(role, _unchanged(role, observation)),
                     to_terminate=instance_ids,
                     freed_slots=freed_slots,
                     skip_warm_pool=skip_warm_pool,
@@ -77,6 +76,11 @@ def _changes(actions: Iterable[Action], observation: Observation) -> dict[GroupR
             case _:
                 pass
     return changes
+
+
+def _unchanged(role: GroupRole, observation: Observation) -> CapacityChange:
+    desired = observation.desired_capacity(role)
+    return CapacityChange(desired, desired, current_on_demand=observation.on_demand_targets.get(role))
 
 
 def _limit(change: CapacityChange, role: GroupRole, maximum: int, observation: Observation) -> CapacityChange:

@@ -26,6 +26,7 @@ from lambdas.aws.settings import GroupSettings
 from lambdas.core.capacity import replacements
 from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.model import Group, GroupRole, Instance, LaunchFailure, Observation, Pool, PurchaseOption
+from lambdas.core.spot_request_status import INTERRUPTION_CODES
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 SPOT_REQUEST_ATTEMPTS: Final = 3
 _LIVE: Final = ("pending", "running")
-_MARKED_STATUS_CODES: Final = ("marked-for-termination", "marked-for-stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Observer:
     def observe(self, settings: GroupSettings, now: float, budget: Budget) -> Observation:
         """Return the state of the group in AWS and in the worker registry.
 
-        Calls: one for the groups, one per 1,000 instances, one per registry page, one for the Spot requests
-        with a notice, one per group role for launch failures; one per 1,000 members of a fleet, one per
-        registry page of on-premises workers. Errors of Spot requests, launch failures and on-premises workers
-        are returned in ``read_errors``.
+        Calls: one for the groups, one per 1,000 instances, one per registry page, one per 1,000 Spot requests
+        that AWS interrupted in the last hours, one per group role for launch failures; one per 1,000 members
+        of a fleet, one per registry page of on-premises workers. Errors of Spot requests, launch failures and
+        on-premises workers are returned in ``read_errors``.
 
         Raises:
             GroupNotFoundError: a group or fleet does not exist.
@@ -88,11 +88,9 @@ class Observer:
                 for role, resource in settings.resources.items()
                 if self.capacity[resource.kind].is_eventually_consistent
             ),
-            separate_targets=frozenset(
-                role
-                for role, resource in settings.resources.items()
-                if self.capacity[resource.kind].has_separate_targets
-            ),
+            on_demand_targets={
+                role: state.on_demand for role, state in states.items() if state.on_demand is not None
+            },
             listed_slots={
                 role: sum(member.slots for member in state.members.values() if not member.is_terminating)
                 for role, state in states.items()
@@ -141,15 +139,17 @@ class Observer:
         error_text = ""
         for _ in range(SPOT_REQUEST_ATTEMPTS):
             try:
-                return self._marked_for_termination()
+                return self._interrupted()
             except (BotoCoreError, ClientError) as error:
                 error_text = f"Spot requests not read: {error}"
         failed.append(error_text)
         return {}
 
-    def _marked_for_termination(self) -> Mapping[str, float]:
+    def _interrupted(self) -> Mapping[str, float]:
+        """Return the deadlines by instance id; AWS lists requests for hours after their instances ended."""
         pages = self.ec2.get_paginator("describe_spot_instance_requests").paginate(
-            Filters=[{"Name": "status-code", "Values": list(_MARKED_STATUS_CODES)}]
+            Filters=[{"Name": "status-code", "Values": list(INTERRUPTION_CODES)}],
+            PaginationConfig={"PageSize": 1000},
         )
         return {
             request["InstanceId"]: request["Status"]["UpdateTime"].timestamp() + NOTICE_SECONDS
@@ -179,12 +179,10 @@ class Observer:
         unknown: set[GroupRole] = set()
         for role, resource in settings.resources.items():
             try:
-                failure = self.capacity[resource.kind].launch_failure(resource.name, role, now)
+                failures += self.capacity[resource.kind].launch_failures(resource.name, role, now)
             except (BotoCoreError, ClientError) as error:
                 failed.append(f"launches of {resource.name!r} not read: {error}")
                 unknown.add(role)
-            else:
-                failures += [failure] if failure is not None else []
         return tuple(failures), frozenset(unknown)
 
 

@@ -21,8 +21,8 @@ from lambdas.aws.capacity.capacity_service import (
     Member,
     NotTerminatedError,
 )
-from lambdas.core.launch_failures import classify, find_kind
-from lambdas.core.model import Group, GroupRole, LaunchFailure
+from lambdas.core.launch_failures import classify
+from lambdas.core.model import Group, GroupRole, LaunchFailure, LaunchFailureKind
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -32,6 +32,11 @@ _LIVE: Final = ("submitted", "active", "modifying")
 _MODIFIABLE: Final = "active"
 HISTORY_SECONDS: Final = 300.0
 """Age up to which an error in the history counts as a launch failure: the fleet retries every few minutes."""
+_SUMMARY: Final = "allLaunchSpecsTemporarilyBlacklisted"
+"""Sub-type of the error after "several attempts to launch instances have failed": the other errors say why.
+
+Source: EC2 API reference, ``EventInformation``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,6 @@ class SpotFleetService:
     """See ``CapacityService``; names are fleet request ids (``sfr-…``)."""
 
     is_eventually_consistent: ClassVar[bool] = True
-    has_separate_targets: ClassVar[bool] = True
     client: EC2Client
 
     def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
@@ -52,14 +56,19 @@ class SpotFleetService:
                 raise GroupNotFoundError(f"Spot Fleet {name!r} is {state}, allowed: {', '.join(_LIVE)}")
             config = fleet["SpotFleetRequestConfig"]
             members = self._members(name, _weights(config))
-            states[name] = CapacityState(config["TargetCapacity"], members, is_modifying=state != _MODIFIABLE)
+            states[name] = CapacityState(
+                config["TargetCapacity"],
+                members,
+                is_modifying=state != _MODIFIABLE,
+                on_demand=config.get("OnDemandTargetCapacity", 0),
+            )
         for name in names:
             if name not in states:
                 raise GroupNotFoundError(f"Spot Fleet {name!r} does not exist")
         return states
 
-    def launch_failure(self, name: str, role: GroupRole, now: float) -> LaunchFailure | None:
-        """See ``CapacityService``; returns the newest known error in the fleet's history, else the newest.
+    def launch_failures(self, name: str, role: GroupRole, now: float) -> tuple[LaunchFailure, ...]:
+        """See ``CapacityService``; returns the newest known and the newest unknown error of the history.
 
         The sub-type is not specific: a lack of capacity is "There is no Spot capacity available …" under
         ``spotFleetRequestConfigurationInvalid``, after which the fleet blacklists launch specifications
@@ -73,9 +82,11 @@ class SpotFleetService:
         )
         records = sorted(history["HistoryRecords"], key=lambda record: record["Timestamp"], reverse=True)
         failures = [_launch_failure(role, record) for record in records]
-        return next(
-            (f for f in failures if find_kind(f.message) is not None), failures[0] if failures else None
-        )
+        classified = [f for f in failures if f.kind is not LaunchFailureKind.UNKNOWN]
+        unknown = [f for f in failures if f.kind is LaunchFailureKind.UNKNOWN]
+        if classified:
+            unknown = [f for f in unknown if not f.message.startswith(_SUMMARY)]
+        return (*classified[:1], *unknown[:1])
 
     def apply(self, name: str, change: CapacityChange, group: Group) -> None:
         """See ``CapacityService``; makes one modification, of the target and the On-Demand share together.
@@ -85,11 +96,12 @@ class SpotFleetService:
         itself.
         """
         target = max(0, change.final_capacity)
-        if target != change.current:
+        on_demand = on_demand_share(target, group.base, group.spot_percentage)
+        if (target, on_demand) != (change.current, change.current_on_demand):
             self.client.modify_spot_fleet_request(
                 SpotFleetRequestId=name,
                 TargetCapacity=target,
-                OnDemandTargetCapacity=on_demand_share(target, group.base, group.spot_percentage),
+                OnDemandTargetCapacity=on_demand,
                 ExcessCapacityTerminationPolicy="noTermination",
             )
         if change.to_terminate:

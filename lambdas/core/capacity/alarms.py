@@ -21,10 +21,9 @@ def alarms(observation: Observation, state: GroupState) -> tuple[tuple[Alarm, ..
     unknown = {cause for cause in active if any(cause.startswith(r) for r in observation.activities_unknown)}
     causes: dict[str, Alarm] = {}
     for role in GroupRole:
-        failure = observation.launch_failure(role)
-        is_expected = role is GroupRole.PRIMARY and failure and failure.kind is LaunchFailureKind.CAPACITY
-        if failure is not None and not is_expected:
-            causes[_launch_cause(role, failure.kind)] = Alarm(f"{role}-{failure.kind}", failure.reason)
+        for failure in observation.launch_failures_of(role):
+            if role is not GroupRole.PRIMARY or failure.kind is not LaunchFailureKind.CAPACITY:
+                causes[_launch_cause(role, failure.kind)] = Alarm(f"{role}-{failure.kind}", failure.reason)
         if processes := observation.suspended.get(role):
             reason = f"processes suspended until resumed by an operator: {', '.join(sorted(processes))}"
             causes[f"{_SUSPENDED}:{role}"] = Alarm(f"{role}-{_SUSPENDED}", reason)
@@ -38,7 +37,12 @@ def alarms(observation: Observation, state: GroupState) -> tuple[tuple[Alarm, ..
 
 
 def withhold_on_demand(causes: Set[str]) -> bool:
-    """Return whether the primary group cannot launch for a reason that operators must fix."""
+    """Return whether the primary group cannot launch for a reason that operators must fix.
+
+    Not if an unknown failure is reported as well: On-Demand covers it (decision 0048).
+    """
+    if _launch_cause(GroupRole.PRIMARY, LaunchFailureKind.UNKNOWN) in causes:
+        return False
     kinds = (kind for kind in LaunchFailureKind if kind.withholds_on_demand)
     return any(_launch_cause(GroupRole.PRIMARY, kind) in causes for kind in kinds)
 

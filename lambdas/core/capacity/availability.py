@@ -6,14 +6,22 @@ handover to ready successors, classification of launch failures, manual override
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from contracts.group.control import Mode
+from contracts.group.on_demand_share import on_demand_share
 from lambdas.core.capacity import on_premises
 from lambdas.core.capacity.alarms import alarms, withhold_on_demand
 from lambdas.core.capacity.group_state import GroupState
-from lambdas.core.capacity.memory import Memory, pending_capacity, record_requests, update_memory
+from lambdas.core.capacity.memory import (
+    SETTLE_SECONDS,
+    Memory,
+    pending_capacity,
+    record_requests,
+    update_memory,
+)
 from lambdas.core.capacity.plan import Plan, Policy
 from lambdas.core.model import (
     Action,
@@ -25,6 +33,7 @@ from lambdas.core.model import (
     TerminateInstances,
     ids,
     slots,
+    slots_by_option,
 )
 from lambdas.core.money import bill
 from lambdas.core.rollout import surge
@@ -61,6 +70,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     new_alarms += tuple(alarm for alarm in raised if alarm.kind not in memory.active_alarms)
     active_alarms |= {alarm.kind for alarm in raised}
     unsettled = pending_capacity(memory, observation, now)
+    capacity_actions += _on_demand_target_changes(capacity_actions, observation, memory, now)
     capacity_actions = _limit_to_settled_groups(capacity_actions, observation, unsettled)
     capacity_actions = _in_volume_zone(capacity_actions, observation, memory)
     actions = (*new_alarms, *capacity_actions)
@@ -92,7 +102,8 @@ def _plan_actions(
     primary = _primary_target(state, plan, fallback)
     candidates = [i for i in state.primary if i.id not in state.memory.termination_deadlines]
     surplus = slots(candidates) - primary
-    if selected := _select_for_termination(state, GroupRole.PRIMARY, candidates, surplus, plan.handover):
+    minimum = state.minimum_slots(GroupRole.PRIMARY, primary)
+    if selected := _select_for_termination(state, candidates, surplus, minimum, plan.handover):
         primary_terminations += selected
         state = state.without(selected)
         plan = _plan(state, policy)
@@ -100,7 +111,8 @@ def _plan_actions(
         primary = _primary_target(state, plan, fallback)
     candidates = [i for i in state.fallback if i.id not in state.replacements]
     surplus = slots(state.fallback) - fallback
-    selected = _select_for_termination(state, GroupRole.FALLBACK, candidates, surplus, plan.handover)
+    minimum = state.minimum_slots(GroupRole.FALLBACK, fallback)
+    selected = _select_for_termination(state, candidates, surplus, minimum, plan.handover)
     fallback_terminations += selected
     # A requested termination that is not visible yet may have failed: until it is visible it reduces nothing.
     freed = slots(selected)
@@ -149,6 +161,25 @@ def _instances_to_replace(state: GroupState) -> list[Instance]:
     failed = state.failed
     retiring = [i for i in state.retiring if i not in failed]
     return [*unresponsive, *failed, *retiring]
+
+
+def _on_demand_target_changes(
+    actions: Sequence[SetDesired | TerminateInstances], observation: Observation, memory: Memory, now: float
+) -> list[SetDesired]:
+    """Return the changes of groups whose On-Demand part is not the share of their capacity.
+
+    With each other change of capacity the share is set as well. A change may not be visible for a while.
+    """
+    group, changed = observation.group, {action.group_role for action in actions}
+    changes: list[SetDesired] = []
+    for role, on_demand in observation.on_demand_targets.items():
+        capacity = observation.desired_capacity(role)
+        share = on_demand_share(capacity, group.base, group.spot_percentage)
+        _, requested_at = memory.requested_capacity.get(role, (capacity, -math.inf))
+        if role not in changed and on_demand != share and requested_at + SETTLE_SECONDS <= now:
+            reason = f"On-Demand target of the {role} group: {share} of {capacity}, was {on_demand}"
+            changes.append(SetDesired(role, capacity, reason))
+    return changes
 
 
 def _limit_to_settled_groups(
@@ -278,9 +309,13 @@ def _reach_target(
 
 
 def _select_for_termination(
-    state: GroupState, role: GroupRole, candidates: Sequence[Instance], surplus: int, handover: bool
+    state: GroupState,
+    candidates: Sequence[Instance],
+    surplus: int,
+    minimum: Mapping[PurchaseOption, int],
+    handover: bool,
 ) -> list[Instance]:
-    """Select instances to terminate in scale-in order: at most ``surplus`` slots, never the base.
+    """Select instances to terminate in scale-in order: at most ``surplus`` slots, none below the ``minimum``.
 
     With ``handover``, a serving instance is terminated only if the others fill the target. A booting
     successor of an instance at risk is kept: Capacity Rebalancing would launch the next one at once.
@@ -292,8 +327,7 @@ def _select_for_termination(
     serving = slots(state.stable((*state.primary, *state.fallback)))
     spare = max(0, serving - state.group.target) if handover else serving
     stable = set(ids(state.stable(candidates)))
-    base = state.group.base if role is GroupRole.PRIMARY else 0
-    on_demand = slots(i for i in candidates if i.purchase_option is PurchaseOption.ON_DEMAND)
+    remaining = slots_by_option(candidates)
     selected: list[Instance] = []
     for instance in state.scale_in_order(candidates):
         count = instance.slots
@@ -303,10 +337,9 @@ def _select_for_termination(
             continue  # without it the group would lack slots and launch again
         if not instance.is_described or instance.has_malformed_records:
             continue  # unknown whether it serves; if it does not report, it is replaced as unresponsive
-        if role is GroupRole.PRIMARY and instance.purchase_option is PurchaseOption.ON_DEMAND:
-            if on_demand - count < base:
-                continue
-            on_demand -= count
+        option = instance.purchase_option
+        if remaining[option] - count < minimum[option]:
+            continue
         if instance.id in stable:
             if spare < count:
                 continue
@@ -315,6 +348,7 @@ def _select_for_termination(
             continue
         if instance.id not in at_risk:
             surplus_successors -= count
+        remaining[option] -= count
         surplus -= count
         selected.append(instance)
     return selected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -21,6 +20,7 @@ from lambdas.core.model import (
     PurchaseOption,
     is_shared_cause,
     slots,
+    slots_by_option,
 )
 
 UNKNOWN_SPOT_PRICE: Final = 0.3
@@ -108,7 +108,7 @@ class GroupState:
             unterminated_slots=unterminated,
             pending_reduction=pending,
             terminating_slots=slots(listed),
-            separate_targets=observation.separate_targets,
+            separate_targets=frozenset(observation.on_demand_targets),
             spot_price=min(observation.spot_prices.values(), default=UNKNOWN_SPOT_PRICE),
             replacements=replacements,
             unknown_failure=_unknown_failure(observation),
@@ -176,26 +176,34 @@ class GroupState:
         return tuple(i for i in instances if i.id not in deadlines and self.is_up(i))
 
     def scale_in_order(self, instances: Iterable[Instance]) -> list[Instance]:
-        """Return the instances in termination order: unstable first, then at risk, then the youngest.
-
-        In a Spot Fleet the On-Demand share takes precedence.
-        """
+        """Return the instances in termination order: unstable first, then at risk, then the youngest."""
         instances = tuple(instances)
         stable = {i.id for i in self.stable(instances)}
-        order = sorted(
+        return sorted(
             instances,
             key=lambda i: (i.id in stable, i.id not in self.memory.at_risk, -i.launched_at, i.id),
         )
-        has_separate_targets = {i.group_role for i in instances} <= self.separate_targets
-        return _keep_on_demand_share(order, self.group) if has_separate_targets else order
+
+    def minimum_slots(self, role: GroupRole, capacity: int) -> dict[PurchaseOption, int]:
+        """Return the slots of each purchase option that AWS holds or replaces in one group of a capacity."""
+        if role is GroupRole.FALLBACK:
+            return dict.fromkeys(PurchaseOption, 0)
+        if role not in self.separate_targets:
+            return {PurchaseOption.ON_DEMAND: self.group.base, PurchaseOption.SPOT: 0}
+        on_demand = on_demand_share(capacity, self.group.base, self.group.spot_percentage)
+        return {PurchaseOption.ON_DEMAND: on_demand, PurchaseOption.SPOT: capacity - on_demand}
 
     def scale_in_candidates(self, instances: Sequence[Instance], surplus: int) -> Iterator[Instance]:
-        """Yield the instances to terminate for a surplus of slots, in scale-in order."""
+        """Yield the primary instances to terminate for a surplus of slots, in scale-in order."""
         if surplus <= 0:
             return
+        remaining = slots_by_option(instances)
+        minimum = self.minimum_slots(GroupRole.PRIMARY, sum(remaining.values()) - surplus)
         for instance in self.scale_in_order(instances):
-            if instance.slots <= surplus:
+            option = instance.purchase_option
+            if instance.slots <= surplus and remaining[option] - instance.slots >= minimum[option]:
                 surplus -= instance.slots
+                remaining[option] -= instance.slots
                 yield instance
 
     @property
@@ -312,32 +320,6 @@ class GroupState:
 
 
 def _unknown_failure(observation: Observation) -> str:
-    failure = observation.launch_failure(GroupRole.PRIMARY)
-    if failure is None or failure.kind is not LaunchFailureKind.UNKNOWN:
-        return ""
-    return failure.reason[:_MAX_FAILURE_CHARACTERS]
-
-
-def _keep_on_demand_share(instances: Sequence[Instance], group: Group) -> list[Instance]:
-    """Return the instances in an order of termination that keeps the On-Demand share after each.
-
-    A fleet would replace an instance of the purchase option that falls below its target.
-    """
-    queues = {option: deque(i for i in instances if i.purchase_option is option) for option in PurchaseOption}
-    remaining = {option: slots(queue) for option, queue in queues.items()}
-    rank = {instance.id: index for index, instance in enumerate(instances)}
-
-    def key(instance: Instance) -> tuple[bool, int]:
-        rest = sum(remaining.values()) - instance.slots
-        share = on_demand_share(rest, group.base, group.spot_percentage)
-        if instance.purchase_option is PurchaseOption.SPOT:
-            share = rest - share
-        return remaining[instance.purchase_option] - instance.slots < share, rank[instance.id]
-
-    order: list[Instance] = []
-    while heads := [queue[0] for queue in queues.values() if queue]:
-        instance = min(heads, key=key)
-        queues[instance.purchase_option].popleft()
-        remaining[instance.purchase_option] -= instance.slots
-        order.append(instance)
-    return order
+    failures = observation.launch_failures_of(GroupRole.PRIMARY)
+    reasons = (failure.reason for failure in failures if failure.kind is LaunchFailureKind.UNKNOWN)
+    return next(reasons, "")[:_MAX_FAILURE_CHARACTERS]

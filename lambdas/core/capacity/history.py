@@ -210,9 +210,8 @@ def _is_capacity_unavailable(
     is_unknown = GroupRole.PRIMARY in observation.activities_unknown
     if is_unknown and history.capacity_unavailable and waiting_since is not None:
         return True
-    failure = observation.launch_failure(GroupRole.PRIMARY)
-    if failure is not None:
-        return not failure.kind.withholds_on_demand
+    if failures := observation.launch_failures_of(GroupRole.PRIMARY):
+        return any(not failure.kind.withholds_on_demand for failure in failures)
     return waiting_since is not None and now >= waiting_since + LAUNCH_TIMEOUT_SECONDS
 
 

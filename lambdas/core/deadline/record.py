@@ -166,9 +166,9 @@ def _with_launch_delay(record: JobRecord, observation: Observation, now: float) 
     if requested_at is None:
         return record
     # The request was withdrawn before an instance launched.
-    failure = observation.launch_failure(GroupRole.FALLBACK)
+    failures = observation.launch_failures_of(GroupRole.FALLBACK)
     delays = record.launch_delays
-    if failure and not failure.kind.withholds_on_demand and failure.failed_at >= requested_at:
+    if any(not f.kind.withholds_on_demand and f.failed_at >= requested_at for f in failures):
         delays = delays.with_sample(now - requested_at)
     return replace(record, launch_delays=delays, on_demand_requested_at=None)
 

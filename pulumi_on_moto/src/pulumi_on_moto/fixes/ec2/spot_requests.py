@@ -12,12 +12,10 @@ from moto.ec2.utils import random_spot_request_id
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 FULFILLED: Final = "fulfilled"
-MARKED: Final = "marked-for-termination"
 NO_CAPACITY: Final = "instance-terminated-no-capacity"
 ENDED_BY_USER: Final = "instance-terminated-by-user"
 _MESSAGES: Final = {
     FULFILLED: "Your Spot request is fulfilled.",
-    MARKED: "Your Spot Instance is marked for termination.",
     NO_CAPACITY: "Your Spot instance was terminated because there is no Spot capacity available.",
     ENDED_BY_USER: "Spot Instance terminated due to user-initiated termination.",
 }
@@ -56,6 +54,10 @@ class GroupSpotRequest(SpotInstanceRequest):
             None,
             "terminate",
         )
+        association = backend.iam_instance_profile_associations.get(instance.id)
+        if association is not None:
+            profile = association.iam_instance_profile
+            self.launch_specification.iam_instance_profile = {"Arn": profile.arn, "Name": profile.name}
         self._created = self._updated = utcnow()
         self.launched_availability_zone = instance.placement.zone
         self.mark(FULFILLED)
@@ -69,6 +71,8 @@ class GroupSpotRequest(SpotInstanceRequest):
 
     def mark(self, code: str) -> None:
         """Set the request's status; the statuses of a terminated instance close it."""
+        if code == getattr(self, "_status_code", None):
+            return
         changed()
         self._status_code = code
         self.status_message = _MESSAGES[code]

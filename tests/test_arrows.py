@@ -132,6 +132,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.jobs": {
         *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
         *("userdata.agent.aws", "userdata.agent.work.training.record", "rich"),
+        *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
     },
     "gpu_spot.aws_check": {"gpu_spot.preflight.account", "gpu_spot.preflight.prices", "botocore"},
     "gpu_spot.preflight": {

@@ -5,8 +5,11 @@ Names shared with the functions are in ``contracts.names``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, get_args
+
+from contracts.names import TAG_STACK
 
 # Tag on a job's instances, data volumes and their snapshots.
 TAG_JOB: Final = "gpu-spot:job"
@@ -20,6 +23,8 @@ TAG_DATASET: Final = "gpu-spot:dataset"
 
 VOLUME_NAME: Final = "DL-datasets-checkpoints"
 SNAPSHOT_NAME: Final = "DL-datasets-checkpoints-snapshot"
+# The tag `gpu-spot:state` of a volume or snapshot that no job is to adopt.
+STATE_UNUSED: Final = "unused"
 # A separate name: the cleanup of a volume's snapshots must not delete a dataset's snapshot.
 DATASET_NAME: Final = "DL-dataset"
 
@@ -64,3 +69,13 @@ UNIT_VOLUME: Final = "gpu-spot-volume.service"
 UNIT_EFS: Final = "gpu-spot-efs.service"
 UNIT_WATCH: Final = "gpu-spot-watch.service"
 UNIT_METRICS: Final = "gpu-spot-metrics.service"
+
+
+def job_tags(stack: str, job: str, name: str = VOLUME_NAME) -> dict[str, str]:
+    """Return the tags by which the agent finds a job's volume or, with another name, its snapshots."""
+    return {TAG_NAME: name, TAG_STACK: stack, TAG_JOB: job}
+
+
+def is_unclaimed(tags: Mapping[str, str]) -> bool:
+    """Return whether a volume or snapshot belongs to no job and is not marked as unused."""
+    return TAG_STACK not in tags and TAG_JOB not in tags and tags.get(TAG_STATE) != STATE_UNUSED

@@ -128,16 +128,28 @@ class JobReader:
     def read(self, name: str) -> JobSnapshot:
         """Return a job with its attempts. Raises ``JobError`` if the stack has no such job.
 
+        Calls: as ``find``.
+        """
+        snapshot = self.find(name)
+        if snapshot is None:
+            has = ", ".join(sorted(_jobs(self._read_parameters()))) or "none"
+            raise JobError(f"job {name!r} does not exist; jobs of the stack: {has}")
+        return snapshot
+
+    def find(self, name: str) -> JobSnapshot | None:
+        """Return a job with its attempts; None if it is not deployed.
+
         Calls: as ``read_all`` for a stack with one job, and one or two for the attempts.
         """
         leaves = self._read_parameters()
         configs = _jobs(leaves)
         group = name if name in configs else next((job for job in configs if name.startswith(f"{job}-")), "")
-        rows = self._rows([group] if group else [])
+        if not group:
+            return None
+        rows = self._rows([group])
         sharing = _experiments(rows.get(group, {}))
         if group != name and name not in sharing:
-            has = ", ".join(sorted(configs)) or "none"
-            raise JobError(f"job {name!r} does not exist; jobs of the stack: {has}")
+            return None
         rows |= self._rows(sharing)
         attempts = tuple(self._attempts(name, rows))
         if group == name:

@@ -1,7 +1,7 @@
 """The catalogue of instance types with accelerators, and the machine images that boot them.
 
 Source: EC2's ``DescribeInstanceTypes`` for counts, architectures and memory; the EC2 instance type guide for
-P3, G3 and G4ad, which few Regions list.
+P3dn and G4ad, which few Regions list.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ _G7_SIZES = "2xlarge=1 4xlarge=1 8xlarge=1 12xlarge=2 24xlarge=4 48xlarge=8"
 
 # fmt: off
 _FAMILIES: Final = (
-    Family("p3",      "nvidia", "x86_64", "V100", 16, _counts("2xlarge=1 8xlarge=4 16xlarge=8"), _LEGACY),
     Family("p3dn",    "nvidia", "x86_64", "V100", 32, _counts("24xlarge=8"), _LEGACY),
     Family("p4d",     "nvidia", "x86_64", "A100", 40, _counts("24xlarge=8")),
     Family("p4de",    "nvidia", "x86_64", "A100", 80, _counts("24xlarge=8")),
@@ -78,8 +77,6 @@ _FAMILIES: Final = (
     Family("p5en",    "nvidia", "x86_64", "H200", 141, _counts("48xlarge=8")),
     Family("p6-b200", "nvidia", "x86_64", "B200", 179, _counts("48xlarge=8")),
     Family("p6-b300", "nvidia", "x86_64", "B300", 269, _counts("48xlarge=8")),
-    Family("g3",      "nvidia", "x86_64", "M60", 8, _counts("4xlarge=1 8xlarge=2 16xlarge=4"), _LEGACY),
-    Family("g3s",     "nvidia", "x86_64", "M60", 8, _counts("xlarge=1"), _LEGACY),
     Family("g4dn",    "nvidia", "x86_64", "T4", 16,
            _counts("xlarge=1 2xlarge=1 4xlarge=1 8xlarge=1 16xlarge=1 12xlarge=4 metal=8")),
     Family("g4ad",    "amd",    "x86_64", "Radeon Pro V520", 8,
@@ -104,16 +101,25 @@ _FAMILIES: Final = (
 _UNSUPPORTED: Final = {
     "p2": "AWS has retired P2",
     "g2": "AWS has retired G2",
+    "p3": "AWS retired P3 in December 2025; use g5, g6 or p4d",
+    "g3": "AWS retired G3 in October 2025; use g4dn or g6",
+    "g3s": "AWS retired G3 in October 2025; use g4dn or g6",
     "f1": "AWS retired F1 in December 2025; use f2",
     "p6e-gb200": "P6e is sold as Capacity Blocks, not as Spot",
     "p6e-gb300": "P6e is sold as Capacity Blocks, not as Spot",
     "trn2u": "Trn2 UltraServers are sold as Capacity Blocks, not as Spot",
 }
 
-_XEN: Final = ("p3", "g3", "g3s")
-"""Families on Xen, which have no NVMe devices and so no serial numbers of volumes.
+"""Families that cannot be used, with the reason.
 
-Source: EC2 user guide, "Nitro-based instances".
+Every family of the catalogue is on Nitro, where a volume's serial number identifies its device.
+
+Source: AWS's notices to customers that G3 ends on October 31, 2025 and P3 on December 20, 2025 (quoted in
+https://github.com/SummitRoute/aws_breaking_changes/issues/114 and
+https://github.com/zalando-incubator/kubernetes-on-aws/pull/8685). Since May 2026 ``DescribeInstanceTypes``
+has no P3, and the guide's "Amazon EC2 instance types by Region" does not list it
+(https://github.com/dstackai/gpuhunt/pull/233); P3dn was still sold in July 2026
+(https://github.com/skypilot-org/skypilot/pull/10113). Read in November 2026.
 """
 
 FAMILIES: Final = tuple(family.name for family in _FAMILIES)
@@ -163,10 +169,3 @@ def check_mix(names: Iterable[str], ami: str | None, amis: Mapping[str, str] | N
             raise ValueError(
                 f"{instance_type.name!r} without 'ami' ({reason}), allowed: with 'ami' or 'amis'"
             )
-
-
-def check_volumes(names: Iterable[str]) -> None:
-    """Raise ``ValueError`` for a type on which the node agent cannot identify volumes."""
-    for name in names:
-        if lookup(name).family.name in _XEN:
-            raise ValueError(f"{name!r} has no serial numbers of volumes, allowed: types on Nitro")

@@ -20,7 +20,6 @@ def _of(family: str, text: str) -> dict[str, float]:
 
 
 _PRICES: Final = {
-    **_of("p3", "2xlarge=3.06 8xlarge=12.24 16xlarge=24.48"),
     **_of("p4d", "24xlarge=21.957642"),
     **_of("p4de", "24xlarge=27.44705"),
     **_of("p5", "48xlarge=55.04"),

@@ -11,7 +11,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts import limits
 from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATASET_DEVICES
-from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 
@@ -80,8 +79,6 @@ class Work(Model):
     @classmethod
     def _valid_mount_points(cls, datasets: tuple[Dataset, ...], info: ValidationInfo) -> tuple[Dataset, ...]:
         check_mount_paths([dataset.path for dataset in datasets], ())
-        if datasets and "capacity" in info.data:
-            catalogue.check_volumes(info.data["capacity"].types)
         return datasets
 
     @field_validator("environment")

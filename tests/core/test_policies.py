@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from contracts import codec
 from contracts.group import policies
 from contracts.stored import camel_case
+from infra.schema.jobs.training import SHORTAGE_COST as JOB_SHORTAGE_COST
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.history import (
@@ -49,6 +50,23 @@ def test_on_demand_starts_at_the_notice(ahead: list[float | None], drain: float)
     state = observe(*interrupted, group=replace(ROOMY, drain_seconds=drain))
     decision = decide(state, ExpectedCost(5.0), LEARNED, NOW)
     assert (desired(decision.actions, GroupRole.FALLBACK) or 0) == sum(a is not None for a in ahead)
+
+
+@pytest.mark.parametrize(
+    ("boot", "cost", "on_demand_slots"),
+    [
+        *((boot, JOB_SHORTAGE_COST, 0) for boot in (60.0, 180.0, 300.0)),
+        *((180.0, 3.0, 0), (180.0, 3.01, 1), (300.0, 4.0, 0), (300.0, 4.01, 1)),
+    ],
+)
+def test_from_what_cost_a_job_starts_on_demand_at_the_notice(
+    boot: float, cost: float, on_demand_slots: int
+) -> None:
+    """README.md has these figures; three minutes count before a boot is measured."""
+    job = make_group(target=1, maximum=2, drain_seconds=20, break_before_make=True)
+    memory = Memory(boots=dict.fromkeys(PurchaseOption, (boot,)))
+    decision = decide(observe(*fleet(NOW + 110), group=job), ExpectedCost(cost), memory, NOW)
+    assert (desired(decision.actions, GroupRole.FALLBACK) or 0) == on_demand_slots
 
 
 def unchanged(state: Observation, actions: tuple) -> Observation:

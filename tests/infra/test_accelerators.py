@@ -51,6 +51,12 @@ def test_no_current_gpu_type_is_missing(described: dict[str, Any]) -> None:
     assert gpus <= set(accelerators.CATALOGUE)
 
 
+def test_ec2_describes_no_type_of_a_retired_family(described: dict[str, Any]) -> None:
+    retired = {family for family, reason in accelerators._UNSUPPORTED.items() if "retired" in reason}
+    assert retired == {"p2", "p3", "g2", "g3", "g3s", "f1"}
+    assert not retired & {name.partition(".")[0] for name in described}
+
+
 def test_every_type_is_offered_on_spot(described: dict[str, Any]) -> None:
     for name in set(accelerators.CATALOGUE) & set(described):
         assert "spot" in described[name]["SupportedUsageClasses"], name
@@ -60,11 +66,13 @@ def test_every_type_is_offered_on_spot(described: dict[str, Any]) -> None:
     ("name", "text"),
     [
         ("p2.8xlarge", "'p2.8xlarge' cannot be used: AWS has retired P2"),
+        ("p3.2xlarge", "'p3.2xlarge' cannot be used: AWS retired P3 in December 2025; use g5, g6 or p4d"),
+        ("g3s.xlarge", "'g3s.xlarge' cannot be used: AWS retired G3 in October 2025; use g4dn or g6"),
         ("f1.2xlarge", "'f1.2xlarge' cannot be used: AWS retired F1 in December 2025; use f2"),
         ("p6e-gb200.36xlarge", "'p6e-gb200.36xlarge' cannot be used: P6e is sold as Capacity Blocks"),
         ("g7e.xlarge", "'g7e.xlarge' is not a known accelerator type, allowed: g7e.2xlarge, g7e.4xlarge"),
         ("m5.large", "'m5.large' is not a known accelerator type, allowed: "),
-        ("h100", "'h100' is not a known accelerator type, allowed: sizes of p3, p3dn"),
+        ("h100", "'h100' is not a known accelerator type, allowed: sizes of p3dn, p4d"),
     ],
 )
 def test_an_unusable_type_says_what_is_allowed(name: str, text: str) -> None:
@@ -73,9 +81,7 @@ def test_an_unusable_type_says_what_is_allowed(name: str, text: str) -> None:
     assert str(caught.value).startswith(text)
 
 
-@pytest.mark.parametrize(
-    "name", ["p3.2xlarge", "g3.4xlarge", "g4ad.xlarge", "trn1.2xlarge", "f2.6xlarge", "g6f.large"]
-)
+@pytest.mark.parametrize("name", ["p3dn.24xlarge", "g4ad.xlarge", "trn1.2xlarge", "f2.6xlarge", "g6f.large"])
 def test_what_awss_image_does_not_boot_needs_an_explicit_one(name: str) -> None:
     with pytest.raises(ValueError, match="without 'ami'"):
         accelerators.check_mix([name], ami=None)

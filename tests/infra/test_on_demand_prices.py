@@ -5,7 +5,7 @@ import pytest
 from infra.catalogue import accelerators
 from infra.catalogue.on_demand_prices import _PRICES, replacement_prices
 
-TYPES = ("g5.2xlarge", "g5.xlarge", "g3.4xlarge")
+TYPES = ("g5.2xlarge", "g5.xlarge", "g6f.large")
 
 
 @pytest.mark.parametrize(("in_order", "dollars"), [(True, 1.212), (False, 1.006)])
@@ -20,7 +20,7 @@ def test_an_instance_stands_for_as_many_as_it_weighs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("types", "region"), [(("g3.4xlarge", "g5.xlarge"), "us-west-2"), (TYPES, "eu-west-1")]
+    ("types", "region"), [(("g6f.large", "g5.xlarge"), "us-west-2"), (TYPES, "eu-west-1")]
 )
 def test_an_unknown_price_is_none(types: tuple[str, ...], region: str) -> None:
     assert replacement_prices(types, region, {}, in_order=True) == {}

@@ -142,7 +142,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", capacity(instanceTypes=["g5.7xlarge"]), "services[0].capacity.instanceTypes", "g5.xlarge"),
     ("dev", capacity(instanceTypes=["p2.xlarge"]), "services[0].capacity.instanceTypes", "retired P2"),
     ("dev", capacity(instanceTypes=["f1.2xlarge"]), "services[0].capacity.instanceTypes", "use f2"),
-    ("dev", capacity(instanceTypes=["p3.2xlarge"]), "services[0].capacity.instanceTypes", "without 'ami'"),
+    ("dev", capacity(instanceTypes=["p3dn.24xlarge"]), "services[0].capacity.instanceTypes", "without 'ami'"),
     ("dev", capacity(instanceTypes=["g4ad.xlarge"]), "services[0].capacity.instanceTypes", "AMD's driver"),
     ("dev", capacity(instanceTypes=["trn1.2xlarge"]), "services[0].capacity.instanceTypes", "Neuron driver"),
     ("dev", capacity(instanceTypes=["f2.6xlarge"]), "services[0].capacity.instanceTypes", "FPGA"),
@@ -165,9 +165,9 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", capacity(amis={"g5": "latest"}), "services[0].capacity.amis.g5", "latest"),
     (
         "dev",
-        capacity(instanceTypes=["p3.2xlarge", "g3.4xlarge"], amis={"p3": "ami-0123456789abcdef0"}),
+        capacity(instanceTypes=["p3dn.24xlarge", "g6f.large"], amis={"p3dn": "ami-0123456789abcdef0"}),
         "services[0].capacity.instanceTypes",
-        "'g3.4xlarge' without 'ami'",
+        "'g6f.large' without 'ami'",
     ),
     # requirements
     ("dev", capacity(instanceTypes=REMOVED), "services[0].capacity.instanceRequirements", "neither"),
@@ -449,21 +449,21 @@ def test_the_ceiling_leaves_room_for_half_of_the_spot_share(
 
 
 def test_requirements_take_what_matches_and_boots_and_no_bare_metal() -> None:
-    wanted = requirements(acceleratorNames=["T4", "V100"], accelerators={"max": 4})
+    wanted = requirements(acceleratorNames=["T4", "V100"], accelerators={"max": 8}, vcpus={"max": 96})
     types = settings("dev", wanted).services[0].capacity.types
     assert set(types) == {f"g4dn.{size}xlarge" for size in ("", 2, 4, 8, 12, 16)}
-    with_p3 = settings("dev", wanted | capacity(amis={"p3": "ami-0123456789abcdef0"})).services[0].capacity
-    assert set(with_p3.types) - set(types) == {"p3.2xlarge", "p3.8xlarge"}
+    with_p3dn = settings("dev", wanted | capacity(amis={"p3dn": "ami-0123456789abcdef0"}))
+    assert set(with_p3dn.services[0].capacity.types) - set(types) == {"p3dn.24xlarge"}
 
 
 def test_types_are_grouped_by_the_image_that_boots_them() -> None:
     mixed = capacity(
-        instanceTypes=["g5.xlarge", "p3.2xlarge", "g6.xlarge"], amis={"p3": "ami-0123456789abcdef0"}
+        instanceTypes=["g5.xlarge", "p3dn.24xlarge", "g6.xlarge"], amis={"p3dn": "ami-0123456789abcdef0"}
     )
     images = settings("dev", mixed).services[0].capacity.images
     assert dict(images) == {
         accelerators.ami_parameter("x86_64"): ("g5.xlarge", "g6.xlarge"),
-        "ami-0123456789abcdef0": ("p3.2xlarge",),
+        "ami-0123456789abcdef0": ("p3dn.24xlarge",),
     }
 
 

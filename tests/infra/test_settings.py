@@ -127,8 +127,8 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         ),
         (
             f"{CAPACITY}/instanceTypes",
-            ["p3.2xlarge"],
-            "gpu-spot:services[0].capacity.instanceTypes: 'p3.2xlarge' without 'ami' "
+            ["p3dn.24xlarge"],
+            "gpu-spot:services[0].capacity.instanceTypes: 'p3dn.24xlarge' without 'ami' "
             "(NVIDIA's open kernel modules support Turing and newer)",
         ),
         (
@@ -257,10 +257,10 @@ def test_architectures_do_not_mix() -> None:
     assert "g5g.xlarge is nvidia on arm64" in text
 
 
-def test_an_explicit_image_lets_p3_in() -> None:
-    raw = changed(f"{CAPACITY}/instanceTypes", ["p3.2xlarge"])
+def test_an_explicit_image_lets_p3dn_in() -> None:
+    raw = changed(f"{CAPACITY}/instanceTypes", ["p3dn.24xlarge"])
     raw["gpu-spot:services"][0]["capacity"]["ami"] = "ami-0123456789abcdef0"
-    assert load_settings(raw).services[0].capacity.instance_types == ("p3.2xlarge",)
+    assert load_settings(raw).services[0].capacity.instance_types == ("p3dn.24xlarge",)
 
 
 def test_without_max_it_is_twice_the_target() -> None:

@@ -203,7 +203,7 @@ def settings(**changes: Any) -> str:
         ({"capacity__fallback": {"warmInstances": 1}}, "capacity: 1 warm instances, allowed: fallback.warm"),
         (
             {"capacity__instanceTypes": ["g5.xlarge"]},
-            "capacity: 'g5.xlarge' cannot be a shared host, allowed: p3",
+            "capacity: 'g5.xlarge' cannot be a shared host, allowed: p3dn",
         ),
         (
             {"capacity__unit": "gpus", "capacity__max": 32},

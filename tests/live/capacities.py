@@ -18,7 +18,7 @@ def capacity(**values: Any) -> dict[str, Any]:
 
 
 SERVICES = {
-    "images": capacity(kind="mixed-asg", instanceTypes=["g5.xlarge", "p3.2xlarge"], amis={"p3": AMI}),
+    "images": capacity(kind="mixed-asg", instanceTypes=["g5.xlarge", "p3dn.24xlarge"], amis={"p3dn": AMI}),
     "wanted": capacity(kind="mixed-asg", instanceRequirements=L4),
     "fleet": capacity(kind="spot-fleet", instanceRequirements=L4),
     "batch": capacity(

@@ -17,7 +17,7 @@ def seen() -> dict[str, Any]:
 
 def test_a_type_with_an_image_of_its_own_starts_from_a_template_of_its_own(seen: dict[str, Any]) -> None:
     for side in ("primary", "fallback"):
-        assert seen["groups"][f"images-{side}"] == [["g5.xlarge", False], ["p3.2xlarge", True]]
+        assert seen["groups"][f"images-{side}"] == [["g5.xlarge", False], ["p3dn.24xlarge", True]]
     assert seen["images"].count("ami-0123456789abcdef0") == 2
     # Only the primary side leaves its image to the launch.
     assert [image.partition("/")[0] for image in seen["images"] if "/" in image] == ["resolve:ssm:"]

@@ -106,6 +106,7 @@ class Bench:
         restarts: int = 2,
         lasts: float | None = None,
         stalled_after_minutes: int = 0,  # simulated hours pass while a busy machine starts a process
+        progress: Path | None = None,
     ) -> Trainer:
         stop_requested_at = Training(
             "resnet",
@@ -120,7 +121,13 @@ class Bench:
         )
         return Trainer(
             stop_requested_at,
-            TrainingPaths(self.tmp, self.tmp / "data", self.tmp, self.tmp / "data" / "artifacts" / "resnet"),
+            TrainingPaths(
+                self.tmp,
+                self.tmp / "data",
+                self.tmp,
+                self.tmp / "data" / "artifacts" / "resnet",
+                progress or self.checkpoints.parent,
+            ),
             self.job,
             self.heartbeats,
             self.host,

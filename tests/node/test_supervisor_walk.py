@@ -179,7 +179,13 @@ class Life:
         heartbeats: Any = SimpleNamespace(send=lambda slots, **more: None, deregister=lambda slot: None)
         trainer = Trainer(
             training,
-            TrainingPaths(self.folder, self.data, self.folder, self.data / "artifacts" / "resnet"),
+            TrainingPaths(
+                self.folder,
+                self.data,
+                self.folder,
+                self.data / "artifacts" / "resnet",
+                self.data / "checkpoints",
+            ),
             self.table,
             heartbeats,
             host,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,10 @@ def test_checkpoints_on_efs_are_no_reason_for_another(training: tasks.Node, tmp_
     newest.parent.mkdir(parents=True)
     newest.write_text("saved")
     assert made_for(training).schedule.last_changed_at() == newest.stat().st_mtime
+    in_parent = newest.parent.parent / "epoch-7.h5"  # a script that knows no variable
+    in_parent.write_text("saved")
+    os.utime(in_parent, (2e9, 2e9))
+    assert made_for(training).schedule.last_changed_at() == 2e9
     on_efs = EfsMount("fs-1", "fsap-1", str(newest.parent))
     training.config = replace(training.config, efs=(on_efs,))
     assert made_for(training).schedule.last_changed_at() == 0.0

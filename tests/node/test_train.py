@@ -52,6 +52,24 @@ def test_progress_resets_the_count(bench: Bench) -> None:
     assert len(bench.starts) == 6
 
 
+def test_a_file_in_the_parent_of_the_jobs_directory_is_progress_where_the_volume_is_the_jobs(
+    bench: Bench,
+) -> None:
+    script = (
+        "cd $GPU_SPOT_CHECKPOINTS/..; n=$(ls *.h5 2>/dev/null | wc -l); test $n -ge 5 && exit 0; "
+        "sleep 0.02; touch epoch-$n.h5; exit 1"
+    )
+    assert bench.trainer(script, restarts=1).run() == "done"
+    assert len(bench.starts) == 6
+
+
+def test_it_is_none_where_other_jobs_have_their_directories_there(bench: Bench) -> None:
+    script = "sleep 0.02; touch $GPU_SPOT_CHECKPOINTS/../other-job; exit 1"
+    trainer = bench.trainer(script, restarts=1, progress=bench.checkpoints)
+    assert trainer.run() == "failed"
+    assert len(bench.starts) == 2
+
+
 @pytest.mark.parametrize("says_done", [False, True])
 def test_sigterm_is_passed_on_and_exit_0_is_then_a_save_and_not_the_end(
     bench: Bench, says_done: bool

@@ -118,6 +118,50 @@ def test_first_boot_creates_formats_mounts_and_commits() -> None:
     assert plan(replace(here, filesystem="xfs", mounted="vol-new")) == model.Commit("vol-new")
 
 
+FIRST = {"lease": Lease(1, None, 0), "volumes": ()}
+
+
+def test_no_blank_volume_is_created_next_to_one_that_belongs_to_no_job() -> None:
+    step = plan(observe(**FIRST, unclaimed=("vol-earlier", "vol-other")))
+    assert isinstance(step, model.Refuse)
+    assert "vol-earlier, vol-other has the name of data volumes (DL-datasets-checkpoints)" in step.reason
+    assert "`gpu-spot jobs adopt-volume JOB vol-earlier`, or `--blank`" in step.reason
+    prepared = observe(**FIRST, unclaimed=("vol-earlier",), prepared="snap-dataset")
+    assert plan(prepared) == model.CreateVolume("snap-dataset", None)
+
+
+def test_only_a_job_that_never_had_a_volume_or_snapshot_is_asked_about() -> None:
+    assert observe(**FIRST).is_first_volume
+    assert not observe().is_first_volume
+    own = Snapshot("snap-own", "completed", "vol-deleted", 1)
+    for changes in ({"lease": Lease(8, None, 3)}, {"volumes": (HOME,)}, {"snapshots": (own,)}):
+        assert not observe(**{**FIRST, **changes}).is_first_volume
+
+
+def test_a_snapshot_that_a_user_tagged_becomes_the_first_volume() -> None:
+    tagged = Snapshot("snap-tagged", "completed", "vol-earlier", None, size_gib=30)
+    first = observe(**FIRST, snapshots=(tagged,))
+    assert plan(first) == model.CreateVolume("snap-tagged", None, 30)
+    pending = replace(tagged, state="pending", progress="42%")
+    assert plan(replace(first, snapshots=(pending,))) == model.Wait(
+        "snapshot snap-tagged to be completed (42%)"
+    )
+    assert isinstance(plan(replace(first, snapshots=(replace(tagged, state="error"),))), model.Refuse)
+    two = plan(replace(first, snapshots=(tagged, replace(tagged, id="snap-two"))))
+    assert isinstance(two, model.Refuse)
+    assert "snap-tagged, snap-two" in two.reason
+    own = replace(tagged, id="snap-own", token=1)
+    assert plan(replace(first, snapshots=(own,))) == model.CreateVolume(None, None)
+
+
+def test_the_copy_of_a_tagged_snapshot_is_never_formatted() -> None:
+    tagged = Snapshot("snap-tagged", "completed", "vol-earlier", None)
+    copy = replace(EbsVolume("vol-new", "a", "creating", None, None, None, 1, None, PREPARING), **MINE)
+    first = observe(**FIRST, snapshots=(tagged,), device="/dev/nvme1n1")
+    assert isinstance(plan(replace(first, volumes=(copy,))), model.Refuse)
+    assert plan(replace(first, volumes=(copy,), filesystem="xfs")) == model.Mount("/dev/nvme1n1")
+
+
 def test_a_lost_table_adopts_the_one_volume_under_a_token_newer_than_all() -> None:
     lost = observe(lease=Lease(1, None, 0), snapshots=(Snapshot("s", "completed", "vol-home", 9),))
     assert plan(lost) == model.Adopt("vol-home", 10)

@@ -135,6 +135,11 @@ def test_what_only_a_person_can_mend_does_not_stand_by(
     with pytest.raises(RefusedError, match="was not created by the agent"):
         tasks.volume(successor, "up")
     assert row() is None
+    assert job()["state"] == {"S": "failed"}
+    assert "was not created by the agent" in job()["reason"]["S"]
+    parameter = "/gpu-spot/dev/groups/resnet/finished"
+    ended = boto3.client("ssm", region_name=REGION).get_parameter(Name=parameter)["Parameter"]["Value"]
+    assert ended == configs.REVISION  # so the controller removes the capacity
 
 
 def test_a_registry_that_fails_stops_no_move(

@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from gpu_spot.commands import files, project
+from gpu_spot.commands.deployed.confirmation import confirm
 from gpu_spot.commands.deployed.stack import add_stack_options, clients_for
 from gpu_spot.commands.deployed.status import declared_entries
 from gpu_spot.commands.rehearsed.installed import rehearsal_installed
@@ -100,13 +101,8 @@ def create_drill(
 def _confirm(args: argparse.Namespace, config: StackConfig) -> None:
     if args.yes:
         return
-    if not sys.stdin.isatty():
-        raise DrillError("standard input is not a terminal, so confirmation is impossible; use --yes")
-    question = f"Interrupt Spot Instances of {args.group} in stack {args.stack} ({config.region})? [y/N] "
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise DrillError("drill cancelled: nothing was started")
+    question = f"Interrupt Spot Instances of {args.group} in stack {args.stack} ({config.region})?"
+    confirm(question, "drill cancelled: nothing was started", DrillError)
 
 
 def report(args: argparse.Namespace, progress: DrillProgress) -> int:

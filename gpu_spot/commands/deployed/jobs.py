@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -18,8 +19,10 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from gpu_spot.commands import project
+from gpu_spot.commands.deployed.confirmation import confirm
 from gpu_spot.commands.deployed.stack import add_stack_options, clients_for
 from gpu_spot.jobs import report
+from gpu_spot.jobs.adoption import VolumeAdoption, VolumeRules
 from gpu_spot.jobs.logs import JobLog
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.report import JobReport
@@ -27,6 +30,8 @@ from gpu_spot.jobs.status import job_status
 from gpu_spot.jobs.steering import JobControl
 from gpu_spot.jobs.text import job_card, jobs_table
 from gpu_spot.preflight.account import ClientOf
+from gpu_spot.preflight.stack import settings_of
+from infra.schema import Settings
 from pulumi_declared.stackfile import load
 
 POLL_SECONDS: Final = 5.0
@@ -34,6 +39,7 @@ POLL_SECONDS: Final = 5.0
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _JOB: Final = "name of the job"
+_ADOPT: Final = "adopt-volume"
 _STEERING: Final = {
     "stop": "stop a run: it saves a checkpoint, keeps its volume and releases its capacity",
     "resume": "resume a stopped run",
@@ -70,12 +76,34 @@ def add_parser(commands: Any) -> None:
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "resume":
             action.add_argument("--budget", type=_dollars, metavar="USD", help="new total budget of the run")
+    adopt = _action(
+        actions,
+        _ADOPT,
+        "give a job without a data volume an existing one, such as that of an earlier training",
+    )
+    adopt.add_argument("job", help=_JOB)
+    which = adopt.add_mutually_exclusive_group()
+    which.add_argument(
+        "volume",
+        nargs="?",
+        default="",
+        help="ID of the volume or snapshot (default: the only one that has the name of jobs' volumes and "
+        "belongs to no job)",
+    )
+    which.add_argument(
+        "--blank",
+        action="store_true",
+        help="adopt none: mark those that belong to no job as unused, so that new jobs of the region start "
+        "with blank volumes",
+    )
+    adopt.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    adopt.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run an action with the caller's credentials. Raises ``UserError`` or ``JobError``."""
     config = load(project.find(), args.stack)
-    return act(args, clients_for(args, config), config.region)
+    return act(args, clients_for(args, config), config.region, settings=partial(settings_of, config))
 
 
 def act(
@@ -83,15 +111,20 @@ def act(
     clients: ClientOf,
     region: str,
     wait: Callable[[], bool] | None = None,
+    settings: Callable[[], Settings] | None = None,
 ) -> int:
     """Run an action through ``clients``.
 
-    ``wait`` is as in `JobLog.follow`; by default it waits until Ctrl-C.
+    ``wait`` is as in `JobLog.follow`; by default it waits until Ctrl-C. ``settings`` returns those of the
+    stack file; only ``adopt-volume`` needs them.
     """
     reader = JobReader(clients, args.stack, region)
     try:
         if args.action in _STEERING:
             _steer(args, clients, reader)
+        elif args.action == _ADOPT:
+            assert settings is not None
+            _adopt(args, settings(), VolumeAdoption(clients, args.stack, reader), reader)
         elif args.action == "logs":
             _logs(args, clients, reader, wait or _wait)
         else:
@@ -134,12 +167,48 @@ def _steer(args: argparse.Namespace, clients: ClientOf, reader: JobReader) -> No
     steering = JobControl(clients, args.stack, reader)
     more = {"budget": args.budget} if args.action == "resume" else {}
     message = getattr(steering, args.action)(args.job, **more)
+    _print_change(args, message, reader)
+
+
+def _print_change(args: argparse.Namespace, message: str, reader: JobReader) -> None:
     if not args.json:
         print_line(message)
         return
-    snapshot = reader.read(args.job)
-    job = report.to_json(JobReport(snapshot, job_status(snapshot)))
+    snapshot = reader.find(args.job)
+    job = None if snapshot is None else report.to_json(JobReport(snapshot, job_status(snapshot)))
     print_line(json.dumps({"action": args.action, "said": message, "job": job}, indent=2))
+
+
+def _adopt(args: argparse.Namespace, settings: Settings, adoption: VolumeAdoption, reader: JobReader) -> None:
+    rules = _volume_rules(args, settings)
+    if args.blank:
+        message = adoption.decline()
+    else:
+        checked = adoption.check(rules, args.volume)
+        if not args.yes and not checked.is_done:
+            for effect in checked.effects:
+                sys.stderr.write(f"{effect}\n")
+            question = f"Give {checked.source} to {args.job} in stack {args.stack}?"
+            confirm(question, "adoption cancelled: nothing was changed", JobError)
+        message = "; ".join([adoption.adopt(checked), *(() if checked.is_done else checked.effects)])
+    snapshot = reader.find(args.job)
+    if snapshot is not None and snapshot.outcome == "failed":
+        message += f"; then run `gpu-spot jobs retry {args.job} --stack {args.stack}`"
+    _print_change(args, message, reader)
+
+
+def _volume_rules(args: argparse.Namespace, settings: Settings) -> VolumeRules:
+    """Return what the stack file says about the job's volume. Raises ``JobError``: it can adopt none."""
+    jobs = {job.name: job for job in settings.on_instances.jobs}
+    if args.job not in jobs:
+        listed = ", ".join(sorted(jobs)) or "none"
+        raise JobError(f"job {args.job!r} does not exist; jobs on instances in the stack file: {listed}")
+    job = jobs[args.job]
+    if not job.has_volume:
+        raise JobError(f"job {args.job!r} has volumeGiB 0, allowed: a job with a data volume")
+    if job.prepare is not None:
+        raise JobError(f"job {args.job!r} starts from its prepared dataset, allowed: a job without prepare")
+    return VolumeRules(args.job, job.volume_gib, settings.network.zones, settings.kms_key_arn or "")
 
 
 def _logs(args: argparse.Namespace, clients: ClientOf, reader: JobReader, wait: Callable[[], bool]) -> None:

@@ -16,6 +16,7 @@ from gpu_spot.preflight.checks import (
     queues,
     reservations,
     sizes,
+    volumes,
 )
 from gpu_spot.preflight.checks.account import (
     billing,
@@ -37,6 +38,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     reservations,
     images,
     encryption,
+    volumes,
     endpoints,
     queues,
     name_conflicts,

@@ -179,9 +179,7 @@ class Training(Work):
             fallback = fallback.model_copy(update={"warm_instances": 0})
         if fallback.policy == policies.DEFAULT and not fallback.policy_parameters:
             fallback = fallback.model_copy(update={"policy_parameters": {"shortageCost": SHORTAGE_COST}})
-        capacity = capacity.model_copy(update={"fallback": fallback})
-        catalogue.check_volumes(capacity.types)
-        return capacity
+        return capacity.model_copy(update={"fallback": fallback})
 
     @property
     def shares_group(self) -> bool:
@@ -218,7 +216,6 @@ class Training(Work):
                 f"{block.reservation} with onDemandBase, which runs outside the block, allowed: 0"
             )
         catalogue.check_mix((*capacity.types, block.instance_type), capacity.ami, capacity.amis)
-        catalogue.check_volumes((block.instance_type,))
         return block
 
     @field_validator("dataset")

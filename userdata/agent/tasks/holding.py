@@ -34,6 +34,9 @@ def acquire(node: Node, stop: Stop) -> None:
 
     Nothing is acquired or recorded if the instance terminates, ``stop`` is requested or the job is finished.
     That is no failure: systemd must not restart the unit.
+
+    Raises:
+        RefusedError: only an operator can resolve the state; the run has ended as failed.
     """
     jobs = job.jobs(node)
     if jobs.is_finished():
@@ -52,8 +55,9 @@ def acquire(node: Node, stop: Stop) -> None:
         log.info("job not acquired", reason=str(reason))
         if not node.is_terminating():  # a notice stays in the registry: it may be the only record of it
             heartbeats.deregister(0)
-    except RefusedError:
-        heartbeats.deregister(0)  # waiting would not help
+    except RefusedError as error:
+        heartbeats.deregister(0)  # waiting would not help, and a GPU that waits costs money
+        job.fail(node, jobs, str(error))
         raise
 
 
@@ -145,4 +149,15 @@ def _executor(node: Node, on_poll: Callable[[], None] = lambda: None) -> Executo
         node.clock,
         on_poll,
         preparing.finder(node),
+        _unclaimed(node),
     )
+
+
+def _unclaimed(node: Node) -> Callable[[], tuple[str, ...]]:
+    """Return the lookup of volumes that may be meant for this job.
+
+    It finds none for a job whose volume would hold no checkpoints, or is created from a prepared dataset.
+    """
+    if node.config.prepared is not None or job.is_on_efs(node, job.checkpoints(node)):
+        return lambda: ()
+    return job.ebs(node).unclaimed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from contracts.agent import experiments
 from contracts.agent.names import CODE_DIR, LEASE_FILE, SCRATCH_DIR
+from contracts.names import METRIC_JOB_FAILURES
 from userdata.agent.machine import files
 from userdata.agent.machine.errors import ConfigError
 
@@ -35,6 +36,21 @@ def code(node: Node) -> Path:
 def checkpoints(node: Node) -> Path:
     """Return the directory of the job's checkpoints, on its volume or on EFS."""
     return node.data / "checkpoints" / training(node).job
+
+
+def progress_directory(node: Node) -> Path:
+    """Return the directory whose newest file is the job's progress.
+
+    On the job's volume all checkpoints count, also those that a script writes to the parent directory: no
+    other job has the volume. On EFS only the job's directory counts: jobs may share an access point.
+    """
+    directory = checkpoints(node)
+    return directory if is_on_efs(node, directory) else directory.parent
+
+
+def is_on_efs(node: Node, directory: Path) -> bool:
+    """Return whether ``directory`` is on EFS."""
+    return any(directory.is_relative_to(mount.path) for mount in node.config.efs)
 
 
 def artifacts(node: Node) -> Path:
@@ -91,6 +107,18 @@ def jobs(node: Node) -> Jobs:
     if prepares:
         return BuilderJobs(prepares, *arguments)
     return Jobs(*arguments) if job.job == node.config.group else ExperimentJobs(*arguments)
+
+
+def fail(node: Node, jobs: Jobs, reason: str) -> None:
+    """End the run as failed: first in the table, which later instances read, then by metric and parameter."""
+    from userdata.agent.aws.alarm_metrics import AlarmMetrics
+
+    config = node.config
+    jobs.mark("failed", reason)
+    AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group).increment(
+        METRIC_JOB_FAILURES
+    )
+    jobs.publish_finished()
 
 
 def leases(node: Node) -> DynamoLease:

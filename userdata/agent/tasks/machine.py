@@ -64,7 +64,7 @@ def metrics(node: Node) -> int:
     def age() -> float | None:
         if training is None:
             return None
-        newest = newest_checkpoint(job.checkpoints(job.current_job(node)))
+        newest = newest_checkpoint(job.progress_directory(job.current_job(node)))
         return max(node.clock.wall() - newest, 0.0) if newest else None
 
     sink = Sink(node.config.metrics.emf_port)

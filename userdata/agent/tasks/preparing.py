@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from contracts.names import METRIC_JOB_FAILURES
-from userdata.agent.aws.alarm_metrics import AlarmMetrics
 from userdata.agent.aws.prepared import BuilderJobs, find_snapshot, read_snapshots
 from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine import files, log
@@ -119,18 +117,13 @@ class _DatasetPublisher:
         except LeaseLostError:
             raise
         except AgentError as error:
-            node, config = self._node, self._node.config
-            path = node.directory / _TRIES_FILE
+            path = self._node.directory / _TRIES_FILE
             tries = int((files.read_json(path) or {}).get("tries", 0)) + 1
             files.write_json(path, {"tries": tries})
             log.error("dataset not published", dataset=self._dataset, error=str(error), tries=tries)
             if tries <= self._training.max_restarts:
                 raise DatasetNotPublishedError(f"dataset {self._dataset}: {error}") from None
-            self._jobs.mark("failed", str(error))
-            AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group).increment(
-                METRIC_JOB_FAILURES
-            )
-            self._jobs.publish_finished()
+            job.fail(self._node, self._jobs, str(error))
             return "failed"
 
     def _publish(self) -> RunEnd:

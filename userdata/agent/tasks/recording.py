@@ -11,6 +11,7 @@ from contracts.jobs.attempt import JobAttempt
 from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError
+from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node
 from userdata.agent.work.training import interruptions
 from userdata.agent.work.training.record import Recorder
@@ -39,7 +40,7 @@ def recorder(node: Node, revision: str) -> Recorder | None:
         last_seen_at=now,
     )
     table = _table(node, training)
-    newest = partial(newest_checkpoint, node.data / "checkpoints" / training.job)
+    newest = partial(newest_checkpoint, job.progress_directory(node))
     return Recorder(table, attempt, newest, node.clock, node.directory)
 
 

@@ -140,7 +140,9 @@ def _trainer(
     from userdata.agent.work.training.train import Trainer, TrainingPaths
 
     config, training = node.config, job.training(node)
-    paths = TrainingPaths(job.code(node), node.data, node.directory, job.artifacts(node))
+    paths = TrainingPaths(
+        job.code(node), node.data, node.directory, job.artifacts(node), job.progress_directory(node)
+    )
     environment = job_environment(node, paths.code)
 
     def on_poll() -> None:
@@ -221,13 +223,17 @@ def _prepare(node: Node, paths: TrainingPaths, environment: JobEnvironment) -> N
     except AgentError as error:  # file systems and datasets depend on neither the job nor this host
         raise DependencyUnavailableError(str(error)) from None
     for directory in (job.checkpoints(node), paths.artifacts):
-        is_on_efs = any(directory.is_relative_to(mount.path) for mount in node.config.efs)
         # An access point sets the owner of all files, and chown fails. Source: EFS user guide, "Enforcing a
         # user identity using an access point".
         command = (
-            ["mkdir", "--parents"] if is_on_efs else ["install", "--directory", f"--owner={training.user}"]
+            ["mkdir", "--parents"]
+            if job.is_on_efs(node, directory)
+            else ["install", "--directory", f"--owner={training.user}"]
         )
         node.host.run([*command, str(directory)])
+    if paths.progress != job.checkpoints(node):
+        # A script may write to the parent directory, where an adopted volume has another user's files.
+        node.host.run(["chown", "--recursive", "--no-dereference", training.user, str(paths.progress)])
     scratch.prepare_scratch(node.host, training.user)
     environment.clear()
     checkout(node.host, training, paths.code, _login(node, training))

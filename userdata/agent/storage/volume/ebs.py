@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from contracts.agent import names
 from contracts.agent.config import Volume
-from contracts.names import TAG_GROUP, TAG_STACK
+from contracts.names import TAG_GROUP
 from userdata.agent.aws.clients import AwsError, aws_errors
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.storage.volume.model import LIVE, PREPARING, CreateVolume, EbsVolume, Snapshot
+from userdata.agent.storage.volume.model import (
+    DELETED_STATES,
+    LIVE,
+    PREPARING,
+    CreateVolume,
+    EbsVolume,
+    Snapshot,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -53,7 +60,9 @@ class AwsEbs:
     def __init__(self, client: EC2Client, stack: str, group: str, job: str, config: Volume) -> None:
         self._client = client
         self._config = config
-        self._tags = {TAG_STACK: stack, TAG_GROUP: group, names.TAG_JOB: job}
+        self._stack = stack
+        self._group = group
+        self._job = job
 
     def volumes(self) -> tuple[EbsVolume, ...]:
         """Describe the job's volumes by tags (not by id: an id that is not visible yet is an error)."""
@@ -63,6 +72,19 @@ class AwsEbs:
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Describe the job's snapshots by tags."""
         return self._described(names.SNAPSHOT_NAME)
+
+    def unclaimed(self) -> tuple[str, ...]:
+        """Return the ids of volumes that have the name of jobs' volumes and belong to no job; may lag.
+
+        Without such a volume, the ids of such snapshots: an interrupted move leaves only a snapshot.
+        """
+        named = self._pages("describe_volumes", "Volumes", _filters({names.TAG_NAME: names.VOLUME_NAME}))
+        volumes = [v["VolumeId"] for v in named if v["State"] not in DELETED_STATES and _is_unclaimed(v)]
+        if volumes:
+            return tuple(sorted(volumes))
+        arguments = {**_filters({names.TAG_NAME: names.SNAPSHOT_NAME}), "OwnerIds": ["self"]}
+        snapshots = self._pages("describe_snapshots", "Snapshots", arguments)
+        return tuple(sorted(s["SnapshotId"] for s in snapshots if s["State"] != "error" and _is_unclaimed(s)))
 
     def create_volume(self, zone: str, token: int, request: CreateVolume) -> str:
         """Create an encrypted gp3 volume; the client token makes the call idempotent."""
@@ -145,17 +167,16 @@ class AwsEbs:
         return str(self._call("create_snapshot", VolumeId=volume, TagSpecifications=spec)["SnapshotId"])
 
     def _filters(self, name: str) -> dict[str, Any]:
-        tags = {names.TAG_NAME: name, **self._tags}
-        del tags[TAG_GROUP]  # a job keeps its volume if its group is renamed
-        return {"Filters": [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]}
+        # Not the group: a job keeps its volume if its group is renamed.
+        return _filters(names.job_tags(self._stack, self._job, name))
 
     def _tag(self, kind: str, name: str, more: dict[str, str]) -> list[dict[str, Any]]:
-        tags = {names.TAG_NAME: name, **self._tags, **more}
+        tags = {**names.job_tags(self._stack, self._job, name), TAG_GROUP: self._group, **more}
         return [{"ResourceType": kind, "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}]
 
     def _client_token(self, token: int, zone: str, request: CreateVolume) -> str:
-        parts = [*self._tags.values(), str(token), zone, request.snapshot or "blank", str(request.attempt)]
-        text = "/".join(parts)
+        source, attempt = request.snapshot or "blank", str(request.attempt)
+        text = "/".join((self._stack, self._group, self._job, str(token), zone, source, attempt))
         return hashlib.sha256(text.encode()).hexdigest()  # 64 characters, the maximum of EC2
 
     def _pages(self, operation: str, key: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
@@ -188,8 +209,20 @@ class AwsEbs:
             raise TransientError(str(error)) from None
 
 
+def _filters(tags: dict[str, str]) -> dict[str, Any]:
+    return {"Filters": [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]}
+
+
+def _is_unclaimed(document: dict[str, Any]) -> bool:
+    return names.is_unclaimed(_tags(document))
+
+
+def _tags(document: dict[str, Any]) -> dict[str, str]:
+    return {t["Key"]: t["Value"] for t in document.get("Tags", [])}
+
+
 def _volume(document: dict[str, Any]) -> EbsVolume:
-    tags = {t["Key"]: t["Value"] for t in document.get("Tags", [])}
+    tags = _tags(document)
     attachment: dict[str, Any] = next(
         (a for a in document.get("Attachments", []) if a.get("State") != "detached"), {}
     )
@@ -209,7 +242,7 @@ def _volume(document: dict[str, Any]) -> EbsVolume:
 
 
 def _snapshot(document: dict[str, Any]) -> Snapshot:
-    tags = {t["Key"]: t["Value"] for t in document.get("Tags", [])}
+    tags = _tags(document)
     return Snapshot(
         id=document["SnapshotId"],
         state=document["State"],

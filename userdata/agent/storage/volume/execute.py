@@ -58,6 +58,7 @@ class Executor:
         on_poll: called every few seconds while waiting and before each step; raises `WorkCancelledError` to
             cancel.
         prepared: returns the source snapshot of a job's first volume, None for a blank volume.
+        unclaimed: returns the volumes or snapshots that may be meant for a job without a volume.
     """
 
     context: MountContext
@@ -68,6 +69,7 @@ class Executor:
     clock: Clock
     on_poll: Callable[[], None] = lambda: None
     prepared: Callable[[], str | None] = lambda: None
+    unclaimed: Callable[[], tuple[str, ...]] = lambda: ()
 
     def __post_init__(self) -> None:
         self._lease_holder = LeaseHolder(self.leases, self.clock, self.on_poll, self.context.wait_seconds)
@@ -223,6 +225,7 @@ class Executor:
             filled=mounted is not None and mounted == target and self.filler.is_complete(),
             grown=self._grown,
             prepared=self.prepared() if self._lease.volume is None else None,
+            unclaimed=self.unclaimed() if observed.is_first_volume else (),
             devices=context.devices,
         )
 

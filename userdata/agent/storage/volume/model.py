@@ -11,6 +11,7 @@ from userdata.agent.lease.store import Lease
 PREPARING: Final = "preparing"
 LIVE: Final = "live"
 FOREIGN: Final = "?"
+DELETED_STATES: Final = ("deleting", "deleted")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class EbsVolume:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot with the job's tags."""
+    """A snapshot with the job's tags. ``token`` is None if a user tagged it for the job."""
 
     id: str
     state: str
@@ -81,8 +82,17 @@ class Observed:
     """Whether this run has adjusted the volume's size."""
     prepared: str | None = None
     """The dataset's snapshot from which a first volume is created; None: a blank volume."""
+    unclaimed: tuple[str, ...] = ()
+    """Volumes or snapshots that belong to no job and have the name of jobs' volumes; looked up for the first
+    volume of a job."""
     devices: tuple[str, ...] = VOLUME_DEVICES
     """The allowed device names for a volume."""
+
+    @property
+    def is_first_volume(self) -> bool:
+        """Whether the job has no volume or snapshot and never had one."""
+        lease = self.lease
+        return lease.volume is None and not lease.writer and not self.volumes and not self.snapshots
 
 
 # --- steps ---

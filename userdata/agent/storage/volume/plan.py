@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from contracts.agent.names import VOLUME_NAME
 from userdata.agent.lease.store import Lease
 from userdata.agent.storage.volume.model import (
+    DELETED_STATES,
     FOREIGN,
     LIVE,
     PREPARING,
@@ -31,13 +33,12 @@ from userdata.agent.storage.volume.model import (
     Wait,
 )
 
-_DELETED_STATES = ("deleting", "deleted")
 _MAX_ATTEMPTS = 3
 
 
 def plan(observed: Observed) -> Step:
     """Return the next step; deterministic."""
-    volumes = tuple(v for v in observed.volumes if v.state not in _DELETED_STATES)
+    volumes = tuple(v for v in observed.volumes if v.state not in DELETED_STATES)
     lease = observed.lease
     if lease.volume is None:
         return _without_current_volume(observed, volumes)
@@ -84,9 +85,40 @@ def _without_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...]) 
     candidate = _candidate(observed, volumes, None)
     if candidate is None:
         failed = _failed(observed, volumes)
-        return _refuse_after_failures(failed) or CreateVolume(observed.prepared, None, attempt=len(failed))
-    blank = observed.prepared is None
+        return _refuse_after_failures(failed) or _create_first_volume(observed, len(failed))
+    blank = observed.prepared is None and not _adopted_snapshots(observed)
     return _attach_step(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=blank)
+
+
+def _create_first_volume(observed: Observed, attempt: int) -> Step:
+    """Return the step to a job's first volume: from an adopted snapshot, a prepared dataset, or blank."""
+    adopted = _adopted_snapshots(observed)
+    if len(adopted) > 1:
+        listed = ", ".join(s.id for s in adopted)
+        return Refuse(
+            f"{listed} all have this job's tags, allowed: one; remove the gpu-spot:job tag of others"
+        )
+    for snapshot in adopted:
+        if snapshot.state == "pending":
+            return Wait(f"snapshot {snapshot.id} to be completed ({snapshot.progress or 'started'})")
+        if snapshot.state != "completed":
+            return Refuse(
+                f"snapshot {snapshot.id} is in state {snapshot.state}; no volume is created from it"
+            )
+        return CreateVolume(snapshot.id, None, snapshot.size_gib, attempt)
+    if observed.prepared is None and observed.unclaimed:
+        return Refuse(
+            f"no blank volume is created: {', '.join(observed.unclaimed)} has the name of data volumes "
+            f"({VOLUME_NAME}) and belongs to no job; use `gpu-spot jobs adopt-volume JOB "
+            f"{observed.unclaimed[0]}`, or `--blank` instead of the id to start at step 0; then "
+            "`gpu-spot jobs retry JOB`"
+        )
+    return CreateVolume(observed.prepared, None, attempt=attempt)
+
+
+def _adopted_snapshots(observed: Observed) -> list[Snapshot]:
+    """Return the snapshots that a user tagged for the job; the agent's own have a token."""
+    return sorted((s for s in observed.snapshots if s.token is None), key=lambda s: s.id)
 
 
 def _use_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume) -> Step:
@@ -176,7 +208,7 @@ def _candidate(observed: Observed, volumes: tuple[EbsVolume, ...], source: str |
         and v.tag_state == PREPARING
         and v.source == source
         and v.zone == observed.zone
-        and v.state not in (*_DELETED_STATES, "error")
+        and v.state not in (*DELETED_STATES, "error")
         and v.id != observed.lease.volume
     ]
     return min(candidates, key=lambda v: v.id) if candidates else None

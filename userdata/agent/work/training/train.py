@@ -49,12 +49,16 @@ _STALL_GRACE_SECONDS: Final = 120.0
 
 @dataclass(frozen=True)
 class TrainingPaths:
-    """Directories of a job; ``directory`` is the agent's runtime directory."""
+    """Directories of a job.
+
+    ``directory`` is the agent's runtime directory; the newest file in ``progress`` is the job's progress.
+    """
 
     code: Path
     data: Path
     directory: Path
     artifacts: Path
+    progress: Path
 
 
 def newest_checkpoint(directory: Path) -> float:
@@ -341,7 +345,7 @@ class Trainer:
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
 
     def _find_newest_checkpoint(self) -> float:
-        self._newest = newest_checkpoint(self.checkpoints)
+        self._newest = newest_checkpoint(self._paths.progress)
         return self._newest
 
     def _environment(self, restarts: int) -> dict[str, str]:

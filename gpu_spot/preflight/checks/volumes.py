@@ -1,0 +1,39 @@
+"""Volumes of earlier trainings that belong to no job.
+
+The first boot of a job without a volume stops if there is one (``userdata.agent.storage.volume.plan``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpu_spot.preflight.account import Account
+from gpu_spot.preflight.check_result import CheckResult
+from gpu_spot.preflight.stack import Stack
+from gpu_spot.preflight.unclaimed_volumes import read_named, unclaimed
+from infra.schema.jobs.training import ON_THE_VOLUME
+
+NAME: Final = "volumes without a job"
+
+
+def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Check that no job would start next to a volume that it may be meant to have."""
+    jobs = [
+        job.name
+        for job in stack.settings.jobs
+        if job.has_volume and job.prepare is None and job.checkpoints == ON_THE_VOLUME
+    ]
+    if not jobs:
+        return
+    stored = read_named(account.clients)
+    new = [job for job in jobs if not any(item.belongs_to(stack.name, job) for item in stored)]
+    if not new:
+        return
+    for volume in unclaimed(stored):
+        yield CheckResult(
+            volume.id,
+            "failure",
+            f"{volume} belongs to no job, and {', '.join(new)} has no volume: its first boot would fail",
+            f"gpu-spot jobs adopt-volume {new[0]} {volume.id} --stack {stack.name}, or --blank for the id",
+        )

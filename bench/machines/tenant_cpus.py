@@ -148,8 +148,8 @@ def page_part(result: dict[str, Any]) -> str:
         "\n\n"
         "From the changed list in S3 to the running container, with cached images and local disks: "
         f"{changes['median']} s (median of {result['list_changes']} changes), at most "
-        f"**{changes['most']} s**. On EC2 a new tenant's volume adds about 20 s (assumed: 10 s for its creation "
-        "and 6 s for its attachment, each polled every 5 s)."
+        f"**{changes['most']} s**. On EC2 a new tenant's volume adds about 20 s (assumed: 10 s for its "
+        "creation and 6 s for its attachment, each polled every 5 s)."
     )
 
 

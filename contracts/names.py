@@ -62,10 +62,12 @@ METRIC_SCALING_ERRORS: Final = "ScalingErrors"
 METRIC_TENANT_CPU_SECONDS: Final = "TenantCpuSeconds"
 METRIC_TENANT_CPU_BORROWED: Final = "TenantCpuBorrowedSeconds"
 METRIC_TENANT_CPU_LENT: Final = "TenantCpuLentSeconds"
+METRIC_TENANT_CPU_THROTTLED: Final = "TenantCpuThrottledSeconds"
 METRIC_TENANT_MEMORY: Final = "TenantMemory"
 METRIC_TENANT_RESTARTS: Final = "TenantRestarts"
 """Per tenant of a shared host, once a minute: CPU seconds used, borrowed from and lent to other tenants,
-memory in MB, unexpected exits of the tenant's container."""
+memory in MB, unexpected exits of the tenant's container; of a capped tenant also the seconds that its cap
+delayed it, summed over CPUs."""
 TENANT: Final = "tenant"
 """Dimension of tenant metrics, in addition to ``group`` and ``stack``."""
 METRIC_HOURLY_COST: Final = "HourlyCost"

@@ -46,7 +46,7 @@ def drawn(rng: random.Random, host: HostShape, name: str) -> Tenant:
         name,
         uid=rng.randint(2000, 2300),
         cpus=2 * rng.randint(1, max(1, host.cpus // 8)),
-        cpu_mode=rng.choice(["shared", "pinned"]),
+        cpu_mode=rng.choice(["shared", "capped", "pinned"]),
         memory_gib=rng.randint(1, max(2, host.memory_gib // 4)),
         host_port=port,
         container_port=port,

@@ -183,8 +183,9 @@ class SharedHost:
     """Table of the leases of the tenants' volumes."""
     kms_key_arn: limits.KmsKeyArn | None = None
     """Encryption key of the tenants' volumes; omitted: the account's default key for EBS."""
-    list_interval_seconds: Annotated[float, Within(1, 300), Stored("listEverySeconds")] = 10.0
-    """Poll interval of the list."""
+    list_interval_seconds: Annotated[float, Within(1, 300), Stored("listEverySeconds")] = 5.0
+    """Poll interval of the list: 518,400 requests a month, $0.21 (Amazon S3 pricing, us-east-1: $0.0004 per
+    1,000 GET requests; one that returns 304 counts)."""
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ class Tenant(Model):
     cpus: agent.Cpus
     """Number of CPUs that are guaranteed to the tenant."""
     cpu_mode: agent.CpuMode = "shared"
-    """``shared``: the tenant may also use idle CPUs of other tenants. ``pinned``: it has whole cores of its
-    own."""
+    """``shared``: the tenant may also use idle CPUs of other tenants. ``capped``: it never uses more than its
+    own number. ``pinned``: it has whole cores of its own."""
     memory_gib: Annotated[agent.MemoryGib, Field(alias="memoryGiB")]
     """Memory in GiB."""
     gpus: TenantGpus = 0
@@ -78,7 +78,7 @@ class Tenant(Model):
     image: limits.ContainerImage
     """Container image, with its digest."""
     data_gib: Annotated[limits.VolumeGib, Field(alias="dataGiB")] = 20
-    """Size in GiB of the tenant's volume, which outlives the host."""
+    """Size in GiB of the tenant's volume, which outlives the host; ``/tmp`` is on it, too."""
     dataset_gib: Annotated[limits.VolumeGib | None, Field(alias="datasetGiB")] = None
     """Size in GiB of the data that the tenant reads repeatedly. A preview warns if ``memoryGiB`` is less than
     ten times as much."""

@@ -239,9 +239,9 @@ TENANTS_TEXT = (
     f'{{"cpus":2,"image":"registry.example/small@{DIGEST}","memoryGib":8,"mig":"1g.5gb","name":"small",'
     '"uid":2002}]}'
 )
-SLICE = Slice((0, 1), 50, 2**30, pinned=True, gpus=(1,), mig=MigInstance(1, "1g.5gb", 4))
+SLICE = Slice((0, 1), 50, 2**30, pinned=True, gpus=(1,), mig=MigInstance(1, "1g.5gb", 4), cpu_limit=2)
 SLICE_TEXT = (
-    '{"cpus":[0,1],"gpus":[1],"memoryBytes":1073741824,"mig":{"gpu":1,"profile":"1g.5gb","start":4},'
+    '{"cpuLimit":2,"cpus":[0,1],"gpus":[1],"memoryBytes":1073741824,"mig":{"gpu":1,"profile":"1g.5gb","start":4},'
     '"pinned":true,"weight":50}'
 )
 

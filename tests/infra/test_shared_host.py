@@ -221,6 +221,19 @@ def settings(**changes: Any) -> str:
             {"tenants__0__hostPort": None},
             "tenants[0].hostPort: None with containerPort 8888, allowed: both",
         ),
+        (
+            {"tenants__0__cpuMode": "limited"},
+            "tenants[0].cpuMode: \"limited\", allowed: 'shared', 'capped' or 'pinned'",
+        ),
+        (
+            {"tenants__1__cpuMode": "capped", "tenants__1__cpus": 0.5},
+            "tenants[1].cpus: 0.5, allowed: a whole",
+        ),
+        # The CPUs of a capped tenant are as much its own as those of a shared one.
+        (
+            {"tenants__1__cpuMode": "capped", "tenants__1__cpus": 31},
+            "tenants: on g5.12xlarge: tenant 'speech': 31 CPUs, allowed: at most 30",
+        ),
         ({"tenants__0__uid": 1000}, "tenants[0].uid: 1000, allowed: at least 2000"),
         (
             {"tenants__0__environment": {"GPU_SPOT_A": "b"}},

@@ -25,7 +25,10 @@ ALONE = {
     "sees devices": "ls /dev | grep -E '^(nvidia|sd|nvme|loop|vd|mem|kmsg|fuse|dri|gpu)'",
     "makes devices": "busybox mknod /data/disk b 7 0 || busybox mknod /tmp/mem c 1 1",
     "outgrows its memory": "dd if=/dev/zero of=/dev/null bs=1200M count=1",
-    "outgrows its temporary folder": "dd if=/dev/zero of=/tmp/big bs=1M count=400",
+    "outgrows its temporary folder": f"dd if=/dev/zero of=/tmp/big bs=1M count={DISK_MIB}",
+    "may have devices or programs of root in its temporary folder": (
+        "! grep -q '^[^ ]* /tmp [^ ]* [^ ]*nosuid,nodev' /proc/mounts"
+    ),
     "outgrows its disk": f"dd if=/dev/zero of=/data/big bs=1M count={DISK_MIB}",
 }
 

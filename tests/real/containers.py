@@ -33,7 +33,9 @@ CDI: Final = Path("/var/run/cdi/gpu-spot-test.json")
 GPU: Final = Path("/dev/gpu-spot-test0")
 DOCKER: Final = ("dockerd", "docker", "ip", "iptables", "unshare", "nsenter", "busybox")
 PODMAN: Final = ("podman", "runc", "busybox", "catatonit")
-_APPLETS: Final = "sh id sleep timeout cat ls touch test df dd env grep stat mkdir rm kill wc date pwd echo"
+_APPLETS: Final = (
+    "sh id sleep timeout cat ls touch test df dd env grep stat mkdir rm kill wc date pwd echo ln cp uniq"
+)
 
 
 class LackingError(Exception):
@@ -240,7 +242,9 @@ def podman(place: Path) -> Iterator[SystemHost]:
         }
         for name, path in (("all", "/dev/nvidia0"), ("0", "/dev/nvidia0"), ("1", "/dev/nvidia1"))
     ]
-    CDI.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}))
+    edits = {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}  # as NVIDIA's specification
+    specification = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    CDI.write_text(json.dumps({**specification, "containerEdits": edits}))
     try:
         take_in(image(place), IMAGE)
         yield SystemHost()

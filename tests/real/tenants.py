@@ -32,12 +32,17 @@ SERVICE = 9000
 """Where a service of the host's listens, on all its addresses."""
 DISK_MIB = 40
 
-# Busy while it is told to be; ends at SIGTERM, and says so.
+# Busy while it is told to be; ends at SIGTERM, and says so. A job is so many rounds on each of two CPUs.
 BODY = """
 trap 'echo told > /data/told; exit 0' TERM
 busybox httpd -p 8080 -h /data
+rounds() { i=0; while test $i -lt $1; do i=$((i + 1)); done; }
 while :; do
-  while ! test -e /data/go; do sleep 0.05; done
+  if test -e /data/job; then
+    n=$(cat /data/job); rm /data/job
+    rounds $n & rounds $n & wait; touch /data/done
+  fi
+  test -e /data/go || { sleep 0.05; continue; }
   (while test -e /data/go; do :; done) & (while test -e /data/go; do :; done) & wait $!
 done
 """
@@ -132,10 +137,12 @@ class SharedHost:
     def __init__(self, host: Host, place: Path, inside: Sequence[str]) -> None:
         self.host = host
         self.inside = list(inside)
-        self.place = TenantPaths(ADDRESS, place / "run", place / "homes")
+        self.place = TenantPaths(ADDRESS, place / "run", place / "homes", place / "cdi")
         self.place.run.mkdir()
         self.disks = Disks(place)
         self.tenants: tuple[Tenant, ...] = THREE
+        self.fetch: Callable[[], tuple[Tenant, ...] | None] = lambda: self.tenants
+        self.list_interval_seconds = 1.0
         self.heartbeats = Heartbeats()
         self.metrics: dict[str, list[emf.Metric]] = {}
         self._made: TenantSupervisor | None = None
@@ -151,12 +158,12 @@ class SharedHost:
             volumes=self.disks,
             meter=UsageMeter(self.metrics.__setitem__, lambda: None),
             weight_curve=WeightCurve(),
-            fetch_tenants=lambda: self.tenants,
+            fetch_tenants=lambda: self.fetch(),
             cached_tenants=lambda: None,
             read_shape=shape,
             pull_image=lambda image: None,
-            cdi_devices=lambda part: [],
-            list_interval_seconds=1.0,
+            gpu_uuids=lambda part: [],
+            list_interval_seconds=self.list_interval_seconds,
         )
         self._made = TenantSupervisor(means, self.place)
         self._thread = threading.Thread(target=self._made.run, daemon=True)

@@ -11,10 +11,12 @@ from dataclasses import replace
 import pytest
 
 from tests.real import containers as real
-from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, unenforced
+from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, secret, unenforced
+from tests.real.changes import LIMIT_SECONDS, list_changes
 from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SERVICE, THREE, SharedHost, shape, shared_host, tenant, until
-from userdata.agent.tenants.host import container, firewall
+from userdata.agent.machine import files
+from userdata.agent.tenants.host import container, firewall, meter
 from userdata.agent.tenants.plan import plan
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
@@ -69,6 +71,42 @@ def test_idle_cpus_are_lent_and_come_back_when_their_owner_wakes(host: SharedHos
     assert lent.cpus > 1.2  # one is its own
 
 
+def test_a_capped_tenant_never_uses_more_than_its_cpus(host: SharedHost) -> None:
+    before = host.pids()
+    host.tenants = (replace(THREE[0], cpu_mode="capped"), *THREE[1:])
+    until(lambda: host.inspected()["ada"]["HostConfig"]["CpuQuota"] == 100_000, "ada is capped")
+    with lending(host) as tenants:
+        tenants.wake("ada")
+        used = tenants.lent("ada", 8.0)
+    counters = meter.read(before["ada"])
+    host.tenants = THREE
+    until(lambda: host.inspected()["ada"]["HostConfig"]["CpuQuota"] == -1, "ada is not capped")
+    assert used.cpus <= 1.03
+    # Where other work leaves no CPU idle it may get less.
+    assert used.cpus >= 0.9 or used.fraction > 0.95
+    assert counters is not None
+    assert counters.throttled > 0
+    assert host.pids() == before
+
+
+def test_tmp_is_on_the_volume_and_empty_at_each_start(host: SharedHost) -> None:
+    planted = """
+        echo old > /tmp/file; mkdir -p /tmp/deep/er; ln -s /data /tmp/data; ln -s /data/secret /tmp/secret
+        ln -s /etc /tmp/etc; mkdir -m 0 /tmp/closed; echo kept > /tmp/.hidden
+    """
+    assert host.within("ada", planted).stderr == ""
+    before = host.pids()["ada"]
+    host.docker("kill", container.name_of("ada"))
+    until(lambda: host.pids().get("ada", before) != before, "ada is back")
+    assert host.within("ada", "ls -A /tmp").stdout == ""
+    assert host.within("ada", "cat /data/secret").stdout == f"{secret('ada')}\n"
+    assert host.within("ada", "stat -c %a:%u /tmp").stdout == "1777:0\n"
+    assert host.within("ada", "stat -c %d /tmp /data | uniq | wc -l").stdout.strip() == "1"
+    # Compilers of kernels load libraries from there.
+    assert host.within("ada", "cp /bin/busybox /tmp/id; /tmp/id -u").stdout == "2001\n"
+    assert host.place.volume_path("ada").stat().st_mode & 0o777 == 0o700
+
+
 def test_one_that_is_killed_or_replaced_leaves_the_others_as_they_are(host: SharedHost) -> None:
     before = host.pids()
     host.docker("kill", container.name_of("ada"))
@@ -111,6 +149,13 @@ def test_a_new_tenant_with_a_cached_image_serves_within_ten_seconds(host: Shared
     assert taken < 10.0
 
 
+def test_a_changed_list_runs_within_thirty_seconds(host: SharedHost) -> None:
+    before = host.pids()
+    taken = list_changes(host, 6)
+    assert max(taken) <= LIMIT_SECONDS, taken
+    assert host.pids() == before
+
+
 def test_a_notice_reaches_all_and_each_ends_in_its_time(host: SharedHost) -> None:
     now = time.time()
     notice.write(host.place.run, Notice("spot", "terminate", "soon", now + 90, now + 10, now))
@@ -129,28 +174,34 @@ def test_a_notice_reaches_all_and_each_ends_in_its_time(host: SharedHost) -> Non
 def test_a_tenant_sees_its_own_gpus_and_one_without_sees_none() -> None:
     try:
         with real.folder() as place, real.podman(place):
-            spot = container.TenantPaths(ADDRESS, place / "run", place / "homes")
+            spot = container.TenantPaths(ADDRESS, place / "run", place / "homes", real.CDI.parent)
             for name, uid, gpus in (("ada", 2001, ["0"]), ("bo", 2002, ["1"]), ("cy", 2003, [])):
-                assert _seen(spot, name, uid, gpus) == [f"nvidia{gpu}" for gpu in gpus]
+                visible = ",".join(gpus) or "void"
+                assert _seen(spot, name, uid, gpus) == [*(f"nvidia{gpu}" for gpu in gpus), visible]
     except real.LackingError as error:
         pytest.skip(str(error))
 
 
 def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) -> list[str]:
-    """Return the devices in a tenant's container, whose command is what podman of this age can do of it."""
-    one = tenant(
-        name, uid, command=("sh", "-c", "ls /dev | grep ^nvidia || true"), host_port=None, container_port=None
-    )
+    """Return the devices in a tenant's container, and the GPUs that its first process reads.
+
+    The command is what podman of this age can do of it; the tenant's own variable asks for all GPUs.
+    """
+    script = "ls /dev | grep ^nvidia; echo $NVIDIA_VISIBLE_DEVICES"
+    one = tenant(name, uid, command=("sh", "-c", script), host_port=None, container_port=None)
+    one = replace(one, environment={"NVIDIA_VISIBLE_DEVICES": "all"})
     for folder in (
         place.volume_path(name) / "data",
         place.volume_path(name) / "log",
+        place.temporary_directory(name),
         place.notice_directory(name),
     ):
         folder.mkdir(parents=True)
     place.environment_file(name).parent.mkdir(exist_ok=True)
     place.environment_file(name).write_text(
-        "".join(f"{k}={v}\n" for k, v in container.environment(one).items())
+        "".join(f"{k}={v}\n" for k, v in container.environment(one, gpus).items())
     )
+    files.write_json(place.cdi_file(name), container.cdi_specification(name, gpus))
     argv = container.run_command(one, plan(shape(), [one]).slices[name], gpus, 100, place)
     for option in (
         "--runtime",
@@ -165,4 +216,7 @@ def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) ->
         del argv[at : at + 2]
     argv = [part for part in argv if part not in ("--detach", "core=0", "--ulimit")]
     argv[2:2] = ["--network", "none"]
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+    try:
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+    finally:
+        place.cdi_file(name).unlink()

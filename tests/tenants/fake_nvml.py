@@ -58,5 +58,5 @@ class FakeNvml:
     def nvmlGpuInstanceGetInfo(self, instance: int) -> Any:
         return SimpleNamespace(placement=SimpleNamespace(start=instance - 100))
 
-    def nvmlDeviceGetUUID(self, part: tuple[int, int]) -> str:
-        return f"MIG-{part[0]}-{part[1]}"
+    def nvmlDeviceGetUUID(self, part: int | tuple[int, int]) -> str:
+        return f"GPU-{part}" if isinstance(part, int) else f"MIG-{part[0]}-{part[1]}"

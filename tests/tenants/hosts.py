@@ -77,7 +77,7 @@ def tenant_lists(draw: st.DrawFn) -> list[Tenant]:
                 name,
                 uid=draw(st.one_of(st.just(2000 + ord(name)), st.integers(2097, 2107))),
                 cpus=draw(st.integers(1, 14)),
-                cpu_mode=draw(st.sampled_from(["shared", "pinned"])),
+                cpu_mode=draw(st.sampled_from(["shared", "capped", "pinned"])),
                 memory_gib=draw(st.integers(1, 90)),
                 host_port=port,
                 container_port=port,

@@ -17,7 +17,7 @@ def oversold(host: HostShape, tenants: Sequence[Tenant], plan: HostPlan) -> list
         > (host.memory_gib - host.reserved_memory_gib) * 2**30
     ):
         found.append("memory")
-    if sum(t.cpus for t in tenants if t.cpu_mode == "shared") > len(plan.shared_cpus):
+    if sum(t.cpus for t in tenants if t.cpu_mode != "pinned") > len(plan.shared_cpus):
         found.append("shared CPUs")
     if sum(t.cpus for t in tenants) > host.cpus - reserve:
         found.append("CPUs")
@@ -27,7 +27,9 @@ def oversold(host: HostShape, tenants: Sequence[Tenant], plan: HostPlan) -> list
             found.append(f"memory of {t.name}")
         if t.cpu_mode == "pinned" and len(got.cpus) != t.cpus:
             found.append(f"CPUs of {t.name}")
-        if t.cpu_mode == "shared" and got.cpus != plan.shared_cpus:
+        if got.cpu_limit != (t.cpus if t.cpu_mode == "capped" else None):
+            found.append(f"limit of {t.name}")
+        if t.cpu_mode != "pinned" and got.cpus != plan.shared_cpus:
             found.append(f"shared CPUs of {t.name}")
         if len(got.gpus) != (t.gpus or len(t.gpu_ids)) or not {*t.gpu_ids} <= {*got.gpus}:
             found.append(f"GPUs of {t.name}")

@@ -27,13 +27,21 @@ from userdata.agent.tenants.plan import plan
 
 GOLDEN = Path(__file__).parent / "golden"
 UNITS = Path(container.__file__).parents[2] / "units"
-PLACE = TenantPaths("10.0.1.5", RUN_DIR, Path("/dltraining/tenants"))
+PLACE = TenantPaths("10.0.1.5", RUN_DIR, Path("/dltraining/tenants"), Path("/var/run/cdi"))
 
 HOSTS: dict[str, tuple[Tenant, ...]] = {
     "p4d.24xlarge": (
         tenant("vision", uid=2001, cpus=24, cpu_mode="pinned", gpus=4, memory_gib=300),
         tenant("speech", uid=2002, cpus=32, gpus=2, memory_gib=400, host_port=8001, container_port=8888),
-        tenant("papers", uid=2003, cpus=8, memory_gib=64, host_port=8002, container_port=80),
+        tenant(
+            "papers",
+            uid=2003,
+            cpus=8,
+            cpu_mode="capped",
+            memory_gib=64,
+            host_port=8002,
+            container_port=80,
+        ),
     ),
     "g5.12xlarge": (
         tenant("vision", uid=2001, cpus=16, gpus=2, memory_gib=64),
@@ -51,7 +59,7 @@ def commands(name: str) -> list[list[str]]:
     said = []
     for one in HOSTS[name]:
         part = found[one.name]
-        gpus = [str(gpu) for gpu in part.gpus]
+        gpus = [f"GPU-{gpu}" for gpu in part.gpus]
         said.append(container.network_command(one))
         said.append(container.run_command(one, part, gpus, weights.shares_for(part.weight), PLACE))
     return said
@@ -72,7 +80,14 @@ def test_each_container_is_confined(name: str) -> None:
         assert options(argv, "--user") == [f"{one.uid}:{one.uid}"]
         assert options(argv, "--network") == [container.name_of(one.name)]
         assert options(argv, "--memory") == options(argv, "--memory-swap") == [str(one.memory_gib * 2**30)]
-        assert len(options(argv, "--device")) == (one.gpus or len(one.gpu_ids))
+        devices = options(argv, "--device")
+        assert len(devices) == (one.gpus or len(one.gpu_ids) or -1) + 1
+        # The agent's own device comes last: its variable replaces that of NVIDIA's specification.
+        assert devices[-1:] == [f"gpu-spot/tenant={one.name}"][: len(devices)]
+        limit = 100_000 * one.cpus if one.cpu_mode == "capped" else -1
+        assert options(argv, "--cpu-quota") == [str(limit)]
+        assert "--tmpfs" not in argv
+        assert f"/dltraining/tenants/{one.name}/tmp:/tmp" in options(argv, "--volume")
         assert not {"--privileged", "--gpus", "host", "--cap-add", "--pid", "--ipc"} & {*argv}
         assert all(one.startswith(("10.0.1.5:", "127.0.0.1:")) for one in options(argv, "--publish"))
         assert "s3cret" not in " ".join(argv)
@@ -82,8 +97,12 @@ def test_an_environment_cannot_ask_for_gpus_or_name_another_tenant() -> None:
     cheat = tenant(
         "cy", environment={"NVIDIA_VISIBLE_DEVICES": "all", "GPU_SPOT_TENANT": "ada", "HOME": "/log"}
     )
-    environment = container.environment(cheat)
+    environment = container.environment(cheat, ())
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
+    own = container.environment(cheat, ("GPU-a", "GPU-b"))
+    assert own["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    [device] = container.cdi_specification("cy", ("GPU-a", "GPU-b"))["devices"]
+    assert device["containerEdits"] == {"env": ["NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b"]}
     assert environment["GPU_SPOT_TENANT"] == "cy"
     assert environment["HOME"] == "/log"
 
@@ -97,7 +116,7 @@ def test_another_container_is_needed_for_all_but_cpus() -> None:
     ) -> str:
         return container.spec_hash(container.run_command(changed, slice_, gpus, shares, PLACE))
 
-    assert spec(slice_=replace(part, cpus=(4,), weight=3)) == spec(shares=77) == spec()
+    assert spec(slice_=replace(part, cpus=(4,), weight=3, cpu_limit=2)) == spec(shares=77) == spec()
     others = {
         spec(replace(one, image="other")),
         spec(replace(one, command=("x",))),
@@ -138,12 +157,13 @@ def test_the_unit_leaves_tenants_running_and_is_the_last_to_be_killed() -> None:
 
 
 def wanted(one: Tenant, part: Slice, spec: str = "1") -> DesiredTenant:
-    return DesiredTenant(one, part, spec, 100)
+    return DesiredTenant(one, part, spec, 100, container.cpu_quota(part), ())
 
 
 def found(one: Tenant, part: Slice, spec: str = "1", *, is_running: bool = True) -> TenantContainer:
     mine = exclusive_resources(part, one.uid, one.host_port)
-    return TenantContainer("id", one.name, spec, part, is_running, 100, part.cpuset, 7, "now", mine)
+    quota = container.cpu_quota(part)
+    return TenantContainer("id", one.name, spec, part, is_running, 100, part.cpuset, quota, 7, "now", mine)
 
 
 ADA, BO = tenant("ada", host_port=8001, container_port=80), tenant("bo")
@@ -161,6 +181,8 @@ def test_nothing_is_done_where_nothing_differs() -> None:
     )
     moved = {"ada": wanted(ADA, replace(ONE, cpus=(1,))), "bo": wanted(BO, OTHER)}
     assert steps(moved, here, both, ()) == (TenantStep("update", "ada"),)
+    capped = {"ada": wanted(ADA, replace(ONE, cpu_limit=2)), "bo": wanted(BO, OTHER)}
+    assert steps(capped, here, both, ()) == (TenantStep("update", "ada"),)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,16 @@ def test_pinned_cpus_are_not_lent() -> None:
     assert (accounts["a"].borrowed, accounts["b"].lent, accounts["c"].lent) == (120.0, 120.0, 0.0)
 
 
+def test_a_capped_tenant_lends_and_does_not_borrow() -> None:
+    # Above its cap by 0.3 s: the counter and the clock are not read at the same moment.
+    capped = CpuUsage(2, 120.3, is_borrower=False)
+    accounts = usage.compute_accounts({"a": CpuUsage(1, 100.0), "b": capped}, 60.0)
+    assert (accounts["b"].used, accounts["b"].borrowed, accounts["b"].lent) == (120.3, 0.0, 0.0)
+    idle = CpuUsage(2, 20.0, is_borrower=False)
+    accounts = usage.compute_accounts({"a": CpuUsage(1, 100.0), "b": idle}, 60.0)
+    assert (accounts["a"].borrowed, accounts["b"].lent) == (40.0, 40.0)
+
+
 def test_a_tenant_does_not_lend_more_than_it_left_idle() -> None:
     # More CPUs than are allocated: no tenant lends unallocated ones.
     accounts = usage.compute_accounts({"a": CpuUsage(1, 600.0), "b": CpuUsage(1, 30.0)}, 60.0)
@@ -60,13 +70,14 @@ def test_a_tenant_does_not_lend_more_than_it_left_idle() -> None:
 def test_counters_of_both_versions_of_control_groups(tmp_path: Path) -> None:
     write(tmp_path / "proc/7/cgroup", "0::/system.slice/docker-ab.scope\n")
     place = tmp_path / "cg/system.slice/docker-ab.scope"
-    write(place / "cpu.stat", "usage_usec 1500000\nuser_usec 1\n")
+    write(place / "cpu.stat", "usage_usec 1500000\nuser_usec 1\nthrottled_usec 250000\n")
     write(place / "memory.current", "4096\n")
-    assert meter.read(7, tmp_path / "proc", tmp_path / "cg") == meter.Counters(1.5, 4096)
+    assert meter.read(7, tmp_path / "proc", tmp_path / "cg") == meter.Counters(1.5, 4096, 0.25)
     write(tmp_path / "proc/8/cgroup", "5:memory:/docker/ab\n3:cpu,cpuacct:/docker/ab\n0::/\n")
     write(tmp_path / "cg/cpuacct/docker/ab/cpuacct.usage", "2500000000\n")
+    write(tmp_path / "cg/cpu/docker/ab/cpu.stat", "nr_periods 9\nnr_throttled 1\nthrottled_time 750000000\n")
     write(tmp_path / "cg/memory/docker/ab/memory.usage_in_bytes", "8192\n")
-    assert meter.read(8, tmp_path / "proc", tmp_path / "cg") == meter.Counters(2.5, 8192)
+    assert meter.read(8, tmp_path / "proc", tmp_path / "cg") == meter.Counters(2.5, 8192, 0.75)
     assert meter.read(9, tmp_path / "proc", tmp_path / "cg") is None
 
 
@@ -130,17 +141,24 @@ class Driver(DockerDouble):
 def test_a_part_is_cut_once_and_known_by_its_uuid() -> None:
     nvml = FakeNvml()
     driver, part = Driver(nvml), Slice((1,), 40, GIB, mig=MigInstance(1, "3g.20gb", 4))
-    assert parts.cdi_devices(driver, nvml, part) == ["MIG-1-4"]
+    assert parts.gpu_uuids(driver, nvml, part) == ["MIG-1-4"]
     assert driver.ran[1] == ["nvidia-smi", "-i", "1", "-mig", "1"]
     assert driver.ran[3][:3] == ["nvidia-ctk", "cdi", "generate"]
     driver.ran.clear()
-    assert parts.cdi_devices(driver, nvml, part) == ["MIG-1-4"]
+    assert parts.gpu_uuids(driver, nvml, part) == ["MIG-1-4"]
     assert not driver.ran
     with pytest.raises(AgentError, match="not listed after its creation"):
-        parts.cdi_devices(
+        parts.gpu_uuids(
             Driver(nvml, cuts=False), nvml, Slice((1,), 40, GIB, mig=MigInstance(0, "3g.20gb", 0))
         )
-    assert parts.cdi_devices(driver, nvml, Slice((1,), 40, GIB, gpus=(0, 1))) == ["0", "1"]
+
+
+def test_a_whole_gpu_is_known_by_its_uuid() -> None:
+    part = Slice((1,), 40, GIB, gpus=(0, 1))
+    assert parts.gpu_uuids(DockerDouble(), FakeNvml(), part) == ["GPU-0", "GPU-1"]
+    assert parts.gpu_uuids(DockerDouble(), None, Slice((1,), 40, GIB)) == []
+    with pytest.raises(AgentError, match="GPU 0: this machine has no NVIDIA driver"):
+        parts.gpu_uuids(DockerDouble(), None, part)
 
 
 # --- the list ---

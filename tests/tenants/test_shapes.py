@@ -168,7 +168,7 @@ def test_a_list_and_a_slice_survive_their_text() -> None:
         ({"hostPort": 25888, "containerPort": 1}, "hostPort 25888 of 'a' is the agent's"),
         ({"gpus": 1, "mig": "1g.5gb"}, "gpus and mig of 'a', allowed: one of them"),
         ({"image": "a:latest"}, r"tenants\[0\].image: 'a:latest'; allowed"),
-        ({"cpuMode": "some"}, r"tenants\[0\].cpuMode: 'some'; allowed: 'shared', 'pinned'"),
+        ({"cpuMode": "some"}, r"tenants\[0\].cpuMode: 'some'; allowed: 'shared', 'capped', 'pinned'"),
         ({"color": "red"}, r"tenants\[0\].color: unknown key"),
     ],
 )

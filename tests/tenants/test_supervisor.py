@@ -70,7 +70,7 @@ class FakeHeartbeats:
 class Bench:
     def __init__(self, tmp: Path) -> None:
         self.docker, self.clock, self.heartbeats = DockerDouble(), FakeClock(), FakeHeartbeats()
-        self.paths = TenantPaths("10.0.1.5", tmp / "run", tmp / "tenants")
+        self.paths = TenantPaths("10.0.1.5", tmp / "run", tmp / "tenants", tmp / "cdi")
         self.volumes = FakeVolumes(self.paths)
         self.list: Callable[[], tuple[Tenant, ...] | None] = lambda: (ADA, BO, CY)
         self.later: list[Callable[[], None]] = []
@@ -95,7 +95,7 @@ class Bench:
             cached_tenants=lambda: before,
             read_shape=host,
             pull_image=self.pulled.append,
-            cdi_devices=lambda part: [str(gpu) for gpu in part.gpus],
+            gpu_uuids=lambda part: [f"GPU-{gpu}" for gpu in part.gpus],
             list_interval_seconds=5.0,
         )
         return TenantSupervisor(dependencies, self.paths)
@@ -156,6 +156,43 @@ def test_cpus_are_changed_while_a_container_runs(bench: Bench) -> None:
     assert limits[name_of("bo")]["CpusetCpus"] not in limits[name_of("cy")]["CpusetCpus"]
     after = bench.docker.pids()
     assert (after["ada"], after["cy"]) == (before["ada"], before["cy"])
+
+
+def test_a_cap_is_set_and_removed_while_a_container_runs(bench: Bench) -> None:
+    supervisor = bench.settled()
+    before = bench.docker.pids()
+    for mode, quota in (("capped", 800_000), ("shared", -1)):
+        changed = replace(ADA, cpus=8, cpu_mode=mode)
+        bench.list = lambda changed=changed: (changed, BO, CY)  # type: ignore[misc]
+        bench.pass_(supervisor)
+        limits = {name: one["HostConfig"] for name, one in bench.docker.containers.items()}
+        assert limits[name_of("ada")]["CpuQuota"] == quota
+        assert limits[name_of("ada")]["CpusetCpus"] == limits[name_of("cy")]["CpusetCpus"]
+        assert limits[name_of("cy")]["CpuQuota"] == -1
+    assert bench.docker.pids() == before
+
+
+def test_each_container_starts_with_an_empty_tmp_and_the_uuids_of_its_gpus(bench: Bench) -> None:
+    bench.settled()
+    path = str(bench.paths.temporary_directory("cy"))
+    ran = [argv for argv in bench.docker.ran if path in argv or (argv[:2] == ["docker", "run"])]
+    at = next(n for n, argv in enumerate(ran) if name_of("cy") in argv)
+    assert [ran[at - 2][0], ran[at - 1][0]] == ["rm", "install"]
+    assert "--mode=1777" in ran[at - 1]
+    devices = "GPU-0,GPU-1"
+    assert f"NVIDIA_VISIBLE_DEVICES={devices}\n" in bench.paths.environment_file("cy").read_text()
+    [device] = json.loads(bench.paths.cdi_file("cy").read_text())["devices"]
+    assert device == {"name": "cy", "containerEdits": {"env": [f"NVIDIA_VISIBLE_DEVICES={devices}"]}}
+    assert not bench.paths.cdi_file("ada").exists()
+    assert "NVIDIA_VISIBLE_DEVICES=void\n" in bench.paths.environment_file("ada").read_text()
+
+
+def test_the_files_of_a_removed_tenant_are_removed(bench: Bench) -> None:
+    supervisor = bench.settled()
+    bench.list = lambda: (ADA, BO)
+    bench.pass_(supervisor)
+    assert not bench.paths.cdi_file("cy").exists()
+    assert not list((bench.paths.run / "workers").glob("cy.*"))
 
 
 def test_a_new_process_adopts_running_containers(bench: Bench) -> None:
@@ -315,9 +352,10 @@ def test_what_each_used_and_lent_is_sent_once_a_minute(bench: Bench) -> None:
 
     def read(pid: int) -> Counters:
         [name] = [name for name, one in bench.docker.pids().items() if one == pid]
-        return Counters(spent[name], 3_000_000_000)
+        return Counters(spent[name], 3_000_000_000, throttled=spent[name] / 10)
 
     bench.counters = read
+    bench.list = lambda: (ADA, replace(BO, cpu_mode="capped"), CY)
     supervisor = bench.settled()
     spent |= {"ada": 240.0, "bo": 60.0}  # each has declared two CPUs
     bench.pass_(supervisor, 60)
@@ -330,6 +368,8 @@ def test_what_each_used_and_lent_is_sent_once_a_minute(bench: Bench) -> None:
     )
     assert sent["bo"]["TenantCpuLentSeconds"] < sent["cy"]["TenantCpuLentSeconds"]
     assert sent["cy"]["TenantMemory"] == 3000.0
+    assert sent["bo"]["TenantCpuThrottledSeconds"] == 6.0
+    assert "TenantCpuThrottledSeconds" not in sent["ada"]
 
 
 def test_a_process_on_a_gpu_is_known_to_be_the_tenants(bench: Bench, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Containers:
                 if argv[-1] in self.containers:
                     raise AgentError(f"docker: exit 1: network {argv[-1]} has active endpoints")
                 self.networks.remove(argv[-1])
-            case ["install" | "chown", *_] | ["docker", "pull" | "login", *_]:
+            case ["install" | "chown" | "rm", *_] | ["docker", "pull" | "login", *_]:
                 pass
             case _:
                 raise AssertionError(argv)
@@ -120,6 +120,7 @@ class Containers:
     def _limit(container: dict[str, Any], argv: Sequence[str]) -> None:
         container["HostConfig"]["CpuShares"] = int(options(argv, "--cpu-shares")[0])
         container["HostConfig"]["CpusetCpus"] = options(argv, "--cpuset-cpus")[0]
+        container["HostConfig"]["CpuQuota"] = int(options(argv, "--cpu-quota")[0])
 
 
 def options(argv: Sequence[str], name: str) -> list[str]:

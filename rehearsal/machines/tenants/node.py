@@ -43,6 +43,7 @@ class HostNode(SimulatedNode):
         self._machine.switch_on()
         self._is_on = True
         agent.kernel, agent.shape = self._disk / "kernel", lambda: shape  # there is no control group
+        agent.nvml = _Nvml()
         agent.send, agent.run_in_background = lambda line: None, self._run_in_background
         self._unit(partial(tasks.shared_host, agent))
 
@@ -68,6 +69,23 @@ class HostNode(SimulatedNode):
         if self._listed[0] != changed:
             self._listed = changed, len(json.loads(path.read_text())["tenants"])
         return self._listed[1]
+
+
+class _Nvml:
+    """The functions of ``pynvml`` that return a GPU's UUID."""
+
+    NVMLError = RuntimeError
+
+    def nvmlInit(self) -> None:  # noqa: N802 - the names are pynvml's
+        """See pynvml."""
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        """See pynvml."""
+        return index
+
+    def nvmlDeviceGetUUID(self, gpu: int) -> str:  # noqa: N802
+        """See pynvml."""
+        return f"GPU-{gpu}"
 
 
 def _runs_in_background(task: SimulatedTask) -> bool:

@@ -70,7 +70,7 @@ class Node:
         self.clients: Any = clients
         """Creates AWS clients by service and region; the module `clients`."""
         self.kernel = Path("/")
-        """Parent directory of ``sys`` and ``proc``."""
+        """Parent directory of ``sys``, ``proc`` and ``var/run/cdi``."""
         self.shape: Callable[[], HostShape] = self._shape
         """Returns the resources of a shared host."""
         self.send: Callable[[str], None] | None = None

@@ -43,7 +43,8 @@ def shared_host(node: Node) -> int:
         return 0
     region, group = node.config.region, node.config.group
     sys, proc = node.kernel / "sys", node.kernel / "proc"
-    paths = TenantPaths(node.metadata.private_address(), node.directory, node.data / TENANTS_DIR)
+    data, cdi = node.data / TENANTS_DIR, node.kernel / "var/run/cdi"
+    paths = TenantPaths(node.metadata.private_address(), node.directory, data, cdi)
     listing = TenantListReader(node.clients.s3(region), host.bucket, group, node.directory / _LIST_FILE)
     means = SupervisorDependencies(
         host=node.host,
@@ -57,7 +58,7 @@ def shared_host(node: Node) -> int:
         cached_tenants=listing.cached,
         read_shape=node.shape,
         pull_image=lambda image: containers.pull(node.host, image, partial(ecr_password, node)),
-        cdi_devices=partial(parts.cdi_devices, node.host, node.nvml),
+        gpu_uuids=partial(parts.gpu_uuids, node.host, node.nvml),
         list_interval_seconds=host.list_interval_seconds,
     )
     supervisor = TenantSupervisor(means, paths)

@@ -10,9 +10,9 @@ from contracts import limits
 from contracts.limits import Length, Matches, Within
 from userdata.agent.machine.errors import RefusedError
 
-CpuMode = Literal["shared", "pinned"]
-"""``shared``: a weight on CPUs shared with other tenants; idle ones are lent. ``pinned``: exclusive whole
-cores."""
+CpuMode = Literal["shared", "capped", "pinned"]
+"""``shared``: a weight on CPUs shared with other tenants; idle ones are lent. ``capped``: the same, but never
+more than its own number. ``pinned``: exclusive whole cores."""
 
 MAX_TENANTS: Final = 16
 """Each tenant has a volume. Older Nitro types allow 28 attachments; on p4d its disks and network use 10."""
@@ -162,9 +162,10 @@ class MigInstance:
 
 @dataclass(frozen=True)
 class Slice:
-    """A tenant's resources. ``cpus`` are exclusive if pinned, else the CPUs of all shared tenants.
+    """A tenant's resources. ``cpus`` are exclusive if pinned, else those that no tenant has pinned.
 
     ``weight`` is ``cpu.weight`` of cgroup v2: contended CPUs are divided in proportion to the weights.
+    ``cpu_limit`` is the number of CPUs whose time it may use at most, None without a limit.
     """
 
     cpus: tuple[int, ...]
@@ -173,6 +174,7 @@ class Slice:
     pinned: bool = False
     gpus: tuple[int, ...] = ()
     mig: MigInstance | None = None
+    cpu_limit: Cpus | None = None
 
     @property
     def cpuset(self) -> str:
@@ -185,15 +187,10 @@ class Slice:
                 runs.append([cpu, cpu])
         return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """The CDI names of whole GPUs; the driver names a MIG instance when it is created."""
-        return tuple(f"nvidia.com/gpu={gpu}" for gpu in self.gpus)
-
 
 @dataclass(frozen=True)
 class HostPlan:
-    """The slices by tenant name, in the order of the list, and the CPUs of the shared tenants."""
+    """The slices by tenant name, in the order of the list, and the CPUs that no tenant has pinned."""
 
     slices: Mapping[str, Slice]
     shared_cpus: tuple[int, ...]

@@ -35,6 +35,7 @@ def plan(host: HostShape, tenants: Sequence[Tenant], running: Mapping[str, Slice
             pinned=tenant.cpu_mode == "pinned",
             gpus=dealt[tenant.name].whole,
             mig=dealt[tenant.name].part,
+            cpu_limit=tenant.cpus if tenant.cpu_mode == "capped" else None,
         )
         for tenant in tenants
     }

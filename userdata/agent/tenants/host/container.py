@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from contracts.agent.names import NOTICE_FILE, RUN_DIR, WORKERS_DIR
 from userdata.agent.tenants import codec
@@ -26,23 +26,33 @@ MAX_PIDS: Final = 4096
 """Maximum processes and threads of a tenant; stops fork bombs."""
 
 _TMP: Final = "/tmp"  # noqa: S108 - in the container
-_TMP_MEMORY_FRACTION: Final = 4
-"""`/tmp` may use at most 1/4 of the tenant's memory."""
+_CDI_KIND: Final = "gpu-spot/tenant"
+_PERIOD_MICROSECONDS: Final = 100_000
+"""Docker's and the kernel's period of a CPU quota."""
 _LOG_MIB: Final = 20
 _STOP_SECONDS: Final = 30
 
 
 @dataclass(frozen=True)
 class TenantPaths:
-    """The private address of the host, the agent's directory and the directory of the tenants' volumes."""
+    """The host's private address; the directories of the agent, of the tenants' volumes and of CDI."""
 
     address: str
     run: Path
     data: Path
+    cdi: Path
 
     def volume_path(self, tenant: str) -> Path:
         """Return the mount point of a tenant's volume."""
         return self.data / tenant
+
+    def temporary_directory(self, tenant: str) -> Path:
+        """Return the directory on a tenant's volume that it sees as ``/tmp``."""
+        return self.volume_path(tenant) / "tmp"
+
+    def cdi_file(self, tenant: str) -> Path:
+        """Return the CDI specification of a tenant; see `cdi_specification`."""
+        return self.cdi / f"{name_of(tenant)}.json"
 
     def notice_directory(self, tenant: str) -> Path:
         """Return the directory that a tenant sees as ``/run/gpu-spot``; it contains only the notice."""
@@ -74,18 +84,37 @@ def network_command(tenant: Tenant) -> list[str]:
     return ["docker", "network", "create", "--opt", bridge, "--label", label, name_of(tenant.name)]
 
 
-def environment(tenant: Tenant) -> dict[str, str]:
-    """Return a container's environment; the agent's variables override the tenant's.
+def environment(tenant: Tenant, gpus: Sequence[str]) -> dict[str, str]:
+    """Return a container's environment; the agent's variables override the tenant's and the image's.
 
-    ``NVIDIA_VISIBLE_DEVICES=void``: an image cannot request GPUs from NVIDIA's runtime, only CDI assigns
-    them.
+    ``NVIDIA_VISIBLE_DEVICES`` lists the UUIDs of the tenant's GPUs, ``void`` without any. It only informs:
+    the container runs under runc, which does not read it, and CDI alone assigns GPUs. NVIDIA's runtime would
+    add these GPUs, and no others.
     """
     ours = {
         "GPU_SPOT_TENANT": tenant.name,
         "GPU_SPOT_NOTICE": str(RUN_DIR / NOTICE_FILE),
-        "NVIDIA_VISIBLE_DEVICES": "void",
+        "NVIDIA_VISIBLE_DEVICES": _visible_devices(gpus),
     }
     return {"HOME": "/data", **tenant.environment, **ours}
+
+
+def cdi_specification(tenant: str, gpus: Sequence[str]) -> dict[str, Any]:
+    """Return the specification of a CDI device that sets a tenant's ``NVIDIA_VISIBLE_DEVICES``.
+
+    NVIDIA's specification sets it to ``void`` for each container with a GPU (NVIDIA Container Toolkit, pull
+    request 395), and CDI's variables replace the container's. Of two devices the later one counts.
+    """
+    edits = {"env": [f"NVIDIA_VISIBLE_DEVICES={_visible_devices(gpus)}"]}
+    return {
+        "cdiVersion": "0.5.0",
+        "kind": _CDI_KIND,
+        "devices": [{"name": tenant, "containerEdits": edits}],
+    }
+
+
+def _visible_devices(gpus: Sequence[str]) -> str:
+    return ",".join(gpus) or "void"
 
 
 def run_command(
@@ -94,13 +123,12 @@ def run_command(
     """Return the command that starts a tenant's container, with the labels that identify it.
 
     `supervisor` restarts an ended container; Docker's restart policy would do so at boot, before the volume
-    is mounted. ``gpus`` are CDI names without their kind; ``shares`` give the slice's weight on this host.
+    is mounted. ``gpus`` are UUIDs, which are CDI names, too; ``shares`` give the slice's weight on this host.
     """
-    variables = environment(tenant)
-    spec_slice = replace(part, cpus=(), weight=0)
-    argv = _command(tenant, spec_slice, gpus, paths)
+    variables = environment(tenant, gpus)
+    argv = _command(tenant, part.memory_bytes, gpus, paths)
     text = json.dumps([argv, variables, tenant.image, tenant.command], sort_keys=True)
-    live = ["--cpu-shares", str(shares), "--cpuset-cpus", part.cpuset]
+    live = _cpu_options(part, shares)
     for key, value in (
         (LABEL_TENANT, tenant.name),
         (LABEL_SLICE, codec.encode_slice(part)),
@@ -110,25 +138,42 @@ def run_command(
     return [*argv, *live, tenant.image, *tenant.command]
 
 
-def _command(tenant: Tenant, part: Slice, gpus: Sequence[str], paths: TenantPaths) -> list[str]:
-    home, memory = paths.volume_path(tenant.name), str(part.memory_bytes)
+def cpu_quota(part: Slice) -> int:
+    """Return the CPU quota of a slice in microseconds of each period; -1: none."""
+    return -1 if part.cpu_limit is None else part.cpu_limit * _PERIOD_MICROSECONDS
+
+
+def _cpu_options(part: Slice, shares: int) -> list[str]:
+    """Return the options that may change while a container runs.
+
+    The quota is that of ``--cpus``, which `docker update` cannot remove.
+    """
+    options = ["--cpu-shares", str(shares), "--cpuset-cpus", part.cpuset]
+    return [*options, "--cpu-quota", str(cpu_quota(part))]
+
+
+def _command(tenant: Tenant, memory_bytes: int, gpus: Sequence[str], paths: TenantPaths) -> list[str]:
+    home, memory = paths.volume_path(tenant.name), str(memory_bytes)
     argv = containers.run(
         name_of(tenant.name),
         name_of(tenant.name),
         paths.environment_file(tenant.name),
         gpus,
-        [(str(home / "data"), "/data"), (str(home / "log"), "/log")],
+        [
+            (str(home / "data"), "/data"),
+            (str(home / "log"), "/log"),
+            (str(paths.temporary_directory(tenant.name)), _TMP),
+        ],
         [(paths.notice_directory(tenant.name), RUN_DIR)],
         containers.LIMITS,
     )
+    if gpus:
+        argv += ["--device", f"{_CDI_KIND}={tenant.name}"]
     argv += ["--detach", "--restart", "no", "--pull", "never", "--runtime", "runc"]
     argv += ["--user", f"{tenant.uid}:{tenant.uid}", "--read-only"]
-    # `exec`: kernel compilers load the libraries that they write there.
-    size = part.memory_bytes // _TMP_MEMORY_FRACTION
-    argv += ["--tmpfs", f"{_TMP}:rw,exec,nosuid,nodev,mode=1777,size={size}"]
     argv += ["--memory", memory, "--memory-swap", memory]  # both the same: no swap
     # Data loaders pass batches in shared memory, which counts against the container's memory.
-    argv += ["--shm-size", str(part.memory_bytes // 2), "--pids-limit", str(MAX_PIDS)]
+    argv += ["--shm-size", str(memory_bytes // 2), "--pids-limit", str(MAX_PIDS)]
     argv += ["--stop-timeout", str(_STOP_SECONDS)]
     # Rotated: a tenant's output cannot fill the host's disk.
     argv += ["--log-driver", "local", "--log-opt", f"max-size={_LOG_MIB}m", "--log-opt", "max-file=2"]
@@ -147,5 +192,4 @@ def spec_hash(argv: Sequence[str]) -> str:
 
 def update_command(tenant: str, part: Slice, shares: int) -> list[str]:
     """Return the command that changes the CPUs of a running container."""
-    options = ["--cpu-shares", str(shares), "--cpuset-cpus", part.cpuset]
-    return ["docker", "update", *options, name_of(tenant)]
+    return ["docker", "update", *_cpu_options(part, shares), name_of(tenant)]

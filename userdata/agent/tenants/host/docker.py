@@ -85,6 +85,7 @@ def _parse_container(document: dict[str, Any]) -> TenantContainer:
         is_running=state["Status"] == "running",
         shares=int(limits["CpuShares"]),
         cpuset=str(limits["CpusetCpus"]),
+        quota=int(limits["CpuQuota"]) or -1,
         pid=int(state["Pid"]),
         started=str(state["StartedAt"]),
         resources=steps.exclusive_resources(part, document["Config"]["User"].partition(":")[0], port),

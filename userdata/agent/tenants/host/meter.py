@@ -1,4 +1,4 @@
-"""Usage metrics of each tenant, sent every minute: CPU seconds (used, lent, borrowed), memory, restarts."""
+"""Usage metrics of each tenant, sent every minute: CPU seconds, memory, restarts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ _PROC: Final = Path("/proc")
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters of a container's cgroup: CPU ``seconds`` since its start, current ``memory`` in bytes."""
+    """Counters of a container's cgroup: CPU ``seconds`` since its start, current ``memory`` in bytes.
+
+    ``throttled`` are the seconds that its cap delayed it, summed over CPUs.
+    """
 
     seconds: float
     memory: int
+    throttled: float = 0.0
 
 
 def read(pid: int, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Counters | None:
@@ -34,14 +38,21 @@ def read(pid: int, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Counters | N
             groups |= dict.fromkeys(controllers.split(","), path.lstrip("/"))
         if "cpuacct" in groups:
             cpu_seconds = int((cgroups / "cpuacct" / groups["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
+            throttled = _cpu_statistics(cgroups / "cpu" / groups["cpu"])["throttled_time"] / 1e9
             memory = cgroups / "memory" / groups["memory"] / "memory.usage_in_bytes"
         else:
             directory = cgroups / groups[""]
-            statistics = dict(line.split() for line in (directory / "cpu.stat").read_text().splitlines())
-            cpu_seconds, memory = int(statistics["usage_usec"]) / 1e6, directory / "memory.current"
-        return Counters(cpu_seconds, int(memory.read_text()))
+            statistics = _cpu_statistics(directory)
+            cpu_seconds, throttled = statistics["usage_usec"] / 1e6, statistics["throttled_usec"] / 1e6
+            memory = directory / "memory.current"
+        return Counters(cpu_seconds, int(memory.read_text()), throttled)
     except (OSError, KeyError, ValueError):
         return None
+
+
+def _cpu_statistics(directory: Path) -> dict[str, int]:
+    lines = (directory / "cpu.stat").read_text().splitlines()
+    return {key: int(value) for key, value in (line.split() for line in lines)}
 
 
 class UsageMeter:
@@ -56,7 +67,7 @@ class UsageMeter:
         self._send = send
         self._flush = flush
         self._read = read_one
-        self._previous_seconds: dict[str, float] = {}
+        self._previous: dict[str, Counters] = {}
         self._last_at: float | None = None
 
     def tick(
@@ -76,7 +87,7 @@ class UsageMeter:
         }
         if self._last_at is not None:
             self._report(now - self._last_at, desired, counters, restarts)
-        self._previous_seconds = {id_: counter.seconds for id_, (_, counter) in counters.items() if counter}
+        self._previous = {id_: counter for id_, (_, counter) in counters.items() if counter}
         self._last_at = now
         return True
 
@@ -87,26 +98,36 @@ class UsageMeter:
         counters: Mapping[str, tuple[str, Counters | None]],
         restarts: Mapping[str, int],
     ) -> None:
-        used, memory = {}, {}
+        used, further = {}, {}
         for id_, (name, counter) in counters.items():
             if counter is not None and name in desired:
-                cpu_seconds = max(counter.seconds - self._previous_seconds.get(id_, 0.0), 0.0)
-                tenant = desired[name].tenant
-                used[name] = usage.CpuUsage(tenant.cpus, cpu_seconds, tenant.cpu_mode == "shared")
-                memory[name] = counter.memory
+                previous = self._previous.get(id_, Counters(0.0, 0))
+                cpu_seconds = max(counter.seconds - previous.seconds, 0.0)
+                cpus, mode = desired[name].tenant.cpus, desired[name].tenant.cpu_mode
+                used[name] = usage.CpuUsage(cpus, cpu_seconds, mode != "pinned", mode == "shared")
+                further[name] = [_memory(counter)]
+                if mode == "capped":
+                    further[name].append(_throttled(counter, previous))
         for name, account in usage.compute_accounts(used, interval).items():
-            self._send(name, list(_metrics(account, memory[name], restarts.get(name, 0))))
+            self._send(name, [*_cpu_seconds(account), *further[name], _restarts(restarts.get(name, 0))])
         for name in sorted(desired.keys() - used.keys()):
             self._send(name, [_restarts(restarts.get(name, 0))])
         self._flush()
 
 
-def _metrics(account: usage.CpuAccount, memory: int, restarts: int) -> Iterable[emf.Metric]:
+def _cpu_seconds(account: usage.CpuAccount) -> Iterable[emf.Metric]:
     yield emf.Metric(names.METRIC_TENANT_CPU_SECONDS, "Seconds", (round(account.used, 2),))
     yield emf.Metric(names.METRIC_TENANT_CPU_BORROWED, "Seconds", (round(account.borrowed, 2),))
     yield emf.Metric(names.METRIC_TENANT_CPU_LENT, "Seconds", (round(account.lent, 2),))
-    yield emf.Metric(names.METRIC_TENANT_MEMORY, "Megabytes", (round(memory / 1e6, 1),))
-    yield _restarts(restarts)
+
+
+def _memory(counter: Counters) -> emf.Metric:
+    return emf.Metric(names.METRIC_TENANT_MEMORY, "Megabytes", (round(counter.memory / 1e6, 1),))
+
+
+def _throttled(counter: Counters, previous: Counters) -> emf.Metric:
+    seconds = max(counter.throttled - previous.throttled, 0.0)
+    return emf.Metric(names.METRIC_TENANT_CPU_THROTTLED, "Seconds", (round(seconds, 2),))
 
 
 def _restarts(count: int) -> emf.Metric:

@@ -1,4 +1,4 @@
-"""MIG instances (NVIDIA multi-instance GPU): created as planned and identified by UUID.
+"""UUIDs of GPUs, and of MIG instances (NVIDIA multi-instance GPU), which are created as planned.
 
 Not tested on real GPUs. Existing MIG instances are never destroyed, as a tenant may run on them: one that is
 not in the plan stays until the next boot, and if another does not fit next to it the driver raises an error.
@@ -17,14 +17,18 @@ from userdata.agent.tenants.model import MigInstance, Slice
 _SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 
 
-def cdi_devices(host: Host, nvml: Any | None, part: Slice) -> Sequence[str]:
-    """Return the CDI names of a slice's GPUs, without their kind; creates a missing MIG instance.
+def gpu_uuids(host: Host, nvml: Any | None, part: Slice) -> Sequence[str]:
+    """Return the UUIDs of a slice's GPUs, which are also their CDI names; creates a missing MIG instance.
+
+    A UUID names the same GPU where an index changes, such as after the loss of another one. NVIDIA's CDI
+    specification has both names since its container toolkit 1.15 (pull request 314).
 
     Raises:
-        AgentError: the driver cannot create the MIG instance, or does not list it afterwards.
+        AgentError: the driver does not respond, cannot create the MIG instance, or does not list it
+            afterwards.
     """
     if part.mig is None:
-        return [str(gpu) for gpu in part.gpus]
+        return [_uuid(nvml, gpu) for gpu in part.gpus]
     uuid = find_mig_uuid(nvml, part.mig)
     if uuid is None:
         create_mig_instance(host, part.mig)
@@ -47,6 +51,20 @@ def create_mig_instance(host: Host, requested: MigInstance) -> None:
     log.info("MIG instance created", gpu=requested.gpu, profile=requested.profile, start=requested.start)
 
 
+def _uuid(nvml: Any | None, gpu: int) -> str:
+    if nvml is None:
+        raise AgentError(f"GPU {gpu}: this machine has no NVIDIA driver")
+    try:
+        nvml.nvmlInit()
+        return _text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(gpu)))
+    except nvml.NVMLError as error:
+        raise AgentError(f"UUID of GPU {gpu} cannot be read: {error}") from None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
 def find_mig_uuid(nvml: Any | None, requested: MigInstance) -> str | None:
     """Return the UUID of the MIG instance at the requested position, None if there is none.
 
@@ -65,8 +83,7 @@ def find_mig_uuid(nvml: Any | None, requested: MigInstance) -> str | None:
                 continue
             instance = nvml.nvmlDeviceGetGpuInstanceById(gpu, nvml.nvmlDeviceGetGpuInstanceId(handle))
             if nvml.nvmlGpuInstanceGetInfo(instance).placement.start == requested.start:
-                uuid: str | bytes = nvml.nvmlDeviceGetUUID(handle)
-                return uuid.decode() if isinstance(uuid, bytes) else uuid
+                return _text(nvml.nvmlDeviceGetUUID(handle))
     except nvml.NVMLError as error:
         raise AgentError(f"MIG of GPU {requested.gpu} cannot be read: {error}") from None
     return None

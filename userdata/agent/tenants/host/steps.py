@@ -11,12 +11,15 @@ from userdata.agent.tenants.model import Slice, Tenant
 
 @dataclass(frozen=True)
 class DesiredTenant:
-    """A tenant with its slice, and the ``spec`` hash and ``shares`` of its container."""
+    """A tenant with its slice, and the ``spec`` hash, ``shares``, ``quota`` and GPUs of its container."""
 
     tenant: Tenant
     part: Slice
     spec: str
     shares: int
+    quota: int
+    gpus: tuple[str, ...]
+    """UUIDs."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class TenantContainer:
     is_running: bool
     shares: int
     cpuset: str
+    quota: int
+    """CPU quota in microseconds of each period; -1: none."""
     pid: int
     started: str
     resources: frozenset[str]
@@ -75,7 +80,8 @@ def steps(
     for name, tenant in sorted(desired.items()):
         container = containers.get(name)
         if container is not None and container.is_running and container.spec == tenant.spec:
-            if (container.cpuset, container.shares) != (tenant.part.cpuset, tenant.shares):
+            current = container.cpuset, container.shares, container.quota
+            if current != (tenant.part.cpuset, tenant.shares, tenant.quota):
                 updates.append(TenantStep("update", name))
         elif name not in paused and not _is_blocked(tenant, containers):
             starts.append(TenantStep("start", name))

@@ -38,7 +38,7 @@ class SupervisorDependencies:
     """The dependencies of a `TenantSupervisor`.
 
     ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
-    boot. ``cdi_devices`` returns the CDI names of a slice's GPUs, without their kind.
+    boot. ``gpu_uuids`` returns the UUIDs of a slice's GPUs.
     """
 
     host: Host
@@ -52,7 +52,7 @@ class SupervisorDependencies:
     cached_tenants: Callable[[], tuple[Tenant, ...] | None]
     read_shape: Callable[[], HostShape]
     pull_image: Callable[[str], None]
-    cdi_devices: Callable[[Slice], Sequence[str]]
+    gpu_uuids: Callable[[Slice], Sequence[str]]
     list_interval_seconds: float
     """Seconds between two reads of the tenant list."""
 
@@ -198,11 +198,11 @@ class TenantSupervisor:
         for tenant in tenants:
             part = slices[tenant.name]
             shares = self._dependencies.weight_curve.shares_for(part.weight)
-            argv = container.run_command(
-                tenant, part, self._dependencies.cdi_devices(part), shares, self._paths
-            )
+            gpus = tuple(self._dependencies.gpu_uuids(part))
+            argv = container.run_command(tenant, part, gpus, shares, self._paths)
             commands[tenant.name] = argv
-            desired[tenant.name] = DesiredTenant(tenant, part, container.spec_hash(argv), shares)
+            spec, quota = container.spec_hash(argv), container.cpu_quota(part)
+            desired[tenant.name] = DesiredTenant(tenant, part, spec, shares, quota, gpus)
         self._desired, self._commands, self._is_planned = desired, commands, True
         for name in desired:
             self._states.setdefault(name, _TenantState())

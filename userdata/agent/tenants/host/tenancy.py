@@ -45,6 +45,7 @@ class TenantLifecycle:
         if self.is_stopping():
             raise AgentError("the instance is being terminated: no tenant is started")
         docker.remove(self.host, tenant.name, _STOP_TIMEOUT_SECONDS)
+        self._empty_temporary_directory(tenant.name)
         firewall.apply_rules(self.host, self.users())
         container_id = docker.start(self.host, container.network_command(tenant), argv)
         record = self.paths.record_file(tenant.name)
@@ -67,24 +68,40 @@ class TenantLifecycle:
         """Stop a tenant's container, ``seconds`` after SIGTERM at the latest, and release its volume."""
         docker.remove(self.host, tenant, seconds)
         self.volumes.release(tenant)
-        for path in (self.paths.environment_file(tenant), self.paths.record_file(tenant)):
+        record = self.paths.record_file(tenant)
+        files_of = (self.paths.environment_file(tenant), self.paths.cdi_file(tenant), record)
+        for path in (*files_of, record.with_suffix(".cid")):
             path.unlink(missing_ok=True)
-        self.paths.record_file(tenant).with_suffix(".cid").unlink(missing_ok=True)
         log.info("tenant removed", tenant=tenant)
 
     def _prepare_directories(self, desired: DesiredTenant) -> None:
         """Create the host directories and the environment file of a tenant's container."""
         tenant, volume_path = desired.tenant, self.paths.volume_path(desired.tenant.name)
         user = f"{tenant.uid}:{tenant.uid}"
+        # Only root may enter the volume: what is in `/tmp` is readable by all users.
+        self.host.run(["install", "--directory", "--mode=0700", str(volume_path)])
         for directory in (volume_path / "data", volume_path / "log"):
             if _owner(directory) not in (None, tenant.uid):
                 self.host.run(["chown", "--recursive", "--no-dereference", user, str(directory)])
             owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
             self.host.run(["install", "--directory", *owner, str(directory)])
         self.paths.notice_directory(tenant.name).mkdir(parents=True, exist_ok=True)
-        variables = container.environment(tenant)
+        if desired.gpus:
+            specification = container.cdi_specification(tenant.name, desired.gpus)
+            files.write_json(self.paths.cdi_file(tenant.name), specification)
+        variables = container.environment(tenant, desired.gpus)
         text = "".join(f"{key}={value}\n" for key, value in variables.items())
         files.write_atomic(self.paths.environment_file(tenant.name), text, 0o600)
+
+    def _empty_temporary_directory(self, tenant: str) -> None:
+        """Replace a tenant's ``/tmp``, which no process uses now, by an empty one.
+
+        ``rm`` follows no symbolic link and leaves no file system, whatever the tenant put there; its
+        directory's name belongs to root.
+        """
+        path = str(self.paths.temporary_directory(tenant))
+        self.host.run(["rm", "--recursive", "--force", "--one-file-system", path])
+        self.host.run(["install", "--directory", "--mode=1777", path])
 
 
 def _owner(path: Path) -> int | None:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 class CpuUsage:
     """CPU seconds of one tenant in an interval, and its declared number of ``cpus``.
 
-    A tenant with pinned CPUs is not a lender: other tenants cannot use its idle CPUs.
+    A tenant with pinned CPUs is not a lender: other tenants cannot use its idle CPUs. One with pinned CPUs or
+    a cap is not a borrower: what it used beyond its CPUs is an error of the measurement.
     """
 
     cpus: int
     seconds: float
     is_lender: bool = True
+    is_borrower: bool = True
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ def compute_accounts(used: Mapping[str, CpuUsage], interval: float) -> dict[str,
     unallocated CPUs are lent by no tenant.
     """
     declared = {name: usage.cpus * interval for name, usage in used.items()}
-    borrowed = {name: max(usage.seconds - declared[name], 0.0) for name, usage in used.items()}
+    borrowed = {
+        name: max(usage.seconds - declared[name], 0.0) * usage.is_borrower for name, usage in used.items()
+    }
     idle = {name: max(declared[name] - usage.seconds, 0.0) * usage.is_lender for name, usage in used.items()}
     lent_share = min(sum(borrowed.values()) / max(sum(idle.values()), 1e-9), 1.0)
     return {

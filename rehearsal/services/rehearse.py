@@ -27,7 +27,7 @@ from rehearsal.machines import boot
 from rehearsal.machines.real.broker import RabbitServer
 from rehearsal.rehearse import ProgressListener, RehearsalOptions, RehearsalSetup, fleet_of, scripted_setup
 from rehearsal.results.run import Run, capacity_changes
-from rehearsal.results.serving import Sample, Served, ServedGroup, ReplyWaits
+from rehearsal.results.serving import ReplyWaits, Sample, Served, ServedGroup
 from rehearsal.services.fleet import ServedFleet
 from rehearsal.services.hosts import Processes, RealService
 from rehearsal.services.traffic import Traffic

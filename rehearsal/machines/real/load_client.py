@@ -8,6 +8,7 @@ in simulated time.
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import random
@@ -141,9 +142,7 @@ class LoadClient:
 
 def main(arguments: Sequence[str]) -> int:
     """Send until SIGTERM; return 0 (the status has the lost requests)."""
-    import client  # type: ignore[import-not-found]
-
-    rate, path = arguments
+    client, (rate, path) = importlib.import_module("client"), arguments
     logging.basicConfig(level=logging.INFO)
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     reader = client.Reader.from_environment()

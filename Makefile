@@ -55,7 +55,7 @@ $(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 demo: setup ## deploy the dev stack into a local cloud and replay two days of spot market: out/demo/report.html
 	@$(BIN)/gpu-spot demo $(ARGS)
 
-demo-service: setup ## workers on a real RabbitMQ server of this machine while a market takes their instances: out/demo-service
+demo-service: setup ## two chained services on a real RabbitMQ server while a market takes their instances: out/demo-service
 	@$(BIN)/gpu-spot demo --service ocr --out out/demo-service $(ARGS)
 
 demo-research: setup ## a training job whose volume follows it: really run, then a simulated day: out/demo-research

@@ -24,7 +24,7 @@ from market.supply import drawn_market, placement
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 from pulumi_on_moto.errors import LocalCloudError
-from rehearsal import preparing, real_service, tenancy
+from rehearsal import preparing, tenancy
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView
 from rehearsal.fleets import CloudFleet, TrainingFleet
@@ -33,9 +33,7 @@ from rehearsal.machines import boot, dataset
 from rehearsal.machines.group import Nodes, playing
 from rehearsal.machines.process import TrainingProfile
 from rehearsal.real_job import RealJob, Script, closing, real_job
-from rehearsal.real_service import RealService
 from rehearsal.results.run import Run, capacity_changes
-from rehearsal.served_fleet import ServedFleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,8 @@ class RehearsalOptions:
     ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is the
     number of instances of a sample, ``notice`` the share of interruptions with a notice. ``script`` is set
     for a training job whose real command runs until it is done, on a scripted market; None: it is simulated.
-    ``workers`` is the folder with the code of a service whose real workers run, also on a scripted market.
+    ``workers`` is the folder with the code of services whose real workers run, also on a scripted market
+    (`rehearse_services`).
     ``load``: the group is a service with scaling, under a load.
     """
 
@@ -99,7 +98,6 @@ def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressLis
         warm_instances=len(cloud.warm(view.name)),
         warm_reuse=cloud.takes_back(view.name),
         drain_seconds=view.drain_seconds,
-        **({} if options.workers is None else {"warm_up_ticks": real_service.WARM_UP_TICKS}),
         **HOSTILE,
     )
     setup = _setup(options, view, group, rules)
@@ -107,13 +105,9 @@ def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressLis
     with (
         _job(cloud, view, options.script) as job,
         _nodes(cloud, view, rules, job) as nodes,
-        _workers(cloud, view, options.workers) as workers,
     ):
         start = cloud.clock.now
         fleet = fleet_of(cloud, view, nodes, rules)
-        if workers is not None:
-            workers.begin(start)
-            fleet = ServedFleet.of(fleet, workers, rules)
         loaded = LoadedFleet.of(fleet, rules, ticks) if options.load else None
         fleet = loaded or fleet
         replay = Replay(market, rules, fleet, setup.shape, setup.target, start=start)
@@ -122,7 +116,6 @@ def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressLis
         ticks = ledger.spans[-1].tick + ledger.spans[-1].ticks
         if nodes is not None:
             nodes.advance(start + ticks * TICK_SECONDS)
-        served = None if workers is None else workers.finish()
         end, standby = start + ticks * TICK_SECONDS, ledger.standby_hours
         load = None if loaded is None else loaded.account(end, standby)
         shared = nodes if nodes is not None and nodes.is_shared else None
@@ -151,7 +144,6 @@ def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressLis
         migrations=migrations,
         outcome=outcome,
         job=account,
-        served=served,
         load=load,
         tenancy=tenants,
     )
@@ -192,16 +184,6 @@ def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[
     else:
         with real_job(script, cloud.clients, agent) as job:
             yield job
-
-
-@contextlib.contextmanager
-def _workers(cloud: LocalCloud, view: GroupView, code: Path | None) -> Iterator[RealService | None]:
-    """Yield the service whose real workers run; None if they are only counted."""
-    if code is None:
-        yield None
-        return
-    with real_service.real_service(boot.parse(cloud.boot_data(view.name)).agent.service, code) as running:
-        yield running
 
 
 @contextlib.contextmanager
@@ -259,15 +241,35 @@ def _setup(options: RehearsalOptions, view: GroupView, group: GroupSettings, rul
     if options.script is not None:
         source, types = "script", view.sizes
         traces = closing(view.zones)
-    elif options.workers is not None:
-        source, types = "script", view.sizes
-        traces = real_service.rotate_closures(view.zones, options.hours)
     elif options.traces is None:
         source, types = "model", view.sizes
         traces = drawn_market.draw(len(view.zones) * len(types), options.hours, options.seed)
     else:
         types = view.instance_types
         source, traces = tuple(str(path) for path in options.files), options.traces
+    return _setup_of(source, traces, types, options, view, group, rules)
+
+
+def scripted_setup(
+    traces: tuple[PoolTrace, ...],
+    options: RehearsalOptions,
+    view: GroupView,
+    group: GroupSettings,
+    rules: Rules,
+) -> RehearsalSetup:
+    """Return the setup of a group on scripted traces of its zones."""
+    return _setup_of("script", traces, view.sizes, options, view, group, rules)
+
+
+def _setup_of(
+    source: Literal["model", "script"] | tuple[str, ...],
+    traces: tuple[PoolTrace, ...],
+    types: tuple[str, ...],
+    options: RehearsalOptions,
+    view: GroupView,
+    group: GroupSettings,
+    rules: Rules,
+) -> RehearsalSetup:
     pools = placement.assign([t.name for t in traces], sorted(view.zones), types)
     market = SpotMarket(traces, rules, options.pool_size)
     ticks = market.ticks

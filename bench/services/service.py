@@ -8,8 +8,6 @@ acknowledgement, without and with a confirmed reply (ours confirms the reply bef
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import json
 import os
 import statistics
@@ -42,26 +40,17 @@ _NOTHINGS: Final = 5_000
 _BARE: Final = (
     "import sys; from bench.services.service import bare; bare(*sys.argv[1:3], confirmed=bool(sys.argv[3]))"
 )
-_EXAMPLE: Final = stable.HERE / "examples/ocr-worker/worker.py"
-
-
-@functools.cache
-def _example() -> Any:
-    spec = importlib.util.spec_from_file_location("ocr_worker", _EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def many(images: Sequence[bytes]) -> list[str]:
-    """The example's function."""
-    return _example().read(images)  # type: ignore[no-any-return]
+    """Process a batch; the model is only made in a worker."""
+    from bench.parts import model_double
+
+    return model_double.read(images)
 
 
 def handle(image: bytes) -> str:
-    """The example's function for one image at a time."""
+    """Process one image at a time."""
     return many([image])[0]
 
 
@@ -189,7 +178,8 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         f"{_contained(result['containers'])}\n\n"
         f"Batches of 16 process {result['batching_speedup']} times as many images as single ones, with the "
         "model "
-        "double of `examples/ocr-worker` on one core: it reads its weights once per batch. An empty message "
+        "double of `bench/parts/model_double.py` on one core: it reads its weights once per batch. "
+        "An empty message "
         f"costs the worker {result['overhead_ratio']} times the CPU time of the bare client library, which "
         "acknowledges before the broker has the reply, and "
         f"{result['overhead_ratio_confirmed']} times if the library waits for it. Not measured: a GPU, "

@@ -34,6 +34,30 @@ def check_names_of_jobs(jobs: Sequence[Training], services: Iterable[Service]) -
             )
 
 
+def check_brokers(services: Sequence[Service]) -> None:
+    """Raise ``ValueError`` for a shared broker that the stack does not create, or has a queue twice."""
+    owners = {
+        service.name: {service.queue.queue_name(service.name): service.name}
+        for service in services
+        if service.queue is not None and service.queue.creates_broker
+    }
+    for service in services:
+        if service.queue is None or service.queue.broker_of is None:
+            continue
+        owner, name = service.queue.broker_of, service.queue.queue_name(service.name)
+        if owner not in owners:
+            raise ValueError(
+                f"queue.existing.brokerOf of {service.name!r} is {owner!r}, "
+                f"allowed: a service with a created broker: {', '.join(owners) or 'none'}"
+            )
+        if name in owners[owner]:
+            raise ValueError(
+                f"queue {name!r} of {service.name!r} is also that of {owners[owner][name]!r} on one broker, "
+                "allowed: a queue for each service"
+            )
+        owners[owner][name] = service.name
+
+
 def check_names_of_hosts(
     hosts: Sequence[SharedHost], jobs: Sequence[Training], services: Iterable[Service]
 ) -> None:

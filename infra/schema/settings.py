@@ -17,6 +17,7 @@ from infra.schema.cluster.kubernetes import Kubernetes
 from infra.schema.cross_entry_checks import (
     access_points,
     check_blocks,
+    check_brokers,
     check_checkpoints,
     check_names_of_hosts,
     check_names_of_jobs,
@@ -111,6 +112,7 @@ class Settings(Model):
     ) -> tuple[Training, ...]:
         network: Network | None = info.data.get("network")
         check_names_of_jobs(_jobs(training), info.data.get("services", ()))
+        check_brokers(info.data.get("services", ()))
         check_requirements(training, network)
         check_blocks(training, network)
         if "storage" in info.data:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from lambdas.core.capacity.memory import PRICE_SECONDS
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
@@ -79,19 +79,25 @@ class Replay:
 
         ``on_tick`` is called for every simulated tick.
         """
+        steps = self.steps(ticks)
+        while not is_over() and (step := next(steps, None)) is not None:
+            if on_tick is not None:
+                on_tick(step.tick, step)
+        return self.ledger
+
+    def steps(self, ticks: int | None = None) -> Iterator[Span]:
+        """Replay from tick 0 and yield after each simulated tick, for replays of several groups in turn."""
         end = self.market.ticks if ticks is None else min(ticks, self.market.ticks)
         tick = 0
-        while tick < end and not is_over():
+        while tick < end:
             changed = self._play(tick)
             following = min(end, tick + 1 if changed else self._next(tick))
             span = self._span(tick, following - tick)
             booting = sum(h.slots for h in self.instances if not h.ready)
             self.ledger.add(span, booting + max(0, span.ready - span.target))
-            if on_tick is not None:
-                on_tick(tick, span)
             self.played += 1
             tick = following
-        return self.ledger
+            yield span
 
     def visit(self, moments: Iterable[int]) -> None:
         """Simulate these ticks even without a market event."""

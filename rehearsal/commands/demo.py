@@ -46,6 +46,7 @@ from rehearsal.report.picture import write_plot
 from rehearsal.report.summary import render_summary
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
+from rehearsal.services.rehearse import rehearse_services
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
             options = replace(options, hours=SHARED_HOURS)
             console.print(f"shared host: {SHARED_HOURS:g} hours by default, change with --hours", style="dim")
         with contextlib.closing(TerminalProgress(console)) as progress:
-            finished = rehearse(options, cloud, progress, started)
+            play = rehearse if options.workers is None else rehearse_services
+            finished = play(options, cloud, progress, started)
         summary = _report(args.out, finished, console)
         if args.json:
             sys.stdout.write(summary)
@@ -167,7 +169,7 @@ def _report(out: Path, finished: Run, console: Console) -> str:
     (out / "report.html").write_text(render(finished), encoding="utf-8")
     console.print(render_summary(summary))
     written = ["summary.json", "report.html"]
-    if finished.load is None:  # the picture shows a fixed target
+    if finished.load is None and finished.served is None:  # the picture shows a fixed target
         write_plot(finished, out / "plot.svg")
         written.append("plot.svg")
     if finished.job is not None:

@@ -60,10 +60,10 @@ def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
     Only ``stack`` if given, else the first by name. Raises ``UserError`` if stack or folder is missing.
     """
     root = project.find()
-    code = root / "examples" / f"{name}-worker"
+    code = root / "examples" / f"{name}-service"
     if not code.is_dir():
         services = ", ".join(
-            sorted(path.name.removesuffix("-worker") for path in root.glob("examples/*-worker"))
+            sorted(path.name.removesuffix("-service") for path in root.glob("examples/*-service"))
         )
         raise UserError(f"--service is {name}, allowed: {services or f'none, there is no {code}'}")
     for config in (load(root, stack_name) for stack_name in _stacks(root, stack)):

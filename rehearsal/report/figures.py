@@ -37,13 +37,17 @@ from rehearsal.results.run import Run
 def figures(run: Run) -> tuple[Figure, ...]:
     """Return all figures of a run in page order."""
     if run.load is not None:
-        return (load(run, run.load), *(draw(run) for draw in FIGURES if draw not in _OF_A_FIXED_TARGET))
+        return (load(run, run.load), *_of_a_moving_target(run))
+    if run.served is not None:
+        return (serving.waiting(run, run.served), *_of_a_moving_target(run))
     drawn = [draw(run) for draw in FIGURES]
     if run.migrations is not None:
         drawn.insert(_AFTER_READY, volume(run, run.migrations))
-    if run.served is not None:
-        drawn.insert(_AFTER_READY, serving.waiting(run, run.served))
     return tuple(drawn)
+
+
+def _of_a_moving_target(run: Run) -> list[Figure]:
+    return [draw(run) for draw in FIGURES if draw not in _OF_A_FIXED_TARGET]
 
 
 def capacity(run: Run) -> Figure:
@@ -250,6 +254,6 @@ FIGURES: Final[tuple[Callable[[Run], Figure], ...]] = (
     share,
 )
 _OF_A_FIXED_TARGET: Final = (ready, money, share)
-"""Not shown under a load: its own figure shows workers and cost, and the target changes."""
+"""Not shown under a load and with real workers: the target changes, by the scaler or by the office."""
 _AFTER_READY: Final = 2
 """Index below the ready workers, for figures with the same time axis."""

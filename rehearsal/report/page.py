@@ -20,6 +20,7 @@ from rehearsal.report.jobs.moves_table import moves_table
 from rehearsal.report.jobs.timeline import job_timeline
 from rehearsal.report.load import words as load_words
 from rehearsal.report.plotting import Figure
+from rehearsal.report.serving_tables import tables as serving_tables
 from rehearsal.report.summary import headline, source
 from rehearsal.report.tenants import words as tenant_words
 from rehearsal.report.tenants.table import tables
@@ -48,6 +49,7 @@ def render(run: Run) -> str:
         headline=escape(headline(summary)),
         lead=escape(_lead(run, summary)),
         tiles="\n".join(_tile(*tile) for tile in _tiles(summary)),
+        served="" if run.served is None else serving_tables(run.served),
         figures="\n".join(map(_figure, drawn)),
         job="" if run.job is None else f"\n{job_timeline(run.job)}",
         moves="" if run.migrations is None else f"\n{moves_table(run.migrations)}",
@@ -85,6 +87,8 @@ def noteworthy(run: Run, limit: int = DECISIONS) -> list[DecisionLine]:
 
 def _lead(run: Run, summary: Mapping[str, Any]) -> str:
     survived = counted(summary["interruptions"], "interruption")
+    if "service" in summary:
+        return serving.lead(summary["service"], summary["hours"], run.group)
     return (
         f"{duration(60 * run.hours)} of a Spot market ({source(summary)}): {survived}, "
         f"{counted(summary['launch_failures'], 'time')} without Spot capacity, and "
@@ -94,7 +98,9 @@ def _lead(run: Run, summary: Mapping[str, Any]) -> str:
 
 def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]:
     """Return the tiles: (key of the summary, title, shown value, value, note)."""
-    cost, hours = summary["cost_vs_on_demand"], summary["hours"]
+    cost = summary["cost_vs_on_demand"]
+    if "service" in summary:
+        return [*serving.tiles(summary["service"]), _simulated_tile(summary)]
     under_load = load_words.tiles(summary["load"]) if "load" in summary else []
     saved = f"saves {percent(1 - cost)}" if cost < 1 else "saves nothing"
     if standby := summary["warm_pool_cost"]:
@@ -121,20 +127,27 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
         ),
         ("cost_vs_on_demand", "Cost vs On-Demand", percent(cost), cost, saved),
         *((key, title, number(summary[key]), summary[key], note) for key, (title, note) in counts.items()),
-        (
-            "hours",
-            "Simulated",
-            f"{number(hours)} h",
-            hours,
-            f"in {summary['wall_seconds']:.1f} s, {number(summary['ticks_played'])} of "
-            f"{number(summary['ticks'])} ticks simulated",
-        ),
+        _simulated_tile(summary),
     ]
+
+
+def _simulated_tile(summary: Mapping[str, Any]) -> tuple[str, str, str, float, str]:
+    hours = summary["hours"]
+    return (
+        "hours",
+        "Simulated",
+        f"{number(hours)} h",
+        hours,
+        f"in {summary['wall_seconds']:.1f} s, {number(summary['ticks_played'])} of "
+        f"{number(summary['ticks'])} ticks simulated",
+    )
 
 
 def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     rules = run.rules
     moves = "" if run.load is None else " at first, then set by the scaler"
+    if run.served is not None:
+        moves = ", the office's workers included"
     yield "Stack", f"{run.stack}, group {run.group}, target {run.target}{moves}"
     yield "Policy", run.policy
     if run.market == "model":
@@ -168,7 +181,7 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
 
 
 def _reading(run: Run) -> Iterable[tuple[str, str]]:
-    aim = str(run.target) if run.load is None else "target"
+    aim = str(run.target) if run.load is None and run.served is None else "target"
     yield "Availability", f"mean over all minutes of min(ready workers, {aim}) ÷ {aim}"
     yield "Cost", f"cost ÷ cost of {aim} On-Demand instances all the time"
     yield "Ready", "the worker on the instance sends heartbeats; a booting instance is billed but not ready"

@@ -28,7 +28,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     if "shared_host" in summary:
         return tenant_words.headline(summary["shared_host"], summary)
     if "service" in summary:
-        return serving.headline(summary["service"], summary["cost_vs_on_demand"])
+        return serving.headline(summary["service"])
     if "load" in summary:
         return load_words.headline(summary["load"])
     return (

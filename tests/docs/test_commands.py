@@ -1,6 +1,7 @@
 """Commands in the documentation exist, accept their options, and are run or listed as not verified.
 
-They are run by tests/forecast/test_commands.py, tests/real/test_docs_commands.py, and CI.
+They are run by tests/forecast/test_commands.py, tests/real/test_docs_commands.py, test_ocr_service.py there,
+and CI.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from tests.docs.commands import code_block_commands, prose_commands, unverified_
 TYPED = list(code_block_commands())
 GPU_SPOT = re.compile(r"^(?:\.venv/bin/)?gpu-spot +(.*?)(?: *[>|].*)?$")
 # What is run; CI runs targets of make.
-RUN = ("make ", ".venv/bin/gpu-spot demo ", ".venv/bin/gpu-spot forecast ", ".venv/bin/gpu-spot advise ")
+RUN = (
+    *("make ", ".venv/bin/gpu-spot demo ", ".venv/bin/gpu-spot forecast ", ".venv/bin/gpu-spot advise "),
+    *("cd examples/ocr-service", "export SPOT_WORK_URL=", "OCR_MODEL=", "OCR_LINES_QUEUE="),
+    "python client.py",
+)
 
 
 def test_every_command_is_run_or_listed_as_not_verified() -> None:

@@ -186,7 +186,7 @@ def desired_capacities(endpoint: str) -> list[int]:
 def test_a_service_is_found_in_the_stack_that_runs_it_on_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     config, code = of_service("ocr", None)  # the stack eks has one, too, and comes first
-    assert (config.stack, code.name) == ("ocr", "ocr-worker")
+    assert (config.stack, code.name) == ("ocr", "ocr-service")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_bad_input_gives_a_one_line_error(project: Path, arguments: list[str], m
     (project / "broken.json").write_text("{")
     (project / "negative.json").write_text('{"metadata": {"gap_seconds": 60}, "data": [1, -1]}')
     (project / "empty").mkdir()
-    (project / "examples" / "ocr-worker").mkdir(parents=True)
+    (project / "examples" / "ocr-service").mkdir(parents=True)
     dev = (project / "Pulumi.dev.yaml").read_text()
     (project / "Pulumi.key.yaml").write_text(dev.replace("spotPercentage:", "spotPercent:"))
     (project / "Pulumi.range.yaml").write_text(dev.replace("spotPercentage: 100", "spotPercentage: 101"))

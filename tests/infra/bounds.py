@@ -58,6 +58,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "queue<sqs>.existing.deadLetters": (1, 55, lambda n: "d" * n),
     "existing.managementUrl": (9, 200, lambda n: "https://" + "m" * (n - 8)),
     "existing.secret": (1, 512, lambda n: "s" * n),
+    "existing.brokerOf": (1, 24, lambda n: "c" * n),
     "onPremises.trustAnchor": (
         94,
         94,

@@ -60,6 +60,7 @@ ALARMS: Final[dict[str, Condition]] = {
     "asr-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
     "inference-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
     "ocr-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
+    "pages-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
     "prod/inference-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (5, 5), 60),
     # More than onDemandCeiling for onDemandMinutes; default: the On-Demand share and half of the Spot share.
     "<group>-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 2", (12, 12), 300),

@@ -58,6 +58,7 @@ OWN = {
     "maintenance": {},
 }
 EXISTING_QUEUE = {"kind": "rabbitmq", "existing": {"secret": "s"}}
+SHARED_BROKER = {"kind": "rabbitmq", "existing": {"brokerOf": "chosen"}}
 EXISTING_SQS = {"kind": "sqs", "existing": {"queue": "q", "deadLetters": "d"}}
 ANCHOR = "arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/00000000-0000-0000-0000-000000000000"
 HOSTS = {
@@ -100,6 +101,7 @@ BASE: dict[str, Any] = {
         },
         {"name": "sqs", "capacity": DATED, "command": ["x"], "queue": {"kind": "sqs"}},
         {"name": "known", "capacity": DATED, "command": ["x"], "queue": EXISTING_SQS},
+        {"name": "shares", "capacity": DATED, "command": ["x"], "queue": SHARED_BROKER},
     ],
     "gpu-spot:training": [
         {
@@ -181,6 +183,13 @@ APART: dict[tuple[str, Extreme], str] = {
         "services[0].queue.allowedSources[0]",
         "most",
     ): "a security group of others, which the local cloud lacks",
+    **{
+        (
+            "services[0].queue.existing.brokerOf",
+            extreme,
+        ): "a service's; infra/test_shared_broker.py"
+        for extreme in ("least", "most")
+    },
     ("region", "least"): "another region has other zones",
     ("region", "most"): "another region has other zones",
     **{
@@ -208,6 +217,8 @@ def steps(path: str) -> list[str | int]:
         path = path.replace("[0]", "[2]", 1)
     if "<sqs>" in path:
         path = path.replace("<sqs>", "").replace("[0]", "[5]" if "existing" in path else "[4]", 1)
+    elif "brokerOf" in path:
+        path = path.replace("[0]", "[6]", 1)
     elif "queue" in path or "onPremises" in path or "scaling" in path:
         path = path.replace("[0]", "[2]" if "queue" in path and "existing" not in path else "[3]", 1)
     if "python" in path or "matrix" in path:  # beside no image, no block

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from contracts import codec
 from contracts.agent import config as agent
+from infra.schema.services.on_premises import OnPremises
 from infra.settings import SettingsError, load_settings
 from tests.infra.declared import ROOT, Run, run, variant
 from tests.infra.queues import EXISTING
@@ -106,4 +108,7 @@ def test_unsupported_settings_are_rejected_by_their_key(change: dict[str, Any], 
 
 
 def test_no_stack_that_ships_opens_its_registry_to_others() -> None:
-    assert "onPremises" not in "".join(path.read_text() for path in ROOT.glob("Pulumi.*.yaml"))
+    for path in ROOT.glob("Pulumi.*.yaml"):
+        for service in load_settings(yaml.safe_load(path.read_text())["config"]).services:
+            hosts = service.on_premises or OnPremises()
+            assert (hosts.trust_anchor, hosts.principals) == (None, ()), f"{path.name}: {service.name}"

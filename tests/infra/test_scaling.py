@@ -142,6 +142,6 @@ def test_invalid_scaling_is_rejected_by_its_key(
 
 def test_a_sample_stack_has_a_dry_run() -> None:
     raw = yaml.safe_load((ROOT / "Pulumi.ocr.yaml").read_text("utf-8"))["config"]
-    [service] = load_settings(raw).services
+    service, _ = load_settings(raw).services
     assert service.scaling is not None
     assert (service.scaling.dry_run, service.capacity.max_target) == (True, 7)

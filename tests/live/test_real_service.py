@@ -14,7 +14,8 @@ import pytest
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.machines.real import broker, load_client, run_recorder, service_host
 from rehearsal.machines.real.commands import kill_all
-from rehearsal.real_service import HOURS, record_runs, rotate_closures
+from rehearsal.services.hosts import record_runs
+from rehearsal.services.world import HOURS, rotate_closures
 from spot_work import Request
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -121,18 +122,42 @@ def test_each_zone_closes_and_once_all_do() -> None:
     assert sum(not any(minute) for minute in by_minute) == 6
 
 
-@pytest.mark.parametrize(
-    "command", [(), ("python", "worker.py"), ("spot-work", "--help"), ("spot-work", "w:read", "--requests")]
-)
+@pytest.mark.parametrize("command", [(), ("python", "worker.py"), ("spot-work", "--help")])
 def test_a_command_without_recordable_runs_is_rejected(command: tuple[str, ...]) -> None:
     with pytest.raises(LocalCloudError, match="spot-work MODULE:FUNCTION"):
         record_runs(command)
 
 
-def test_the_recorder_replaces_the_function() -> None:
-    command, function = record_runs(("spot-work", "worker:read", "--batch", "16"))
-    assert function == "worker:read"
-    assert command == ["spot-work", "rehearsal.machines.real.run_recorder:run", "--batch", "16", "--requests"]
+@pytest.mark.parametrize("options", [(), ("--requests",)])
+def test_the_recorder_replaces_the_function(options: tuple[str, ...]) -> None:
+    recorded = record_runs(("spot-work", "worker:read", *options, "--batch", "16"))
+    assert (recorded.function, recorded.takes_requests) == ("worker:read", bool(options))
+    recorder = "rehearsal.machines.real.run_recorder:run"
+    assert recorded.command == ["spot-work", recorder, "--batch", "16", "--requests"]
+
+
+def test_a_function_of_requests_gets_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(run_recorder.RECORD, str(tmp_path / "runs"))
+    monkeypatch.setenv(run_recorder.TAKES_REQUESTS, "1")
+    monkeypatch.setattr(run_recorder, "_function", lambda: list)
+    request = Request("id", [1], deadline=7.0)
+    assert run_recorder.run([request]) == [request]
+
+
+def test_runs_are_counted_by_the_origin_of_their_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(run_recorder.RECORD, str(tmp_path / "runs"))
+    for origin, count in (("AWS Spot", 2), ("office", 1)):
+        monkeypatch.setenv(run_recorder.ORIGIN, origin)
+        run_recorder.write_down([Request(f"{len(origin)}-{number}", 1) for number in range(count)])
+    assert run_recorder.read(tmp_path / "runs").by_origin == {"AWS Spot": 2, "office": 1}
+
+
+@pytest.mark.parametrize(("percent", "wait"), [(50, 2.0), (95, 4.0), (99, 4.0)])
+def test_a_quantile_is_a_wait_that_was_measured(percent: int, wait: float) -> None:
+    assert load_client.quantile([4.0, 1.0, 3.0, 2.0], percent) == wait
+    assert load_client.quantile([], percent) == 0.0
 
 
 def test_runs_are_counted_by_their_repeat_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""``gpu-spot demo --service``: the example's workers on a real broker, their instances taken by a market."""
+"""``gpu-spot demo --service``: both services of a chain on a real broker, instances taken by a market."""
 
 from __future__ import annotations
 
@@ -25,4 +25,17 @@ def test_every_request_is_answered_while_instances_come_and_go(tmp_path: Path) -
     assert service["drained"] + service["overdue"] + service["killed"] > 0
     workers = [ready for _, ready, _ in service["over_time"]]
     assert min(workers[15:]) < max(workers)
-    assert "Requests and workers" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "Requests and workers" in page
+    # All kinds of machines worked on both queues, and the external API answered while all were gone.
+    assert service["wrong"] == 0
+    assert all(service["answered_by"].values()), service["answered_by"]
+    assert sum(service["answered_by"].values()) == service["answered"]
+    assert [group["name"] for group in service["services"]] == ["ocr", "pages"]
+    for group in service["services"]:
+        assert all(group["runs_by"].values()), group
+        assert group["interruptions"] > 0
+        assert 0 < group["cost_vs_on_demand"] < 2
+    waits = service["wait_seconds"]
+    assert 0 < waits["p50"] <= waits["p95"] <= waits["p99"] <= waits["longest"]
+    assert "not counting the API" in page

@@ -81,6 +81,7 @@ def test_a_request_that_may_have_run_before_is_a_repeat(
 def test_a_request_expires_at_its_deadline() -> None:
     assert not read(*sent(), now=NOW + 29.9).has_expired
     assert read(*sent(), now=NOW + 30.1).has_expired
+    assert read(*sent(), now=NOW).deadline == NOW + 30.0
 
 
 def test_the_age_is_not_negative_if_the_clients_clock_is_ahead() -> None:
@@ -102,6 +103,7 @@ def test_a_message_of_another_client_has_no_age_and_no_deadline(headers: dict[st
         False,
         "",
     )
+    assert request.deadline is None
 
 
 def test_a_malformed_json_body_is_an_error() -> None:

@@ -59,8 +59,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--service",
         metavar="NAME",
-        help="run the workers of a service, such as ocr, with a local RabbitMQ server while the market "
-        "interrupts their instances",
+        help="run the workers of a service, such as ocr, and of those it is chained with, with a local "
+        "RabbitMQ server while the market interrupts their instances",
     )
     parser.add_argument(
         "--load",

@@ -25,12 +25,16 @@ SettingsT = TypeVar("SettingsT", bound=QueueSettings)
 
 @dataclass(frozen=True)
 class QueueArgs(Generic[SettingsT]):
-    """``service`` is the queue's service; its workers are in ``network``."""
+    """``service`` is the queue's service; its workers are in ``network``.
+
+    ``declared`` are the queues declared before, by service.
+    """
 
     scope: Scope
     service: str
     settings: SettingsT
     network: Network
+    declared: Mapping[str, DeclaredQueue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
 from infra.components.queues.rabbitmq import queue as rabbitmq
 from infra.components.queues.sqs import queue as sqs
 from infra.schema import Settings
+from infra.schema.services.service import Service
 from infra.scope import Scope
 
 KINDS: Final[Mapping[str, Callable[[QueueArgs[Any]], DeclaredQueue]]] = {
@@ -19,9 +20,14 @@ KINDS: Final[Mapping[str, Callable[[QueueArgs[Any]], DeclaredQueue]]] = {
 
 
 def declare(settings: Settings, scope: Scope, network: Network) -> dict[str, DeclaredQueue]:
-    """Declare the services' queues, by service."""
-    return {
-        service.name: KINDS[service.queue.kind](QueueArgs(scope, service.name, service.queue, network))
-        for service in settings.services
-        if service.queue is not None
-    }
+    """Declare the services' queues, by service; those on another service's broker after that one."""
+    queues: dict[str, DeclaredQueue] = {}
+    for service in sorted(settings.services, key=_shares_a_broker):
+        if service.queue is not None:
+            args = QueueArgs(scope, service.name, service.queue, network, queues)
+            queues[service.name] = KINDS[service.queue.kind](args)
+    return {service.name: queues[service.name] for service in settings.services if service.queue is not None}
+
+
+def _shares_a_broker(service: Service) -> bool:
+    return service.queue is not None and service.queue.broker_of is not None

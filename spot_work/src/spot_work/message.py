@@ -37,7 +37,9 @@ class Request:
 
     ``is_repeat``: a worker that was lost may have run it before; check it if the function's effects must not
     happen twice. ``age_seconds`` compares the client's clock to the worker's; -1 if the sender gave no time.
-    ``delivery_count`` is 1 for the first delivery.
+    ``delivery_count`` is 1 for the first delivery. ``deadline`` is the epoch second, by the client's clock,
+    at which the request expires; None if the sender gave none. A function that sends requests of its own
+    passes it on: ``client.submit(value, timeout=request.deadline - time.time())``.
     """
 
     id: str
@@ -47,6 +49,7 @@ class Request:
     is_repeat: bool = False
     has_expired: bool = False
     reply_to: str = ""
+    deadline: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ def read_request(message: Message, delivery_count: int, now: float) -> Request:
         is_repeat=delivery_count > 1 or message.is_resend,
         has_expired=message.deadline is not None and now > message.deadline,
         reply_to=message.reply_to,
+        deadline=message.deadline,
     )
 
 

@@ -15,8 +15,11 @@ from infra.schema.services.queues.rabbitmq import Queue
 def declare(args: QueueArgs[Queue]) -> DeclaredQueue:
     """Declare a service's broker unless it exists, and return the queue."""
     settings, created = args.settings, args.settings.created_broker
+    if settings.broker_of is not None:
+        return _queue(args, args.declared[settings.broker_of].attributes["secret"], in_stack=True)
     if created is None:
         assert settings.existing is not None
+        assert settings.existing.secret is not None
         return _queue(args, settings.existing.secret, settings.existing.management_url or "")
     network = args.network
     subnets, workers = network.subnet_ids, network.worker_security_group_id
@@ -25,13 +28,19 @@ def declare(args: QueueArgs[Queue]) -> DeclaredQueue:
         BrokerArgs(args.scope, args.service, created, network.vpc_id, subnets, workers),
         args.scope.child_options,
     )
-    return _queue(args, broker.secret_name, broker=broker)
+    return _queue(args, broker.secret_name, broker=broker, in_stack=True)
 
 
 def _queue(
-    args: QueueArgs[Queue], secret: pulumi.Input[str], management: str = "", broker: Broker | None = None
+    args: QueueArgs[Queue],
+    secret: pulumi.Input[str],
+    management: str = "",
+    broker: Broker | None = None,
+    *,
+    in_stack: bool = False,
 ) -> DeclaredQueue:
-    service, name = args.service, args.settings.name or args.service
+    """Return the queue; ``in_stack``: the stack creates its broker, for this service or another one."""
+    service, name = args.service, args.settings.queue_name(args.service)
     outputs: dict[str, pulumi.Input[str]] = {}
     if broker is not None:
         outputs = {"broker": broker.name, "console": broker.console_url, "secret": broker.secret_name}
@@ -42,7 +51,7 @@ def _queue(
         watched=pulumi.Output.from_input(secret).apply(
             lambda secret_name: WatchedQueue(service, args.settings.kind, name, secret_name, management)
         ),
-        access=rabbitmq_statements.access(secret, own_broker=broker is not None),
+        access=rabbitmq_statements.access(secret, own_broker=in_stack),
         extra_alarms=[*alarms.broker_alarms(service, broker.name)] if broker is not None else [],
         outputs=outputs,
     )

@@ -42,14 +42,33 @@ class CreatedBroker(NamedTuple):
 
 
 class ExistingBroker(Model):
-    """An existing broker."""
+    """An existing broker: one outside the stack, or the one that the stack creates for another service."""
 
-    secret: limits.SecretName
-    """Name of the Secrets Manager secret with the broker's URL, ``amqps://user:password@host:port``."""
+    secret: limits.SecretName | None = None
+    """Name of the Secrets Manager secret with the broker's URL, ``amqps://user:password@host:port``. Required
+    without ``brokerOf``."""
+    broker_of: limits.Name | None = None
+    """Name of the service whose created broker also has this queue, for services that call each other."""
     management_url: (
         Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[\w./-]*)?$")] | None
     ) = None
     """URL of the management API. Default: port 443 of a broker in Amazon MQ, else port 15671."""
+
+    @field_validator("broker_of")
+    @classmethod
+    def _secret_or_service(cls, service: str | None, info: ValidationInfo) -> str | None:
+        if service is None and info.data.get("secret", "") is None:
+            raise ValueError("missing, allowed: secret or brokerOf")
+        if service is not None and info.data.get("secret") is not None:
+            raise ValueError(f"{service!r} with secret, allowed: one of the two")
+        return service
+
+    @field_validator("management_url")
+    @classmethod
+    def _only_of_a_broker_outside(cls, url: str | None, info: ValidationInfo) -> str | None:
+        if url is not None and info.data.get("broker_of") is not None:
+            raise ValueError(f"{url!r} with brokerOf, allowed: with secret")
+        return url
 
 
 class Queue(QueueSettings):
@@ -73,7 +92,7 @@ class Queue(QueueSettings):
     kind: Literal["rabbitmq"]
     """A queue in RabbitMQ."""
     existing: ExistingBroker | None = None
-    """An existing broker. Default: the stack creates one."""
+    """An existing broker, or another service's. Default: the stack creates one."""
     name: limits.QueueName | None = None
     """Name of the queue. Default: the name of the service."""
     max_deliveries: limits.MaxDeliveries = 20
@@ -113,6 +132,20 @@ class Queue(QueueSettings):
         return None
 
     @property
+    def broker_of(self) -> str | None:
+        """The service whose created broker has the queue; None for its own or one outside the stack."""
+        return None if self.existing is None else self.existing.broker_of
+
+    @property
+    def creates_broker(self) -> bool:
+        """Whether the stack creates a broker that other services can share."""
+        return self.created_broker is not None
+
+    def queue_name(self, service: str) -> str:
+        """Return the name of the queue of ``service``."""
+        return self.name or service
+
+    @property
     def max_waiting(self) -> int:
         """Maximum number of waiting messages; 0: no limit."""
         return self.max_length
@@ -125,7 +158,7 @@ class Queue(QueueSettings):
     def for_workers(self, service: str, attributes: Mapping[str, str]) -> agent.Queue:
         """Return the queue in the format of the node agent; ``attributes`` has the name of the ``secret``."""
         return agent.Queue(
-            self.name or service,
+            self.queue_name(service),
             secret=attributes["secret"],
             max_deliveries=self.max_deliveries,
             max_length=self.max_length,

@@ -27,6 +27,20 @@ class QueueSettings(Model):
     """What the network and the instances of its workers need."""
 
     @property
+    def broker_of(self) -> str | None:
+        """The service whose created broker has the queue; None for its own or one outside the stack."""
+        return None
+
+    @property
+    def creates_broker(self) -> bool:
+        """Whether the stack creates a broker that other services can share."""
+        return False
+
+    def queue_name(self, service: str) -> str:
+        """Return the name of the queue of ``service`` on a broker that services can share."""
+        return service
+
+    @property
     def max_waiting(self) -> int:
         """Maximum number of waiting messages; 0: no limit."""
         return 0

@@ -1,18 +1,11 @@
-"""A queue worker: threads preprocess images on the CPU, then a model processes a batch of them.
-
-The model is a placeholder with random weights, on the CPU. As on a GPU, batches are efficient because the
-weights are read from memory once per batch.
-"""
+"""A double of a model for the benchmark of batches: as on a GPU, its weights are read once per batch."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-
-from spot_work import Batch, serve
 
 PIXELS = 1024
 LAYERS = 3
@@ -36,7 +29,3 @@ def read(images: Sequence[bytes]) -> list[str]:
     for weights in _weights:
         activations = np.maximum(activations @ weights, 0)
     return [LETTERS[n] for n in (activations @ _last).argmax(axis=1)]
-
-
-if __name__ == "__main__":
-    serve(read, "ocr", os.environ["SPOT_WORK_URL"], Batch(size=16, seconds=0.01))

@@ -31,7 +31,7 @@ FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
 PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,aws-check.md options.md stack-file.md),$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-traces test-real lint types format system-packages system-packages-real bench fit declared pictures site lock clean distclean
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone engine test-engine test-traces test-real lint types format system-packages system-packages-real bench fit declared pictures site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,13 @@ alone: setup # pulumi_on_moto's own tests, where nothing else of the repository 
 test-traces: setup ## the tests that replay a market, on real spot traces (GPU_SPOT_TRACES=…)
 	@test -n "$${GPU_SPOT_TRACES:-}" || { echo "make test-traces needs GPU_SPOT_TRACES, the folder of real spot traces" >&2; exit 2; }
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m traces $(ARGS)
+
+# Each test has a state and plugins of its own, so that the tests of a file may run at once.
+test-engine: engine setup ## the sample stacks and the components under the pulumi on PATH, with stand-ins for AWS and Kubernetes
+	@$(PYTEST) --dist worksteal -o faulthandler_timeout=900 --durations 20 tests/engine $(ARGS)
+
+engine: # before setup, which takes minutes
+	@command -v pulumi >/dev/null || { echo "make test-engine needs pulumi on PATH: https://www.pulumi.com/docs/iac/download-install/" >&2; exit 2; }
 
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 tests/real $(ARGS)

@@ -28,6 +28,7 @@ _MARKS_OF: Final = {
     "drill/test_act.py": "adapter",
     "drill/test_rehearsed.py": "program",
     "e2e": "whole",
+    "engine": "engine long",
     "forecast": "pure",
     "forecast/test_bench.py": "pure long",
     "forecast/test_commands.py": "adapter",

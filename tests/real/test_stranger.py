@@ -96,6 +96,7 @@ def test_an_index_would_show_the_wheel_well(name: str, wheels: dict[str, Path], 
         [metadata] = [one for one in files if one.endswith(".dist-info/METADATA")]
         shown = message_from_string(wheel.read(metadata).decode())
     assert f"{name}/py.typed" in files
+    assert name != "pulumi_on_moto" or f"{name}/pulumi-plugin.json" in files
     assert any(one.endswith("/licenses/LICENSE") for one in files)
     assert not [one for one in files if "test" in one.split("/")[0]] or name == "pulumi_on_moto"
     assert "Typing :: Typed" in shown.get_all("Classifier", [])

@@ -1,0 +1,43 @@
+"""The engine on PATH, and the table of all stacks at the end of a run."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from tests.engine.workspace import Workspace
+
+TABLE_PROPERTY = "engine"
+_COLUMNS = ("stack", "resources", "aws", "kubernetes", "preview s", "up s", "rest of up s", "preview again s")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fail without an engine."""
+    if shutil.which("pulumi") is None:
+        raise pytest.UsageError(
+            "tests/engine needs pulumi on PATH: https://www.pulumi.com/docs/iac/download-install/"
+        )
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest, tmp_path: Any) -> Workspace:
+    """Return a workspace of the stack ``dev``, or of the one that the test's parameter ``stack`` names."""
+    stack = request.node.callspec.params.get("stack", "dev") if hasattr(request.node, "callspec") else "dev"
+    return Workspace(tmp_path, stack)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write the table of stacks."""
+    rows = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == TABLE_PROPERTY and report.when == "call"
+    ]
+    if rows:
+        terminalreporter.section("stacks under the engine")
+        for row in (_COLUMNS, *sorted(rows)):
+            terminalreporter.write_line("| " + " | ".join(str(cell) for cell in row) + " |")

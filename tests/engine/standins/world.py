@@ -1,0 +1,118 @@
+"""What exists behind the stand-ins, what was done to it, and which faults a test has planted.
+
+A directory that the test and all provider processes share:
+
+    faults.json     the planted faults
+    forces_new.json inputs whose change replaces a resource, by kind
+    journal.jsonl   one line for each creation, update and deletion
+    exists/         one file for each resource that exists
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+VARIABLE: Final = "GPU_SPOT_STANDINS"
+"""Variable with the directory."""
+
+
+class RefusedError(Exception):
+    """The cloud refuses a call; the text is what the engine shows."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A planted fault.
+
+    Attributes:
+        call: ``configure``, ``create``, ``update``, ``delete``, ``read``, or the token of a lookup.
+        match: a regular expression; the fault concerns resources whose URN it matches.
+        after: how many matching calls of a process pass before.
+        message: what the cloud says; with ``effect`` ``refuse``.
+        effect: ``refuse``, ``exit`` (the provider ends), or ``hang`` (it never replies).
+    """
+
+    call: str
+    match: str = ""
+    after: int = 0
+    message: str = ""
+    effect: str = "refuse"
+
+
+class World:
+    """The shared directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.existing = folder / "exists"
+        self.existing.mkdir(parents=True, exist_ok=True)
+        self._calls: dict[Fault, int] = {}
+
+    def plant(self, *faults: Fault, drift: dict[str, dict[str, Any] | None] | None = None) -> None:
+        """Replace the planted faults; ``drift``: changed inputs by ``Kind::name``, None: lost."""
+        planted = {"faults": [asdict(fault) for fault in faults], "drift": drift or {}}
+        (self.folder / "faults.json").write_text(json.dumps(planted), "utf-8")
+
+    def drift(self) -> dict[str, dict[str, Any] | None]:
+        drift: dict[str, dict[str, Any] | None] = self._planted()["drift"]
+        return drift
+
+    def _planted(self) -> dict[str, Any]:
+        path = self.folder / "faults.json"
+        planted: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        return {"faults": [], "drift": {}, **planted}
+
+    def meet_faults(self, call: str, urn: str = "") -> None:
+        """Fail a call if a fault is planted for it."""
+        for raw in self._planted()["faults"]:
+            fault = Fault(**raw)
+            if fault.call != call or not re.search(fault.match, urn):
+                continue
+            self._calls[fault] = self._calls.get(fault, 0) + 1
+            if self._calls[fault] <= fault.after:
+                continue
+            if fault.effect == "exit":
+                os._exit(3)
+            if fault.effect == "hang":
+                (self.folder / "hangs").write_text(urn, "utf-8")
+                while True:
+                    time.sleep(1)
+            raise RefusedError(fault.message)
+
+    def record(self, call: str, urn: str, resource_id: str, inputs: dict[str, Any]) -> None:
+        """Note a call that succeeded."""
+        line = json.dumps({"call": call, "urn": urn, "id": resource_id})
+        with (self.folder / "journal.jsonl").open("a", encoding="utf-8") as journal:
+            journal.write(line + "\n")
+        path = self._path(urn, resource_id)
+        if call == "delete":
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(json.dumps({"urn": urn, "id": resource_id, "inputs": inputs}), "utf-8")
+
+    def _path(self, urn: str, resource_id: str) -> Path:
+        return self.existing / f"{hashlib.sha256(f'{urn} {resource_id}'.encode()).hexdigest()}.json"
+
+    def exists(self) -> list[dict[str, Any]]:
+        """Return what exists: ``urn``, ``id``, ``inputs``."""
+        return [json.loads(path.read_text("utf-8")) for path in sorted(self.existing.iterdir())]
+
+    def journal(self) -> list[dict[str, str]]:
+        """Return all calls that succeeded: ``call``, ``urn``, ``id``."""
+        path = self.folder / "journal.jsonl"
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def forces_new(self, kind: str) -> frozenset[str]:
+        """Return the inputs of a kind whose change replaces the resource."""
+        if not hasattr(self, "_forces_new"):
+            path = self.folder / "forces_new.json"
+            self._forces_new = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        return frozenset(self._forces_new.get(kind, ()))

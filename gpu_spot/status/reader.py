@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from contracts import names
 from contracts.registry.item import Worker
 from gpu_spot.jobs.money import PriceBook
@@ -172,9 +170,10 @@ class StackReader:
         )
 
     def _with_spot_requests(self, groups: Sequence[GroupSnapshot], now: float) -> list[GroupSnapshot]:
+        ec2 = self._clients("ec2")
         try:
-            requests = list(read_requests(self._clients("ec2"))) if groups else []
-        except (BotoCoreError, ClientError) as error:
+            requests = list(read_requests(ec2)) if groups else []
+        except ec2.exceptions.ClientError as error:
             warning = f"Spot requests not read: {error}"
             return [
                 replace(group, warnings=tuple(dict.fromkeys([*group.warnings, warning]))) for group in groups

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from lambdas.core.spot_request_status import INTERRUPTION_CODES, STATUS_CODES, StatusClass
-
-if TYPE_CHECKING:
-    from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import SpotInstanceRequestTypeDef
 
 RECENT_SECONDS: Final = 3600.0
 """Age of the last change of an ended request that is still counted. AWS lists ended requests for four hours.
@@ -57,14 +53,14 @@ class SpotRequestCount:
         return _MEANINGS[self.status_class]
 
 
-def read_requests(ec2: EC2Client) -> Iterator[SpotInstanceRequestTypeDef]:
+def read_requests(ec2: Any) -> Iterator[Mapping[str, Any]]:
     """Yield all Spot requests of the region; one call per 1,000."""
     pages = ec2.get_paginator("describe_spot_instance_requests").paginate(PaginationConfig={"PageSize": 1000})
     return (request for page in pages for request in page["SpotInstanceRequests"])
 
 
 def count_requests(
-    requests: Iterable[SpotInstanceRequestTypeDef],
+    requests: Iterable[Mapping[str, Any]],
     stack: str,
     group: str,
     instances: Collection[str],
@@ -92,7 +88,7 @@ def count_requests(
     return tuple(sorted(counts, key=lambda count: (-count.updated_at, count.code, count.state)))
 
 
-def _profile(request: SpotInstanceRequestTypeDef) -> str:
+def _profile(request: Mapping[str, Any]) -> str:
     """Return the ARN or name of the instance profile of a request, empty if it is not shown."""
     profile = request.get("LaunchSpecification", {}).get("IamInstanceProfile", {})
     return profile.get("Arn") or profile.get("Name") or ""

@@ -96,7 +96,7 @@ def test_requests_are_counted_by_code_and_state_the_newest_first() -> None:
         request("instance-terminated-no-capacity", "open", age=200),
         request("instance-terminated-no-capacity", "closed", age=100),
     ]
-    assert count_requests(requests, "dev", "inference", (), NOW) == (  # type: ignore[arg-type]
+    assert count_requests(requests, "dev", "inference", (), NOW) == (
         SpotRequestCount("closed", "instance-terminated-no-capacity", 2, NOW - 100),
         SpotRequestCount("open", "instance-terminated-no-capacity", 1, NOW - 200),
         SpotRequestCount("active", "fulfilled", 1, NOW - 900),
@@ -113,7 +113,7 @@ def test_all_pages_are_read() -> None:
             assert PaginationConfig == {"PageSize": 1000}
             return [{"SpotInstanceRequests": [request()] * size} for size in (1000, 1000, 7)]
 
-    assert len(list(read_requests(Client()))) == 2007  # type: ignore[arg-type]
+    assert len(list(read_requests(Client()))) == 2007
 
 
 @pytest.mark.parametrize("code", [*STATUS_CODES, "a-new-code"])

@@ -54,9 +54,8 @@ class PrimaryGroup:
         missing = desired - sum(h.slots for h in counted) - sum(slots for _, slots in self._unnoticed)
         owned = sum(h.slots for h in counted if h.market is PurchaseOption.ON_DEMAND)
         on_demand = self.shape.on_demand_of(desired) - owned
-        if self.shape.separate_targets:
-            missing_spot = missing - on_demand
-        else:
+        missing_spot = missing - on_demand
+        if not self.shape.separate_targets:
             on_demand = min(missing, on_demand)
         for pool in on_demand_pools(self.shape, instances, on_demand):
             yield pool, PurchaseOption.ON_DEMAND

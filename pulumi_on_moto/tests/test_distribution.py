@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def test_the_language_host_downloads_no_provider_for_the_distribution() -> None:
-    """It takes a distribution named ``pulumi-…`` for a provider's SDK unless a file in its module says otherwise.
+    """It takes a distribution named ``pulumi-…`` for a provider's SDK unless a file in it says otherwise.
 
     Source: pulumi/pulumi, sdk/python/cmd/pulumi-language-python/main.go, ``pulumiPluginJSONPathsScript``.
     """

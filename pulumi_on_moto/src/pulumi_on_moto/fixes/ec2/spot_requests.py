@@ -57,7 +57,8 @@ class GroupSpotRequest(SpotInstanceRequest):
         association = backend.iam_instance_profile_associations.get(instance.id)
         if association is not None:
             profile = association.iam_instance_profile
-            self.launch_specification.iam_instance_profile = {"Arn": profile.arn, "Name": profile.name}
+            named = {"Arn": profile.arn, "Name": profile.name}
+            vars(self.launch_specification)["iam_instance_profile"] = named  # moto's class lacks it
         self._created = self._updated = utcnow()
         self.launched_availability_zone = instance.placement.zone
         self.mark(FULFILLED)

@@ -59,7 +59,7 @@ demo-service: setup ## two chained services on a real RabbitMQ server while a ma
 	@$(BIN)/gpu-spot demo --service ocr --out out/demo-service $(ARGS)
 
 demo-research: setup ## a training job whose volume follows it: really run, then a simulated day: out/demo-research
-	@$(BIN)/gpu-spot demo --job examples/training --notice-share 0.5 --seed 5 --out out/demo-research/job
+	@$(BIN)/gpu-spot demo --stack research --job examples/training --notice-share 0.5 --seed 5 --out out/demo-research/job
 	@$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research/day $(ARGS)
 
 aws-check: setup ## try on AWS what AWS's documentation says (ARGS=--yes-spend-money; rehearsed on moto: ARGS=--rehearse)

@@ -39,6 +39,8 @@ class Part:
     arguments: Sequence[str] = ()
     at_random: bool = True
     """Whether it is also killed at random moments."""
+    harness: str = "kills"
+    """The script that starts and kills it; gets ``script`` as its argument unless that is empty."""
 
 
 QUICK: Final = ("--each-write", "--option", "pause=0", "--option", "every=1e-9")
@@ -50,6 +52,7 @@ PARTS: Final = (
     Part("torch, two ranks", "torch", "train_torch", ("--ranks", "2")),
     Part("transformers", "torch", "train_trainer"),
     Part("transformers, two ranks", "torch", "train_trainer", ("--ranks", "2")),
+    Part("resnet50", "tensorflow", "", harness="resnet_kills"),
 )
 
 
@@ -71,9 +74,9 @@ def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
         count = str(min(ROUND, remaining - seed * ROUND))
         kinds = ("--terms", count, "--kills", count, "--seed", str(seed)) if part.at_random else ()
         with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-            report = report_of(
-                part.framework, "kills", part.script, "--folder", folder, *kinds, *part.arguments
-            )
+            script = (part.script,) if part.script else ()
+            arguments = (*script, "--folder", f"{folder}/jobs", *kinds, *part.arguments)
+            report = report_of(part.framework, part.harness, *arguments)
         yield {"part": part.name, **report}
 
 

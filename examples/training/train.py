@@ -114,10 +114,10 @@ def resume(folder: Path) -> tuple[int, list[list[float]]]:
 def main() -> None:
     """Train to the last step or until SIGTERM; save in both cases."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--checkpoint-every", type=int, default=200)
     parser.add_argument(
-        "--step-seconds", type=float, default=0.0, help="minimum duration of a step, to simulate a GPU"
+        "--step-seconds", type=float, default=0.008, help="minimum duration of a step, to simulate a GPU"
     )
     arguments = parser.parse_args()
     stop = Stop()  # before any slow initialisation: from here on SIGTERM does not kill the process

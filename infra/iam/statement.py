@@ -18,9 +18,14 @@ _KEY_USE: Final = (
     "kms:Decrypt",
     "kms:DescribeKey",
     "kms:Encrypt",
-    "kms:GenerateDataKey*",
-    "kms:ReEncrypt*",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
 )
+"""What AWS services do with a key for the role. Source: EBS user guide, "How Amazon EBS encryption works";
+DynamoDB developer guide, "Encryption at rest: usage notes". ``kms:ReEncrypt*`` is these two actions.
+"""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from policy.rules import access, data, instances, stack
+from policy.rules import access, data, instances, limits, network, stack
 from policy.rules.model import PolicyRule
 
-RULES: Final[tuple[PolicyRule, ...]] = (*access.RULES, *data.RULES, *instances.RULES, *stack.RULES)
+RULES: Final[tuple[PolicyRule, ...]] = (
+    *network.RULES,
+    *access.RULES,
+    *data.RULES,
+    *instances.RULES,
+    *limits.RULES,
+    *stack.RULES,
+)

@@ -1,35 +1,33 @@
-"""Rules for network ingress and IAM policies."""
+"""Rules for IAM: policies of all resources, and managed policies attached to roles."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject
+from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
 
-_POLICIES: Final = {
-    "BucketPolicy": "policy",
-    "FileSystemPolicy": "policy",
-    "Policy": "policy",
-    "QueuePolicy": "policy",
-    "Role": "assumeRolePolicy",
-    "RolePolicy": "policy",
-    "TopicPolicy": "policy",
-}
-"""Resource kinds with an IAM policy, and the input that holds it."""
+_IDENTITY_BASED: Final = frozenset({"GroupPolicy", "Policy", "Role", "RolePolicy", "UserPolicy"})
+"""Kinds whose policies name resources; the policies of all other kinds apply to their own resource."""
+
+_WITHOUT_GRANT: Final = frozenset({"VpcEndpoint", "VpcEndpointPolicy"})
+"""Kinds whose policy only filters what other policies allow."""
 
 WITHOUT_RESOURCES: Final = frozenset(
     {
         *("autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeAutoScalingInstances"),
         *("autoscaling:DescribeScalingActivities", "cloudwatch:GetMetricData", "cloudwatch:PutMetricData"),
         *("ec2:DescribeAvailabilityZones", "ec2:DescribeCapacityReservations", "ec2:DescribeImages"),
-        *("ec2:DescribeInstances", "ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplateVersions"),
-        *("ec2:DescribeNetworkInterfaces", "ec2:DescribeSnapshots", "ec2:DescribeSubnets"),
+        *("ec2:DescribeInstances", "ec2:DescribeInstanceStatus", "ec2:DescribeInstanceTypeOfferings"),
+        *("ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"),
+        *("ec2:DescribeNetworkInterfaces", "ec2:DescribePlacementGroups", "ec2:DescribeSecurityGroups"),
+        *("ec2:DescribeSnapshots", "ec2:DescribeSubnets"),
         *("ec2:DescribeSpotFleetRequests", "ec2:DescribeSpotInstanceRequests"),
         *("ec2:DescribeSpotPriceHistory", "ec2:DescribeTags", "ec2:DescribeVolumes"),
         *("ec2:DescribeVolumesModifications", "ecr:GetAuthorizationToken"),
+        *("iam:ListInstanceProfiles", "pricing:GetProducts", "sqs:ListQueues"),
         *("ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel"),
         *("ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"),
         *("xray:PutTelemetryRecords", "xray:PutTraceSegments"),
@@ -54,73 +52,158 @@ LAMBDA_IN_A_NETWORK: Final = frozenset(
 )
 """Actions of a function in a VPC, as in AWS's managed policy AWSLambdaVPCAccessExecutionRole."""
 
+_NARROWING_KEYS: Final = frozenset(
+    {
+        *("aws:principalaccount", "aws:principalarn", "aws:principalorgid", "aws:principalorgpaths"),
+        *("aws:sourceaccount", "aws:sourcearn", "aws:sourceip", "aws:sourceorgid", "aws:sourceowner"),
+        *("aws:sourcevpc", "aws:sourcevpce", "aws:userid", "aws:vpcsourceip"),
+        *("kms:calleraccount", "lambda:functionurlauthtype", "s3:dataaccesspointaccount"),
+        "elasticfilesystem:accessedviamounttarget",  # only hosts with a network path to the mount target
+    }
+)
+"""Condition keys, in lower case, that bound who ``*`` is.
 
-def _open_to_all(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
-    for cidr in _sources(subject):
-        try:
-            network = ipaddress.ip_network(cidr, strict=False)
-        except ValueError:
-            continue  # unknown in a preview
-        if network.prefixlen == 0:
-            yield f"ingress from {cidr}, allowed: a network of your own or a security group"
+Source: S3 user guide, "The meaning of public"; EFS user guide, "Resource-based policies".
+"""
 
-
-def _sources(subject: Subject) -> Iterator[str]:
-    inputs = subject.inputs
-    rules: list[Mapping[str, Any]] = []
-    if subject.kind in ("SecurityGroup", "DefaultSecurityGroup"):
-        ingress = inputs.get("ingress") or ()
-        rules = [] if isinstance(ingress, str) else list(ingress)
-    elif subject.kind == "SecurityGroupIngressRule" or (
-        subject.kind == "SecurityGroupRule" and inputs.get("type") == "ingress"
-    ):
-        rules = [inputs]
-    for rule in rules:
-        if isinstance(rule, Mapping):
-            yield from (str(rule[key]) for key in ("cidrIpv4", "cidrIpv6") if rule.get(key))
-            for key in ("cidrBlocks", "ipv6CidrBlocks"):
-                yield from (str(cidr) for cidr in _list(rule.get(key)))
+ATTACHED: Final = frozenset(
+    {
+        "AmazonEC2ContainerRegistryPullOnly",
+        "AmazonEKSClusterPolicy",
+        "AmazonEKSWorkerNodeMinimalPolicy",
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEKS_CNI_Policy",
+        "AmazonSSMManagedInstanceCore",
+        "ReadOnlyAccess",
+        "service-role/AmazonEBSCSIDriverPolicy",
+        "service-role/AmazonEC2SpotFleetTaggingRole",
+        "service-role/AmazonEFSCSIDriverPolicy",
+    }
+)
+"""Managed policies of AWS that the stack attaches; ``managedPolicies`` allows more."""
 
 
 def _wildcards(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
-    text = subject.inputs.get(_POLICIES.get(subject.kind, ""), UNKNOWN)
-    if text == UNKNOWN:
+    if not subject.kind or subject.kind in _WITHOUT_GRANT:
         return
-    document = json.loads(text) if isinstance(text, str) else text
-    for statement in _list(document.get("Statement")):
-        if statement.get("Effect") == "Allow":
-            statement_id = statement.get("Sid") or "statement without Sid"
-            yield from (f"{statement_id}: {message}" for message in _too_wide(subject.kind, statement))
+    for key, document in _policies(subject.inputs):
+        is_identity_based = subject.kind in _IDENTITY_BASED and key != "assumeRolePolicy"
+        for statement in as_list(document.get("Statement")):
+            if isinstance(statement, Mapping) and statement.get("Effect") == "Allow":
+                name = statement.get("Sid") or "statement without Sid"
+                yield from (f"{name}: {text}" for text in _too_wide(is_identity_based, statement))
 
 
-def _too_wide(kind: str, statement: Mapping[str, Any]) -> Iterator[str]:
+def _policies(value: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield all policy documents in a resource's inputs, as JSON or as objects, and their input's name."""
+    if isinstance(value, str) and "Statement" in value:
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return  # not a policy, or partly unknown in a preview
+        if isinstance(value, Mapping) and "Statement" in value:
+            yield key, value
+    elif isinstance(value, Mapping):
+        if "Statement" in value and "Version" in value:
+            yield key, value
+        else:
+            for name, inner in value.items():
+                yield from _policies(inner, str(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _policies(inner, key)
+
+
+def _too_wide(is_identity_based: bool, statement: Mapping[str, Any]) -> Iterator[str]:
     for key in ("NotAction", "NotResource", "NotPrincipal"):
         if key in statement:
             yield f"Allow with {key}, allowed: Action, Resource, Principal"
-    actions = _list(statement.get("Action"))
-    for action in actions:
-        if "*" in action:
-            yield f"action {action}, allowed: actions by name"
-    principals = statement.get("Principal")
-    is_public = principals == "*" or (isinstance(principals, Mapping) and "*" in _list(principals.get("AWS")))
-    if is_public and not statement.get("Condition"):
-        yield "principal *, allowed: named principals, or a condition"
-    # A resource-based policy applies to its own resource.
-    if kind in ("Policy", "RolePolicy") and "*" in _list(statement.get("Resource")):
-        with_resources = sorted(set(actions) - WITHOUT_RESOURCES - _ALLOWED_ON_ALL)
-        if with_resources and not LAMBDA_IN_A_NETWORK.issuperset(actions):
+    actions = [str(action) for action in as_list(statement.get("Action"))]
+    if not _is_owner(statement):
+        yield from (
+            f"action {action}, allowed: actions by name" for action in actions if re.search(r"[*?]", action)
+        )
+    if _is_anybody(statement.get("Principal")) and not _is_narrowed(statement.get("Condition")):
+        yield "principal *, allowed: named principals, or a condition on their account, network or source"
+    resources = [str(resource) for resource in as_list(statement.get("Resource"))]
+    if is_identity_based and any(_is_everything(resource, actions) for resource in resources):
+        with_resources = sorted(
+            action for action in actions if action.lower() not in _LOWER_WITHOUT_RESOURCES
+        )
+        if with_resources and not _LOWER_IN_A_NETWORK.issuperset(action.lower() for action in actions):
             yield f"resource * for {', '.join(with_resources)}, allowed: ARNs"
 
 
-def _list(value: Any) -> list[Any]:
-    if value is None or value == UNKNOWN:
-        return []
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]
+def _is_owner(statement: Mapping[str, Any]) -> bool:
+    """Whether a resource-based statement is for the account's root, as AWS's default key policy is.
 
+    It lets IAM policies of the account decide. Source: KMS developer guide, "Default key policy".
+    """
+    principals = statement.get("Principal")
+    names = as_list(principals.get("AWS")) if isinstance(principals, Mapping) else []
+    return bool(names) and all(re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:root|\d{12}", str(n)) for n in names)
+
+
+def _is_anybody(principals: Any) -> bool:
+    values = principals.values() if isinstance(principals, Mapping) else [principals]
+    return any("*" in as_list(value) for value in values)
+
+
+def _is_narrowed(condition: Any) -> bool:
+    """Whether a condition bounds the principals: by a key for them, with values that are not all."""
+    if condition == UNKNOWN:
+        return True
+    for operator, tests in (condition or {}).items():
+        if "not" in operator.lower() or operator.lower().startswith(("null", "foranyvalue:null")):
+            continue
+        for key, values in tests.items():
+            if key.lower() in _NARROWING_KEYS and not any(_is_any_value(v) for v in as_list(values)):
+                return True
+    return False
+
+
+def _is_any_value(value: Any) -> bool:
+    return str(value) in ("0.0.0.0/0", "::/0") or not re.sub(r"[*?]|^arn:|:", "", str(value))
+
+
+def _is_everything(resource: str, actions: list[str]) -> bool:
+    """Whether a resource is ``*``, an ARN that is wild but for its service, or all roles to pass."""
+    name = re.sub(r"^arn:(aws[a-z-]*|\*):[^:]*(:[^:]*:[^:]*)?(:|$)", "", resource.lower())
+    if any(action.lower() == "iam:passrole" for action in actions):
+        name = name.removeprefix("role/")
+    return not re.sub(r"[*?/:]|^arn:", "", name)
+
+
+def _managed(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
+    """Check attached managed policies of AWS; policies of the account cannot be read here."""
+    inputs = subject.inputs
+    keys = ("managedPolicyArn", "managedPolicyArns", "policyArn", "policyArns")
+    for arn in (str(arn) for key in keys if subject.kind for arn in as_list(inputs.get(key))):
+        _, is_of_aws, name = arn.partition(":iam::aws:policy/")
+        allowed = {*ATTACHED, *settings["managedPolicies"]}
+        if is_of_aws and name not in allowed:
+            yield f"managed policy {name}, allowed: {', '.join(sorted(allowed))}"
+
+
+_LOWER_WITHOUT_RESOURCES: Final = frozenset(
+    action.lower() for action in (*WITHOUT_RESOURCES, *_ALLOWED_ON_ALL)
+)
+_LOWER_IN_A_NETWORK: Final = frozenset(action.lower() for action in LAMBDA_IN_A_NETWORK)
 
 RULES: Final = (
-    PolicyRule(
-        "no-ingress-from-anywhere", "No security group admits the whole internet.", "mandatory", _open_to_all
-    ),
     PolicyRule("no-wildcards", "Policies name actions, resources and principals.", "mandatory", _wildcards),
+    PolicyRule(
+        "managed-policies",
+        "Roles have no managed policy of AWS but those that the stack needs.",
+        "mandatory",
+        _managed,
+        settings={
+            "managedPolicies": {
+                "type": "array",
+                "items": {"type": "string"},
+                "default": [],
+                "description": "More managed policies, by the name after policy/.",
+            }
+        },
+    ),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject
+from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
 
 _YES: Final = (True, "true", UNKNOWN)
 STATEFUL: Final = frozenset({"Bucket", "FileSystem", "Repository", "Table"})
@@ -14,8 +14,19 @@ STATEFUL: Final = frozenset({"Bucket", "FileSystem", "Repository", "Table"})
 def _encrypted(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     """S3 and DynamoDB always encrypt; this checks resources whose encryption is optional."""
     inputs = subject.inputs
-    if subject.kind in ("FileSystem", "Volume") and inputs.get("encrypted") not in _YES:
+    if subject.kind in ("FileSystem", "SnapshotCopy", "Volume") and inputs.get("encrypted") not in _YES:
         yield f"encrypted is {inputs.get('encrypted')}, allowed: true"
+    if subject.type == "aws:ec2/instance:Instance":
+        disks = [*as_list(inputs.get("rootBlockDevice") or {}), *as_list(inputs.get("ebsBlockDevices"))]
+        for disk in disks:
+            if isinstance(disk, Mapping) and disk.get("encrypted") not in _YES:
+                yield f"disk {disk.get('deviceName', 'of the root')} is not encrypted, allowed: encrypted"
+    if (
+        subject.type.startswith("aws:rds/")
+        and "engine" in inputs
+        and inputs.get("storageEncrypted") not in _YES
+    ):
+        yield f"storageEncrypted is {inputs.get('storageEncrypted')}, allowed: true"
     managed = inputs.get("sqsManagedSseEnabled") in _YES or inputs.get("kmsMasterKeyId")
     if subject.kind == "Queue" and not managed:
         yield "messages are not encrypted, allowed: sqsManagedSseEnabled or kmsMasterKeyId"

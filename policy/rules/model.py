@@ -94,3 +94,10 @@ class PolicyRule:
     def defaults(self) -> dict[str, Any]:
         """Return the default settings."""
         return {key: schema["default"] for key, schema in self.settings.items()}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return the items of a list; a single value as a list; nothing if it is missing or unknown."""
+    if value is None or value == UNKNOWN:
+        return []
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gpu_spot.commands import project
 from gpu_spot.preflight.stack import settings_of
 from pulumi_declared.errors import UserError
 from pulumi_declared.stackfile import StackConfig, load
+from rehearsal.machines.real.repository import commit_of
 from rehearsal.real_job import HOST
+
+SCRIPT: Final = "train.py"
 
 
 def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
     """Return the stack with a job whose repository is a folder of this project, and the job's group.
 
-    Only ``stack`` if given, else the first by name. Raises ``UserError`` if there is none.
+    Without ``stack`` that is the first by name. In a ``stack`` without such a job its first job on instances
+    runs the folder's ``train.py`` in place of its own script.
+    Raises ``UserError`` if there is none.
     """
     root = project.find()
     code = folder.resolve()
@@ -29,7 +34,24 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
             return next(
                 (config, job.name) for job in settings_of(config).jobs if job.repository == repository
             )
-    raise UserError(f"no training job on instances has repository {repository}; stacks: {', '.join(stacks)}")
+    if stack is not None and (code / SCRIPT).is_file():
+        config = load(root, stack)
+        entries = list(config.values.get(f"{config.project}:training") or ())
+        if job := next(_on_instances(config, "training"), None):
+            replaced: dict[str, Any] = {
+                "repository": repository,
+                "revision": commit_of(code),
+                "command": ["python3", SCRIPT],
+                "python": None,
+                "environment": {},
+            }
+            path = f"training[{entries.index(job)}]"
+            overrides = {f"{path}.{key}": value for key, value in replaced.items()}
+            return load(root, stack, overrides), str(job["name"])
+    raise UserError(
+        f"no training job on instances has repository {repository}; stacks: {', '.join(stacks)}; "
+        f"allowed with --stack: a folder with {SCRIPT}"
+    )
 
 
 def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:

@@ -169,8 +169,8 @@ class SimulatedNode:
 
         EFS and shared datasets are simulated only for jobs without a volume.
         """
-        if self._real is not None and config.training is not None:
-            # The job's Python environment is built once before.
+        if config.training is not None:
+            # A real job's Python environment is built once before, a simulated job has none.
             config = replace(config, training=replace(config.training, python=None))
         if config.volume is not None:
             return replace(config, efs=(), datasets=(), nvidia=False)

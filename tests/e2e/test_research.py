@@ -87,6 +87,8 @@ sys.exit(cli.main(sys.argv[1:]))
 def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Path) -> None:
     job = [
         "demo",
+        "--stack",
+        "research",
         "--job",
         "examples/training",
         "--notice-share",

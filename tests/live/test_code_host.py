@@ -100,5 +100,5 @@ def test_the_stack_files_name_the_shipped_commits() -> None:
         for job in yaml.safe_load(path.read_text())["config"].get("gpu-spot:training", ()):
             if job["repository"].startswith(f"{STANDS_FOR}/"):
                 named[job["repository"].removeprefix(f"{STANDS_FOR}/")] = job["revision"]
-    assert "examples/training" in named
+    assert "examples/resnet50-cifar10" in named
     assert named == {folder: repository.commit_of(ROOT / folder) for folder in named}

@@ -17,20 +17,47 @@ FACTS: Final = ExternalFacts(
     lambda name, region: {"g6.xlarge": 0.8, "g5.xlarge": 1.006}.get(name),
 )
 TYPES: Final = {
+    "Broker": "aws:mq/broker:Broker",
     "Bucket": "aws:s3/bucket:Bucket",
+    "BucketAcl": "aws:s3/bucketAcl:BucketAcl",
+    "BucketPolicy": "aws:s3/bucketPolicy:BucketPolicy",
+    "BucketPublicAccessBlock": "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
     "Budget": "aws:budgets/budget:Budget",
+    "Cluster": "aws:eks/cluster:Cluster",
     "FileSystem": "aws:efs/fileSystem:FileSystem",
+    "FunctionUrl": "aws:lambda/functionUrl:FunctionUrl",
     "Group": "aws:autoscaling/group:Group",
+    "GroupPolicy": "aws:iam/groupPolicy:GroupPolicy",
+    "GroupPolicyAttachment": "aws:iam/groupPolicyAttachment:GroupPolicyAttachment",
+    "Instance": "aws:ec2/instance:Instance",
+    "Key": "aws:kms/key:Key",
     "LaunchTemplate": "aws:ec2/launchTemplate:LaunchTemplate",
     "MetricAlarm": "aws:cloudwatch/metricAlarm:MetricAlarm",
+    "NodeGroup": "aws:eks/nodeGroup:NodeGroup",
+    "NodePool": "kubernetes:karpenter.sh/v1:NodePool",
+    "Permission": "aws:lambda/permission:Permission",
+    "Policy": "aws:iam/policy:Policy",
+    "PolicyAttachment": "aws:iam/policyAttachment:PolicyAttachment",
     "Queue": "aws:sqs/queue:Queue",
     "QueuePolicy": "aws:sqs/queuePolicy:QueuePolicy",
+    "RdsInstance": "aws:rds/instance:Instance",
+    "RepositoryPolicy": "aws:ecr/repositoryPolicy:RepositoryPolicy",
+    "Role": "aws:iam/role:Role",
+    "RolePolicyAttachment": "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+    "RolePolicyAttachmentsExclusive": "aws:iam/rolePolicyAttachmentsExclusive:RolePolicyAttachmentsExclusive",
     "RolePolicy": "aws:iam/rolePolicy:RolePolicy",
+    "SecretPolicy": "aws:secretsmanager/secretPolicy:SecretPolicy",
     "SecurityGroup": "aws:ec2/securityGroup:SecurityGroup",
     "SecurityGroupIngressRule": "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+    "SecurityGroupRule": "aws:ec2/securityGroupRule:SecurityGroupRule",
     "SpotFleetRequest": "aws:ec2/spotFleetRequest:SpotFleetRequest",
     "Table": "aws:dynamodb/table:Table",
+    "TopicPolicy": "aws:sns/topicPolicy:TopicPolicy",
+    "UserPolicy": "aws:iam/userPolicy:UserPolicy",
+    "UserPolicyAttachment": "aws:iam/userPolicyAttachment:UserPolicyAttachment",
+    "Volume": "aws:ebs/volume:Volume",
 }
+AWS_POLICY: Final = "arn:aws:iam::aws:policy/"
 TAGS: Final = {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
 
 
@@ -66,7 +93,7 @@ def group(
 
 def fleet(types: int, zones: int) -> Subject:
     overrides = [
-        {"instanceType": f"g{kind}.xlarge", "subnetId": f"subnet-{place}"}
+        {"instanceType": f"g{5 + kind}.xlarge", "subnetId": f"subnet-{place}"}
         for kind in range(types)
         for place in range(zones)
     ]
@@ -105,6 +132,25 @@ VIOLATING: Final[dict[str, list[Case]]] = {
         ({}, [subject("FileSystem", encrypted=False, tags=TAGS)]),
         ({}, [subject("Queue", tags=TAGS)]),
     ],
+    "no-ingress-in-total": [
+        (
+            {},
+            [
+                subject("SecurityGroupIngressRule", half, securityGroupId="sg-1", cidrIpv4=half)
+                for half in ("0.0.0.0/1", "128.0.0.0/1")
+            ],
+        ),
+    ],
+    "no-public-endpoints": [
+        ({}, [subject("FunctionUrl", authorizationType="NONE")]),
+        ({}, [subject("Cluster", vpcConfig={"subnetIds": []})]),
+        ({}, [subject("Broker", publiclyAccessible=True, tags=TAGS)]),
+    ],
+    "managed-policies": [
+        ({}, [subject("RolePolicyAttachment", policyArn=f"{AWS_POLICY}AdministratorAccess")])
+    ],
+    "regions": [({"allowed": ["eu-west-1"]}, [subject("Table", protected=True, tags=TAGS)])],
+    "instance-types": [({"allowed": ["g5.*"]}, [group()])],
     "protected": [({}, [subject("Table", tags=TAGS)]), ({}, [subject("Bucket", tags=TAGS)])],
     "imdsv2": [
         ({}, [template(metadataOptions={"httpTokens": "optional"})]),
@@ -157,6 +203,30 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
         ({}, [subject("Queue", kmsMasterKeyId="alias/own")]),
         ({}, [template(blockDeviceMappings=[{"deviceName": "/dev/sdk", "ebs": {"snapshotId": "snap-1"}}])]),
     ],
+    "no-ingress-in-total": [
+        (
+            {},
+            [
+                subject("SecurityGroupIngressRule", part, securityGroupId="sg-1", cidrIpv4=part)
+                for part in ("203.0.113.0/24", "10.0.0.0/8", "172.16.0.0/12")
+            ],
+        ),
+    ],
+    "no-public-endpoints": [
+        ({}, [subject("FunctionUrl", authorizationType="AWS_IAM"), subject("Broker", tags=TAGS)]),
+        ({}, [subject("Cluster", vpcConfig={"publicAccessCidrs": ["203.0.113.0/24"]})]),
+        ({}, [subject("Permission", principal="*", sourceArn="arn:aws:s3:::data")]),
+    ],
+    "managed-policies": [
+        ({}, [subject("RolePolicyAttachment", policyArn=f"{AWS_POLICY}AmazonEKS_CNI_Policy")]),
+        ({}, [subject("RolePolicyAttachment", policyArn="arn:aws:iam::123456789012:policy/ours")]),
+        (
+            {"managedPolicies": ["AmazonS3ReadOnlyAccess"]},
+            [subject("RolePolicyAttachment", policyArn=f"{AWS_POLICY}AmazonS3ReadOnlyAccess")],
+        ),
+    ],
+    "regions": [({"allowed": ["us-west-2"]}, [group()]), ({}, [group()])],
+    "instance-types": [({"allowed": ["g5.*", "g6.*"]}, [group(), fleet(2, 2)]), ({}, [group()])],
     "protected": [({}, [subject("Table", protected=True), subject("Bucket", forceDestroy=True)])],
     "imdsv2": [({}, [template()])],
     "image-age": [

@@ -56,7 +56,13 @@ def variables(place: Path) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("GPU_SPOT_")}
     own.pop("PYTHONDONTWRITEBYTECODE", None)  # bytecode of a framework is worth seconds a start
     source = str(ROOT / "spot_training" / "src")
-    return {**own, "PATH": f"{place}:{own['PATH']}", "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    return {
+        **own,
+        "PATH": f"{place}:{own['PATH']}",
+        "PYTHONPATH": source,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONFAULTHANDLER": "1",
+    }
 
 
 def play(place: Path, script: str, *arguments: str | Path, seconds: float) -> dict[str, Any]:

@@ -51,6 +51,29 @@ dist.destroy_process_group()
 """
 
 
+END = """
+import atexit, sys
+from torch import distributed
+from spot_training.torch.ranks import TorchRanks
+
+def show():
+    for group in (ranks._flags, ranks._saves):
+        try:
+            print("alive", distributed.get_rank(group))
+        except ValueError:
+            print("destroyed")
+
+distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/1", rank=0, world_size=1)
+atexit.register(show)
+ranks = TorchRanks()
+assert ranks.any(True, False) == [True, False]
+if sys.argv[2] != "nothing":
+    distributed.destroy_process_group()
+if sys.argv[2] == "again":
+    distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/2", rank=0, world_size=1)
+"""
+
+
 @pytest.fixture(scope="module")
 def python() -> Path:
     return environment("torch")
@@ -135,6 +158,14 @@ def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
             for pid in (job.pid, *ranks_in(tmp_path, module)):
                 os.kill(pid, signal.SIGKILL)
     assert (tmp_path / "final.pt").read_bytes() == (reference / "reference" / "final.pt").read_bytes()
+
+
+@pytest.mark.parametrize("destroyed", ["nothing", "all", "again"])
+def test_no_group_of_ours_outlives_the_script(python: Path, tmp_path: Path, destroyed: str) -> None:
+    command = [python / "python", "-c", END, tmp_path, destroyed]
+    result = subprocess.run(command, env=variables(python), capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout.split()) == (0, ["destroyed"] * 2), result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def ranks_in(place: Path, module: str) -> list[int]:

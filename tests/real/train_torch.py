@@ -126,6 +126,8 @@ def main(
     if rank == 0:
         torch.save(getattr(model, "module", model).state_dict(), place / ".final.pt")
         (place / ".final.pt").rename(place / "final.pt")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()  # otherwise gloo's threads race with the end of the interpreter
 
 
 if __name__ == "__main__":

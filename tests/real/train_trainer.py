@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch._dynamo  # as the first optimizer does; before the forks
+from torch import distributed
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from spot_training import Interval
@@ -94,6 +95,8 @@ def main(
     if rank == 0:
         torch.save(trainer.model.state_dict(), place / ".final.pt")
         (place / ".final.pt").rename(place / "final.pt")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()  # otherwise gloo's threads race with the end of the interpreter
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import math
@@ -114,6 +115,36 @@ def test_a_log_goes_on_behind_the_checkpoint(tmp_path: Path, caplog: pytest.LogC
     last.close()
     assert "earlier rows are lost" in caplog.text
     assert path.read_text().splitlines()[-1] == '{"step": 2}'
+
+
+def test_a_csv_log_has_one_header_and_goes_on_behind_the_checkpoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "training_log.csv"
+    log = TrainingLog(path)
+    log.rewind(log.position())
+    log.write({"step": 1, "loss": 0.5, "note": 'a "b", c'}, optional=["val_loss"])
+    log.write({"step": 2, "val_loss": math.inf})
+    position = log.position()
+    log.write({"step": 3, "loss": 0.25})
+    log.close()
+    again = TrainingLog(path)
+    again.rewind(position)
+    again.write({"loss": 0.125, "step": 3, "val_loss": 2.0})
+    again.write({"step": 4, "rate": 0.1})
+    again.write({"step": 5, "rate": 0.1})
+    again.close()
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert rows[0] == {"step": "1", "loss": "0.5", "note": 'a "b", c', "val_loss": ""}
+    assert [row["val_loss"] for row in rows] == ["", "", "2.0", "", ""]
+    assert [record.getMessage() for record in caplog.records] == [f"{path} has no column rate: left out"]
+    last = TrainingLog(path)
+    last.rewind(0)
+    last.write({"step": 1, "rate": 0.1})
+    last.close()
+    assert path.read_text() == "step,rate\n1,0.1\n"
 
 
 class FakeNotice(Notice):

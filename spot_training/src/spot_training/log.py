@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,21 +16,33 @@ _log = logging.getLogger("spot_training")
 
 
 class TrainingLog:
-    """A file of JSON lines. A checkpoint stores ``position()``; ``rewind`` drops the rows after it."""
+    """A file of rows: JSON lines, or CSV if the path ends in ``.csv``.
+
+    A checkpoint stores ``position()``; ``rewind`` drops the rows after it. The columns of a CSV file are the
+    keys of its first row and that row's ``optional``: rows leave missing ones empty, and a key that is not a
+    column is logged once and left out.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: IO[bytes] | None = None
         self._has_warned = False
+        self._columns: list[str] = []
+        self._left_out: set[str] = set()
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Append a row; NaN and infinity become null. A write error is logged once and not raised."""
+    def write(self, row: Mapping[str, Any], optional: Sequence[str] = ()) -> None:
+        """Append a row; NaN and infinity become null (CSV: empty). A write error is logged once, not raised.
+
+        ``optional``: keys that other rows may have.
+        """
         clean = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in row.items()
         }
         try:
-            self._open().write(json.dumps(clean).encode() + b"\n")
+            file = self._open()
+            text = self._csv(clean, optional) if self.path.suffix == ".csv" else f"{json.dumps(clean)}\n"
+            file.write(text.encode())
         except OSError as error:
             if not self._has_warned:
                 _log.warning("%s: rows lost: %s", self.path, error)
@@ -45,6 +59,7 @@ class TrainingLog:
         """Truncate the file to ``position`` bytes; log a warning if rows are missing."""
         file = self._open()
         size = os.fstat(file.fileno()).st_size
+        self._columns = []  # the header may be among the dropped rows
         if size < position:
             _log.warning("%s has %d of %d bytes: earlier rows are lost", self.path, size, position)
             if size and not self.path.read_bytes().endswith(b"\n"):
@@ -52,6 +67,22 @@ class TrainingLog:
         else:
             file.truncate(position)
             os.fsync(file.fileno())
+
+    def _csv(self, row: Mapping[str, Any], optional: Sequence[str]) -> str:
+        """Return the row's line, after the header if the file is empty."""
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        if os.fstat(self._open().fileno()).st_size == 0:
+            self._columns = list(dict.fromkeys([*row, *optional]))
+            writer.writerow(self._columns)
+        elif not self._columns:
+            with self.path.open(newline="", encoding="utf-8") as file:
+                self._columns = next(csv.reader(file), [])
+        if unknown := sorted(row.keys() - set(self._columns) - self._left_out):
+            self._left_out.update(unknown)
+            _log.warning("%s has no column %s: left out", self.path, ", ".join(unknown))
+        writer.writerow([row.get(column) for column in self._columns])
+        return lines.getvalue()
 
     def close(self) -> None:
         """Close the file; the next `write` opens it again."""

@@ -98,12 +98,25 @@ class CheckpointCallback(keras.callbacks.Callback):
             self.model.optimizer.build(self.model.trainable_variables)
         if self._saved is None:
             return
-        state.read(self._saved.part(), self.model, self._callbacks)
+        folder = self._saved.part()
+        if state.variable_count(folder) > len(state.variables(self.model)):
+            self._build_metrics()
+        state.read(folder, self.model, self._callbacks)
         self._metrics = state.metrics(self.model)
         if self._at.batch >= self._batches.whole and not self._at.stopped:
             logs = {**self._at.logs, **self._validate()}
             for callback in (*self._callbacks, self):
                 callback.on_epoch_end(self._at.epoch, dict(logs))
+
+    def _build_metrics(self) -> None:
+        """Create the variables of losses and metrics from a batch; their values are then restored.
+
+        On JAX ``fit`` has created them; on TensorFlow and PyTorch the first batch would.
+        """
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(self._batches[0])
+        predicted = self.model(x, training=False)
+        self.model.compute_loss(x, y, predicted, weight)
+        self.model.compute_metrics(x, y, predicted, weight)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Set the epoch's order; in a resumed epoch also restore the metrics."""
@@ -119,7 +132,12 @@ class CheckpointCallback(keras.callbacks.Callback):
         done = min(self._batches.skip + batch + 1, self._batches.whole)
         before, self._at = self._at.batch, replace(self._at, batch=done, logs=_numbers(logs))
         if self._every and done // self._every > before // self._every:
-            self._log.write({"epoch": self._at.epoch, "step": self._step, **self._at.logs})
+            validated = (
+                [f"val_{name}" for name in self._at.logs] if "validation_data" in self._options else []
+            )
+            self._log.write(
+                {"epoch": self._at.epoch, "step": self._step, **self._at.logs}, optional=validated
+            )
         self._spot.after(self._step, self._write)
         self._stop_after_notice()
 

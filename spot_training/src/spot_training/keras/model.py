@@ -26,8 +26,9 @@ class SpotModel:
 
     Within one batch of a notice it saves and exits with code 0, by which the agent knows that the job
     continues on another instance. With ``exits=False`` ``fit`` returns, and ``stopped`` is true. The log has
-    a row per epoch and, with ``log_every``, one per that many batches; default ``training.jsonl`` in the
-    artifacts directory, else the working directory. ``options``: see ``Spot``.
+    a row per epoch and, with ``log_every``, one per that many batches, as JSON lines or, if ``log`` ends in
+    ``.csv``, as CSV; default ``training.jsonl`` in the artifacts directory, else the working directory.
+    ``options``: see ``Spot``.
     """
 
     @renamed_arguments(place="location")

@@ -75,6 +75,11 @@ def position(folder: Path) -> BatchPosition:
     return BatchPosition(**json.loads((folder / _STATE).read_text())["position"])
 
 
+def variable_count(folder: Path) -> int:
+    """Return the number of variables in the state in a directory."""
+    return len(json.loads((folder / _STATE).read_text())["variables"])
+
+
 def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
     """Load the state into a built model, its callbacks and the random number generators.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +18,9 @@ class TorchRanks:
     """``Ranks`` of ``torch.distributed``; a single rank if it is not initialised.
 
     Uses two separate gloo groups, for the flags of the training thread and for the saving thread; neither
-    uses the GPUs. All ranks must create it at the same point of the script.
+    uses the GPUs. All ranks must create it at the same point of the script. Both groups are destroyed when
+    the script ends: a gloo thread that outlives the interpreter may abort a finished process
+    (pytorch/pytorch#179291). The default group belongs to the script.
     """
 
     def __init__(self) -> None:
@@ -31,6 +35,15 @@ class TorchRanks:
         if self._together:
             self._flags = distributed.new_group(backend="gloo")
             self._saves = distributed.new_group(backend="gloo")
+            atexit.register(self.close)
+
+    def close(self) -> None:
+        """Destroy both groups; nothing is left to do if the script destroyed all groups."""
+        if self._together and distributed.is_initialized():
+            for group in (self._flags, self._saves):
+                with contextlib.suppress(ValueError):  # the script destroyed all groups and initialised again
+                    distributed.destroy_process_group(group)
+        atexit.unregister(self.close)
 
     def any(self, *flags: bool) -> list[bool]:
         """Return for each flag whether it is true on any rank; the same result on all ranks."""

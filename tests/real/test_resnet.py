@@ -1,0 +1,16 @@
+"""examples/resnet50-cifar10 on TensorFlow: killed and resumed, it ends with the same weights and log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.real.environments import environment, play
+
+
+def test_the_blogs_job_survives_signals_to_the_bit(tmp_path: Path) -> None:
+    arguments = ("--folder", tmp_path / "jobs", "--terms", "1", "--kills", "1")
+    result = play(environment("tensorflow"), "resnet_kills.py", *arguments, seconds=900)
+    assert (result["sigterm"], result["sigkill"], result["mismatches"]) == (1, 1, 0)
+    assert result["starts"] >= 3
+    assert result["faults"] == []
+    assert result["columns"] == "epoch,step,accuracy,loss,val_accuracy,val_loss"

@@ -14,6 +14,7 @@ from gpu_spot.preflight.checks import (
     monthly_cost,
     offerings,
     queues,
+    request_logs,
     reservations,
     sizes,
 )
@@ -39,6 +40,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     encryption,
     endpoints,
     queues,
+    request_logs,
     name_conflicts,
     github,
     billing,

@@ -59,6 +59,11 @@ METRIC_SCALING_AT_MAXIMUM: Final = "ScalingAtMaximum"
 """1 if the load is unknown; if the throughput is unknown; if the load needs more than the maximum."""
 METRIC_SCALING_ERRORS: Final = "ScalingErrors"
 """1 if the scaler could not scale a group."""
+REQUEST_LOG_NAMESPACE: Final = "gpu-spot/requests"
+"""Namespace of the metrics that metric filters of a request log publish, read by the scaler.
+
+CloudWatch Logs publishes them: no role needs the permission.
+"""
 METRIC_TENANT_CPU_SECONDS: Final = "TenantCpuSeconds"
 METRIC_TENANT_CPU_BORROWED: Final = "TenantCpuBorrowedSeconds"
 METRIC_TENANT_CPU_LENT: Final = "TenantCpuLentSeconds"
@@ -151,6 +156,14 @@ def health_memory(group: str) -> str:
 def scaling_memory(group: str) -> str:
     """Return the key of the scaler's state of a group in the memory table."""
     return f"{group}@scaling"
+
+
+def request_metric(stack: str, group: str, measure: str) -> str:
+    """Return a metric's name in `REQUEST_LOG_NAMESPACE`; ``measure`` is ``requests`` or ``seconds``.
+
+    A metric with a default value has no dimensions. Source: CloudWatch Logs guide, metric filter concepts.
+    """
+    return f"{stack}/{group}/{measure}"
 
 
 def queue_partition(group: str) -> str:

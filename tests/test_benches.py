@@ -35,6 +35,7 @@ CONTINUES: Final = {
     "market.forecast": MODEL,
     "machines.kubernetes": CONTAINERS,
     "market.rebalance": MODEL,
+    "services.request_log": MODEL,
     "services.scaling": MODEL,
     "machines.slices": CONTAINERS,
     "market.warm_pool": MODEL,

@@ -104,23 +104,24 @@ class World:
 def run(world: World, setting: str, days: int) -> dict[str, Any]:
     """Replay one setting by its name; return the figures of the first half of the days and of the other."""
     family, name, make = {s[1] if s[0] == OURS else f"{s[0]} {s[1]}": s for s in settings()}[setting]
-    played = [_played(world, make(), seed, days) for seed in world.seeds]
+    replays = [played(world, make(), seed, days) for seed in world.seeds]
     half, end = world.days * 720, days * 1440
     row: dict[str, Any] = {"load": world.shape.name, "family": family, "setting": name, "name": setting}
     for part, (begin, stop) in {"trained": (0, half), "held_out": (half, end)}.items():
         if stop > begin:
             row[part] = {
-                "p99_wait": p99(outcome.queue.waits(begin * 60, stop * 60) for outcome in played),
-                "cost": float(np.mean([outcome.cost(begin, stop) for outcome in played])),
-                "workers": float(np.mean([outcome.targets[begin:stop] for outcome in played])),
+                "p99_wait": p99(outcome.queue.waits(begin * 60, stop * 60) for outcome in replays),
+                "cost": float(np.mean([outcome.cost(begin, stop) for outcome in replays])),
+                "workers": float(np.mean([outcome.targets[begin:stop] for outcome in replays])),
             }
     row["reversals"] = sum(
-        reversals(outcome.targets.tolist(), int(COOLDOWN_SECONDS // 60)) for outcome in played
+        reversals(outcome.targets.tolist(), int(COOLDOWN_SECONDS // 60)) for outcome in replays
     )
     return row
 
 
-def _played(world: World, rule: Rule, seed: int, days: int) -> Played:
+def played(world: World, rule: Rule, seed: int, days: int) -> Played:
+    """Replay one rule on one draw of a load."""
     rules = Rules(seed=seed, warm_instances=0, on_demand_cold_start=BOOT, spot_cold_start=BOOT)
     arrivals = world.arrivals(seed)[: days * 86400]
     return play(SpotMarket(world.traces, rules, 2 * MAX_SLOTS), rules, rule, arrivals, SPEEDS, MAX_SLOTS)

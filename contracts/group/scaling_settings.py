@@ -59,10 +59,32 @@ class Bounds:
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
+class RequestLogSettings:
+    """How the metrics of a service's request log count.
+
+    Attributes:
+        seconds_per_request: the stated work of a request; None if a metric has the seconds.
+        unit_seconds: seconds in one unit of that metric.
+        counts_ended: whether a request is counted at its end.
+    """
+
+    seconds_per_request: float | None = None
+    unit_seconds: float = 1.0
+    counts_ended: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for impossible seconds."""
+        if not (0 < (self.seconds_per_request or 1.0) < 1e6 and 0 < self.unit_seconds <= 1):
+            raise ValueError(f"{self.seconds_per_request} s per request in units of {self.unit_seconds} s")
+
+
+@stored(is_open=True, has_defaults=True)
+@dataclass(frozen=True, slots=True)
 class ScalingSettings:
     """Settings of the scaler for one service; ``minimum``, ``maximum`` and ``floors`` are in slots.
 
-    ``per_slot`` is the number of workers per slot. With ``dry_run``, the target is only reported, not set.
+    ``per_slot`` is the number of workers per slot; ``log`` is None if the service scales by its queue. With
+    ``dry_run``, the target is only reported, not set.
     """
 
     minimum: Annotated[int, Stored("min")]
@@ -71,6 +93,7 @@ class ScalingSettings:
     wait_seconds: Annotated[float, FieldMark.REQUIRED] = WAIT_SECONDS
     floors: Annotated[tuple[Floor, ...], FieldMark.REQUIRED] = ()
     dry_run: Annotated[bool, FieldMark.REQUIRED] = False
+    log: RequestLogSettings | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for invalid bounds."""

@@ -31,6 +31,10 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         "logs:PutRetentionPolicy",
         "logs:TagResource",
     ),
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": (
+        "logs:DescribeMetricFilters",
+        "logs:PutMetricFilter",
+    ),
     "aws:cloudwatch/metricAlarm:MetricAlarm": (
         "cloudwatch:DescribeAlarms",
         "cloudwatch:PutMetricAlarm",

@@ -17,8 +17,12 @@ def scaler(
     *,
     memory_arn: pulumi.Input[str],
     registry_arn: pulumi.Input[str],
+    reads_metrics: bool,
 ) -> list[Statement]:
-    """Return the permissions, in addition to writing its log; it writes the targets of ``services``."""
+    """Return the permissions, in addition to writing its log; it writes the targets of ``services``.
+
+    ``reads_metrics``: a service scales by a request log.
+    """
     targets = [names.group_parameter(scope.stack, service, names.PARAMETER_TARGET) for service in services]
     return [
         read_groups(scope),
@@ -35,5 +39,6 @@ def scaler(
         Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
         Statement("ReadQueues", ["dynamodb:GetItem"], [registry_arn], keys_like(names.queue_partition("*"))),
         Statement("SeeInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),
+        *([Statement("ReadRequests", ["cloudwatch:GetMetricData"], ANY_RESOURCE)] if reads_metrics else []),
         *use_key(scope, ["dynamodb", "lambda"]),
     ]

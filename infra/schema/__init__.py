@@ -9,6 +9,7 @@ from infra.schema.jobs.training import Training
 from infra.schema.network import Network
 from infra.schema.operations import Bucket, Deploys, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.services.on_premises import OnPremises
+from infra.schema.services.request_log import RequestLog
 from infra.schema.services.scaling import Scaling
 from infra.schema.services.service import Service
 from infra.schema.settings import Settings
@@ -29,6 +30,7 @@ __all__ = (
     "OnPremises",
     "Previews",
     "Repository",
+    "RequestLog",
     "Scaling",
     "Service",
     "Settings",

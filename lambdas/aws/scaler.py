@@ -14,6 +14,7 @@ from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
 from lambdas.aws.hosts import HostReader, RegistrySnapshot, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
+from lambdas.aws.load_sources import LoadReader
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
@@ -66,6 +67,7 @@ class Scaler:
     root: str
     ssm: SSMClient
     reader: HostReader
+    loads: LoadReader
     controller_memory: MemoryStore
     items: VersionedItems
     clock: Callable[[], float]
@@ -104,10 +106,11 @@ class Scaler:
         registry = self.reader.read_registry(group, budget)
         controller_memory = self.controller_memory.load(group).memory
         memory, version = self._load_memory(group)
+        source, load_errors = self.loads.source(group, scaling, registry.queue, now)
         observation = observe(
             now,
             target_before * scaling.per_slot,
-            registry.queue,
+            source,
             hosts(group_settings, instances, registry, controller_memory, now, {}),
             {instance["InstanceId"]: instance["InstanceType"] for instance in instances},
             controller_memory.slowest_boot(DEFAULT_BOOT_SECONDS),
@@ -128,7 +131,7 @@ class Scaler:
             None if decision.desired is None else scaling.slots(decision.desired),
             self._write(group, texts, target, dry_run=scaling.dry_run),
             scaling.dry_run,
-            tuple(_read_errors(registry)),
+            (*_read_errors(registry), *load_errors),
         )
 
     def _load_memory(self, group: str) -> tuple[ScalingMemory, int]:
@@ -178,6 +181,7 @@ def build(client: Callable[[str], Any], config: ScalerConfig, clock: Callable[[]
         root=config.root,
         ssm=client("ssm"),
         reader=HostReader(config.stack, client("ec2"), client("autoscaling"), dynamodb, registry),
+        loads=LoadReader(config.stack, client("cloudwatch")),
         controller_memory=MemoryStore(dynamodb, config.memory_table),
         items=VersionedItems(dynamodb, config.memory_table),
         clock=clock,

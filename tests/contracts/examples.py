@@ -8,7 +8,7 @@ from contracts.group.release import WorkerRelease, WorkerReleases
 from contracts.group.release_settings import DesiredRelease
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.group.rollout_request import RolloutRequest
-from contracts.group.scaling_settings import Floor, ScalingSettings
+from contracts.group.scaling_settings import Floor, RequestLogSettings, ScalingSettings
 from contracts.jobs.attempt import JobAttempt
 from contracts.jobs.item import HostFaults, JobItem, Retries
 from contracts.registry.item import Progress, Worker
@@ -37,6 +37,7 @@ from lambdas.core.scaling.memory import ScalingMemory
 from lambdas.core.scaling.profile import Profile
 from lambdas.core.scaling.staffed_wait import StaffedWait
 from lambdas.core.scaling.throughput import Throughput
+from lambdas.core.scaling.waiting import WaitingEstimate
 from userdata.agent.tenants.model import MigInstance, Slice, Tenant
 
 DIGEST = "sha256:" + "a" * 64
@@ -79,10 +80,12 @@ CONFIG_TEXT = (
 HEALTH = HealthSettings(600, 1200, 25, -1)
 HEALTH_TEXT = '{"graceSeconds": 600, "stuckSeconds": 1200, "mostAtOnce": 25, "digest": -1}'
 
-SCALING = ScalingSettings(1, 9, 4, 45.5, (Floor(3, 60, 120, frozenset({0, 6})),), dry_run=True)
+LOG = RequestLogSettings(1.5, 0.001, counts_ended=True)
+SCALING = ScalingSettings(1, 9, 4, 45.5, (Floor(3, 60, 120, frozenset({0, 6})),), dry_run=True, log=LOG)
 SCALING_TEXT = (
     '{"min": 1, "max": 9, "perSlot": 4, "waitSeconds": 45.5, '
-    '"floors": [[3, 60, 120, [0, 6]]], "dryRun": true}'
+    '"floors": [[3, 60, 120, [0, 6]]], "dryRun": true, '
+    '"log": {"secondsPerRequest": 1.5, "unitSeconds": 0.001, "countsEnded": true}}'
 )
 
 WANTED = DesiredRelease(RELEASE, 4)
@@ -146,11 +149,12 @@ SCALING_MEMORY = ScalingMemory(
     Dispersion(1.5, 2.5),
     ((1800000000.0, 1.5), (1800000060.0, 2.5)),
     ((1800000060.0, 3),),
+    WaitingEstimate(7.5, 1800000000.0),
 )
 SCALING_MEMORY_TEXT = (
     '{"rates":{"3":1.25,"100":0.5},"bin":[100,12.5,4],"throughput":[{"g5.xlarge":[2.5,600.0]},1800000000.0],'
     '"staffed":[0.5,1.5],"dispersion":[1.5,2.5],"arrivals":[[1800000000.0,1.5],[1800000060.0,2.5]],'
-    '"wanted":[[1800000060.0,3]]}'
+    '"wanted":[[1800000060.0,3]],"waitingEstimate":[7.5,1800000000.0]}'
 )
 
 QUEUE_HISTORY = QueueHistory(1800000000.0, 70, 60, 12.5, ((1799999940.0, 60), (1800000000.0, 70)))

@@ -51,6 +51,11 @@ _UUID: Final = "00000000-0000-0000-0000-000000000000"
 TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "floors[0].from": (5, 5, lambda n: "00:00"[:n]),
     "floors[0].to": (5, 5, lambda n: "24:00"[:n]),
+    "log.group": (1, 512, lambda n: "g" * n),
+    "log.pattern": (1, 1024, lambda n: "p" * n),
+    "log.seconds": (2, 100, lambda n: "$" + "t" * (n - 1)),
+    "log.secondsPattern": (3, 1024, lambda n: "[t" + (", " + "t" * 99).ljust(n - 3)[: n - 3] + "]"),
+    "log.sample": (1, 4096, lambda n: "s" * n),
     "queue.name": (1, 100, lambda n: "q" * n),
     "queue.allowedSources[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
     "queue.maintenance.time": (5, 5, lambda n: "00:00"[:n]),

@@ -49,6 +49,8 @@ ASKED = {
     "instanceTypes": ["g5.xlarge"],
     "unit": "gpus",
 }
+MEASURED = {"group": "g", "pattern": "p", "seconds": "$t", "secondsPattern": "[t]"}
+STATED = {"group": "g", "pattern": "p", "secondsPerRequest": 1}
 DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
 BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
 OWN = {
@@ -102,6 +104,8 @@ BASE: dict[str, Any] = {
         {"name": "sqs", "capacity": DATED, "command": ["x"], "queue": {"kind": "sqs"}},
         {"name": "known", "capacity": DATED, "command": ["x"], "queue": EXISTING_SQS},
         {"name": "shares", "capacity": DATED, "command": ["x"], "queue": SHARED_BROKER},
+        {"name": "logged", "capacity": DATED, "scaling": {"source": "log", "log": MEASURED}},
+        {"name": "stated", "capacity": DATED, "scaling": {"source": "log", "log": STATED}},
     ],
     "gpu-spot:training": [
         {
@@ -192,6 +196,7 @@ APART: dict[tuple[str, Extreme], str] = {
     },
     ("region", "least"): "another region has other zones",
     ("region", "most"): "another region has other zones",
+    ("services[0].scaling.source", "least"): "the service has no queue",
     **{
         (
             f"{entry}.capacity.instanceRequirements.{key}",
@@ -219,6 +224,8 @@ def steps(path: str) -> list[str | int]:
         path = path.replace("<sqs>", "").replace("[0]", "[5]" if "existing" in path else "[4]", 1)
     elif "brokerOf" in path:
         path = path.replace("[0]", "[6]", 1)
+    elif "scaling.log" in path or "scaling.source" in path:
+        path = path.replace("[0]", "[8]" if path.endswith("secondsPerRequest") else "[7]", 1)
     elif "queue" in path or "onPremises" in path or "scaling" in path:
         path = path.replace("[0]", "[2]" if "queue" in path and "existing" not in path else "[3]", 1)
     if "python" in path or "matrix" in path:  # beside no image, no block

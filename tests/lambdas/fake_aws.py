@@ -303,6 +303,7 @@ class FakeAws:
 
 
 _METHODS = {
+    "cloudwatch": ("get_metric_data",),
     "ssm": (),
     "sqs": ("send_message", "change_message_visibility_batch"),
     "ec2": (

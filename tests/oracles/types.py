@@ -119,6 +119,13 @@ def _alarm(inputs: Inputs) -> Properties:
     return {"Metrics": metrics}
 
 
+def _metric_filter(inputs: Inputs) -> Properties:
+    transformation = inputs.pop("metricTransformation")
+    renamed = {"name": "MetricName", "namespace": "MetricNamespace", "value": "MetricValue"}
+    made = {renamed.get(key, key[0].upper() + key[1:]): value for key, value in transformation.items()}
+    return {"MetricTransformations": [made | {"DefaultValue": float(made["DefaultValue"])}]}
+
+
 def _flow_log(inputs: Inputs) -> Properties:
     return {
         "ResourceId": inputs.pop("vpcId"),
@@ -217,6 +224,12 @@ TYPES: Final[dict[str, As | Part]] = {
     "aws:cloudwatch/eventRule:EventRule": As("AWS::Events::Rule", "Name", json_inputs=("eventPattern",)),
     "aws:cloudwatch/eventTarget:EventTarget": Part("aws:cloudwatch/eventRule:EventRule", "rule", _target),
     "aws:cloudwatch/logGroup:LogGroup": As("AWS::Logs::LogGroup", "LogGroupName", provider_inputs=("name",)),
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": As(
+        "AWS::Logs::MetricFilter",
+        "FilterName",
+        rename={"name": "FilterName", "pattern": "FilterPattern"},
+        shape=_metric_filter,
+    ),
     "aws:cloudwatch/metricAlarm:MetricAlarm": As(
         "AWS::CloudWatch::Alarm",
         "AlarmName",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
-from gpu_spot.preflight.checks import endpoints, images, monthly_cost, offerings, queues, sizes
+from gpu_spot.preflight.checks import endpoints, images, monthly_cost, offerings, queues, request_logs, sizes
 from gpu_spot.preflight.checks.account import name_conflicts
 from pulumi_on_moto import AwsClients
-from tests.preflight.worlds import declared, results_of, stack, statuses, stub_operation
+from tests.oracles.log_patterns import matched
+from tests.preflight.worlds import declared, error, results_of, stack, statuses, stub_operation
 
 PARAMETER = "/images/mine"
 TEMPLATE = declared(
@@ -342,3 +344,78 @@ def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: A
 def test_a_broker_is_reported_as_not_included_in_the_total(clients: AwsClients) -> None:
     found = statuses(results_of(monthly_cost, stack(declared=[broker()]), clients))
     assert found["broker mq.m7g.large, SINGLE_INSTANCE"] == "not known"
+
+
+LOG = {"group": "/search", "pattern": "search", "seconds": "$took", "secondsPattern": "[event, took]"}
+
+
+def request_log(clients: AwsClients, **log: str) -> tuple[str, str]:
+    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
+    scaling = {"source": "log", "log": {**LOG, **log}}
+    services = [{"name": "ocr", "capacity": capacity, "scaling": scaling}]
+    [found] = results_of(request_logs, stack(services=services), clients)
+    return found.status, found.finding
+
+
+def stub_filters(clients: AwsClients) -> None:
+    """Let ``TestMetricFilter`` match as the guide describes it."""
+
+    def respond(asked: dict[str, Any]) -> dict[str, Any]:
+        pattern, lines = asked["filterPattern"], asked["logEventMessages"]
+        if pattern == "[invalid]":
+            return error("InvalidParameterException", "Invalid filter pattern")
+        found = [(number, line, matched(pattern, line)) for number, line in enumerate(lines, 1)]
+        return {
+            "matches": [
+                {
+                    "eventNumber": number,
+                    "eventMessage": line,
+                    "extractedValues": {key: str(value) for key, value in fields.items()},
+                }
+                for number, line, fields in found
+                if fields is not None
+            ]
+        }
+
+    stub_operation(clients, "logs", "TestMetricFilter", respond)
+
+
+def test_a_request_log_is_checked_with_its_newest_lines(clients: AwsClients) -> None:
+    stub_filters(clients)
+    assert request_log(clients) == (
+        "failure",
+        "log group /search does not exist in this account and region",
+    )
+    logs = clients("logs")
+    logs.create_log_group(logGroupName="/search")
+    assert request_log(clients) == ("warning", "log group /search has no line to test the pattern with")
+    logs.create_log_stream(logGroupName="/search", logStreamName="one")
+
+    def write(*messages: str) -> None:
+        at = int(time.time() * 1000)
+        events = [{"timestamp": at, "message": message} for message in messages]
+        logs.put_log_events(logGroupName="/search", logStreamName="one", logEvents=events)
+
+    write("health ok")
+    assert request_log(clients) == (
+        "warning",
+        "none of 1 lines matches search: the service would count as idle",
+    )
+    write("search q", "result soon")
+    assert request_log(clients) == (
+        "failure",
+        "1 of 3 lines are requests, but $took is a number in none of 3 lines with it",
+    )
+    write("result 0.7")
+    assert request_log(clients) == ("ok", "1 of 4 lines are requests, 1 have $took")
+
+
+def test_a_request_logs_sample_is_tested_instead(clients: AwsClients) -> None:
+    stub_filters(clients)
+    clients("logs").create_log_group(logGroupName="/search")
+    assert request_log(clients, sample="search q") == ("ok", "1 of 1 lines are requests")
+    assert request_log(clients, sample="q")[0] == "failure"
+    assert request_log(clients, sample="q", pattern="[invalid]") == (
+        "failure",
+        "invalid pattern: Invalid filter pattern",
+    )

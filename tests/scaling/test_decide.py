@@ -15,6 +15,7 @@ from lambdas.core.scaling import decide
 from lambdas.core.scaling.decide import ScalingDecision
 from lambdas.core.scaling.memory import COOLDOWN_SECONDS, ScalingMemory, dump, parse
 from lambdas.core.scaling.model import LoadObservation, Reason, WorkDone
+from lambdas.core.scaling.queue_source import QueueSource
 from lambdas.core.scaling.staffed_wait import StaffedWait
 
 MONDAY = 4 * 86400.0
@@ -35,10 +36,12 @@ def queue(now: float, ready: int = 0, taken: int = 0, arriving: float = 4.0) -> 
 
 
 def observation(now: float, target: int = 20, rate: float | None = 4.0, **changes: object) -> LoadObservation:
+    state = changes.pop("queue", queue(now, arriving=rate or 0.0))
+    assert state is None or isinstance(state, QueueState)
     usual = LoadObservation(
         now=now,
         target=target,
-        queue=queue(now, arriving=rate or 0.0),
+        load=QueueSource(state).load(now),
         ready={"g6.xlarge": target},
         booting=0,
         work_done=SERVED if rate else {},
@@ -130,9 +133,7 @@ def test_an_unknown_queue_holds_the_target_and_raises_an_alarm(
     steady, now = decide_for(30)
     target, memory = steady.target, steady.memory
     for minute in range(60, 180):
-        decision = decide(
-            replace(observation(now + minute * 60, target, rate=0.0), **changes), BOUNDS, memory
-        )  # type: ignore[arg-type]
+        decision = decide(observation(now + minute * 60, target, rate=0.0, **changes), BOUNDS, memory)
         target, memory = decision.target, decision.memory
         assert target == steady.target
         assert reason in decision.reasons
@@ -267,9 +268,9 @@ def test_a_decision_is_idempotent_within_a_minute() -> None:
 def test_the_memory_survives_as_text_and_stays_small() -> None:
     memory = ScalingMemory()
     for minute in range(8 * 1440):
-        memory = memory.update(
-            minute_observation := observation(MONDAY + minute * 60), minute_observation.queue, 60
-        ).record_decision(minute_observation.now, 20)
+        memory = memory.update(minute_observation := observation(MONDAY + minute * 60), 60).record_decision(
+            minute_observation.now, 20
+        )
     text = dump(memory)
     assert len(text) < 10_000
     read = parse(text)
@@ -315,7 +316,7 @@ def test_the_target_is_within_its_bounds_and_never_lower_for_a_missing_input(
             LoadObservation(
                 now=now,
                 target=target,
-                queue=queue_state,
+                load=QueueSource(queue_state).load(now),
                 ready={"g6.xlarge": int(inputs["ready"])},  # type: ignore[call-overload]
                 booting=int(inputs["booting"]),  # type: ignore[call-overload]
                 work_done={"g6.xlarge": WorkDone(ended, 4.0 * ended)},

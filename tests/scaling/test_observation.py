@@ -15,6 +15,7 @@ from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health.model import WorkerHost
 from lambdas.core.scaling.model import LoadObservation, WorkDone
 from lambdas.core.scaling.observation import observe
+from lambdas.core.scaling.queue_source import QueueSource
 from lambdas.core.scaling.throughput import Throughput
 
 NOW = 1_767_571_200.0
@@ -36,7 +37,7 @@ def observation_of(
 ) -> LoadObservation:
     queue = QueueState(NOW - 30, int(oldest > 0), 1, oldest, 1.0, 1.0, 1)
     types = {one.id: "g6.xlarge" for one in hosts if not one.is_on_premises}
-    return observe(NOW, 4, queue, hosts, types, 120.0, throughput)
+    return observe(NOW, 4, QueueSource(queue), hosts, types, 120.0, throughput)
 
 
 def test_ready_workers_count_by_type_and_leaving_ones_do_not() -> None:
@@ -74,7 +75,7 @@ def test_spot_is_scarce_if_on_demand_exceeds_the_mix(
         host("gpu-1", launched_at=None),
         host("i-leaves", exemption_reason="terminating"),
     ]
-    assert observe(NOW, 4, None, hosts, {}, 120.0, MEASURED, on_demand).is_spot_scarce is scarce
+    assert observe(NOW, 4, QueueSource(None), hosts, {}, 120.0, MEASURED, on_demand).is_spot_scarce is scarce
 
 
 def test_an_old_instance_without_workers_is_not_booting() -> None:

@@ -9,6 +9,7 @@ import pulumi
 from contracts import names
 from contracts.group import scaling_settings as settings
 from infra.components.capacity import parameter
+from infra.components.control import request_log
 from infra.components.control.scaler_alarms import alarms
 from infra.components.control.scheduled_function import (
     ScheduledFunction,
@@ -47,6 +48,13 @@ class Scaler(pulumi.ComponentResource):
             for service in args.services
             if service.scaling is not None
         ]
+        logs = [
+            (service.name, service.scaling.log)
+            for service in args.services
+            if service.scaling is not None and service.scaling.log is not None
+        ]
+        for service_name, log in logs:
+            request_log.declare(scope, self, service_name, log)
         function = ScheduledFunction(
             name,
             ScheduledFunctionArgs(
@@ -62,6 +70,7 @@ class Scaler(pulumi.ComponentResource):
                     services,
                     memory_arn=args.state.memory.arn,
                     registry_arn=args.state.registry.arn,
+                    reads_metrics=bool(logs),
                 ),
                 environment={
                     names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts.group import scaling_settings as settings
 from contracts.group.scaling_settings import Floor, ScalingSettings
 from infra.schema.base import Model
+from infra.schema.services.request_log import RequestLog
 
 Day: TypeAlias = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 DAYS: Final[tuple[Day, ...]] = get_args(Day)
@@ -55,12 +56,17 @@ class ScalingFloor(Model):
 
 
 class Scaling(Model):
-    """Scaling of the target by the load of the queue, from ``min`` to what ``capacity.max`` allows."""
+    """Scaling of the target by the load, from ``min`` to what ``capacity.max`` allows."""
 
+    source: Literal["queue", "log"] = "queue"
+    """What the load is read from: the service's queue, or the log of requests of a service without one."""
+    log: RequestLog | None = None
+    """Log of requests, with ``source: log``."""
     wait_seconds: Annotated[int, Field(ge=1, le=3600)] = settings.WAIT_SECONDS
     """99th percentile of the time that a request may wait for a worker, in seconds."""
     min: Annotated[int, Field(ge=0)] = settings.MINIMUM
-    """Minimum target, in ``capacity.unit``. 0: a service without requests has no worker."""
+    """Minimum target, in ``capacity.unit``. 0: a service without requests has no worker. At least 1 if
+    requests are logged when they end."""
     floors: Annotated[tuple[ScalingFloor, ...], Field(max_length=10)] = ()
     """Higher minimum targets at some times of the week."""
     dry_run: bool = False
@@ -79,7 +85,29 @@ class Scaling(Model):
             per_slot: workers in one unit of the target.
         """
         floors = tuple(floor.contract for floor in self.floors)
-        return ScalingSettings(self.min, max_target, per_slot, self.wait_seconds, floors, self.dry_run)
+        log = None if self.log is None else self.log.contract
+        return ScalingSettings(self.min, max_target, per_slot, self.wait_seconds, floors, self.dry_run, log)
+
+    @field_validator("log")
+    @classmethod
+    def _of_the_source(cls, log: RequestLog | None, info: ValidationInfo) -> RequestLog | None:
+        if (log is not None) != (info.data.get("source") == "log"):
+            state = "without" if log is None else "with"
+            raise ValueError(
+                f"{state} a log and source {info.data.get('source')!r}, allowed: source 'log' with one"
+            )
+        return log
+
+    @field_validator("min")
+    @classmethod
+    def _wakes(cls, minimum: int, info: ValidationInfo) -> int:
+        log: RequestLog | None = info.data.get("log")
+        if minimum == 0 and log is not None and log.contract.counts_ended:
+            raise ValueError(
+                "0 with requests that are logged when they end, which none does without a worker, "
+                "allowed: at least 1, or log.secondsPattern"
+            )
+        return minimum
 
 
 def _minute(time: str) -> int:

@@ -132,8 +132,10 @@ class Service(Work):
         capacity: Capacity | None = info.data.get("capacity")
         if scaling is None or capacity is None:
             return scaling
-        if info.data.get("queue", "") is None:
-            raise ValueError("without a queue, allowed: with one")
+        if scaling.source == "queue" and info.data.get("queue", "") is None:
+            raise ValueError("without a queue, allowed: with one, or source 'log'")
+        if scaling.source == "log" and info.data.get("queue") is not None:
+            raise ValueError("source 'log' with a queue, which knows what waits, allowed: source 'queue'")
         if not capacity.is_managed:
             raise ValueError("with fleetType 'request', allowed: 'maintain'")
         if capacity.unit == "instances" and len({*_gpus(capacity).values()}) > 1:
@@ -158,6 +160,8 @@ class Service(Work):
         if self.slots_per_gpu > 1:
             # Karpenter does not know of shared GPUs and would start too many nodes.
             raise unsupported_error(f"with slotsPerGpu {self.slots_per_gpu}", "1")
+        if self.scaling is not None and self.scaling.source != "queue":
+            raise unsupported_error(f"with scaling.source {self.scaling.source!r}", "'queue'")
         if self.on_premises is not None:
             raise unsupported_error("with onPremises", "on instances")
         check_capacity(self.capacity)

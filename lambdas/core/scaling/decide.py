@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 from contracts.group.scaling_settings import Bounds
-from contracts.registry.queue_state import QueueState
 from lambdas.core.scaling.forecast import forecast
 from lambdas.core.scaling.memory import ARRIVAL_MINUTES, COOLDOWN_SECONDS, ScalingMemory
-from lambdas.core.scaling.model import POLL_SECONDS, LoadObservation, Reason
+from lambdas.core.scaling.model import POLL_SECONDS, Load, LoadObservation, Reason
 from lambdas.core.scaling.staffing import LATE_SHARE, SCARCE_LATE_SHARE, Demand, min_workers
 
 THROUGHPUT_STALE_SECONDS: Final = 300.0
@@ -19,6 +19,10 @@ Well below the cooldown, so no worker is released in between.
 """
 IDLE_SECONDS: Final = ARRIVAL_MINUTES * POLL_SECONDS - 120.0
 """A service is idle only if no worker has reported a completed request for this long."""
+SATURATED_SHARE: Final = 0.9
+"""Share of busy time from which requests counted at their end may be fewer than those that arrive."""
+SATURATED_GROWTH: Final = 1.5
+"""Workers desired then, as a multiple of the ready ones; again when those are ready."""
 _MIN_DECISIONS: Final = 0.9 * COOLDOWN_SECONDS / POLL_SECONDS
 """Decisions within the cooldown that scale-in requires; after an outage of the scaler there are fewer."""
 
@@ -55,12 +59,12 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
     Invariant: a missing input never lowers the target.
     """
     now = observation.now
-    queue = observation.queue if _is_fresh(observation) else None
-    memory = memory.update(observation, queue, bounds.wait_seconds)
-    missing_inputs = _missing_inputs(observation, memory, queue)
-    if queue is None:
+    load = observation.load
+    memory = memory.update(observation, bounds.wait_seconds)
+    missing_inputs = _missing_inputs(observation, memory)
+    if load is None:
         return _within_bounds(observation, bounds, memory, None, missing_inputs)
-    if _is_idle(memory, queue, now):
+    if _is_idle(memory, load, now):
         return _within_bounds(observation, bounds, memory, 0, missing_inputs)
     worker_rate = memory.throughput.mean_rate(observation.ready)
     if worker_rate is None:
@@ -68,15 +72,23 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
         return _within_bounds(observation, bounds, memory, desired, missing_inputs)
     lead_seconds = observation.boot_seconds + POLL_SECONDS
     expected_rate = forecast(memory.arrivals, memory.profile, memory.dispersion, now, now + 2 * lead_seconds)
-    desired = _workers_for_load(observation, bounds, memory, queue.ready, worker_rate, expected_rate)
+    desired = _workers_for_load(observation, bounds, memory, load, worker_rate, expected_rate)
+    desired = max(desired, _workers_beyond(observation, load))
     return _within_bounds(observation, bounds, memory, desired, missing_inputs, expected_rate, worker_rate)
+
+
+def _workers_beyond(observation: LoadObservation, load: Load) -> int:
+    """Return the workers for a load that is only known to exceed what the ready ones complete; else 0."""
+    if not load.counts_ended or observation.busy_share < SATURATED_SHARE:
+        return 0
+    return math.ceil(SATURATED_GROWTH * observation.workers)
 
 
 def _workers_for_load(
     observation: LoadObservation,
     bounds: Bounds,
     memory: ScalingMemory,
-    waiting_requests: int,
+    load: Load,
     worker_rate: float,
     expected_rate: float,
 ) -> int:
@@ -89,7 +101,7 @@ def _workers_for_load(
     capacity = ready_rate * lead_seconds + observation.booting * worker_rate * lead_seconds / 2
     demand = Demand(
         expected_rate,
-        max(0.0, waiting_requests + expected_rate * lead_seconds - capacity),
+        max(0.0, _waiting(memory, load) + expected_rate * lead_seconds - capacity),
         lead_seconds,
         memory.dispersion,
     )
@@ -137,19 +149,14 @@ def _within_bounds(
     return ScalingDecision(target, tuple(reasons), memory, desired, expected_rate, worker_rate)
 
 
-def _is_fresh(observation: LoadObservation) -> bool:
-    return observation.queue is not None and observation.queue.is_fresh(observation.now)
-
-
-def _missing_inputs(
-    observation: LoadObservation, memory: ScalingMemory, queue: QueueState | None
-) -> tuple[Reason, ...]:
-    if queue is None:
-        return (Reason.QUEUE_UNKNOWN,)
-    working = sum(observation.ready.values()) + sum(observation.on_premises.values())
-    if queue.publish_rate and working and not memory.throughput.by_type:
+def _missing_inputs(observation: LoadObservation, memory: ScalingMemory) -> tuple[Reason, ...]:
+    load = observation.load
+    if load is None:
+        return (observation.unknown,)
+    working = observation.workers
+    if load.arrival_rate and working and not memory.throughput.by_type:
         return (Reason.THROUGHPUT_UNKNOWN,)
-    if queue.publish_rate and working and _is_stale(memory, observation.now):
+    if load.arrival_rate and working and _is_stale(memory, observation.now):
         return (Reason.THROUGHPUT_STALE,)
     return ()
 
@@ -162,13 +169,18 @@ def _is_stale(memory: ScalingMemory, now: float) -> bool:
     )
 
 
-def _is_idle(memory: ScalingMemory, queue: QueueState, now: float) -> bool:
-    """Return whether the queue is empty and no request has arrived or completed recently."""
+def _is_idle(memory: ScalingMemory, load: Load, now: float) -> bool:
+    """Return whether no request waits or is in flight, and none has arrived or completed recently."""
     has_no_arrivals = (
         all(rate == 0 for _, rate in memory.arrivals) and len(memory.arrivals) >= ARRIVAL_MINUTES - 2
     )
     return (
         has_no_arrivals
-        and queue.ready + queue.in_flight == 0
+        and _waiting(memory, load) + load.in_flight == 0
         and now - memory.throughput.measured_at >= IDLE_SECONDS
     )
+
+
+def _waiting(memory: ScalingMemory, load: Load) -> float:
+    """Return the waiting requests: those that the source sees, else the balance."""
+    return memory.waiting_estimate.requests if load.waiting is None else load.waiting

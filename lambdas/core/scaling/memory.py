@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
 from contracts import codec
-from contracts.registry.queue_state import QueueState
 from contracts.stored import ContractError, Stored, stored
 from lambdas.core.scaling.dispersion import Dispersion
-from lambdas.core.scaling.model import POLL_SECONDS, LoadObservation
+from lambdas.core.scaling.model import POLL_SECONDS, Load, LoadObservation
 from lambdas.core.scaling.profile import BINS, Profile
 from lambdas.core.scaling.staffed_wait import StaffedWait
 from lambdas.core.scaling.throughput import Throughput
+from lambdas.core.scaling.waiting import WaitingEstimate
 
 COOLDOWN_SECONDS: Final = 600.0
 """A worker is released only if it was not desired for this long: about the cost of three boots."""
@@ -37,29 +37,46 @@ class ScalingMemory:
     dispersion: Dispersion = field(default_factory=Dispersion)
     arrivals: tuple[tuple[float, float], ...] = ()
     desired: tuple[tuple[float, int], ...] = ()
+    waiting_estimate: WaitingEstimate = field(default_factory=WaitingEstimate)
 
-    def update(self, observation: LoadObservation, queue: QueueState | None, wait: float) -> ScalingMemory:
-        """Return the state after one minute; ``queue`` is None if its state is unknown.
+    def update(self, observation: LoadObservation, wait: float) -> ScalingMemory:
+        """Return the state after one minute.
 
         A request is late if it waits longer than ``wait`` seconds.
         """
-        now = observation.now
+        now, load = observation.now, observation.load
         throughput = self.throughput.update(now, observation.work_done)
-        if queue is None or (self.arrivals and now - self.arrivals[-1][0] < POLL_SECONDS / 2):
+        if load is None or (self.arrivals and now - self.arrivals[-1][0] < POLL_SECONDS / 2):
             return replace(self, throughput=throughput)
         recent_arrivals = (
             arrival for arrival in self.arrivals if now - arrival[0] < ARRIVAL_MINUTES * POLL_SECONDS - 1
         )
+        arrivals = (*recent_arrivals, (now, load.arrival_rate))
+        waiting_estimate = self.waiting_estimate.update(
+            load,
+            observation.workers * (throughput.mean_rate(observation.ready) or 0.0),
+            observation.busy_share,
+            POLL_SECONDS * sum(rate for _, rate in arrivals),
+        )
         return replace(
             self,
-            profile=self.profile.update(now, queue.publish_rate),
+            profile=self.profile.update(now, load.arrival_rate),
             throughput=throughput,
-            staffed_wait=self.staffed_wait.update(
-                queue.ack_rate, late=queue.ready > 0 and queue.oldest_seconds > wait
-            ),
-            dispersion=self._dispersion(now, queue.publish_rate),
-            arrivals=(*recent_arrivals, (now, queue.publish_rate)),
+            staffed_wait=self._staffed_wait(load, waiting_estimate, wait),
+            dispersion=self._dispersion(now, load.arrival_rate),
+            arrivals=arrivals,
+            waiting_estimate=waiting_estimate,
         )
+
+    def _staffed_wait(self, load: Load, waiting_estimate: WaitingEstimate, wait: float) -> StaffedWait:
+        """Return the staffed wait after a minute, unchanged if the source does not see what waits."""
+        if load.start_rate is None or load.counts_ended:
+            return self.staffed_wait
+        if load.oldest_seconds is None:  # a request waits until those before it have started
+            late = waiting_estimate.requests > wait * load.start_rate
+        else:
+            late = bool(load.waiting) and load.oldest_seconds > wait
+        return self.staffed_wait.update(load.start_rate, late=late)
 
     def _dispersion(self, now: float, rate: float) -> Dispersion:
         """Return the dispersion with the last two minutes, if they are consecutive."""
@@ -92,6 +109,7 @@ class _Stored:
     dispersion: Dispersion = field(default_factory=Dispersion)
     arrivals: tuple[tuple[float, float], ...]
     desired: Annotated[tuple[tuple[float, int], ...], Stored("wanted")]
+    waiting_estimate: WaitingEstimate = field(default_factory=WaitingEstimate)
 
 
 def dump(memory: ScalingMemory) -> str:
@@ -105,6 +123,7 @@ def dump(memory: ScalingMemory) -> str:
         dispersion=memory.dispersion,
         arrivals=memory.arrivals,
         desired=memory.desired,
+        waiting_estimate=memory.waiting_estimate,
     )
     return json.dumps(codec.dump(stored), separators=(",", ":"))
 
@@ -125,4 +144,5 @@ def parse(text: str) -> ScalingMemory:
         stored.dispersion,
         stored.arrivals[-ARRIVAL_MINUTES:],
         stored.desired[-60:],
+        stored.waiting_estimate,
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from contracts.registry.queue_state import QueueState
+from contracts.registry.item import Worker
+
+if TYPE_CHECKING:
+    from lambdas.core.scaling.throughput import Throughput
 
 POLL_SECONDS: Final = 60.0
 """The scaler runs once a minute."""
@@ -28,6 +31,7 @@ class Reason(StrEnum):
     IDLE = "idle"
     WAKE = "wake"
     QUEUE_UNKNOWN = "queue-unknown"
+    LOG_UNKNOWN = "log-unknown"
     THROUGHPUT_UNKNOWN = "throughput-unknown"
     THROUGHPUT_STALE = "throughput-stale"
 
@@ -40,6 +44,7 @@ class Reason(StrEnum):
 _ALARMS: Final = frozenset(
     {
         Reason.QUEUE_UNKNOWN,
+        Reason.LOG_UNKNOWN,
         Reason.THROUGHPUT_UNKNOWN,
         Reason.THROUGHPUT_STALE,
     }
@@ -55,12 +60,69 @@ class WorkDone:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """The load of a service in the interval that ended at ``ended_at`` (epoch seconds).
+
+    Attributes:
+        arrival_rate: requests a second that arrived.
+        waiting: requests that wait; None if the source does not see them: then they are estimated.
+        in_flight: requests that workers process; 0 if the source does not see them.
+        oldest_seconds: age of the oldest waiting request; None if the source does not see it.
+        start_rate: requests a second that workers took, or ended; None if the source does not see them.
+        counts_ended: whether ``arrival_rate`` counts requests at their end: while all workers are busy, more
+            may arrive.
+    """
+
+    ended_at: float
+    arrival_rate: float
+    waiting: int | None = None
+    in_flight: int = 0
+    oldest_seconds: float | None = None
+    start_rate: float | None = None
+    counts_ended: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for impossible values."""
+        numbers = (self.ended_at, self.arrival_rate, self.waiting or 0, self.in_flight, self.start_rate or 0)
+        if not all(math.isfinite(number) and number >= 0 for number in (*numbers, self.oldest_seconds or 0)):
+            raise ValueError("times, rates and counts of a load must be finite, 0 or more")
+
+
+class LoadSource(Protocol):
+    """What says how many requests arrive, and how long workers need for them.
+
+    A service has a single source, its queue or a request log, chosen in ``lambdas/aws/load_sources.py``.
+    """
+
+    @property
+    def unknown(self) -> Reason:
+        """The reason of a decision without this source's load."""
+        ...
+
+    def load(self, now: float) -> Load | None:
+        """Return the load of the last interval; None if it is unknown or too old."""
+        ...
+
+    def work_done(
+        self, now: float, workers: Mapping[str, Sequence[Worker]], throughput: Throughput
+    ) -> Mapping[str, WorkDone]:
+        """Return the completed work of the last interval by instance type.
+
+        Args:
+            now: epoch seconds.
+            workers: ready workers by instance type.
+            throughput: the throughput measured before.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class LoadObservation:
     """The observed state of a service at ``now`` (epoch seconds).
 
     Attributes:
         target: the current target of the group, in workers.
-        queue: None if the state of the queue is unknown.
+        load: None if the load is unknown, for the reason ``unknown``.
         ready: ready workers by instance type.
         booting: workers of the group that are not ready yet.
         work_done: completed work of the last minute by instance type.
@@ -71,13 +133,14 @@ class LoadObservation:
 
     now: float
     target: int
-    queue: QueueState | None
+    load: Load | None
     ready: Mapping[str, int]
     booting: int
     work_done: Mapping[str, WorkDone]
     boot_seconds: float
     on_premises: Mapping[str, int] = field(default_factory=dict)
     is_spot_scarce: bool = False
+    unknown: Reason = Reason.QUEUE_UNKNOWN
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
@@ -85,3 +148,14 @@ class LoadObservation:
         counts = (self.target, self.booting, *self.ready.values(), *self.on_premises.values())
         if not all(math.isfinite(number) and number >= 0 for number in (*numbers, *counts)):
             raise ValueError("times, rates and counts must be finite, 0 or more")
+
+    @property
+    def workers(self) -> int:
+        """All ready workers."""
+        return sum(self.ready.values()) + sum(self.on_premises.values())
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the last minute in which the ready workers were busy; 0 if unknown."""
+        busy_seconds = sum(work.busy_seconds for work in self.work_done.values())
+        return busy_seconds / (self.workers * POLL_SECONDS) if self.workers else 0.0

@@ -12,6 +12,10 @@ from lambdas.core.scaling.model import WorkDone
 
 _DECAY: Final = math.exp(-1 / 120)
 """Weight of the past per minute with work: a memory of two hours."""
+_DECAY_OF_MIX: Final = math.exp(-1 / 15)
+"""The same for all types together, whose mean changes with the mix: a memory of a quarter of an hour."""
+ALL_TYPES: Final = "all types"
+"""The name of work whose source does not say which type did it."""
 MAX_TYPES: Final = 40
 """The maximum of overrides in a mixed instances policy. Source: Auto Scaling quotas."""
 
@@ -34,7 +38,8 @@ class Throughput:
         by_type = dict(self.by_type)
         for name, work in measured.items():
             requests, seconds = by_type.pop(name, (0.0, 0.0))
-            by_type[name] = (requests * _DECAY + work.requests, seconds * _DECAY + work.busy_seconds)
+            decay = _DECAY_OF_MIX if name == ALL_TYPES else _DECAY
+            by_type[name] = (requests * decay + work.requests, seconds * decay + work.busy_seconds)
         return Throughput(dict(list(by_type.items())[-MAX_TYPES:]), now)
 
     def rate_of(self, name: str) -> float | None:

@@ -107,7 +107,7 @@ def _existing_cluster(name: str, scope: Scope) -> ClusterEndpoint:
 
 def _engines(entries: Settings, foundation: Foundation) -> dict[str, Sequence[Statement]]:
     statements: dict[str, Sequence[Statement]] = {}
-    # A service with scaling has a queue.
+    # A service with scaling has a queue: no other source is supported on Kubernetes.
     scaled = [service for service in entries.services if service.scaling is not None]
     if queues := [foundation.queues[service.name].access for service in scaled]:
         statements["keda"] = kubernetes_statements.keda(foundation.scope, queues)

@@ -51,6 +51,15 @@ def _retention(resource: CreatedResource) -> None:
         resource.clients("logs").put_retention_policy(logGroupName=resource.id, retentionInDays=int(days))
 
 
+def _metric_filter(draft: ResourceRequest) -> None:
+    transformation = dict(draft.need("metricTransformation"))
+    renamed = {f"metric{key.capitalize()}": transformation.pop(key) for key in ("name", "namespace", "value")}
+    default = transformation.pop("defaultValue", None)
+    if default is not None:
+        renamed["defaultValue"] = float(default)
+    draft.put(metricTransformations=[{**renamed, **transformation}])
+
+
 def _parameter(draft: ResourceRequest) -> None:
     insecure = draft.take("insecureValue")
     if insecure is not None:
@@ -159,6 +168,13 @@ SPECS: dict[str, Spec] = {
         takes=frozenset({"retentionInDays"}),
         outputs=lambda resource: {"arn": resource.arn("logs", f"log-group:{resource.id}")},
         no_effect={"skipDestroy": "nothing is ever deleted here"},
+    ),
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": Spec(
+        "logs.put_metric_filter",
+        "=filterName",
+        rename={"name": "filterName", "pattern": "filterPattern"},
+        autoname="name",
+        shape=_metric_filter,
     ),
     "aws:ssm/parameter:Parameter": Spec(
         "ssm.put_parameter",

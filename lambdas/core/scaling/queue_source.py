@@ -1,0 +1,106 @@
+"""The load of a service from its queue's state and its workers' reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
+from lambdas.core.scaling.model import POLL_SECONDS, Load, Reason, WorkDone
+from lambdas.core.scaling.throughput import Throughput
+
+SATURATED_SECONDS: Final = 300.0
+"""If the oldest request has waited this long, workers were busy for the whole window of their rate."""
+_MAX_REPORT_AGE_SECONDS: Final = 180.0
+"""Workers report every few seconds; an older report is ignored."""
+_MIN_GPU_USE_PERCENT: Final = 5.0
+"""NVML reports whole percents of short samples; lower values are too coarse."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSource:
+    """See `LoadSource`; ``state`` is None if the queue watcher wrote none that can be read."""
+
+    state: QueueState | None
+
+    @property
+    def unknown(self) -> Reason:
+        """See `LoadSource`."""
+        return Reason.QUEUE_UNKNOWN
+
+    def load(self, now: float) -> Load | None:
+        """See `LoadSource`; None if the state is stale."""
+        state = self.state
+        if state is None or not state.is_fresh(now):
+            return None
+        return Load(
+            ended_at=state.observed_at,
+            arrival_rate=state.publish_rate,
+            waiting=state.ready,
+            in_flight=state.in_flight,
+            oldest_seconds=state.oldest_seconds,
+            start_rate=state.ack_rate,
+        )
+
+    def work_done(
+        self, now: float, workers: Mapping[str, Sequence[Worker]], throughput: Throughput
+    ) -> Mapping[str, WorkDone]:
+        """See `LoadSource`; from the workers' reports."""
+        load = self.load(now)
+        oldest_seconds = load.oldest_seconds if load is not None and load.waiting else None
+        return dict(_work_done(now, oldest_seconds or 0.0, workers, throughput))
+
+
+def _work_done(
+    now: float, oldest_seconds: float, ready: Mapping[str, Sequence[Worker]], throughput: Throughput
+) -> Iterator[tuple[str, WorkDone]]:
+    """Yield the completed work of the last minute by instance type.
+
+    If the oldest request has waited for `SATURATED_SECONDS`, all workers were busy and their rate is their
+    capacity. Else the workers that report their busy share count.
+    """
+    for name, workers in ready.items():
+        reports = [
+            w.report
+            for w in workers
+            if w.report is not None and abs(now - w.report.reported_at) < _MAX_REPORT_AGE_SECONDS
+        ]
+        busy_shares = [(report.rate, report.busy) for report in reports if report.busy is not None]
+        if busy_shares and oldest_seconds < SATURATED_SECONDS:
+            work = _sum_work(busy_shares)
+        else:
+            work = _estimate_work(reports, oldest_seconds, throughput.rate_of(name))
+        if work.requests > 0 and work.busy_seconds > 0:
+            yield name, work
+
+
+def _estimate_work(
+    reports: Sequence[WorkerReport], oldest_seconds: float, known_rate: float | None
+) -> WorkDone:
+    """Estimate the work of workers that report their rate, but not their busy share.
+
+    Their capacity is at least ``known_rate``, measured before; without it, the GPU utilization is the first
+    estimate of the busy share.
+    """
+    if known_rate is None and oldest_seconds < POLL_SECONDS:
+        shares = (
+            (report.rate, report.gpu_use)
+            for report in reports
+            if report.gpu_use is not None and report.gpu_use >= _MIN_GPU_USE_PERCENT
+        )
+        return _sum_work([(rate, percent / 100) for rate, percent in shares])
+    work = _sum_work([(report.rate, 1.0) for report in reports])
+    if known_rate is not None and oldest_seconds < SATURATED_SECONDS:
+        return WorkDone(work.requests, min(work.busy_seconds, work.requests / known_rate))
+    return work
+
+
+def _sum_work(pairs: Iterable[tuple[float, float]]) -> WorkDone:
+    """Return the work of one minute from pairs of rate and busy share."""
+    values = tuple(pairs)
+    return WorkDone(
+        POLL_SECONDS * sum(rate for rate, _ in values), POLL_SECONDS * sum(share for _, share in values)
+    )

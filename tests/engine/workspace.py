@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -130,23 +130,23 @@ class Workspace:
         return self.run("destroy", "--yes", "--skip-preview", code=code)
 
     @contextmanager
-    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         """Start ``pulumi`` in a process group of its own, and end that group afterwards."""
         process = subprocess.Popen(
             ["pulumi", *arguments, "--non-interactive", "--color=never"],
             cwd=self.project,
             env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         try:
             yield process
         finally:
-            if process.poll() is None:
+            # The language host of a killed engine, in a group of its own, ends by its own health check.
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.communicate(timeout=TIMEOUT_SECONDS)
+            process.wait(timeout=TIMEOUT_SECONDS)
 
     def wait_until_it_hangs(self) -> None:
         """Wait until a provider has met its fault ``hang``."""

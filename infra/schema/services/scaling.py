@@ -91,10 +91,10 @@ class Scaling(Model):
     @field_validator("log")
     @classmethod
     def _of_the_source(cls, log: RequestLog | None, info: ValidationInfo) -> RequestLog | None:
-        if (log is not None) != (info.data.get("source") == "log"):
+        if "source" in info.data and (log is not None) != (info.data["source"] == "log"):
             state = "without" if log is None else "with"
             raise ValueError(
-                f"{state} a log and source {info.data.get('source')!r}, allowed: source 'log' with one"
+                f"{state} a log and source {info.data['source']!r}, allowed: source 'log' with one"
             )
         return log
 

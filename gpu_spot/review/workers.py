@@ -77,7 +77,9 @@ def _merged(effects: list[Effect]) -> Iterator[Effect]:
         if effect.words != MAY_END or effect.group not in ended:
             details[replace(effect, details=())] += effect.details
     for effect, lines in details.items():
-        yield replace(effect, details=tuple(dict.fromkeys(lines)))
+        distinct = dict.fromkeys(lines)
+        # The engine's steps are in no fixed order.
+        yield replace(effect, details=tuple(sorted(distinct) if effect.words == MAY_END else distinct))
 
 
 def _notes(preview: Preview) -> Iterator[str]:
@@ -233,6 +235,8 @@ def _group(step: EngineStep, group: str, preview: Preview) -> list[Effect] | Non
     changed = tuple(
         key for key in step.changed if key != "mixedInstancesPolicy" or not _is_only_version(step)
     )
+    if any("leaves a zone" in detail for effect in effects for detail in effect.details):
+        changed = tuple(key for key in changed if key != "vpcZoneIdentifiers")
     step = replace(step, changed=changed)
     matching = [consequence for consequence in CONSEQUENCES if _fits(consequence, step)]
     effects += [Effect(item.severity, group, item.words, _details(step, item.inputs)) for item in matching]

@@ -110,6 +110,7 @@ _MARKS_OF: Final = {
     "report": "pure",
     "review": "pure",
     "review/test_made.py": "program",
+    "review/test_oracle.py": "program",
     "review/test_page.py": "whole",
     "review/test_scripts.py": "adapter",
     "scaling": "pure",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from gpu_spot.commands import files
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
 from gpu_spot.review.environments import review_environments, to_json
+from gpu_spot.review.verdict import EXIT_STATUS, verdict_of
 
 _PREVIEW: Final = "the output of `pulumi preview --json --show-sames`"
 _EVENTS: Final = "an event log of `pulumi preview --event-log`"
@@ -65,33 +67,52 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="print JSON instead of the comment; --out still writes the comment",
     )
-    parser.add_argument(
+    status = parser.add_mutually_exclusive_group()
+    status.add_argument(
         "--expect-no-changes",
         action="store_true",
         help=f"exit with status {_CHANGED} if a resource changes (drift detection)",
+    )
+    status.add_argument(
+        "--strict",
+        action="store_true",
+        help=f"exit with status {EXIT_STATUS['ends']} if workers end, "
+        f"{EXIT_STATUS['unknown']} if that is not known",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the comment. Returns 3 if there is a change and none was expected."""
+    """Write the comment. Returns 3 for a change that was not expected, or the verdict's status."""
     files.check_writable("--out", args.out)
     policies = {
         file.stem: files.read("--events", file, _EVENTS, preview.read_policy_events) for file in args.events
     }
     forecasts = {file.stem: files.read("--forecast", file, _FORECAST, str) for file in args.forecast}
     previews = [
-        files.read(
-            "--preview", file, _PREVIEW, partial(preview.read, file.stem, violations=policies.get(file.stem))
-        )
+        files.read("--preview", file, _PREVIEW, partial(_read, file.stem, violations=policies.get(file.stem)))
         for file in sorted(args.preview)
     ]
     environments = review_environments(previews, forecasts)
+    verdict = verdict_of(environments)
     if args.out is not None:
         files.write("--out", args.out, comment(environments, args.address, args.commit))
     if args.json:
-        sys.stdout.write(f"{json.dumps(to_json(environments, args.address, args.commit), indent=2)}\n")
+        document = to_json(environments, verdict.to_json(), args.address, args.commit)
+        sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
     elif args.out is None:
         sys.stdout.write(comment(environments, args.address, args.commit))
+    if args.strict:
+        return EXIT_STATUS[verdict.outcome]
     changed = any(environment.is_changed for environment in environments)
     return _CHANGED if args.expect_no_changes and changed else 0
+
+
+def _read(
+    environment: str, text: str, violations: Sequence[preview.PolicyViolation] | None
+) -> preview.Preview:
+    """Read a preview; one that is cut off is reported like one that failed."""
+    try:
+        return preview.read(environment, text, violations)
+    except ValueError as error:
+        return preview.unreadable(environment, str(error), violations)

@@ -11,10 +11,12 @@ from typing import Final
 
 from gpu_spot.review import difference
 from gpu_spot.review.consequences import Severity
+from gpu_spot.review.effect import MAY_END, Effect
 from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.preview import Preview
 from gpu_spot.review.text import code, plural, short
-from gpu_spot.review.workers import Effect, Meaning
+from gpu_spot.review.verdict import verdict_of
+from gpu_spot.review.workers import Meaning
 
 MARKER: Final = "<!-- gpu-spot preview -->"
 """First line of the comment, by which it is found for an update."""
@@ -26,11 +28,14 @@ _FENCE: Final = "~~~~~~~~"
 _MAX_FORECAST_LENGTH: Final = 6_000
 _MAX_LINES: Final = 20
 """Maximum details of an effect, and maximum violations and diagnostics of an environment."""
+_MAX_UNKNOWN: Final = 2
+"""Maximum details of what is not known: the diff below has all."""
 
 _VERDICTS: Final = {
     Severity.NOTHING: "not affected",
     Severity.LATER: "not affected; later ones differ",
     Severity.WATCH: "needs attention",
+    Severity.UNKNOWN: "**not known**",
     Severity.ENDS: "**terminated**",
     Severity.LOST: "**data loss**",
 }
@@ -66,37 +71,31 @@ def _head(environments: Sequence[ReviewedEnvironment], run: str, commit: str) ->
 
 
 def _alert(environments: Sequence[ReviewedEnvironment]) -> list[str]:
+    """Return the verdict, and what else must be seen first."""
+    verdict = verdict_of(environments)
+    if verdict.outcome == "nothing" and not any(item.preview.changes for item in environments):
+        lines = ["**Nothing ends: no changes.**"]
+    else:
+        lines = [f"**{verdict.sentence}**"]
+    lost = [item for item in environments if item.meaning.worst is Severity.LOST]
+    failed = [item for item in environments if item.preview.errors]
+    forbidden = [item for item in environments if _mandatory(item.preview)]
+    watched = [item for item in environments if item.meaning.worst is Severity.WATCH]
     if not environments:
-        return ["> [!CAUTION]", "> **No preview available.**"]
-    failed = [environment for environment in environments if environment.preview.errors]
-    ending = [environment for environment in environments if environment.meaning.worst >= Severity.ENDS]
-    forbidden = [environment for environment in environments if _mandatory(environment.preview)]
-    lines = []
+        lines.append("**No preview available.**")
+    if lost:
+        lines.append(f"**Data is lost in {_names(lost)}.**")
     if failed:
         lines.append(f"**The preview failed in {_names(failed)}.** The results below are incomplete.")
     if forbidden:
         lines.append(f"**A mandatory policy is violated in {_names(forbidden)}.**")
-    for environment in ending:
-        for severity, words in (
-            (Severity.LOST, "Data is lost"),
-            (Severity.ENDS, "Workers are terminated"),
-        ):
-            effects = [effect for effect in environment.meaning.effects if effect.severity is severity]
-            if effects:
-                where = ", ".join(dict.fromkeys(effect.group or "the stack" for effect in effects))
-                lines.append(f"**{words} in {code(environment.preview.environment)}** ({where}).")
-                break
-    if lines:
-        return ["> [!CAUTION]", *(f"> {line}<br>" for line in lines[:_MAX_LINES])]
-    watched = [environment for environment in environments if environment.meaning.worst is Severity.WATCH]
-    if watched:
-        return [
-            "> [!WARNING]",
-            f"> **No workers are terminated at once, but review {_names(watched)}.**",
-        ]
-    if any(environment.preview.changes for environment in environments):
-        return ["> [!NOTE]", "> **Running workers are not affected.**"]
-    return ["> [!NOTE]", "> **No changes.**"]
+    if verdict.outcome == "nothing" and watched:
+        lines.append(f"Review {_names(watched)}.")
+    severe = verdict.outcome == "ends" or lost or failed or forbidden or not environments
+    kind = "CAUTION" if severe else "WARNING" if verdict.outcome == "unknown" or watched else "NOTE"
+    if len(lines) == 1:
+        return [f"> [!{kind}]", f"> {lines[0]}"]
+    return [f"> [!{kind}]", *(f"> {line}<br>" for line in lines[:_MAX_LINES])]
 
 
 def _row(environment: ReviewedEnvironment) -> str:
@@ -120,7 +119,7 @@ def _verdict(environment: ReviewedEnvironment) -> str:
         if groups and worst >= Severity.WATCH
         else ""
     )
-    return _VERDICTS[worst] + where if environment.preview.changes else "no change"
+    return _VERDICTS[worst] + where if environment.is_changed else "no change"
 
 
 def _cost(environment: ReviewedEnvironment) -> str:
@@ -138,10 +137,11 @@ def _policies(preview: Preview) -> str:
 
 def _section(environment: ReviewedEnvironment) -> str:
     preview = environment.preview
-    if not preview.changes and not preview.errors and not preview.violations:
+    if not (preview.changes or preview.errors or preview.violations or environment.meaning.effects):
         return ""
     lines = [f"### {preview.environment}", ""]
     lines += [f"- {line}" for line in _effects(environment.meaning)]
+    lines += [f"- {note}" for note in environment.meaning.notes]
     if environment.meaning.untouched:
         lines.append(f"- not affected: {', '.join(environment.meaning.untouched)}")
     if preview.violations:
@@ -175,17 +175,18 @@ def _effects(meaning: Meaning) -> list[str]:
 
 def _effect(effect: Effect) -> str:
     subject = f"**{effect.group}**: " if effect.group else ""
+    limit = _MAX_UNKNOWN if effect.words == MAY_END else _MAX_LINES
     return (
         subject
         + effect.words
-        + "".join(f"\n  - {line}" for line in _limited(list(effect.details), "details"))
+        + "".join(f"\n  - {line}" for line in _limited(list(effect.details), "details", limit))
     )
 
 
-def _limited(lines: list[str], noun: str) -> list[str]:
-    if len(lines) <= _MAX_LINES:
+def _limited(lines: list[str], noun: str, limit: int = _MAX_LINES) -> list[str]:
+    if len(lines) <= limit:
         return lines
-    return [*lines[:_MAX_LINES], f"… and {len(lines) - _MAX_LINES} more {noun} in the full output"]
+    return [*lines[:limit], f"… and {len(lines) - limit} more {noun} in the full output"]
 
 
 def _cut(sections: Sequence[str], room: int) -> list[str]:

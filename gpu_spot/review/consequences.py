@@ -19,9 +19,11 @@ class Severity(IntEnum):
     """Running workers are not affected; later ones differ."""
     WATCH = 2
     """Workers keep running or are replaced one by one; needs attention."""
-    ENDS = 3
+    UNKNOWN = 3
+    """Workers may end: it is not known."""
+    ENDS = 4
     """Workers are terminated."""
-    LOST = 4
+    LOST = 5
     """Stored data is lost, or the update fails half-way."""
 
 
@@ -30,7 +32,7 @@ class Consequence:
     """The effect of ``op`` on a resource of ``kind`` by one of ``inputs`` (empty: any input).
 
     ``group_role`` limits it to the ``primary`` or ``fallback`` group. ``words`` complete a sentence about the
-    resource; ``{count}`` is the group's target.
+    resource; ``{count}`` is the group's target: where they have it, all workers of the group end.
     """
 
     op: str
@@ -39,6 +41,19 @@ class Consequence:
     severity: Severity
     words: str
     group_role: str = ""
+
+
+_TOKENS: Final = (
+    *("autoscaling/group:Group", "cloudwatch/logGroup:LogGroup", "dynamodb/table:Table"),
+    *("ec2/flowLog:FlowLog", "ec2/launchTemplate:LaunchTemplate", "ec2/natGateway:NatGateway"),
+    *("ec2/securityGroup:SecurityGroup", "ec2/spotFleetRequest:SpotFleetRequest", "ec2/subnet:Subnet"),
+    *("ec2/vpc:Vpc", "ecr/lifecyclePolicy:LifecyclePolicy", "ecr/repository:Repository"),
+    *("efs/accessPoint:AccessPoint", "efs/fileSystem:FileSystem", "efs/mountTarget:MountTarget"),
+    *("eks/cluster:Cluster", "lambda/function:Function", "mq/broker:Broker", "s3/bucket:Bucket"),
+    *("sns/topicSubscription:TopicSubscription", "sqs/queue:Queue"),
+)
+TYPES: Final = {token.rpartition(":")[2]: f"aws:{token}" for token in _TOKENS}
+"""The type of each kind in the table."""
 
 
 def _replaced(kind: str, inputs: str, severity: Severity, words: str) -> Consequence:
@@ -104,7 +119,7 @@ CONSEQUENCES: Final = (
     _replaced(
         "AccessPoint",
         "rootDirectory posixUser",
-        Severity.WATCH,
+        Severity.UNKNOWN,
         "is replaced: mounts of the old one fail; restart the workers. No files are lost",
     ),
     _replaced("LifecyclePolicy", "policy", Severity.NOTHING, "images do not expire for a moment"),
@@ -128,12 +143,21 @@ CONSEQUENCES: Final = (
     _deleted("Bucket", Severity.LOST, "is deleted; AWS rejects this while it is not empty"),
     _deleted("Repository", Severity.LOST, "is deleted; AWS rejects this while it contains images"),
     _deleted("FileSystem", Severity.LOST, "is deleted, **with all files**"),
-    _deleted("AccessPoint", Severity.WATCH, "is deleted: its mounts fail"),
+    _deleted("AccessPoint", Severity.UNKNOWN, "is deleted: its mounts fail"),
     _deleted("Table", Severity.LOST, "is deleted, **with the controller's state**"),
-    _deleted("Subnet", Severity.ENDS, "is deleted, **and its instances are terminated**"),
-    _deleted("NatGateway", Severity.WATCH, "is deleted: connections through it break"),
+    _deleted("NatGateway", Severity.UNKNOWN, "is deleted: connections through it break"),
     Consequence(
-        "replace", "NatGateway", frozenset(), Severity.WATCH, "is replaced: connections through it break"
+        "replace", "NatGateway", frozenset(), Severity.UNKNOWN, "is replaced: connections through it break"
+    ),
+    *(
+        Consequence(
+            op,
+            "Cluster",
+            frozenset(),
+            Severity.ENDS,
+            f"is {op}d: **every pod of the Kubernetes cluster ends**, and what others run in it",
+        )
+        for op in ("replace", "delete")
     ),
     # What changes in place.
     _updated(
@@ -153,8 +177,8 @@ CONSEQUENCES: Final = (
     _updated("Group", "warmPool", Severity.LATER, "new warm pool settings"),
     _updated(
         "Broker",
-        "",
-        Severity.WATCH,
+        "hostInstanceType engineVersion",
+        Severity.UNKNOWN,
         "changes in the next maintenance window; a single-instance broker is unavailable meanwhile",
     ),
     _updated("Function", "", Severity.NOTHING, "new code or settings: running workers are not affected"),

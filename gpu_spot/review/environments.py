@@ -26,8 +26,8 @@ class ReviewedEnvironment:
 
     @property
     def is_changed(self) -> bool:
-        """Whether something changes, or may change because the preview failed."""
-        return bool(self.preview.changes or self.preview.errors)
+        """Whether something changes, or may change because the preview failed or is incomplete."""
+        return bool(self.preview.changes or self.preview.errors or self.preview.limitations)
 
 
 def review_environments(
@@ -47,9 +47,12 @@ def review_environments(
     )
 
 
-def to_json(environments: Sequence[ReviewedEnvironment], run: str = "", commit: str = "") -> dict[str, Any]:
+def to_json(
+    environments: Sequence[ReviewedEnvironment], verdict: Mapping[str, Any], run: str = "", commit: str = ""
+) -> dict[str, Any]:
     """Return the content of a comment as JSON values, without truncation and without the diff."""
     return {
+        "verdict": dict(verdict),
         "commit": commit or None,
         "address": run or None,
         "is_changed": any(environment.is_changed for environment in environments),
@@ -73,6 +76,7 @@ def _environment_json(environment: ReviewedEnvironment) -> dict[str, Any]:
         "severity": meaning.worst.name.lower(),
         "resources": preview.counts(),
         "effects": effects,
+        "notes": list(meaning.notes),
         "untouched": list(meaning.untouched),
         "policies": [asdict(violation) for violation in preview.violations]
         if preview.has_policy_results

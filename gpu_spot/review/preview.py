@@ -14,11 +14,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-UNCHANGED: Final = frozenset({"same", "read", "read-replacement", "refresh"})
-"""Operations that do not change the resource."""
+from gpu_spot.review.values import plain
 
-_REPLACEMENT_STEPS: Final = frozenset({"create-replacement", "delete-replaced", "discard-replaced"})
-"""Listed in addition to ``replace`` if ``--show-replacement-steps`` is given."""
+UNCHANGED: Final = frozenset(
+    {
+        *("same", "read", "read-replacement", "refresh", "discard", "discard-replaced"),
+        *("remove-pending-replace", "extend-parameterize"),
+    }
+)
+"""Operations that do not change the resource: at most its entry in the state."""
+
+_REPLACEMENT_PARTS: Final = {
+    "create-replacement": "replace",
+    "import-replacement": "replace",
+    "delete-replaced": "delete",
+}
+"""Listed in addition to ``replace`` if ``--show-replacement-steps`` is given. Without a ``replace`` of the
+resource each is an operation of its own: ``delete-replaced`` is left from an update that failed half-way."""
+
+_PARTIAL: Final = ("--target", "-t", "--exclude")
+"""Arguments of ``pulumi preview`` that leave resources out."""
 
 _ROOT: Final = "pulumi:pulumi:Stack"
 
@@ -35,6 +50,11 @@ class EngineStep:
         changed: names of the changed inputs, sorted; for a replacement also those that do not cause it.
         forcing: the changed inputs that cause the replacement.
         unprotected: whether deletion protection is removed.
+        custom: whether it exists at a provider; components do not.
+        id: its id at the provider, empty if it is not known.
+        retained: whether a deleted resource stays in the account (``retainOnDelete``).
+        deleted_first: whether it is replaced by deleting the old one first.
+        renamed: whether it had another URN before (an alias).
     """
 
     op: str
@@ -45,6 +65,11 @@ class EngineStep:
     changed: tuple[str, ...] = ()
     forcing: tuple[str, ...] = ()
     unprotected: bool = False
+    custom: bool = True
+    id: str = ""
+    retained: bool = False
+    deleted_first: bool = False
+    renamed: bool = False
 
     @property
     def kind(self) -> str:
@@ -53,8 +78,8 @@ class EngineStep:
 
     @property
     def is_component(self) -> bool:
-        """Whether it is a component, which does not exist in AWS."""
-        return not self.type.startswith("aws:")
+        """Whether it is a component, which exists at no provider."""
+        return not self.custom
 
     @property
     def now(self) -> Mapping[str, Any]:
@@ -76,7 +101,8 @@ class PolicyViolation:
 class Preview:
     """One environment's preview. ``errors`` and ``warnings`` are the engine's diagnostics.
 
-    Without ``has_policy_results`` the policies were not evaluated.
+    Without ``has_policy_results`` the policies were not evaluated. ``limitations`` say why it may not list
+    all that the update would do.
     """
 
     environment: str
@@ -85,10 +111,11 @@ class Preview:
     warnings: tuple[str, ...] = ()
     violations: tuple[PolicyViolation, ...] = ()
     has_policy_results: bool = True
+    limitations: tuple[str, ...] = ()
 
     @property
     def changes(self) -> tuple[EngineStep, ...]:
-        """The steps that change a resource in AWS."""
+        """The steps that change a resource at its provider."""
         return tuple(step for step in self.steps if step.op not in UNCHANGED and not step.is_component)
 
     def counts(self) -> dict[str, int]:
@@ -103,6 +130,14 @@ def read(environment: str, text: str, violations: Sequence[PolicyViolation] | No
     """
     with _parsing("a preview"):
         return _read(environment, json.loads(text), violations)
+
+
+def unreadable(environment: str, reason: str, violations: Sequence[PolicyViolation] | None = None) -> Preview:
+    """Return the preview of an environment whose digest is cut off or not JSON: a failed one."""
+    message = f"the output of `pulumi preview` cannot be read ({reason})"
+    return Preview(
+        environment, (), (message,), violations=tuple(violations or ()), has_policy_results=bool(violations)
+    )
 
 
 def read_policy_events(events: str) -> tuple[PolicyViolation, ...]:
@@ -134,13 +169,10 @@ def _read(environment: str, digest: Any, violations: Sequence[PolicyViolation] |
     diagnostics = [
         diagnostic for diagnostic in digest.get("diagnostics") or () if diagnostic.get("message", "").strip()
     ]
+    listed = [step for step in digest.get("steps") or () if f"::{_ROOT}::" not in step["urn"]]
     return Preview(
         environment,
-        tuple(
-            _step(diagnostic)
-            for diagnostic in digest.get("steps") or ()
-            if diagnostic["op"] not in _REPLACEMENT_STEPS and f"::{_ROOT}::" not in diagnostic["urn"]
-        ),
+        tuple(_steps(listed)),
         tuple(
             diagnostic["message"].strip() for diagnostic in diagnostics if diagnostic["severity"] == "error"
         ),
@@ -149,28 +181,67 @@ def _read(environment: str, digest: Any, violations: Sequence[PolicyViolation] |
         ),
         tuple(violations or ()),
         has_policy_results=violations is not None,
+        limitations=tuple(_limitations(digest, listed)),
     )
 
 
-def _step(step: Mapping[str, Any]) -> EngineStep:
+def _steps(listed: Sequence[Mapping[str, Any]]) -> Iterator[EngineStep]:
+    operations: dict[str, list[str]] = {}
+    for step in listed:
+        operations.setdefault(step["urn"], []).append(step["op"])
+    for step in listed:
+        op, all_ = step["op"], operations[step["urn"]]
+        if op in _REPLACEMENT_PARTS:
+            if "replace" in all_ or (op == "delete-replaced" and len(all_) > 1):
+                continue
+            op = _REPLACEMENT_PARTS[op]
+        first = next((name for name in all_ if name in _REPLACEMENT_PARTS), "")
+        yield _step(step, op, deleted_first=op == "replace" and first == "delete-replaced")
+
+
+def _limitations(digest: Mapping[str, Any], listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    arguments = [str(argument) for argument in digest.get("arguments") or ()]
+    if left_out := [item for item in arguments if item.partition("=")[0].startswith(_PARTIAL)]:
+        yield f"only a part of the stack was previewed ({', '.join(left_out)})"
+    if digest.get("maybeCorrupt"):
+        yield "the engine reports that its state may be corrupt"
+    counts = Counter(step["op"] for step in listed)
+    for op in ("create", "update", "replace", "delete"):
+        counted = (digest.get("changeSummary") or {}).get(op, 0)
+        if counted > counts[op] + (op == "create"):  # the stack itself may be one of the created
+            yield f"the preview counts {counted} resources to {op} and lists {counts[op]}"
+    if not digest.get("steps") and not digest.get("changeSummary") and not digest.get("diagnostics"):
+        yield "the preview lists no resource at all"
+
+
+def _step(step: Mapping[str, Any], op: str, *, deleted_first: bool) -> EngineStep:
     before, after = step.get("oldState") or {}, step.get("newState") or {}
+    old, new = plain(before.get("inputs") or {}), plain(after.get("inputs") or {})
     detailed = step.get("detailedDiff") or {}
     forcing = {_top(reason) for reason in step.get("replaceReasons") or ()}
     forcing |= {_top(path) for path, reason in detailed.items() if reason["kind"].endswith("-replace")}
     changed = {_top(path) for path in detailed} or {_top(reason) for reason in step.get("diffReasons") or ()}
+    if not changed and op in ("update", "replace"):
+        changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
     # urn:pulumi:<stack>::<project>::<types>::<name>; a name may hold "::".
     _, _, types, name = step["urn"].split("::", 3)
+    type_ = types.rpartition("$")[2]
     return EngineStep(
-        step["op"],
-        types.rpartition("$")[2],
+        op,
+        type_,
         name,
-        before.get("inputs") or {},
-        after.get("inputs") or {},
+        old,
+        new,
         tuple(sorted(changed | forcing)),
         tuple(sorted(forcing)),
         bool(before.get("protect") and after and not after.get("protect")),
+        custom=bool((after or before).get("custom", not type_.startswith("gpu-spot:"))),
+        id=str(before.get("id") or ""),
+        retained=bool(before.get("retainOnDelete")),
+        deleted_first=deleted_first,
+        renamed=bool(before.get("urn") and before["urn"] != step["urn"]),
     )
 
 
 def _top(path: str) -> str:
-    return path.partition(".")[0].partition("[")[0]
+    return path.partition(".")[0].partition("[")[0] or path

@@ -2,53 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gpu_spot.review import boot_data
-from gpu_spot.review.consequences import CONSEQUENCES, Consequence, Severity
-from gpu_spot.review.preview import UNCHANGED, EngineStep, Preview
+from gpu_spot.review.consequences import CONSEQUENCES, TYPES, Consequence, Severity
+from gpu_spot.review.effect import MAY_END, Effect, may_end, named, workers
+from gpu_spot.review.groups import PARAMETER, Groups, find_groups, group_of, role_of
+from gpu_spot.review.harmless import is_harmless
+from gpu_spot.review.kubernetes import Pools, find_pools, kubernetes_effects
+from gpu_spot.review.parameters import parameter_effects
+from gpu_spot.review.preview import EngineStep, Preview
 from gpu_spot.review.text import code, plural
 from gpu_spot.review.value_diff import difference_lines
+from gpu_spot.review.values import grows, has_unknown, items, mapping, number
 
-_GROUP: Final = "gpu-spot:group"
-_GROUP_ROLE: Final = "gpu-spot:side"
 _GROUP_KINDS: Final = frozenset({"Group", "LaunchTemplate", "SpotFleetRequest"})
 """Kinds that are named by their group alone."""
 
 _REDUNDANT_INPUTS: Final = frozenset({"description", "tagSpecifications", "tags"})
 """Inputs of a launch template that repeat its boot data and group."""
 
-_DERIVED_KEYS: Final = ("onDemandPrices.", "slots.")
-"""Keys of the controller's settings that are derived from the instance types."""
-
-_HARMLESS_REPLACEMENTS: Final = frozenset(
-    {
-        *("BucketObjectv2", "EventTarget", "Parameter", "Permission", "RolePolicy"),
-        *("Route", "RouteTable", "RouteTableAssociation"),
-    }
-)
-"""Kinds whose replacement does not affect workers."""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """The effect of one or several similar changes. ``group`` is empty if it concerns the whole stack."""
-
-    severity: Severity
-    group: str
-    words: str
-    details: tuple[str, ...] = ()
+_HOLDING_SUBNETS: Final = frozenset({"Group", "SpotFleetRequest", "EC2NodeClass", "NodeGroup", "Broker"})
+"""Kinds whose instances are in the subnets that they name."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """The effects of a preview, most severe first, and the groups that are not affected."""
+    """The effects of a preview, most severe first, and the groups that are not affected.
+
+    ``notes`` say what the engine does to its state alone.
+    """
 
     effects: tuple[Effect, ...]
     untouched: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Severity:
@@ -64,44 +55,106 @@ class Meaning:
 
 def assess_preview(preview: Preview) -> Meaning:
     """Apply the table of consequences to every change of a preview."""
-    targets = _targets(preview)
-    details_by_effect: dict[tuple[Severity, str, str], list[str]] = defaultdict(list)
+    groups, pools = find_groups(preview.steps), find_pools(preview.steps)
+    effects = [Effect(Severity.UNKNOWN, "", f"{limitation}: {MAY_END}") for limitation in preview.limitations]
+    if preview.errors:
+        effects.append(Effect(Severity.UNKNOWN, "", f"the preview failed: what else changes {MAY_END}"))
+    if unprotected := [named(step) for step in preview.steps if step.unprotected and step.op != "delete"]:
+        words = "deletion protection is removed: the engine no longer refuses to delete"
+        effects.append(Effect(Severity.WATCH, "", words, tuple(unprotected)))
     for step in preview.changes:
-        for effect in _effects(step, targets):
-            details_by_effect[effect.severity, effect.group, effect.words] += effect.details
-    effects = [Effect(*key, tuple(dict.fromkeys(details))) for key, details in details_by_effect.items()]
-    effects.sort(key=lambda effect: (-effect.severity, effect.group, effect.words))
+        effects += _effects(step, groups, pools, preview)
+    effects = sorted(_merged(effects), key=lambda effect: (-effect.severity, effect.group, effect.words))
     touched = {effect.group for effect in effects if effect.severity > Severity.NOTHING}
-    return Meaning(tuple(effects), tuple(sorted(targets.keys() - touched)))
+    return Meaning(tuple(effects), tuple(sorted(groups.names - touched)), tuple(_notes(preview)))
 
 
-def _effects(step: EngineStep, targets: Mapping[str, int | None]) -> Iterator[Effect]:
-    group, inputs = group_of(step), set(step.changed)
-    if step.unprotected and step.op not in ("delete", "replace"):
-        yield Effect(Severity.WATCH, "", f"{_named(step)}: deletion protection is removed")
-    if step.op == "create" and step.kind in ("Group", "SpotFleetRequest") and _group_role(step) == "primary":
-        yield Effect(Severity.LATER, group, "new group, which starts empty")
-    if step.kind == "Parameter" and step.op == "update":
-        yield from _parameter(step, group)
+def _merged(effects: list[Effect]) -> Iterator[Effect]:
+    """Yield one effect for each sentence about a group, without doubts about workers that end anyway."""
+    ended = {effect.group for effect in effects if effect.ends_all}
+    details: dict[Effect, list[str]] = defaultdict(list)
+    for effect in effects:
+        if effect.words != MAY_END or effect.group not in ended:
+            details[replace(effect, details=())] += effect.details
+    for effect, lines in details.items():
+        distinct = dict.fromkeys(lines)
+        # The engine's steps are in no fixed order.
+        yield replace(effect, details=tuple(sorted(distinct) if effect.words == MAY_END else distinct))
+
+
+def _notes(preview: Preview) -> Iterator[str]:
+    if renamed := sum(step.renamed for step in preview.steps if step.op not in ("create", "delete")):
+        yield f"{plural(renamed, 'resource')} renamed in the state by an alias, which replaces nothing"
+    for op, words in (
+        ("import", "imported as they are"),
+        ("delete", "leave the state and stay in the account"),
+    ):
+        names = [
+            code(step.name) for step in preview.steps if step.op == op and (op == "import" or step.retained)
+        ]
+        if names:
+            yield f"{words}: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+
+
+def _effects(step: EngineStep, groups: Groups, pools: Pools, preview: Preview) -> Iterator[Effect]:
+    if step.op == "import" or (step.op == "delete" and step.retained):
         return
-    matching = [consequence for consequence in CONSEQUENCES if _fits(consequence, step, inputs)]
+    if step.type.startswith("kubernetes:"):
+        yield from kubernetes_effects(step, groups, pools)
+        return
+    group = groups.of(step)
+    if step.op == "create" and _is_primary(step):
+        yield Effect(Severity.LATER, group, "new group, which starts empty")
+    if step.type == PARAMETER:
+        yield from parameter_effects(step, group, groups)
+        return
+    special = _SPECIAL.get(step.type)
+    if special is not None and (effects := special(step, group, preview)) is not None:
+        yield from effects
+        return
+    matching = [consequence for consequence in CONSEQUENCES if _fits(consequence, step)]
     for consequence in matching:
-        words = consequence.words.format(count=_workers(targets.get(group)))
-        subject = "" if group and consequence.kind in _GROUP_KINDS else f"{_named(step)} "
-        yield Effect(consequence.severity, group, subject + words, _details(step, consequence.inputs))
-    if step.op == "replace" and not matching and step.kind not in _HARMLESS_REPLACEMENTS:
-        by = ", ".join(step.forcing) or "an input that the engine does not report"
-        words = f"{_named(step)} is replaced because of {by}: the effect on workers is unknown"
-        yield Effect(Severity.WATCH, group, words)
+        yield _consequence(consequence, step, group, groups)
+    if not matching and step.type == TYPES["Queue"] and step.op == "replace":
+        yield Effect(Severity.LOST, group, f"{named(step)} is replaced, **with its messages**")
+    if not (is_harmless(step) or _is_covered(step, matching)):
+        yield may_end(step, group)
 
 
-def _fits(consequence: Consequence, step: EngineStep, inputs: set[str]) -> bool:
-    by = set(step.forcing) if step.op == "replace" else inputs
+def _is_primary(step: EngineStep) -> bool:
+    return step.type in (TYPES["Group"], TYPES["SpotFleetRequest"]) and role_of(step) == "primary"
+
+
+def _fits(consequence: Consequence, step: EngineStep) -> bool:
+    by = set(step.forcing) if step.op == "replace" else set(step.changed)
     return (
         consequence.op == step.op
-        and consequence.kind == step.kind
+        and TYPES[consequence.kind] == step.type
         and (not consequence.inputs or bool(consequence.inputs & by))
-        and consequence.group_role in ("", _group_role(step))
+        and consequence.group_role in ("", role_of(step))
+    )
+
+
+def _is_covered(step: EngineStep, matching: list[Consequence]) -> bool:
+    """Return whether the table speaks of every input that changes; a replacement is one change."""
+    if not matching or step.op not in ("update", "replace"):
+        return bool(matching)
+    if step.op == "replace":
+        return True
+    inputs = frozenset[str]().union(*(consequence.inputs for consequence in matching))
+    rest = tuple(key for key in step.changed if key not in inputs)
+    whole = any(not consequence.inputs for consequence in matching)
+    return whole or not rest or is_harmless(replace(step, changed=rest))
+
+
+def _consequence(consequence: Consequence, step: EngineStep, group: str, groups: Groups) -> Effect:
+    count = groups.workers(group)
+    words = consequence.words.format(count=workers(count))
+    subject = "" if group and consequence.kind in _GROUP_KINDS else f"{named(step)} "
+    whole = "{count}" in consequence.words
+    details = _details(step, consequence.inputs)
+    return Effect(
+        consequence.severity, group, subject + words, details, count if whole else None, ends_all=whole
     )
 
 
@@ -140,83 +193,156 @@ def _mix(step: EngineStep) -> Iterator[str]:
 
 
 def _shares(inputs: Mapping[str, Any]) -> Any:
-    return (inputs.get("mixedInstancesPolicy") or {}).get("instancesDistribution") or {}
+    return mapping(mapping(inputs.get("mixedInstancesPolicy")).get("instancesDistribution"))
 
 
 def _bounds(step: EngineStep, inputs: frozenset[str]) -> Iterator[str]:
     for key in sorted(inputs & set(step.changed)):
         yield from difference_lines(step.old.get(key), step.new.get(key), key)
-    if "maxSize" in inputs and (step.new.get("maxSize") or 0) < (step.old.get("maxSize") or 0):
-        yield "instances above the maximum are terminated: at once if they are starting, else one by one"
+    if "maxSize" in inputs and (number(step.new.get("maxSize")) or 0) < (
+        number(step.old.get("maxSize")) or 0
+    ):
+        yield "instances above the maximum are terminated: at once if they are starting, else item by one"
 
 
 def types_of(inputs: Mapping[str, Any]) -> list[str]:
     """Return the instance types of an Auto Scaling group, in order."""
-    template = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}
-    return [
-        override["instanceType"] for override in template.get("overrides") or () if "instanceType" in override
-    ]
+    return [str(override["instanceType"]) for override in _overrides(inputs) if "instanceType" in override]
 
 
-def _parameter(step: EngineStep, group: str) -> Iterator[Effect]:
-    old, new = (_value(inputs) for inputs in (step.old, step.new))
-    if step.name.endswith("-target"):
-        yield from _target(group, old, new)
-    elif step.name.endswith("-config"):
-        details = tuple(line for line in difference_lines(old, new) if not line.startswith(_DERIVED_KEYS))
-        if any(line.startswith("run: ") for line in details):
-            words = "new revision: the current run ends first, then the new revision starts"
-        else:
-            words = "new settings: the controller applies them within a minute"
-        yield Effect(Severity.LATER, group, words, details)
+def _overrides(inputs: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    template = mapping(mapping(inputs.get("mixedInstancesPolicy")).get("launchTemplate"))
+    return [mapping(override) for override in items(template.get("overrides"))]
 
 
-def _target(group: str, old: str, new: str) -> Iterator[Effect]:
-    if not (old.isdecimal() and new.isdecimal()):
-        yield Effect(Severity.WATCH, group, f"the target changes: {code(old)} → {code(new)}")
-    elif (fewer := int(old) - int(new)) > 0:
-        words = f"**{_workers(fewer)} removed** one by one: the target changes from {old} to {new}"
-        yield Effect(Severity.WATCH, group, words)
-    else:
-        words = f"{_workers(-fewer)} added: the target changes from {old} to {new}"
-        yield Effect(Severity.LATER, group, words)
+def _group(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
+    """Return what a changed Auto Scaling group means beyond the table."""
+    if step.op != "update":
+        return None
+    effects = []
+    maxima = [number(inputs.get("maxSize")) or 0 for inputs in (step.old, step.new)]
+    if maxima[1] < maxima[0] and not any(_is_config(change, group) for change in preview.changes):
+        effects.append(may_end(step, group, "has a lower maximum size"))
+    if "mixedInstancesPolicy" in step.changed:
+        if has_unknown(_overrides(step.new)) or has_unknown(_shares(step.new)):
+            effects.append(may_end(step, group, "has another mix, known after the update"))
+        before, after = _weights(step.old), _weights(step.new)
+        if any(before[name] != after[name] for name in before.keys() & after.keys()):
+            effects.append(may_end(step, group, "counts instances by other weights"))
+    zones = (step.old.get("vpcZoneIdentifiers"), step.new.get("vpcZoneIdentifiers"))
+    if "vpcZoneIdentifiers" in step.changed and not all(zone in items(zones[1]) for zone in items(zones[0])):
+        effects.append(may_end(step, group, "leaves a zone, in which instances may run"))
+    changed = tuple(
+        key for key in step.changed if key != "mixedInstancesPolicy" or not _is_only_version(step)
+    )
+    if any("leaves a zone" in detail for effect in effects for detail in effect.details):
+        changed = tuple(key for key in changed if key != "vpcZoneIdentifiers")
+    step = replace(step, changed=changed)
+    matching = [consequence for consequence in CONSEQUENCES if _fits(consequence, step)]
+    effects += [Effect(item.severity, group, item.words, _details(step, item.inputs)) for item in matching]
+    if changed and not _is_covered(step, matching) and not is_harmless(step):
+        effects.append(may_end(step, group))
+    return effects
 
 
-def group_of(step: EngineStep) -> str:
-    """Return the service or job of a resource from its tag, empty for a resource of the stack."""
-    return _tag(step, _GROUP)
+def _is_config(step: EngineStep, group: str) -> bool:
+    return step.type == PARAMETER and group_of(step) == group and step.name.endswith("-config")
 
 
-def _group_role(step: EngineStep) -> str:
-    return _tag(step, _GROUP_ROLE)
+def _is_only_version(step: EngineStep) -> bool:
+    """Return whether a group only takes another version of its launch template, which has its own step."""
+    return _overrides(step.old) == _overrides(step.new) and _shares(step.old) == _shares(step.new)
 
 
-def _tag(step: EngineStep, key: str) -> str:
-    tags = step.now.get("tags") or {}
-    if isinstance(tags, list):  # of an Auto Scaling group
-        tags = {tag["key"]: tag["value"] for tag in tags}
-    return str(tags.get(key, ""))
+def _weights(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the weight of each type of a group."""
+    return {
+        str(override["instanceType"]): override.get("weightedCapacity")
+        for override in _overrides(inputs)
+        if "instanceType" in override
+    }
 
 
-def _targets(preview: Preview) -> dict[str, int | None]:
-    """Return each group's target before the change; None if it is unknown."""
-    targets: dict[str, int | None] = {}
-    for step in preview.steps:
-        if group := group_of(step):
-            targets.setdefault(group, None)
-            if step.kind == "Parameter" and step.name.endswith("-target") and step.op != "create":
-                value = _value(step.old or step.new) if step.op not in UNCHANGED else _value(step.now)
-                targets[group] = int(value) if value.isdecimal() else None
-    return targets
+def _cluster(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
+    """Return what another network setting of a cluster means; nodes use its private endpoint."""
+    old, new = (dict(mapping(inputs.get("vpcConfig"))) for inputs in (step.old, step.new))
+    if step.op != "update" or step.changed != ("vpcConfig",) or has_unknown(new):
+        return None
+    subnets = [old.pop("subnetIds", None), new.pop("subnetIds", None)]
+    for access in ("endpointPublicAccess", "publicAccessCidrs"):
+        old.pop(access, None), new.pop(access, None)
+    if old != new or not grows(*subnets):
+        return None
+    return [Effect(Severity.LATER, group, f"{named(step)}: other subnets or public access, pods stay")]
 
 
-def _workers(number: int | None) -> str:
-    return "all workers" if number is None else plural(number, "worker")
+def _subnet(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
+    """Return what a deleted subnet means: the end of what runs in it, if a group used it."""
+    if step.op != "delete":
+        return None
+    users = [item for item in preview.steps if item.kind in _HOLDING_SUBNETS and item.op != "create"]
+    if step.id and any(step.id in json.dumps(dict(item.old or item.new), default=str) for item in users):
+        words = f"{named(step)} is deleted, **and its instances are terminated**"
+        return [Effect(Severity.ENDS, group, words)]
+    if step.id and users:
+        return [Effect(Severity.NOTHING, group, f"{named(step)} is deleted; no group used it")]
+    return None
 
 
-def _value(inputs: Mapping[str, Any]) -> str:
-    return str(inputs.get("insecureValue") or inputs.get("value") or "")
+def _node_group(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
+    """Return what a changed node group for system pods means; workers run on nodes of their own."""
+    if not step.name.endswith("-system-nodes") or step.op not in ("update", "replace"):
+        return None
+    words = f"{named(step)}: the controllers' pods move to new nodes, workers stay on theirs"
+    return [Effect(Severity.WATCH, group, words)]
 
 
-def _named(step: EngineStep) -> str:
-    return f"{step.kind} {code(step.name)}"
+def _access(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
+    """Return what changed access of people to a cluster means; nodes have entries of other types."""
+    people = step.now.get("type", "STANDARD") == "STANDARD"
+    if step.op == "create" or not people or has_unknown(step.now.get("type")):
+        return None
+    return [Effect(Severity.LATER, group, f"{named(step)}: who may use the cluster changes")]
+
+
+def _object(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
+    """Return what a changed object means: the agent's archive, or the tenants of a shared host."""
+    key = str(step.now.get("key", ""))
+    if step.op not in ("update", "replace"):
+        return None
+    if not key.endswith("/tenants.json"):
+        return [] if step.name.endswith("-agent") else None
+    old, new = (_tenants(inputs.get("content")) for inputs in (step.old, step.new))
+    if old is None or new is None:
+        return [may_end(step, group, "is known after the update: tenants may change")]
+    effects = []
+    if removed := sorted(old.keys() - new.keys()):
+        words = f"**{workers(len(removed))} ended**: tenants {code(', '.join(removed))} are removed"
+        effects.append(Effect(Severity.ENDS, group, words, count=len(removed)))
+    if changed := sorted(name for name in old.keys() & new.keys() if old[name] != new[name]):
+        words = f"changes tenants {code(', '.join(changed))}, whose containers may be replaced"
+        effects.append(may_end(step, group, words))
+    return effects
+
+
+def _tenants(text: Any) -> dict[str, Any] | None:
+    try:
+        content = json.loads(text)
+    except (TypeError, ValueError):
+        return None
+    listed = content.get("tenants") if isinstance(content, dict) else content
+    if has_unknown(content) or not isinstance(listed, list):
+        return None
+    return {str(mapping(tenant).get("name")): tenant for tenant in listed}
+
+
+_SPECIAL: Final = {
+    TYPES["Cluster"]: _cluster,
+    TYPES["Group"]: _group,
+    TYPES["Subnet"]: _subnet,
+    "aws:eks/accessEntry:AccessEntry": _access,
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": _access,
+    "aws:eks/nodeGroup:NodeGroup": _node_group,
+    "aws:s3/bucketObjectv2:BucketObjectv2": _object,
+}
+"""Types whose change needs more than the names of its inputs."""

@@ -1,8 +1,8 @@
 """Build the engine's JSON for pull requests from what the program declares at base and head.
 
 The JSON is built, not recorded: no engine runs here. The form is that of ``PreviewDigest`` (see
-``gpu_spot/review/preview.py``); which inputs force a replacement is the table of
-``tests/infra/test_replacements.py``. Unchanged steps are dropped except parameters; a state has only inputs.
+``gpu_spot/review/preview.py``); which inputs force a replacement is in
+``tests/review/replacements.py``. A state has only inputs.
 
 ``python -m tests.review.making`` rewrites the golden comments; review their diff.
 """
@@ -25,8 +25,8 @@ from policy.evaluation import settings_of, violations
 from policy.rules import RULES
 from policy.rules.model import Subject
 from tests.infra.declared import ROOT, Run, run, variant
-from tests.infra.test_replacements import FORCES_NEW
 from tests.policy.cases import FACTS
+from tests.review import replacements
 from tests.review.requests import ERRORS, REQUESTS, Edit
 
 HERE = Path(__file__).parent
@@ -61,15 +61,11 @@ def digest(environment: str, before: Run, after: Run, error: str = "") -> dict[s
     old, new = ({(step["type"], step["name"]): step for step in side.declared} for side in (before, after))
     steps = [_step(environment, old.get(key), step) for key, step in new.items()]
     steps += [_step(environment, step, None) for key, step in old.items() if key not in new]
-    custom = [step for step in steps if step["urn"].count("aws:")]
-    summary = Counter(step["op"] for step in custom)
+    summary = Counter(step["op"] for step in steps)
     diagnostics = [{"message": error, "severity": "error"}] if error else []
-    included = [
-        step for step in steps if step["op"] != "same" or "aws:ssm/parameter:Parameter" in step["urn"]
-    ]
     return {
         "config": {},
-        "steps": included,
+        "steps": steps,
         "diagnostics": diagnostics,
         "changeSummary": dict(sorted(summary.items())),
     }
@@ -97,8 +93,7 @@ def _differing(step: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -
         for one in (old, new)
     )
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    kind = old["type"].rpartition(":")[2]
-    forcing = changed & (FORCES_NEW.get(kind, set()) | set(new["replace_on_changes"]))
+    forcing = replacements.forcing(old["type"], before, after) | changed & set(new["replace_on_changes"])
     step["op"] = "replace" if forcing else "update" if changed else "same"
     if changed:
         step["diffReasons"] = sorted(changed)

@@ -16,9 +16,9 @@ from tests.review.making import GOLDEN
 
 def test_the_worst_effect_is_first() -> None:
     head = (GOLDEN / "other-types-of-a-fleet.md").read_text("utf-8")[:400]
-    assert "**Workers are terminated in `fleet`** (inference)." in head
-    assert "Running workers are not affected" in (GOLDEN / "keep-logs-longer.md").read_text("utf-8")[:200]
-    assert "No changes" in (GOLDEN / "nothing.md").read_text("utf-8")[:200]
+    assert head.startswith(f"{MARKER}\n> [!CAUTION]\n> **8 workers end in `fleet` (inference).**")
+    assert "**Nothing ends.**" in (GOLDEN / "keep-logs-longer.md").read_text("utf-8")[:200]
+    assert "**Nothing ends: no changes.**" in (GOLDEN / "nothing.md").read_text("utf-8")[:200]
 
 
 def huge(environment: str, changes: int) -> Preview:
@@ -102,8 +102,14 @@ def test_a_step_is_read_as_the_engine_writes_it() -> None:
 
 
 def test_replacement_parts_and_the_stack_itself_are_skipped() -> None:
-    assert not read("dev", digest(op="create-replacement")).steps
-    assert not read("dev", digest(op="delete-replaced")).steps
+    parts = [
+        json.loads(digest(op=op))["steps"][0] for op in ("delete-replaced", "replace", "create-replacement")
+    ]
+    [replaced] = read("dev", json.dumps({"steps": parts})).steps
+    assert (replaced.op, replaced.deleted_first) == ("replace", True)
+    # Without a replacement of the resource they are operations of their own.
+    assert read("dev", digest(op="create-replacement")).steps[0].op == "replace"
+    assert read("dev", digest(op="delete-replaced")).steps[0].op == "delete"
     root = "urn:pulumi:dev::gpu-spot::pulumi:pulumi:Stack::gpu-spot-dev"
     assert not read("dev", digest(op="create", urn=root)).steps
 
@@ -138,6 +144,6 @@ def test_an_invalid_event_log_is_rejected(text: str) -> None:
 
 
 def test_a_comment_without_previews() -> None:
-    assert comment(review_environments([], {})).startswith(
-        f"{MARKER}\n> [!CAUTION]\n> **No preview available.**"
-    )
+    text = comment(review_environments([], {}))
+    assert text.startswith(f"{MARKER}\n> [!CAUTION]\n> **Not known whether workers end in any environment")
+    assert "**No preview available.**" in text

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpu_spot.review.consequences import CONSEQUENCES, Severity
+from gpu_spot.review.consequences import CONSEQUENCES, TYPES, Severity
 from gpu_spot.review.preview import EngineStep, Preview
 from gpu_spot.review.workers import assess_preview
 from tests.infra.declared import ROOT
@@ -19,7 +19,8 @@ BY_ROW = sorted({pair for row in ROWS for pair in row})
 
 
 def replaced(kind: str, key: str) -> EngineStep:
-    return EngineStep("replace", f"aws:x/y:{kind}", "gpu-spot-dev-it", {key: 1}, {key: 2}, (key,), (key,))
+    type_ = TYPES.get(kind, f"aws:x/y:{kind}")
+    return EngineStep("replace", type_, "gpu-spot-dev-it", {key: 1}, {key: 2}, (key,), (key,))
 
 
 def test_the_table_has_exactly_the_replacements_of_the_page() -> None:
@@ -40,11 +41,12 @@ def test_severity_matches_the_page(kind: str, key: str) -> None:
 
 
 def test_the_effect_of_an_unlisted_replacement_is_unknown() -> None:
-    unknown = assess_preview(Preview("dev", (replaced("Cluster", "engine"),)))
-    assert unknown.worst is Severity.WATCH
-    assert "because of engine: the effect on workers is unknown" in unknown.effects[0].words
+    unknown = assess_preview(Preview("dev", (replaced("Thing", "engine"),)))
+    assert unknown.worst is Severity.UNKNOWN
+    assert unknown.effects[0].words == "may end workers: not known"
+    assert "is replaced because of engine" in unknown.effects[0].details[0]
     kinds = {one.kind for one in CONSEQUENCES if one.op == "replace"}
-    assert kinds - {"NatGateway"} <= FORCES_NEW.keys()
+    assert kinds - {"Cluster", "NatGateway"} <= FORCES_NEW.keys()
 
 
 @pytest.mark.parametrize(

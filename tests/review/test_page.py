@@ -30,13 +30,13 @@ document.body.dataset.measured = JSON.stringify({
 """
 VISIBLE_TEXTS = {
     "other-types-of-a-fleet": [
-        "Workers are terminated in fleet",
+        "8 workers end in fleet (inference).",
         "+$412 a month",
         "8 workers of the fleet are terminated",
     ],
     "one-pool-without-budget": ["is violated in prod", "2 violated", "no budget for GPU instances"],
-    "keep-logs-longer": ["Running workers are not affected.", "+$412 a month", "3 update"],
-    "own-key": ["Data is lost in prod", "its files are lost"],
+    "keep-logs-longer": ["Nothing ends.", "+$412 a month", "3 update"],
+    "own-key": ["Data is lost in prod.", "its files are lost"],
 }
 
 

@@ -132,6 +132,12 @@ def test_a_preview_stores_engine_and_policy_results(work_dir: Path) -> None:
     assert "PULUMI_BACKEND_URL" not in environment
 
 
+def test_a_preview_of_a_part_says_so(work_dir: Path) -> None:
+    engine(work_dir, '{"steps": []}')
+    script("preview", "dev", "--target", "urn:x")
+    assert json.loads((work_dir / "out/preview/dev.json").read_text())["arguments"] == ["--target", "urn:x"]
+
+
 def test_a_preview_without_json_reports_its_error(work_dir: Path) -> None:
     engine(work_dir, "error: no stack named 'dev' found", status=255)
     done = script("preview", "dev")

@@ -1,0 +1,118 @@
+"""Services, jobs and shared hosts in a preview: which resource belongs to which, and how many workers run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_spot.review.preview import UNCHANGED, EngineStep
+from gpu_spot.review.values import items, mapping, number
+
+PARAMETER: Final = "aws:ssm/parameter:Parameter"
+_GROUP: Final = "gpu-spot:group"
+_GROUP_ROLE: Final = "gpu-spot:side"
+_LABEL: Final = "gpu-spot/group"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of a stack before the change.
+
+    Attributes:
+        targets: target of each group on instances; None if it is unknown.
+        pods: pods of each group on Kubernetes; None if another controller sets their number.
+        new: groups that this change creates, also those that come to instances from Kubernetes.
+    """
+
+    targets: Mapping[str, int | None]
+    pods: Mapping[str, int | None]
+    new: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All groups."""
+        return frozenset({*self.targets, *self.pods})
+
+    def workers(self, group: str) -> int | None:
+        """Return how many workers a group should have; None if it is unknown."""
+        target = self.targets.get(group)
+        return self.pods.get(group) if target is None else target
+
+    def of(self, step: EngineStep) -> str:
+        """Return a resource's group by its tag or label, else by its name; empty for one of the stack."""
+        if tagged := group_of(step):
+            return tagged
+        parts = step.name.split("-")
+        # <project>-<stack>-<group>-…; project, stack and group may have hyphens. The longest group wins.
+        fitting = [name for name in self.names if _is_inside(name.split("-"), parts)]
+        return max(fitting, key=len, default="")
+
+
+def _is_inside(group: Sequence[str], parts: Sequence[str]) -> bool:
+    return any(parts[at : at + len(group)] == group for at in range(2, len(parts) - len(group) + 1))
+
+
+def find_groups(steps: Sequence[EngineStep]) -> Groups:
+    """Return the groups of a preview."""
+    targets: dict[str, int | None] = {}
+    pods: dict[str, int | None] = {}
+    new: set[str] = set()
+    operations: dict[str, set[str]] = {}
+    for step in steps:
+        group = group_of(step)
+        if not group:
+            continue
+        operations.setdefault(group, set()).add(step.op)
+        if step.type.startswith("kubernetes:"):
+            if step.op != "create" and (count := _pods(step)) is not _NO_PODS:
+                pods[group] = count if isinstance(count, int) else None
+            else:
+                pods.setdefault(group, None)
+            continue
+        targets.setdefault(group, None)
+        if not (step.type == PARAMETER and step.name.endswith("-target")):
+            continue
+        if step.op == "create":
+            new.add(group)
+        else:
+            targets[group] = number(
+                value_of(step.old or step.new) if step.op not in UNCHANGED else value_of(step.now)
+            )
+    new |= {group for group, names in operations.items() if names <= {"create"}}
+    return Groups(targets, pods, frozenset(new))
+
+
+_NO_PODS: Final = object()
+
+
+def _pods(step: EngineStep) -> object:
+    spec = mapping((step.old or step.new).get("spec"))
+    if step.kind in ("Deployment", "StatefulSet"):
+        return number(spec.get("replicas"))
+    if step.kind == "Job":
+        return number(spec.get("parallelism", 1))
+    return _NO_PODS
+
+
+def value_of(inputs: Mapping[str, Any]) -> str:
+    """Return the value of a parameter."""
+    return str(inputs.get("insecureValue") or inputs.get("value") or "")
+
+
+def group_of(step: EngineStep) -> str:
+    """Return the service or job of a resource from its tag or label, empty for a resource of the stack."""
+    labels = mapping(mapping(step.now.get("metadata")).get("labels"))
+    return str(labels.get(_LABEL) or _tag(step, _GROUP))
+
+
+def role_of(step: EngineStep) -> str:
+    """Return whether a resource belongs to the ``primary`` or the ``fallback`` group."""
+    return _tag(step, _GROUP_ROLE)
+
+
+def _tag(step: EngineStep, key: str) -> str:
+    tags = step.now.get("tags")
+    if isinstance(tags, list):  # of an Auto Scaling group
+        tags = {mapping(tag).get("key"): mapping(tag).get("value") for tag in items(tags)}
+    return str(mapping(tags).get(key, ""))

@@ -18,7 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from bench.parts.run import MACHINE, parser_of, verdict, write
+from policy.evaluation import violations
 from tests.apart import SHARED_VARIABLE
+from tests.policy.cases import FACTS
+from tests.policy.mistakes import CONFIG, MISTAKES
 from tests.review.changes import changes
 from tests.review.measuring import Judged, judge
 from tests.review.oracle import is_false_alarm, is_reassuring
@@ -40,8 +43,21 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
         "false_alarms": len(alarmed),
         "truths": dict(Counter(item.fact for item in judged)),
         "verdicts": dict(Counter(item.verdict for item in judged)),
+        **_policies(),
         "wrong": sorted({item.change.title for item in (*reassured, *hidden, *alarmed)}),
     }
+
+
+def _policies() -> dict[str, int]:
+    """Count the planted mistakes, and those that a mandatory policy stops in each of their forms."""
+    caught = [
+        all(
+            any(v.rule == rule and v.level == "mandatory" for v in violations(program, CONFIG, FACTS))
+            for rule, program in forms
+        )
+        for forms in MISTAKES.values()
+    ]
+    return {"policies_planted": len(caught), "policies_caught": sum(caught)}
 
 
 def broken(result: dict[str, Any]) -> list[str]:
@@ -49,6 +65,8 @@ def broken(result: dict[str, Any]) -> list[str]:
     lines = [
         f"{key}: {result[key]}" for key in result if key.startswith("false_reassurances") and result[key]
     ]
+    if result["policies_caught"] < result["policies_planted"]:
+        lines.append(f"{result['policies_caught']} of {result['policies_planted']} mistakes are stopped")
     if result["changes"] < MIN_CHANGES:
         lines.append(f"{result['changes']} changes, at least {MIN_CHANGES}")
     if result["false_alarms"] > MAX_FALSE_ALARMS * result["changes"]:
@@ -67,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = figures(judged)
     problems = broken(result) if options.every == 1 else []
     write(options.out, {"machine": MACHINE, **result, "broken": problems})
-    for key in ("changes", "false_reassurances", "false_reassurances_without_values", "false_alarms"):
+    counts = ("changes", "false_reassurances", "false_reassurances_without_values", "false_alarms")
+    for key in (*counts, "policies_planted", "policies_caught"):
         print(f"{key:36}{result[key]:6}")
     for title in result["wrong"]:
         print(f"  {title}")

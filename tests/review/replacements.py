@@ -3,7 +3,8 @@
 AWS: ``ForceNew`` and ``RequiresReplace`` in the schemas of hashicorp/terraform-provider-aws, which pulumi-aws
 bridges. The files of EKS (``internal/service/eks/cluster.go``, ``node_group.go``, ``addon.go``,
 ``pod_identity_association.go``) and of ``internal/service/lambda/function.go`` were read on 24 November 2026;
-the others are the table of ``tests/infra/test_replacements.py``.
+others are the table of ``tests/infra/test_replacements.py``. Not compared with a source: ``AccessEntry``,
+``AccessPolicyAssociation`` and the kinds of ``_OTHERS`` but ``Function``.
 
 Kubernetes: pulumi/pulumi-kubernetes, ``provider/pkg/provider/diff.go`` at 00302beb58ae, read on
 24 November 2026, by path; name and namespace of every object. Objects are replaced by deleting the old one

@@ -23,6 +23,7 @@ STOPS: Final = {
     "fit.forecast": TRACES,
     "fit.hazard": TRACES,
     "fit.market": TRACES,
+    "machines.tenant_cpus": "containers are needed: ",
     "services.service": BROKER,
 }
 """What ends with code 2 where neither traces nor programs are at hand, and the line that it ends with."""
@@ -45,6 +46,7 @@ NEEDS_NOTHING: Final = {
     "functions.checker",
     "functions.deploy",
     "functions.health",
+    "functions.review",
     "functions.walk",
     "machines.node",
     "machines.research",

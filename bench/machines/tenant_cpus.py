@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = measure()
     except real.LackingError as error:
-        print(error, file=sys.stderr)
+        print(f"containers are needed: {error}", file=sys.stderr)
         return 2
     write(options.out, result)
     print(json.dumps(result, indent=2))

@@ -33,7 +33,7 @@ def rehearse(group: str, project: Path, config: StackConfig, drill_of: Callable[
 
 
 def overrides(group: str, config: StackConfig) -> dict[str, Any]:
-    """Return stack-file overrides: a drill if there is none; no image or Python environment for jobs.
+    """Return stack-file overrides: a drill if there is none; no image for jobs.
 
     Raises ``DrillError`` for a group that cannot be rehearsed.
     """
@@ -51,6 +51,6 @@ def overrides(group: str, config: StackConfig) -> dict[str, Any]:
         )
     path, work = entries[group]
     changes: dict[str, Any] = {} if work.capacity.drill else {f"{path}.capacity.drill": 1}
-    if isinstance(work, Training):
-        changes |= {f"{path}.{key}": None for key in ("image", "python") if getattr(work, key) is not None}
+    if isinstance(work, Training) and work.image is not None:
+        changes[f"{path}.image"] = None
     return changes

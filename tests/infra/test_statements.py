@@ -65,7 +65,7 @@ BOUND_OTHERWISE = {
     "MakeFleets": {"StringEquals": {"ec2:Region": "us-west-2"}},
 }
 # The folders of the datasets of ``tests/infra/training.py`` and of the shipped stack.
-DATASETS = [{"StringLike": {"s3:prefix": folder}} for folder in ("imagenet/*", "circles/*")]
+DATASETS = [{"StringLike": {"s3:prefix": folder}} for folder in ("imagenet/*", "cifar-10/*")]
 # Calls of the Systems Manager agent that botocore has no client for.
 AGENT_PROTOCOL = {action for action in NO_RESOURCE_LEVEL if action.startswith(("ssm:", "ssmmessages:"))}
 NO_OPERATION = AGENT_PROTOCOL | {

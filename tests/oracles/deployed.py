@@ -80,6 +80,14 @@ _EXTENDED_CONFIG: dict[str, Any] = {
                 "principals": ["arn:aws:iam::123456789012:role/ops"],
             },
         },
+        {
+            "name": "search",
+            "capacity": _TYPES,
+            "scaling": {
+                "source": "log",
+                "log": {"group": "/search/requests", "pattern": "{ $.took = * }", "seconds": "$.took"},
+            },
+        },
     ],
 }
 

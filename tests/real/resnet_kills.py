@@ -30,8 +30,7 @@ train: Any = importlib.import_module("train")
 from spot_training import Interval  # noqa: E402
 
 FORK = multiprocessing.get_context("fork")
-IMAGES, BATCH, EPOCHS = 64, 4, 4
-STEPS = IMAGES // BATCH * EPOCHS
+BATCH, EPOCHS = 4, 4
 MAX_ROWS = 5
 """Rows of the log, one a batch, from a start to a signal."""
 
@@ -39,8 +38,9 @@ MAX_ROWS = 5
 class Job:
     """The training in a folder, started as often as needed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, images: int) -> None:
         folder.mkdir(parents=True)
+        self.images, self.steps = images, images // BATCH * EPOCHS
         self.folder, self.log, self.weights = folder, folder / "training_log.csv", folder / "weights.npz"
 
     def start(self) -> Any:
@@ -59,24 +59,24 @@ class Job:
             GPU_SPOT_ARTIFACTS=str(self.folder), GPU_SPOT_CHECKPOINTS=str(self.folder / "checkpoints")
         )
         train.SpotModel = functools.partial(train.SpotModel, interval=Interval(max_seconds=2), keep=2)
-        numbers = {"--synthetic": IMAGES, "--batch-size": BATCH, "--epochs": EPOCHS, "--log-every": 1}
+        numbers = {"--synthetic": self.images, "--batch-size": BATCH, "--epochs": EPOCHS, "--log-every": 1}
         sys.argv = ["train.py", *(str(part) for pair in numbers.items() for part in pair)]
         train.main()
 
     def faults(self) -> list[str]:
         """Return what is wrong with the log: batches that are missing, twice, or out of order."""
         with self.log.open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if not row["val_loss"]]
+            rows = [row for row in csv.DictReader(file) if not row["val_accuracy"]]  # rows of batches
         steps = [int(row["step"]) for row in rows]
-        return [] if steps == list(range(1, STEPS + 1)) else [f"{self.folder.name}: steps {steps}"]
+        return [] if steps == list(range(1, self.steps + 1)) else [f"{self.folder.name}: steps {steps}"]
 
     def result(self) -> tuple[bytes, bytes]:
         return self.weights.read_bytes(), self.log.read_bytes()
 
 
-def run(folder: Path, terms: int, kills: int, seed: int) -> dict[str, Any]:
+def run(folder: Path, terms: int, kills: int, seed: int, images: int) -> dict[str, Any]:
     """Run once without a signal, then with all signals, in random order at random moments."""
-    reference = Job(folder / "reference")
+    reference = Job(folder / "reference", images)
     process = reference.start()
     process.join()
     assert process.exitcode == 0, (reference.folder / "output").read_text()[-2000:]
@@ -87,11 +87,11 @@ def run(folder: Path, terms: int, kills: int, seed: int) -> dict[str, Any]:
     faults: list[str] = []
     while signals:
         counts["runs"] += 1
-        job = Job(folder / f"run-{counts['runs']}")
+        job = Job(folder / f"run-{counts['runs']}", images)
         while not job.weights.exists():
             before, process = job.rows(), job.start()
             counts["starts"] += 1
-            rows = chance.randrange(MAX_ROWS) if signals else STEPS * 2
+            rows = chance.randrange(MAX_ROWS) if signals else job.steps * 2
             while process.is_alive() and job.rows() <= before + rows:
                 time.sleep(0.01)
             time.sleep(chance.uniform(0, 0.4) if signals else 0)
@@ -110,7 +110,7 @@ def run(folder: Path, terms: int, kills: int, seed: int) -> dict[str, Any]:
         faults += job.faults()
     kills = counts["sigterm"] + counts["sigkill"]
     columns = reference.log.read_text().split("\n")[0]
-    return {**counts, "kills": kills, "steps": STEPS, "columns": columns, "faults": faults}
+    return {**counts, "kills": kills, "steps": reference.steps, "columns": columns, "faults": faults}
 
 
 def main() -> None:
@@ -120,8 +120,9 @@ def main() -> None:
     parser.add_argument("--terms", type=int, required=True)
     parser.add_argument("--kills", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--images", type=int, default=64)
     arguments = parser.parse_args()
-    result = run(arguments.folder, arguments.terms, arguments.kills, arguments.seed)
+    result = run(arguments.folder, arguments.terms, arguments.kills, arguments.seed, arguments.images)
     sys.stdout.write(json.dumps(result) + "\n")
 
 

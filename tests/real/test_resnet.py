@@ -8,7 +8,7 @@ from tests.real.environments import environment, play
 
 
 def test_the_blogs_job_survives_signals_to_the_bit(tmp_path: Path) -> None:
-    arguments = ("--folder", tmp_path / "jobs", "--terms", "1", "--kills", "1")
+    arguments = ("--folder", tmp_path / "jobs", "--terms", "1", "--kills", "1", "--images", "24")
     result = play(environment("tensorflow"), "resnet_kills.py", *arguments, seconds=900)
     assert (result["sigterm"], result["sigkill"], result["mismatches"]) == (1, 1, 0)
     assert result["starts"] >= 3

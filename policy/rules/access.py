@@ -7,10 +7,21 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
+from policy.rules.model import (
+    UNKNOWN,
+    ExternalFacts,
+    PolicyRule,
+    RuleSettings,
+    Subject,
+    as_list,
+    names_setting,
+)
 
 _IDENTITY_BASED: Final = frozenset({"GroupPolicy", "Policy", "Role", "RolePolicy", "UserPolicy"})
 """Kinds whose policies name resources; the policies of all other kinds apply to their own resource."""
+
+_KEYS: Final = frozenset({"Key", "KeyPolicy"})
+"""Kinds of KMS, whose policies let the account's root do everything by default."""
 
 _WITHOUT_GRANT: Final = frozenset({"VpcEndpoint", "VpcEndpointPolicy"})
 """Kinds whose policy only filters what other policies allow."""
@@ -91,7 +102,9 @@ def _wildcards(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts)
         for statement in as_list(document.get("Statement")):
             if isinstance(statement, Mapping) and statement.get("Effect") == "Allow":
                 name = statement.get("Sid") or "statement without Sid"
-                yield from (f"{name}: {text}" for text in _too_wide(is_identity_based, statement))
+                is_owner = subject.kind in _KEYS and _is_owner(statement)
+                messages = _too_wide(is_identity_based, statement, is_owner=is_owner)
+                yield from (f"{name}: {text}" for text in messages)
 
 
 def _policies(value: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -104,7 +117,7 @@ def _policies(value: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any
         if isinstance(value, Mapping) and "Statement" in value:
             yield key, value
     elif isinstance(value, Mapping):
-        if "Statement" in value and "Version" in value:
+        if "Statement" in value:
             yield key, value
         else:
             for name, inner in value.items():
@@ -114,12 +127,12 @@ def _policies(value: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any
             yield from _policies(inner, key)
 
 
-def _too_wide(is_identity_based: bool, statement: Mapping[str, Any]) -> Iterator[str]:
+def _too_wide(is_identity_based: bool, statement: Mapping[str, Any], *, is_owner: bool) -> Iterator[str]:
     for key in ("NotAction", "NotResource", "NotPrincipal"):
         if key in statement:
             yield f"Allow with {key}, allowed: Action, Resource, Principal"
     actions = [str(action) for action in as_list(statement.get("Action"))]
-    if not _is_owner(statement):
+    if not is_owner:
         yield from (
             f"action {action}, allowed: actions by name" for action in actions if re.search(r"[*?]", action)
         )
@@ -135,7 +148,7 @@ def _too_wide(is_identity_based: bool, statement: Mapping[str, Any]) -> Iterator
 
 
 def _is_owner(statement: Mapping[str, Any]) -> bool:
-    """Whether a resource-based statement is for the account's root, as AWS's default key policy is.
+    """Whether a key's statement is for the account's root, as AWS's default key policy is.
 
     It lets IAM policies of the account decide. Source: KMS developer guide, "Default key policy".
     """
@@ -197,13 +210,6 @@ RULES: Final = (
         "Roles have no managed policy of AWS but those that the stack needs.",
         "mandatory",
         _managed,
-        settings={
-            "managedPolicies": {
-                "type": "array",
-                "items": {"type": "string"},
-                "default": [],
-                "description": "More managed policies, by the name after policy/.",
-            }
-        },
+        settings={"managedPolicies": names_setting("More managed policies, by the name after policy/.")},
     ),
 )

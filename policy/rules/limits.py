@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
+from policy.rules.model import (
+    UNKNOWN,
+    ExternalFacts,
+    PolicyRule,
+    RuleSettings,
+    Subject,
+    as_list,
+    names_setting,
+)
 
 _TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 _OPEN_CHOICE: Final = "instanceRequirements without allowedInstanceTypes"
@@ -60,23 +68,19 @@ def _path(value: Any, *keys: str) -> Any:
     return value
 
 
-def _names(description: str) -> dict[str, Any]:
-    return {"type": "array", "items": {"type": "string"}, "default": [], "description": description}
-
-
 RULES: Final = (
     PolicyRule(
         "regions",
         "Resources are in the allowed regions.",
         "mandatory",
         _region,
-        settings={"allowed": _names("Regions; empty: all.")},
+        settings={"allowed": names_setting("Regions; empty: all.")},
     ),
     PolicyRule(
         "instance-types",
         "Instances are of the allowed types.",
         "mandatory",
         _instance_types,
-        settings={"allowed": _names("Instance types, also patterns such as g6.*; empty: all.")},
+        settings={"allowed": names_setting("Instance types, also patterns such as g6.*; empty: all.")},
     ),
 )

@@ -96,6 +96,11 @@ class PolicyRule:
         return {key: schema["default"] for key, schema in self.settings.items()}
 
 
+def names_setting(description: str) -> dict[str, Any]:
+    """Return the JSON schema of a setting that lists names; by default none."""
+    return {"type": "array", "items": {"type": "string"}, "default": [], "description": description}
+
+
 def as_list(value: Any) -> list[Any]:
     """Return the items of a list; a single value as a list; nothing if it is missing or unknown."""
     if value is None or value == UNKNOWN:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from contracts import names
-from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject
+from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, names_setting
 
 TAGGED: Final = frozenset(
     {
@@ -61,14 +61,7 @@ RULES: Final = (
         "Resources that cost money have tags for cost allocation.",
         "mandatory",
         _tagged,
-        settings={
-            "required": {
-                "type": "array",
-                "items": {"type": "string"},
-                "default": [],
-                "description": "Required tags, in addition to the stack's own.",
-            }
-        },
+        settings={"required": names_setting("Required tags, in addition to the stack's own.")},
     ),
     PolicyRule(
         "budget-and-alarm",

@@ -65,6 +65,14 @@ def _administrators() -> list[Form]:
     return [*attached, *(("managed-policies", [each]) for each in lists)]
 
 
+def _owners() -> list[Form]:
+    """Wildcards for the account's root, which only a key's policy may have; policies as objects, too."""
+    statement = {"Effect": "Allow", "Principal": _ROOT, "Action": "sqs:*", "Resource": "*"}
+    kinds = ("QueuePolicy", "TopicPolicy", "BucketPolicy", "SecretPolicy", "RepositoryPolicy")
+    documents: tuple[Any, ...] = ({"Statement": [statement]}, json.dumps({"Statement": statement}))
+    return [("no-wildcards", [subject(kind, policy=document)]) for kind in kinds for document in documents]
+
+
 def _inline_everything() -> list[Form]:
     kinds = ("Role", "RolePolicy", "UserPolicy", "GroupPolicy", "Policy")
     pairs: tuple[dict[str, Any], ...] = (
@@ -273,6 +281,7 @@ MISTAKES: Final = {
     "iam:PassRole on all roles": _pass_role(),
     "AdministratorAccess": _administrators(),
     "everything allowed inline": _inline_everything(),
+    "wildcards for the account": _owners(),
     "open to IPv4": _open_to_ipv4(),
     "open to IPv6": _open_to_ipv6(),
     "public functions": _public_functions(),

@@ -32,7 +32,7 @@ SERVICE = 9000
 """Where a service of the host's listens, on all its addresses."""
 DISK_MIB = 40
 
-# Busy while it is told to be; ends at SIGTERM, and says so. A job is so many rounds on each of two CPUs.
+# Busy while /data/go exists; ends at SIGTERM, and writes that. A job is so many rounds on each of two CPUs.
 BODY = """
 trap 'echo told > /data/told; exit 0' TERM
 busybox httpd -p 8080 -h /data

@@ -14,16 +14,6 @@ from tests.real import containers, crowd, stable
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
-    started = RabbitServer(tmp_path_factory.mktemp("broker"))
-    try:
-        started.start()
-        yield started
-    finally:
-        started.remove()
-
-
-@pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """A folder below which ``docker`` is podman, with an image of the workers."""
     with containers.folder() as place, containers.podman(place):

@@ -32,16 +32,6 @@ SERVICES = {
 }
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
-    started = RabbitServer(tmp_path_factory.mktemp("broker"))
-    try:
-        started.start()
-        yield started
-    finally:
-        started.remove()
-
-
 class Chain:
     """Worker processes of both services; each run is recorded."""
 

@@ -43,16 +43,6 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
-    started = RabbitServer(tmp_path_factory.mktemp("broker"))
-    try:
-        started.start()
-        yield started
-    finally:
-        started.remove()
-
-
 @pytest.fixture
 def at_work(broker: RabbitServer) -> Iterator[Callable[..., Worker]]:
     """Workers in threads of this process."""

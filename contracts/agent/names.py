@@ -76,6 +76,10 @@ def job_tags(stack: str, job: str, name: str = VOLUME_NAME) -> dict[str, str]:
     return {TAG_NAME: name, TAG_STACK: stack, TAG_JOB: job}
 
 
+GONE_STATES: Final = ("deleting", "deleted", "error")
+"""States of volumes and snapshots in which EC2 gives no data any more."""
+
+
 def is_unclaimed(tags: Mapping[str, str]) -> bool:
     """Return whether a volume or snapshot belongs to no job and is not marked as unused."""
     return TAG_STACK not in tags and TAG_JOB not in tags and tags.get(TAG_STATE) != STATE_UNUSED

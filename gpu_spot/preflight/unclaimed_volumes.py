@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from contracts.agent import names
 from contracts.names import TAG_STACK
 from gpu_spot.preflight.account import ClientOf
-
-_GONE_STATES: Final = ("deleting", "deleted", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def read_named(clients: ClientOf) -> tuple[StoredVolume, ...]:
         *(volume for page in volumes for volume in page["Volumes"]),
         *(snapshot for page in snapshots for snapshot in page["Snapshots"]),
     )
-    return tuple(stored for stored in map(parse, documents) if stored.state not in _GONE_STATES)
+    return tuple(stored for stored in map(parse, documents) if stored.state not in names.GONE_STATES)
 
 
 def unclaimed(stored: Iterable[StoredVolume]) -> tuple[StoredVolume, ...]:

@@ -219,6 +219,16 @@ def test_a_snapshot_alone_is_asked_about_and_adopted(
     assert created["SnapshotId"] == left
 
 
+def test_a_volume_in_error_is_asked_about_by_neither(
+    stack: Stack, instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = volume(stack, NAME)
+    ebs = job_tasks.ebs(instances.launch(ZONE))
+    assert ebs.unclaimed() == (failed,)
+    monkeypatch.setattr("moto.ec2.models.elastic_block_store.Volume.status", "error")
+    assert (ebs.unclaimed(), read_named(stack)) == ((), ())  # a command could not answer it, either
+
+
 def test_the_agents_own_filters_find_what_was_tagged(
     stack: Stack, instances: Instances, adopt: Callable[..., str]
 ) -> None:

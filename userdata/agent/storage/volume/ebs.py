@@ -11,7 +11,6 @@ from contracts.names import TAG_GROUP
 from userdata.agent.aws.clients import AwsError, aws_errors
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.storage.volume.model import (
-    DELETED_STATES,
     LIVE,
     PREPARING,
     CreateVolume,
@@ -79,12 +78,12 @@ class AwsEbs:
         Without such a volume, the ids of such snapshots: an interrupted move leaves only a snapshot.
         """
         named = self._pages("describe_volumes", "Volumes", _filters({names.TAG_NAME: names.VOLUME_NAME}))
-        volumes = [v["VolumeId"] for v in named if v["State"] not in DELETED_STATES and _is_unclaimed(v)]
+        volumes = [v["VolumeId"] for v in named if _is_unclaimed(v)]
         if volumes:
             return tuple(sorted(volumes))
         arguments = {**_filters({names.TAG_NAME: names.SNAPSHOT_NAME}), "OwnerIds": ["self"]}
         snapshots = self._pages("describe_snapshots", "Snapshots", arguments)
-        return tuple(sorted(s["SnapshotId"] for s in snapshots if s["State"] != "error" and _is_unclaimed(s)))
+        return tuple(sorted(s["SnapshotId"] for s in snapshots if _is_unclaimed(s)))
 
     def create_volume(self, zone: str, token: int, request: CreateVolume) -> str:
         """Create an encrypted gp3 volume; the client token makes the call idempotent."""
@@ -214,7 +213,7 @@ def _filters(tags: dict[str, str]) -> dict[str, Any]:
 
 
 def _is_unclaimed(document: dict[str, Any]) -> bool:
-    return names.is_unclaimed(_tags(document))
+    return document["State"] not in names.GONE_STATES and names.is_unclaimed(_tags(document))
 
 
 def _tags(document: dict[str, Any]) -> dict[str, str]:

@@ -18,7 +18,7 @@ STAMP  := $(VENV)/.installed
 # What can be installed and used without the rest.
 DISTRIBUTIONS := pulumi_on_moto spot_training spot_work
 UV     := uv==0.13.9
-# A file stays on one worker, so that what its tests share is made once; tests/tiers.py says which goes first.
+# A file stays on one worker, so that what its tests share is made once; tests/tiers.py: the longest goes first.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Of the providers' 3,800 modules a few are used: they are compiled with all else, the others are not.
 empty  :=
@@ -29,9 +29,9 @@ BENCHES := $(subst _,-,$(notdir $(SCRIPTS)))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
-PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,aws-check.md options.md stack-file.md),$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
+PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,aws-check.md changes.md options.md stack-file.md),$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone engine test-engine test-traces test-real lint types format system-packages system-packages-real bench fit declared pictures site lock clean distclean
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone engine test-engine test-traces test-real lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,10 @@ bench-%: setup
 	@test -n "$(filter %/$(subst -,_,$*),$(SCRIPTS))" || { echo "no benchmark $*; there are: $(or $(BENCHES),none)" >&2; exit 2; }
 	@mkdir -p out/bench
 	@$(BIN)/python -m $(subst /,.,$(filter %/$(subst -,_,$*),$(SCRIPTS))) --out out/bench/$*.json $(ARGS)
+
+soak: setup ## a three-node RabbitMQ cluster's bad days, the long form alone (root; ten minutes): out/soak.json
+	@mkdir -p out
+	@$(BIN)/python -m tests.real.cluster_days > out/soak.json
 
 fit: setup ## fit again what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
 	@for script in $(FITS); do $(BIN)/python -m bench.fit.$$script; done

@@ -14,12 +14,21 @@ from pulumi_declared.errors import UserError
 
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Observe a deployed stack": ("deployed.status", "deployed.jobs", "deployed.tensorboard"),
+    "Change a deployed stack": ("deployed.release_budget",),
     "Test a deployed stack": ("deployed.drill",),
     "Rehearse locally, without AWS": (
         *("rehearsed.demo", "rehearsed.deploy", "market.replay", "market.replay_deadline"),
     ),
     "Plan a change": (
-        *("preflight", "market.forecast", "market.advise", "review", "pin_images", "aws_check"),
+        *(
+            "preflight",
+            "market.forecast",
+            "market.advise",
+            "market.prices",
+            "review",
+            "pin_images",
+            "aws_check",
+        ),
     ),
     "Editor and shell integration": ("schema", "completion"),
 }

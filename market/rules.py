@@ -43,6 +43,12 @@ class Rules:
     ``spot_cold_start``. A stopped instance costs ``warm_price``, a fraction of On-Demand; the pool's cost is
     not part of the run's. With probability ``warm_refusal`` a stopped instance does not start and is lost.
 
+    ``shortest_notice_seconds``: a notice comes between this and 120 s ahead. ``boot_spread``: standard
+    deviation of the logarithm of boot times. ``on_demand_episodes``: share of Spot outages in which On-Demand
+    is missing, too. ``drop_spread``: a drop interrupts one instance after another, over this share of the
+    trace's interval. ``types`` of a zone fail together, at most ``type_lag_seconds`` apart. ``ceiling``:
+    maximum of both groups as a multiple of the target.
+
     Rebalance recommendations: ``early`` is the share of drops with a recommendation ahead of them, whose lead
     is log-uniform between ``shortest_lead_seconds`` and ``longest_lead_seconds``; for each of these there are
     ``false_alarms`` without a drop. The other recommendations arrive with the notice and add no information.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
@@ -25,6 +26,8 @@ from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.sandbox import ACCOUNT
+from rehearsal import probes
+from rehearsal.assumed_roles import role_clients
 
 _START: Final = 1_767_571_200.0
 _RUN: Final = "rehearsal"
@@ -38,7 +41,8 @@ class PlayedClock:
     """Simulated clock that launches requested instances when time passes. See ``Clock``."""
 
     def __init__(self, clients: ClientOf, region: str, time: SimulatedTime) -> None:
-        self._clients, self._time = clients, time
+        self._clients, self._time, self._region = clients, time, region
+        self._booted: set[str] = set()
         self._groups = autoscaling_backends[ACCOUNT][region]
         self._ec2: Any = ec2_backends[ACCOUNT][region]
 
@@ -49,6 +53,10 @@ class PlayedClock:
     def sleep(self, seconds: float) -> None:
         """Advance simulated time and launch the requested instances."""
         self._time.set(self._time.now + seconds)
+        for instance in list(self._ec2.all_instances()):
+            if instance.id not in self._booted:
+                self._booted.add(instance.id)
+                probes.play(self._clients, ACCOUNT, self._region, instance)
         for group in self._groups.autoscaling_groups.values():
             self._play(group)
         for fleet in self._ec2.spot_fleet_requests.values():
@@ -85,6 +93,11 @@ class PlayedClock:
         return self._ec2.get_instance(response["Instances"][0]["InstanceId"])
 
 
+def _session(clients: ClientOf, role_arn: str) -> ClientOf:
+    """Return the clients of a session with a role."""
+    return role_clients(clients, role_arn.rpartition("/")[2], ACCOUNT)
+
+
 @contextlib.contextmanager
 def rehearsed(region: str) -> Iterator[AwsTestBed]:
     """Run the body with a test bed in an empty local cloud."""
@@ -93,6 +106,7 @@ def rehearsed(region: str) -> Iterator[AwsTestBed]:
         EventBus(region, FunctionRuntime(clients, {}))  # delivers events to matching rules from now on
         clock = PlayedClock(clients, region, time)
         launches.offer(autoscaling_backends[ACCOUNT][region], clock)
-        test_bed = AwsTestBed(clients, clock, _RUN)
+        test_bed = AwsTestBed(clients, clock, _RUN, partial(_session, clients))
         quote(ec2_backends[ACCOUNT][region], {(INSTANCE_TYPE, zone): _PRICE for zone in test_bed.subnets})
         yield test_bed
+        clients.refused.clear()  # refusals are what some tests look for

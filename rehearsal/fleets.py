@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from contracts import names
 from gpu_spot.status.decisions import DecisionLine, describe_action
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
@@ -172,7 +173,12 @@ class CloudFleet:
                 self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
 
     def _judge(self, invocation: Invocation, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Raise ``LocalCloudError`` for a failed invocation."""
+        """Raise ``LocalCloudError`` for a failed invocation.
+
+        Not if it maintains users of brokers: a broker of the local cloud has no management API.
+        """
+        if f"-{names.SERVICE_BROKER_USERS}-" in invocation.function:
+            return
         failure: Mapping[str, Any] = next((line for line in lines if line.get("message") in _FAILURES), {})
         if invocation.error or invocation.failed or failure:
             reason = (
@@ -213,7 +219,7 @@ class TrainingFleet(CloudFleet):
 
     def working(self) -> set[str]:
         """See ``SelfReporting``."""
-        workers = self.registry.read(self.group, UNLIMITED).workers
+        workers = self.registry.read(self.group, dict.fromkeys(self._alive, _ONE_JOB), UNLIMITED).workers
         return {i for i, worker in workers.items() if ready_since(worker, _ONE_JOB, self._now) is not None}
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:

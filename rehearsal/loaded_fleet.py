@@ -22,7 +22,7 @@ from market.replay.fleet import Orders
 from market.rules import TICK_SECONDS, Rules
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.cloud.local_cloud import LocalCloud
-from rehearsal.cloud.views import GroupView, registry_table
+from rehearsal.cloud.views import GroupView, registry_reader
 from rehearsal.fleets import CloudFleet
 
 QUEUE_KIND: Final = "rabbitmq"
@@ -131,7 +131,7 @@ class LoadedFleet(CloudFleet):
         arriving, leaving = played.arrived / TICK_SECONDS, played.ended / TICK_SECONDS
         row = QueueState(now, played.waiting, played.started, float(played.oldest), arriving, leaving, total)
         self.cloud.clients("dynamodb").put_item(
-            TableName=registry_table(self.cloud.deployment), Item=backlog.dump(self.group, row)
+            TableName=registry_reader(self.cloud.deployment).table, Item=backlog.dump(self.group, row)
         )
 
     def _report(self, instance: str, rate: float, busy: float, now: float) -> None:

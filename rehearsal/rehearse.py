@@ -14,7 +14,6 @@ from gpu_spot.jobs.reader import JobReader
 from gpu_spot.jobs.report import JobReport
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
@@ -230,7 +229,7 @@ def fleet_of(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rul
         view.name,
         store,
         nodes=nodes,
-        registry=RegistryReader(dynamodb, str(tables["registryTable"])),
+        registry=cloud.registry,
         boots=rules.spot_cold_start,
         warm_boots=rules.on_demand_cold_start,
     )

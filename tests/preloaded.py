@@ -27,7 +27,12 @@ setattr(module, name, replacement)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    for name in ("infra.program.stack", "rehearsal.rehearse", "pulumi_on_moto.program.run"):
+    for name in (
+        "gpu_spot.preflight.stack",
+        "infra.program.stack",
+        "rehearsal.rehearse",
+        "pulumi_on_moto.program.run",
+    ):
         importlib.import_module(name)
     for service in _SERVICES:
         hasattr(importlib.import_module(f"pulumi_aws.{service}"), "anything")

@@ -88,8 +88,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     # No framework in the core: it is imported where a script already has one, or none.
     "spot_training": set(),
     "spot_training.storage.s3": {"spot_training", "boto3", "botocore"},
+    "spot_training.storage.fsspec": {"spot_training", "fsspec"},
     "spot_training.keras": {"spot_training", "keras", "numpy"},
     "spot_training.torch": {"spot_training", "torch"},
+    "spot_training.torch.state": {"spot_training", "torch", "numpy"},  # arrays in a state, if NumPy is there
     "spot_training.huggingface": {"spot_training", "transformers"},
     "spot_training.horovod": set(),
     # The rules are pure; what they ask of the world stands beside the pack.
@@ -109,15 +111,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "market.plots": {"lambdas.core.capacity.policies"},
     # What runs for a real account: neither moto, nor what builds on it, nor what rehearses. See REHEARSES.
     "gpu_spot": {"pulumi_declared"},
+    "gpu_spot.control": {"contracts", "lambdas.aws", "gpu_spot.text"},
     "gpu_spot.commands": {
-        *("gpu_spot.aws_check", "gpu_spot.drill", "gpu_spot.jobs", "gpu_spot.preflight"),
+        *("gpu_spot.aws_check", "gpu_spot.control", "gpu_spot.drill", "gpu_spot.jobs", "gpu_spot.preflight"),
         *("gpu_spot.reference", "gpu_spot.review", "gpu_spot.status", "contracts", "infra.catalogue"),
         *("infra.schema", "infra.settings", "userdata.tensorboard", "pulumi_declared"),
         *("boto3", "botocore", "mypy_boto3", "rich", "shtab", "yaml"),
     },
     "gpu_spot.commands.market": {
-        *("gpu_spot.commands", "gpu_spot.forecast", "gpu_spot.preflight", "infra.schema", "infra.settings"),
-        *("market", "lambdas.core.deadline.model", "pulumi_declared", "boto3", "rich"),
+        *("gpu_spot.commands", "gpu_spot.forecast", "gpu_spot.preflight", "infra.catalogue"),
+        *("infra.schema", "infra.settings", "market", "lambdas.core.deadline.model", "pulumi_declared"),
+        *("boto3", "rich"),
     },
     "gpu_spot.commands.rehearsed": {"pulumi_declared"},
     "gpu_spot.drill": {
@@ -131,10 +135,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "gpu_spot.jobs": {
         *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
-        *("userdata.agent.aws", "userdata.agent.work.training.record", "rich"),
+        *("gpu_spot.control", "userdata.agent.aws", "userdata.agent.work.training.record", "rich"),
         *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
     },
-    "gpu_spot.aws_check": {"gpu_spot.preflight.account", "gpu_spot.preflight.prices", "botocore"},
+    # It tries what the program declares: its patterns, policies, names and tables.
+    "gpu_spot.aws_check": {
+        *("gpu_spot.preflight", "gpu_spot.forecast.price_list", "contracts", "infra.catalogue"),
+        *("infra.components", "infra.iam", "userdata.agent.aws", "pulumi_declared", "botocore"),
+    },
     "gpu_spot.preflight": {
         *("contracts", "infra.catalogue", "infra.schema", "infra.settings", "lambdas.core.model"),
         *("boto3", "botocore", "pulumi_declared"),

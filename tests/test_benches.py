@@ -50,6 +50,7 @@ NEEDS_NOTHING: Final = {
     "functions.walk",
     "machines.node",
     "machines.research",
+    "services.rollout",
     "services.service_sqs",
 }
 

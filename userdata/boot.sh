@@ -9,6 +9,10 @@ metadata=${GPU_SPOT_METADATA:-http://169.254.169.254}
 # shellcheck source=/dev/null
 source "$root/etc/gpu-spot/boot.env"
 export AWS_DEFAULT_REGION=$REGION AWS_RETRY_MODE=standard AWS_MAX_ATTEMPTS=10
+# The metadata service, with the role's credentials, is never behind a proxy.
+no_proxy=${no_proxy-${NO_PROXY-}}
+[[ $no_proxy == '*' ]] || no_proxy=${no_proxy:+$no_proxy,}169.254.169.254
+export no_proxy NO_PROXY=$no_proxy
 
 say() { echo "gpu-spot boot: $*"; }
 

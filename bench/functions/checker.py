@@ -22,7 +22,7 @@ from lambdas.aws.settings import parse
 from lambdas.core.capacity import policies
 from lambdas.core.capacity.availability import decide
 from lambdas.core.events import Event, InterruptionNotice
-from tests.lambdas.fake_aws import PAGE, FakeAws
+from tests.lambdas.fake_aws import ARNS, PAGE, FakeAws
 
 SIZES = (10, 100, 1_000, 10_000)
 KINDS = {"mixed-asg": "primary", "spot-fleet": "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"}
@@ -32,7 +32,7 @@ MOST_ITEM_BYTES = 400_000
 """Maximum size of a DynamoDB item in bytes."""
 NOW = 1_000_000.0
 ROOT = "/gpu-spot/dev/groups"
-CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
+CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", ARNS, "queue")
 GROUP = "inference"
 
 

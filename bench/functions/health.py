@@ -48,8 +48,7 @@ def measure(size: int, share: float) -> dict[str, Any]:
         _ok(checker.run(_SECONDS))
         pass_ms = (time.perf_counter() - started) * 1000
     calls = dict(sorted(aws.calls.items()))
-    partitions = {"query": 2}
-    pages = sum(calls[name] - partitions.get(name, 1) for name in calls.keys() & PAGE.keys())
+    pages = sum(calls[name] - 1 for name in calls.keys() & PAGE.keys())
     memory = aws.memory.get(names.health_memory(GROUP), {}).get("memory", {"S": ""})
     return {
         "pass_ms": round(pass_ms, 1),

@@ -1,6 +1,7 @@
-"""A long random walk of the controller with injected AWS faults (``make bench-walk``).
+"""Long random walks of the controller: with AWS faults, and with lying signals (``make bench-walk``).
 
-``tests/lambdas/walk.py`` defines the walk and its invariants. Any violation is an error.
+``tests/lambdas/walk.py`` and ``tests/core/hostile_walk.py`` define the walks and their invariants; ``steps``
+are taken in each. Any violation is an error, and so is a group that does not return to Spot (``absorbed``).
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import time
 from collections.abc import Sequence
 
 from bench.parts.run import MACHINE, parser_of, verdict, write
+from tests.core import hostile_walk
 from tests.lambdas import walk
 
 STEPS = 200_000
+_MAX_EXAMPLES = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     started = time.process_time()
     passes, violations = walk.run(options.steps, options.seed)
+    hostile = hostile_walk.run(options.steps, options.seed)
     seconds = time.process_time() - started
     result = {
         "machine": MACHINE,
@@ -31,10 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "passes": passes,
         "steps_per_second": round(options.steps / seconds),
         "violations": violations,
+        "ceiling_violations": len(hostile.ceiling_violations),
+        "absorbed": len(hostile.absorbed),
+        "examples": [*hostile.ceiling_violations, *hostile.absorbed][:_MAX_EXAMPLES],
     }
     write(options.out, result)
-    print(f"{options.steps} steps, {passes} passes, {len(violations)} violations, {seconds:.0f} s")
-    return verdict(violations)
+    print(
+        f"{options.steps} steps in each walk, {passes} passes, {len(violations)} violations, "
+        f"{len(hostile.ceiling_violations)} of a budget, {len(hostile.absorbed)} groups without Spot, "
+        f"{seconds:.0f} s"
+    )
+    absorbed = [f"{name} does not return to Spot" for name in hostile.absorbed]
+    return verdict([*violations, *hostile.ceiling_violations, *absorbed])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ The overhead is that of a Keras model whose save takes a second or more, with th
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,10 @@ PARTS: Final = (
 )
 
 
+WILD: Final = ("wild_scripts", "wild_kills", "wild_mismatches", "stuck_runs", "exports_lost")
+"""Counters of the scripts of habits."""
+
+
 def report_of(framework: str, script: str, *arguments: str | Path) -> dict[str, Any]:
     """Run a script of ``tests/real`` in its framework's environment; return the JSON that it prints last."""
     binaries = environment(framework)
@@ -80,6 +85,24 @@ def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
         yield {"part": part.name, **report}
 
 
+def wild(kills: int) -> dict[str, Any]:
+    """Kill each script of habits (``tests/real/wild``) so many times; return the counters."""
+    binaries = environment("torch")
+    environ = variables(binaries)
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+        command = [str(binaries / "python"), "-m", "tests.real.wild.harness", "--folder", f"{folder}/jobs"]
+        path = os.pathsep.join([environ["PYTHONPATH"], str(REAL.parents[1])])
+        done = subprocess.run(  # noqa: S603
+            [*command, "--kills", str(kills)],
+            env={**environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
 def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Measure the ways to save in sequence; ours until its second save.
 
@@ -92,7 +115,9 @@ def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, 
         yield "torch", report_of("torch", "overhead_torch", f"{folder}/torch")
 
 
-def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dict[str, Any]:
+def summary(
+    rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any], habits: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the counters summed over all rounds."""
 
     def total(name: str, one_of: Sequence[Mapping[str, Any]] = rounds) -> int:
@@ -108,7 +133,8 @@ def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dic
     return {
         **{name: total(name) for name in ("kills", "sigterm", "sigkill", "mismatches", "unreadable")},
         "at_a_write": total("writes"),
-        "faults": [fault for part_round in rounds for fault in part_round["faults"]],
+        "faults": [fault for part_round in (*rounds, habits) for fault in part_round.get("faults", ())],
+        **{name: habits.get(name, 0) for name in WILD},
         "lost_steps_with_notice": worst("lost_steps_with_notice"),
         "lost_seconds_without_notice": worst("lost_seconds_without_notice"),
         "overhead_fraction": cost.get("ours", {}).get("fraction"),
@@ -126,13 +152,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=50, help="of each kind, in each part")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each way to save is measured")
     parser.add_argument("--parameters", type=int, default=PARAMETERS)
-    parser.add_argument("--only", nargs="*", help="parts that begin so, and 'overhead'")
+    parser.add_argument("--only", nargs="*", help="parts that begin so, 'wild' and 'overhead'")
     options = parser.parse_args(arguments)
 
     def is_selected(name: str) -> bool:
         return options.only is None or any(name.startswith(prefix) for prefix in options.only)
 
     needed = {part.framework for part in PARTS if is_selected(part.name)}
+    needed |= {"torch"} if is_selected("wild") else set()
     needs.frameworks(sorted(needed | ({"keras", "torch"} if is_selected("overhead") else set())))
     rounds: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
@@ -143,10 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for way, result in overheads(options.seconds, options.parameters) if is_selected("overhead") else ():
         cost[way] = result
         print(json.dumps({"way": way, **result}), flush=True)
-    result = summary(rounds, cost)
+    habits = wild(2 * options.kills) if is_selected("wild") else {}
+    result = summary(rounds, cost, habits)
     write(options.out, result)
     print(json.dumps({name: value for name, value in result.items() if name not in ("rounds", "overhead")}))
     lost = result["mismatches"] + result["unreadable"] + len(result["faults"])
+    lost += result["wild_mismatches"] + result["stuck_runs"] + result["exports_lost"]
     return 1 if lost or result["lost_steps_with_notice"] > 1 else 0
 
 

@@ -68,6 +68,7 @@ class Endpoint(MetadataServer):
         self.documents[IDENTITY] = json.dumps(
             {
                 "instanceId": "i-0",
+                "accountId": "123456789012",
                 "availabilityZone": "us-west-2a",
                 "region": "us-west-2",
                 "instanceType": "p4d.24xlarge",

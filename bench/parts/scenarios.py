@@ -51,9 +51,9 @@ def real(root: Path) -> list[Scenario]:
     ]
 
 
-def modelled(days: float = 30) -> list[Scenario]:
+def modelled(days: float = 30, seeds: Iterable[int] = (1, 2, 3, 4)) -> list[Scenario]:
     """Return markets of three pools drawn from the fitted model."""
-    return [Scenario(f"model {seed} x3 N=4", draw(3, 24 * days, seed), 4) for seed in (1, 2, 3, 4)]
+    return [Scenario(f"model {seed} x3 N=4", draw(3, 24 * days, seed), 4) for seed in seeds]
 
 
 def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:

@@ -26,6 +26,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.parts import batched_scaling
 from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, write
 from bench.parts.scenarios import chosen
@@ -262,6 +263,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     )
     head = ("load: rule, setting", "p99 wait tuned", "held out", "cost", "target")
     text = ["## Scaling by worker", *summary_text, "![cost against wait](img/scaling.svg)", table(head, rows)]
+    text += batched_scaling.text(result)
     replace_part(docs / "performance.md", "scaling", "\n\n".join(text))
 
 
@@ -277,11 +279,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         worlds_shaken = list(pool.map(shaken, range(args.random), chunksize=4))
     result |= rolled_out(worlds_shaken)
     result["reversals"] += sum(world.reversals for world in worlds_shaken)
+    result["p99_seconds"] = max(load["p99_wait"] for load in result["loads"].values())
+    result |= batched_scaling.measure(days=args.days)
     result["market"] = "the traces" if os.environ.get("GPU_SPOT_TRACES") else "the fitted model"
     write(args.out, result)
     if args.days >= DAYS:
         document(args.docs, result)
-    summary = {key: value for key, value in result.items() if key not in ("judged", "trained")}
+    summary = {
+        key: value for key, value in result.items() if key not in ("judged", "trained", "steady", "batched")
+    }
     print(f"{json.dumps(summary)}\n{time.monotonic() - started:.0f} s → {args.out}")
 
 

@@ -25,9 +25,10 @@ import pika
 from bench.parts import needs
 from bench.parts.page import replace_part
 from bench.parts.run import MACHINE, parser_of, write
+from rehearsal.machines.real import cluster
 from rehearsal.machines.real.broker import RabbitServer
 from spot_work import Client, Queue
-from tests.real import containers, crowd, stable
+from tests.real import cluster_days, containers, crowd, environments, stable
 
 MESSAGES: Final = 20_000
 LOSSES: Final = 60
@@ -37,6 +38,8 @@ WORKERS: Final = 4
 ROUNDS: Final = 3
 _IMAGES: Final = 1_500
 _NOTHINGS: Final = 5_000
+_TASKS: Final = 3_000
+"""Requests for the comparison with Celery."""
 _BARE: Final = (
     "import sys; from bench.services.service import bare; bare(*sys.argv[1:3], confirmed=bool(sys.argv[3]))"
 )
@@ -114,7 +117,7 @@ def gains(broker: RabbitServer) -> dict[str, float]:
     """Return the gain of batches and the package's overhead: medians of rounds with both variants."""
     image = bytes(range(256)) * 4
     served = ["-m", "spot_work", "--batch"]
-    speed, cpu, cpu_confirmed, wall = [], [], [], []
+    speed, cpu, cpu_confirmed, wall, vs_pika = [], [], [], [], []
     for number in range(ROUNDS):
         alone, _ = measure(
             broker,
@@ -140,6 +143,7 @@ def gains(broker: RabbitServer) -> dict[str, float]:
             for name, promise in ((f"bare-{number}", ""), (f"confirmed-{number}", "confirmed"))
         )
         wall.append(ours[0] / theirs[0])
+        vs_pika.append(confirmed[0] / ours[0])
         cpu.append(ours[1] / theirs[1])
         cpu_confirmed.append(ours[1] / confirmed[1])
     return {
@@ -147,7 +151,34 @@ def gains(broker: RabbitServer) -> dict[str, float]:
         "overhead_ratio": round(statistics.median(cpu), 2),
         "overhead_ratio_confirmed": round(statistics.median(cpu_confirmed), 2),
         "overhead_ratio_wall": round(statistics.median(wall), 2),
+        "vs_pika": round(statistics.median(vs_pika), 2),
     }
+
+
+def compare_with_celery(broker: RabbitServer) -> dict[str, Any]:
+    """Return our throughput at batch 1 relative to Celery's, or the reason why Celery is not installed."""
+    try:
+        programs = environments.environment("celery")
+    except environments.NotInstalledError as error:
+        return {"celery_not_run": str(error)}
+    ratios = []
+    for number in range(ROUNDS):
+        options = ["--batch", "1", "bench.services.service:nothing", "--queue", f"beside-{number}"]
+        ours, _ = measure(broker, f"beside-{number}", ["-m", "spot_work", *options], [1] * _TASKS)
+        script = stable.HERE / "bench" / "parts" / "celery_double.py"
+        command = [programs / "python", script, broker.url, str(_TASKS)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ourselves
+        ratios.append(float(json.loads(done.stdout.splitlines()[-1])["seconds"]) / ours)
+    return {"vs_celery": round(statistics.median(ratios), 2)}
+
+
+def bad_days(*, is_long: bool) -> dict[str, Any]:
+    """Return the outcome of a cluster's bad days, or the reason why this machine cannot play them."""
+    if not cluster.may_have_own_network():
+        return {"cluster_not_run": "needs root, for a network namespace"}
+    plan = cluster_days.LONG if is_long else cluster_days.Plan()
+    days = asdict(cluster_days.run(plan, seconds=3600))
+    return {"cluster": days, "cluster_restarts": days["cluster_restarts"], "alarm_done": days["alarm_done"]}
 
 
 def in_containers(broker: RabbitServer, messages: int, losses: int, seed: int) -> dict[str, Any]:
@@ -176,6 +207,7 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         "with "
         f"the mark. The slowest drain took {result['longest_drain']:.1f} s. "
         f"{_contained(result['containers'])}\n\n"
+        f"{_bad_days(result)}\n\n"
         f"Batches of 16 process {result['batching_speedup']} times as many images as single ones, with the "
         "model "
         "double of `bench/parts/model_double.py` on one core: it reads its weights once per batch. "
@@ -201,6 +233,20 @@ def _contained(played: dict[str, Any]) -> str:
     )
 
 
+def _bad_days(result: dict[str, Any]) -> str:
+    if "cluster" not in result:
+        return f"A cluster was not run: {result['cluster_not_run']}."
+    days = result["cluster"]
+    done = ", ".join(f"{count:,} ran during the {kind} alarm" for kind, count in days["alarm_done"].items())
+    return (
+        f"A cluster of three RabbitMQ {days['broker']} nodes, behind a load balancer: {days['requests']:,} "
+        f"requests of eight clients through {days['cluster_restarts']} rolling restarts, alarms of 120 s "
+        f"({done}), {days['handshakes_cut']} cut logins, a connection limit, {days['partitions']} partition "
+        f"and {days['kills']} kills of workers: **{days['lost']} lost, {days['wrong']} wrong, "
+        f"{days['unmarked_duplicates']} duplicates without a mark**."
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write the file; return 1 if anything was lost or run twice unmarked."""
     parser = parser_of(__doc__, "service", docs=True)
@@ -218,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broker = RabbitServer(folder)
         try:
             broker.start()
-            result_by_gain = gains(broker)
+            result_by_gain = gains(broker) | compare_with_celery(broker)
             outcome = crowd.play(
                 broker,
                 stable.Processes(Path(name)),
@@ -230,6 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             contained = in_containers(broker, options.in_containers, LOSSES_IN_CONTAINERS, options.seed)
         finally:
             broker.remove()
+    days = bad_days(is_long=options.messages >= MESSAGES)
     result = {
         "machine": MACHINE,
         "broker": "RabbitMQ of this machine, one node",
@@ -237,13 +284,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **asdict(outcome),
         **result_by_gain,
         "containers": contained,
+        **days,
     }
     write(options.out, result)
     print(json.dumps(result, indent=2))
     if options.messages >= MESSAGES:
         write_page(result, options.docs)
+    parts = (result, contained, days.get("cluster", {}))
     faults = ("lost", "wrong", "unmarked_duplicates", "drains_failed")
-    return int(any(part.get(fault, 0) for part in (result, contained) for fault in faults))
+    return int(any(part.get(fault, 0) for part in parts for fault in faults))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
 from contracts import codec
+from contracts.group.hourly_budget import HourlyBudget
 from contracts.limits import Above, AtLeast, WholeNumber
 from contracts.stored import FieldMark, Stored, stored
 
@@ -50,8 +51,10 @@ class GroupConfig:
         by_zone: Whether the fallback accepts capacity changes for one zone, that of a job's volume.
         deadline: Deadline of a job in epoch seconds; 0 without one.
         on_premises: Ready on-premises workers that replace one slot; 0: on-premises workers do not count.
+        on_premises_hosts: Worker slots by the name of an on-premises host.
         budget: Maximum cost of a job's run in US dollars; 0: unlimited.
         own_prices: With a budget, the hourly On-Demand price of each instance type itself.
+        hourly_budget: Maximum hourly cost; ``None``: unlimited.
     """
 
     kind: GroupKind
@@ -75,8 +78,10 @@ class GroupConfig:
     by_zone: bool = False
     deadline: Annotated[float, AtLeast(0)] = 0.0
     on_premises: WholeNumber = 0
+    on_premises_hosts: Mapping[str, WholeNumber] = field(default_factory=dict)
     budget: Annotated[float, AtLeast(0)] = 0.0
     own_prices: Mapping[str, Price] = field(default_factory=dict)
+    hourly_budget: HourlyBudget | None = None
 
 
 def dumps(config: GroupConfig) -> str:

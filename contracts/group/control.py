@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from contracts import codec
+from contracts.group.hourly_budget import BudgetRelease
 from contracts.limits import Above, WholeNumber
 from contracts.stored import ContractError
 
@@ -25,11 +26,15 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Manual settings: mode, On-Demand slots for ``MANUAL``, and a budget that overrides the stack file's."""
+    """Manual settings: mode, On-Demand slots for ``MANUAL``, and budgets.
+
+    ``budget`` overrides the stack file's for a job's run; ``budget_release`` releases the hourly one.
+    """
 
     mode: Mode = Mode.AUTOMATIC
     on_demand: WholeNumber | None = None
     budget: Annotated[float, Above(0)] | None = None
+    budget_release: BudgetRelease | None = None
 
 
 def parse(text: str) -> Control:

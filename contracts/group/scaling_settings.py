@@ -11,6 +11,7 @@ from contracts.stored import FieldMark, Stored, stored
 
 WAIT_SECONDS: Final = 60
 MINIMUM: Final = 1
+MAX_HEADROOM: Final = 4.0
 
 
 @stored(is_list=True)
@@ -35,16 +36,20 @@ class Floor:
 class Bounds:
     """Limits of scaling in workers; ``wait_seconds`` is the maximum p99 wait of a request for a worker.
 
-    With ``minimum`` 0, a service without requests has no worker.
+    With ``minimum`` 0, a service without requests has no worker. ``headroom`` is the load beyond the present
+    one that the workers hold, as a share of it.
     """
 
     wait_seconds: float
     minimum: int
     maximum: int
     floors: tuple[Floor, ...] = ()
+    headroom: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for invalid bounds."""
+        if not 0 <= self.headroom <= MAX_HEADROOM:
+            raise ValueError(f"headroom is {self.headroom:g}, 0 to {MAX_HEADROOM:g} is allowed")
         if not 1 <= self.wait_seconds <= 3600:
             raise ValueError(f"wait_seconds is {self.wait_seconds:g}, 1 to 3600 is allowed")
         if not 0 <= self.minimum <= self.maximum or self.maximum < 1:
@@ -94,6 +99,7 @@ class ScalingSettings:
     floors: Annotated[tuple[Floor, ...], FieldMark.REQUIRED] = ()
     dry_run: Annotated[bool, FieldMark.REQUIRED] = False
     log: RequestLogSettings | None = None
+    headroom: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for invalid bounds."""
@@ -106,7 +112,9 @@ class ScalingSettings:
         """The bounds in workers."""
         per_slot = self.per_slot
         floors = tuple(Floor(f.workers * per_slot, f.start, f.end, f.days) for f in self.floors)
-        return Bounds(self.wait_seconds, self.minimum * per_slot, self.maximum * per_slot, floors)
+        return Bounds(
+            self.wait_seconds, self.minimum * per_slot, self.maximum * per_slot, floors, self.headroom
+        )
 
     def slots(self, workers: int) -> int:
         """Return the slots that hold ``workers`` workers, rounded up."""

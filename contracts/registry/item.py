@@ -1,7 +1,9 @@
 """Items of the worker registry, one per worker slot of an instance.
 
-Node agents write them, the functions read them. Items are DynamoDB attribute values (``{"S": …}``,
-``{"N": …}``); times are epoch seconds.
+Node agents write them, the functions read them. The partition key names the writer, because IAM can limit
+a writer to a partition, but not to a sort key (DynamoDB guide, "Using IAM policy conditions for fine-grained
+access control": ``dynamodb:LeadingKeys``). Items are DynamoDB attribute values (``{"S": …}``, ``{"N": …}``);
+times are epoch seconds.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ class Worker:
     service's worker. A restart requested at ``restart_requested_at`` is done once ``since`` is later.
     """
 
-    group: Annotated[str, FieldMark.IN_KEY]
+    partition: Annotated[str, FieldMark.IN_KEY]
     instance: Annotated[str, FieldMark.IN_KEY]
     slot: Annotated[int, FieldMark.IN_KEY]
     since: float
@@ -81,15 +83,33 @@ class Worker:
         return now - STALE_SECONDS < self.heartbeat <= now + MAX_CLOCK_SKEW_SECONDS
 
 
-def key(group: str, instance: str, slot: int) -> dict[str, Any]:
+def partition(group: str, writer: str) -> str:
+    """Return the partition of the items that ``writer`` may write for a group.
+
+    ``writer`` is what IAM knows about the caller: an instance's ARN, or the name of an on-premises host.
+    """
+    return f"{group}#{writer}"
+
+
+def group_of(partition: str) -> str:
+    """Return the group in a partition, also in one of the previous version."""
+    return partition.partition("#")[0].partition("@")[0]
+
+
+def instance_arns(aws_partition: str, region: str, account: str) -> str:
+    """Return the ARN of an account's instances in a Region, up to the instance id."""
+    return f"arn:{aws_partition}:ec2:{region}:{account}:instance/"
+
+
+def key(partition: str, instance: str, slot: int) -> dict[str, Any]:
     """Return the key of a worker's item."""
-    return {names.REGISTRY_KEY: {"S": group}, names.REGISTRY_SORT_KEY: {"S": f"{instance}/{slot}"}}
+    return {names.REGISTRY_KEY: {"S": partition}, names.REGISTRY_SORT_KEY: {"S": f"{instance}/{slot}"}}
 
 
 def dump(worker: Worker) -> dict[str, Any]:
     """Return a worker's whole item."""
     return {
-        **key(worker.group, worker.instance, worker.slot),
+        **key(worker.partition, worker.instance, worker.slot),
         "instance": codec.attribute(worker.instance),
         names.REGISTRY_TTL: _expiry(worker.heartbeat),
         **codec.dump_item(worker),
@@ -102,9 +122,9 @@ def parse(item: Mapping[str, Any]) -> Worker:
     Invalid progress and an invalid report count as missing. Raise `ContractError` for any other invalid item.
     """
     try:
-        group = item[names.REGISTRY_KEY]["S"]
+        partition = item[names.REGISTRY_KEY]["S"]
         instance, _, slot = _split_sort_key(item)
-        return codec.parse_item(Worker, item, group=group, instance=instance, slot=int(slot))
+        return codec.parse_item(Worker, item, partition=partition, instance=instance, slot=int(slot))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ContractError(f"malformed item of the worker registry: {error!s:.200}") from None
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from contracts.registry.batches import MAX_ROWS, BatchRow
 from contracts.stored import FieldMark, Stored, stored
 
 MAX_VERSION_LENGTH: Final = 100
@@ -29,6 +30,8 @@ class WorkerReport:
         xid: Last Xid error of the GPU, since the start of the agent's unit, that requires at least a reset;
             0 for none.
         starts: Starts of the worker since the start of the agent's unit.
+        batches: Batches of the last minutes by size, smallest first; ``None`` if not reported.
+        batch_size: Largest batch that the worker runs; ``None`` if not reported.
     """
 
     version: str
@@ -41,6 +44,8 @@ class WorkerReport:
     gpu_use: float | None = None
     xid: Annotated[int, FieldMark.REQUIRED] = 0
     starts: Annotated[int, FieldMark.REQUIRED] = 1
+    batches: tuple[BatchRow, ...] | None = None
+    batch_size: int | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
@@ -53,3 +58,8 @@ class WorkerReport:
             raise ValueError(f"busy for {self.busy} of the time, at most 1 is allowed")
         if not 0 <= self.failed <= self.done or self.xid < 0 or self.starts < 0:
             raise ValueError(f"{self.failed} of {self.done} failed, Xid {self.xid}, {self.starts} starts")
+        if len(self.batches or ()) > MAX_ROWS or (self.batch_size or 1) < 1:
+            raise ValueError(
+                f"batches of up to {self.batch_size} in {len(self.batches or ())} rows; from 1 and "
+                f"{MAX_ROWS} rows are allowed"
+            )

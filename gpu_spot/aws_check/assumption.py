@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
 
 from gpu_spot.aws_check.aws_test_bed import AwsTestBed
+
+CostGroup: TypeAlias = Literal[1, 5, 25]
+GROUPS: Final[tuple[CostGroup, ...]] = (1, 5, 25)
+"""Groups of tests by the US dollars that a group costs at most, together with those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BilledResource:
+    """A billed resource other than small instances; tests that share one by name pay for it once.
+
+    ``units`` are the maximum units by price, such as hours of ``eks-cluster`` (see ``cost``).
+    """
+
+    name: str
+    units: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +32,13 @@ class Assumption:
         name: short, unique, with hyphens.
         statement: the assumed behavior.
         source: the AWS documentation.
-        used_by: the module that relies on it.
+        used_by: the module or decision record that relies on it.
         falsified_by: the observation that would falsify it.
         run: runs the test; returns the observation, raises ``Falsified``.
-        instances: maximum concurrent instances of the test, for the cost estimate.
+        instances: maximum concurrent small instances of the test, for the cost estimate.
+        resources: other billed resources of the test.
+        dollars: the cost group.
+        by_name_only: whether it runs only if it is requested by name: it starts a GPU instance.
         unsupported_reason: why moto cannot run the test, empty if it can.
     """
 
@@ -30,6 +49,9 @@ class Assumption:
     falsified_by: str
     run: Callable[[AwsTestBed], str]
     instances: int = 0
+    resources: Sequence[BilledResource] = ()
+    dollars: CostGroup = 1
+    by_name_only: bool = False
     unsupported_reason: str = ""
 
 
@@ -40,6 +62,9 @@ def assumes(
     *,
     name: str = "",
     instances: int = 0,
+    resources: Sequence[BilledResource] = (),
+    dollars: CostGroup = 1,
+    by_name_only: bool = False,
     unsupported_reason: str = "",
 ) -> Callable[[Callable[[AwsTestBed], str]], Assumption]:
     """Turn a test function into an assumption.
@@ -48,10 +73,18 @@ def assumes(
     """
 
     def decorate(test: Callable[[AwsTestBed], str]) -> Assumption:
-        statement = " ".join((test.__doc__ or "").split())
-        public_name = name or test.__name__.replace("_", "-")
         return Assumption(
-            public_name, statement, source, used_by, falsified_by, test, instances, unsupported_reason
+            name=name or test.__name__.replace("_", "-"),
+            statement=" ".join((test.__doc__ or "").split()),
+            source=source,
+            used_by=used_by,
+            falsified_by=falsified_by,
+            run=test,
+            instances=instances,
+            resources=resources,
+            dollars=dollars,
+            by_name_only=by_name_only,
+            unsupported_reason=unsupported_reason,
         )
 
     return decorate

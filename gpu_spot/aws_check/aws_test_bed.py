@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from botocore.exceptions import ClientError
 
-from gpu_spot.preflight.account import ClientOf
+from gpu_spot.preflight.account import Account, ClientOf, identify
 
 TAG: Final = "gpu-spot:check"
 """Tag of every resource of a test; its value is the run."""
@@ -41,16 +41,37 @@ class AwsTestBed:
     """One run in the default VPC of a region.
 
     Attributes:
+        assume: returns the clients of a session with a role, given the role's ARN.
         run: distinguishes this run's resources from those of others; letters and digits.
     """
 
     clients: ClientOf
     clock: TestBedClock
     run: str
+    assume: Callable[[str], ClientOf]
 
     def resource_name(self, suffix: str) -> str:
         """Return the name of a resource of this run."""
         return f"{PREFIX}{self.run}-{suffix}"
+
+    @cached_property
+    def account(self) -> Account:
+        """The account of the caller."""
+        return identify(self.clients)
+
+    @property
+    def region(self) -> str:
+        """The region of the clients."""
+        return str(self.clients("ec2").meta.region_name)
+
+    @property
+    def partition(self) -> str:
+        """The partition of the region."""
+        return self.account.caller.split(":")[1]
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource of this account and region."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account.id}:{resource}"
 
     @property
     def tags(self) -> list[dict[str, str]]:
@@ -112,14 +133,15 @@ class AwsTestBed:
         except ClientError as error:
             raise Falsified(f"rejected: {_refusal_text(error)}") from None
 
-    def template(self, suffix: str, image: str | None = None) -> str:
-        """Create a launch template with the small type and return its id."""
+    def template(self, suffix: str, image: str | None = None, **data: Any) -> str:
+        """Create a launch template with the small type and return its id; ``data`` is more of its data."""
         response = self.clients("ec2").create_launch_template(
             LaunchTemplateName=self.resource_name(suffix),
             LaunchTemplateData={
                 "ImageId": image or self.image,
                 "InstanceType": INSTANCE_TYPE,
                 "TagSpecifications": self.tag_specifications("instance", "volume"),
+                **data,
             },
             TagSpecifications=self.tag_specifications("launch-template"),
         )

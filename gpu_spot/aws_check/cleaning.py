@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from gpu_spot.aws_check.aws_test_bed import PREFIX, TAG, TestBedClock
+from gpu_spot.aws_check import cleaning_services
+from gpu_spot.aws_check.aws_test_bed import TAG, TestBedClock
+from gpu_spot.aws_check.leftover import Leftover, belongs_to, list_all, prefix
 from gpu_spot.preflight.account import ClientOf
 
 _MAX_SECONDS: Final = 900.0
 """Maximum wait for slow deletions: instances, then their volumes and groups."""
 _PAUSE_SECONDS: Final = 15.0
 _TERMINATING: Final = ("shutting-down", "terminated")
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """An existing resource of a run. ``delete`` is None if its deletion is in progress."""
-
-    description: str
-    delete: Callable[[], Any] | None
 
 
 def clean_up(clients: ClientOf, clock: TestBedClock, run: str | None = None) -> list[str]:
@@ -42,6 +35,14 @@ def clean_up(clients: ClientOf, clock: TestBedClock, run: str | None = None) -> 
     return []
 
 
+def delete_compute(clients: ClientOf, run: str) -> None:
+    """Start to delete the groups, fleets and instances of a run, and what EC2 has of them."""
+    for kind in (_groups, _fleets, _instances, _compute):
+        for leftover in kind(clients, run):
+            if leftover.delete is not None:
+                _try(leftover.delete)
+
+
 def _try(delete: Callable[[], Any]) -> None:
     try:
         delete()
@@ -51,16 +52,9 @@ def _try(delete: Callable[[], Any]) -> None:
 
 def leftovers(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     """Yield the existing resources of a run, or of all runs, in order of deletion."""
-    for kind in (_groups, _fleets, _instances, _compute, _messages, _stores, _files, _roles):
+    kinds = (_groups, _fleets, _instances, _compute, _messages, _stores, _files)
+    for kind in (*kinds, *cleaning_services.KINDS, _roles):
         yield from kind(clients, run)
-
-
-def _belongs_to(tags: list[dict[str, str]], run: str | None) -> bool:
-    return any(tag["Key"] == TAG and run in (None, tag["Value"]) for tag in tags)
-
-
-def _prefix(run: str | None) -> str:
-    return PREFIX if run is None else f"{PREFIX}{run}-"
 
 
 def _filter(run: str | None) -> list[dict[str, Any]]:
@@ -69,33 +63,27 @@ def _filter(run: str | None) -> list[dict[str, Any]]:
     return [{"Name": f"tag:{TAG}", "Values": [run]}]
 
 
-def _list_all(client: Any, operation: str, key: str, **arguments: Any) -> Iterator[Any]:
-    """Yield the items under ``key`` of all pages of a listing."""
-    for page in client.get_paginator(operation).paginate(**arguments):
-        yield from page.get(key, [])
-
-
 def _groups(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client = clients("autoscaling")
-    for group in _list_all(client, "describe_auto_scaling_groups", "AutoScalingGroups"):
+    for group in list_all(client, "describe_auto_scaling_groups", "AutoScalingGroups"):
         name = group["AutoScalingGroupName"]
-        if _belongs_to(group["Tags"], run):
+        if belongs_to(group["Tags"], run):
             delete = partial(client.delete_auto_scaling_group, AutoScalingGroupName=name, ForceDelete=True)
             yield Leftover(f"group {name}", delete)
 
 
 def _fleets(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client = clients("ec2")
-    for fleet in _list_all(client, "describe_spot_fleet_requests", "SpotFleetRequestConfigs"):
+    for fleet in list_all(client, "describe_spot_fleet_requests", "SpotFleetRequestConfigs"):
         name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
-        if _belongs_to(fleet.get("Tags", []), run) and not state.startswith("cancelled"):
+        if belongs_to(fleet.get("Tags", []), run) and not state.startswith("cancelled"):
             cancel = partial(client.cancel_spot_fleet_requests, SpotFleetRequestIds=[name])
             yield Leftover(f"fleet {name}", partial(cancel, TerminateInstances=True))
 
 
 def _instances(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client = clients("ec2")
-    for reservation in _list_all(client, "describe_instances", "Reservations", Filters=_filter(run)):
+    for reservation in list_all(client, "describe_instances", "Reservations", Filters=_filter(run)):
         for instance in reservation["Instances"]:
             name, state = instance["InstanceId"], instance["State"]["Name"]
             delete = (
@@ -107,20 +95,20 @@ def _instances(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
 
 def _compute(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client, filters = clients("ec2"), _filter(run)
-    for template in _list_all(client, "describe_launch_templates", "LaunchTemplates", Filters=filters):
+    for template in list_all(client, "describe_launch_templates", "LaunchTemplates", Filters=filters):
         name = template["LaunchTemplateId"]
         yield Leftover(f"template {name}", partial(client.delete_launch_template, LaunchTemplateId=name))
-    for template in _list_all(client, "describe_volumes", "Volumes", Filters=filters):
+    for template in list_all(client, "describe_volumes", "Volumes", Filters=filters):
         name = template["VolumeId"]
         yield Leftover(f"volume {name}", partial(client.delete_volume, VolumeId=name))
-    for template in _list_all(client, "describe_snapshots", "Snapshots", Filters=filters, OwnerIds=["self"]):
+    for template in list_all(client, "describe_snapshots", "Snapshots", Filters=filters, OwnerIds=["self"]):
         name = template["SnapshotId"]
         yield Leftover(f"snapshot {name}", partial(client.delete_snapshot, SnapshotId=name))
 
 
 def _messages(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     sqs, events = clients("sqs"), clients("events")
-    for url in _list_all(sqs, "list_queues", "QueueUrls", QueueNamePrefix=_prefix(run)):
+    for url in list_all(sqs, "list_queues", "QueueUrls", QueueNamePrefix=prefix(run)):
         yield Leftover(f"queue {url}", partial(sqs.delete_queue, QueueUrl=url))
 
     def delete_rule(name: str) -> None:
@@ -129,17 +117,17 @@ def _messages(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
             events.remove_targets(Rule=name, Ids=targets)
         events.delete_rule(Name=name)
 
-    for rule in _list_all(events, "list_rules", "Rules", NamePrefix=_prefix(run)):
+    for rule in list_all(events, "list_rules", "Rules", NamePrefix=prefix(run)):
         yield Leftover(f"rule {rule['Name']}", partial(delete_rule, rule["Name"]))
 
 
 def _stores(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     tables, ssm = clients("dynamodb"), clients("ssm")
-    for name in _list_all(tables, "list_tables", "TableNames"):
-        if name.startswith(_prefix(run)):
+    for name in list_all(tables, "list_tables", "TableNames"):
+        if name.startswith(prefix(run)):
             yield Leftover(f"table {name}", partial(tables.delete_table, TableName=name))
     path = "/gpu-spot-check" if run is None else f"/gpu-spot-check/{run}"
-    for parameter in _list_all(ssm, "get_parameters_by_path", "Parameters", Path=path, Recursive=True):
+    for parameter in list_all(ssm, "get_parameters_by_path", "Parameters", Path=path, Recursive=True):
         yield Leftover(
             f"parameter {parameter['Name']}", partial(ssm.delete_parameter, Name=parameter["Name"])
         )
@@ -147,9 +135,9 @@ def _stores(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
 
 def _files(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client = clients("efs")
-    for file_system in _list_all(client, "describe_file_systems", "FileSystems"):
+    for file_system in list_all(client, "describe_file_systems", "FileSystems"):
         name = file_system["FileSystemId"]
-        if _belongs_to(file_system["Tags"], run):
+        if belongs_to(file_system["Tags"], run):
             yield Leftover(f"file system {name}", partial(client.delete_file_system, FileSystemId=name))
 
 
@@ -159,8 +147,14 @@ def _roles(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     def delete_role(name: str) -> None:
         for policy in client.list_attached_role_policies(RoleName=name)["AttachedPolicies"]:
             client.detach_role_policy(RoleName=name, PolicyArn=policy["PolicyArn"])
+        for policy in client.list_role_policies(RoleName=name)["PolicyNames"]:
+            client.delete_role_policy(RoleName=name, PolicyName=policy)
+        for profile in client.list_instance_profiles_for_role(RoleName=name)["InstanceProfiles"]:
+            profile_name = profile["InstanceProfileName"]
+            client.remove_role_from_instance_profile(InstanceProfileName=profile_name, RoleName=name)
+            client.delete_instance_profile(InstanceProfileName=profile_name)
         client.delete_role(RoleName=name)
 
-    for role in _list_all(client, "list_roles", "Roles"):
-        if role["RoleName"].startswith(_prefix(run)):
+    for role in list_all(client, "list_roles", "Roles"):
+        if role["RoleName"].startswith(prefix(run)):
             yield Leftover(f"role {role['RoleName']}", partial(delete_role, role["RoleName"]))

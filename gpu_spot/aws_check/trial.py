@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
-from gpu_spot.aws_check.cleaning import clean_up
+from gpu_spot.aws_check.cleaning import clean_up, delete_compute
 
 Verdict: TypeAlias = Literal["held", "falsified", "not tried", "not playable here"]
 
@@ -47,6 +47,9 @@ def run_assumptions(
             outcome = _run_one(test_bed, assumption, on_moto=on_moto)
             outcomes.append(outcome)
             on_outcome(outcome)
+            if assumption.instances:
+                # Instances of a test run no longer than it; what later tests share stays to the end.
+                delete_compute(test_bed.clients, test_bed.run)
     finally:
         leftovers = clean_up(test_bed.clients, test_bed.clock, test_bed.run)
     return outcomes, leftovers

@@ -72,7 +72,9 @@ def _print(
     for check, result in results:
         name, shown = ("" if check == shown else check), check
         status = Text(result.status, style=_STYLES[result.status])
-        table.add_row(name, Text(result.subject), status, Text(result.finding), Text(result.advice))
+        is_fine = result.status == "ok"
+        action = result.advice if is_fine or not result.key else f"{result.key}: {result.advice}".rstrip(": ")
+        table.add_row(name, Text(result.subject), status, Text(result.finding), Text(action))
     counts = {status: sum(result.status == status for _, result in results) for status in _STYLES}
     console = Console()
     console.print(table)

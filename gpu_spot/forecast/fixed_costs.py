@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from gpu_spot.preflight import prices
 from gpu_spot.preflight.checks import monthly_cost
+from gpu_spot.preflight.prices import Line, listed, priced
 from gpu_spot.preflight.stack import Declared, Stack
-from infra.catalogue import accelerators
+from infra.catalogue import accelerators, price_tables
 from infra.schema import Settings
 from infra.settings import PROJECT
 from pulumi_declared.stackfile import StackConfig
@@ -32,11 +33,9 @@ _INVOCATION_SECONDS: Final = 1.0
 """Assumed duration of an invocation."""
 _FUNCTION: Final = "aws:lambda/function:Function"
 _ALARM: Final = "aws:cloudwatch/metricAlarm:MetricAlarm"
+_FILE_SYSTEM: Final = "aws:efs/fileSystem:FileSystem"
 _CLUSTER: Final = "aws:eks/cluster:Cluster"
 _OURS: Final = "gpu-spot"
-
-Line = tuple[str, float, float]
-"""Item, quantity, and US dollars per month for one."""
 
 
 def reduce_entries(config: StackConfig) -> tuple[StackConfig, dict[str, int]]:
@@ -93,35 +92,46 @@ def multiply(stack: Stack, times: Mapping[str, int], settings: Settings) -> Stac
     return replace(stack, declared=declared, settings=settings)
 
 
-def lines(stack: Stack, file_system_gib: float, listed: Mapping[str, float] | None = None) -> Iterator[Line]:
+def lines(stack: Stack, file_system_gib: float) -> Iterator[Line]:
     """Yield the fixed costs, as the preflight does, and costs that depend on the invocations of functions.
 
-    ``file_system_gib`` is the data on EFS, ``listed`` as in the preflight.
+    ``file_system_gib`` is the data on EFS.
     """
-    yield from monthly_cost.lines(stack, listed)
+    yield from monthly_cost.lines(stack)
     functions = [function.inputs for function in stack.declared if function.type == _FUNCTION]
     gib = sum(float(function.get("memorySize") or 128) / 1024 for function in functions)
-    yield "function requests", len(functions) * _INVOCATIONS, prices.LAMBDA_REQUEST
-    yield "function GiB-seconds", gib * _INVOCATIONS * _INVOCATION_SECONDS, prices.LAMBDA_GIB_SECOND
+    seconds = gib * _INVOCATIONS * _INVOCATION_SECONDS
+    yield listed("function requests", len(functions) * _INVOCATIONS, prices.LAMBDA_REQUEST, stack.region)
+    yield listed("function GiB-seconds", seconds, prices.LAMBDA_GIB_SECOND, stack.region)
     custom_metrics = [
         function for function in stack.of_type(_ALARM) if str(function.get("namespace", "")).startswith(_OURS)
     ]
-    yield "metrics that alarms read", len(custom_metrics), prices.METRIC_MONTH
-    if stack.has("aws:efs/fileSystem:FileSystem"):
-        yield "GiB on EFS", file_system_gib, prices.FILE_SYSTEM_GIB_MONTH
+    yield listed("metrics that alarms read", len(custom_metrics), prices.METRIC_MONTH, stack.region)
+    if stack.has(_FILE_SYSTEM):
+        yield priced("GiB on EFS", file_system_gib, prices.of(price_tables.EFS_STANDARD, stack.region))
 
 
-def not_counted(stack: Stack, listed: Mapping[str, float] | None = None) -> Iterator[str]:
+def not_counted(stack: Stack, file_system_gib: float) -> Iterator[str]:
     """Yield the costs that the lines omit, each with the reason."""
-    if stack.region not in prices.SAME_PRICES:
-        yield f"higher prices of {stack.region}; the other lines use prices of {prices.REGION}"
-    brokers = sorted(str(inputs["hostInstanceType"]) for inputs in stack.of_type("aws:mq/broker:Broker"))
-    if brokers:
-        yield f"brokers {', '.join(brokers)}: not in public copies of the Amazon MQ price list"
     if stack.has("aws:sqs/queue:Queue"):
-        yield "queue and table requests, logs, traffic, snapshots: depend on usage"
-    for kind in monthly_cost.unpriced_nodes(stack, listed):
-        yield f"system nodes {kind}: unknown price"
+        yield (
+            "requests, logs, snapshots, objects in buckets, container images, and traffic, also through NAT "
+            "gateways, endpoints and between zones: depend on usage"
+        )
+    if stack.has(_FILE_SYSTEM):
+        if not file_system_gib:
+            yield "data on EFS: --file-system-gib is 0"
+        yield "reads and writes on EFS: depend on usage"
+    if stack.has("aws:mq/broker:Broker"):
+        yield "storage of brokers: depends on usage"
+    settings = stack.settings
+    if any(entry.datasets for entry in (*settings.on_instances.services, *settings.on_instances.training)):
+        yield "dataset volumes: one per instance, with the size of the snapshot"
+    if settings.builders:
+        names = ", ".join(builder.entry.name for builder in settings.builders)
+        yield f"preparation of datasets ({names}): an hour or two"
+    if settings.tensorboard is not None:
+        yield "TensorBoard's instance: runs only while gpu-spot tensorboard does"
     yield from _kubernetes_not_counted(stack)
 
 
@@ -130,19 +140,26 @@ def _kubernetes_not_counted(stack: Stack) -> Iterator[str]:
     entries = (*settings.services, *settings.training)
     if settings.kubernetes is None or not entries:
         return
-    standard, extended = prices.CLUSTER_HOUR * prices.HOURS, prices.CLUSTER_EXTENDED_HOUR * prices.HOURS
+    standard, extended = (
+        _per_month(name, stack.region) for name in (price_tables.EKS_CLUSTER, price_tables.EKS_EXTENDED)
+    )
     if settings.kubernetes.create is None:
         yield (
             f"EKS cluster {settings.kubernetes.cluster}, which is not part of the stack: its control plane "
-            f"(${standard:.0f}, in extended support ${extended:.0f}), nodes and add-ons"
+            f"({standard}, in extended support {extended}), nodes and add-ons"
         )
     for cluster in stack.of_type(_CLUSTER):
         version = str(cluster["version"])
         end = prices.STANDARD_SUPPORT_ENDS.get(version, "date unknown")
         yield (
-            f"EKS extended support (${extended:.0f} instead of ${standard:.0f}): disabled for the cluster, "
+            f"EKS extended support ({extended} instead of {standard}): disabled for the cluster, "
             f"so AWS upgrades version {version} at the end of standard support ({end})"
         )
-        yield "EKS: control plane logs, traffic through NAT gateways and between zones: depend on usage"
+        yield "EKS: control plane logs: depend on usage"
     if any(entry.datasets for entry in entries):
         yield "dataset volumes on Kubernetes: one per pod, with the size of the snapshot"
+
+
+def _per_month(name: str, region: str) -> str:
+    price = prices.of(name, region)
+    return "not priced" if price is None else f"${price.usd * prices.HOURS:.0f}"

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 from contracts.group.on_demand_share import on_demand_share
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices
 from gpu_spot.forecast.ranges import NOTHING, WEEK, Range, SlotForecast
 from gpu_spot.forecast.replayed import DRAWN_POOLS, MAX_POOLS, MAX_SLOTS, Question, Traces
-from gpu_spot.preflight.prices import GP3_GIB_MONTH, HOURS
+from gpu_spot.preflight import prices as list_prices
+from gpu_spot.preflight.prices import HOURS
+from infra.catalogue import price_tables
 from infra.kubernetes import pods
-from infra.schema import Capacity, Service, Settings, Training
+from infra.schema import Capacity, Service, Settings, SharedHost, Training
 from infra.schema.work import RunsOn
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.model import Pool
+from market.supply.trace import PoolTrace
 
 _WEEK_MINUTES: Final = WEEK * 12 * 60
 _DRAWN_ZONES: Final = 4
 _CHECKPOINT_MINUTES: Final = 10.0
 """Maximum interval of checkpoints of ``spot_training`` (see its ``interval.py``)."""
+ForecastEntry: TypeAlias = Service | Training | SharedHost
+"""An entry of the stack file that has a group."""
+_FREE_THROUGHPUT_MIB: Final = 125
+"""Throughput that the price of a gp3 volume includes ("Amazon EBS pricing")."""
 KARPENTER_POLICY: Final = ReadyHandover.name
 """The policy closest to Karpenter: On-Demand for each slot that Spot cannot fill, and no other."""
 
@@ -31,8 +39,9 @@ class GroupForecast:
     """The forecast of a group: US dollars per month, shares of the time, and rates per day.
 
     ``on_demand`` is the cost of the same slots with On-Demand only; ``lost_minutes`` are the minutes of work
-    per day that are missing or repeated. Costs are None if a price is unknown. ``runs_on`` says whether slots
-    are instances of a group or nodes that Karpenter launches.
+    per day that are missing or repeated; ``volumes`` the cost of its EBS volumes, which have no Spot price.
+    Costs of instances are None if a price is unknown. ``runs_on`` says whether slots are instances of a group
+    or nodes that Karpenter launches.
     """
 
     name: str
@@ -69,7 +78,7 @@ def _share(capacity: Capacity, pool: Pool, prices: Prices) -> float:
 
 
 def question(
-    entry: Service | Training, zones: Sequence[str], prices: Prices, recorded: Traces | None
+    entry: ForecastEntry, zones: Sequence[str], prices: Prices, recorded: Traces | None
 ) -> Question | None:
     """Return the market question of a group; None if it uses no Spot."""
     capacity = entry.capacity
@@ -93,19 +102,23 @@ def question(
         else tuple(sorted(fallback.policy_parameters.items())),
         fallback=fallback.enabled,
         warm=capacity.warm_instances > 0 and not is_on_kubernetes(entry),
-        job=isinstance(entry, Training),
+        job=not isinstance(entry, Service),
         drain_seconds=_drain_seconds(entry),
     )
 
 
-def is_on_kubernetes(entry: Service | Training) -> bool:
+def is_on_kubernetes(entry: ForecastEntry) -> bool:
     """Return whether an entry runs on Kubernetes, on nodes that Karpenter launches."""
-    return entry.runs_on == "kubernetes"
+    return _runs_on(entry) == "kubernetes"
 
 
-def _drain_seconds(entry: Service | Training) -> float:
+def _runs_on(entry: ForecastEntry) -> RunsOn:
+    return "instances" if isinstance(entry, SharedHost) else entry.runs_on
+
+
+def _drain_seconds(entry: ForecastEntry) -> float:
     """Return how long before its end an instance stops work; a pod stops when its node gets the notice."""
-    if isinstance(entry, Training):
+    if not isinstance(entry, Service):
         return 0.0
     return pods.GRACE_SECONDS if is_on_kubernetes(entry) else entry.drain_seconds
 
@@ -122,17 +135,42 @@ def _drawn_pools(pools: Sequence[Pool], zones: Sequence[str]) -> tuple[int, ...]
     return tuple(drawn)
 
 
-def _recorded_pools(pools: Sequence[tuple[Pool, float]], recorded: Traces) -> list[tuple[Pool, float]]:
-    """Return a pool for each trace: the cheapest of the group in its zone, else the cheapest of all."""
-    names = [(trace.name.partition("_")[0], trace.name.partition("_")[2]) for trace in recorded]
-    return [
-        (Pool(kind, zone), next((share for pool, share in pools if pool.zone == zone), pools[0][1]))
-        for zone, kind in names
+def recorded_question(
+    entry: Service | Training, zones: Sequence[str], prices: Prices, recorded: Traces
+) -> Question | None:
+    """Return the market question of a group on those of the recorded pools that it may use.
+
+    These are the pools in its zones, of its types or of types that are not named in AWS's way. None if it
+    uses no Spot.
+    """
+    indices = [
+        index
+        for index, trace in enumerate(recorded)
+        if (pool := traced_pool(trace)).zone in zones
+        and ("." not in pool.instance_type or pool.instance_type in entry.capacity.types)
     ]
+    used = question(entry, zones, prices, tuple(recorded[index] for index in indices))
+    return None if used is None else replace(used, drawn=tuple(indices))
+
+
+def traced_pool(trace: PoolTrace) -> Pool:
+    """Return the pool of a trace that is named ``ZONE_TYPE`` or ``ZONE``."""
+    zone, _, kind = trace.name.partition("_")
+    return Pool(kind, zone)
+
+
+def _recorded_pools(pools: Sequence[tuple[Pool, float]], recorded: Traces) -> list[tuple[Pool, float]]:
+    """Return a pool for each trace with its price: else the cheapest of the group in its zone, or of all."""
+    by_pool = dict(pools)
+    priced = []
+    for pool in map(traced_pool, recorded):
+        cheapest = next((share for group_pool, share in pools if group_pool.zone == pool.zone), pools[0][1])
+        priced.append((pool, by_pool.get(pool, cheapest)))
+    return priced
 
 
 def forecast(
-    entry: Service | Training, zones: Sequence[str], prices: Prices, slot_forecast: SlotForecast | None
+    entry: ForecastEntry, zones: Sequence[str], prices: Prices, slot_forecast: SlotForecast | None
 ) -> GroupForecast:
     """Return the forecast of a group from that of a Spot slot."""
     capacity, target = entry.capacity, entry.capacity.target
@@ -142,30 +180,52 @@ def forecast(
         (NOTHING, NOTHING) if slot_forecast is None else (slot_forecast.cost, slot_forecast.shortage)
     )
     slot = prices.slot(capacity)
-    month = None if slot is None else slot * HOURS
+    month = 0.0 if target == 0 else None if slot is None else slot * HOURS
     bill = cost.times(spot).plus(Range(owned, owned, owned))
     part = spot / target / _WEEK_MINUTES if target else 0.0
     losses, unannounced = (slot_forecast.losses, slot_forecast.unannounced) if slot_forecast else (0.0, 0.0)
     again = unannounced * _CHECKPOINT_MINUTES / 2 if isinstance(entry, Training) else 0.0
-    disks = bill.middle * capacity.root_volume_gib + (entry.volume_gib if isinstance(entry, Training) else 0)
     return GroupForecast(
         entry.name,
         target,
         None if month is None else bill.times(month),
         None if month is None else month * target,
-        disks * GP3_GIB_MONTH,
+        _volumes(entry, prices.region),
         Range(*(max(0.0, 1 - minutes * part) for minutes in (shortage.high, shortage.middle, shortage.low))),
         losses * spot,
         (shortage.middle / 7 + again) * spot,
         tuple(_notes(entry, zones, prices)),
-        entry.runs_on,
+        _runs_on(entry),
     )
 
 
-def _notes(entry: Service | Training, zones: Sequence[str], prices: Prices) -> Iterator[str]:
+def _volumes(entry: ForecastEntry, region: str) -> float:
+    """Return the monthly cost of a group's EBS volumes, which run at list price whatever an instance costs.
+
+    There is a root volume for each instance of the target, of the smallest type if sizes differ.
+    """
     capacity = entry.capacity
-    if prices.slot(capacity) is None:
-        yield f"the On-Demand price in {prices.region} is unknown for {', '.join(capacity.types)}"
+    gib = math.ceil(capacity.target / min(capacity.weights.values())) * capacity.root_volume_gib
+    throughput = 0
+    if isinstance(entry, Training) and entry.volume_gib:
+        gib += entry.volume_gib
+        throughput = max(0, entry.throughput_mib - _FREE_THROUGHPUT_MIB)
+    elif isinstance(entry, SharedHost):
+        gib += sum(tenant.data_gib for tenant in entry.tenants)
+    return sum(
+        count * price.usd
+        for name, count in ((price_tables.EBS_GP3, gib), (price_tables.EBS_GP3_THROUGHPUT, throughput))
+        if (price := list_prices.of(name, region)) is not None
+    )
+
+
+def _notes(entry: ForecastEntry, zones: Sequence[str], prices: Prices) -> Iterator[str]:
+    capacity = entry.capacity
+    unpriced = ", ".join(prices.unpriced(capacity.types))
+    if capacity.target and prices.slot(capacity) is None:
+        yield f"not priced: {unpriced} in {prices.region}; {price_tables.UPDATE_COMMAND} reads AWS's prices"
+    elif unpriced:
+        yield f"{unpriced} in {prices.region}: not priced, forecast at the prices of the other types"
     for pool, share in pools(capacity, zones, prices):
         if pool in prices.spot and share >= 1:
             yield f"{pool} saves nothing: the Spot price is {share:.2f} of the On-Demand price"
@@ -173,15 +233,24 @@ def _notes(entry: Service | Training, zones: Sequence[str], prices: Prices) -> I
         yield "assumed to run all month; it costs less if it finishes or has a deadline or budget"
         if entry.capacity_block is not None:
             yield "its Capacity Block is paid in advance and not included in the cost"
-    elif entry.scaling is not None:
+    elif isinstance(entry, Service) and entry.scaling is not None:
         low, high = entry.scaling.min, capacity.max_target
         yield f"assumed target {capacity.target}; scaling changes it between {low} and {high}"
+        if headroom := entry.scaling.headroom:
+            yield _headroom_note(capacity.target, headroom, prices.slot(capacity))
     if capacity.fallback.reservation is not None:
         yield "its reservation is paid in any case and not subtracted"
     if not capacity.is_managed:
         yield "a fleet of type request is not replenished, but forecast as if it were"
-    if is_on_kubernetes(entry):
+    if not isinstance(entry, SharedHost) and is_on_kubernetes(entry):
         yield from _kubernetes_notes(entry)
+
+
+def _headroom_note(target: int, headroom: float, slot_price: float | None) -> str:
+    """Return what a service's headroom costs: the part of the target that it is."""
+    slots = target * headroom / (1 + headroom)
+    cost = "not priced" if slot_price is None else f"${slots * slot_price * HOURS:,.0f} a month On-Demand"
+    return f"{slots:.1f} of the target are for headroom {headroom:g}: {cost}, less with Spot"
 
 
 def _kubernetes_notes(entry: Service | Training) -> Iterator[str]:
@@ -195,9 +264,10 @@ def _kubernetes_notes(entry: Service | Training) -> Iterator[str]:
 
 
 def entries(settings: Settings) -> tuple[Service | Training, ...]:
-    """Return the groups of a forecast; dataset preparation runs an hour or two and is not included.
+    """Return the services and jobs.
 
-    On Kubernetes a group is the nodes of an entry, with its types and its number.
+    On Kubernetes a group is the nodes of an entry, with its types and its number. The preparation of a
+    dataset, an hour or two, is no group.
     """
     on_instances, on_kubernetes = settings.on_instances, settings.on_kubernetes
     return (
@@ -206,6 +276,11 @@ def entries(settings: Settings) -> tuple[Service | Training, ...]:
         *on_kubernetes.services,
         *(_with_all_nodes(job) for job in on_kubernetes.jobs),
     )
+
+
+def all_entries(settings: Settings) -> tuple[ForecastEntry, ...]:
+    """Return the groups of a forecast: services, jobs and shared hosts."""
+    return (*entries(settings), *settings.shared_hosts)
 
 
 def _with_all_nodes(job: Training) -> Training:

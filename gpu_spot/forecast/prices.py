@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from infra.catalogue import on_demand_prices
+from infra.catalogue import on_demand_prices, price_tables
 from infra.schema import Capacity
 from lambdas.core.model import Pool
 
@@ -19,29 +19,31 @@ PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices in US dollars per hour. ``on_demand`` (by type) and ``spot`` replace the defaults.
-
-    ``source`` is the source of On-Demand prices and its date.
-    """
+    """Prices in US dollars per hour: On-Demand of the tables at hand, Spot by pool where it is known."""
 
     region: str
-    on_demand: Mapping[str, float] | None = None
     spot: Mapping[Pool, float] = field(default_factory=dict)
-    source: str = f"list prices of {on_demand_prices.READ_IN}"
 
     def slot(self, capacity: Capacity) -> float | None:
         """Return the hourly On-Demand price of a slot as the fallback buys it; None if unknown."""
         in_order = capacity.instance_requirements is None
         prices_by_type = on_demand_prices.replacement_prices(
-            capacity.types, self.region, capacity.weights, in_order=in_order, listed=self.on_demand
+            capacity.types, self.region, capacity.weights, in_order=in_order
         )
         return min((price / capacity.weights[kind] for kind, price in prices_by_type.items()), default=None)
 
     def on_demand_price(self, kind: str) -> float | None:
         """Return the hourly On-Demand price of a type."""
-        if self.on_demand is not None:
-            return self.on_demand.get(kind)
         return on_demand_prices.price(kind, self.region)
+
+    def unpriced(self, types: Iterable[str]) -> list[str]:
+        """Return the types without an On-Demand price."""
+        return [kind for kind in types if self.on_demand_price(kind) is None]
+
+    def sources(self, types: Iterable[str]) -> list[tuple[str, str]]:
+        """Return date and source of the types' On-Demand prices, the oldest first."""
+        prices = [price_tables.find(kind, self.region) for kind in types]
+        return sorted({(price.date, price.source) for price in prices if price is not None})
 
     def share(self, pool: Pool, capacity: Capacity) -> float | None:
         """Return the Spot price of a slot in a pool as a fraction of the On-Demand price.

@@ -12,10 +12,25 @@ WEEK: Final = 14
 """Parts per week."""
 HISTORY_PARTS: Final = 4 * WEEK
 """Maximum parts of a history that are used."""
-_COST_MEMORY: Final = WEEK / 4
-"""Decay constant in parts for the level of costs: half of the forecast week."""
 _SHORTAGE_MEMORY: Final = 2.0 * WEEK
-"""The same for shortage, which is too rare to estimate from one week."""
+"""Decay constant in parts for shortage, which is too rare to estimate from one week."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostLevel:
+    """How the level of costs follows from a history (docs/adr/0058).
+
+    ``memory`` is the decay constant, in parts, of the geometric mean of recent costs; ``recent`` its weight
+    against the mean of the whole history, 0 to 1, in the logarithm.
+    """
+
+    memory: float
+    recent: float
+
+
+LEVEL: Final = CostLevel(memory=WEEK / 4, recent=0.7)
+"""Chosen on the traces and the fitted model's markets; ``bench/market/forecast.py`` shows what it is worth on
+markets that were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +44,7 @@ class Spreads:
     shortage: float
 
 
-FITTED: Final = Spreads(cost=0.275, shortage=1.202)
+FITTED: Final = Spreads(cost=0.239, shortage=1.202)
 """Fitted to the traces by ``bench/fit/forecast.py``."""
 
 
@@ -77,13 +92,24 @@ class SlotForecast:
     unannounced: float
 
 
+def cost_level(history: Sequence[Part], level: CostLevel = LEVEL) -> float:
+    """Return the expected cost of the week after a history.
+
+    Markets drift, so recent parts count more; a week's outages are partly chance, so the rest of the history
+    counts, too.
+    """
+    costs = [max(part.cost, 1e-6) for part in history[-HISTORY_PARTS:]]
+    recent = _weighted_mean([math.log(cost) for cost in costs], level.memory)
+    return math.exp(level.recent * recent + (1 - level.recent) * math.log(_mean(costs)))
+
+
 def after(history: Sequence[Part], spreads: Spreads = FITTED) -> SlotForecast:
     """Return the week after a recorded history. Raises ``ValueError`` for less than a week of history."""
     if len(history) < WEEK:
         days = len(history) * PART_HOURS / 24
         raise ValueError(f"the recorded market has {days:g} days, at least 7 are required")
     history = history[-HISTORY_PARTS:]
-    level = math.exp(_weighted_mean([math.log(max(part.cost, 1e-6)) for part in history], _COST_MEMORY))
+    level = cost_level(history)
     root = math.sqrt(WEEK * _weighted_mean([part.shortage for part in history], _SHORTAGE_MEMORY))
     spread, wide = math.exp(spreads.cost), spreads.shortage
     return SlotForecast(

@@ -39,9 +39,9 @@ class Question:
     """The inputs that determine a group's forecast, for ``slots`` Spot slots.
 
     ``shares`` are the Spot prices of the pools as fractions of the On-Demand price, and ``zones`` the zone
-    numbers of the pools (default: one zone each). ``drawn`` are the pools of a drawn market that represent
-    them (default: the first). ``job`` is true if a successor waits until its predecessor has released the
-    work. Equal questions have one answer.
+    numbers of the pools (default: one zone each). ``drawn`` are the pools of the drawn or recorded market
+    that represent them (default: the first). ``job`` is true if a successor waits until its predecessor has
+    released the work. Equal questions have one answer.
     """
 
     slots: int
@@ -58,9 +58,9 @@ class Question:
 
 def forecast_slot(question: Question, recorded: Traces | None = None) -> SlotForecast:
     """Return the forecast of a week: after the recorded market, else across drawn markets."""
-    if recorded is not None:
-        return after(parts(question, tuple(_newest(trace) for trace in recorded)))
     pool_numbers = question.drawn or tuple(range(len(question.shares)))
+    if recorded is not None:
+        return after(parts(question, tuple(_newest(recorded[index]) for index in pool_numbers)))
     return across([parts(question, tuple(market[index] for index in pool_numbers)) for market in markets()])
 
 

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from gpu_spot.forecast.groups import GroupForecast
-from gpu_spot.forecast.ranges import Range
 from gpu_spot.forecast.stack import StackForecast
+from gpu_spot.preflight.prices import REGION
+from infra.catalogue import price_tables
 
 _RUNS_ON: Final = {"instances": "instances", "kubernetes": "Kubernetes"}
 _COLUMNS: Final = (
@@ -16,15 +17,19 @@ _COLUMNS: Final = (
     *("available %", "interruptions per day", "lost minutes per day"),
 )
 
+RECORDED_RANGE: Final = "A range contains four weeks in five."
+MODELLED_RANGE: Final = "A range goes from an easy to a hard market of the model, not over weeks."
+
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The sources of a forecast: the market, Spot prices, and On-Demand prices with their age.
+    """The sources of a forecast: the market, what its range means, Spot prices, On-Demand prices with dates.
 
-    ``scores`` are EC2's Spot placement scores by group, if requested.
+    ``scores`` are EC2's Spot placement scores by group, if requested. ``range`` says what a range contains.
     """
 
     market: str
+    range: str
     spot: str
     on_demand: str
     scores: Mapping[str, int] = field(default_factory=dict)
@@ -33,7 +38,9 @@ class Basis:
         """Return the sources in one line."""
         scored = ", ".join(f"{name} {score}" for name, score in self.scores.items())
         score_text = f" Current Spot placement scores, 1 to 10: {scored}." if scored else ""
-        return f"Market: {self.market}. Spot: {self.spot}. On-Demand: {self.on_demand}.{score_text}"
+        return (
+            f"Market: {self.market}. {self.range} Spot: {self.spot}. On-Demand: {self.on_demand}.{score_text}"
+        )
 
 
 def to_json(base: StackForecast | None, head: StackForecast, basis: Basis) -> dict[str, Any]:
@@ -63,12 +70,22 @@ def _sum(stack: StackForecast, field: str) -> float:
 
 
 def _stack_json(stack: StackForecast) -> dict[str, Any]:
-    lines = [{"what": item, "count": count, "each": price} for item, count, price in stack.lines]
+    lines = [
+        {
+            "what": line.item,
+            "count": line.count,
+            "each": line.unit_price,
+            "region": line.region,
+            "date": line.date,
+        }
+        for line in stack.lines
+    ]
     return {
         "month": asdict(stack.month),
         "standing": stack.fixed_costs,
         "groups": [_group_json(group) for group in stack.groups],
         "lines": lines,
+        "not_priced": list(stack.not_priced),
         "not_counted": list(stack.not_counted),
     }
 
@@ -85,7 +102,10 @@ def markdown(base: StackForecast | None, head: StackForecast, basis: Basis) -> s
 def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Iterator[str]:
     month = head.month
     change = "" if base is None else f", {_more(month.middle - base.month.middle)} a month"
-    yield f"**{_dollars(month.middle)} a month** ({_dollars(month.low)} to {_dollars(month.high)}){change}"
+    if base is not None and base.not_priced != head.not_priced:
+        change += f" (before: without {', '.join(base.not_priced) or 'nothing'})"
+    total = f"**{_dollars(month.middle)} a month** ({_dollars(month.low)} to {_dollars(month.high)}){change}"
+    yield f"{total}, **without {', '.join(head.not_priced)}: not priced**" if head.not_priced else total
     yield ""
     yield f"| group | {' | '.join(_COLUMNS)} |"
     yield f"|---|{'---:|' * len(_COLUMNS)}"
@@ -93,9 +113,11 @@ def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Ite
     for group in head.groups:
         yield _row(group, before.pop(group.name, None), base is not None)
     for removed in before.values():
-        cost = "" if removed.cost is None else _more(-removed.cost.middle - removed.volumes)
+        cost = "not priced" if removed.cost is None else _more(-removed.cost.middle - removed.volumes)
         yield f"| ~~{removed.name}~~ | removed | {cost} | | | | | |"
     fixed = _dollars(head.fixed_costs)
+    if any(line.unit_price is None for line in head.lines):
+        fixed += ", parts not priced"
     if base is not None and abs(head.fixed_costs - base.fixed_costs) >= 0.005:
         fixed += f" ({_more(head.fixed_costs - base.fixed_costs)})"
     yield f"| *other* | | {fixed} | | | | | |"
@@ -106,15 +128,29 @@ def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Ite
         if other_lines:
             yield f"- other: {other_lines}"
         yield from (f"- {note}" for note in notes)
+        yield from _price_regions(head)
         yield from (f"- not counted: {entry}" for entry in head.not_counted)
     yield ""
-    yield (f"{basis} A range contains four weeks in five; a month is 730 hours of the forecast week.")
+    yield f"{basis} A month is 730 hours of the forecast week."
+
+
+def _price_regions(stack: StackForecast) -> Iterator[str]:
+    """Yield the items that have prices of another region."""
+    in_tables, in_module = stack.prices_of_another_region
+    if in_tables:
+        command = price_tables.UPDATE_COMMAND
+        yield f"- at prices of {REGION}, until {command}: {', '.join(in_tables)}"
+    if in_module:
+        yield f"- at prices of {REGION}: {', '.join(in_module)}"
 
 
 def _other_lines(base: StackForecast | None, head: StackForecast) -> Iterator[str]:
-    """Yield the other lines of the bill with their changes, most expensive first, from one cent on."""
-    now = {item: (count, count * price) for item, count, price in head.lines}
-    before = {} if base is None else {item: count * price for item, count, price in base.lines}
+    """Yield the other lines of the bill with their changes: not priced, then by cost down to one cent."""
+    yield from (
+        f"{line.item} ({line.count:,.0f}): not priced" for line in head.lines if line.unit_price is None
+    )
+    now = {line.item: (line.count, line.cost) for line in head.lines}
+    before = {} if base is None else {line.item: line.cost for line in base.lines}
     names = sorted({*now, *before}, key=lambda item: (-now.get(item, (0, 0.0))[1], item))
     for item in names:
         count, amount = now.get(item, (0, 0.0))
@@ -132,7 +168,9 @@ def _group_label(group: GroupForecast, before: GroupForecast | None) -> str:
 
 
 def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> str:
-    cost = "unknown" if group.cost is None else _dollars(group.cost.middle + group.volumes)
+    cost = _dollars(group.volumes + (group.cost.middle if group.cost else 0.0))
+    if group.cost is None:
+        cost = f"not priced; volumes {cost}"
     if compared and group.cost is not None:
         if before is None:
             cost += " (new)"
@@ -142,18 +180,21 @@ def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> 
     available = f"{100 * group.availability.middle:.2f}"
     if before is not None and abs(group.availability.middle - before.availability.middle) >= 0.00005:
         available += f" (was {100 * before.availability.middle:.2f})"
-    alone = "unknown" if group.on_demand is None else _dollars(group.on_demand)
+    alone = "not priced" if group.on_demand is None else _dollars(group.on_demand)
     slots = str(group.slots)
     if before is not None and before.slots != group.slots:
         slots += f" (was {before.slots})"
     return (
-        f"| {_group_label(group, before)} | {slots} | {cost} | {_ends(group.cost)} | {alone} | {available} | "
+        f"| {_group_label(group, before)} | {slots} | {cost} | {_ends(group)} | {alone} | {available} | "
         f"{group.interruptions:.1f} | {group.lost_minutes:.0f} |"
     )
 
 
-def _ends(cost: Range | None) -> str:
-    return "" if cost is None else f"{_dollars(cost.low)} to {_dollars(cost.high)}"
+def _ends(group: GroupForecast) -> str:
+    """Return the bounds of a group's cost with its volumes, as they are in the total."""
+    if group.cost is None:
+        return ""
+    return f"{_dollars(group.cost.low + group.volumes)} to {_dollars(group.cost.high + group.volumes)}"
 
 
 def _dollars(amount: float) -> str:

@@ -17,7 +17,7 @@ from contracts.group.config import GroupConfig
 from contracts.jobs import attempt as attempts
 from contracts.jobs import item as job_item
 from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
-from contracts.registry.item import Worker
+from contracts.registry.item import Worker, instance_arns
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.snapshot import JobHost, JobSnapshot, experiment_of
@@ -27,7 +27,7 @@ from infra.catalogue import on_demand_prices
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import RegistryReader
+from lambdas.aws.registry import RegistryReader, is_previous_version
 from lambdas.aws.settings import ParameterError
 from lambdas.core.model import RunBudget
 
@@ -95,6 +95,7 @@ class JobReader:
         self._now = now
         self._aws_time: float | None = None
         self._tables: JobTables | None = None
+        self._registry: RegistryReader | None = None
         self._ssm = clients("ssm")
         self._ssm.meta.events.register("after-call.ssm.GetParametersByPath", self._record_time)
 
@@ -104,6 +105,15 @@ class JobReader:
         if self._tables is None:
             self._tables = find_tables(self._clients("dynamodb"), self._stack)
         return self._tables
+
+    @property
+    def registry(self) -> RegistryReader:
+        """A reader of the worker registry; the account is looked up once."""
+        if self._registry is None:
+            identity = self._clients("sts").get_caller_identity()
+            arns = instance_arns(identity["Arn"].split(":")[1], self._region, identity["Account"])
+            self._registry = RegistryReader(self._clients("dynamodb"), self.tables.registry, arns)
+        return self._registry
 
     def read_all(self) -> list[JobSnapshot]:
         """Return every job of the stack by name, without attempts; experiments follow their group.
@@ -224,10 +234,14 @@ class JobReader:
         group_parameters = leaves[name]
         prepared = {group: values.get(names.PARAMETER_PREPARED, "") for group, values in leaves.items()}
         waits = config.prepared_by != name and settings.is_waiting_for_dataset(name, config, prepared)
-        registry = RegistryReader(self._clients("dynamodb"), self.tables.registry)
-        workers = [
-            worker for workers in registry.read(name, UNLIMITED).workers.values() for worker in workers
-        ]
+        own_hosts = hosts.get(name, ())
+        registered = self.registry.read(
+            name,
+            {host.instance: config.slots.get(host.instance_type, 1) for host in own_hosts},
+            UNLIMITED,
+            {host.instance for host in own_hosts if host.is_previous_version},
+        )
+        workers = [worker for workers in registered.workers.values() for worker in workers]
         target = group_parameters.get(names.PARAMETER_TARGET, "")
         now, budget = self.time(), _budget(name, group_parameters, config)
         row = job_item.parse(rows.get(name, {}))
@@ -245,7 +259,7 @@ class JobReader:
                 experiment: job_item.parse(rows.get(experiment, {})) for experiment in row.experiments
             },
             workers=tuple(workers),
-            hosts=tuple(hosts.get(name, ())),
+            hosts=tuple(own_hosts),
             attempts=tuple(attempts),
             steps=dict(_steps(workers)),
             budget=0.0 if budget is None else budget.dollars,
@@ -310,6 +324,7 @@ class JobReader:
                             market=instance.get("InstanceLifecycle", "on-demand"),
                             launched=instance["LaunchTime"].timestamp(),
                             is_live=instance["State"]["Name"] in ("pending", "running"),
+                            is_previous_version=is_previous_version(instance),
                         )
                     )
         return hosts

@@ -17,7 +17,10 @@ def experiment_run(run: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobHost:
-    """An instance of the job's group. ``is_live``: pending or running; ``market`` as in `JobAttempt`."""
+    """An instance of the job's group. ``is_live``: pending or running; ``market`` as in `JobAttempt`.
+
+    ``is_previous_version``: its agent writes to the group's partition of the worker registry.
+    """
 
     instance: str
     instance_type: str
@@ -25,6 +28,7 @@ class JobHost:
     market: str
     launched: float
     is_live: bool
+    is_previous_version: bool = False
 
 
 @dataclass(frozen=True, slots=True)

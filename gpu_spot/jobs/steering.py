@@ -7,11 +7,11 @@ writes it to stop a run, and ``resume`` resets it. The ``state`` in the job tabl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from contracts import codec, names
+from contracts import names
+from gpu_spot.control import update_control
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.snapshot import JobSnapshot, experiment_of
 from gpu_spot.jobs.status import PASSIVE_MODES, job_status
@@ -85,14 +85,10 @@ class JobControl:
 
     def _set_budget(self, name: str, budget: float) -> None:
         """Set the budget in the control parameter, where it overrides the stack file's."""
-        parameter = names.group_parameter(self._stack, name, names.PARAMETER_CONTROL)
-        ssm = self._clients("ssm")
         try:
-            control = codec.decode_object(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
+            update_control(self._clients("ssm"), self._stack, name, {"budget": budget})
         except ValueError as error:
-            raise JobError(f"parameter {parameter}: {error}") from None
-        value = json.dumps({**control, "budget": budget})
-        ssm.put_parameter(Name=parameter, Value=value, Type="String", Overwrite=True)
+            raise JobError(str(error)) from None
 
     def retry(self, name: str) -> str:
         """Restart a failed run from its last checkpoint and reset its failure counters.

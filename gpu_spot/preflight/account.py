@@ -39,6 +39,19 @@ def connect(region: str, profile: str | None) -> Account:
         raise UserError(f"credentials for AWS: {error}") from None
 
 
+def assume(clients: ClientOf, role_arn: str, session: str) -> ClientOf:
+    """Return the clients of a session with a role, in the region of ``clients``."""
+    sts = clients("sts")
+    issued = sts.assume_role(RoleArn=role_arn, RoleSessionName=session)["Credentials"]
+    assumed = boto3.session.Session(
+        aws_access_key_id=issued["AccessKeyId"],
+        aws_secret_access_key=issued["SecretAccessKey"],
+        aws_session_token=issued["SessionToken"],
+        region_name=sts.meta.region_name,
+    )
+    return lambda service: assumed.client(service)  # type: ignore[call-overload]
+
+
 def identify(clients: ClientOf) -> Account:
     """Return the account that these clients belong to."""
     identity = clients("sts").get_caller_identity()

@@ -186,6 +186,7 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         "lambda:GetFunctionEventInvokeConfig",
         "lambda:PutFunctionEventInvokeConfig",
     ),
+    "aws:lambda/layerVersion:LayerVersion": ("lambda:GetLayerVersion", "lambda:PublishLayerVersion"),
     "aws:lambda/permission:Permission": ("lambda:AddPermission", "lambda:GetPolicy"),
     "aws:mq/broker:Broker": (
         "ec2:CreateNetworkInterface",

@@ -22,12 +22,14 @@ class CheckResult:
         status: the result.
         finding: the observed state.
         advice: the action to take, empty if none.
+        key: the stack file's key that the result is about, empty if it is about the account.
     """
 
     subject: str
     status: Status
     finding: str
     advice: str = ""
+    key: str = ""
 
     def to_json(self) -> dict[str, str]:
         """Return the result as JSON values."""
@@ -36,6 +38,7 @@ class CheckResult:
             "status": self.status,
             "found": self.finding,
             "advice": self.advice,
+            "key": self.key,
         }
 
 

@@ -1,28 +1,28 @@
-"""List prices of permanent resources in US dollars, read in November 2026; check them before budgeting.
+"""List prices of permanent resources in US dollars; check them before budgeting.
 
-Source: the pages "Amazon VPC pricing" (NAT gateways, public IPv4 addresses, interface endpoints, which are
-AWS PrivateLink's), "Amazon EBS pricing", "Amazon CloudWatch pricing", "AWS Secrets Manager pricing" and
-"Amazon EKS pricing", from public copies.
-
-us-east-1, us-east-2 and us-west-2 have the same prices; other regions are more expensive.
+Prices that differ by region are those of ``infra/catalogue/price_tables.py``: of the region, else of
+us-east-1, and the result says which. The others here were read in November 2026 for us-east-1, from the pages
+"Amazon CloudWatch pricing", "AWS Secrets Manager pricing", "AWS KMS pricing" and "AWS Lambda pricing" in
+public copies.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import Final
+
+from infra.catalogue import price_tables
+from infra.catalogue.price_tables import ListPrice
 
 READ: Final = "2026-11"
 REGION: Final = "us-east-1"
-SAME_PRICES: Final = frozenset({"us-east-1", "us-east-2", "us-west-2"})
+_SAME_PRICES: Final = frozenset({"us-east-1", "us-east-2", "us-west-2"})
+"""Regions with the prices of this module."""
 
 HOURS: Final = 730
 """Hours per month, as in the AWS Pricing Calculator."""
 
-NAT_GATEWAY_HOUR: Final = 0.045
-PUBLIC_ADDRESS_HOUR: Final = 0.005
-ENDPOINT_ZONE_HOUR: Final = 0.01
-GP3_GIB_MONTH: Final = 0.08
 ALARM_MONTH: Final = 0.10
 DASHBOARD_MONTH: Final = 3.00
 """The first three dashboards of an account are free."""
@@ -33,33 +33,72 @@ METRIC_MONTH: Final = 0.30
 LAMBDA_REQUEST: Final = 0.20 / 1_000_000
 LAMBDA_GIB_SECOND: Final = 0.0000166667
 """x86 ("AWS Lambda pricing"); the free tier is not subtracted."""
-FILE_SYSTEM_GIB_MONTH: Final = 0.30
-"""EFS Standard ("Amazon EFS pricing"); reads and writes are extra."""
 
-CLUSTER_HOUR: Final = 0.10
-"""An EKS control plane in standard support; EKS add-ons are free."""
-CLUSTER_EXTENDED_HOUR: Final = 0.60
-"""An EKS control plane in extended support, 14 months after the release of the version in EKS."""
 STANDARD_SUPPORT_ENDS: Final = {"1.35": "2027-03-27"}
-"""End of standard support by version, if known. Source: endoflife.date, "Amazon EKS"; the EKS guide has AWS's
-calendar."""
+"""End of standard support of EKS by version, if known. Source: endoflife.date, "Amazon EKS"; the EKS guide
+has AWS's calendar."""
 
 _NODE_SIZE: Final = re.compile(r"(?P<family>[a-z0-9-]+)\.(?P<count>\d*)(?P<size>small|medium|large|xlarge)")
 _OF_LARGE: Final = {"small": 0.25, "medium": 0.5, "large": 1.0, "xlarge": 2.0}
-_LARGE_HOUR: Final = {
-    **{"c5": 0.085, "c6g": 0.068, "c6i": 0.085, "c7g": 0.0725, "c7i": 0.08925},
-    **{"m5": 0.096, "m6a": 0.0864, "m6g": 0.077, "m6i": 0.096, "m7g": 0.0816, "m7i": 0.1008},
-    **{"r5": 0.126, "r6g": 0.1008, "r6i": 0.126, "r7g": 0.1071, "t3": 0.0832, "t4g": 0.0672},
-}
-"""On-Demand Linux price of a family's ``large`` ("Amazon EC2 On-Demand Pricing", two copies agree)."""
 
 
-def node_hour(instance_type: str) -> float | None:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the bill: item, quantity, and US dollars per month for one.
+
+    ``unit_price`` is None if no price is at hand, ``region`` the region whose price it is.
+    ``is_in_tables`` is false for a price of this module, which an update of the tables does not change.
+    """
+
+    item: str
+    count: float
+    unit_price: float | None
+    region: str = REGION
+    date: str = READ
+    is_in_tables: bool = True
+
+    @property
+    def cost(self) -> float:
+        """US dollars per month; 0 without a price."""
+        return self.count * (self.unit_price or 0.0)
+
+
+def listed(item: str, count: float, unit_price: float, region: str) -> Line:
+    """Return a line with a price of this module."""
+    return Line(
+        item, count, unit_price, region if region in _SAME_PRICES else REGION, READ, is_in_tables=False
+    )
+
+
+def priced(item: str, count: float, price: ListPrice | None, units: float = 1.0) -> Line:
+    """Return a line with a price of a table, ``units`` of them per month."""
+    if price is None:
+        return Line(item, count, None)
+    return Line(item, count, price.usd * units, price.region, price.date)
+
+
+def of(name: str, region: str) -> ListPrice | None:
+    """Return the price of an item or instance in a region, else in us-east-1; None if it is unknown."""
+    return price_tables.find(name, region) or price_tables.find(name, REGION)
+
+
+def first_region(name: str) -> float:
+    """Return the price of an item in us-east-1."""
+    price = price_tables.find(name, REGION)
+    assert price is not None
+    return price.usd
+
+
+def node_hour(instance_type: str, region: str) -> ListPrice | None:
     """Return the hourly price of an instance type without accelerators, None if unknown.
 
     Within a family the price is proportional to the size.
     """
+    exact = price_tables.find(instance_type, region)
     match = _NODE_SIZE.fullmatch(instance_type)
-    if match is None or match["family"] not in _LARGE_HOUR:
+    if exact is not None or match is None:
+        return exact
+    large = of(f"{match['family']}.large", region)
+    if large is None:
         return None
-    return _LARGE_HOUR[match["family"]] * int(match["count"] or 1) * _OF_LARGE[match["size"]]
+    return replace(large, usd=large.usd * int(match["count"] or 1) * _OF_LARGE[match["size"]])

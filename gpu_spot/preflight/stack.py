@@ -5,11 +5,15 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from infra.schema import Settings
+import botocore.session
+
+from infra.schema import Capacity, Service, Settings
+from infra.schema.jobs.builder import builders
+from infra.schema.jobs.experiments import experiments
 from infra.settings import SettingsError, load_settings
 from pulumi_declared.declaring import declared
 from pulumi_declared.errors import UserError
@@ -18,6 +22,7 @@ from pulumi_declared.stackfile import StackConfig, load
 _PROFILE_KEY: Final = "aws:profile"
 _ACCOUNT: Final = "123456789012"
 _IMAGE: Final = "ami-0123456789abcdef0"
+_CLUSTER_GROUP: Final = "sg-00000000"
 _CALLER_VPC_ID: Final = "vpc-0ca11e45"
 """VPC of the security groups that may call brokers."""
 _IDS: Final = {
@@ -38,12 +43,44 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack's name, settings and resources. ``profile`` is the AWS profile of its file, if any."""
+    """A stack's name, settings and resources.
+
+    Attributes:
+        settings: without the entries on Kubernetes.
+        kubernetes: with them, and without the entries on instances.
+        keys: the stack file's key of each group, such as ``services[0]``.
+        profile: the AWS profile of the stack file, if any.
+    """
 
     name: str
     settings: Settings
     declared: Sequence[Declared]
     profile: str | None = None
+    kubernetes: Settings | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, name: str, settings: Settings, declared: Sequence[Declared], profile: str | None = None
+    ) -> Stack:
+        """Return the stack of a whole stack file."""
+        entries = settings.on_instances, settings.on_kubernetes
+        return cls(name, entries[0], declared, profile, entries[1], dict(_keys(settings)))
+
+    @property
+    def capacities(self) -> dict[str, Capacity]:
+        """Capacity by group, on instances and on Kubernetes."""
+        on_kubernetes = {} if self.kubernetes is None else self.kubernetes.capacities
+        return {**self.settings.capacities, **on_kubernetes}
+
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """The services, on instances and on Kubernetes."""
+        return (*self.settings.services, *(() if self.kubernetes is None else self.kubernetes.services))
+
+    def key(self, group: str, key: str) -> str:
+        """Return the stack file's path of a key of a group, such as ``services[0].capacity.max``."""
+        return f"{self.keys.get(group, group)}.{key}"
 
     @property
     def region(self) -> str:
@@ -94,7 +131,17 @@ def declare(config: StackConfig) -> Stack:
         for resource in declared(config, _lookups(settings), _IDS)
         if not resource.is_component
     ]
-    return Stack(config.stack, settings.on_instances, resources, config.values.get(_PROFILE_KEY))
+    return Stack.of(config.stack, settings, resources, config.values.get(_PROFILE_KEY))
+
+
+def _keys(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield each group's name with the key of its entry; an entry with a matrix or a dataset has several."""
+    yield from ((service.name, f"services[{index}]") for index, service in enumerate(settings.services))
+    yield from ((host.name, f"sharedHosts[{index}]") for index, host in enumerate(settings.shared_hosts))
+    for index, entry in enumerate(settings.training):
+        jobs = experiments(entry)
+        for name in (*(job.name for job in jobs), *(builder.entry.name for builder in builders(jobs))):
+            yield name, f"training[{index}]"
 
 
 def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
@@ -105,8 +152,9 @@ def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapp
     region = settings.region
     return {
         "aws:index/getCallerIdentity:getCallerIdentity": lambda _: {"accountId": _ACCOUNT},
-        "aws:index/getPartition:getPartition": lambda _: {"partition": "aws"},
-        "aws:ec2/getVpcs:getVpcs": lambda _: {"ids": []},
+        "aws:index/getPartition:getPartition": lambda _: {
+            "partition": botocore.session.get_session().get_partition_for_region(region)
+        },
         "aws:ec2/getVpc:getVpc": lambda _: {"enableDnsSupport": True, "enableDnsHostnames": True},
         "aws:ec2/getSubnet:getSubnet": lambda arguments: {
             "vpcId": network.vpc_id,
@@ -134,6 +182,7 @@ def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapp
         "aws:eks/getCluster:getCluster": lambda _: {
             "endpoint": "https://cluster.example.com",
             "certificateAuthorities": [{"data": ""}],
+            "vpcConfig": {"clusterSecurityGroupId": _CLUSTER_GROUP},
         },
         "aws:secretsmanager/getRandomPassword:getRandomPassword": lambda _: {"randomPassword": "drawn"},
     }

@@ -79,14 +79,11 @@ _ANOTHER_NETWORK: Final = (
 
 CONSEQUENCES: Final = (
     # What is replaced.
-    *(
-        _replaced(
-            kind,
-            "cidrBlock",
-            Severity.LOST,
-            "**`network.cidr` cannot be changed**: updates fail half-way. Create a second stack and migrate",
-        )
-        for kind in ("Vpc", "Subnet")
+    _replaced(
+        "Subnet",
+        "cidrBlock",
+        Severity.LOST,
+        "**`network.cidr` cannot be changed**: updates fail half-way. Create a second stack and migrate",
     ),
     _replaced("SecurityGroup", "vpcId", Severity.LOST, _ANOTHER_NETWORK),
     _replaced("MountTarget", "subnetId", Severity.LOST, _ANOTHER_NETWORK),

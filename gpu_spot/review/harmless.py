@@ -29,7 +29,8 @@ fis/experimentTemplate:ExperimentTemplate iam/instanceProfile:InstanceProfile
 iam/openIdConnectProvider:OpenIdConnectProvider iam/policy:Policy iam/role:Role iam/rolePolicy:RolePolicy
 iam/rolePolicyAttachment:RolePolicyAttachment kms/alias:Alias kms/key:Key
 lambda/eventSourceMapping:EventSourceMapping lambda/function:Function
-lambda/functionEventInvokeConfig:FunctionEventInvokeConfig lambda/permission:Permission mq/broker:Broker
+lambda/functionEventInvokeConfig:FunctionEventInvokeConfig lambda/layerVersion:LayerVersion
+lambda/permission:Permission mq/broker:Broker
 mq/configuration:Configuration rolesanywhere/profile:Profile s3/bucket:Bucket
 s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration s3/bucketObjectv2:BucketObjectv2
 s3/bucketOwnershipControls:BucketOwnershipControls s3/bucketPublicAccessBlock:BucketPublicAccessBlock
@@ -57,6 +58,7 @@ _REPLACED: Final = """
 budgets/budget:Budget cloudwatch/dashboard:Dashboard cloudwatch/metricAlarm:MetricAlarm
 cloudwatch/queryDefinition:QueryDefinition fis/experimentTemplate:ExperimentTemplate
 cloudwatch/eventTarget:EventTarget lambda/permission:Permission ec2/flowLog:FlowLog
+lambda/layerVersion:LayerVersion
 ecr/lifecyclePolicy:LifecyclePolicy sns/topicSubscription:TopicSubscription ssm/document:Document
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -125,10 +126,25 @@ def _undetermined(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[st
         elif key == "budget":
             if after and (not before or after < before):
                 yield key
+        elif key == "hourlyBudget":
+            if after and any(
+                _allowed_slots(new, dollars) < _allowed_slots(old, dollars)
+                for dollars in ("dollars", "onDemandDollars")
+            ):
+                yield key
         elif key not in _HARMLESS_SETTINGS or (
             new.get("kind") != "mixed-asg" and key in ("base", "spotPercentage")
         ):
             yield key
+
+
+def _allowed_slots(settings: Mapping[str, Any], dollars: str) -> float:
+    """Return how many slots ``max`` and one of the hourly budgets allow; without either any number."""
+    budget = settings.get("hourlyBudget") or {}
+    amount, slot_price = number(budget.get(dollars)), number(budget.get("slotPrice"))
+    slots = amount / slot_price if amount and slot_price else math.inf
+    maximum = number(settings.get("max"))
+    return min(slots, math.inf if maximum is None else maximum)
 
 
 def _settings(inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:

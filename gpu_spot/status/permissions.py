@@ -32,11 +32,16 @@ def policy(stack: str, region: str) -> dict[str, Any]:
             _allow("ReadGroups", ("ssm:GetParametersByPath",), root, f"{root}/*"),
             _allow(
                 "ReadTables",
-                ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"),
+                ("dynamodb:BatchGetItem", "dynamodb:GetItem"),
                 *(
                     f"arn:*:dynamodb:{region}:*:table/gpu-spot-{stack}-{short}-*"
                     for short in ("jobs", "memory", "registry")
                 ),
+            ),
+            _allow(
+                "FindUnknownWriters",
+                ("dynamodb:Scan",),
+                f"arn:*:dynamodb:{region}:*:table/gpu-spot-{stack}-registry-*",
             ),
             _allow(
                 "ReadAlarms",

@@ -15,9 +15,11 @@ from contracts.registry.item import Worker
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.reader import JobReader
 from gpu_spot.jobs.timeline import JobTimeline, build_timeline
+from gpu_spot.status import unknown_writers
 from gpu_spot.status.decisions import DecisionLine, describe_action
 from gpu_spot.status.snapshot import (
     ActiveAlarm,
+    BudgetState,
     DeclaredEntries,
     GroupSnapshot,
     StackSnapshot,
@@ -34,7 +36,8 @@ from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegisteredWorkers, RegistryReader
 from lambdas.aws.settings import GroupSettings
-from lambdas.core.money import costs
+from lambdas.core.model import Observation, PurchaseOption, slots
+from lambdas.core.money import costs, hourly
 
 DECISION_WINDOW_SECONDS: Final = 3 * 3600.0
 """Age of the oldest controller log events that are read for recent decisions."""
@@ -46,17 +49,39 @@ _ACTED: Final = '{ $.message = "decision" && $.actions[0].action = "*" }'
 
 
 @dataclass(frozen=True)
-class _CachedRegistryReader(RegistryReader):
-    """A registry reader that reads each group once."""
+class _RecordingRegistryReader(RegistryReader):
+    """A registry reader that records what it read, by origin and group."""
 
-    _partitions: dict[str, RegisteredWorkers] = field(default_factory=dict)
+    read_by_origin: dict[str, dict[str, RegisteredWorkers]] = field(
+        default_factory=lambda: {names.ORIGIN_AWS: {}, names.ORIGIN_ON_PREMISES: {}}
+    )
 
-    def _read_partition(self, partition: str, budget: Budget) -> RegisteredWorkers:
-        if partition not in self._partitions:
-            self._partitions[partition] = RegistryReader(self.dynamodb, self.table)._read_partition(
-                partition, budget
-            )
-        return self._partitions[partition]
+    def read(
+        self, group: str, slots: Mapping[str, int], budget: Budget, previous: Collection[str] = ()
+    ) -> RegisteredWorkers:
+        registered = super().read(group, slots, budget, previous)
+        self.read_by_origin[names.ORIGIN_AWS][group] = registered
+        return registered
+
+    def read_on_premises(self, group: str, slots: Mapping[str, int], budget: Budget) -> RegisteredWorkers:
+        registered = super().read_on_premises(group, slots, budget)
+        self.read_by_origin[names.ORIGIN_ON_PREMISES][group] = registered
+        return registered
+
+    @property
+    def keys_read(self) -> set[tuple[str, str]]:
+        """Partition and sort key of each worker that was read."""
+        return {
+            (worker.partition, f"{worker.instance}/{worker.slot}")
+            for groups in self.read_by_origin.values()
+            for registered in groups.values()
+            for workers in registered.workers.values()
+            for worker in workers
+        }
+
+    def registered(self, group: str) -> dict[str, RegisteredWorkers]:
+        """Return a group's workers by origin, as they were read last."""
+        return {origin: groups[group] for origin, groups in self.read_by_origin.items() if group in groups}
 
 
 class StackReader:
@@ -89,9 +114,9 @@ class StackReader:
         """Return the state of the stack, or of one of its groups.
 
         Calls, all read-only: one for each ten parameters, for each hundred alarms, for each active alarm and
-        for each 1,000 Spot requests of the region; for each group those of the controller's observation, and
-        one for its memory; at most ten for its log; for jobs as `JobReader.read_all`. Raises ``ValueError``
-        if the stack or the group does not exist.
+        for each 1,000 Spot requests of the region; at most twenty for the worker registry; for each group
+        those of the controller's observation, and one for its memory; at most ten for its log; for jobs as
+        `JobReader.read_all`. Raises ``ValueError`` if the stack or the group does not exist.
         """
         self._calls = 0
         tables, root = self._jobs.tables, names.parameter_root(self._stack)
@@ -100,7 +125,9 @@ class StackReader:
         if group_name is not None and group_name not in {*group_settings, *errors}:
             names_text = ", ".join(sorted({*group_settings, *errors})) or "none"
             raise ValueError(f"--group is {group_name!r}, allowed for stack {self._stack!r}: {names_text}")
-        registry = _CachedRegistryReader(self._clients("dynamodb"), tables.registry)
+        registry = _RecordingRegistryReader(
+            self._clients("dynamodb"), tables.registry, self._jobs.registry.instance_arns
+        )
         memory = MemoryStore(self._clients("dynamodb"), tables.memory)
         groups = [
             *(
@@ -115,6 +142,7 @@ class StackReader:
             ),
         ]
         groups = self._with_spot_requests(groups, now)
+        groups = self._with_unknown_writers(groups, registry, now)
         jobs = self._jobs.reports()
         snapshot = StackSnapshot(
             stack=self._stack,
@@ -137,7 +165,11 @@ class StackReader:
         self._calls += 1
 
     def _group(
-        self, group_settings: GroupSettings, registry: RegistryReader, memory: MemoryStore, now: float
+        self,
+        group_settings: GroupSettings,
+        registry: _RecordingRegistryReader,
+        memory: MemoryStore,
+        now: float,
     ) -> GroupSnapshot:
         ec2 = self._clients("ec2")
         capacity = capacity_services(self._clients("autoscaling"), ec2)
@@ -157,16 +189,14 @@ class StackReader:
             return replace(snapshot, error=str(error))
         remembered, unpriced = SpotPrices(ec2).refresh(group_settings, memory.load(name).memory, now)
         observation = replace(observation, spot_prices=remembered.spot_prices)
-        registered_by_origin = {names.ORIGIN_AWS: registry.read(name, UNLIMITED)}
-        if group_settings.config.on_premises:
-            registered_by_origin[names.ORIGIN_ON_PREMISES] = registry.read_on_premises(name, UNLIMITED)
         return replace(
             snapshot,
             instances=observation.instances,
             on_premises_slots=observation.on_premises_slots or 0,
-            workers=tuple(_workers(registered_by_origin, {i.id for i in observation.instances}, now)),
+            workers=tuple(_workers(registry.registered(name), {i.id for i in observation.instances}, now)),
             cost=costs.hourly_cost(observation, group_settings.config.on_demand_prices),
             warnings=(*observation.read_errors, *([unpriced] if unpriced else [])),
+            hourly_budget=_budget_state(observation, hourly.REACHED in remembered.active_alarms, now),
         )
 
     def _with_spot_requests(self, groups: Sequence[GroupSnapshot], now: float) -> list[GroupSnapshot]:
@@ -185,6 +215,23 @@ class StackReader:
                     requests, self._stack, group.name, {i.id for i in group.instances}, now
                 ),
             )
+            for group in groups
+        ]
+
+    def _with_unknown_writers(
+        self, groups: Sequence[GroupSnapshot], registry: _RecordingRegistryReader, now: float
+    ) -> list[GroupSnapshot]:
+        """Add a warning to groups with items of unknown writers, which the functions do not read."""
+        dynamodb = self._clients("dynamodb")
+        try:
+            unknown = unknown_writers.find(dynamodb, registry.table, registry.keys_read, now)
+        except dynamodb.exceptions.ClientError as error:
+            warning = f"items of unknown writers in the worker registry not read: {error}"
+            return [replace(group, warnings=(*group.warnings, warning)) for group in groups]
+        return [
+            replace(group, warnings=(*group.warnings, unknown_writers.warning(unknown[group.name])))
+            if group.name in unknown and not group.error
+            else group
             for group in groups
         ]
 
@@ -228,6 +275,21 @@ class StackReader:
             listed = (group["logGroupName"] for page in pages_of_groups for group in page["logGroups"])
             self._log_group = next(filter(ours.fullmatch, listed), None)
         return self._log_group
+
+
+def _budget_state(observation: Observation, is_reached: bool, now: float) -> BudgetState | None:
+    group = observation.group
+    budget, release = group.hourly_budget, group.control.budget_release
+    if budget is None:
+        return None
+    on_demand = slots(i for i in observation.instances if i.purchase_option is PurchaseOption.ON_DEMAND)
+    return BudgetState(
+        budget=budget,
+        counted=budget.slot_price * slots(observation.instances),
+        counted_on_demand=budget.slot_price * on_demand,
+        is_reached=is_reached,
+        release=release if release is not None and release.is_active(now) else None,
+    )
 
 
 def _decision(event: Mapping[str, Any]) -> DecisionLine | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from contracts.group.hourly_budget import BudgetRelease, HourlyBudget
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.status.decisions import DecisionLine
 from gpu_spot.status.spot_requests import SpotRequestCount
@@ -41,6 +42,21 @@ class WorkerCount:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetState:
+    """A group's hourly budget, and what its instances count against it, in US dollars an hour.
+
+    ``counted`` and ``counted_on_demand`` are at the budget's price per slot. ``is_reached``: it withholds
+    capacity by the controller's last decision. ``release`` is None unless it applies now.
+    """
+
+    budget: HourlyBudget
+    counted: float
+    counted_on_demand: float
+    is_reached: bool
+    release: BudgetRelease | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSnapshot:
     """A capacity group as the controller sees it.
 
@@ -48,7 +64,7 @@ class GroupSnapshot:
     is None if the price of an instance is unknown. ``error`` is the reason why the group could not be read,
     else empty; ``warnings`` are other failed reads. An instance takes no work in the last ``drain_seconds``
     before its deadline. ``spot_requests`` are the current Spot requests and those that ended in the last
-    hour; None if they could not be read.
+    hour; None if they could not be read. ``hourly_budget`` is None without one.
     """
 
     name: str
@@ -63,6 +79,7 @@ class GroupSnapshot:
     warnings: tuple[str, ...] = ()
     drain_seconds: float = 0.0
     spot_requests: tuple[SpotRequestCount, ...] | None = None
+    hourly_budget: BudgetState | None = None
 
     def serving_slots(self, now: float) -> int:
         """Return how many slots of the target are served at ``now``, draining instances included."""

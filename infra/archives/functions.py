@@ -1,6 +1,7 @@
 """The archive of all Lambda functions: ``lambdas/``, ``contracts/`` and Powertools, as the lock pins it.
 
-Powertools is not used as a layer: the layer's ARN differs by partition and Region, and some have none.
+boto3 is in a layer of the stack (``sdk.py``). Powertools' own layer is not used: its ARN differs by partition
+and Region, and some have none.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ PACKAGES: Final[Mapping[str, str]] = {
     "jmespath": "jmespath",
     "typing-extensions": "typing_extensions.py",
 }
-"""Direct and transitive dependencies of the functions, without boto3, which Lambda provides: distribution to
-package or module. They are pure Python, so the archive runs on any CPU architecture."""
+"""Direct and transitive dependencies of the functions, without boto3: distribution to package or module. They
+are pure Python, so the archive runs on any CPU architecture."""
 
 _OURS: Final = ("contracts", "lambdas")
 _SHIPPED: Final = (".json", ".py")

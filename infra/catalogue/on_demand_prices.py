@@ -1,7 +1,6 @@
-"""On-Demand prices of GPU instances: Linux, shared tenancy, US dollars per hour.
+"""On-Demand prices of instance types: Linux, shared tenancy, US dollars per hour.
 
-Source: the page "Amazon EC2 On-Demand Pricing" in public copies, read in November 2026, where two of them
-agree. For a type without a price the controller assumes a typical one.
+They are those of ``price_tables.py``. For a type without a price the controller assumes a typical one.
 """
 
 from __future__ import annotations
@@ -9,44 +8,54 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-READ_IN: Final = "2026-11"
-_REGIONS: Final = ("us-east-1", "us-east-2", "us-west-2")
-"""Regions with these prices; others are more expensive."""
-
-
-def _of(family: str, text: str) -> dict[str, float]:
-    pairs = (pair.partition("=") for pair in text.split())
-    return {f"{family}.{size}": float(price) for size, _, price in pairs}
-
-
-_PRICES: Final = {
-    **_of("p4d", "24xlarge=21.957642"),
-    **_of("p4de", "24xlarge=27.44705"),
-    **_of("p5", "48xlarge=55.04"),
-    **_of("p5en", "48xlarge=63.296"),
-    **_of("g4dn", "xlarge=0.526 2xlarge=0.752 4xlarge=1.204 8xlarge=2.176 12xlarge=3.912 16xlarge=4.352"),
-    **_of("g4dn", "metal=7.824"),
-    **_of("g5", "xlarge=1.006 2xlarge=1.212 4xlarge=1.624 8xlarge=2.448 12xlarge=5.672 16xlarge=4.096"),
-    **_of("g5", "24xlarge=8.144 48xlarge=16.288"),
-    **_of("g6", "xlarge=0.8048 2xlarge=0.9776 4xlarge=1.3232 8xlarge=2.0144 12xlarge=4.6016"),
-    **_of("g6", "16xlarge=3.3968 24xlarge=6.6752 48xlarge=13.3504"),
-    **_of("g6e", "xlarge=1.861 2xlarge=2.24208 4xlarge=3.00424 8xlarge=4.52856 12xlarge=10.49264"),
-    **_of("g6e", "16xlarge=7.57719 24xlarge=15.06559 48xlarge=30.13118"),
-}
+from infra.catalogue import accelerators, price_tables
 
 
 def price(instance_type: str, region: str) -> float | None:
     """Return the On-Demand price of an instance type; None if it is unknown."""
-    return _PRICES.get(instance_type) if region in _REGIONS else None
+    listed = price_tables.find(instance_type, region)
+    return None if listed is None else listed.usd
+
+
+ASSUMED_ACCELERATOR_PRICE: Final = 25.0
+"""Assumed On-Demand price of an accelerator of a type without a price: above that of the most expensive one.
+
+The most expensive in the tables is that of a p6-b300.48xlarge, 21.36 dollars per hour.
+"""
+ASSUMED_CPU_PRICE: Final = 40.0
+"""Assumed price of a type without accelerators: above that of an r8i.96xlarge, about 27 dollars per hour."""
+ASSUMED_REGION_FACTOR: Final = 2.0
+"""Assumed factor on the highest known price of a type that its Region has no price for.
+
+The highest price of a type in the tables is at most 1.7 times its lowest (São Paulo).
+"""
+
+
+def highest_slot_price(
+    types: Sequence[str], region: str, weights: Mapping[str, int]
+) -> tuple[float, tuple[str, ...]]:
+    """Return the On-Demand price of a slot of the most expensive type, and the types of assumed price.
+
+    Args:
+        types: instance types that may be launched.
+        region: AWS Region.
+        weights: slots of an instance by type.
+    """
+    assumed = tuple(name for name in types if price(name, region) is None)
+    prices = {name: price(name, region) or _assumed_price(name) for name in types}
+    return max(prices[name] / weights[name] for name in types), assumed
+
+
+def _assumed_price(name: str) -> float:
+    if (highest := price_tables.highest(name)) is not None:
+        return ASSUMED_REGION_FACTOR * highest
+    if name.partition(".")[0] in accelerators.FAMILIES:
+        return ASSUMED_ACCELERATOR_PRICE * accelerators.lookup(name).accelerators
+    return ASSUMED_CPU_PRICE
 
 
 def replacement_prices(
-    types: Sequence[str],
-    region: str,
-    weights: Mapping[str, int],
-    *,
-    in_order: bool,
-    listed: Mapping[str, float] | None = None,
+    types: Sequence[str], region: str, weights: Mapping[str, int], *, in_order: bool
 ) -> dict[str, float]:
     """Return the price of the On-Demand capacity that replaces one instance, by its type.
 
@@ -57,13 +66,14 @@ def replacement_prices(
         region: AWS Region.
         weights: capacity of an instance by type; 1 if a type is missing.
         in_order: whether the fallback buys the first type; else it buys the cheapest.
-        listed: prices of the Region to use instead of those of this module.
 
     Returns:
         US dollars per hour by type; empty if the price is unknown.
     """
-    prices = listed if listed is not None else (_PRICES if region in _REGIONS else {})
-    unit_prices = {name: prices[name] / weights.get(name, 1) for name in types if name in prices}
+    prices = {name: price(name, region) for name in types}
+    unit_prices = {
+        name: dollars / weights.get(name, 1) for name, dollars in prices.items() if dollars is not None
+    }
     if not unit_prices or (in_order and types[0] not in unit_prices):
         return {}
     unit_price = unit_prices[types[0]] if in_order else min(unit_prices.values())

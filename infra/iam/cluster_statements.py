@@ -6,14 +6,18 @@ from typing import Final
 
 import pulumi
 
-from infra.iam.statement import ANY_RESOURCE, Statement, use_key
+from infra.iam.statement import ANY_RESOURCE, Statement, grant_key, use_key
 from infra.scope import Scope
 
 CONTROL_PLANE: Final = ("AmazonEKSClusterPolicy",)
 """AWS managed policies of the control plane."""
-NODE: Final = ("AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly")
-"""Policies of nodes: describe the cluster, EKS Pod Identity, pull images. The network plugin has a separate
-role. Source: EKS guide, "Amazon EKS node IAM role"."""
+NODE: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
+"""Policies of nodes: describe EC2, EKS Pod Identity, pull images. The network plugin has a separate role.
+
+AmazonEKSWorkerNodeMinimalPolicy does not suffice: `nodeadm` calls ``ec2:DescribeInstances`` before the
+kubelet starts.
+Source: EKS guide, "Amazon EKS node IAM role"; amazon-eks-ami, nodeadm/internal/api/status.go.
+"""
 NETWORK: Final = ("AmazonEKS_CNI_Policy",)
 """Policies of the network plugin (EKS guide, "Configure Amazon VPC CNI plugin")."""
 VOLUMES: Final = ("service-role/AmazonEBSCSIDriverPolicy",)
@@ -147,7 +151,9 @@ def karpenter(
         # Since 1.7 it lists profiles to delete, even if it created none (karpenter-provider-aws 8501). The
         # action has no resource type.
         Statement("ListProfiles", ["iam:ListInstanceProfiles"], ANY_RESOURCE),
-        *use_key(scope, ["sqs"]),
+        # Disks of nodes: EC2 decrypts with a grant of the caller of CreateFleet.
+        *grant_key(scope),
+        *use_key(scope, ["ec2", "sqs"]),
         Statement("FindTheApi", ["eks:DescribeCluster"], [scope.arn("eks", f"cluster/{cluster}")]),
     ]
 

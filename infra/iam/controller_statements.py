@@ -43,7 +43,7 @@ def controller(
         Statement("Remember", ["dynamodb:GetItem"], [memory_arn]),
         # Items of the health checker and the scaler have keys `<group>@…`.
         Statement("KeepMemory", ["dynamodb:PutItem"], [memory_arn], keys_unlike("*@*")),
-        Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
+        Statement("ReadWorkers", ["dynamodb:BatchGetItem"], [registry_arn]),
         Statement(
             "Observe",
             [

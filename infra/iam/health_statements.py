@@ -35,7 +35,7 @@ def health_checker(
             [memory_arn],
             keys_like(names.health_memory("*")),
         ),
-        Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
+        Statement("ReadWorkers", ["dynamodb:BatchGetItem"], [registry_arn]),
         Statement(
             "ReadQueues",
             ["dynamodb:GetItem"],

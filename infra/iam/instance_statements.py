@@ -11,7 +11,7 @@ import pulumi
 from contracts import names
 from infra.iam.queue_statements import QueueAccess
 from infra.iam.statement import ANY_RESOURCE, Statement, grant_key, use_key
-from infra.schema import OnPremises
+from infra.schema import ListedHost, OnPremises
 from infra.scope import Scope
 from userdata.agent.aws import permissions
 
@@ -71,7 +71,7 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
             ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
             [access.log_group, pulumi.Output.concat(access.log_group, ":*")],
         ),
-        *_agent_statements(scope, group, access),
+        *_agent_statements(scope, group, permissions.INSTANCE_ARN, access),
         *_storage_access(access),
         *(access.queue.work if access.queue is not None else ()),
         *_key(scope, access),
@@ -82,12 +82,12 @@ ON_PREMISES: Final[frozenset[permissions.Need]] = frozenset({"work", "image", "q
 """Needs of the node agent that apply to an on-premises host."""
 
 
-def on_premises(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
-    """Return the permissions of on-premises hosts: the agent's calls, with their own registry partition."""
+def on_premises(scope: Scope, *, group: str, host: str, access: InstanceAccess) -> list[Statement]:
+    """Return the permissions of an on-premises host: the agent's calls, with its own registry partition."""
     allowed = replace(access, needs=access.needs & ON_PREMISES)
     services = ["dynamodb", *([access.queue.service] if access.queue is not None else [])]
     return [
-        *_agent_statements(scope, names.on_premises_partition(group), allowed),
+        *_agent_statements(scope, names.on_premises_partition(group), host, allowed),
         *(access.queue.work if access.queue is not None else ()),
         *use_key(scope, services),
     ]
@@ -121,10 +121,11 @@ def _session_manager() -> Statement:
     )
 
 
-def _agent_statements(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Statement]:
+def _agent_statements(scope: Scope, group: str, writer: str, access: InstanceAccess) -> Iterator[Statement]:
     """Yield the node agent's statements with their placeholders filled in."""
     bucket, _, prefix = access.dataset.removeprefix("s3://").partition("/")
-    texts = {"stack": scope.stack, "group": group, "job": access.job, "prefix": prefix}
+    texts = {"stack": scope.stack, "group": group, "writer": writer}
+    texts |= {"job": access.job, "prefix": prefix}
     texts |= {"prepared": access.prepared, "prepared_by": access.prepared_by}
     texts |= {"secret": access.secret, "artifacts": access.artifacts.removeprefix("s3://")}
     values: dict[str, pulumi.Input[str]] = {
@@ -189,18 +190,19 @@ def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
         )
 
 
-def assumed_by_hosts(settings: OnPremises) -> list[Statement]:
-    """Trust the on-premises hosts that a stack file names; empty if it names none.
+def assumed_by_host(settings: OnPremises, host: ListedHost) -> list[Statement]:
+    """Trust an on-premises host, by its certificate or its principals; empty if it has neither.
 
     Roles Anywhere passes the certificate's subject as session tags, so the trust policy must allow tagging.
-    Source: IAM Roles Anywhere user guide, "The IAM Roles Anywhere trust model".
+    Source: IAM Roles Anywhere user guide, "The IAM Roles Anywhere trust model", "Attribute mapping and trust
+    policy".
     """
     statements = []
     if settings.trust_anchor:
-        conditions: dict[str, dict[str, str]] = {"ArnEquals": {"aws:SourceArn": settings.trust_anchor}}
+        subject = {"aws:PrincipalTag/x509Subject/CN": host.name}
         if settings.organizational_unit:
-            unit = {"aws:PrincipalTag/x509Subject/OU": settings.organizational_unit}
-            conditions["StringEquals"] = unit
+            subject["aws:PrincipalTag/x509Subject/OU"] = settings.organizational_unit
+        conditions = {"ArnEquals": {"aws:SourceArn": settings.trust_anchor}, "StringEquals": subject}
         statements.append(
             Statement(
                 "AssumeByCertificate",
@@ -209,8 +211,6 @@ def assumed_by_hosts(settings: OnPremises) -> list[Statement]:
                 conditions=conditions,
             )
         )
-    if settings.principals:
-        statements.append(
-            Statement("Assume", ["sts:AssumeRole"], principal={"AWS": list(settings.principals)})
-        )
+    if host.principals:
+        statements.append(Statement("Assume", ["sts:AssumeRole"], principal={"AWS": list(host.principals)}))
     return statements

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from infra.iam.queue_statements import QueueAccess, merge, secrets_of
+from infra.iam.queue_statements import QueueAccess, merge, secret_arns, secrets_to_count
 from infra.iam.statement import Statement, use_key
 from infra.scope import Scope
 
@@ -37,14 +37,15 @@ def assumed_by_pods(scope: Scope, cluster: str, namespace: str, account: str) ->
 
 def worker(scope: Scope, queue: QueueAccess) -> list[Statement]:
     """Return the permissions of a service's pods: those of its queue's workers."""
-    return [*_read_secrets(scope, [queue]), *queue.work, *use_key(scope, [queue.service])]
+    secrets = [] if queue.secret is None else [queue.secret]
+    return [*_read_secrets(scope, secrets), *queue.work, *use_key(scope, [queue.service])]
 
 
 def keda(scope: Scope, queues: Sequence[QueueAccess]) -> list[Statement]:
     """Return the permissions of KEDA's operator: read queue lengths."""
     counted = merge(statement for queue in queues for statement in queue.count)
     services = sorted({queue.service for queue in queues})
-    return [*_read_secrets(scope, queues), *counted, *use_key(scope, services)]
+    return [*_read_secrets(scope, secrets_to_count(queues)), *counted, *use_key(scope, services)]
 
 
 def file_system_driver(
@@ -61,19 +62,9 @@ def file_system_driver(
     ]
 
 
-def _read_secrets(scope: Scope, queues: Sequence[QueueAccess]) -> list[Statement]:
-    secrets = secrets_of(queues)
+def _read_secrets(scope: Scope, secrets: Sequence[pulumi.Input[str]]) -> list[Statement]:
     if not secrets:
         return []
-    return [
-        Statement(
-            "ReadQueueSecrets",
-            # The driver needs both (secrets-store-csi-driver-provider-aws, "Usage").
-            ["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"],
-            # AWS appends six characters to the name.
-            [
-                pulumi.Output.concat(scope.arn("secretsmanager", "secret:"), secret, "-??????")
-                for secret in secrets
-            ],
-        )
-    ]
+    # The driver needs both (secrets-store-csi-driver-provider-aws, "Usage").
+    actions = ["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"]
+    return [Statement("ReadQueueSecrets", actions, secret_arns(scope, secrets))]

@@ -30,7 +30,8 @@ class QueueAccess:
 
     Attributes:
         service: The AWS service that uses the customer's key for the workers.
-        secret: Name of the secret with the queue's URL, if any; all roles except previews may read it.
+        secret: Name of the secret with the workers' URL of the queue, if any.
+        count_secret: Name of the secret with the URL of what reads its length, if it is another one.
         work: Permissions of workers.
         count: Permissions of components that read the queue's length.
         watch: Permissions of the queue watcher.
@@ -39,15 +40,37 @@ class QueueAccess:
 
     service: str
     secret: pulumi.Input[str] | None = None
+    count_secret: pulumi.Input[str] | None = None
     work: Sequence[Statement] = ()
     count: Sequence[Statement] = ()
     watch: Sequence[Statement] = ()
     preview: Sequence[Statement] = ()
 
 
-def secrets_of(queues: Iterable[QueueAccess]) -> list[pulumi.Input[str]]:
-    """Return the names of the queues' secrets."""
-    return [queue.secret for queue in queues if queue.secret is not None]
+def secrets_to_count(queues: Iterable[QueueAccess]) -> list[pulumi.Input[str]]:
+    """Return the names of the secrets for reading the queues' lengths."""
+    secrets = (queue.secret if queue.count_secret is None else queue.count_secret for queue in queues)
+    # Queues on one broker share one.
+    return [*dict.fromkeys(secret for secret in secrets if secret is not None)]
+
+
+def secret_arns(scope: Scope, secrets: Iterable[pulumi.Input[str]]) -> list[pulumi.Input[str]]:
+    """Return patterns of secrets' ARNs: AWS appends six characters to the name."""
+    return [pulumi.Output.concat(scope.arn("secretsmanager", "secret:"), name, "-??????") for name in secrets]
+
+
+def in_the_network(scope: Scope, function: str) -> list[Statement]:
+    """Return the permissions of a function in a VPC: for Lambda, and denied to the function's own code."""
+    return [
+        Statement("BeInTheNetwork", _INTERFACES, ANY_RESOURCE),
+        Statement(
+            "OnlyLambdaInTheNetwork",
+            _INTERFACES,
+            ANY_RESOURCE,
+            {"ArnEquals": {"lambda:SourceFunctionArn": scope.arn("lambda", f"function:{function}")}},
+            effect="Deny",
+        ),
+    ]
 
 
 def merge(statements: Iterable[Statement]) -> list[Statement]:
@@ -63,10 +86,7 @@ def merge(statements: Iterable[Statement]) -> list[Statement]:
 def queue_watcher(
     scope: Scope, function: str, registry_arn: pulumi.Input[str], queues: Sequence[QueueAccess]
 ) -> list[Statement]:
-    """Return the permissions: read ``queues`` and write their registry items.
-
-    ``function`` is its name: the function's own code is denied Lambda's calls for network interfaces.
-    """
+    """Return the permissions of ``function``: read ``queues`` and write their registry items."""
     allowed = [
         Statement(
             "KeepQueues",
@@ -74,26 +94,10 @@ def queue_watcher(
             [registry_arn],
             keys_like(names.queue_partition("*")),
         ),
-        Statement("BeInTheNetwork", _INTERFACES, ANY_RESOURCE),
-        Statement(
-            "OnlyLambdaInTheNetwork",
-            _INTERFACES,
-            ANY_RESOURCE,
-            {"ArnEquals": {"lambda:SourceFunctionArn": scope.arn("lambda", f"function:{function}")}},
-            effect="Deny",
-        ),
+        *in_the_network(scope, function),
     ]
-    if secrets := secrets_of(queues):
-        allowed.append(
-            Statement(
-                "ReadQueueSecrets",
-                ["secretsmanager:GetSecretValue"],
-                # AWS appends six characters to the name.
-                [
-                    pulumi.Output.concat(scope.arn("secretsmanager", "secret:"), secret, "-??????")
-                    for secret in secrets
-                ],
-            )
-        )
+    if secrets := secrets_to_count(queues):
+        arns = secret_arns(scope, secrets)
+        allowed.append(Statement("ReadQueueSecrets", ["secretsmanager:GetSecretValue"], arns))
     allowed += merge(statement for queue in queues for statement in queue.watch)
     return [*allowed, *use_key(scope, ["dynamodb", "lambda", "secretsmanager"])]

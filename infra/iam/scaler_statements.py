@@ -36,7 +36,7 @@ def scaler(
         Statement(
             "RememberScaling", ["dynamodb:PutItem"], [memory_arn], keys_like(names.scaling_memory("*"))
         ),
-        Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
+        Statement("ReadWorkers", ["dynamodb:BatchGetItem"], [registry_arn]),
         Statement("ReadQueues", ["dynamodb:GetItem"], [registry_arn], keys_like(names.queue_partition("*"))),
         Statement("SeeInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),
         *([Statement("ReadRequests", ["cloudwatch:GetMetricData"], ANY_RESOURCE)] if reads_metrics else []),

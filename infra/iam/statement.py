@@ -119,5 +119,5 @@ def grant_key(scope: Scope) -> list[Statement]:
 
 
 def _via_services(scope: Scope, services: Sequence[str]) -> dict[str, Any]:
-    # In China the names end in .cn.
-    return {"StringLike": {"kms:ViaService": [f"{name}.{scope.region}.amazonaws.com*" for name in services]}}
+    # The partition's domain follows; the region is in one partition.
+    return {"StringLike": {"kms:ViaService": [f"{name}.{scope.region}.*" for name in services]}}

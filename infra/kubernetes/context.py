@@ -25,9 +25,11 @@ class ClusterContext:
         access_points: Ids of EFS access points by name; ``users`` are their user and group ids.
         snapshot_gib: Sizes of the snapshots of ``datasets[]``.
         queues: The node agent's configuration of queues by service.
+        count_secrets: Names of the secrets with which KEDA reads queues, where workers have another one.
         subnets: Subnets of nodes.
         security_groups: Security groups of nodes, in addition to the cluster's.
         node_profile: Instance profile of nodes; if empty they have the cluster's ``node_role``.
+        kms_key_arn: Key of disks; if empty that of the account's EBS default.
     """
 
     stack: str
@@ -38,9 +40,11 @@ class ClusterContext:
     users: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     snapshot_gib: Mapping[str, int] = field(default_factory=dict)
     queues: Mapping[str, agent.Queue] = field(default_factory=dict)
+    count_secrets: Mapping[str, str] = field(default_factory=dict)
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
     node_profile: str = ""
+    kms_key_arn: str = ""
 
     @property
     def namespace(self) -> str:

@@ -34,7 +34,11 @@ _SUBMODULES: Final = "git submodule --quiet update --init --recursive --depth 1\
 
 
 def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
-    """Return a job's own manifests; shared ones are in ``storage`` and ``nodes``."""
+    """Return a job's own manifests; shared ones are in ``storage`` and ``nodes``.
+
+    The Job has the entry's name whatever it runs: a cluster has no two objects of one kind and name, so the
+    Jobs of two revisions never share a checkpoint folder at the same time.
+    """
     account: Manifest = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -50,7 +54,7 @@ def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
 
 
 def run_name(job: Training) -> str:
-    """Return the name of a job's run; another revision or matrix is another run."""
+    """Return the name of what belongs to a run; another revision or matrix is another run."""
     run = experiments.run_of(job.revision, job.matrix) if job.matrix is not None else job.revision
     return f"{job.name}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
 
@@ -74,7 +78,7 @@ def command(job: Training) -> list[str]:
 
 def _job(job: Training, context: ClusterContext) -> Manifest:
     labels = {**context.labels(job.name), QUEUE_LABEL: context.namespace}
-    metadata = {**context.metadata(run_name(job), job.name), "labels": labels}
+    metadata = {**context.metadata(job.name, job.name), "labels": labels}
     spec = {**_spec(job, context), "backoffLimit": job.max_restarts, "podFailurePolicy": _policy("FailJob")}
     if job.matrix is not None:
         count = len(list(experiments.combinations(job.matrix)))
@@ -249,7 +253,7 @@ def _train_job(job: Training, context: ClusterContext) -> Manifest:
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {**context.metadata(run_name(job), job.name), "labels": labels},
+        "metadata": {**context.metadata(job.name, job.name), "labels": labels},
         "spec": {
             "runtimeRef": {
                 "apiGroup": "trainer.kubeflow.org",

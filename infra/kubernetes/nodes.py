@@ -140,6 +140,7 @@ def _node_class(name: str, entry: Work, context: ClusterContext) -> Manifest:
         "volumeType": "gp3",
         "encrypted": True,
         "deleteOnTermination": True,
+        **({"kmsKeyID": context.kms_key_arn} if context.kms_key_arn else {}),
     }
     return {
         "apiVersion": "karpenter.k8s.aws/v1",

@@ -156,7 +156,8 @@ def _authentication(service: Service, queue: agent.Queue, context: ClusterContex
     by_pod = {"provider": "aws"}
     spec: Manifest = {"podIdentity": by_pod}
     if queue.secret is not None:
-        secrets = [{"parameter": "host", "name": queue.secret}]
+        secret = context.count_secrets.get(service.name, queue.secret)
+        secrets = [{"parameter": "host", "name": secret}]
         spec = {"awsSecretManager": {"podIdentity": by_pod, "region": context.region, "secrets": secrets}}
     return {
         "apiVersion": "keda.sh/v1alpha1",

@@ -62,6 +62,8 @@ def datasets(entries: Iterable[Work], context: ClusterContext) -> list[Manifest]
             for manifest in _snapshot(pods.snapshot_name(dataset), dataset.snapshot, context):
                 snapshots[f"{manifest['kind']} {manifest['metadata']['name']}"] = manifest
             parameters = {"type": "gp3", "throughput": str(dataset.throughput_mib), "encrypted": "true"}
+            if context.kms_key_arn:
+                parameters["kmsKeyId"] = context.kms_key_arn
             if dataset.initialization_rate_mib is not None:
                 # In MiB/s, and only with a snapshot (aws-ebs-csi-driver 2463, 2691).
                 parameters["volumeInitializationRate"] = str(dataset.initialization_rate_mib)

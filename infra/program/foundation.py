@@ -1,4 +1,4 @@
-"""The resources that all entries of a stack use: network, tables, storage, agent archive, queues."""
+"""The resources that all entries of a stack use: network, tables, storage, archives, queues."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from infra.components.capacity.agent_store import AgentStore, AgentStoreArgs
+from infra.components.control.sdk_layer import SdkLayer, SdkLayerArgs
 from infra.components.control.state import State, StateArgs
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.queues import kinds as queue_kinds
@@ -27,6 +28,7 @@ class Foundation:
     state: State
     storage: Storage
     store: AgentStore
+    layer: SdkLayer
     queues: Mapping[str, DeclaredQueue]
     """Queues by service, whether its workers run on instances, as pods or on premises."""
 
@@ -63,9 +65,11 @@ def declare(settings: Settings, scope: Scope, needs: Set[Need]) -> Foundation:
                 network.vpc_id,
                 network.subnet_ids,
                 network.worker_security_group_id,
+                {job.checkpoints for job in settings.on_kubernetes.training},
             ),
             scope.child_options,
         ),
         AgentStore(scope.name("agent"), AgentStoreArgs(scope), scope.child_options),
+        SdkLayer(scope.name("sdk"), SdkLayerArgs(scope), scope.child_options),
         queue_kinds.declare(settings, scope, network),
     )

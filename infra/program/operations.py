@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.components.control.controller import Controller, ControllerArgs
@@ -11,8 +11,10 @@ from infra.components.control.health import HealthChecker
 from infra.components.control.scaler import Scaler
 from infra.components.control.scheduled_function import ServiceFunctionArgs
 from infra.components.identity.previews import Deploys, DeploysArgs, Previews, PreviewsArgs
+from infra.components.monitoring.alarm_spec import AlarmSpec, function_alarms
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
+from infra.components.queues.broker_users import SHORT, BrokerUsers, BrokerUsersArgs
 from infra.components.queues.watcher import QueueWatcher, QueueWatcherArgs
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
@@ -32,7 +34,8 @@ def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Work
     """Declare the resources and export the optional ones."""
     controlled = [workload for workload in workloads if workload.capacity.is_managed]
     controller = _controller(foundation, workloads, controlled)
-    monitoring = _monitoring(settings, foundation, controlled, controller)
+    alarms = [*_broker_users(foundation)]
+    monitoring = _monitoring(settings, foundation, controlled, controller, alarms)
     _queue_watcher(foundation)
     _drills(foundation, controlled, monitoring)
     _service_functions(settings, foundation, workloads, monitoring)
@@ -49,6 +52,7 @@ def _controller(
     args = ControllerArgs(
         scope,
         foundation.state,
+        foundation.layer.arn,
         foundation.log_retention_days,
         has_fleets=any(workload.capacity.is_fleet for workload in controlled),
         has_capacity_blocks=any(workload.has_block for workload in workloads),
@@ -58,8 +62,25 @@ def _controller(
     return Controller(scope.name("controller"), args, scope.child_options)
 
 
+def _broker_users(foundation: Foundation) -> Iterator[AlarmSpec]:
+    """Declare the function that maintains brokers' users; yield its alarms."""
+    scope = foundation.scope
+    queues = [queue.managed for queue in foundation.queues.values() if queue.managed is not None]
+    if queues:
+        args = BrokerUsersArgs(
+            scope, queues, foundation.network, foundation.layer.arn, foundation.log_retention_days
+        )
+        function = BrokerUsers(scope.name(SHORT), args, scope.child_options).function_name
+        consequence = "no user of a broker is created, and no password rotated."
+        yield from function_alarms(SHORT, function, title="broker users function", consequence=consequence)
+
+
 def _monitoring(
-    settings: Settings, foundation: Foundation, controlled: Sequence[Workload], controller: Controller
+    settings: Settings,
+    foundation: Foundation,
+    controlled: Sequence[Workload],
+    controller: Controller,
+    alarms: Sequence[AlarmSpec],
 ) -> Monitoring:
     scope = foundation.scope
     args = MonitoringArgs(
@@ -67,7 +88,7 @@ def _monitoring(
         settings.monitoring,
         [workload.monitored for workload in controlled],
         controller,
-        [alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)],
+        [*(alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)), *alarms],
     )
     return Monitoring(scope.name("monitoring"), args, scope.child_options)
 
@@ -76,7 +97,12 @@ def _queue_watcher(foundation: Foundation) -> None:
     scope, queues = foundation.scope, [*foundation.queues.values()]
     if queues:
         args = QueueWatcherArgs(
-            scope, queues, foundation.network, foundation.state, foundation.log_retention_days
+            scope,
+            queues,
+            foundation.network,
+            foundation.state,
+            foundation.layer.arn,
+            foundation.log_retention_days,
         )
         QueueWatcher(scope.name("queues"), args, scope.child_options)
 
@@ -98,6 +124,7 @@ def _service_functions(
             scope,
             services,
             foundation.state,
+            foundation.layer.arn,
             monitoring.topic_arn,
             foundation.log_retention_days,
             [workload.group for workload in workloads],
@@ -135,7 +162,9 @@ def _roles(settings: Settings, preview_settings: PreviewSettings, foundation: Fo
     previews = Previews(scope.name("previews"), args, scope.child_options)
     scope.export("previewRoleArn", previews.role_arn)
     if settings.identity.deploys is not None:
-        deploys_args = DeploysArgs(scope, settings.identity.deploys, preview_settings, previews.provider_arn)
+        deploys_args = DeploysArgs(
+            scope, settings.identity.deploys, preview_settings, previews.provider_arn, args.images
+        )
         deploys = Deploys(scope.name("deploys"), deploys_args, scope.child_options)
         scope.export("deployRoleArn", deploys.role_arn)
         scope.export("driftRoleArn", deploys.drift_role_arn)

@@ -8,7 +8,7 @@ from infra.schema.jobs.builder import Builder
 from infra.schema.jobs.training import Training
 from infra.schema.network import Network
 from infra.schema.operations import Bucket, Deploys, Identity, Monitoring, Previews, Repository, Storage
-from infra.schema.services.on_premises import OnPremises
+from infra.schema.services.on_premises import ListedHost, OnPremises
 from infra.schema.services.request_log import RequestLog
 from infra.schema.services.scaling import Scaling
 from infra.schema.services.service import Service
@@ -25,6 +25,7 @@ __all__ = (
     "Deploys",
     "Identity",
     "Kubernetes",
+    "ListedHost",
     "Monitoring",
     "Network",
     "OnPremises",

@@ -5,7 +5,8 @@ Types of values that the node agent reads as well are in ``contracts.limits``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -24,7 +25,7 @@ Number: TypeAlias = Annotated[float, BeforeValidator(_number, json_schema_input_
 
 Count: TypeAlias = Annotated[int, Field(ge=0, le=5000)]
 
-REGION: Final = r"^[a-z]{2}(-[a-z]+)+-\d$"
+REGION: Final = r"^[a-z]{2,4}(-[a-z]+)+-\d$"
 Region: TypeAlias = Annotated[str, Field(pattern=REGION)]
 
 Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+)$")]
@@ -79,3 +80,16 @@ def check_unique(names: list[str], plural: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"two {plural} are named {name!r}, allowed: each name once")
+
+
+def check_private_networks(sources: Sequence[str]) -> None:
+    """Raise ``ValueError`` for a source that is no private IPv4 network, or is listed twice."""
+    for source in sources:
+        try:
+            network = ipaddress.IPv4Network(source)
+        except ValueError as error:
+            raise ValueError(f"{source!r} ({error}), allowed: networks such as 10.0.0.0/8") from None
+        if not network.is_private or network.prefixlen < 8:
+            raise ValueError(f"{source}, allowed: private networks (10/8, 172.16/12, 192.168/16)")
+        if sources.count(source) > 1:
+            raise ValueError(f"{source} is listed twice, allowed: each network once")

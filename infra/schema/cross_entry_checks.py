@@ -56,6 +56,21 @@ def check_brokers(services: Sequence[Service]) -> None:
                 "allowed: a queue for each service"
             )
         owners[owner][name] = service.name
+    for queues in owners.values():
+        _check_calls(services, set(queues.values()))
+
+
+def _check_calls(services: Sequence[Service], on_broker: set[str]) -> None:
+    """Raise ``ValueError`` if a service of a broker calls one that is not there, or itself."""
+    for service in services:
+        if service.queue is None or service.name not in on_broker:
+            continue
+        allowed = sorted(on_broker - {service.name})
+        if unknown := sorted(set(service.queue.called_services) - set(allowed)):
+            raise ValueError(
+                f"queue.calls of {service.name!r} has {unknown[0]!r}, "
+                f"allowed: other services on its broker: {', '.join(allowed) or 'none'}"
+            )
 
 
 def check_names_of_hosts(

@@ -59,6 +59,11 @@ class Network(Model):
     flow_logs: Literal["none", "rejected", "all"] = "none"
     """Connections of a created VPC that are recorded in flow logs."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the stack creates a VPC without a route to the internet."""
+        return self.cidr is not None and self.egress == "none"
+
     @field_validator("subnets", "security_groups")
     @classmethod
     def _only_in_an_existing_vpc(cls, ids: Collection[str], info: ValidationInfo) -> Collection[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from contracts.limits import Name
+from contracts.limits import KmsKeyArn, Name
 from infra.schema.base import Email, Model, check_unique
 
 UserId: TypeAlias = Annotated[int, Field(ge=1, le=4_294_967_295)]
@@ -16,6 +16,7 @@ PolicyArn: TypeAlias = Annotated[
     str, Field(pattern=r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+$")
 ]
 Days: TypeAlias = Annotated[int, Field(ge=1, le=3650)]
+GitHubEnvironment: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
 
 
 class AccessPoint(Model):
@@ -117,7 +118,7 @@ class Monitoring(Model):
     @classmethod
     def _where_budgets_are(cls, amount: Decimal | None, info: ValidationInfo) -> Decimal | None:
         region = str((info.context or {}).get("region", ""))
-        if amount is not None and region.startswith("us-gov-"):
+        if amount is not None and region.startswith(("us-gov-", "eusc-")):
             # botocore has no endpoint there: a GovCloud account is billed through a commercial one.
             raise ValueError(f"{amount} in {region}, which has no AWS Budgets, allowed: none")
         return amount
@@ -134,8 +135,12 @@ class Previews(Model):
     reused."""
     create_provider: bool = False
     """Whether the stack creates GitHub's OIDC identity provider, of which an account can have one."""
+    environment: GitHubEnvironment | None = None
+    """GitHub environment whose jobs may preview. Default: ``<stack>-preview``."""
     state_bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
-    """S3 bucket with Pulumi's state. Leave out with Pulumi Cloud."""
+    """S3 bucket with Pulumi's state of this stack and of no other. Leave out with Pulumi Cloud."""
+    state_kms_key_arn: KmsKeyArn | None = None
+    """ARN of the KMS key of the stack's secrets provider (``awskms://``) or of the state bucket."""
 
 
 class Deploys(Model):
@@ -143,10 +148,12 @@ class Deploys(Model):
 
     policies: Annotated[tuple[PolicyArn, ...], Field(min_length=1, max_length=10, strict=False)]
     """ARNs of the IAM policies of the deployment role."""
-    environment: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] | None = None
+    environment: GitHubEnvironment | None = None
     """GitHub environment whose jobs may deploy. Default: jobs of the branch without an environment."""
     branch: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,100}$")] = "main"
     """Branch whose jobs may detect drift, and deploy if ``environment`` is not set."""
+    drift_environment: GitHubEnvironment | None = None
+    """GitHub environment whose jobs may detect drift. Default: jobs of the branch without an environment."""
     drift_policies: Annotated[tuple[PolicyArn, ...], Field(max_length=10, strict=False)] = ()
     """ARNs of the IAM policies of the drift role. Default: AWS's ``ReadOnlyAccess``."""
 

@@ -13,7 +13,7 @@ from contracts.agent.names import TAG_JOB
 from infra.schema import entry_warnings
 from infra.schema.base import Model, Region, Retention, TagKey, TagValue, check_unique
 from infra.schema.capacity import Capacity
-from infra.schema.cluster.kubernetes import Kubernetes
+from infra.schema.cluster.kubernetes import Kubernetes, check_network
 from infra.schema.cross_entry_checks import (
     access_points,
     check_blocks,
@@ -26,14 +26,25 @@ from infra.schema.cross_entry_checks import (
 from infra.schema.jobs.builder import Builder, builders
 from infra.schema.jobs.experiments import experiments
 from infra.schema.jobs.training import Training
+from infra.schema.money.budget import BudgetLimits
+from infra.schema.money.stack_budget import budget_warnings, check_stack_budget
 from infra.schema.network import Network
 from infra.schema.operations import Identity, Monitoring, Storage
+from infra.schema.services.bursts import wait_warnings
 from infra.schema.services.service import Service
 from infra.schema.shared_host import SharedHost
 from infra.schema.tensorboard import TensorBoard
 from infra.schema.work import RunsOn, Work
 
-_TAGS: Final = 50 - len((names.TAG_STACK, names.TAG_GROUP, names.TAG_GROUP_ROLE, TAG_JOB, "Name"))
+_STACK_TAGS: Final = (
+    names.TAG_STACK,
+    names.TAG_GROUP,
+    names.TAG_GROUP_ROLE,
+    names.TAG_REGISTRY,
+    TAG_JOB,
+    "Name",
+)
+_TAGS: Final = 50 - len(_STACK_TAGS)
 """Tags that a stack file may set: AWS allows 50, and a job's instances have these of the stack.
 
 Source: EC2 user guide, "Tag restrictions".
@@ -72,6 +83,9 @@ class Settings(Model):
     """Additional tags of all resources, instances and volumes."""
     log_retention_days: Retention = 30
     """Days that the log groups of the Lambda functions retain their events."""
+    budget: BudgetLimits | None = None
+    """Maximum hourly cost of all groups together. The most that each may cost, by its own ``capacity.budget``
+    and ``max``, must fit into it."""
 
     @field_validator("kms_key_arn", mode="before")
     @classmethod
@@ -127,7 +141,7 @@ class Settings(Model):
         check_names_of_hosts(hosts, _jobs(info.data.get("training", ())), info.data.get("services", ()))
         return hosts
 
-    @field_validator("tensorboard", "kubernetes", mode="before")
+    @field_validator("tensorboard", "kubernetes", "budget", mode="before")
     @classmethod
     def _none_is_an_empty_mapping(cls, value: object) -> object:
         return None if value == {} else value  # as with kms_key_arn
@@ -141,9 +155,9 @@ class Settings(Model):
             raise ValueError(
                 f"missing, {on_kubernetes[0]!r} runs on it, allowed: cluster, nodeRole and nodeImage"
             )
-        zones = list(info.data["network"].zones) if "network" in info.data else []
-        if kubernetes is not None and kubernetes.create is not None and len(zones) == 1:
-            raise ValueError(f"create with one zone ({zones[0]}), allowed: at least two (EKS requires them)")
+        network: Network | None = info.data.get("network")
+        if network is not None and kubernetes is not None and kubernetes.create is not None:
+            check_network(network)
         return kubernetes
 
     @field_validator("tensorboard")
@@ -158,6 +172,15 @@ class Settings(Model):
                 "(of storage.fileSystem)"
             )
         return board
+
+    @field_validator("budget")
+    @classmethod
+    def _groups_fit(cls, budget: BudgetLimits | None, info: ValidationInfo) -> BudgetLimits | None:
+        lists = ("region", "services", "training", "shared_hosts")
+        if budget is not None and info.data.keys() >= set(lists):
+            capacities = cls.model_construct(**info.data).on_instances.capacities
+            check_stack_budget(budget, capacities, info.data["region"])
+        return budget
 
     @property
     def on_instances(self) -> Settings:
@@ -228,7 +251,12 @@ class Settings(Model):
         yield from entry_warnings.image_warnings(self.training)
         yield from entry_warnings.tenant_warnings(self.shared_hosts)
         yield from entry_warnings.data_warnings(self.training)
+        yield from entry_warnings.ignored_key_warnings("services", self.services)
+        yield from entry_warnings.ignored_key_warnings("training", self.training)
         yield from entry_warnings.egress_warnings(self.network, self.tensorboard, self.training)
+        yield from entry_warnings.cluster_warnings(self.network, self.kubernetes)
+        yield from wait_warnings(self.services, self.region)
+        yield from budget_warnings(self.on_instances.capacities, self.region, self.budget)
 
 
 def _jobs(training: Iterable[Training]) -> tuple[Training, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Final, TypeAlias, get_args
 
@@ -19,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from contracts import limits
 from contracts.limits import Matches
 from infra.catalogue import host_shapes
-from infra.schema.base import Model
+from infra.schema.base import Model, check_private_networks
 from infra.schema.capacity import Capacity
 from infra.schema.work import Dataset, check_names, check_text
 from userdata.agent.machine.errors import RefusedError
@@ -238,15 +237,7 @@ class SharedHost(Model):
     @field_validator("allowed_sources")
     @classmethod
     def _private_networks(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        for source in sources:
-            try:
-                network = ipaddress.IPv4Network(source)
-            except ValueError as error:
-                raise ValueError(f"{source!r} ({error}), allowed: networks such as 10.0.0.0/8") from None
-            if not network.is_private or network.prefixlen < 8:
-                raise ValueError(f"{source}, allowed: private networks (10/8, 172.16/12, 192.168/16)")
-            if sources.count(source) > 1:
-                raise ValueError(f"{source} is listed twice, allowed: each network once")
+        check_private_networks(sources)
         return sources
 
     @field_validator("tenants")

@@ -12,7 +12,7 @@ from contracts.registry import queue_state
 from contracts.registry.item import EXPIRES_AFTER_SECONDS, Worker
 from contracts.registry.queue_state import QueueState
 from lambdas.aws.budget import Budget
-from lambdas.aws.registry import RegisteredWorkers, RegistryReader, deadline
+from lambdas.aws.registry import RegisteredWorkers, RegistryReader, deadline, is_previous_version
 from lambdas.aws.settings import SPOT_FLEET, GroupSettings
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.health.model import WorkerHost
@@ -72,8 +72,14 @@ class HostReader:
                     instances.setdefault(_tag(instance, names.TAG_GROUP), []).append(instance)
         return instances
 
-    def read_registry(self, group: str, budget: Budget) -> RegistrySnapshot:
-        """Return the items of a group; a malformed queue item is returned as ``queue_error``."""
+    def read_registry(
+        self, settings: GroupSettings, instances: Iterable[InstanceTypeDef], budget: Budget
+    ) -> RegistrySnapshot:
+        """Return the items of a group with these instances, and of its queue.
+
+        A malformed queue item is returned as ``queue_error``.
+        """
+        group, by_id = settings.group.name, {instance["InstanceId"]: instance for instance in instances}
         item = self.dynamodb.get_item(TableName=self.registry.table, Key=queue_state.key(group)).get("Item")
         queue, queue_error = None, ""
         try:
@@ -81,8 +87,13 @@ class HostReader:
         except ValueError as error:
             queue_error = str(error)
         return RegistrySnapshot(
-            self.registry.read(group, budget),
-            self.registry.read_on_premises(group, budget),
+            self.registry.read(
+                group,
+                {i: settings.config.slots.get(instance["InstanceType"], 1) for i, instance in by_id.items()},
+                budget,
+                {i for i, instance in by_id.items() if is_previous_version(instance)},
+            ),
+            self.registry.read_on_premises(group, settings.config.on_premises_hosts, budget),
             queue,
             queue_error,
         )
@@ -168,6 +179,7 @@ def _instance(
         or _interruption_reason(workers, now),
         has_malformed_records=name in registry.malformed_hosts,
         is_spot=instance.get("InstanceLifecycle") == "spot",
+        instance_type=instance["InstanceType"],
     )
 
 

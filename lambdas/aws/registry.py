@@ -1,22 +1,31 @@
-"""The worker registry: a DynamoDB table of the workers' heartbeats."""
+"""The worker registry: a DynamoDB table of the workers' heartbeats.
+
+A reader asks for the items of the hosts and slots that the group has, by their whole keys. The partition key
+names the only writer that IAM allows, so an item is about its own host, and no other item is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, STALE_SECONDS, Progress, Worker
-from lambdas.aws.budget import Budget
+from lambdas.aws.budget import Budget, BudgetError
 from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS
 from lambdas.core.events import NOTICE_SECONDS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 _MAX_NOTICE_SECONDS: Final = NOTICE_SECONDS + STALE_SECONDS
+_BATCH: Final = 100
+"""Maximum number of keys of one ``BatchGetItem``."""
+_MAX_ATTEMPTS: Final = 10
+"""Attempts to read a batch; DynamoDB returns the keys that it did not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +39,55 @@ class RegisteredWorkers:
 
 @dataclass(frozen=True, slots=True)
 class RegistryReader:
-    """Reads the registry table."""
+    """Reads the registry table; ``instance_arns`` is the ARN of instances up to the instance id."""
 
     dynamodb: DynamoDBClient
     table: str
+    instance_arns: str
 
-    def read(self, group: str, budget: Budget) -> RegisteredWorkers:
-        """Return the registered workers of a group on instances.
+    def read(
+        self, group: str, slots: Mapping[str, int], budget: Budget, previous: Collection[str] = ()
+    ) -> RegisteredWorkers:
+        """Return the registered workers of a group's instances.
 
-        Malformed items are skipped and counted: each worker may write items of its group.
+        Args:
+            group: the group.
+            slots: number of slots by instance id; other items are not read.
+            budget: the group's share of the pass.
+            previous: the instances with an agent of the previous version, see `is_previous_version`. It
+                writes to the group's partition.
+
+        Malformed items are skipped and counted.
+
+        Raises:
+            BudgetError: the group's share of the pass is used up, or DynamoDB does not return all items.
         """
-        return self._read_partition(group, budget)
+        partitions = {
+            instance: group
+            if instance in previous
+            else registry_item.partition(group, self.instance_arns + instance)
+            for instance in slots
+        }
+        return self._read(partitions, slots, budget)
 
-    def read_on_premises(self, group: str, budget: Budget) -> RegisteredWorkers:
-        """Return the registered workers of a group on premises."""
-        return self._read_partition(names.on_premises_partition(group), budget)
+    def read_on_premises(self, group: str, slots: Mapping[str, int], budget: Budget) -> RegisteredWorkers:
+        """Return the registered workers on premises; ``slots`` is the number of slots by host name."""
+        name = names.on_premises_partition(group)
+        return self._read({host: registry_item.partition(name, host) for host in slots}, slots, budget)
 
-    def _read_partition(self, partition: str, budget: Budget) -> RegisteredWorkers:
+    def _read(
+        self, partitions: Mapping[str, str], slots: Mapping[str, int], budget: Budget
+    ) -> RegisteredWorkers:
+        keys = [
+            registry_item.key(partitions[host], host, slot)
+            for host, count in slots.items()
+            for slot in range(count)
+        ]
         workers: dict[str, list[Worker]] = {}
         malformed_items = 0
         malformed_hosts: set[str] = set()
-        pages = self.dynamodb.get_paginator("query").paginate(
-            TableName=self.table,
-            KeyConditionExpression="#g = :g",
-            ExpressionAttributeNames={"#g": names.REGISTRY_KEY},
-            ExpressionAttributeValues={":g": {"S": partition}},
-        )
-        for page in budget.pages("items of the worker registry", pages):
-            for item in page["Items"]:
+        for start in range(0, len(keys), _BATCH):
+            for item in self._items(keys[start : start + _BATCH], budget):
                 try:
                     worker = registry_item.parse(item)
                 except ValueError:
@@ -66,6 +96,25 @@ class RegistryReader:
                 else:
                     workers.setdefault(worker.instance, []).append(worker)
         return RegisteredWorkers(workers, malformed_items, frozenset(malformed_hosts))
+
+    def _items(self, keys: Sequence[Mapping[str, Any]], budget: Budget) -> list[Mapping[str, Any]]:
+        """Return the items of at most 100 keys; missing ones are left out."""
+        items: list[Mapping[str, Any]] = []
+        for _ in range(_MAX_ATTEMPTS):
+            budget.check("items of the worker registry")
+            response = self.dynamodb.batch_get_item(RequestItems={self.table: {"Keys": keys}})
+            items += response["Responses"].get(self.table, ())
+            unprocessed = response.get("UnprocessedKeys", {})
+            if self.table not in unprocessed:
+                return items
+            keys = unprocessed[self.table]["Keys"]
+        raise BudgetError(f"{len(keys)} items of the worker registry not read in {_MAX_ATTEMPTS} attempts")
+
+
+def is_previous_version(instance: InstanceTypeDef) -> bool:
+    """Return whether an instance's agent is of the previous version, from the tags of its launch template."""
+    tag = {"Key": names.TAG_REGISTRY, "Value": names.REGISTRY_BY_WRITER}
+    return tag not in instance.get("Tags", ())
 
 
 def ready_since(workers: list[Worker], expected: int, now: float) -> float | None:
@@ -95,7 +144,7 @@ def _fresh(workers: list[Worker], now: float) -> list[Worker]:
 def deadline(workers: list[Worker], now: float) -> float | None:
     """Return the termination deadline that the instance reports from its metadata, if any.
 
-    Used only while the reports are fresh, and within the span of a notice: other workers may write them.
+    Used only while the reports are fresh, and within the span of a notice.
     """
     deadlines = (worker.deadline for worker in _fresh(workers, now) if worker.deadline is not None)
     return min(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from contracts import names
@@ -19,6 +19,7 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.capacity.memory import DEFAULT_BOOT_SECONDS
+from lambdas.core.money import hourly
 from lambdas.core.scaling import memory as memory_text
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.memory import ScalingMemory
@@ -37,6 +38,7 @@ class ScalerConfig:
     root: str
     memory_table: str
     registry_table: str
+    instance_arns: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,9 @@ class Scaler:
         target_before = _target(group, texts, scaling)
         # Parsing refuses a target above a maximum that was lowered since.
         group_settings = parameters.parse(group, {**texts, names.PARAMETER_TARGET: str(target_before)})
-        registry = self.reader.read_registry(group, budget)
+        limit = max(1, hourly.limit_group(replace(group_settings.group, target=scaling.maximum), now).target)
+        scaling = replace(scaling, minimum=min(scaling.minimum, limit), maximum=min(scaling.maximum, limit))
+        registry = self.reader.read_registry(group_settings, instances, budget)
         controller_memory = self.controller_memory.load(group).memory
         memory, version = self._load_memory(group)
         source, load_errors = self.loads.source(group, scaling, registry.queue, now)
@@ -175,7 +179,7 @@ def _read_errors(registry: RegistrySnapshot) -> list[str]:
 def build(client: Callable[[str], Any], config: ScalerConfig, clock: Callable[[], float]) -> Scaler:
     """Return the scaler of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb = client("dynamodb")
-    registry = RegistryReader(dynamodb, config.registry_table)
+    registry = RegistryReader(dynamodb, config.registry_table, config.instance_arns)
     return Scaler(
         stack=config.stack,
         root=config.root,

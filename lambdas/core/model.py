@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from contracts.group.control import Control
+from contracts.group.hourly_budget import HourlyBudget
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.group.rollout_request import RolloutRequest
 from contracts.registry.item import Progress
@@ -155,6 +156,7 @@ class Group:
         deadline: Deadline of its job; ``None`` without one.
         run: Revision that its job runs.
         budget: Budget of that run; ``None``: unlimited.
+        hourly_budget: Maximum hourly cost of the group; ``None``: unlimited.
     """
 
     name: str
@@ -171,6 +173,7 @@ class Group:
     deadline: float | None = None
     run: str = ""
     budget: RunBudget | None = None
+    hourly_budget: HourlyBudget | None = None
 
 
 @dataclass(frozen=True, slots=True)

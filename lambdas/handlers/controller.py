@@ -17,10 +17,11 @@ from contracts import names
 from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
 from lambdas.core.action_log import describe
+from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event, WakeUp, parse
 from lambdas.core.model import Alarm, GroupRole, PurchaseOption, SetDesired
-from lambdas.core.money import bill
+from lambdas.core.money import bill, hourly
 from lambdas.handlers.clients import DEFAULT_CONFIG, client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
@@ -99,6 +100,7 @@ def _controller() -> Controller:
         root=os.environ[names.ENV_PARAMETER_ROOT],
         memory_table=os.environ[names.ENV_MEMORY_TABLE],
         registry_table=os.environ[names.ENV_REGISTRY_TABLE],
+        instance_arns=os.environ[names.ENV_INSTANCE_ARNS],
         queue_url=os.environ[names.ENV_QUEUE_URL],
     )
     return build(_client, config, time.time)
@@ -162,6 +164,7 @@ def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
         **_deadline_metrics(outcome),
         **_cost_metrics(outcome),
         **_budget_metrics(outcome),
+        **_alarm_metrics(outcome),
     }
 
 
@@ -205,3 +208,13 @@ def _budget_metrics(outcome: GroupOutcome) -> dict[str, int]:
     if decision is None or decision.state.group.budget is None:
         return {}
     return {names.METRIC_BUDGET_AT_RISK: len(decision.memory.active_alarms.intersection(bill.ALARMS))}
+
+
+def _alarm_metrics(outcome: GroupOutcome) -> dict[str, int]:
+    """Return 1 if the group runs On-Demand alone for too long; with an hourly budget, if that is reached."""
+    decision = outcome.decision
+    causes = frozenset() if decision is None else decision.memory.active_alarms
+    metrics = {names.METRIC_ON_DEMAND_ONLY: int(ON_DEMAND_ONLY in causes)}
+    if decision is not None and decision.state.group.hourly_budget is not None:
+        metrics[names.METRIC_HOURLY_BUDGET_REACHED] = int(hourly.REACHED in causes)
+    return metrics

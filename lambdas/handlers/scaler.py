@@ -37,6 +37,7 @@ def _scaler() -> Scaler:
         root=os.environ[names.ENV_PARAMETER_ROOT],
         memory_table=os.environ[names.ENV_MEMORY_TABLE],
         registry_table=os.environ[names.ENV_REGISTRY_TABLE],
+        instance_arns=os.environ[names.ENV_INSTANCE_ARNS],
     )
     return build(client, config, time.time)
 

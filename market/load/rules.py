@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from lambdas.core.scaling.batches import BatchesDone
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class View:
     busy: float
     served: dict[str, tuple[float, float]]
     scarce: bool = False
+    batches: Mapping[str, BatchesDone] = field(default_factory=dict)
 
     @property
     def per_worker(self) -> float:

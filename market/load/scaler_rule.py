@@ -37,6 +37,7 @@ class ScalerRule:
             work_done=work_done,
             boot_seconds=self.boot_seconds,
             is_spot_scarce=view.scarce,
+            batches=view.batches,
         )
         self.decision = decide(observation, self.bounds, self.memory)
         self.memory = self.decision.memory

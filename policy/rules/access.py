@@ -81,7 +81,6 @@ ATTACHED: Final = frozenset(
     {
         "AmazonEC2ContainerRegistryPullOnly",
         "AmazonEKSClusterPolicy",
-        "AmazonEKSWorkerNodeMinimalPolicy",
         "AmazonEKSWorkerNodePolicy",
         "AmazonEKS_CNI_Policy",
         "AmazonSSMManagedInstanceCore",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from contracts import names
 from contracts.group import config
 from contracts.group.on_demand_share import on_demand_share
-from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject
+from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
 
 _AMI: Final = re.compile(r"ami-[0-9a-f]{8,17}")
 
@@ -69,28 +69,59 @@ def _ceiling(
     maximum = settings["maximumUsdPerHour"]
     if maximum <= 0:
         return
-    total, unpriced = 0.0, set[str]()
+    total = 0.0
     parameters = _group_configs(subjects)
     for subject in subjects:
         if subject.kind == "Group":
             units, overrides = _on_demand_units(subject.inputs), _overrides(subject.inputs)
+            is_known = subject.inputs.get("mixedInstancesPolicy") != UNKNOWN
         elif subject.kind == "SpotFleetRequest":
             units = _on_demand_units_of_fleet(subject, parameters)
-            overrides = _objects(_objects(subject.inputs.get("launchTemplateConfigs")), "overrides")
+            configs = subject.inputs.get("launchTemplateConfigs")
+            overrides, is_known = _objects(_objects(configs), "overrides"), configs != UNKNOWN
         else:
             continue
-        prices = {}
-        for override in overrides if units else ():
-            name = str(override.get("instanceType", "instanceRequirements"))
-            price = facts.price(name, subject.region)
-            if price is None:
-                unpriced.add(name)
-            else:
-                prices[name] = price / float(override.get("weightedCapacity") or 1)
-        total += units * max(prices.values(), default=0.0)
+        if not units or not is_known:
+            continue
+        region = str(subject.inputs.get("region") or subject.region)
+        prices, unpriced = _unit_prices(overrides, region, facts)
+        if unpriced:
+            yield (
+                subject.urn,
+                f"{', '.join(unpriced)} in {region or 'an unknown region'}: On-Demand price unknown, so the "
+                "cost per hour cannot be checked (gpu-spot prices --update)",
+            )
+        total += units * max(prices, default=0.0)
     if total > maximum:
-        note = f" (without {', '.join(sorted(unpriced))}: price unknown)" if unpriced else ""
-        yield "", f"On-Demand may cost {total:.2f} USD per hour{note}, allowed: {maximum}"
+        yield "", f"On-Demand may cost {total:.2f} USD per hour, allowed: {maximum}"
+
+
+def _unit_prices(
+    overrides: Sequence[Mapping[str, Any]], region: str, facts: ExternalFacts
+) -> tuple[list[float], list[str]]:
+    """Return the hourly prices of a unit of capacity, and the types, or their selection, without a price."""
+    if not overrides:
+        return [], ["a group without listed types"]
+    prices, unpriced = list[float](), list[str]()
+    for override in overrides:
+        weight = float(override.get("weightedCapacity") or 1)
+        for name in _types_of(override):
+            price = facts.price(name, region)
+            if price is None:
+                unpriced.append(name)
+            else:
+                prices.append(price / weight)
+    return prices, sorted(set(unpriced))
+
+
+def _types_of(override: Mapping[str, Any]) -> list[str]:
+    """Return the types that an override may launch, or a text that has no price; none if it is unknown."""
+    requirements = override.get("instanceRequirements")
+    if isinstance(requirements, Mapping):
+        allowed = requirements.get("allowedInstanceTypes")
+        types = as_list(allowed)
+        return types if types or allowed == UNKNOWN else ["instanceRequirements without allowedInstanceTypes"]
+    return as_list(override.get("instanceType"))
 
 
 def _on_demand_units(inputs: Mapping[str, Any]) -> float:
@@ -176,7 +207,7 @@ RULES: Final = (
     ),
     PolicyRule(
         "on-demand-ceiling",
-        "The maximum On-Demand capacity of all groups costs at most this per hour.",
+        "The maximum On-Demand capacity of all groups has known prices and costs at most this per hour.",
         "advisory",
         check_stack=_ceiling,
         settings={"maximumUsdPerHour": _number(0.0, "US dollars per hour; 0: no limit.")},

@@ -23,14 +23,14 @@ class InstanceHeartbeat:
     """The heartbeat of an instance whose workers run.
 
     Attributes:
-        group: the capacity group.
+        partition: the registry's partition that the instance may write.
         instance: the instance's id.
         slots: number of workers.
         deadline: when EC2 terminates it, in epoch seconds; None without a notice.
         drain_seconds: time before the deadline at which its workers stop receiving messages.
     """
 
-    group: str
+    partition: str
     instance: str
     slots: int
     deadline: float | None = None
@@ -59,17 +59,18 @@ class Heartbeats:
 
     def on_premises(self, group: str, hosts: Iterable[str], now: float) -> None:
         """Write the heartbeat of one worker on each of these on-premises hosts."""
-        partition = names.on_premises_partition(group)
-        self.write((InstanceHeartbeat(partition, host, 1) for host in hosts), now)
+        name = names.on_premises_partition(group)
+        self.write((InstanceHeartbeat(registry_item.partition(name, host), host, 1) for host in hosts), now)
 
     def forget(self, instance_ids: Iterable[str]) -> None:
         """Delete the items of terminated instances, as DynamoDB TTL does later."""
         deletes = []
         for instance in instance_ids:
             self._since.pop(instance, None)
-            group, slots = self._workers.pop(instance, ("", 0))
+            partition, slots = self._workers.pop(instance, ("", 0))
             deletes += [
-                {"DeleteRequest": {"Key": registry_item.key(group, instance, slot)}} for slot in range(slots)
+                {"DeleteRequest": {"Key": registry_item.key(partition, instance, slot)}}
+                for slot in range(slots)
             ]
         self._send(deletes)
 
@@ -80,7 +81,7 @@ class Heartbeats:
 
     def _items(self, heartbeat: InstanceHeartbeat, now: float) -> list[dict[str, Any]]:
         since = self._since.setdefault(heartbeat.instance, now)
-        self._workers[heartbeat.instance] = (heartbeat.group, heartbeat.slots)
+        self._workers[heartbeat.instance] = (heartbeat.partition, heartbeat.slots)
         draining = heartbeat.deadline is not None and now >= heartbeat.deadline - heartbeat.drain_seconds
         state: WorkerState = "draining" if draining else "ready"
         healthy = WorkerReport(
@@ -91,7 +92,7 @@ class Heartbeats:
         return [
             registry_item.dump(
                 Worker(
-                    heartbeat.group,
+                    heartbeat.partition,
                     heartbeat.instance,
                     slot,
                     since,

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker
 from contracts.registry.worker_report import WorkerReport
+from lambdas.aws.budget import UNLIMITED
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2 import spot_prices, terminations
@@ -27,7 +30,7 @@ from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.cloud.heartbeats import Heartbeats, InstanceHeartbeat
 from rehearsal.cloud.holders import Holder
 from rehearsal.cloud.instances import Instances
-from rehearsal.cloud.views import GroupView, read_groups, registry_table
+from rehearsal.cloud.views import GroupView, read_groups, registry_reader
 
 _MINUTE: Final = 60.0
 _ENDING: Final = ("shutting-down", "terminated")
@@ -51,7 +54,8 @@ class LocalCloud:
         self._bus = deployment.bus
         self._groups = read_groups(deployment, self._instances)
         self._group_of = {name: group for group in self._groups for name in group.holders}
-        self._heartbeats = Heartbeats(clients, registry_table(deployment))
+        self.registry = registry_reader(deployment)
+        self._heartbeats = Heartbeats(clients, self.registry.table)
         self._deadlines: dict[str, float] = {}
         self._waiting_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
@@ -262,7 +266,8 @@ class LocalCloud:
             view = self._group_of[holder.name]
             slots = view.slots.get(instance.instance_type, 1)
             deadline = self._deadlines.get(instance_id)
-            heartbeats.append(InstanceHeartbeat(view.name, instance_id, slots, deadline, view.drain_seconds))
+            partition = registry_item.partition(view.name, self.registry.instance_arns + instance_id)
+            heartbeats.append(InstanceHeartbeat(partition, instance_id, slots, deadline, view.drain_seconds))
         self._heartbeats.write(heartbeats, self.clock.now)
 
     def override_reports(
@@ -280,6 +285,15 @@ class LocalCloud:
     def heartbeat_on_premises(self, group: str, hosts: Iterable[str]) -> None:
         """Write the heartbeats of a group's on-premises workers, one on each host."""
         self._heartbeats.on_premises(group, hosts, self.clock.now)
+
+    def workers(self, group: str) -> list[Worker]:
+        """Return the registered workers of a group's instances, as the functions read them."""
+        slots = self.group(group).slots
+        of_instance = {
+            i: slots.get(self._instances.instance(i).instance_type, 1) for i in sorted(self.alive(group))
+        }
+        read = self.registry.read(group, of_instance, UNLIMITED)
+        return [worker for workers in read.workers.values() for worker in workers]
 
     def tick_schedule(self) -> int:
         """Fire every schedule once; return the number of messages put on queues."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from contracts import names
 from contracts.group import config as group_config
 from contracts.group.config import GroupConfig
+from lambdas.aws.registry import RegistryReader
 from lambdas.core.model import GroupRole
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.record import Deployment
@@ -79,13 +80,22 @@ def read_groups(deployment: Deployment, instances: Instances) -> tuple[GroupView
     return tuple(sorted(views, key=lambda view: view.name))
 
 
-def registry_table(deployment: Deployment) -> str:
-    """Return the table name of the worker registry from the functions' environment."""
+def registry_reader(deployment: Deployment) -> RegistryReader:
+    """Return a reader of the worker registry with the settings of the deployed functions."""
+    return RegistryReader(
+        deployment.clients("dynamodb"),
+        _variable(deployment, names.ENV_REGISTRY_TABLE),
+        _variable(deployment, names.ENV_INSTANCE_ARNS),
+    )
+
+
+def _variable(deployment: Deployment, name: str) -> str:
+    """Return an environment variable of the functions."""
     for function in deployment.of_type("aws:lambda/function:Function"):
         variables = (function.inputs.get("environment") or {}).get("variables") or {}
-        if names.ENV_REGISTRY_TABLE in variables:
-            return str(variables[names.ENV_REGISTRY_TABLE])
-    raise LocalCloudError(f"no deployed function has the environment variable {names.ENV_REGISTRY_TABLE}")
+        if name in variables:
+            return str(variables[name])
+    raise LocalCloudError(f"no deployed function has the environment variable {name}")
 
 
 def _read_group(name: str, config: GroupConfig, instances: Instances) -> GroupView:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from contracts.agent.names import UNIT_RUN, UNIT_VOLUME
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.sandbox import AwsClients
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Entry, Journal, Kind
 from rehearsal.machines.real.commands import PLAYED, RealWork
@@ -68,6 +68,7 @@ class InstanceMetadata(Metadata):
             return json.dumps(
                 {
                     "instanceId": self._instance["InstanceId"],
+                    "accountId": ACCOUNT,
                     "availabilityZone": self._instance["Placement"]["AvailabilityZone"],
                     "region": self._region,
                     "instanceType": self._instance["InstanceType"],

@@ -16,7 +16,6 @@ from rehearsal.services.hosts import RealService
 from rehearsal.services.world import office_is_open
 
 _ORIGINS: Final = {PurchaseOption.SPOT: SPOT, PurchaseOption.ON_DEMAND: ON_DEMAND}
-_OFFICE_HOST: Final = "office-1"
 
 
 @dataclass(slots=True)
@@ -36,7 +35,7 @@ class ServedFleet(CloudFleet):
     warm_boots: float = field(kw_only=True)
     start: float = field(kw_only=True)
     target: int = field(kw_only=True)
-    has_office: bool = field(kw_only=True)
+    office_host: str = field(kw_only=True)
     fleets: list[ServedFleet] = field(kw_only=True, default_factory=list)
 
     @classmethod
@@ -48,7 +47,7 @@ class ServedFleet(CloudFleet):
         start: float,
         target: int,
         *,
-        has_office: bool,
+        office_host: str,
     ) -> Self:
         """Return the fleet of the same group, with real workers, from ``start`` (simulated epoch seconds)."""
         return cls(
@@ -60,7 +59,7 @@ class ServedFleet(CloudFleet):
             warm_boots=rules.on_demand_cold_start,
             start=start,
             target=target,
-            has_office=has_office,
+            office_host=office_host,
         )
 
     def tick(self, now: float) -> None:
@@ -74,8 +73,8 @@ class ServedFleet(CloudFleet):
         self.tick(now)
         self.working()
         self.cloud.heartbeat(self._working)
-        if _OFFICE_HOST in self.service.working():
-            self.cloud.heartbeat_on_premises(self.group, [_OFFICE_HOST])
+        if self.office_host in self.service.working():
+            self.cloud.heartbeat_on_premises(self.group, [self.office_host])
 
     def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
@@ -121,13 +120,13 @@ class ServedFleet(CloudFleet):
             CloudFleet._record(fleet, invocation)
 
     def _switch_office(self, now: float) -> None:
-        if not self.has_office:
+        if not self.office_host:
             return
         is_open = office_is_open(round((now - self.start) / TICK_SECONDS))
-        if is_open and not self.service.has(_OFFICE_HOST):
-            self.service.launch(_OFFICE_HOST, 1, now, OFFICE)
-        elif not is_open and self.service.has(_OFFICE_HOST):
-            self.service.end(_OFFICE_HOST)
+        if is_open and not self.service.has(self.office_host):
+            self.service.launch(self.office_host, 1, now, OFFICE)
+        elif not is_open and self.service.has(self.office_host):
+            self.service.end(self.office_host)
 
     def _forget(self, instance_ids: Iterable[str]) -> None:
         ended = list(instance_ids)

@@ -156,7 +156,7 @@ def _group(
         rules,
         start,
         setup.target,
-        has_office=bool(group.config.on_premises),
+        office_host=next(iter(group.config.on_premises_hosts), ""),
     )
     replay = Replay(setup.market, rules, fleet, setup.shape, setup.target, start=start)
     return _Group(view, group, service, fleet, setup, replay)

@@ -2,86 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from gpu_spot.preflight.account import ClientOf
-
-Call = Callable[..., dict[str, Any]]
-Change = Callable[[Call, dict[str, Any]], dict[str, Any]]
-
-
-@dataclass
-class Faulty:
-    """A proxy of a client with one changed operation."""
-
-    client: Any
-    operation: str
-    change: Change
-
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self.client, name)
-        if name != self.operation:
-            return operation
-        return lambda **arguments: self.change(operation, arguments)
-
-
-def faulty(clients: ClientOf, fault: tuple[str, str, Change]) -> ClientOf:
-    service, operation, change = fault
-    client = Faulty(clients(service), operation, change)
-    return lambda requested: client if requested == service else clients(requested)
-
-
-def skipped(answer: Mapping[str, Any] | None = None) -> Change:
-    """The operation returns a response without effect."""
-    return lambda call, given: dict(answer or {})
-
-
-def refused(code: str, message: str = "") -> Change:
-    def change(call: Call, given: dict[str, Any]) -> dict[str, Any]:
-        raise ClientError({"Error": {"Code": code, "Message": message}}, "Operation")
-
-    return change
-
-
-def edited(edit: Callable[[dict[str, Any]], None]) -> Change:
-    """The response is changed."""
-
-    def change(call: Call, given: dict[str, Any]) -> dict[str, Any]:
-        answer = copy.deepcopy(call(**given))
-        edit(answer)
-        return answer
-
-    return change
-
-
-def asked(**other: Any) -> Change:
-    """The operation is called with other arguments."""
-    return lambda call, given: call(**given | other)
-
-
-def members(edit: Callable[[dict[str, Any]], None]) -> Change:
-    """Every member of a group is changed in the response."""
-
-    def edit_members(answer: dict[str, Any]) -> None:
-        for member in answer["AutoScalingGroups"][0]["Instances"]:
-            edit(member)
-
-    return edited(edit_members)
-
-
-def group(**shown: Any) -> Change:
-    return edited(lambda answer: answer["AutoScalingGroups"][0].update(shown))
-
-
-def fleet(edit: Callable[[dict[str, Any]], None]) -> Change:
-    return edited(lambda answer: edit(answer["SpotFleetRequestConfigs"][0]))
+from tests.aws_check import faults_of_services
+from tests.aws_check.doubles import (
+    ALLOWED,
+    ASG,
+    EC2,
+    GROUPS,
+    POOL,
+    SQS,
+    TERMINATE,
+    Call,
+    Change,
+    asked,
+    edited,
+    fleet,
+    group,
+    members,
+    refused,
+    skipped,
+)
 
 
 def _terminate_one_more(call: Call, given: dict[str, Any]) -> dict[str, Any]:
@@ -138,11 +81,6 @@ def _no_condition(answer: dict[str, Any]) -> None:
     del policy["Statement"][0]["Condition"]
     answer["Policy"] = json.dumps(policy)
 
-
-ASG, EC2, SQS = "autoscaling", "ec2", "sqs"
-TERMINATE = "terminate_instance_in_auto_scaling_group"
-GROUPS, POOL = "describe_auto_scaling_groups", "describe_warm_pool"
-ALLOWED = skipped({"EvaluationResults": [{"EvalDecision": "allowed"}]})
 
 FAULTS: dict[str, tuple[str, str, Change]] = {
     "image-id-with-warm-pool": (ASG, "put_warm_pool", refused("ValidationError", "not supported")),
@@ -239,4 +177,5 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
     "tags-of-groups-bound-permissions": ("iam", "simulate_custom_policy", ALLOWED),
     "tags-of-volumes-bound-permissions": ("iam", "simulate_custom_policy", ALLOWED),
     "keys-of-items-bound-permissions": ("iam", "simulate_custom_policy", ALLOWED),
+    **faults_of_services.FAULTS,
 }

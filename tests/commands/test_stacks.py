@@ -17,6 +17,7 @@ LINES: Final = {
     "demo": "demo",
     "deploy": "deploy --local",
     "drill": "drill --group x",
+    "release-budget": "release-budget --group x --reason y",
     "jobs": "jobs list",
     "pin-images": "pin-images",
     "preflight": "preflight",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contracts.broker_users import BrokerQueue, BrokerRole, BrokerUser, ManagedBroker
 from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.group.health_settings import HealthSettings
+from contracts.group.hourly_budget import HourlyBudget
 from contracts.group.release import WorkerRelease, WorkerReleases
 from contracts.group.release_settings import DesiredRelease
 from contracts.group.replacement_requests import ReplacementRequest
@@ -11,6 +13,7 @@ from contracts.group.rollout_request import RolloutRequest
 from contracts.group.scaling_settings import Floor, RequestLogSettings, ScalingSettings
 from contracts.jobs.attempt import JobAttempt
 from contracts.jobs.item import HostFaults, JobItem, Retries
+from contracts.registry.batches import BatchRow
 from contracts.registry.item import Progress, Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
@@ -31,7 +34,11 @@ from lambdas.core.health.model import Remedy
 from lambdas.core.model import GroupRole, PurchaseOption
 from lambdas.core.money.bill import Bill
 from lambdas.core.queues.history import QueueHistory
+from lambdas.core.rollout.comparison import Comparison
+from lambdas.core.rollout.counters import WorkerCounters
 from lambdas.core.rollout.memory import CandidateRun, RestartRequest, Rollout
+from lambdas.core.rollout.sequential_test import Evidence
+from lambdas.core.scaling.batches import BatchTimes, LearnedBatches
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.memory import ScalingMemory
 from lambdas.core.scaling.profile import Profile
@@ -64,8 +71,12 @@ CONFIG = GroupConfig(
     by_zone=True,
     deadline=1803920400.0,
     on_premises=4,
+    on_premises_hosts={"gpu-1": 8},
     budget=120.5,
     own_prices={"g5.xlarge": 1.25},
+    hourly_budget=HourlyBudget(
+        slot_price=2.5, dollars=20.5, on_demand_dollars=5.5, largest=4, assumed=("p9.xlarge",)
+    ),
 )
 CONFIG_TEXT = (
     '{"kind": "mixed-asg", "primary": "dev-ocr-primary", "fallback": "dev-ocr-fallback", "base": 1, '
@@ -73,19 +84,23 @@ CONFIG_TEXT = (
     '"policy": {"name": "expected-cost", "knobs": {"shortageCost": 30.5}}, "run": "r1", "reserved": 2, '
     '"block": "cr-0123456789abcdef0", "zones": ["us-west-2a", "us-west-2b"], '
     '"onDemandPrices": {"g5.xlarge": 1.006}, "dataset": "imagenet@2", "preparedBy": "imagenet-data", '
-    '"byZone": true, "deadline": 1803920400.0, "onPremises": 4, "budget": 120.5, '
-    '"ownPrices": {"g5.xlarge": 1.25}}'
+    '"byZone": true, "deadline": 1803920400.0, "onPremises": 4, "onPremisesHosts": {"gpu-1": 8}, '
+    '"budget": 120.5, "ownPrices": {"g5.xlarge": 1.25}, '
+    '"hourlyBudget": {"slotPrice": 2.5, "dollars": 20.5, '
+    '"onDemandDollars": 5.5, "largest": 4, "assumed": ["p9.xlarge"]}}'
 )
 
 HEALTH = HealthSettings(600, 1200, 25, -1)
 HEALTH_TEXT = '{"graceSeconds": 600, "stuckSeconds": 1200, "mostAtOnce": 25, "digest": -1}'
 
 LOG = RequestLogSettings(1.5, 0.001, counts_ended=True)
-SCALING = ScalingSettings(1, 9, 4, 45.5, (Floor(3, 60, 120, frozenset({0, 6})),), dry_run=True, log=LOG)
+SCALING = ScalingSettings(
+    1, 9, 4, 45.5, (Floor(3, 60, 120, frozenset({0, 6})),), dry_run=True, log=LOG, headroom=0.5
+)
 SCALING_TEXT = (
     '{"min": 1, "max": 9, "perSlot": 4, "waitSeconds": 45.5, '
     '"floors": [[3, 60, 120, [0, 6]]], "dryRun": true, '
-    '"log": {"secondsPerRequest": 1.5, "unitSeconds": 0.001, "countsEnded": true}}'
+    '"log": {"secondsPerRequest": 1.5, "unitSeconds": 0.001, "countsEnded": true}, "headroom": 0.5}'
 )
 
 WANTED = DesiredRelease(RELEASE, 4)
@@ -109,6 +124,21 @@ WATCHED = (
 )
 WATCHED_TEXT = '[["ocr","rabbitmq","ocr","secret","https://broker"],["a","sqs","b","1",""]]'
 
+BROKERS = (
+    ManagedBroker(
+        "mq",
+        (BrokerQueue("ocr", 20, 0),),
+        (
+            BrokerUser("ocr.workers", BrokerRole.WORKERS, "mq-workers", "ocr", ("asr",)),
+            BrokerUser("monitor", BrokerRole.MONITOR, "mq-monitor"),
+        ),
+    ),
+)
+BROKERS_TEXT = (
+    '[["mq",[["ocr",20,0]],[["ocr.workers","workers","mq-workers","ocr",["asr"]],'
+    '["monitor","monitor","mq-monitor","",[]]]]]'
+)
+
 HEALTH_MEMORY = HealthMemory(
     pending_symptoms={"stuck i-1/0": PendingSymptom(7.0, 1800000000.5)},
     remediations={"i-1": RemediationRecord(Remedy.REPLACE, 1800000000.0, "xid")},
@@ -127,13 +157,35 @@ HEALTH_MEMORY = HealthMemory(
         rejected="v3",
         rejection_reason="workers fail",
         abandoned_versions=("v3",),
+        comparison=Comparison(
+            began_at=1800000000.0,
+            updated_at=1800000060.0,
+            counters={"new": {"i-1/0": WorkerCounters(1800000000.0, 1800000055.0, 9, 1, 2)}},
+            window_began_at=1800000060.0,
+            window=(9, 1, 90, 0),
+            total=(30, 2, 300, 1),
+            starts=(1, 0),
+            minutes=(2.5, 20.0),
+            failures=Evidence((0.1, 0.2, 0.3), (1.5, 2.5, 3.5)),
+            speed=Evidence((-1.5,), (2.25,)),
+            speed_at=1800000000.0,
+            slowdown=(0.25, 40.0),
+            outage_began_at=1799990000.0,
+            outage_at=1799990600.0,
+            is_accepted=True,
+        ),
         written_hash="abc",
     ),
 )
 HEALTH_MEMORY_TEXT = (
     '{"digestDay":20833,"format":1,"incidents":{"xid":[1800000000.0,1800000060.0,"many",1]},'
     '"log":[[1800000000.0,"restart",1]],"over":{"old":[1.5,2.5,"gone",0]},'
-    '"rollout":{"asked":{"i-1":["v2",1800000000.0]},"left":["v3"],"moved":1800000000.0,'
+    '"rollout":{"asked":{"i-1":["v2",1800000000.0]},"comparison":{"accepted":true,"at":1800000060.0,'
+    '"began":1800000000.0,"counters":{"new":{"i-1/0":[1800000000.0,1800000055.0,9,1,2]}},'
+    '"failures":[[0.1,0.2,0.3],[1.5,2.5,3.5]],"minutes":[2.5,20.0],"outageAt":1799990600.0,'
+    '"outageBegan":1799990000.0,"slowdown":[0.25,40.0],"speed":[[-1.5],[2.25]],"speedAt":1800000000.0,'
+    '"starts":[1,0],"total":[30,2,300,1],"window":[9,1,90,0],"windowBegan":1800000060.0},'
+    '"left":["v3"],"moved":1800000000.0,'
     '"proven":{"i-3":"v2"},"refused":"v3","runs":{"i-2":[1800000000.5,3,2]},'
     f'"stable":{{"command":["serve","--fast"],"environment":{{"BATCH":"8"}},'
     f'"image":"registry.example/ocr@{DIGEST}"}},'
@@ -150,11 +202,13 @@ SCALING_MEMORY = ScalingMemory(
     ((1800000000.0, 1.5), (1800000060.0, 2.5)),
     ((1800000060.0, 3),),
     WaitingEstimate(7.5, 1800000000.0),
+    BatchTimes({"g5.xlarge": LearnedBatches(16, {4: (2.5, 9.0, 20.5)})}),
 )
 SCALING_MEMORY_TEXT = (
     '{"rates":{"3":1.25,"100":0.5},"bin":[100,12.5,4],"throughput":[{"g5.xlarge":[2.5,600.0]},1800000000.0],'
     '"staffed":[0.5,1.5],"dispersion":[1.5,2.5],"arrivals":[[1800000000.0,1.5],[1800000060.0,2.5]],'
-    '"wanted":[[1800000060.0,3]],"waitingEstimate":[7.5,1800000000.0]}'
+    '"wanted":[[1800000060.0,3]],"waitingEstimate":[7.5,1800000000.0],'
+    '"batchTimes":[{"g5.xlarge":{"maxSize":16,"rows":{"4":[2.5,9.0,20.5]}}}]}'
 )
 
 QUEUE_HISTORY = QueueHistory(1800000000.0, 70, 60, 12.5, ((1799999940.0, 60), (1800000000.0, 70)))
@@ -168,6 +222,8 @@ MEMORY = Memory(
     replacement_times={"i-4": 1800000000.0},
     boots={PurchaseOption.SPOT: (180.0, 200.5), PurchaseOption.ON_DEMAND: (60.0,)},
     booted=frozenset({"i-2", "i-1"}),
+    fallback_leads=(60.0, 120.0),
+    fallback_requested_at=1800000000.0,
     not_reporting={"i-5": 1800000000.0},
     requested_capacity={GroupRole.FALLBACK: (2, 1800000000.0)},
     active_alarms=frozenset({"limit"}),
@@ -201,13 +257,14 @@ MEMORY = Memory(
     ),
     on_premises_offset=OnPremisesOffset(2, 3, 1800000000.0),
     bill=Bill("r1", 12.5, 1799990000.0, {"i-1": (1800000000.0, 0.45)}),
+    without_spot_since=1800000000.0,
 )
 MEMORY_TEXT = (
     '{"alarmed":["limit"],"asked":{"fallback":[2,1800000000.0]},"at_risk":{"i-2":1800000000.0},'
     '"bill":{"closed":12.5,"closed_at":1799990000.0,"run":"r1","running":{"i-1":[1800000000.0,0.45]}},'
     '"booted":["i-1","i-2"],"boots":{"on-demand":[60.0],"spot":[180.0,200.5]},'
-    '"doomed":{"i-1":1800000120.0},"format":1,'
-    '"history":{"living":{"i-1":"g5.xlarge@us-west-2a"},"losses":2.5,'
+    '"doomed":{"i-1":1800000120.0},"fallback_leads":[60.0,120.0],"fallback_requested_at":1800000000.0,'
+    '"format":1,"history":{"living":{"i-1":"g5.xlarge@us-west-2a"},"losses":2.5,'
     '"pools":{"g5.xlarge@us-west-2a":{"expected":0.25,"losses":1.5,"lost_at":1799990000.0,'
     '"since":1800000000.0,"start_age":6000.0}},"refused":true,"storm_losses":1.5,"storm_seconds":600.0,'
     '"unannounced":0.5,"waiting_since":1800000000.0},"home":"us-west-2a",'
@@ -216,7 +273,8 @@ MEMORY_TEXT = (
     '"rates":{"count":2,"least":0.5,"most":0.75,"total":1.25},"refusals":{},"run":"r1","step":7,"steps":100,'
     '"told_at":1800000000.0,"worker":"i-1"},"priced_at":1800000000.0,"released":{"i-4":1800000000.0},'
     '"replaced":{"i-4":1800000000.0},"retiring":{"i-3":1800003600.0},"silent":{"i-5":1800000000.0},'
-    '"spot_prices":{"g5.xlarge@us-west-2a":0.35},"stand_ins":[2,3,1800000000.0]}'
+    '"spot_prices":{"g5.xlarge@us-west-2a":0.35},"stand_ins":[2,3,1800000000.0],'
+    '"without_spot_since":1800000000.0}'
 )
 
 TENANTS = (
@@ -250,7 +308,7 @@ SLICE_TEXT = (
 )
 
 WORKER = Worker(
-    "ocr",
+    "ocr#arn:aws:ec2:us-west-2:123456789012:instance/i-1",
     "i-1",
     3,
     1800000000.0,
@@ -258,11 +316,13 @@ WORKER = Worker(
     "draining",
     deadline=1800000120.5,
     progress=Progress(7, 100, 1800000005.5, 1800000001.0, 0.5, 0.75),
-    report=WorkerReport("v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2),
+    report=WorkerReport(
+        "v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2, (BatchRow(4, 3, 9, 2.5, 1),), 16
+    ),
     restart_requested_at=1800000003.0,
 )
 WORKER_ITEM = {
-    "group": {"S": "ocr"},
+    "group": {"S": "ocr#arn:aws:ec2:us-west-2:123456789012:instance/i-1"},
     "worker": {"S": "i-1/3"},
     "instance": {"S": "i-1"},
     "since": {"N": "1800000000"},
@@ -292,6 +352,8 @@ WORKER_ITEM = {
             "gpuUse": {"N": "93.5"},
             "xid": {"N": "31"},
             "starts": {"N": "2"},
+            "batches": {"L": [{"L": [{"N": "4"}, {"N": "3"}, {"N": "9"}, {"N": "2.5"}, {"N": "1"}]}]},
+            "batchSize": {"N": "16"},
         }
     },
     "restart": {"N": "1800000003"},

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from contracts import codec, watched_queue
+from contracts import broker_users, codec, watched_queue
 from contracts.group import config as group_config
 from contracts.group import (
     health_settings,
@@ -42,6 +42,8 @@ from tests.contracts.examples import (
     ATTEMPT_ITEM,
     BACKLOG,
     BACKLOG_ITEM,
+    BROKERS,
+    BROKERS_TEXT,
     CONFIG,
     CONFIG_TEXT,
     HEALTH,
@@ -91,6 +93,7 @@ TEXTS: list[tuple[str, Callable[[Any], str], Callable[[str], Any], Any, str]] = 
         REPLACEMENT_REQUESTS,
         REPLACEMENT_REQUESTS_TEXT,
     ),
+    ("broker users", broker_users.dumps, broker_users.parse, BROKERS, BROKERS_TEXT),
     ("watched queues", watched_queue.dumps, watched_queue.parse, WATCHED, WATCHED_TEXT),
     ("health checker's memory", health_memory.dump, health_memory.parse, HEALTH_MEMORY, HEALTH_MEMORY_TEXT),
     ("scaler's memory", scaling_memory.dump, scaling_memory.parse, SCALING_MEMORY, SCALING_MEMORY_TEXT),
@@ -188,7 +191,9 @@ def test_a_worker_is_a_row_of_the_registry() -> None:
     assert registry_item.dump(WORKER) == WORKER_ITEM
     assert registry_item.parse(WORKER_ITEM) == WORKER
     first = {key: WORKER_ITEM[key] for key in ("group", "worker", "since", "heartbeat")}
-    assert registry_item.parse(first) == Worker("ocr", "i-1", 3, 1800000000.0, 1800000010.0, "ready")
+    assert registry_item.parse(first) == Worker(
+        WORKER.partition, "i-1", 3, 1800000000.0, 1800000010.0, "ready"
+    )
     assert registry_item.parse({**WORKER_ITEM, "later": {"BOOL": True}}) == WORKER
 
 

@@ -32,6 +32,7 @@ from tests.core.build import NOW, desired, observe, on_demand, refusal, released
 from tests.core.build import group as make_group
 from tests.core.test_availability_properties import observations
 
+LEADS = (45.0, 30.0, 30.0, 30.0, 30.0)
 BOOTS = {PurchaseOption.ON_DEMAND: (60.0,), PurchaseOption.SPOT: (180.0,)}
 LEARNED = Memory(boots=BOOTS)
 ROOMY = make_group(maximum=12)
@@ -83,7 +84,8 @@ def test_the_plan_does_not_change_before_its_next_run(
     state: Observation, name: str, cost: float, share: float, learned: bool
 ) -> None:
     policy = ExpectedCost(cost) if name == ExpectedCost.name else build(name)
-    first = decide(state, policy, LEARNED if learned else Memory(), NOW)
+    memory = replace(LEARNED, fallback_leads=LEADS) if learned else Memory()
+    first = decide(state, policy, memory, NOW)
     until = min(
         first.next_run_at or NOW + 600, NOW + TERMINATION_SECONDS
     )  # a release is believed for so long

@@ -27,7 +27,7 @@ PROGRESS = st.builds(
 @given(
     st.builds(
         Worker,
-        group=NAMES,
+        partition=NAMES,
         instance=NAMES,
         slot=st.integers(0, 1024),
         since=TIMES,

@@ -1,7 +1,7 @@
 """Commands in the documentation exist, accept their options, and are run or listed as not verified.
 
-They are run by tests/forecast/test_commands.py, tests/real/test_docs_commands.py, test_ocr_service.py there,
-and CI.
+They are run by test_quick_start.py, tests/forecast/test_commands.py, tests/real/test_docs_commands.py,
+test_ocr_service.py there, and CI.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ GPU_SPOT = re.compile(r"^(?:\.venv/bin/)?gpu-spot +(.*?)(?: *[>|].*)?$")
 # What is run; CI runs targets of make.
 RUN = (
     *("make ", ".venv/bin/gpu-spot demo ", ".venv/bin/gpu-spot forecast ", ".venv/bin/gpu-spot advise "),
+    ".venv/bin/gpu-spot prices --region ",
+    "spot-training ",
     *("cd examples/ocr-service", "export SPOT_WORK_URL=", "OCR_MODEL=", "OCR_LINES_QUEUE="),
     "python client.py",
 )

@@ -60,6 +60,14 @@ class Authorisation:
             context["dynamodb:Attributes"] = sorted({*keys, *named, *_words(params["UpdateExpression"])})
         yield table["TableArn"], context
 
+    def batch(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
+        """Items of several tables."""
+        for name, request in params["RequestItems"].items():
+            table = self._clients("dynamodb").describe_table(TableName=name)["Table"]
+            [key] = [part["AttributeName"] for part in table["KeySchema"] if part["KeyType"] == "HASH"]
+            keys = sorted({value for item in request["Keys"] for value in item[key].values()})
+            yield table["TableArn"], {"dynamodb:LeadingKeys": keys}
+
     def queue(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         yield self.arn("sqs", params["QueueUrl"].rpartition("/")[2]), {}
 
@@ -207,6 +215,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "autoscaling:SetInstanceProtection": Authorisation.group,
     "autoscaling:TerminateInstanceInAutoScalingGroup": Authorisation.group,
     "cloudwatch:PutMetricData": Authorisation.namespace,
+    "dynamodb:BatchGetItem": Authorisation.batch,
     "dynamodb:DeleteItem": Authorisation.item,
     "dynamodb:GetItem": Authorisation.item,
     "dynamodb:PutItem": Authorisation.item,

@@ -13,6 +13,7 @@ from typing import Any
 from moto.sns.models import sns_backends
 
 from contracts import names
+from contracts.group import config as group_config
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state as backlog
 from contracts.registry.item import Worker
@@ -145,14 +146,7 @@ class Stage:
 
     def _restart(self, seen: Outcome) -> None:
         """Restart workers on request, as the agents do."""
-        partition = {":g": {"S": self.group}}
-        rows = self.dynamodb.query(
-            TableName=self.registry,
-            KeyConditionExpression="#g = :g",
-            ExpressionAttributeNames={"#g": names.REGISTRY_KEY},
-            ExpressionAttributeValues=partition,
-        )["Items"]
-        for worker in map(registry_item.parse, rows):
+        for worker in self.cloud.workers(self.group):
             if worker.restart_requested_at is not None and worker.restart_requested_at > worker.since:
                 seen.restarted.append(worker.instance)
                 self.cloud.restart_workers(worker.instance)
@@ -221,9 +215,15 @@ def _missing(stage: Stage) -> Outcome:
 
 def _site(stage: Stage) -> Outcome:
     """Two on-premises hosts stop reporting together."""
+    hosts = {"gpu-0": 1, "gpu-1": 1}
+    ssm = stage.world.clients("ssm")
+    parameter = names.group_parameter(stage.world.deployment.stack, stage.group, names.PARAMETER_CONFIG)
+    config = group_config.parse(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
+    text = group_config.dumps(replace(config, on_premises_hosts=hosts))
+    ssm.put_parameter(Name=parameter, Value=text, Overwrite=True)
+    name = names.on_premises_partition(stage.group)
     rows = [
-        Worker(names.on_premises_partition(stage.group), f"gpu-{n}", 0, stage.now, stage.now, "ready")
-        for n in range(2)
+        Worker(registry_item.partition(name, host), host, 0, stage.now, stage.now, "ready") for host in hosts
     ]
     for row in rows:
         stage.dynamodb.put_item(TableName=stage.registry, Item=registry_item.dump(row))

@@ -12,7 +12,6 @@ from typing import Any
 
 from moto.sns.models import sns_backends
 
-from contracts import names
 from contracts.group.release import WorkerRelease
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state as backlog
@@ -183,17 +182,13 @@ class Stage:
 
     def _restart_requested(self, alive: set[str]) -> None:
         """Deregister workers on a restart request and restart them with the current release, as agents do."""
-        rows = self._dynamodb.query(
-            TableName=self._registry,
-            KeyConditionExpression="#g = :g",
-            ExpressionAttributeNames={"#g": names.REGISTRY_KEY},
-            ExpressionAttributeValues={":g": {"S": self.group}},
-        )["Items"]
-        for item in rows:
-            worker = registry_item.parse(item)
-            if registry_item.is_restart_requested(item) and worker.instance in alive:
+        for worker in self.cloud.workers(self.group):
+            is_requested = (
+                worker.restart_requested_at is not None and worker.restart_requested_at > worker.since
+            )
+            if is_requested and worker.instance in alive:
                 self.agents[worker.instance].restart_requested_at = self.now
-                key = registry_item.key(self.group, worker.instance, worker.slot)
+                key = registry_item.key(worker.partition, worker.instance, worker.slot)
                 self._dynamodb.delete_item(TableName=self._registry, Key=key)
 
     def _release(self, instance: str) -> WorkerRelease:

@@ -13,6 +13,13 @@ TABLE_PROPERTY = "engine"
 _COLUMNS = ("stack", "resources", "aws", "kubernetes", "preview s", "up s", "rest of up s", "preview again s")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for the sample of changes."""
+    parser.addoption(
+        "--changes", type=int, default=60, metavar="N", help="every N-th change of a key under the engine"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Fail without an engine."""
     if shutil.which("pulumi") is None:

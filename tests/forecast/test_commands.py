@@ -70,7 +70,7 @@ def test_a_change_is_reported_by_group_and_in_total(
     assert main(["forecast", "--base", base, "--head", head, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     month = 0.4 * 730 * 0.8048
-    disks = 0.4 * 125 * 0.08
+    disks = 125 * 0.08
     warm = 125 * 0.08
     # eight slots more for one; of the two others one comes and one goes
     assert document.keys() == documented("forecast") | {"base", "difference"}
@@ -82,7 +82,8 @@ def test_a_change_is_reported_by_group_and_in_total(
         *("interruptions", "lost_minutes", "remarks", "runs_on"),
     }
     assert {line["what"]: line["count"] for line in document["head"]["lines"]}["alarms"] == 3
-    assert "fitted model" in document["basis"]["market"]
+    assert "modelled from public Spot traces" in document["basis"]["market"]
+    assert "no recent week of us-west-2 was seen" in document["basis"]["market"]
     assert "assumed" in document["basis"]["spot"]
     assert "2026-11" in document["basis"]["on_demand"]
     assert len(slot_questions) == 1  # groups that are alike, and unchanged ones, are replayed once
@@ -95,11 +96,12 @@ def test_markdown_has_changes_ranges_and_sources(
     head = written(tmp_path, "head.yaml", [service("more", target=16), service("new")])
     assert main(["forecast", "--base", base, "--head", head, "--markdown"]) == 0
     text = capsys.readouterr().out
-    assert "| more | 16 (was 8) | $3,824 (+$1,912) |" in text
+    assert "| more | 16 (was 8) | $3,920 (+$1,960) | $2,980 to $5,800 |" in text
     assert "(new)" in text
     assert "~~old~~" in text
     assert "months old)" in text or "1 month old)" in text
-    assert "Market: fitted model" in text
+    assert "Market: modelled from public Spot traces" in text
+    assert "four weeks in five" not in text
 
 
 def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(
@@ -194,12 +196,14 @@ def test_a_threshold_on_an_unknown_cost_is_exceeded(
     slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = Path(written(tmp_path, "head.yaml", [service("inference")]))
-    file.write_text(file.read_text().replace("us-west-2", "eu-west-1"))
+    file.write_text(file.read_text().replace("us-west-2", "ap-east-2"))
     assert main(["forecast", "--base", str(file), "--head", str(file), "--max-monthly-increase", "1"]) == 3
     shown = capsys.readouterr()
-    assert "the cost of inference is unknown" in shown.err
-    assert "unknown" in shown.out
-    assert "higher prices of eu-west-1" in shown.out
+    assert "the instances of inference: not priced, so --max-monthly-increase cannot be checked" in shown.err
+    first, *lines = shown.out.splitlines()
+    assert first.endswith(", **without the instances of inference: not priced**")
+    assert any(line.startswith("| inference | 8 | not priced; volumes $80.00 |") for line in lines)
+    assert "- at prices of us-east-1, until gpu-spot prices --update: volumes, NAT gateways" in shown.out
 
 
 def test_advice_prints_settings_and_reason_and_changes_no_file(
@@ -212,7 +216,7 @@ def test_advice_prints_settings_and_reason_and_changes_no_file(
     assert "instanceTypes [" in text
     assert "shortageCost" in text
     assert "Reason: the cheapest of" in text
-    assert "Market: fitted model" in text
+    assert "Market: modelled from public" in text
     assert Path(head).read_text() == before
     assert {one.slots for one in slot_questions} == {4}
 
@@ -237,7 +241,9 @@ def test_advice_that_nothing_fits_is_an_exit_status(
 
 
 LINES = [
-    one.line for one in code_block_commands() if one.page == "docs/forecast.md" and "gpu-spot" in one.line
+    one.line
+    for one in code_block_commands()
+    if one.page == "docs/forecast.md" and "gpu-spot" in one.line and "--update" not in one.line
 ]
 
 
@@ -257,5 +263,126 @@ def test_commands_of_the_page_run(
     program, *arguments = shlex.split(line)
     assert program == ".venv/bin/gpu-spot"
     assert main(arguments) in {0, 3}  # 3: a threshold of the line is exceeded, or nothing fits
-    assert slot_questions
-    assert "$" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    if arguments[0] == "prices":
+        assert "US dollars" in shown
+    else:
+        assert slot_questions
+        assert "$" in shown
+
+
+@pytest.mark.parametrize(
+    ("zones", "says"),
+    [
+        (("us-west-2a", "us-west-2b"), "Market: recorded traces. A range contains four weeks in five."),
+        (("us-east-1a",), "Market: recorded traces of us-east-1a; no week of us-west-2 was seen. A range"),
+        (("us-east-1a", "us-west-2a"), "Market: recorded traces of us-east-1a and us-west-2. A range"),
+    ],
+)
+def test_a_market_of_another_region_is_named(
+    zones: tuple[str, ...],
+    says: str,
+    slot_questions: list[Question],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    head = written(tmp_path, "head.yaml", [service("inference")])
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    samples = {"metadata": {"gap_seconds": 600}, "data": [0] * 2000}
+    for zone in zones:
+        (traces / f"{zone}_v100_1.json").write_text(json.dumps(samples))
+    assert main(["forecast", "--head", head, "--trace", str(traces)]) == 0
+    assert says in capsys.readouterr().out
+
+
+def test_data_on_efs_is_counted_or_named(
+    slot_questions: list[Question],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    head = written(tmp_path, "head.yaml", [service("inference")])
+
+    def declared(versions: Sequence[tuple[StackConfig, Settings]], _: object) -> list[Callable[[], Stack]]:
+        files = [Declared("aws:efs/fileSystem:FileSystem", "files", {})]
+        return [partial(Stack, "x", settings, files) for _, settings in versions]
+
+    monkeypatch.setattr(running, "declared", declared)
+    for options, says in (
+        ((), "- not counted: data on EFS: --file-system-gib is 0"),
+        (("--file-system-gib", "100"), "$30.00 GiB on EFS (100)"),
+    ):
+        assert main(["forecast", "--head", head, *options]) == 0
+        assert says in capsys.readouterr().out
+
+
+def test_a_forecast_of_the_model_names_it_and_promises_no_weeks(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = written(tmp_path, "head.yaml", [service("inference")])
+    trace = tmp_path / "us-west-2a_g6.xlarge.json"
+    trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 1200}))
+    for command in (["forecast"], ["advise", "--availability", "0.9"]):
+        assert main([*command, "--head", head]) == 0
+        text = capsys.readouterr().out
+        assert "modelled from public Spot traces of V100 instances" in text
+        assert "no recent week of us-west-2 was seen" in text
+        assert "weeks in five" not in text
+        assert main([*command, "--head", head, "--trace", str(trace)]) == 0
+        text = capsys.readouterr().out
+        assert "Market: recorded traces." in text
+        assert "modelled" not in text
+        assert "weeks in five" in text
+
+
+def test_regions_are_compared_with_prices_and_interruption_rates(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = written(tmp_path, "head.yaml", [service("inference")])
+    rates = {"us-west-2": {"r": 1, "s": 50}, "us-east-1": {"r": 0, "s": 80}}
+    systems = {
+        name: {"Linux": dict.fromkeys(("g6.xlarge", "g5.xlarge"), rate)} for name, rate in rates.items()
+    }
+    labels = [{"index": 0, "label": "<5%"}, {"index": 1, "label": "5-10%"}]
+    file = tmp_path / "advisor.json"
+    file.write_text(json.dumps({"ranges": labels, "spot_advisor": systems}))
+    options = ["--spot-advisor", str(file), "--regions", "us-east-1"]
+    assert main(["advise", "--head", head, "--availability", "0.99", "--json", *options]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document.keys() == documented("advise")
+    tried = {trial["option"]["region"]: trial["option"] for trial in document["tried"]}
+    assert tried.keys() == {"us-west-2", "us-east-1"}
+    assert tried["us-west-2"]["interruptions"] == "5-10%"
+    assert tried["us-east-1"]["zones"][0] == "us-east-1a"
+    assert "average savings of the Spot Instance Advisor" in document["basis"]["spot"]
+    assert {min(one.shares) for one in slot_questions} == {0.5, 0.2}
+    # Equal in cost, because the answers are stubbed: the rate decides.
+    assert document["advice"]["option"]["region"] == "us-east-1"
+    assert document["advice"]["option"]["interruptions"] == "<5%"
+    assert main(["advise", "--head", head, "--availability", "0.99", *options]) == 0
+    assert "inference: region us-east-1, instanceTypes [" in capsys.readouterr().out
+    for arguments, says in (
+        (["--regions", "mars"], "--regions is mars, allowed: AWS Regions such as us-east-1"),
+        (["--regions", "us-east-2"], "which has no us-east-2, allowed: the data file of the Spot Instance"),
+    ):
+        extra = ["--spot-advisor", str(file), *arguments]
+        assert main(["advise", "--head", head, "--availability", "0.99", *extra]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_advice_on_a_recorded_market_needs_its_zones(
+    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = written(tmp_path, "head.yaml", [service("inference")])
+    for name in ("us-west-2b_v100_1", "us-east-1a"):
+        document = {"metadata": {"gap_seconds": 600}, "data": [1] * 1200}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    traces = [str(tmp_path / "us-west-2b_v100_1.json"), str(tmp_path / "us-east-1a.json")]
+    options = ["advise", "--head", head, "--availability", "0.9", "--json", "--trace"]
+    assert main([*options, *traces, "--regions", "us-east-1"]) == 0
+    tried = json.loads(capsys.readouterr().out)["tried"]
+    assert {tuple(trial["option"]["zones"]) for trial in tried} == {("us-west-2b",), ("us-east-1a",)}
+    assert {question.drawn for question in slot_questions} == {(0,), (1,)}
+    assert main([*options, traces[1]]) == 2
+    assert "--trace has no zone of the group in us-west-2, allowed: files named" in capsys.readouterr().err

@@ -23,7 +23,7 @@ def test_cost_is_the_sum_of_spot_and_on_demand(week: SlotForecast) -> None:
     assert found.cost.middle == pytest.approx((2 + 6 * 0.4) * on_demand)
     assert found.cost.high == pytest.approx((2 + 6 * 0.6) * on_demand)
     assert found.on_demand == pytest.approx(8 * on_demand)
-    assert found.volumes == pytest.approx((2 + 6 * 0.4) * 100 * 0.08)
+    assert found.volumes == pytest.approx(8 * 100 * 0.08)  # at EBS's price, whatever the instances cost
     # 10.08 minutes of a week's 10,080, for six of eight slots
     assert found.availability.middle == pytest.approx(1 - 0.001 * 6 / 8)
     assert found.availability.low < found.availability.middle < found.availability.high
@@ -31,11 +31,22 @@ def test_cost_is_the_sum_of_spot_and_on_demand(week: SlotForecast) -> None:
     assert found.lost_minutes == pytest.approx(6 * 10.08 / 7)
 
 
+def test_headroom_has_its_price(week: SlotForecast) -> None:
+    queue = {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}}
+    entry_of = {**service(), "command": ["serve"], "queue": queue, "scaling": {"headroom": 1}}
+    [entry] = entries(settings_of([entry_of]))
+    notes = forecast(entry, ZONES, LISTED, week).notes
+    assert (
+        f"4.0 of the target are for headroom 1: ${4 * 730 * G6:,.0f} a month On-Demand, less with Spot"
+        in notes
+    )
+
+
 def test_a_job_repeats_unsaved_work(week: SlotForecast) -> None:
-    [entry] = entries(settings_of([], [job(volumeGiB=300)]))
+    [entry] = entries(settings_of([], [job(volumeGiB=300, throughputMib=250)]))
     found = forecast(entry, ZONES, LISTED, week)
     assert found.lost_minutes == pytest.approx(10.08 / 7 + 0.5 * 5)
-    assert found.volumes > 300 * 0.08
+    assert found.volumes == pytest.approx((125 + 300) * 0.08 + (250 - 125) * 0.04)
     assert "all month" in found.notes[0]
     asked = question(entry, ZONES, LISTED, None)
     assert asked is not None
@@ -77,10 +88,34 @@ def test_a_pool_that_saves_nothing_is_named() -> None:
 
 def test_an_unknown_price_makes_the_cost_unknown_with_a_note(week: SlotForecast) -> None:
     [entry] = entries(settings_of([service()]))
-    found = forecast(entry, ZONES, Prices("eu-west-1"), week)
+    found = forecast(entry, ZONES, Prices("ap-east-2"), week)
     assert found.cost is None
     assert found.on_demand is None
-    assert found.notes == ("the On-Demand price in eu-west-1 is unknown for g6.xlarge, g5.xlarge",)
+    assert found.notes == (
+        "not priced: g6.xlarge, g5.xlarge in ap-east-2; gpu-spot prices --update reads AWS's prices",
+    )
+    assert found.volumes == pytest.approx(8 * 125 * 0.08)  # at the price of us-east-1
+
+
+def test_an_unpriced_type_of_a_priced_group_is_named(week: SlotForecast) -> None:
+    [entry] = entries(settings_of([service(instanceTypes=["g6.xlarge", "g7.2xlarge"])]))
+    found = forecast(entry, ZONES, LISTED, week)
+    assert found.cost is not None
+    assert "g7.2xlarge in us-west-2: not priced, forecast at the prices of the other types" in found.notes
+    [first] = entries(settings_of([service(instanceTypes=["g7.2xlarge", "g6.xlarge"])]))
+    assert forecast(first, ZONES, LISTED, week).cost is None  # On-Demand buys the first type
+
+
+def test_a_group_of_gpus_has_a_root_volume_per_instance(week: SlotForecast) -> None:
+    capacity = {
+        "unit": "gpus",
+        "instanceTypes": ["g6.12xlarge"],
+        "target": 9,
+        "max": 24,
+        "rootVolumeGiB": 100,
+    }
+    [entry] = entries(settings_of([service(**capacity)]))
+    assert forecast(entry, ZONES, LISTED, week).volumes == pytest.approx(3 * 100 * 0.08)
 
 
 def test_a_slot_is_a_gpu_where_the_group_counts_gpus() -> None:

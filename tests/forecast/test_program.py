@@ -12,6 +12,7 @@ from gpu_spot.forecast import fixed_costs, stack
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.running import declare_silently
 from gpu_spot.forecast.stack import StackForecast
+from gpu_spot.preflight.prices import Line
 from gpu_spot.preflight.stack import declare
 from infra.settings import load_settings
 from pulumi_on_moto import StackConfig
@@ -24,7 +25,7 @@ MANY = stack_file(
 )
 
 
-def priced(values: dict[str, Any], *, whole: bool) -> tuple[list[fixed_costs.Line], dict[str, int]]:
+def priced(values: dict[str, Any], *, whole: bool) -> tuple[list[Line], dict[str, int]]:
     config = StackConfig("gpu-spot", "x", REPOSITORY / "infra", values)
     few, times = fixed_costs.reduce_entries(config)
     if whole:
@@ -37,7 +38,7 @@ def test_one_entry_of_each_kind_stands_for_all() -> None:
     found, times = apart(priced, MANY, whole=False)
     assert times == {"first": 2, "one": 2}
     assert found == apart(priced, MANY, whole=True)[0]
-    counted = {what: count for what, count, _ in found}
+    counted = {line.item: line.count for line in found}
     assert counted["alarms"] > 30
     assert counted["NAT gateways"] == 1
     assert counted["function requests"] == 2 * 730 * 60
@@ -59,7 +60,10 @@ def bill(*files: dict[str, Any]) -> list[StackForecast]:
 
 OWN = {
     "nodeRole": None,
-    "create": {"access": [{"role": "arn:aws:iam::123456789012:role/up", "accessPolicy": "admin"}]},
+    "create": {
+        "access": [{"role": "arn:aws:iam::123456789012:role/up", "accessPolicy": "admin"}],
+        "allowedSources": ["10.40.0.0/16"],
+    },
 }
 
 
@@ -74,7 +78,9 @@ def test_a_clusters_lines_come_with_its_first_entry_and_another_entry_adds_its_n
             for there in (0, 1, 2)
         ),
     )
-    lines = [{what: (count, each) for what, count, each in forecast.lines} for forecast in (none, one, two)]
+    lines = [
+        {line.item: (line.count, line.unit_price) for line in forecast.lines} for forecast in (none, one, two)
+    ]
     cluster = {
         "EKS control planes": (1, pytest.approx(73.0)),
         "system nodes m7g.large": (2, pytest.approx(59.568)),

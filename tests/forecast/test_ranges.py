@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.forecast.ranges import HISTORY_PARTS, WEEK, Part, Range, Spreads, across, after
+from gpu_spot.forecast.ranges import (
+    HISTORY_PARTS,
+    WEEK,
+    CostLevel,
+    Part,
+    Range,
+    Spreads,
+    across,
+    after,
+    cost_level,
+)
 
 parts = st.builds(Part, st.floats(0.05, 1.5), st.floats(0, 100), st.floats(0, 9), st.floats(0, 9))
 histories = st.lists(parts, min_size=WEEK, max_size=2 * HISTORY_PARTS)
@@ -33,9 +43,17 @@ def test_history_beyond_the_limit_is_ignored(history: list[Part], old: Part) -> 
 def test_costs_follow_the_last_days_and_shortage_the_weeks() -> None:
     before, now = Part(0.3, 0.0), Part(0.6, 10.0)
     slot_forecast = after([before] * WEEK * 2 + [now] * (WEEK // 2))
-    assert slot_forecast.cost.middle > 0.5
+    assert slot_forecast.cost.middle > (before.cost + now.cost) / 2  # half a week outweighs two weeks
     assert slot_forecast.shortage.middle < WEEK * 10.0 / 2
     assert after([before] * WEEK).cost.middle == pytest.approx(0.3)
+
+
+def test_the_rest_of_the_history_tempers_the_last_days() -> None:
+    history = [Part(0.3, 0.0)] * WEEK * 3 + [Part(0.6, 0.0)] * WEEK
+    only_recent, all_alike = CostLevel(WEEK / 4, 1.0), CostLevel(WEEK / 4, 0.0)
+    assert cost_level(history, only_recent) == pytest.approx(0.6, rel=0.03)
+    assert cost_level(history, all_alike) == pytest.approx(0.375)
+    assert 0.375 < cost_level(history) < 0.57
 
 
 def test_less_than_a_week_is_refused() -> None:

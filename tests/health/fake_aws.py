@@ -18,17 +18,19 @@ from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from contracts.registry.worker_report import WorkerReport
 from lambdas.aws.health.checker import HealthChecker, HealthCheckerConfig, build
-from tests.lambdas.fake_aws import FakeAws
+from tests.lambdas.fake_aws import ARNS, FakeAws, partition
 
 NOW = 1_767_571_200.0 + 8 * 3600
 ROOT = "/gpu-spot/dev/groups"
-PLACE = HealthCheckerConfig("dev", ROOT, "memory", "registry", "arn:aws:sns:us-west-2:123456789012:alarms")
+PLACE = HealthCheckerConfig(
+    "dev", ROOT, "memory", "registry", ARNS, "arn:aws:sns:us-west-2:123456789012:alarms"
+)
 GROUP = "inference"
 REPORT = WorkerReport("sha256:1", gpu="GPU-1", reported_at=NOW, done=100, rate=1.0, gpu_use=70.0)
 _MORE = {
     "ssm": ("put_parameter",),
     "autoscaling": ("describe_auto_scaling_instances",),
-    "dynamodb": ("get_item", "put_item", "update_item"),
+    "dynamodb": ("batch_get_item", "get_item", "put_item", "update_item"),
     "sns": ("publish",),
 }
 
@@ -66,11 +68,19 @@ class HealthAws(FakeAws):
                 f"{group}-primary", instance_id, spot=True, launched=self.now - age, heartbeat=None
             )
             tags = {names.TAG_STACK: "dev", names.TAG_GROUP: group, names.TAG_GROUP_ROLE: "primary"}
-            self.instances[instance_id]["Tags"] = [
+            self.instances[instance_id]["Tags"] += [
                 {"Key": key, "Value": value} for key, value in tags.items()
             ]
             self.row(
-                Worker(group, instance_id, 0, self.now - age + 120, self.now - 5, "ready", report=REPORT)
+                Worker(
+                    partition(instance_id, group),
+                    instance_id,
+                    0,
+                    self.now - age + 120,
+                    self.now - 5,
+                    "ready",
+                    report=REPORT,
+                )
             )
         return ids
 
@@ -80,11 +90,16 @@ class HealthAws(FakeAws):
     def row(self, worker: Worker) -> None:
         """Write a worker's registry item."""
         item = registry_item.dump(worker)
-        self.rows.setdefault(worker.group, {})[item[names.REGISTRY_SORT_KEY]["S"]] = item
+        self.rows.setdefault(worker.partition, {})[item[names.REGISTRY_SORT_KEY]["S"]] = item
+
+    def add_hosts(self, group: str, slots: dict[str, int]) -> None:
+        """Add on-premises hosts to the group's configuration."""
+        config = json.loads(self.parameters[f"{ROOT}/{group}/config"])
+        self.set(group, config=json.dumps({**config, "onPremisesHosts": slots}))
 
     def change(self, group: str, instance: str, change: Callable[[Worker], Worker]) -> None:
         """Change the registry item of an instance's worker."""
-        self.row(change(registry_item.parse(self.rows[group][f"{instance}/0"])))
+        self.row(change(registry_item.parse(self.rows[partition(instance, group)][f"{instance}/0"])))
 
     def send_heartbeats(self, excluded: frozenset[str] = frozenset()) -> None:
         """Let every worker send a heartbeat and complete requests, except on excluded instances."""
@@ -116,8 +131,9 @@ class HealthAws(FakeAws):
         ]
         return "Reservations", instances, lambda page: [{"Instances": [i]} for i in page]
 
-    def _list_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
-        return "Items", list(self.rows.get(ExpressionAttributeValues[":g"]["S"], {}).values()), list
+    def _registry_items(self) -> list[dict[str, Any]]:
+        rows = (row for rows in self.rows.values() for row in rows.values())
+        return [row for row in rows if names.REGISTRY_KEY in row]
 
     def _describe_auto_scaling_instances(self, InstanceIds: list[str]) -> Any:
         instances = [

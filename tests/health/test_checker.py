@@ -12,14 +12,20 @@ from bench.functions import health as bench
 from contracts import names
 from contracts.group import health_settings as settings
 from contracts.group.health_settings import HealthSettings
+from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.queue_state import dump as queue_row
+from contracts.registry.worker_report import WorkerReport
 from lambdas.aws.health.checker import HealthOutcome
 from lambdas.core.capacity import memory as controllers
 from tests.health.fake_aws import GROUP, NOW, PLACE, REPORT, ROOT, HealthAws, with_report
+from tests.lambdas.fake_aws import partition
 
-ON_PREMISES = names.on_premises_partition(GROUP)
+
+def on_premises(host: str, group: str = GROUP, report: WorkerReport = REPORT) -> Worker:
+    partition = registry_item.partition(names.on_premises_partition(group), host)
+    return Worker(partition, host, 0, NOW, NOW, "ready", report=report)
 
 
 @pytest.fixture
@@ -56,7 +62,7 @@ def test_a_quiet_pass_reads_and_writes_nothing(aws: HealthAws) -> None:
     assert aws.calls == {
         "get_parameters_by_path": 1,
         "describe_instances": 1,
-        "query": 2,
+        "batch_get_item": 1,
         "get_item": 3,  # the queue's row, the controller's memory, its own
     }
 
@@ -108,9 +114,9 @@ def test_a_restart_of_a_stuck_worker_is_requested(aws: HealthAws) -> None:
         item = queue_row(GROUP, QueueState(aws.now - 20, 40, 4, 30.0, 2.0, 2.0, 10))
         aws.rows.setdefault(names.queue_partition(GROUP), {})["queue"] = item
         aws.checker().run(50)
-    asked = [key for key, row in aws.rows[GROUP].items() if "restart" in row]
+    asked = [key for rows in aws.rows.values() for key, row in rows.items() if "restart" in row]
     assert asked == [f"{instance_id}/0"]
-    assert NOW + 900 <= float(aws.rows[GROUP][f"{instance_id}/0"]["restart"]["N"]) <= aws.now
+    assert NOW + 900 <= float(aws.rows[partition(instance_id)][f"{instance_id}/0"]["restart"]["N"]) <= aws.now
     assert aws.replacement_requests() == {}
 
 
@@ -124,11 +130,8 @@ def test_a_malformed_queue_item_is_reported_and_no_worker_counts_as_stuck(aws: H
 
 def test_malformed_worker_items_are_reported_and_no_instance_is_replaced(aws: HealthAws) -> None:
     instance_id = sorted(aws.instances)[0]
-    aws.rows[GROUP][f"{instance_id}/0"] = {
-        "group": {"S": GROUP},
-        "worker": {"S": f"{instance_id}/0"},
-        "since": {"S": "?"},
-    }
+    key = registry_item.key(partition(instance_id), instance_id, 0)
+    aws.rows[partition(instance_id)][f"{instance_id}/0"] = {**key, "since": {"S": "?"}}
     [outcome] = passes(aws, 60)
     assert outcome.read_errors == ("1 malformed items in the worker registry",)
     assert aws.replacement_requests() == {}
@@ -136,8 +139,10 @@ def test_malformed_worker_items_are_reported_and_no_instance_is_replaced(aws: He
 
 def test_an_on_premises_host_with_an_instance_id_is_ignored(aws: HealthAws) -> None:
     instance_id = sorted(aws.instances)[0]
-    aws.row(Worker(ON_PREMISES, instance_id, 0, NOW, NOW, "ready", report=replace(REPORT, xid=79)))
-    aws.row(Worker(ON_PREMISES, "gpu-1", 0, NOW, NOW, "ready", report=REPORT))
+    aws.add_hosts(GROUP, {instance_id: 1, "gpu-1": 1})
+    aws.row(on_premises(instance_id, report=replace(REPORT, xid=79)))
+    aws.row(on_premises("gpu-1"))
+    aws.row(on_premises("gpu-2"))  # not one of the group's hosts
     [outcome] = passes(aws, 3)
     assert outcome.decision is not None
     assert outcome.decision.findings == ()
@@ -243,7 +248,7 @@ def test_a_group_without_health_settings_is_ignored(aws: HealthAws) -> None:
 def test_a_read_that_fails_changes_nothing(aws: HealthAws) -> None:
     add_xid_errors(aws)
     before = dict(aws.memory)
-    for call in ("query", "get_item"):
+    for call in ("batch_get_item", "get_item"):
         aws.throttled[call] = 1
         [outcome] = passes(aws, 1)
         assert (outcome.decision, len(outcome.errors)) == (None, 1)
@@ -274,7 +279,8 @@ def test_the_daily_report_covers_all_services_in_one_message() -> None:
         aws.add(4, name)
         aws.set(name, health=settings.dumps(HealthSettings(daily_report_hour=9)))
     aws.add(1, "quiet")
-    aws.row(Worker(names.on_premises_partition("ocr"), "gpu-1", 0, NOW, NOW, "ready", report=REPORT))
+    aws.add_hosts("ocr", {"gpu-1": 1})
+    aws.row(on_premises("gpu-1", "ocr"))
     passes(aws, 59)
     assert aws.messages == []
     passes(aws, 26 * 60 // 4)
@@ -295,7 +301,10 @@ def test_calls_grow_with_pages_only(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert bench.main(["--out", str(out), "--sizes", "10", "1000", "1500"]) == 0
     results = json.loads(out.read_text())["scenes"]
     quiet = results["quiet"]
-    assert quiet["10"]["calls_total"] == quiet["1000"]["calls_total"] == quiet["1500"]["calls_total"] - 2
+    batches = {size: at["calls"]["batch_get_item"] for size, at in quiet.items()}
+    assert batches == {"10": 1, "1000": 10, "1500": 15}
+    other_calls = {size: at["calls_total"] - batches[size] for size, at in quiet.items()}
+    assert other_calls["10"] == other_calls["1000"] == other_calls["1500"] - 1
     assert results["a tenth unhealthy"]["1500"]["wishes"] == 40
     assert "1500" in capsys.readouterr().out
 

@@ -29,6 +29,8 @@ here = Path(os.environ["DOUBLES"])
 service, command, *arguments = sys.argv[1:]
 with (here / "calls").open("a") as log:
     log.write(json.dumps(["aws", service, command, *arguments]) + "\\n")
+(here / "no-proxy").write_text(os.environ["no_proxy"])
+assert os.environ["NO_PROXY"] == os.environ["no_proxy"]
 if service == "s3":
     *options, source, target = arguments
     assert (command, options) == ("cp", ["--only-show-errors"]), arguments
@@ -99,14 +101,14 @@ class Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
-    def boot(self, script: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run the boot script that ``write_files`` brought."""
+    def boot(self, script: Path | None = None, **proxies: str) -> subprocess.CompletedProcess[str]:
+        """Run the boot script that ``write_files`` brought; ``proxies`` are variables."""
         environment = {
             "PATH": f"{self.doubles / 'bin'}:{os.defpath}",
             "DOUBLES": str(self.doubles),
             "GPU_SPOT_ROOT": str(self.root),
             "GPU_SPOT_METADATA": self.metadata.url,
-            "NO_PROXY": "*",
+            **(proxies or {"NO_PROXY": "*"}),
         }
         command = ["bash", str(script or self.root / "opt/gpu-spot/boot.sh")]
         done = subprocess.run(

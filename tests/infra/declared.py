@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ class Run:
     declared: list[dict[str, Any]]
     lookups: list[str]
     exports: dict[str, Any]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The stack file's configuration."""
 
     def identities(self) -> list[tuple[str, str]]:
         return sorted((one["type"], one["name"]) for one in self.declared)
@@ -75,7 +77,8 @@ def run(mode: str, stack_file: Path = DEV, stack: str = "dev", again: int = 0) -
         written = known.with_suffix(f".{os.getpid()}")
         written.write_text(json.dumps(apart(program.declared, mode, stack, stack_file)), "utf-8")
         written.rename(known)
-    return Run(stack, **json.loads(known.read_text("utf-8")))
+    settings = yaml.safe_load(stack_file.read_text("utf-8"))["config"]
+    return Run(stack, **json.loads(known.read_text("utf-8")), settings=settings)
 
 
 def shipped(stack: str, mode: str = "known", again: int = 0) -> Run:
@@ -88,5 +91,5 @@ def variant(tmp_path: Path, change: Callable[[dict[str, Any]], None], base: Path
     content = yaml.safe_load(base.read_text("utf-8"))
     change(content["config"])
     path = tmp_path / "Pulumi.variant.yaml"
-    path.write_text(yaml.safe_dump(content), "utf-8")
+    path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     return path

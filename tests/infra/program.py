@@ -1,7 +1,9 @@
 """Run the whole program once under the SDK's mocks and tell what it declared, in JSON's types.
 
 The SDK's state is global, so this is for a process of its own (``tests.apart``).
-With ``unknown`` no resource returns an output or an id, as in the first preview of a stack.
+With ``unknown`` no resource returns an output or an id, as in the first preview of a stack. With ``again``
+the run is the next preview of a stack that ``deployed`` declared: a resource in it returns what it did, with
+the inputs of then where their changes are ignored, and a new one returns nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +13,19 @@ import contextlib
 import io
 import json
 import runpy
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pulumi
 import yaml
+from botocore.session import get_session
+from google.protobuf import json_format
 from pulumi.output import Unknown
 from pulumi.runtime import mocks, rpc, settings
 from pulumi.runtime.stack import run_in_stack
+
+from pulumi_declared.ignored import with_ignored
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOKUPS = {
@@ -42,17 +49,16 @@ LOOKUPS = {
     "aws:eks/getCluster:getCluster": {
         "endpoint": "https://cluster.example.com",
         "certificateAuthorities": [{"data": "Y2E="}],
+        "vpcConfig": {"clusterSecurityGroupId": "sg-00000c1a"},
     },
-    "aws:ec2/getVpcs:getVpcs": {"ids": []},
     "aws:secretsmanager/getRandomPassword:getRandomPassword": {"randomPassword": "drawn"},
 }
-DEPLOYED = {"deployed": "10.20.0.0/16"}
-"""What VPC a stack has before the program runs."""
-
-PARTITIONS = {  # botocore's partitions.json
-    "aws": {"dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"},
-    "aws-cn": {"dnsSuffix": "amazonaws.com.cn", "reverseDnsPrefix": "cn.com.amazonaws"},
-    "aws-us-gov": {"dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"},
+PARTITIONS = {
+    entry["id"]: {
+        "dnsSuffix": (suffix := entry["outputs"]["dnsSuffix"]),
+        "reverseDnsPrefix": ".".join(reversed(suffix.split("."))),
+    }
+    for entry in get_session().get_data("partitions")["partitions"]
 }
 
 PLAIN_SNAPSHOT = "snap-00000000"
@@ -70,9 +76,21 @@ BROKER = {"consoleUrl": "https://b-1.mq.example.com", "endpoints": ["amqps://b-1
 IDS = {"aws:efs/fileSystem:FileSystem": "fs-0a1b2c", "aws:efs/accessPoint:AccessPoint": "fsap-0a1b2c"}
 
 
+Inputs: TypeAlias = dict[tuple[str, str], dict[str, Any]]
+"""Inputs by type and name."""
+Forcing: TypeAlias = Callable[[str, Mapping[str, Any], Mapping[str, Any]], Collection[str]]
+"""Returns the inputs of a type whose change replaces a resource, of the old and the new inputs."""
+
+
+def _nothing(type_: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Collection[str]:
+    return ()
+
+
 class Recorder(mocks.Mocks):
-    def __init__(self, *, known: bool) -> None:
+    def __init__(self, *, known: bool, deployed: Inputs | None = None, forcing: Forcing = _nothing) -> None:
         self.known = known
+        self.deployed = deployed
+        self.forcing = forcing
         self.partition = "aws"
         self.lookups: list[str] = []
 
@@ -83,18 +101,23 @@ class Recorder(mocks.Mocks):
             answer = LOOKUPS[args.token]
         if args.args.get("snapshotIds") == [PLAIN_SNAPSHOT]:
             answer = answer | {"encrypted": False}
-        if args.token.endswith(":getVpcs"):
-            wanted = {one["name"]: one["values"][0] for one in args.args["filters"]}
-            cidr = DEPLOYED.get(wanted["tag:gpu-spot:stack"])
-            answer = {"ids": ["vpc-0a"] if cidr and wanted.get("cidr", cidr) == cidr else []}
-        elif "filters" in args.args:  # of an endpoint's service
-            name = args.args["filters"][0]["values"][0]
-            region = name.split(".")[2]
+        if "filters" in args.args:  # of an endpoint's service
+            values = args.args["filters"][0]["values"]
+            prefix = PARTITIONS[self.partition]["reverseDnsPrefix"]
+            [name] = [value for value in values if value.startswith(f"{prefix}.")]
+            region = name.removeprefix(f"{prefix}.").split(".")[0]
             answer = {"serviceName": name, "availabilityZones": [f"{region}{letter}" for letter in "abc"]}
         return answer | SUBNETS.get(args.args.get("id", ""), {}), []
 
+    def _is_new(self, args: mocks.MockResourceArgs) -> bool:
+        """Return whether a preview creates or replaces a resource, whose outputs are then unknown."""
+        if self.deployed is None:
+            return False
+        old = self.deployed.get((args.typ, args.name))
+        return old is None or bool(self.forcing(args.typ, old, plain(args.inputs)))
+
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        if not self.known:
+        if not self.known or self._is_new(args):
             return "", {}
         computed = {"arn": f"arn:{args.name}", "url": f"https://{args.name}", "latestVersion": 1}
         if args.typ == "aws:mq/broker:Broker":
@@ -102,6 +125,7 @@ class Recorder(mocks.Mocks):
             computed |= {"instances": [BROKER], "brokerName": f"{args.name}-0123456", "users": []}
         if args.typ == "aws:eks/cluster:Cluster":
             computed |= LOOKUPS["aws:eks/getCluster:getCluster"] | {"certificateAuthority": {"data": "Y2E="}}
+            computed["vpcConfig"] = args.inputs["vpcConfig"] | computed["vpcConfig"]
         if args.typ == "aws:secretsmanager/secretVersion:SecretVersion":
             computed["versionId"] = "v"
         identity = IDS.get(args.typ, f"{args.name}-id")
@@ -126,10 +150,15 @@ class Monitor(mocks.MockMonitor):
                     "ignore_changes": list(request.ignoreChanges),
                     "replace_on_changes": list(request.replaceOnChanges),
                     "hide_diffs": list(request.hideDiffs),
+                    "delete_before_replace": request.deleteBeforeReplace,
                     "protect": request.protect,
                     "parent": request.parent.rpartition("::")[2],
                 }
             )
+        deployed = (self.recorder.deployed or {}).get((request.type, request.name))
+        if deployed is not None and request.ignoreChanges:
+            inputs = json_format.MessageToDict(request.object)
+            request.object.update(with_ignored(inputs, deployed, request.ignoreChanges))
         return super().RegisterResource(request)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
@@ -148,7 +177,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, pulumi.AssetArchive):
         return sorted(value.assets)
-    if isinstance(value, pulumi.FileAsset):
+    if isinstance(value, pulumi.FileAsset | pulumi.FileArchive):
         return str(value.path)
     return value
 
@@ -157,23 +186,37 @@ def run_program() -> None:
     runpy.run_path(str(ROOT / "infra"), run_name="__main__")
 
 
-def declared(mode: str, stack: str, stack_file: Path) -> dict[str, Any]:
-    """Return ``declared``, ``lookups`` and ``exports`` of a stack; ``mode`` is ``known`` or ``unknown``."""
-    monitor = Monitor(Recorder(known=mode == "known"))
+def declared(
+    mode: str,
+    stack: str,
+    stack_file: Path,
+    deployed: list[dict[str, Any]] | None = None,
+    forcing: Forcing = _nothing,
+) -> dict[str, Any]:
+    """Return ``declared``, ``lookups``, ``exports``; ``mode`` is ``known``, ``unknown`` or ``again``."""
+    monitor = Monitor(_recorder(mode, deployed, forcing))
     _run(monitor, mode, stack, stack_file)
     result = {"declared": monitor.declared, "lookups": monitor.recorder.lookups, "exports": monitor.exports}
     in_json: dict[str, Any] = json.loads(json.dumps(result))
     return in_json
 
 
-def refused(mode: str, stack: str, stack_file: Path) -> tuple[str, int]:
+def refused(
+    mode: str, stack: str, stack_file: Path, deployed: list[dict[str, Any]] | None = None
+) -> tuple[str, int]:
     """Return the error that ends a program, and how many resources it had declared by then."""
-    monitor = Monitor(Recorder(known=mode == "known"))
+    monitor = Monitor(_recorder(mode, deployed))
     try:
         _run(monitor, mode, stack, stack_file)
     except Exception as error:
         return f"{type(error).__name__}: {error}", len(monitor.declared)
     raise AssertionError(f"{stack_file} was not refused")
+
+
+def _recorder(mode: str, deployed: list[dict[str, Any]] | None, forcing: Forcing = _nothing) -> Recorder:
+    inputs = None if deployed is None else {(one["type"], one["name"]): one["inputs"] for one in deployed}
+    assert (mode == "again") == (inputs is not None)
+    return Recorder(known=mode != "unknown", deployed=inputs, forcing=forcing)
 
 
 def warned(mode: str, stack: str, stack_file: Path) -> str:
@@ -185,12 +228,10 @@ def warned(mode: str, stack: str, stack_file: Path) -> str:
 
 def _run(monitor: Monitor, mode: str, stack: str, stack_file: Path) -> None:
     raw = yaml.safe_load(stack_file.read_text("utf-8"))["config"]
-    prefixes = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
-    region = raw["aws:region"]
-    monitor.recorder.partition = next((prefixes[p] for p in prefixes if region.startswith(p)), "aws")
+    monitor.recorder.partition = get_session().get_partition_for_region(raw["aws:region"])
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    preview = mode == "unknown"
+    preview = mode != "known"
     mocks.set_mocks(monitor.recorder, project="gpu-spot", stack=stack, preview=preview, monitor=monitor)
     settings.set_root_resource(None)  # set_mocks makes a root stack, and run_in_stack allows only its own
     pulumi.runtime.set_all_config({k: v if isinstance(v, str) else json.dumps(v) for k, v in raw.items()})

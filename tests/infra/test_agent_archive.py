@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 import userdata.agent
 from contracts.registry import item as registry_item
 from infra.archives import agent as agent_archive
-from infra.archives import pins
+from infra.archives import pins, sdk, zip_file
 from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
 from tests.node import configs
@@ -59,7 +59,7 @@ def copied(folder: Path) -> None:
 
 def test_the_archive_does_not_depend_on_the_directory_of_the_sources(tmp_path: Path) -> None:
     copied(tmp_path)
-    archive = agent_archive.pack(agent_archive.sources(tmp_path))
+    archive = zip_file.pack(agent_archive.sources(tmp_path))
     built = agent_archive.build(tmp_path / "out")
     assert hashlib.sha256(archive).hexdigest() == built.sha256
     assert hashlib.sha256(built.path.read_bytes()).hexdigest() == built.sha256
@@ -70,7 +70,7 @@ def test_the_archive_does_not_depend_on_the_directory_of_the_sources(tmp_path: P
 def test_a_changed_source_is_another_archive(tmp_path: Path, source: str) -> None:
     copied(tmp_path)
     (tmp_path / source).write_text("# changed\n", "utf-8")
-    changed = agent_archive.pack(agent_archive.sources(tmp_path))
+    changed = zip_file.pack(agent_archive.sources(tmp_path))
     assert hashlib.sha256(changed).hexdigest() != agent_archive.build(tmp_path / "out").sha256
 
 
@@ -193,7 +193,7 @@ def test_the_archive_takes_no_package_that_the_lock_does_not_pin(monkeypatch: py
         requested.append(name)
         return pins.installed(name)
 
-    monkeypatch.setattr(agent_archive, "installed", installed)
+    monkeypatch.setattr(sdk, "installed", installed)
     agent_archive.sources()
     assert requested == list(agent_archive.PACKAGES)
 
@@ -231,10 +231,11 @@ def test_on_premises_it_starts_workers_reports_restarts_on_request_and_drains(
 
     try:
         first = wait_until(worker, interval_seconds=0.2)
-        assert (first.group, first.instance) == ("ocr@on-premises", socket.gethostname())
+        host = socket.gethostname()
+        assert first.instance == host
         client.update_item(
             TableName="registry",
-            Key=registry_item.key(first.group, first.instance, 0),
+            Key=registry_item.key(first.partition, first.instance, 0),
             UpdateExpression="SET restart = :at",
             ConditionExpression="attribute_exists(since)",
             ExpressionAttributeValues={":at": {"N": str(int(time.time()) + 1)}},

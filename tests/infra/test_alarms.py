@@ -40,6 +40,10 @@ ALARMS: Final[dict[str, Condition]] = {
     "scaler-not-running": Condition(
         "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
     ),
+    "broker-users-not-running": Condition(
+        "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
+    ),
+    "broker-users-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
     # A failed invocation is repeated in the next minute: three of five minutes must fail.
     "controller-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
     "health-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
@@ -67,6 +71,9 @@ ALARMS: Final[dict[str, Condition]] = {
     "inference-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 5", (12, 12), 300),
     "ocr-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 3", (12, 12), 300),
     "prod/inference-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 10", (12, 12), 300),
+    # 0 or 1, emitted each minute, of a cause that lasts; a budget must be reached for ten minutes.
+    "<group>-on-demand-only": Condition("Maximum", "gpu-spot OnDemandOnly", ">= 1", (1, 1), 300),
+    "<group>-hourly-budget": Condition("Minimum", "gpu-spot HourlyBudgetReached", ">= 1", (10, 10), 60),
     "<group>-above-max": Condition("Minimum", "gpu-spot AboveMaximum", ">= 1", (10, 10), 60),
     "<group>-incomplete-observation": Condition("Minimum", "gpu-spot ReadErrors", ">= 1", (10, 10), 60),
     # Lasting causes, emitted each minute: five minutes bridge a skipped invocation.
@@ -148,14 +155,18 @@ def test_conditions_of_the_alarms_of_a_sample_stack(stack: str) -> None:
 
 
 def test_conditions_of_the_deadline_and_budget_alarms(tmp_path: Path) -> None:
-    alarms = training.stack(tmp_path, deadline="2027-03-01T18:00:00+01:00", budget=50).alarms()
+    hourly = {**training.job()["capacity"], "budget": {"dollarsAnHour": 500}}
+    alarms = training.stack(
+        tmp_path, deadline="2027-03-01T18:00:00+01:00", budget=50, capacity=hourly
+    ).alarms()
+    assert condition(alarms["resnet-hourly-budget"]) == ALARMS["<group>-hourly-budget"]
     assert condition(alarms["resnet-deadline"]) == ALARMS["<job>-deadline"]
     assert condition(alarms["resnet-budget"]) == ALARMS["<job>-budget"]
 
 
 def test_every_row_is_of_a_declared_alarm() -> None:
     rows = {row(stack, name) for stack in SAMPLES for name in shipped(stack).alarms()}
-    assert rows | {"<job>-deadline", "<job>-budget"} == ALARMS.keys()
+    assert rows | {"<job>-deadline", "<job>-budget", "<group>-hourly-budget"} == ALARMS.keys()
 
 
 def test_renamed_alarms_keep_their_logical_names() -> None:

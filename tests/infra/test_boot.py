@@ -108,7 +108,7 @@ def test_every_name_in_the_script_is_set_by_the_boot_data() -> None:
     ]
     given = set(re.findall(r"^([A-Z0-9_]+)=", environment, re.M))
     named = set(re.findall(r"\$\{?([A-Z][A-Z0-9_]+)", SCRIPT.read_text("utf-8")))
-    assert named - {"GPU_SPOT_ROOT", "GPU_SPOT_METADATA"} == given
+    assert named - {"GPU_SPOT_ROOT", "GPU_SPOT_METADATA", "NO_PROXY"} == given
 
 
 @pytest.mark.parametrize("value", ['a"b', "x\ny", "$(reboot)", "ä", "`id`"])
@@ -237,6 +237,20 @@ def test_an_archive_that_is_not_there_is_reported_and_the_launch_abandoned(machi
     machine.write_files(render(settings()))
     failed(machine, f"fetch s3://bucket/{ARCHIVE.key}")
     assert machine.calls("aws")[-1] == ABANDONED
+
+
+@pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
+def test_the_metadata_service_is_behind_no_proxy_and_the_list_of_the_image_stays(
+    machine: Machine, name: str
+) -> None:
+    (machine.doubles / "s3/bucket" / ARCHIVE.key).unlink()
+    machine.write_files(render(settings()))
+    # The double of the metadata service is reached only if the image's own list is in force, too.
+    done = machine.boot(http_proxy="http://127.0.0.1:9", **{name: "127.0.0.1,intern.example"})
+    assert done.returncode != 0
+    assert machine.calls("aws")[-1] == ABANDONED
+    listed = (machine.doubles / "no-proxy").read_text().split(",")
+    assert listed == ["127.0.0.1", "intern.example", "169.254.169.254"]
 
 
 def test_an_image_that_cannot_mount_the_file_system_is_reported_and_the_launch_abandoned(

@@ -23,6 +23,7 @@ IMAGE = f"registry.example.org/ocr@sha256:{'0' * 64}"
 RABBITMQ = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
 FLOOR = {"from": "08:00", "to": "18:00"}
 ADMIN = {"role": "arn:aws:iam::123456789012:role/up"}
+REACHED = {"allowedSources": ["10.40.0.0/16"]}
 
 CASES = [
     ("services[0]", "saysReady", "reportsReadiness", True),
@@ -39,7 +40,7 @@ CASES = [
     ("services[0].capacity.fallback", "knobs", "policyParameters", {"shortageCost": 3}),
     ("network", "apartFrom", "nonOverlappingCidrs", ["10.250.0.0/16"]),
     ("sharedHosts[0]", "callers", "allowedSources", ["10.0.0.0/8"]),
-    ("kubernetes", "own", "create", {"access": [{**ADMIN, "accessPolicy": "admin"}]}),
+    ("kubernetes", "own", "create", {**REACHED, "access": [{**ADMIN, "accessPolicy": "admin"}]}),
     ("kubernetes.create", "systemType", "systemInstanceType", "m7g.xlarge"),
     ("kubernetes.create.access[0]", "may", "accessPolicy", "admin"),
     ("monitoring", "standstillMinutes", "stallMinutes", 30),
@@ -69,7 +70,7 @@ def config() -> dict[str, Any]:
         "gpu-spot:monitoring": {},
         "gpu-spot:kubernetes": {
             **eks["gpu-spot:kubernetes"],
-            "create": {"access": [{**ADMIN, "accessPolicy": "admin"}]},
+            "create": {**REACHED, "access": [{**ADMIN, "accessPolicy": "admin"}]},
         },
     }
 
@@ -138,7 +139,7 @@ def test_an_error_names_the_key_as_it_was_written(path: str, old: str, new: str)
 
 
 def test_a_deprecated_key_in_a_deprecated_section_has_its_path_as_it_was_written() -> None:
-    create = {"access": [{**ADMIN, "may": "admin"}], "systemType": "m7g.xlarge"}
+    create = {**REACHED, "access": [{**ADMIN, "may": "admin"}], "systemType": "m7g.xlarge"}
     _, warnings = load(with_keys("kubernetes", own=create))
     assert [line.partition(": ")[0] for line in warnings] == [
         "gpu-spot:kubernetes.own",

@@ -55,6 +55,7 @@ DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
 BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
 OWN = {
     "kind": "rabbitmq",
+    "calls": ["shares"],
     "instanceType": "mq.m7g.large",
     "allowedSources": ["10.0.0.0/8"],
     "maintenance": {},
@@ -66,7 +67,7 @@ ANCHOR = "arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/00000000-000
 HOSTS = {
     "trustAnchor": ANCHOR,
     "organizationalUnit": "u",
-    "principals": ["arn:aws:iam::123456789012:role/p"],
+    "hosts": [{"name": "g", "gpus": 1, "principals": ["arn:aws:iam::123456789012:role/p"]}],
 }
 TENANT = {
     **{"name": "t", "uid": 2001, "cpus": 2, "memoryGiB": 4, "image": f"worker@sha256:{'0' * 64}"},
@@ -136,8 +137,14 @@ BASE: dict[str, Any] = {
     "gpu-spot:monitoring": {"email": "a@b.c", "monthlyBudgetUsd": 1},
     "gpu-spot:identity": {
         "permissionsBoundary": POLICY,
-        "previews": {"repository": "o/r", "stateBucket": "bbb"},
-        "deploys": {"policies": [POLICY], "environment": "e", "branch": "b", "driftPolicies": [POLICY]},
+        "previews": {
+            **{"repository": "o/r", "environment": "p", "stateBucket": "bbb"},
+            "stateKmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000",
+        },
+        "deploys": {
+            **{"policies": [POLICY], "environment": "e", "branch": "b", "driftPolicies": [POLICY]},
+            "driftEnvironment": "d",
+        },
     },
     "gpu-spot:tags": {"a": "b"},
     "gpu-spot:logRetentionDays": 30,
@@ -169,6 +176,12 @@ APART: dict[tuple[str, Extreme], str] = {
         ("training[0].budget", extreme): "not every type has a known price; tests/infra/test_budget.py has it"
         for extreme in ("least", "most")
     },
+    **{
+        (f"{owner}budget.{key}", extreme): "less than such groups cost; test_hourly_budget.py has both"
+        for owner in ("", "services[0].capacity.", "training[0].capacity.")
+        for key in ("dollarsAnHour", "onDemandDollarsAnHour")
+        for extreme in ("least", "most")
+    },
     ("services[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
     ("training[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
     ("training[0].nodes", "most"): "on Kubernetes only; tests/kubernetes/test_objects.py has several",
@@ -193,6 +206,10 @@ APART: dict[tuple[str, Extreme], str] = {
             extreme,
         ): "a service's; infra/test_shared_broker.py"
         for extreme in ("least", "most")
+    },
+    **{
+        (f"services[0].queue.{path}", extreme): "services of one broker; infra/test_shared_broker.py"
+        for path, extreme in (("calls", "most"), ("calls[0]", "least"), ("calls[0]", "most"))
     },
     ("region", "least"): "another region has other zones",
     ("region", "most"): "another region has other zones",

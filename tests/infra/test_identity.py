@@ -16,6 +16,7 @@ from tests.infra.declared import ROOT, Run, run, variant
 
 BOUNDARY = "arn:aws:iam::123456789012:policy/boundary"
 POLICY = "arn:aws:iam::123456789012:policy/deploys"
+PREVIEWS_OF_DEV = "environment:dev-preview"
 ISSUER = "token.actions.githubusercontent.com"
 
 
@@ -41,7 +42,7 @@ def test_the_permissions_boundary_is_on_every_role(stack: str, tmp_path: Path) -
     assert {role["permissionsBoundary"] for role in roles.values()} == {BOUNDARY}
 
 
-def test_only_pull_requests_of_the_repository_may_preview(tmp_path: Path) -> None:
+def test_only_jobs_of_the_repository_may_preview(tmp_path: Path) -> None:
     known = with_identity(tmp_path, previews={"repository": "acme/models", "stateBucket": "acme-state"})
     assert not known.of("OpenIdConnectProvider")
     [trust] = json.loads(known.the("Role", "previews")["assumeRolePolicy"])["Statement"]
@@ -52,9 +53,15 @@ def test_only_pull_requests_of_the_repository_may_preview(tmp_path: Path) -> Non
     allowed = json.loads(known.the("RolePolicy", "previews")["policy"])["Statement"]
     assert {statement["Sid"]: statement["Resource"] for statement in allowed} == {
         "ReadImages": ["arn:aws:ssm:us-west-2::parameter/aws/service/*"],
-        "FindNetwork": ["*"],
+        "ReadPrices": ["*"],
         "ListState": ["arn:aws:s3:::acme-state"],
-        "ReadState": ["arn:aws:s3:::acme-state/.pulumi/*"],
+        "ReadState": [
+            f"arn:aws:s3:::acme-state/.pulumi/{key}"
+            for key in (
+                *("meta.yaml", "stacks/gpu-spot/dev.json", "stacks/gpu-spot/dev.json.gz"),
+                *("stacks/gpu-spot/dev.json.zst", "stacks/gpu-spot/dev.pulumi-tags"),
+            )
+        ],
     }
     assert known.exports["previewRoleArn"] == "arn:gpu-spot-dev-previews"
 
@@ -84,9 +91,11 @@ def test_both_of_githubs_subjects_are_trusted_and_ids_are_exact(
     def fits(subject: str) -> bool:
         return any(fnmatchcase(subject, pattern) for pattern in patterns)
 
-    assert all(fits(f"repo:{name}:pull_request") for name in trusted)
-    assert not any(fits(f"repo:{name}:pull_request") for name in strangers)
-    assert not any(fits(f"repo:{name}:ref:refs/heads/main") for name in trusted)
+    assert all(fits(f"repo:{name}:{PREVIEWS_OF_DEV}") for name in trusted)
+    assert not any(fits(f"repo:{name}:{PREVIEWS_OF_DEV}") for name in strangers)
+    assert not any(
+        fits(f"repo:{name}:{end}") for end in ("ref:refs/heads/main", "pull_request") for name in trusted
+    )
 
 
 def test_a_preview_reads_the_images_that_the_stack_names(tmp_path: Path) -> None:
@@ -95,7 +104,7 @@ def test_a_preview_reads_the_images_that_the_stack_names(tmp_path: Path) -> None
         config["gpu-spot:identity"] = {"previews": {"repository": "acme/models"}}
 
     known = run("known", variant(tmp_path, change))
-    images, _ = json.loads(known.the("RolePolicy", "previews")["policy"])["Statement"]
+    images, *_ = json.loads(known.the("RolePolicy", "previews")["policy"])["Statement"]
     assert images["Resource"] == [
         "arn:aws:ssm:us-west-2::parameter/aws/service/*",
         "arn:aws:ssm:us-west-2:123456789012:parameter/own/image",
@@ -123,6 +132,7 @@ def trusts(known: Run, role: str, subject: str, client_id: str = "sts.amazonaws.
 MAIN, PRODUCTION = "ref:refs/heads/main", "environment:production"
 ENDS = (
     *(MAIN, PRODUCTION, "environment:dev", "environment:production-2", "pull_request", "ref:refs/tags/main"),
+    *(PREVIEWS_OF_DEV, "environment:prod-preview", "environment:night"),
     *("ref:refs/heads/main-2", "ref:refs/heads/work", f"environment:x%3A{PRODUCTION}"),
 )
 
@@ -132,6 +142,7 @@ ENDS = (
     [
         ({"environment": "production"}, {PRODUCTION}, {MAIN}),
         ({}, {MAIN}, {MAIN}),
+        ({"driftEnvironment": "night"}, {MAIN}, {"environment:night"}),
         ({"branch": "work"}, {"ref:refs/heads/work"}, {"ref:refs/heads/work"}),
     ],
 )
@@ -140,7 +151,7 @@ def test_only_jobs_of_the_environment_deploy_and_only_those_of_the_branch_detect
 ) -> None:
     settings = {"policies": [POLICY], **named}
     known = with_identity(tmp_path, previews={"repository": "acme/models"}, deploys=settings)
-    for role, trusted in (("deploys", deploys), ("drift", drift), ("previews", {"pull_request"})):
+    for role, trusted in (("deploys", deploys), ("drift", drift), ("previews", {PREVIEWS_OF_DEV})):
         for name in ("acme/models", "acme@12/models@345"):
             assert {end for end in ENDS if trusts(known, role, f"repo:{name}:{end}")} == trusted
             assert not any(trusts(known, role, f"repo:{name}:{end}", "other") for end in trusted)
@@ -160,7 +171,7 @@ def test_deployments_have_the_policies_of_the_stack_file_and_may_write_the_state
         "gpu-spot-dev-deploys-1": POLICY + "-2",
         "gpu-spot-dev-drift-0": "arn:aws:iam::aws:policy/ReadOnlyAccess",
     }
-    state = "arn:aws:s3:::acme-state/.pulumi/locks/x.json"
+    state = "arn:aws:s3:::acme-state/.pulumi/stacks/gpu-spot/dev.json"
     for role, writes in (("deploys", True), ("drift", False), ("previews", False)):
         policy = [json.loads(known.the("RolePolicy", role)["policy"])]
         assert iam.allows(policy, iam.Request("s3:GetObject", state))
@@ -182,7 +193,9 @@ def test_drift_detection_may_have_other_policies_and_without_a_bucket_no_state_i
         deploys={"policies": [POLICY], "driftPolicies": [POLICY + "-looks"]},
     )
     assert known.the("RolePolicyAttachment", "drift-0")["policyArn"] == POLICY + "-looks"
-    assert not [name for name in known.of("RolePolicy") if name.endswith(("-deploys", "-drift"))]
+    assert not [name for name in known.of("RolePolicy") if name.endswith("-deploys")]
+    [statement] = json.loads(known.the("RolePolicy", "drift")["policy"])["Statement"]
+    assert statement["Effect"] == "Deny"
 
 
 PREVIEWS = {"repository": "acme/models"}

@@ -78,6 +78,7 @@ OTHERS = {
     "aws:s3/bucketVersioning:BucketVersioning": "settings",
     "aws:sns/topicPolicy:TopicPolicy": "settings",
     "aws:sqs/queuePolicy:QueuePolicy": "settings",
+    "aws:lambda/layerVersion:LayerVersion": "public packages",
     "aws:ssm/parameter:Parameter": "a String: only a SecureString takes a key",
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "settings",
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "settings",

@@ -47,6 +47,7 @@ def test_alarms_use_metrics_that_the_controller_emits(emitted: dict[str, dict[st
     assert {alarm["metricName"] for alarm in alarms} == {
         "Shortage",
         "OnDemand",
+        "OnDemandOnly",
         "AboveMaximum",
         "AlarmCauses",
         "ReadErrors",
@@ -199,7 +200,9 @@ def test_every_alarm_has_a_heading_in_the_runbook_and_every_heading_an_alarm() -
             assert heading(alarm), alarm
             headings.add(heading(alarm))
     # No sample stack has a deadline, a budget or an SQS queue (test_sqs.py).
-    assert {*HEADINGS} - headings == {"<job>-deadline", "<job>-budget", "<group>-queue-dead-letters"}
+    assert {*HEADINGS} - headings == {
+        *("<job>-deadline", "<job>-budget", "<group>-hourly-budget", "<group>-queue-dead-letters")
+    }
 
 
 def test_a_job_has_alarms_for_failures_stalls_and_host_faults() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from infra.catalogue import accelerators
-from infra.catalogue.on_demand_prices import _PRICES, replacement_prices
+from infra.catalogue import accelerators, price_tables
+from infra.catalogue.on_demand_prices import price, replacement_prices
 
-TYPES = ("g5.2xlarge", "g5.xlarge", "g6f.large")
+TYPES = ("g5.2xlarge", "g5.xlarge", "p5e.48xlarge")
 
 
 @pytest.mark.parametrize(("in_order", "dollars"), [(True, 1.212), (False, 1.006)])
@@ -20,17 +20,20 @@ def test_an_instance_stands_for_as_many_as_it_weighs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("types", "region"), [(("g6f.large", "g5.xlarge"), "us-west-2"), (TYPES, "eu-west-1")]
+    ("types", "region"), [(("p5e.48xlarge", "g5.xlarge"), "us-west-2"), (TYPES, "ap-east-2")]
 )
 def test_an_unknown_price_is_none(types: tuple[str, ...], region: str) -> None:
     assert replacement_prices(types, region, {}, in_order=True) == {}
 
 
-def test_prices_are_of_the_catalogues_types_and_the_least_rises_with_the_gpus() -> None:
+@pytest.mark.parametrize("table", price_tables.at_hand(), ids=lambda table: f"{table.region}-{table.date}")
+def test_the_least_price_of_a_family_rises_with_the_gpus(table: price_tables.PriceTable) -> None:
     least: dict[tuple[str, int], float] = {}
-    for name, price in _PRICES.items():
+    for name in table.usd.keys() & accelerators.CATALOGUE.keys():
         known = accelerators.CATALOGUE[name]
         size = (known.family.name, known.accelerators)
-        least[size] = min(price, least.get(size, price))
-    in_order = [(family, price) for (family, _), price in sorted(least.items())]
+        usd = price(name, table.region)
+        assert usd is not None
+        least[size] = min(usd, least.get(size, usd))
+    in_order = [(family, usd) for (family, _), usd in sorted(least.items())]
     assert in_order == sorted(in_order)

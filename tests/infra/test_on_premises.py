@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 
 from contracts import codec
 from contracts.agent import config as agent
-from infra.schema.services.on_premises import OnPremises
+from contracts.group import config as group_config
 from infra.settings import SettingsError, load_settings
 from tests.infra.declared import ROOT, Run, run, variant
 from tests.infra.queues import EXISTING
@@ -20,6 +21,7 @@ ACCOUNT = "123456789012"
 ANCHOR = f"arn:aws:rolesanywhere:us-west-2:{ACCOUNT}:trust-anchor/0a1b2c3d-0000-0000-0000-000000000000"
 OPS = f"arn:aws:iam::{ACCOUNT}:role/ops"
 KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/00000000-0000-0000-0000-000000000000"
+HOST = {"name": "gpu-1", "gpus": 1}
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/ocr@sha256:{'0' * 64}"
 DATASET = {"snapshot": "snap-0123456789abcdef0", "path": "/data/a"}
 
@@ -37,44 +39,61 @@ def stack(folder: Path, hosts: dict[str, Any], settings: dict[str, Any] | None =
     return run("known", variant(folder, change), "dev")
 
 
-def test_without_a_name_there_is_an_unattached_policy(tmp_path: Path) -> None:
-    known = stack(tmp_path, {})
-    policy = json.loads(known.the("Policy", "inference-on-premises")["policy"])
-    assert {one["Sid"] for one in policy["Statement"]} == {"ReportWorkers", "OpenQueue"}
+def test_each_host_has_a_policy_for_its_own_items(tmp_path: Path) -> None:
+    known = stack(tmp_path, {"hosts": [HOST, {"name": "gpu-2", "gpus": 8}]})
+    for host in ("gpu-1", "gpu-2"):
+        policy = json.loads(known.the("Policy", f"inference-host-{host}")["policy"])
+        granted = {one["Sid"]: one for one in policy["Statement"]}
+        assert granted.keys() == {"ReportWorkers", "OpenQueue"}
+        keys = granted["ReportWorkers"]["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+        assert keys == [f"inference@on-premises#{host}"]
     for kind in ("Role", "RolePolicyAttachment"):
-        assert [name for name in known.of(kind) if "on-premises" in name] == []
+        assert [name for name in known.of(kind) if "host" in name] == []
+
+
+def test_the_functions_know_the_hosts_and_their_slots(tmp_path: Path) -> None:
+    known = stack(tmp_path, {"hosts": [HOST, {"name": "gpu-2", "gpus": 8}]}, slotsPerGpu=2)
+    text = known.the("Parameter", "inference-config")["insecureValue"]
+    assert group_config.parse(text).on_premises_hosts == {"gpu-1": 2, "gpu-2": 16}
+
+
+def test_a_long_host_name_is_shortened_in_the_name_of_its_role(tmp_path: Path) -> None:
+    known = stack(tmp_path, {"hosts": [{"name": "g" * 63, "gpus": 1}], "trustAnchor": ANCHOR})
+    [name] = [name for name in known.of("Role") if "host" in name]
+    assert re.fullmatch("gpu-spot-dev-inference-host-[0-9a-f]{6}", name)
 
 
 def test_an_image_in_ecr_may_be_pulled_and_a_key_be_used(tmp_path: Path) -> None:
-    known = stack(tmp_path, {}, {"gpu-spot:kmsKeyArn": KEY}, image=IMAGE)
-    policy = json.loads(known.the("Policy", "inference-on-premises")["policy"])
+    known = stack(tmp_path, {"hosts": [HOST]}, {"gpu-spot:kmsKeyArn": KEY}, image=IMAGE)
+    policy = json.loads(known.the("Policy", "inference-host-gpu-1")["policy"])
     granted = {one["Sid"]: one for one in policy["Statement"]}
     assert granted.keys() == {"ReportWorkers", "OpenQueue", "LogInToRegistry", "PullImages", "UseKey"}
     assert granted["UseKey"]["Condition"] == {
-        "StringLike": {
-            "kms:ViaService": [f"{name}.us-west-2.amazonaws.com*" for name in ("dynamodb", "secretsmanager")]
-        }
+        "StringLike": {"kms:ViaService": [f"{name}.us-west-2.*" for name in ("dynamodb", "secretsmanager")]}
     }
 
 
 def test_hosts_take_the_role_by_certificate_and_people_by_name(tmp_path: Path) -> None:
-    hosts = {"trustAnchor": ANCHOR, "organizationalUnit": "GPU hosts", "principals": [OPS]}
-    known = stack(tmp_path, hosts)
-    trust = json.loads(known.the("Role", "inference-on-premises")["assumeRolePolicy"])
+    host = {**HOST, "principals": [OPS]}
+    known = stack(tmp_path, {"trustAnchor": ANCHOR, "organizationalUnit": "GPU hosts", "hosts": [host]})
+    trust = json.loads(known.the("Role", "inference-host-gpu-1")["assumeRolePolicy"])
     by_certificate, by_name = trust["Statement"]
     assert by_certificate["Principal"] == {"Service": "rolesanywhere.amazonaws.com"}
     assert set(by_certificate["Action"]) == {"sts:AssumeRole", "sts:SetSourceIdentity", "sts:TagSession"}
     assert by_certificate["Condition"] == {
         "ArnEquals": {"aws:SourceArn": ANCHOR},
-        "StringEquals": {"aws:PrincipalTag/x509Subject/OU": "GPU hosts"},
+        "StringEquals": {
+            "aws:PrincipalTag/x509Subject/CN": "gpu-1",
+            "aws:PrincipalTag/x509Subject/OU": "GPU hosts",
+        },
     }
     assert (by_name["Principal"], by_name["Action"]) == ({"AWS": [OPS]}, ["sts:AssumeRole"])
-    attached = known.the("RolePolicyAttachment", "inference-on-premises")
-    assert "on-premises" in attached["policyArn"]
+    attached = known.the("RolePolicyAttachment", "inference-host-gpu-1")
+    assert "host-gpu-1" in attached["policyArn"]
 
 
 def test_hosts_get_the_agents_configuration(tmp_path: Path) -> None:
-    known = stack(tmp_path, {}, image=IMAGE, slotsPerGpu=2, reportsReadiness=True)
+    known = stack(tmp_path, {"hosts": [HOST]}, image=IMAGE, slotsPerGpu=2, reportsReadiness=True)
     exported = known.exports["onPremises"]["inference"]
     config = agent.parse(exported["agent"])
     assert (config.group, config.on_premises, config.hooks) == ("inference", True, None)
@@ -87,14 +106,34 @@ def test_hosts_get_the_agents_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"onPremises": {}}, "onPremises: .*without an image or a command"),
-        ({"command": ["a"], "onPremises": {}, "datasets": [DATASET]}, "onPremises: .*with datasets"),
+        ({"onPremises": {"hosts": [HOST]}}, "onPremises: .*without an image or a command"),
         (
-            {"command": ["a"], "onPremises": {"organizationalUnit": "a"}},
+            {"command": ["a"], "onPremises": {"hosts": [HOST]}, "datasets": [DATASET]},
+            "onPremises: .*with datasets",
+        ),
+        (
+            {"command": ["a"], "onPremises": {"hosts": [HOST], "organizationalUnit": "a"}},
             "organizationalUnit: .*'a' without trustAnchor, allowed: with trustAnchor",
         ),
-        ({"command": ["a"], "onPremises": {"principals": ["*"]}}, "principals"),
-        ({"command": ["a"], "onPremises": {"principals": [f"arn:aws:iam::{ACCOUNT}:root"]}}, "principals"),
+        ({"command": ["a"], "onPremises": {}}, "onPremises.hosts"),
+        ({"command": ["a"], "onPremises": {"hosts": [HOST, HOST]}}, "hosts: .*'gpu-1' in two hosts"),
+        (
+            {
+                "command": ["a"],
+                "onPremises": {
+                    "hosts": [{**HOST, "principals": [OPS]}, {"name": "b", "gpus": 1, "principals": [OPS]}]
+                },
+            },
+            f"hosts: .*'{OPS}' in two hosts, allowed: in one host",
+        ),
+        *(
+            ({"command": ["a"], "onPremises": {"hosts": [{"name": name, "gpus": 1}]}}, "hosts.*name")
+            for name in ("localhost", "i-0123456789abcdef0", "gpu#1", "", "a" * 64)
+        ),
+        *(
+            ({"command": ["a"], "onPremises": {"hosts": [{**HOST, "principals": [arn]}]}}, "principals")
+            for arn in ("*", f"arn:aws:iam::{ACCOUNT}:root")
+        ),
     ],
 )
 def test_unsupported_settings_are_rejected_by_their_key(change: dict[str, Any], says: str) -> None:
@@ -110,5 +149,6 @@ def test_unsupported_settings_are_rejected_by_their_key(change: dict[str, Any], 
 def test_no_stack_that_ships_opens_its_registry_to_others() -> None:
     for path in ROOT.glob("Pulumi.*.yaml"):
         for service in load_settings(yaml.safe_load(path.read_text())["config"]).services:
-            hosts = service.on_premises or OnPremises()
-            assert (hosts.trust_anchor, hosts.principals) == (None, ()), f"{path.name}: {service.name}"
+            if (premises := service.on_premises) is not None:
+                named = {premises.trust_anchor, *(host.principals for host in premises.hosts)}
+                assert named == {None, ()}, f"{path.name}: {service.name}"

@@ -7,33 +7,49 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
+from botocore.session import get_session
 
+from contracts.partitions import DNS_SUFFIXES, reversed_dns
+from infra.program.entries.needs import repositories
 from infra.settings import SettingsError, load_settings
-from tests.infra.declared import ROOT, STACKS, Run, run, variant
+from lambdas.core.queues import management_api
+from tests.infra.declared import ROOT, Run, run, variant
 
 KEY = "00000000-0000-0000-0000-000000000000"
-REGIONS = {"aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
+SAMPLES = "us-west-2"
+STACKS = tuple(sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml")))
+REGIONS = {
+    **{"aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1", "aws-eusc": "eusc-de-east-1"},
+    **{"aws-iso": "us-iso-east-1", "aws-iso-b": "us-isob-east-1"},
+    **{"aws-iso-e": "eu-isoe-west-1", "aws-iso-f": "us-isof-south-1"},
+}
 UNIVERSAL = {
     # service principals, the same everywhere (aws-cdk's region-info: "globally `<SERVICE>.amazonaws.com`")
     *("ec2", "lambda", "events", "cloudwatch", "spotfleet", "vpc-flow-logs", "budgets"),
+    *("eks", "pods.eks", "rolesanywhere", "fis"),
     # the audience that both sides of GitHub's sign-in name; any text would do
     "sts",
 }
+IN_CHINA_TOO = "ec2.amazonaws.com.cn"
+"""Beside the universal principal in a condition of Karpenter's role."""
 
 
 def in_partition(stack: str, partition: str, tmp_path: Path) -> Run:
-    region = REGIONS[partition]
+    region, suffix = REGIONS[partition], DNS_SUFFIXES[partition]
 
     def change(config: dict[str, Any]) -> None:
-        config["aws:region"] = region
-        config["gpu-spot:network"]["zones"] = [f"{region}a", f"{region}b"]
-        config["gpu-spot:network"]["endpoints"] = "interface"
-        config["gpu-spot:network"]["flowLogs"] = "all"
+        text = json.dumps(config).replace("amazonaws.com", suffix)
+        config |= json.loads(text.replace(SAMPLES, region).replace("arn:aws:", f"arn:{partition}:"))
+        config["gpu-spot:network"] |= {"endpoints": "interface", "flowLogs": "all"}
         config["gpu-spot:kmsKeyArn"] = f"arn:{partition}:kms:{region}:123456789012:key/{KEY}"
-        config["gpu-spot:identity"] = {"previews": {"repository": "o/r", "stateBucket": "state"}}
+        config["gpu-spot:identity"] = {
+            "previews": {"repository": "o/r", "stateBucket": "state"},
+            "deploys": {"policies": [f"arn:{partition}:iam::123456789012:policy/deploys"]},
+        }
         config.get("gpu-spot:monitoring", {}).pop("monthlyBudgetUsd", None)
 
     return run("known", variant(tmp_path, change, ROOT / f"Pulumi.{stack}.yaml"), stack)
@@ -41,7 +57,8 @@ def in_partition(stack: str, partition: str, tmp_path: Path) -> Run:
 
 def texts(stack: Run) -> str:
     """All that the program declares and exports, boot data decoded."""
-    boot = [base64.b64decode(one["userData"]).decode() for one in stack.of("LaunchTemplate").values()]
+    templates = [one for one in stack.of("LaunchTemplate").values() if "userData" in one]  # EKS makes its own
+    boot = [base64.b64decode(one["userData"]).decode() for one in templates]
     return json.dumps([stack.declared, stack.exports, boot])
 
 
@@ -59,14 +76,70 @@ def test_there_is_no_budget_where_there_are_no_budgets(tmp_path: Path) -> None:
         load_settings(raw)
 
 
-@pytest.mark.parametrize("partition", REGIONS)
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize(
+    ("stack", "partition"),
+    [
+        *((stack, "aws-cn") for stack in STACKS),
+        *((stack, partition) for partition in REGIONS if partition != "aws-cn" for stack in ("eks", "ocr")),
+    ],
+)
 def test_nothing_is_of_the_commercial_partition(stack: str, partition: str, tmp_path: Path) -> None:
-    text = texts(in_partition(stack, partition, tmp_path))
+    declared = in_partition(stack, partition, tmp_path)
+    text = texts(declared)
     assert f"arn:{partition}:" in text
     assert not re.findall(r"arn:aws:[^\"\\]*", text)
-    hosts = set(re.findall(r"[\w.*-]+\.amazonaws\.com[\w.*]*", text))
-    through = {
-        host for host in hosts if host.endswith(f".{REGIONS[partition]}.amazonaws.com*")
-    }  # kms:ViaService
-    assert hosts - through <= {f"{name}.amazonaws.com" for name in UNIVERSAL}
+    assert SAMPLES not in text
+    hosts = set(re.findall(r"[\w.*-]+\.amazonaws\.com[\w.*]*", text)) - {IN_CHINA_TOO}
+    images = {host for host in hosts if f".dkr.ecr.{REGIONS[partition]}.{DNS_SUFFIXES[partition]}" in host}
+    assert hosts - images <= {f"{name}.amazonaws.com" for name in UNIVERSAL}
+    prefix = reversed_dns(DNS_SUFFIXES[partition])
+    for endpoint in declared.of("VpcEndpoint").values():
+        if endpoint["vpcEndpointType"] == "Interface":
+            assert endpoint["serviceName"].startswith(f"{prefix}.{REGIONS[partition]}.")
+
+
+def test_the_domains_are_botocores() -> None:
+    partitions = get_session().get_data("partitions")["partitions"]
+    assert {entry["id"]: entry["outputs"]["dnsSuffix"] for entry in partitions} == DNS_SUFFIXES
+    assert {get_session().get_partition_for_region(region) for region in REGIONS.values()} == set(REGIONS)
+    assert DNS_SUFFIXES.keys() - REGIONS.keys() == {"aws"}
+
+
+@pytest.mark.parametrize("partition", DNS_SUFFIXES)
+def test_a_repository_of_every_partition_is_one(partition: str) -> None:
+    region = REGIONS.get(partition, SAMPLES)
+    host = f"123456789012.dkr.ecr.{region}.{DNS_SUFFIXES[partition]}"
+    scope = Mock(image_repository_arn=lambda *parts: "/".join(parts))
+    assert repositories([f"{host}/team/ocr@sha256:0"], scope) == (f"123456789012/{region}/team/ocr",)
+    assert repositories([f"{host}.evil.example/ocr@sha256:0"], scope) == ()
+
+
+@pytest.mark.parametrize("partition", DNS_SUFFIXES)
+def test_the_management_api_of_a_broker_of_every_partition_has_port_443(partition: str) -> None:
+    host = f"b-1.mq.{REGIONS.get(partition, SAMPLES)}.{DNS_SUFFIXES[partition]}"
+    assert management_api.from_broker_url(f"amqps://u:p@{host}:5671").port == 443
+
+
+def test_code_names_no_domain_or_partition_of_its_own() -> None:
+    """Principals, patterns for all partitions and the check of AWS, which runs in one region, apart."""
+    free = ("aws_check/", "contracts/partitions.py", "catalogue/")
+    found = {}
+    for folder in (
+        "contracts",
+        "infra",
+        "lambdas",
+        "userdata",
+        "gpu_spot",
+        "spot_work/src",
+        "spot_training/src",
+    ):
+        for path in sorted((ROOT / folder).rglob("*")):
+            name = str(path.relative_to(ROOT))
+            if path.suffix in (".py", ".sh", ".service") and not any(part in name for part in free):
+                text = path.read_text("utf-8")
+                hosts = set(re.findall(r"[\w.-]*\.amazonaws\.com[\w.]*", text)) - {IN_CHINA_TOO}
+                found[name] = [
+                    *sorted(hosts - {f"{service}.amazonaws.com" for service in (*UNIVERSAL, "spot")}),
+                    *re.findall(r"arn:aws:\S*", text),
+                ]
+    assert {name: values for name, values in found.items() if values} == {}

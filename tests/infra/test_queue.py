@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from contracts import names, watched_queue
+from contracts import broker_users, names, watched_queue
+from contracts.broker_users import BrokerQueue, BrokerRole, BrokerUser, ManagedBroker
 from contracts.watched_queue import WatchedQueue
 from infra.catalogue.broker_types import TYPES, check
 from infra.components.monitoring.queue_alarms import QueueLimits, alarms
@@ -131,10 +132,11 @@ def test_the_password_is_a_pulumi_secret(own: Run) -> None:
 
 def test_what_holds_data_is_protected(cluster: Run) -> None:
     for kind in ("Broker", "Secret"):
-        assert [one["protect"] for one in by_name(cluster, kind).values()] == [True], kind
+        protected = {name for name, one in by_name(cluster, kind).items() if one["protect"]}
+        assert protected == {"gpu-spot-prod-inference-mq"}, kind
 
 
-@pytest.mark.parametrize(("which", "secret"), [("own", NAME), ("existing", "queues/ocr")])
+@pytest.mark.parametrize(("which", "secret"), [("own", f"{NAME}-workers"), ("existing", "queues/ocr")])
 def test_workers_read_the_url_from_a_secret_that_only_their_role_may_read(
     which: str, secret: str, request: pytest.FixtureRequest
 ) -> None:
@@ -169,7 +171,7 @@ def test_the_secret_is_under_the_stacks_key_and_the_role_may_use_it(cluster: Run
     assert cluster.the("Secret", "inference-mq")["kmsKeyId"] == KEY
     statements = json.loads(cluster.the("RolePolicy", "inference-instance")["policy"])["Statement"]
     [use] = [one for one in statements if one["Sid"] == "UseKey"]
-    assert "secretsmanager.us-west-2.amazonaws.com*" in use["Condition"]["StringLike"]["kms:ViaService"]
+    assert "secretsmanager.us-west-2.*" in use["Condition"]["StringLike"]["kms:ViaService"]
 
 
 def test_without_a_way_out_there_is_an_endpoint_for_the_secret(cluster: Run) -> None:
@@ -227,7 +229,7 @@ def test_alarms_of_the_queue_use_metrics_that_the_watcher_emits(
 
 
 def test_the_watcher_runs_in_the_workers_subnets_and_has_every_queue(own: Run, existing: Run) -> None:
-    for of, secret in ((own, NAME), (existing, "queues/ocr")):
+    for of, secret in ((own, f"{NAME}-monitor"), (existing, "queues/ocr")):
         function = of.the("Function", "queues")
         assert function["vpcConfig"]["securityGroupIds"] == ["gpu-spot-dev-workers-id"]
         private = [f"gpu-spot-dev-private-us-west-2{letter}-id" for letter in "abc"]
@@ -253,7 +255,7 @@ def test_the_watcher_may_read_its_secrets_and_write_items_of_queues_only(cluster
         asked = Request("dynamodb:PutItem", table, {"dynamodb:LeadingKeys": keys})
         assert allows([{"Statement": policy}], asked) is may
     assert not allows([{"Statement": policy}], Request("dynamodb:PutItem", table, {}))
-    secret = "arn:aws:secretsmanager:us-west-2:123456789012:secret:gpu-spot-prod-inference-mq-??????"
+    secret = "arn:aws:secretsmanager:us-west-2:123456789012:secret:gpu-spot-prod-inference-mq-monitor-??????"
     assert found["ReadQueueSecrets"]["Resource"] == [secret]
     denied = found["OnlyLambdaInTheNetwork"]
     assert denied["Effect"] == "Deny"
@@ -265,8 +267,61 @@ def test_the_watcher_may_read_its_secrets_and_write_items_of_queues_only(cluster
     }
 
 
+def readers(of: Run, secret: str) -> set[str]:
+    """The roles whose policies allow to read a secret."""
+    arn = f"arn:aws:secretsmanager:us-west-2:123456789012:secret:{secret}-a1B2c3"
+    asked = Request("secretsmanager:GetSecretValue", arn)
+    return {
+        name.removeprefix(f"gpu-spot-{of.stack}-")
+        for name, policy in of.of("RolePolicy").items()
+        if allows([json.loads(policy["policy"])], asked)
+    }
+
+
+def test_the_administrators_url_is_read_by_the_function_that_maintains_users_only(cluster: Run) -> None:
+    name = "gpu-spot-prod-inference-mq"
+    assert readers(cluster, name) == {"broker-users-function"}
+    assert readers(cluster, f"{name}-workers") == {"broker-users-function", "inference-instance"}
+    assert readers(cluster, f"{name}-clients") == {"broker-users-function"}
+    assert readers(cluster, f"{name}-monitor") == {"broker-users-function", "queues-function"}
+
+
+def test_the_function_of_the_users_has_the_queue_and_its_users(own: Run) -> None:
+    function = own.the("Function", "broker-users")
+    assert function["vpcConfig"]["securityGroupIds"] == ["gpu-spot-dev-workers-id"]
+    assert own.the("EventRule", "broker-users")["scheduleExpression"] == "rate(1 minute)"
+    [broker] = broker_users.parse(function["environment"]["variables"][names.ENV_BROKERS])
+    assert broker == ManagedBroker(
+        NAME,
+        (BrokerQueue("inference", 20, 100_000),),
+        (
+            BrokerUser("inference.workers", BrokerRole.WORKERS, f"{NAME}-workers", "inference"),
+            BrokerUser("inference.clients", BrokerRole.CLIENTS, f"{NAME}-clients", "inference"),
+            BrokerUser("monitor", BrokerRole.MONITOR, f"{NAME}-monitor"),
+        ),
+    )
+    queue = own.exports["queues"]["inference"]
+    assert (queue["secret"], queue["administrator"]) == (f"{NAME}-clients", NAME)
+
+
+def test_the_function_of_the_users_may_write_their_secrets_and_has_alarms(cluster: Run) -> None:
+    policy = json.loads(cluster.the("RolePolicy", "broker-users-function")["policy"])["Statement"]
+    found = {one["Sid"]: one for one in policy}
+    assert set(found) == {"WriteLog", "RotatePasswords", "BeInTheNetwork", "OnlyLambdaInTheNetwork", "UseKey"}
+    assert set(found["RotatePasswords"]["Action"]) == {
+        "secretsmanager:GetSecretValue",
+        "secretsmanager:PutSecretValue",
+        "secretsmanager:UpdateSecretVersionStage",
+    }
+    assert {"broker-users-errors", "broker-users-not-running"} <= cluster.alarms().keys()
+
+
 def test_a_stack_without_queues_has_no_watcher() -> None:
-    assert "gpu-spot-dev-queues" not in shipped("dev").of("Function")
+    assert not {"gpu-spot-dev-queues", "gpu-spot-dev-broker-users"} & shipped("dev").of("Function").keys()
+
+
+def test_an_existing_broker_has_no_users_of_the_stack(existing: Run) -> None:
+    assert "gpu-spot-dev-broker-users" not in existing.of("Function")
 
 
 def test_every_alarm_of_a_broker_has_a_heading_in_the_runbook(own: Run) -> None:
@@ -297,18 +352,25 @@ def _rehearsed(folder: str) -> dict[str, Any]:
     config = load(Path(folder), "dev", {"services[0].command": ["serve"], "services[0].queue": OWN})
     with sandbox(config.region) as clients:
         deployment = deploy(clients, config)
-        secret = deployment.outputs["queues"]["inference"]["secret"]
+        secret = deployment.outputs["queues"]["inference"]["administrator"]
         secrets = clients("secretsmanager")
         result = {"url": secrets.get_secret_value(SecretId=secret)["SecretString"]}
         result["after"] = changes(deployment, config)
         secrets.put_secret_value(SecretId=secret, SecretString="amqps://other:user@b")
         result["rotated"] = changes(deployment, config)
         versions = secrets.list_secret_version_ids(SecretId=secret)["Versions"]
+        monitor = next(
+            one["Name"] for one in secrets.list_secrets()["SecretList"] if "monitor" in one["Name"]
+        )
+        secrets.put_secret_value(SecretId=monitor, SecretString="amqps://monitor:password@b")
         result["labels"] = sorted(label for one in versions for label in one.get("VersionStages", ()))
         [broker] = clients("mq").list_brokers()["BrokerSummaries"]
         [watcher] = [name for name in deployment.functions.functions if "-queues-" in name]
         ran = deployment.functions.invoke(watcher, {})
         result["watched"] = (ran.error, *map(json.loads, ran.log))
+        [manager] = [name for name in deployment.functions.functions if "-broker-users-" in name]
+        managed = deployment.functions.invoke(manager, {})
+        result["managed"] = (managed.error, *map(json.loads, managed.log))
         table = deployment.outputs["registryTable"]
         result["rows"] = clients("dynamodb").scan(TableName=table)["Items"]
         result["endpoint"] = clients("mq").describe_broker(BrokerId=broker["BrokerId"])["BrokerInstances"]
@@ -331,6 +393,13 @@ def test_an_update_keeps_the_password_before_and_after_a_rotation() -> None:
         [],
     )
     assert line["reason"].startswith("https://b:15671 does not respond: gaierror")
+    # So it is with that of the users, which fails.
+    error, line = result["managed"]
+    assert line["message"] == "broker users incomplete"
+    assert line["reason"].endswith(
+        "https://b:15671 does not respond: gaierror: [Errno -2] Name or service not known"
+    )
+    assert "does not respond" in error
     assert result["labels"] == ["AWSCURRENT", "AWSPREVIOUS", "PASSWORD", "URL"]
 
 

@@ -113,7 +113,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         (
             "gpu-spot:tags",
             {f"t{n}": "v" for n in range(46)},
-            "gpu-spot:tags: 46 tags, allowed: at most 45 (of AWS's 50, the stack uses the rest)",
+            "gpu-spot:tags: 46 tags, allowed: at most 44 (of AWS's 50, the stack uses the rest)",
         ),
         (
             f"{CAPACITY}/onDemandBase",
@@ -195,8 +195,8 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
             "gpu-spot:servces",
             [],
             "gpu-spot:servces: unknown key, did you mean services? "
-            "allowed: identity, kmsKeyArn, kubernetes, logRetentionDays, monitoring, network, protect, "
-            "services, sharedHosts, storage, tags, tensorboard, training",
+            "allowed: budget, identity, kmsKeyArn, kubernetes, logRetentionDays, monitoring, network, "
+            "protect, services, sharedHosts, storage, tags, tensorboard, training",
         ),
         ("gpu-spot:network", None, "gpu-spot:network: missing, it has no default"),
         ("aws:region", None, "aws:region: missing, it has no default"),

@@ -65,7 +65,7 @@ def test_permissions_of_workers(own: Run, existing: Run) -> None:
     assert "sqs:CreateQueue" not in actions
     assert not [one for one in statements.values() if "secretsmanager:GetSecretValue" in one["Action"]]
     use = granted(own.the("RolePolicy", "inference-instance")["policy"])["UseKey"]
-    assert "sqs.us-west-2.amazonaws.com*" in use["Condition"]["StringLike"]["kms:ViaService"]
+    assert "sqs.us-west-2.*" in use["Condition"]["StringLike"]["kms:ViaService"]
 
 
 def test_permissions_of_callers(own: Run, existing: Run) -> None:
@@ -118,7 +118,7 @@ def test_containers_have_the_instances_role_and_on_premises_is_rejected() -> Non
         "gpu-spot:services": [service],
     }
     assert load_settings(config).services[0].image == service["image"]
-    service["onPremises"] = {}
+    service["onPremises"] = {"hosts": [{"name": "gpu-1", "gpus": 1}]}
     with pytest.raises(SettingsError, match="with a queue of SQS and an image"):
         load_settings(config)
 

@@ -165,10 +165,11 @@ def test_groups_are_changed_by_name_and_tag() -> None:
         assert the(sid)["Condition"]["StringEquals"]["aws:ResourceTag/gpu-spot:stack"] == "dev"
 
 
-def test_an_instance_writes_items_of_its_own_group_only() -> None:
-    condition = the("ReportWorkers")["Condition"]
-    assert condition["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": ["inference"]}
-    assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
+def test_an_instance_writes_its_own_items_only_but_for_the_previous_agent() -> None:
+    for sid, key in (("ReportWorkers", "inference#${ec2:SourceInstanceARN}"), ("ReportByGroup", "inference")):
+        condition = the(sid)["Condition"]
+        assert condition["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": [key]}
+        assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
 
 
 def test_an_instance_sends_metrics_only_into_its_own_namespace() -> None:
@@ -341,7 +342,7 @@ EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetri
     ],
 )
 def test_a_role_has_the_permissions_of_its_work_only(group: str, stack: str, needs: tuple[str, ...]) -> None:
-    assert {s["Sid"] for s in role_of(group, stack)} == needed(*needs) | EVERY_INSTANCE
+    assert {s["Sid"] for s in role_of(group, stack)} == needed("previous", *needs) | EVERY_INSTANCE
 
 
 def test_a_training_job_may_use_its_own_resources_only() -> None:

@@ -12,6 +12,7 @@ import boto3
 import pytest
 
 from contracts import names
+from contracts.agent.names import TAG_JOB
 from contracts.group import config as group_config
 from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.jobs import attempt as attempts
@@ -19,6 +20,7 @@ from contracts.jobs.attempt import JobAttempt
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from gpu_spot.jobs.reader import JobReader
+from pulumi_on_moto.sandbox import ACCOUNT
 from tests import models
 from tests.jobs.snapshots import NOW, RUN
 from tests.node.clocks import FakeClock
@@ -94,7 +96,8 @@ class Stack:
         return Jobs(self("dynamodb"), self("ssm"), self.jobs, job, revision, parameter, FakeClock())
 
     def instance(self, job: str, zone: str = "us-west-2a") -> str:
-        tags = [{"Key": "gpu-spot:stack", "Value": "dev"}, {"Key": "gpu-spot:job", "Value": job}]
+        values = {names.TAG_STACK: "dev", TAG_JOB: job, names.TAG_REGISTRY: names.REGISTRY_BY_WRITER}
+        tags = [{"Key": key, "Value": value} for key, value in values.items()]
         response = self("ec2").run_instances(
             ImageId=IMAGE,
             MinCount=1,
@@ -106,7 +109,9 @@ class Stack:
         return str(response["Instances"][0]["InstanceId"])
 
     def record_heartbeat(self, job: str, instance: str) -> None:
-        item = registry_item.dump(Worker(job, instance, 0, NOW - 600, NOW - 5, "ready"))
+        arns = registry_item.instance_arns("aws", REGION, ACCOUNT)
+        partition = registry_item.partition(job, arns + instance)
+        item = registry_item.dump(Worker(partition, instance, 0, NOW - 600, NOW - 5, "ready"))
         self("dynamodb").put_item(TableName=self.registry, Item=item)
 
     def set_lease(self, job: str, instance: str, token: int) -> None:

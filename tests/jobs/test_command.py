@@ -82,7 +82,7 @@ def test_json(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None
 def test_watch_polls_again(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     stack_with_job.calls.clear()
     run(stack_with_job, capsys, "list", "--watch", polls=3)
-    assert stack_with_job.calls["BatchGetItem"] == 1 + 3
+    assert stack_with_job.calls["BatchGetItem"] == 2 * (1 + 3)  # the job's item, and its workers
 
 
 def test_control_actions_print_a_message(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None:

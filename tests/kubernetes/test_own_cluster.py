@@ -22,7 +22,8 @@ ADMIN = f"arn:aws:iam::{ACCOUNT}:role/deploy"
 CREATED = {
     **{key: value for key, value in CLUSTER.items() if key != "nodeRole"},
     "create": {
-        "access": [{"role": ADMIN, "accessPolicy": "admin"}, {"role": f"arn:aws:iam::{ACCOUNT}:role/look"}]
+        "access": [{"role": ADMIN, "accessPolicy": "admin"}, {"role": f"arn:aws:iam::{ACCOUNT}:role/look"}],
+        "allowedSources": ["10.40.0.0/16"],
     },
 }
 
@@ -77,14 +78,14 @@ def test_pods_cannot_get_the_credentials_of_their_node(known: Run) -> None:
     assert all("role" not in one and one["instanceProfile"] for one in of_karpenter)
 
 
-def test_roles_of_nodes_have_the_minimal_managed_policies_only(known: Run) -> None:
+def test_roles_of_nodes_have_the_two_managed_policies_of_nodes_only(known: Run) -> None:
     attached = [
         (name, one["policyArn"].rpartition("/")[2])
         for name, one in known.of("RolePolicyAttachment").items()
         if "nodes" in name
     ]
     assert {policy for _, policy in attached} == {
-        "AmazonEKSWorkerNodeMinimalPolicy",
+        "AmazonEKSWorkerNodePolicy",
         "AmazonEC2ContainerRegistryPullOnly",
     }
     assert len(attached) == 4
@@ -129,6 +130,22 @@ def test_every_role_of_pods_trusts_one_service_account_of_this_cluster(known: Ru
         assert tags["aws:RequestTag/kubernetes-service-account"] == one["serviceAccount"]
         assert tags["aws:RequestTag/kubernetes-namespace"] == one["namespace"]
         assert tags["aws:RequestTag/eks-cluster-name"] == "research"
+
+
+def test_the_customers_key_encrypts_disks_of_nodes_and_datasets(tmp_path: Path) -> None:
+    key = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/0f0e0d0c-0b0a-0908-0706-050403020100"
+    raw = yaml.safe_load(stack_file(tmp_path).read_text())["config"]
+    path = tmp_path / "Pulumi.key.yaml"
+    path.write_text(yaml.safe_dump({"config": {**raw, "gpu-spot:kmsKeyArn": key}}))
+    keyed = run("known", path, "dev")
+    specs = {one["type"].rpartition(":")[2]: one["inputs"] for one in keyed.declared}
+    [disk] = specs["EC2NodeClass"]["spec"]["blockDeviceMappings"]
+    assert disk["ebs"]["kmsKeyID"] == key
+    assert specs["StorageClass"]["parameters"]["kmsKeyId"] == key
+    may = json.loads(keyed.the("RolePolicy", "karpenter-pods")["policy"])
+    via = {"kms:ViaService": ["ec2.us-west-2.amazonaws.com"], "kms:GrantIsForAWSResource": ["true"]}
+    assert iam.allows([may], iam.Request("kms:CreateGrant", key, via))
+    assert iam.allows([may], iam.Request("kms:GenerateDataKeyWithoutPlaintext", key, via))
 
 
 def test_coredns_scales_with_nodes(known: Run) -> None:
@@ -177,6 +194,7 @@ def test_the_sample_deploys_and_a_second_update_changes_nothing() -> None:
         ),
         ({"create": CREATED["create"] | {"publicCidrs": ["0.0.0.0/0"]}}, "is the whole internet"),
         ({"create": CREATED["create"] | {"systemInstanceType": "g6.xlarge"}}, "'g6.xlarge'"),
+        ({"create": CREATED["create"] | {"allowedSources": []}}, "neither publicCidrs nor allowedSources"),
         ({"nodeRole": "nodes"}, "nodeRole 'nodes' with create"),
         ({"create": None}, "nodeRole is missing"),
     ],
@@ -195,6 +213,10 @@ def test_invalid_settings_are_rejected(change: dict[str, Any], error: str) -> No
         ("logs", ["other"]),
         ("logs", ["api"] * 6),
         ("publicCidrs", [f"192.0.2.{n}/32" for n in range(41)]),
+        ("allowedSources", [f"10.{n}.0.0/16" for n in range(21)]),
+        ("allowedSources", ["192.0.2.0/33"]),
+        ("allowedSources", ["8.8.8.0/24"]),
+        ("allowedSources", ["10.40.0.0/16", "10.40.0.0/16"]),
         ("access", []),
         ("access", [{"role": f"{ADMIN}{n}", "accessPolicy": "admin"} for n in range(51)]),
         ("access", [{"role": "deploy", "accessPolicy": "admin"}]),
@@ -206,6 +228,12 @@ def test_invalid_settings_are_rejected(change: dict[str, Any], error: str) -> No
 def test_a_value_out_of_range_is_rejected_by_its_key(key: str, value: Any) -> None:
     with pytest.raises(SettingsError, match=rf"kubernetes\.create\.{key}"):
         settings(kubernetes={**CREATED, "create": {**CREATED["create"], key: value}})
+
+
+def test_a_cluster_needs_the_internet_for_the_images_of_its_charts() -> None:
+    network = {"cidr": "10.28.0.0/16", "zones": ["us-west-2a", "us-west-2b"], "egress": "none"}
+    with pytest.raises(SettingsError, match=r"create with network\.egress 'none', allowed: 'nat-gateway'"):
+        settings(kubernetes=CREATED, network=network | {"endpoints": "interface"})
 
 
 def test_a_cluster_needs_two_zones() -> None:

@@ -72,21 +72,30 @@ def test_rules_of_the_api_server_that_no_schema_has() -> None:
             assert spec.get("parallelism", 1) <= spec.get("completions", 1)
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"maxRestarts": 7}, {"revision": "f" * 40}, {"matrix": {"SEED": [1, 2]}}, {"nodes": 2}]
+)
+def test_an_entry_has_one_job_whatever_it_runs(changes: dict[str, Any]) -> None:
+    """Two Jobs of an entry would train in the same folder."""
+    [name] = [
+        item["metadata"]["name"] for item in rendered(job=changes) if item["kind"] in ("Job", "TrainJob")
+    ]
+    assert name == "resnet"
+
+
 def test_a_revision_and_its_experiments_name_the_run() -> None:
     names = [
-        of_kind(rendered(job=changes), "Job")["metadata"]["name"]
+        of_kind(rendered(job=changes), "ConfigMap")["metadata"]["name"]
         for changes in (
-            {},
-            {"maxRestarts": 7},
-            {"revision": "f" * 40},
             {"matrix": {"SEED": [1, 2]}},
+            {"matrix": {"SEED": [1, 2]}, "maxRestarts": 7},
             {"matrix": {"SEED": [2, 1]}},
             {"matrix": {"SEED": [1, 3]}},
+            {"matrix": {"SEED": [1, 2]}, "revision": "f" * 40},
         )
     ]
-    assert names[0] == names[1]
-    assert names[3] == names[4]
-    assert len({*names}) == 4
+    assert names[0] == names[1] == names[2]
+    assert len({*names}) == 3
 
 
 def test_a_run_on_several_nodes_restarts_after_a_disruption_without_counting_it() -> None:

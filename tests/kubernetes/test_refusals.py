@@ -61,3 +61,36 @@ def test_these_keys_are_valid_on_instances() -> None:
 def test_invalid_cluster_settings_are_rejected(cluster: dict[str, Any], error: str) -> None:
     with pytest.raises(SettingsError, match=error.replace("[", r"\[")):
         settings(kubernetes=cluster)
+
+
+def ignored(**changes: Any) -> list[str]:
+    lines = [line for line in settings(**changes).warnings() if "no effect on Kubernetes" in line]
+    return [line.removeprefix("gpu-spot:").partition(": no effect")[0] for line in lines]
+
+
+def test_keys_without_effect_are_warnings() -> None:
+    """A changed key that changes nothing is not silent."""
+    assert ignored() == ["services[0].capacity.target", "services[0].drainSeconds"]
+    capacity = {**CAPACITY, "target": 1, "ami": "ami-0123456789abcdef0", "allocationStrategy": "lowest-price"}
+    service = {
+        "drainSeconds": 0,
+        "scaling": {"min": 1, "waitSeconds": 30},
+        "health": {"graceSeconds": 900},
+        "capacity": {**capacity, "max": 8, "fallback": {"policyParameters": {"shortageCost": 4}}},
+    }
+    assert ignored(service=service, job={"capacity": {**CAPACITY, "onDemandCeiling": 1}}) == [
+        "services[0].capacity.ami",
+        "services[0].capacity.allocationStrategy",
+        "services[0].scaling.waitSeconds",
+        "services[0].capacity.fallback.policyParameters",
+        "services[0].health",
+        "training[0].capacity.onDemandCeiling",
+    ]
+
+
+def test_a_target_has_an_effect_without_keda_and_on_instances() -> None:
+    plain = {"drainSeconds": 0, "scaling": None}
+    assert ignored(service=plain) == []
+    assert ignored(service={**plain, "scaling": {"min": 1, "dryRun": True}}) == []
+    assert ignored(service={"drainSeconds": 0, "scaling": {"min": 4}}) == []
+    assert ignored(service={"runsOn": "instances"}) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker, WorkerState
 from lambdas.core.events import WakeUp, parse
@@ -25,16 +26,35 @@ from tests import models
 PAGE = {
     "describe_instances": 1000,
     "describe_spot_fleet_instances": 1000,
-    "query": 1000,
+    "batch_get_item": 100,
     "get_parameters_by_path": 10,
 }
+
+ARNS = registry_item.instance_arns("aws", "us-west-2", "123456789012")
+
+
+def partition(instance: str, group: str = "inference") -> str:
+    """Return the registry's partition of an instance."""
+    return registry_item.partition(group, ARNS + instance)
+
+
+def worker(
+    instance: str, since: float, heartbeat: float, state: WorkerState = "ready", slot: int = 0, **more: Any
+) -> Worker:
+    """Return a worker of the group ``inference``."""
+    return Worker(partition(instance), instance, slot, since, heartbeat, state, **more)
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, str]:
+    return item[names.REGISTRY_KEY]["S"], item[names.REGISTRY_SORT_KEY]["S"]
 
 
 @dataclass
 class FakeAws:
     """State by name; ``calls`` counts every API call, pages too.
 
-    The next ``throttled`` calls of a name fail; ``hidden`` instances are members that EC2 does not describe.
+    The next ``throttled`` calls of a name fail, the next ``unprocessed`` batches miss an item; ``hidden``
+    instances are members that EC2 does not describe.
     """
 
     parameters: dict[str, str] = field(default_factory=dict)
@@ -56,6 +76,8 @@ class FakeAws:
     hidden: set[str] = field(default_factory=set)
     hidden_for: dict[str, int] = field(default_factory=dict)
     full_zones: set[str] = field(default_factory=set)
+    unprocessed: int = 0
+    name: str = "inference"
 
     def add_group(self, name: str, desired: int = 0) -> None:
         self.groups[name] = {"AutoScalingGroupName": name, "DesiredCapacity": desired, "Instances": []}
@@ -95,11 +117,14 @@ class FakeAws:
             "State": {"Name": "running"},
             "LaunchTime": datetime.fromtimestamp(launched, UTC),
             "_group": group,
+            "Tags": [{"Key": names.TAG_REGISTRY, "Value": names.REGISTRY_BY_WRITER}],
             **({"InstanceLifecycle": "spot"} if spot else {}),
         }
         if heartbeat is not None:
-            worker = Worker(group, instance_id, 0, since or heartbeat, heartbeat, state)
-            self.slots.append(registry_item.dump(worker))
+            item = Worker(
+                partition(instance_id, self.name), instance_id, 0, since or heartbeat, heartbeat, state
+            )
+            self.slots.append(registry_item.dump(item))
 
     def client(self, service: str) -> Any:
         """Return a client: every public method of this class that the service has, counted."""
@@ -153,10 +178,6 @@ class FakeAws:
         assert tags["tag:gpu-spot:stack"] == ["dev"]
         found = [i for name, i in self.instances.items() if name not in self.hidden]
         return "Reservations", found, lambda page: [{"Instances": [i]} for i in page]
-
-    def _list_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
-        on_premises = ExpressionAttributeValues[":g"]["S"].endswith("@on-premises")
-        return "Items", self.on_premises_items if on_premises else self.slots, list
 
     def _list_describe_spot_instance_requests(self, Filters: Any, PaginationConfig: Any) -> Any:
         (codes,) = (f["Values"] for f in Filters if f["Name"] == "status-code")
@@ -295,6 +316,23 @@ class FakeAws:
         item = self.memory.get(Key["group"]["S"])
         return {"Item": item} if item else {}
 
+    def _batch_get_item(self, RequestItems: Any) -> Any:
+        [(table, request)] = RequestItems.items()
+        assert len(request["Keys"]) <= 100
+        stored = {_key(item): item for item in self._registry_items()}
+        keys, unprocessed = request["Keys"], []
+        if self.unprocessed:
+            self.unprocessed -= 1
+            keys, unprocessed = keys[1:], keys[:1]
+        found = [stored[_key(key)] for key in keys if _key(key) in stored]
+        return {
+            "Responses": {table: found},
+            "UnprocessedKeys": {table: {"Keys": unprocessed}} if unprocessed else {},
+        }
+
+    def _registry_items(self) -> list[dict[str, Any]]:
+        return [*self.slots, *self.on_premises_items]
+
     def _put_item(self, Item: Any, ExpressionAttributeValues: Any, **_: Any) -> None:
         stored = self.memory.get(Item["group"]["S"])
         if stored is not None and stored["version"] != ExpressionAttributeValues[":v"]:
@@ -320,5 +358,5 @@ _METHODS = {
         "set_instance_protection",
         "terminate_instance_in_auto_scaling_group",
     ),
-    "dynamodb": ("get_item", "put_item"),
+    "dynamodb": ("batch_get_item", "get_item", "put_item"),
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress, Worker
 from tests.lambdas.boxes import Box, Pool
@@ -156,24 +157,32 @@ class FaultyAws:
             "Placement": {"AvailabilityZone": "us-west-2a"},
             "LaunchTime": datetime.fromtimestamp(box.launched, UTC),
             "State": {"Name": "running" if box.ended is None else "terminated"},
+            "Tags": [{"Key": names.TAG_REGISTRY, "Value": names.REGISTRY_BY_WRITER}],
             **({"InstanceLifecycle": "spot"} if box.spot else {}),
         }
 
-    def call_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
-        group = ExpressionAttributeValues[":g"]["S"]
-        if group.endswith("@on-premises"):
-            heartbeats = self.hosts.get(group.removesuffix("@on-premises"), {})
-            workers = [Worker(group, host, 0, 1.0, at, "ready") for host, at in heartbeats.items()]
-            return {"Items": [registry_item.dump(worker) for worker in workers]}
-        boxes = [b for p in self.pools.values() if p.group == group for b in p.boxes if b.reports(self.now)]
-        return {"Items": [self._row(group, box) for box in boxes]}
+    def call_batch_get_item(self, RequestItems: Any) -> Any:
+        [(table, request)] = RequestItems.items()
+        items = (self._item(key["group"]["S"], key["worker"]["S"]) for key in request["Keys"])
+        return {"Responses": {table: [item for item in items if item is not None]}}
 
-    def _row(self, group: str, box: Box) -> dict[str, Any]:
+    def _item(self, partition: str, slot: str) -> dict[str, Any] | None:
+        group, writer = partition.split("#")
+        if group.endswith("@on-premises"):
+            heartbeat = self.hosts.get(group.removesuffix("@on-premises"), {}).get(writer)
+            if heartbeat is None:
+                return None
+            return registry_item.dump(Worker(partition, writer, 0, 1.0, heartbeat, "ready"))
+        boxes = (b for p in self.pools.values() if p.group == group for b in p.boxes)
+        box = next((b for b in boxes if f"{b.id}/0" == slot and partition.endswith(f"/{b.id}")), None)
+        return self._row(partition, box) if box is not None and box.reports(self.now) else None
+
+    def _row(self, partition: str, box: Box) -> dict[str, Any]:
         if self.draw.random() < 0.01:
-            return registry_item.key(group, box.id, 0) | {"heartbeat": {"S": "now"}}
+            return registry_item.key(partition, box.id, 0) | {"heartbeat": {"S": "now"}}
         ready = box.launched + box.boot
         heartbeat = max(ready, self.now - self.draw.uniform(0, 30))
-        worker = Worker(group, box.id, 0, ready, heartbeat, "ready", progress=self.progress(box))
+        worker = Worker(partition, box.id, 0, ready, heartbeat, "ready", progress=self.progress(box))
         return registry_item.dump(worker)
 
     def call_describe_spot_instance_requests(self, **_: Any) -> Any:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
-from tests.lambdas.fake_aws import FakeAws
+from tests.lambdas.fake_aws import ARNS, FakeAws
 
 NOW = 1_000_000.0
 ROOT = "/gpu-spot/dev/groups"
-CONTROLLER_CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
+CONTROLLER_CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", ARNS, "queue")
 
 
 def config(**changes: Any) -> str:

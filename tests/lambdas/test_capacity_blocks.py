@@ -25,6 +25,7 @@ HANDED_OVER = TAKEN - HANDOVER_LEAD_SECONDS
 @pytest.fixture
 def job() -> FakeAws:
     fake = FakeAws(
+        name="job",
         parameters={
             f"{ROOT}/job/config": config(
                 max=2,
@@ -33,7 +34,7 @@ def job() -> FakeAws:
                 policy={"name": DEFAULT, "knobs": {"shortageCost": 2}},
             ),
             f"{ROOT}/job/target": "1",
-        }
+        },
     )
     fake.add_group("primary", desired=1)
     fake.add_group("fallback")

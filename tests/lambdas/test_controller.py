@@ -54,7 +54,7 @@ def test_a_full_group_causes_no_action_and_no_write(aws: FakeAws) -> None:
         "get_item": 1,
         "describe_auto_scaling_groups": 1,
         "describe_instances": 1,
-        "query": 1,
+        "batch_get_item": 1,
         "describe_spot_instance_requests": 1,
         "describe_scaling_activities": 2,
     }
@@ -374,4 +374,5 @@ def test_calls_grow_only_with_pages(aws: FakeAws) -> None:
         aws.add_instance("primary", f"i-x{n}", spot=True, launched=NOW - 3600, heartbeat=NOW)
     controller(aws).run()
     assert aws.calls["describe_instances"] == 3
-    assert sum(aws.calls.values()) <= 16
+    assert aws.calls["batch_get_item"] == 26
+    assert sum(aws.calls.values()) <= 13 + 26

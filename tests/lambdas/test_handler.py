@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from contracts import names
 from contracts.registry import item as registry_item
-from contracts.registry.item import Progress, Worker
+from contracts.registry.item import Progress
 from lambdas.aws.capacity.controller import MAX_ATTEMPTS, Controller
 from lambdas.aws.capacity.observe import SPOT_REQUEST_ATTEMPTS
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
@@ -21,7 +21,7 @@ from lambdas.core.capacity.memory import Memory, dump
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.money.bill import Bill
 from lambdas.handlers import controller as entry
-from tests.lambdas.fake_aws import FakeAws
+from tests.lambdas.fake_aws import FakeAws, worker
 from tests.lambdas.single_group import NOW, ROOT, activity, config, controller
 
 EVENTS = Path(__file__).parent.parent / "events"
@@ -212,6 +212,7 @@ def test_the_controller_is_built_from_the_deployed_environment(monkeypatch: pyte
         names.ENV_PARAMETER_ROOT,
         names.ENV_MEMORY_TABLE,
         names.ENV_REGISTRY_TABLE,
+        names.ENV_INSTANCE_ARNS,
     ):
         monkeypatch.setenv(name, f"value of {name}")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
@@ -223,6 +224,7 @@ def test_the_controller_is_built_from_the_deployed_environment(monkeypatch: pyte
     assert built.root == "value of GPU_SPOT_PARAMETER_ROOT"
     assert built.memory_store.table == "value of GPU_SPOT_MEMORY_TABLE"
     assert built.observer.registry.table == "value of GPU_SPOT_REGISTRY_TABLE"
+    assert built.observer.registry.instance_arns == "value of GPU_SPOT_INSTANCE_ARNS"
 
 
 def job_due(aws: FakeAws, at: float) -> None:
@@ -237,7 +239,7 @@ def test_a_missed_deadline_is_logged_once_and_counted_while_it_lasts(
     progress = Progress(
         step=10, steps=1000, reported_at=NOW - 5, first_reported_at=NOW - 3000, rate=0.1, best_rate=0.1
     )
-    row = Worker("inference", INTERRUPTED, 0, NOW - 3400, NOW - 5, "ready", progress=progress)
+    row = worker(INTERRUPTED, NOW - 3400, NOW - 5, progress=progress)
     aws.slots = [registry_item.dump(row)]
     for _ in range(2):
         assert handle(record("scheduled")) == []
@@ -302,3 +304,41 @@ def test_a_budget_by_hand_that_is_no_amount_is_refused(
     aws.parameters[f"{ROOT}/inference/control"] = control
     handle(record("scheduled"))
     assert f"parameter inference/control: budget: {budget!r}" in log.getvalue()
+
+
+def test_a_reached_hourly_budget_is_logged_once_and_counted_while_it_lasts(
+    aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A budget for two instances: a target of 5 counts as 1, with room for the exchange."""
+    aws.parameters[f"{ROOT}/inference/config"] = config(hourlyBudget={"slotPrice": 2.0, "dollars": 4.0})
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    for _ in range(2):
+        assert handle(record("scheduled")) == []
+    (line,) = lines(log, "alarm")
+    assert line["kind"] == "hourly-budget"
+    assert line["reason"].startswith("$4.00 an hour allow 2 slots at $2: ")
+    logged = metrics(capsys)
+    keys = (names.METRIC_HOURLY_BUDGET_REACHED, "AlarmCauses", names.METRIC_ON_DEMAND_ONLY)
+    reached = [tuple(metric[key] for key in keys) for metric in logged]
+    assert reached == [([1], [0], [0])] * 2
+    assert aws.groups["primary"]["DesiredCapacity"] + aws.groups["fallback"]["DesiredCapacity"] <= 2
+    release = {"startsAt": NOW - 5, "endsAt": NOW + 60, "reason": "sale day"}
+    aws.parameters[f"{ROOT}/inference/control"] = json.dumps({"budgetRelease": release})
+    handle(record("scheduled"))
+    [released] = metrics(capsys)
+    assert (released[names.METRIC_HOURLY_BUDGET_REACHED], released["Target"]) == ([0], [5])
+    assert "sale day" in lines(log, "decision")[-1]["reason"]
+
+
+def test_on_demand_alone_for_too_long_is_counted(aws: FakeAws, capsys: pytest.CaptureFixture[str]) -> None:
+    aws.memory["inference"] = {
+        "group": {"S": "inference"},
+        "version": {"N": "1"},
+        "memory": {"S": dump(Memory(without_spot_since=NOW - 6000))},
+    }
+    for instance in aws.instances.values():
+        instance.pop("InstanceLifecycle", None)
+    handle(record("scheduled"))
+    [metric] = metrics(capsys)
+    assert (metric[names.METRIC_ON_DEMAND_ONLY], metric["AlarmCauses"]) == ([1], [0])
+    assert names.METRIC_HOURLY_BUDGET_REACHED not in metric

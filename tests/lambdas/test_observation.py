@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from contracts.registry import item as registry_item
-from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, STALE_SECONDS, Progress, Worker
+from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, STALE_SECONDS, Progress
 from lambdas.aws.budget import MAX_PAGES, Budget, BudgetError
 from lambdas.aws.capacity.observe import SPOT_REQUEST_ATTEMPTS
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS, MAX_BOOT_SECONDS
 from lambdas.core.model import Alarm, GroupRole, SetDesired
-from tests.lambdas.fake_aws import PAGE, FakeAws
+from tests.lambdas.fake_aws import FakeAws, partition, worker
 from tests.lambdas.single_group import NOW, ROOT, actions, activity, config, controller, only
 
 
@@ -68,7 +69,7 @@ def test_items_from_before_the_start_of_a_warm_instance_are_ignored(
 def test_every_expected_slot_must_report(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 2})
     assert only(controller(aws).run()).decision.state.ready == 0
-    aws.slots.append(registry_item.dump(Worker("inference", "i-1", 1, NOW - 100, NOW, "ready")))
+    aws.slots.append(registry_item.dump(worker("i-1", NOW - 100, NOW, slot=1)))
     situation = only(controller(aws).run()).decision.state
     assert [i.ready_since for i in situation.primary if situation.is_ready(i)] == [NOW - 100]
 
@@ -148,24 +149,23 @@ def test_a_requested_termination_is_no_interruption(aws: FakeAws) -> None:
 
 def row(instance: str, **changes: Any) -> dict[str, Any]:
     since, heartbeat = changes.pop("since", NOW - 3400), changes.pop("heartbeat", NOW - 5)
-    return registry_item.dump(Worker("inference", instance, 7, since, heartbeat, "ready", **changes))
+    return registry_item.dump(worker(instance, since, heartbeat, **changes))
 
 
 @pytest.mark.parametrize(
     "malformed",
     [
-        {"group": {"S": "inference"}, "worker": {"S": "i-1/7"}},
+        registry_item.key(partition("i-1"), "i-1", 0),
         {**row("i-1"), "heartbeat": {"S": "now"}},
         {**row("i-1"), "heartbeat": {"N": "one"}},
         {**row("i-1"), "state": {"S": "idle"}},
-        {**row("i-1"), "worker": {"S": "i-1/half"}},
         {**row("i-1"), "since": "1"},
     ],
 )
 def test_a_malformed_item_is_skipped_and_reported(aws: FakeAws, malformed: dict[str, Any]) -> None:
-    aws.slots.append(malformed)
+    aws.slots = [slot for slot in aws.slots if slot["instance"]["S"] != "i-1"] + [malformed]
     outcome = only(controller(aws).run())
-    assert outcome.decision.state.ready == 4
+    assert outcome.decision.state.ready == 3
     assert outcome.read_errors == ("1 malformed items in the worker registry",)
 
 
@@ -250,9 +250,42 @@ def test_a_group_is_limited_to_its_share_of_time_and_pages() -> None:
         list(endless.pages("rows", range(MAX_PAGES + 1)))
 
 
-def test_an_oversized_registry_affects_only_its_group(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PAGE, "query", 1)
-    aws.slots += [row(f"i-x{n}") for n in range(MAX_PAGES)]
+def test_items_of_unknown_writers_and_slots_are_not_read(aws: FakeAws) -> None:
+    """They change neither the decision nor the number of calls."""
+    aws.slots = [slot for slot in aws.slots if slot["instance"]["S"] != "i-1"]
+    controller(aws).run()
+    aws.calls.clear()
+    before = only(controller(aws).run())
+    calls = Counter(aws.calls)
+    lies = [worker(f"i-x{n}", NOW - 3400, NOW) for n in range(5000)]
+    lies += [replace(worker("i-2", NOW - 3400, NOW, slot=slot), deadline=NOW + 90) for slot in range(1, 99)]
+    # By another instance, about i-1 and i-3: in its own partition, and as the previous version would.
+    lies += [replace(worker("i-1", NOW - 3400, NOW), partition=p) for p in (partition("i-2"), "inference")]
+    lies += [replace(worker("i-3", NOW, NOW, deadline=NOW + 90), partition="inference")]
+    aws.slots += [registry_item.dump(lie) for lie in lies]
+    after = only(controller(aws).run())
+    assert after.decision.state.ready == before.decision.state.ready == 3
+    assert after.decision.state.primary == before.decision.state.primary
+    assert Counter(aws.calls) - calls == calls
+
+
+def test_an_instance_with_the_previous_agent_is_read_from_the_groups_partition(aws: FakeAws) -> None:
+    """Its items in the new form, which its agent does not write, do not count."""
+    aws.instances["i-1"]["Tags"] = []
+    assert only(controller(aws).run()).decision.state.ready == 3
+    aws.slots.append(registry_item.dump(replace(worker("i-1", NOW - 3400, NOW - 5), partition="inference")))
+    assert only(controller(aws).run()).decision.state.ready == 4
+
+
+def test_many_slots_are_read_in_batches_and_unprocessed_keys_again(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 60})
+    aws.slots = [
+        registry_item.dump(worker(f"i-{n}", NOW - 3400, NOW - 5, slot=s)) for n in range(4) for s in range(60)
+    ]
+    aws.unprocessed = 2
+    assert only(controller(aws).run()).decision.state.ready == 4
+    assert aws.calls["batch_get_item"] == 3 + 2
+    aws.unprocessed = 100
     [outcome] = controller(aws).run()
     assert isinstance(outcome.error, BudgetError)
 

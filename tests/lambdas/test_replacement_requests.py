@@ -16,7 +16,8 @@ from lambdas.core.capacity.on_premises import COOLDOWN_SECONDS
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.single_group import NOW, ROOT, config, controller, only
 
-PARTITION = names.on_premises_partition("inference")
+NAME = names.on_premises_partition("inference")
+HOSTS = {f"host-{n}": 1 for n in range(5)}
 
 
 def request_replacement(aws: FakeAws, *instance_ids: str, reason: str = "stuck") -> None:
@@ -79,17 +80,18 @@ def test_requests_for_a_job_are_ignored(aws: FakeAws) -> None:
 
 def hosts(aws: FakeAws, count: int, now: float, state: WorkerState = "ready") -> None:
     aws.on_premises_items = [
-        registry_item.dump(Worker(PARTITION, f"host-{n}", 0, NOW - 9e3, now - 5, state)) for n in range(count)
+        registry_item.dump(Worker(registry_item.partition(NAME, host), host, 0, NOW - 9e3, now - 5, state))
+        for host in list(HOSTS)[:count]
     ]
 
 
 def test_on_premises_hosts_cost_one_call_and_lower_the_target_after_the_cooldown(aws: FakeAws) -> None:
     controller(aws).run()
-    queries = aws.calls["query"]
-    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=2)
+    queries = aws.calls["batch_get_item"]
+    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=2, onPremisesHosts=HOSTS)
     hosts(aws, 5, NOW)
     assert only(controller(aws).run()).decision.state.group.target == 4
-    assert aws.calls["query"] == 2 * queries + 1
+    assert aws.calls["batch_get_item"] == 2 * queries + 1
     later = NOW + COOLDOWN_SECONDS
     hosts(aws, 5, later)
     for row in aws.slots:
@@ -103,14 +105,14 @@ def test_on_premises_hosts_cost_one_call_and_lower_the_target_after_the_cooldown
 
 @pytest.mark.parametrize("state", ["waiting", "draining"])
 def test_hosts_that_do_not_serve_do_not_lower_the_target(aws: FakeAws, state: WorkerState) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=1)
+    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=1, onPremisesHosts=HOSTS)
     for now in (NOW, NOW + COOLDOWN_SECONDS):
         hosts(aws, 3, now, state)
         assert only(controller(aws, now).run()).decision.state.group.target == 4
 
 
 def test_if_hosts_cannot_be_read_the_offset_stays(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=1)
+    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=1, onPremisesHosts=HOSTS)
     for now in (NOW, NOW + COOLDOWN_SECONDS):
         hosts(aws, 3, now)
         controller(aws, now).run()
@@ -120,8 +122,8 @@ def test_if_hosts_cannot_be_read_the_offset_stays(aws: FakeAws) -> None:
     original = type(reader).read_on_premises
 
     def fails(*_: object) -> None:
-        aws.throttled["query"] = 1
-        return original(reader, "inference", UNLIMITED)
+        aws.throttled["batch_get_item"] = 1
+        return original(reader, "inference", HOSTS, UNLIMITED)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(reader), "read_on_premises", fails)

@@ -40,7 +40,11 @@ from tests.lambdas.single_group import ROOT, config, controller
             '{"mode": ["paused"]}',
             "control: mode: ['paused']; allowed: automatic, manual, dry-run, paused",
         ),
-        ("control", '{"Mode": "paused"}', "control: Mode: unknown key; allowed: budget, mode, onDemand"),
+        (
+            "control",
+            '{"Mode": "paused"}',
+            "control: Mode: unknown key; allowed: budget, budgetRelease, mode, onDemand",
+        ),
         ("control", "[" * 100_000, "parameter broken/control: not JSON: "),
     ],
 )

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from contracts.registry import item as registry_item
-from contracts.registry.item import Worker
 from lambdas.core.capacity.memory import SETTLE_SECONDS
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.model import Alarm, GroupRole, SetDesired
-from tests.lambdas.fake_aws import FakeAws
+from tests.lambdas.fake_aws import FakeAws, worker
 from tests.lambdas.single_group import NOW, ROOT, actions, config, controller, only
 from tests.oracles.shares import SHARES, on_demand_by_awss_rule
 
@@ -301,7 +300,7 @@ def test_instances_of_the_new_share_replace_others_once_they_serve(to_on_demand:
     for minute in (1, 2):
         assert actions(run(NOW + 60 * minute)) == ()
     for n in (4, 5):
-        aws.slots.append(registry_item.dump(Worker("inference", f"i-{n}", 0, NOW + 170, NOW + 175, "ready")))
+        aws.slots.append(registry_item.dump(worker(f"i-{n}", NOW + 170, NOW + 175)))
     run(NOW + 180)
     lifecycles = [instance.get("InstanceLifecycle") for instance in aws.instances.values()]
     assert (len(lifecycles), lifecycles.count(None)) == (4, 2 if to_on_demand else 0)
@@ -322,4 +321,5 @@ def test_calls_grow_only_with_pages(aws: FakeAws) -> None:
         aws.add_instance(FLEET, f"i-x{n}", spot=True, launched=NOW - 3600, heartbeat=NOW)
     only(controller(aws).run())
     assert aws.calls["describe_spot_fleet_instances"] == 3
-    assert sum(aws.calls.values()) <= 20
+    assert aws.calls["batch_get_item"] == 26
+    assert sum(aws.calls.values()) <= 17 + 26

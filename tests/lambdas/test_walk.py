@@ -60,7 +60,7 @@ def test_the_walk_detects_failed_terminations_in_the_memory(monkeypatch: pytest.
         )
 
     monkeypatch.setattr(situation.GroupState, "from_observation", as_if_terminated)
-    _, violations = walk.run(6_000)
+    _, violations = walk.run(1_000, seed=14)
     assert any("AWS picks" in line for line in violations)
 
 
@@ -74,7 +74,7 @@ def test_the_walk_detects_a_replacement_without_a_ready_successor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(situation.GroupState, "expendable", lambda self, candidates: list(candidates))
-    _, violations = walk.run(1_500)
+    _, violations = walk.run(1_000, seed=2)
     assert any("had no successor" in line for line in violations)
 
 

@@ -72,6 +72,25 @@ def test_after_a_failed_call_the_desired_capacity_is_set(job: FakeAws) -> None:
     assert fallback(job) == (1, [])
 
 
+class OlderSdk:
+    """A client of a botocore before 1.40.76, which has no such operation."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "launch_instances":
+            raise AttributeError(name)
+        return getattr(self._client, name)
+
+
+def test_an_sdk_without_the_operation_sets_the_desired_capacity(job: FakeAws) -> None:
+    with pytest.raises(ZoneUnavailableError, match=f"in any zone, not in {HOME}: launch_instances"):
+        move(job, CapacityChange(0, 1, zone=HOME), OlderSdk(job.client("autoscaling")))
+    assert fallback(job) == (1, [])
+    assert job.calls["set_desired_capacity"] == 1
+
+
 def test_a_lost_response_is_not_compensated(job: FakeAws) -> None:
     client = job.client("autoscaling")
     launch = client.launch_instances
@@ -84,6 +103,37 @@ def test_a_lost_response_is_not_compensated(job: FakeAws) -> None:
     with pytest.raises(ZoneUnavailableError):
         move(job, CapacityChange(0, 1, zone=HOME), client)
     assert fallback(job) == (1, [f"i-in-{HOME}"])
+    assert job.calls["set_desired_capacity"] == 0
+
+
+def test_a_repeated_launch_has_the_same_token_and_a_later_one_another(job: FakeAws) -> None:
+    tokens: list[str] = []
+    client, change = job.client("autoscaling"), CapacityChange(0, 1, zone=HOME)
+
+    def lost(**kwargs: Any) -> None:
+        tokens.append(kwargs["ClientToken"])
+        raise ReadTimeoutError(endpoint_url="https://autoscaling")
+
+    client.launch_instances = lost
+    for now in (NOW, NOW + 20, NOW + 3600):
+        job.groups["fallback"]["DesiredCapacity"] = 0
+        with pytest.raises(ZoneUnavailableError):
+            AutoScalingService(client, lambda now=now: now).apply("fallback", change, GROUP)  # type: ignore[misc]
+    assert tokens[0] == tokens[1] != tokens[2]
+
+
+def test_while_the_call_is_in_progress_nothing_else_is_launched(job: FakeAws) -> None:
+    client = job.client("autoscaling")
+
+    def in_progress(**_: Any) -> None:
+        raise ClientError(
+            {"Error": {"Code": "IdempotentCallInProgress", "Message": "wait"}}, "LaunchInstances"
+        )
+
+    client.launch_instances = in_progress
+    with pytest.raises(ClientError, match="IdempotentCallInProgress"):
+        move(job, CapacityChange(0, 1, zone=HOME), client)
+    assert fallback(job) == (0, [])
     assert job.calls["set_desired_capacity"] == 0
 
 

@@ -2,8 +2,8 @@
 
 ``make test`` takes some 20,000 steps, ``make bench-walk`` 200,000. Invariants in every state:
 
-- AWS never selects the instances to terminate, and no request exceeds the maximum (``FaultyAws`` checks
-both);
+- AWS never selects the instances to terminate, and no request exceeds the maximum or the hourly budget
+(``FaultyAws`` checks them);
 - the last ready worker of a group is never terminated;
 - a notice is handled at most 60 s after it could be known;
 - an error in one group does not affect the others;
@@ -38,6 +38,7 @@ from lambdas.core.capacity import memory as codec
 from lambdas.core.capacity.availability import Decision
 from lambdas.core.model import TerminateInstances
 from lambdas.handlers import controller as entry
+from tests.lambdas.fake_aws import ARNS
 from tests.lambdas.faulty_aws import ROOT, Box, FaultyAws, Pool
 
 STEPS_OF_A_WORLD: Final = 500
@@ -46,12 +47,13 @@ START: Final = 1_000_000.0
 _LONGEST_STEP: Final = 10.0
 MINUTE: Final = json.dumps({"detail-type": "Scheduled Event", "source": "aws.events"})
 CALLS: Final = (
-    *("get_parameters_by_path", "get_item", "put_item", "query", "send_message"),
+    *("get_parameters_by_path", "get_item", "put_item", "batch_get_item", "send_message"),
     *("describe_auto_scaling_groups", "describe_instances", "describe_scaling_activities"),
     *("describe_spot_fleet_requests", "describe_spot_fleet_instances", "describe_spot_instance_requests"),
     *("describe_spot_fleet_request_history", "set_desired_capacity", "modify_spot_fleet_request"),
     *("set_instance_protection", "terminate_instance_in_auto_scaling_group", "terminate_instances"),
 )
+HOSTS: Final = tuple(f"host-{number}" for number in range(4))
 GROUPS: Final = {"service": "mixed-asg", "fleet": "spot-fleet"}
 
 
@@ -137,7 +139,7 @@ class Walk:
             case 0:
                 hosts.clear()
             case 1 | 2 | 3 if len(hosts) < 4:
-                hosts[f"host-{self.aws.now:.0f}"] = self.aws.now
+                hosts[next(host for host in HOSTS if host not in hosts)] = self.aws.now
             case 4 if hosts:
                 del hosts[self.health.choice(list(hosts))]
             case _:
@@ -248,7 +250,7 @@ def _random_progress(draw: random.Random, now: float) -> Progress:
 
 def world(seed: int, *, deadline: bool = False) -> Walk:
     """Return two groups, and a third with invalid parameters."""
-    draw = random.Random(seed)
+    draw, draw_budget = random.Random(seed), random.Random(seed + 0.5)
     aws = FaultyAws(draw, now=START)
     for name, kind in GROUPS.items():
         fleet = kind == "spot-fleet"
@@ -269,12 +271,18 @@ def world(seed: int, *, deadline: bool = False) -> Walk:
             config |= {"deadline": START + draw.choice((-60, 1200, 7200, 86_400)), "run": "r1"}
             aws.progress = lambda _: _random_progress(draw, aws.now) if draw.random() < 0.8 else None
         config["onPremises"] = int(name == "service")
+        if draw_budget.random() < 0.5:
+            # FaultyAws checks the lower of both maxima.
+            slots = draw_budget.randint(5, 9)
+            aws.maximum[name] = min(slots, aws.maximum[name])
+            config["hourlyBudget"] = {"slotPrice": 2.0, "dollars": 2.0 * slots}
+        config["onPremisesHosts"] = dict.fromkeys(HOSTS, 1)
         aws.parameters[f"{ROOT}/{name}/config"] = json.dumps(config)
         aws.parameters[f"{ROOT}/{name}/target"] = str(draw.randint(1, 4))
         aws.pools[f"{name}-primary"] = Pool(f"{name}-primary", name, is_spot=True, is_fleet=fleet)
         aws.pools[f"{name}-fallback"] = Pool(f"{name}-fallback", name, is_spot=False)
     aws.parameters[f"{ROOT}/broken/target"] = "4"
-    controller_config = ControllerConfig("dev", ROOT, "memory", "registry", "queue")
+    controller_config = ControllerConfig("dev", ROOT, "memory", "registry", ARNS, "queue")
     controller = build(aws.client, controller_config, lambda: aws.now)
     aws.rival = controller.run
     return Walk(aws, draw, controller, health=random.Random(-seed - 1))

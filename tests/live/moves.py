@@ -12,7 +12,6 @@ from typing import Any
 from contracts import names
 from contracts.group import config as group_config
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import RegistryReader
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
@@ -154,7 +153,7 @@ def market(world: World, nodes: Nodes, rules: Rules, closed: Closed) -> Replay:
         "resnet",
         MemoryStore(dynamodb, tables["memoryTable"]),
         nodes=nodes,
-        registry=RegistryReader(dynamodb, tables["registryTable"]),
+        registry=world.cloud.registry,
         boots=180.0,
         warm_boots=60.0,
     )

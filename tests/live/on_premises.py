@@ -71,7 +71,8 @@ def count_hosts(world: World) -> None:
     ssm = world.clients("ssm")
     name = names.group_parameter(world.deployment.stack, world.view.name, names.PARAMETER_CONFIG)
     config = group_config.parse(ssm.get_parameter(Name=name)["Parameter"]["Value"])
-    config_text = group_config.dumps(replace(config, on_premises=1, slots=dict.fromkeys(config.slots, 1)))
+    hosts, slots = dict.fromkeys(HOSTS, 1), dict.fromkeys(config.slots, 1)
+    config_text = group_config.dumps(replace(config, on_premises=1, on_premises_hosts=hosts, slots=slots))
     ssm.put_parameter(Name=name, Value=config_text, Overwrite=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import RegistryReader
 from lambdas.core.model import Pool
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
@@ -80,7 +79,7 @@ def fleet(world: World, nodes: Nodes, group: str) -> TrainingFleet:
         group,
         MemoryStore(dynamodb, tables["memoryTable"]),
         nodes=nodes,
-        registry=RegistryReader(dynamodb, tables["registryTable"]),
+        registry=world.cloud.registry,
         boots=180.0,
         warm_boots=60.0,
     )

@@ -27,7 +27,7 @@ def test_resources_of_every_stack(stack: str) -> None:
     watched = here["monitoring"]
     assert watched["heard_by"] == [watched["topic"]]
     # A service has two of its own, and the health checker has two.
-    assert len(watched["alarms"]) == 13 + 4
+    assert len(watched["alarms"]) == 14 + 4
     assert watched["alarms"][f"gpu-spot-{stack}-inference-shortage"] == "Shortage"
     assert watched["widgets"] == 9
 

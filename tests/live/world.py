@@ -16,7 +16,11 @@ from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.cloud.local_cloud import LocalCloud
 
 SAMPLE = Path(__file__).parents[2] / "pulumi_on_moto/tests/sample"
-OURS = {"prefix": "/gpu-spot", "tableVariable": names.ENV_REGISTRY_TABLE}
+OURS = {
+    "prefix": "/gpu-spot",
+    "tableVariable": names.ENV_REGISTRY_TABLE,
+    "variables": {names.ENV_INSTANCE_ARNS: f"arn:aws:ec2:us-west-2:{ACCOUNT}:instance/"},
+}
 """What gpu-spot reads of a deployment, under the names that it reads."""
 START = 1_700_000_000.0
 

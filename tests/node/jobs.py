@@ -48,7 +48,13 @@ def node(
     )
     instance = run["Instances"][0]["InstanceId"]
     server.documents[IDENTITY] = json.dumps(
-        {"instanceId": instance, "availabilityZone": zone, "region": REGION, "instanceType": "t3.micro"}
+        {
+            "instanceId": instance,
+            "accountId": "123456789012",
+            "availabilityZone": zone,
+            "region": REGION,
+            "instanceType": "t3.micro",
+        }
     )
     made = tasks.Node(configs.load(configs.training(volume={"sizeGib": 1})), directory, server.url)
     made.clock, made.host, made.gpus, made.root = clock, host, None, directory

@@ -26,6 +26,7 @@ from moto.ec2.models import ec2_backends
 from contracts import names
 from contracts.agent import config
 from contracts.agent.names import SNAPSHOT_NAME
+from contracts.registry import item as registry_item
 from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
@@ -114,10 +115,13 @@ class Group:
         self.clients: dict[str, Callable[[str], Any]] = {}
         self.server, self.clock = MetadataServer(), FakeClock()
         self.authorisation = Authorisation(world.clients)
+        self.credentials: dict[str, list[str]] = {}
+        """Condition keys of the instance's credentials, which are in every request."""
 
     def on_call(self, service: str, operation: str, params: Mapping[str, Any]) -> None:
         for request in self.authorisation.requests(Call("agent", service, operation, params)):
-            self.asked.setdefault(repr(request), request)
+            signed = replace(request, context={**request.context, **self.credentials})
+            self.asked.setdefault(repr(signed), signed)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -157,10 +161,12 @@ class Group:
         kind, where = self.view.instance_types[0], self.view.zones[zone]
         market = PurchaseOption.SPOT if side is GroupRole.PRIMARY else PurchaseOption.ON_DEMAND
         instance = self.world.cloud.launch(self.name, side, kind, where, market)
+        self.credentials = {"ec2:SourceInstanceARN": [self.authorisation.ec2("instance", instance)]}
         self.server.documents |= {
             IDENTITY: json.dumps(
                 {
                     "instanceId": instance,
+                    "accountId": ACCOUNT,
                     "availabilityZone": where,
                     "region": self.world.config.region,
                     "instanceType": kind,
@@ -173,6 +179,7 @@ class Group:
 
     def host(self, agent_config: config.Config) -> tasks.Node:
         """Take a host of one's own, which nothing but its configuration tells of AWS."""
+        self.credentials = {}
         return self._node(agent_config, 0)
 
     def _node(self, agent_config: config.Config, number: int, **changes: Any) -> tasks.Node:
@@ -388,8 +395,10 @@ def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) 
             view.name: _played(world, view.name, Path(folder) / view.name) for view in world.cloud.groups()
         }
         for name, output in world.deployment.outputs.get("onPremises", {}).items():
-            partition = names.on_premises_partition(name)
-            found[partition] = _on_premises_role(world, name, output["agent"], Path(folder) / partition)
+            for host in output["hosts"]:
+                partition = registry_item.partition(names.on_premises_partition(name), host)
+                agent = config.parse(output["agent"])
+                found[partition] = _on_premises_role(world, name, host, agent, Path(folder) / host)
         return found
 
 
@@ -405,12 +414,12 @@ def _docker(folder: Path) -> Iterator[None]:
         yield
 
 
-def _on_premises_role(world: World, name: str, agent_json: str, folder: Path) -> Role:
+def _on_premises_role(world: World, name: str, host: str, agent_config: config.Config, folder: Path) -> Role:
     """An on-premises host with the agent configuration that the stack exports."""
     group = Group(world, name, folder)
-    with _docker(folder):
-        group.play("work", group.host(config.parse(agent_json)), until=25.0)
-    return group.role("on-premises")
+    with _docker(folder), mock.patch("socket.gethostname", return_value=host):
+        group.play("work", group.host(agent_config), until=25.0)
+    return group.role(f"host-{host}")
 
 
 def _played(world: World, name: str, folder: Path) -> Role:

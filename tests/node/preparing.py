@@ -92,6 +92,7 @@ class Region:
         self.server.documents[IDENTITY] = json.dumps(
             {
                 "instanceId": instance,
+                "accountId": "123456789012",
                 "availabilityZone": f"{REGION}a",
                 "region": REGION,
                 "instanceType": "m7i.large",

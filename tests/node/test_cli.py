@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from botocore.utils import get_environ_proxies
 
 from contracts.agent.config import EfsMount
 from tests.node import configs
@@ -19,7 +21,7 @@ from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent import cli
-from userdata.agent.aws import hooks
+from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.imds import IDENTITY, LIFECYCLE_STATE, Metadata
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
@@ -30,6 +32,7 @@ UNITS = Path(cli.__file__).parent / "units"
 IDENTITY_DOCUMENT = json.dumps(
     {
         "instanceId": "i-1",
+        "accountId": "123456789012",
         "availabilityZone": "us-west-2a",
         "region": "us-west-2",
         "instanceType": "g5.xlarge",
@@ -51,6 +54,39 @@ def test_every_unit_starts_a_subcommand_that_exists() -> None:
 def test_every_unit_logs_under_its_own_name() -> None:
     for unit in sorted(UNITS.glob("*.service")):
         assert f"\nSyslogIdentifier={unit.stem}\n" in unit.read_text()
+
+
+@pytest.mark.parametrize(
+    ("listed", "result"),
+    [
+        ({}, "169.254.169.254"),
+        ({"NO_PROXY": "a.example"}, "a.example,169.254.169.254"),
+        ({"NO_PROXY": "a.example", "no_proxy": "b.example"}, "b.example,169.254.169.254"),
+        ({"NO_PROXY": "*"}, "*"),
+    ],
+)
+def test_credentials_come_through_no_proxy_and_calls_of_aws_through_the_one_that_is_set(
+    listed: dict[str, str], result: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    proxies = {"HTTP_PROXY": "http://proxy.example:3128", "HTTPS_PROXY": "http://proxy.example:3128"}
+    for name, value in (listed | proxies).items():
+        monkeypatch.setenv(name, value)
+    credentials = "http://169.254.169.254/latest/meta-data/iam/security-credentials/"
+    assert bool(get_environ_proxies(credentials)) is (result != "*")
+    clients.bypass_proxy_for_metadata(os.environ)
+    assert (os.environ["no_proxy"], os.environ["NO_PROXY"]) == (result, result)
+    assert get_environ_proxies(credentials) == {}
+    assert bool(get_environ_proxies("https://sts.us-west-2.amazonaws.com")) is (result != "*")
+
+
+def test_every_subcommand_bypasses_the_proxy_for_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "")
+    assert cli.main(["--config", str(tmp_path / "none.json"), "watch"]) == 78
+    assert os.environ["NO_PROXY"].startswith("169.254.169.254")
 
 
 def test_a_wrong_configuration_is_one_line_and_exit_78(

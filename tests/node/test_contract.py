@@ -59,6 +59,8 @@ def test_the_values_on_the_page_are_those_that_a_job_gets(environment: dict[str,
     )
     assert documented["`USER`, `LOGNAME`"] == f"`{names.JOB_USER}`"
     assert environment["GPU_SPOT_RESTARTS"] == "3"
+    seconds = documented["`TORCH_ELASTIC_SHUTDOWN_TIMEOUT`"]
+    assert seconds.startswith(f"`{environment['TORCH_ELASTIC_SHUTDOWN_TIMEOUT']}`: ")
 
 
 def test_a_jobs_own_environment_overrides_ours_but_not_the_names_of_gpu_spot(trainer: Trainer) -> None:

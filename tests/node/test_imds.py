@@ -59,10 +59,11 @@ def test_no_document_is_not_no_service(clock: FakeClock, metadata_server: Metada
 def test_identity(clock: FakeClock, metadata_server: MetadataServer) -> None:
     metadata_server.documents["/latest/dynamic/instance-identity/document"] = (
         '{"instanceId": "i-1", "availabilityZone": "us-west-2a", "region": "us-west-2", '
-        '"instanceType": "g5.xlarge", "more": 1}'
+        '"instanceType": "g5.xlarge", "accountId": "123456789012", "more": 1}'
     )
     identity = Metadata(clock, metadata_server.url).identity()
     assert (identity.instance, identity.zone, identity.instance_type) == ("i-1", "us-west-2a", "g5.xlarge")
+    assert identity.account == "123456789012"
 
 
 @pytest.mark.parametrize(("state", "quiet"), [("Warmed:Stopped", True), ("InService", False), ("", False)])

@@ -131,6 +131,36 @@ def test_the_rule_for_the_metadata_is_made_once() -> None:
     assert host.ran == [["DOCKER-USER---destination-169.254.169.254---jump-REJECT"]]
 
 
+def test_a_missing_cdi_specification_is_generated_once() -> None:
+    class Machine:
+        def __init__(self) -> None:
+            self.ran: list[list[str]] = []
+
+        def run(self, argv: list[str]) -> str:
+            self.ran.append(argv)
+            if argv[0] == "docker" and len(self.ran) == 1:
+                raise AgentError("docker: exit 125: unresolvable CDI devices nvidia.com/gpu=all")
+            return "GPU 0: a\nGPU 1: b\n"
+
+    machine = Machine()
+    assert containers.check_gpus(machine, IMAGE, 2) == 2  # type: ignore[arg-type]
+    assert [argv[0] for argv in machine.ran] == ["docker", "nvidia-ctk", "docker"]
+    assert machine.ran[1][-1] == "--output=/var/run/cdi/nvidia.yaml"
+
+
+def test_without_the_container_toolkit_both_errors_are_named() -> None:
+    class Machine:
+        def run(self, argv: list[str]) -> str:
+            if argv[0] == "nvidia-ctk":
+                raise AgentError("nvidia-ctk: no such program")
+            raise AgentError("docker: exit 125: unresolvable CDI devices nvidia.com/gpu=all")
+
+    with pytest.raises(
+        AgentError, match=r"containers get no GPU: .*unresolvable.*nvidia-ctk: no such program"
+    ):
+        containers.check_gpus(Machine(), IMAGE, 2)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

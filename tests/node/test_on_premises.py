@@ -65,8 +65,8 @@ def test_on_premises_workers_register_separately_and_drain_on_sigterm(
 
     clock.on_sleep = on_sleep
     assert tasks.work(made) == 0
-    assert [(one.group, one.instance, one.slot, one.state) for one in seen[1]] == [
-        ("ocr@on-premises", "gpu-07", slot, "ready") for slot in (0, 1)
+    assert [(one.partition, one.instance, one.slot, one.state) for one in seen[1]] == [
+        ("ocr@on-premises#gpu-07", "gpu-07", slot, "ready") for slot in (0, 1)
     ]
     assert all(one.report and one.report.version.startswith("command:") for one in seen[1])
     assert rows(registry) == []

@@ -21,7 +21,8 @@ from userdata.agent.aws import permissions
 
 CAPACITY: Final = {"kind": "mixed-asg", "target": 1, "max": 2, "instanceTypes": ["g5.xlarge"]}
 HOST: Final = {**CAPACITY, "instanceTypes": ["g5.12xlarge"], "fallback": {"warmInstances": 0}}
-WORKERS_TWO: Final = {"inference", "inference@on-premises"}
+HOSTS: Final = ("gpu-07", "gpu-08")
+WORKERS_TWO: Final = {"inference", *(f"inference@on-premises#{host}" for host in HOSTS)}
 DATASETS_TWO: Final = {"vit", "atlas-data"}
 ATLAS: Final = {"name": "atlas", "version": "1", "command": ["true"], "instanceType": "m7i.large"}
 STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
@@ -31,7 +32,12 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
                 {
                     **{"name": "inference", "image": training.IMAGE, "capacity": CAPACITY},
                     "queue": {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}},
-                    "onPremises": {"principals": [f"arn:aws:iam::{ACCOUNT}:role/ops"]},
+                    "onPremises": {
+                        "hosts": [
+                            {"name": host, "gpus": 1, "principals": [f"arn:aws:iam::{ACCOUNT}:role/{host}"]}
+                            for host in HOSTS
+                        ]
+                    },
                 },
                 {
                     "name": "plain",
@@ -73,6 +79,7 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
 }
 
 NOT_ITS_OWN_CALLS: Final = {
+    "ReportByGroup": "the agent of the previous version, on instances that still run it",
     "SessionManager": "the SSM agent, for people who look into an instance",
     "ForgetParts": "the transfer library, for an upload in parts that breaks off",
     "SendLogs": "the CloudWatch agent: logs, and metrics in the embedded format",
@@ -152,7 +159,7 @@ def test_what_another_group_or_stack_asks_is_refused(found: dict[tuple[str, str]
             if {
                 place[1],
                 other_place[1],
-            } == WORKERS_TWO and request.action == "secretsmanager:GetSecretValue":
+            } <= WORKERS_TWO and request.action == "secretsmanager:GetSecretValue":
                 continue  # one queue, wherever its workers are
             # Which snapshot counts stands in the item of who makes it, and it is both's.
             is_lookup = request.context.get("dynamodb:LeadingKeys") == ["atlas-data"]
@@ -214,16 +221,19 @@ def test_nothing_can_be_smuggled_in_by_tags_keys_or_prefixes(found: dict[tuple[s
 
 
 def test_an_on_premises_host_may_only_report(found: dict[tuple[str, str], Role]) -> None:
-    role = found["dev", "inference@on-premises"]
+    role = found["dev", "inference@on-premises#gpu-07"]
     assert {request.action for request in role.asked} == {
         *("dynamodb:UpdateItem", "dynamodb:DeleteItem", "secretsmanager:GetSecretValue"),
         "ecr:GetAuthorizationToken",
     }
     row = next(request for request in role.asked if request.action == "dynamodb:UpdateItem")
     own = row.context["dynamodb:LeadingKeys"]
-    assert own == ["inference@on-premises"]
+    assert own == ["inference@on-premises#gpu-07"]
     tried = [
-        *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": ["inference"]}),
+        *(
+            changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": [key]})[0]
+            for key in ("inference", "inference@on-premises", "inference@on-premises#gpu-08")
+        ),
         *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": [*own, "inference"]}),
         *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": ["inference@queue"]}),
         *changed(role, "dynamodb:DeleteItem", **{"dynamodb:LeadingKeys": ["inference"]}),
@@ -234,6 +244,30 @@ def test_an_on_premises_host_may_only_report(found: dict[tuple[str, str], Role])
         Request("sts:AssumeRole", f"arn:aws:iam::{ACCOUNT}:role/gpu-spot-dev-inference-instance"),
     ]
     assert [request for request in tried if allows(role.policies, request)] == []
+
+
+@pytest.mark.parametrize("place", [("dev", "inference"), ("dev", "resnet"), ("prod", "shared")])
+def test_an_instance_may_write_only_its_own_items(
+    found: dict[tuple[str, str], Role], place: tuple[str, str]
+) -> None:
+    role, key = found[place], "dynamodb:LeadingKeys"
+    table = next(r.resource for r in role.asked if r.context.get(key, [""])[0].startswith(f"{place[1]}#"))
+    own = [r for r in role.asked if r.resource == table and r.action != "dynamodb:GetItem"]
+    sources = {r.context["ec2:SourceInstanceARN"][0] for r in own}
+    assert {r.context[key][0] for r in own} == {f"{place[1]}#{source}" for source in sources}
+    assert sources
+    neighbours = f"arn:aws:ec2:us-west-2:{ACCOUNT}:instance/i-00000000000000000"
+    for request in own:
+        [source] = request.context["ec2:SourceInstanceARN"]
+        lies = [
+            # A neighbour's items, beside its own, too; by credentials of no instance.
+            {**request.context, key: [f"{place[1]}#{neighbours}"]},
+            {**request.context, key: [*request.context[key], f"{place[1]}#{neighbours}"]},
+            {**request.context, key: [f"other#{source}"]},
+            {**request.context, "ec2:SourceInstanceARN": [neighbours]},
+            {name: values for name, values in request.context.items() if name != "ec2:SourceInstanceARN"},
+        ]
+        assert [lie for lie in lies if allows(role.policies, replace(request, context=lie))] == []
 
 
 def test_every_subcommand_was_played(found: dict[tuple[str, str], Role]) -> None:

@@ -191,6 +191,19 @@ def test_a_process_started_by_a_trap_is_not_signalled(start: Callable[..., Start
     assert not one.has("never")
 
 
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_the_rest_of_a_pipeline_writes_what_the_save_says(start: Callable[..., Start], shell: str) -> None:
+    run = start(shell, "-c", f"sleep 0.1; {sys.executable} -S says.py main 2>&1 | tee log")
+    says = SAVES.replace("sys.exit(0)", "print('saved', flush=True); sys.exit(0)")
+    (run.place / "says.py").write_text(says)
+    run.until(lambda: run.has("main.up"))
+    run.job.stop(90.0)
+    run.end()
+    assert (run.place / "log").read_text() == "saved\n"
+    assert run.signals_of("main") == "x"
+    assert not run.left()
+
+
 def test_what_ignores_the_signal_is_killed_when_its_time_is_up_and_not_before(
     start: Callable[..., Start],
 ) -> None:

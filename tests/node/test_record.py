@@ -18,8 +18,8 @@ from tests.node.metadata import MetadataServer
 from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
+from userdata.agent.work.training.checkpoint_files import newest_checkpoint
 from userdata.agent.work.training.record import WRITE_INTERVAL_SECONDS, Recorder
-from userdata.agent.work.training.train import newest_checkpoint
 
 NEW_ATTEMPT = JobAttempt(
     7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0

@@ -108,4 +108,4 @@ def test_the_newest_checkpoint_is_offered_while_it_trains(bench: Bench) -> None:
 
     bench.clock.on_sleep = look
     assert trainer.run() == "done"
-    assert bench.results.offered[-1] == (bench.checkpoints / "1").stat().st_mtime
+    assert bench.results.offered[-1] == 1  # new once

@@ -57,7 +57,7 @@ def test_tenants_of_the_list_run_with_volumes_of_their_own(
     instance = made["Instances"][0]["InstanceId"]
     metadata_server.documents |= {
         IDENTITY: f'{{"instanceId": "{instance}", "availabilityZone": "{zone}", "region": "{jobs.REGION}",'
-        ' "instanceType": "g5.12xlarge"}',
+        ' "accountId": "123456789012", "instanceType": "g5.12xlarge"}',
         PRIVATE_ADDRESS: "10.0.1.5",
     }
     s3 = boto3.client("s3", region_name="us-east-1")

@@ -160,7 +160,13 @@ def launching(
 ) -> tuple[tasks.Node, DockerHost]:
     """A node of a service in its launch, named by its tag; its GPU is declared, there is no driver here."""
     server.documents[IDENTITY] = json.dumps(
-        {"instanceId": "i-1", "availabilityZone": "a", "region": REGION, "instanceType": "g4ad.xlarge"}
+        {
+            "instanceId": "i-1",
+            "accountId": "123456789012",
+            "availabilityZone": "a",
+            "region": REGION,
+            "instanceType": "g4ad.xlarge",
+        }
     )
     server.documents[GROUP_TAG] = "asg-of-tag"
     work = {"image": image, "gpus": 1} if image else {"command": ["sleep", "infinity"], "gpus": 1}

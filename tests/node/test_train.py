@@ -18,7 +18,7 @@ from tests.node.metadata import MetadataServer
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.work import notice
-from userdata.agent.work.training.train import newest_checkpoint
+from userdata.agent.work.training.checkpoint_files import newest_checkpoint
 
 
 @pytest.fixture
@@ -210,9 +210,14 @@ def test_reported_steps_are_sent_with_the_heartbeat(bench: Bench) -> None:
         pass_time(seconds)
         seen.append(bench.registry.progress)
         if any(seen):
-            (bench.tmp / "told").touch()
+            (bench.tmp / "stopped").touch()
 
     bench.clock.on_sleep = watch
-    assert bench.trainer(f"{script}; until [ -e {bench.tmp}/told ]; do sleep 0.05; done").run() == "done"
+    assert (
+        bench.trainer(
+            f"{script}; until [ -e {bench.tmp}/stopped ]; do sleep 0.05; done; touch $GPU_SPOT_DONE"
+        ).run()
+        == "done"
+    )
     [progress] = {(p.step, p.steps, p.rate) for p in seen if p is not None}
     assert progress == (3, 9, 0.0)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from contracts.agent.config import Service
 from contracts.registry import item as registry_item
 from contracts.registry import worker_report
+from contracts.registry.batches import BatchRow
 from contracts.registry.item import Worker
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
@@ -101,6 +102,31 @@ def test_busy_seconds_give_the_busy_share(bench: Bench) -> None:
     )  # another process counts
 
 
+def test_batches_are_those_of_the_last_minutes(bench: Bench) -> None:
+    bench.worker_reports.record_start(0, "v1")
+    reports = []
+    for minute in range(12):
+        rows = [[1, 9, 9, 4.5, 0]] + ([[4, 2 * minute, 7 * minute, 3.25 * minute, minute]] if minute else [])
+        bench.write_report({"done": 9 + 7 * minute, "batches": rows, "batchSize": 8})
+        reports.append(bench.worker_reports.build(0))
+        bench.clock.advance(60)
+    assert reports[0].batches == ()  # what was before is not of these minutes
+    assert (reports[2].batches, reports[2].batch_size) == ((BatchRow(4, 4, 14, 6.5, 2),), 8)
+    assert reports[-1].batches == (BatchRow(4, 10, 35, 16.25, 5),)
+    bench.worker_reports.record_start(0, "v1")
+    bench.write_report({"done": 5, "batches": [[1, 5, 5, 2.5, 0]], "batchSize": 8})
+    assert bench.worker_reports.build(0).batches == ()
+
+
+def test_workers_of_the_earlier_version_report_no_batches(bench: Bench) -> None:
+    bench.write_report({"done": 5, "busy": 2.5})
+    report = bench.worker_reports.build(0)
+    assert (report.done, report.batches, report.batch_size) == (5, None, None)
+    stored = registry_item.dump(Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", report=report))
+    assert not {"batches", "batchSize"} & stored["pulse"]["M"].keys()
+    assert registry_item.parse(stored).report == report
+
+
 def test_a_busy_share_is_at_most_one() -> None:
     rate = RequestRate()
     rate.update(0, 0.0, 0.0)
@@ -137,6 +163,16 @@ def test_a_worker_without_a_report_has_zero_counts(bench: Bench) -> None:
             {"done": 1, "busy": "7"},
             {"done": 1, "busy": True},
             '{"done":1,"busy":1e999}',
+        ),
+        *(
+            {"done": 1, "batches": [], "batchSize": 0},
+            {"done": 1, "batches": {}, "batchSize": 1},
+            {"done": 1, "batches": [[1, 1, 1]], "batchSize": 1},
+            {"done": 1, "batches": [[1, 2, 1, 1.0, 0]], "batchSize": 1},
+            {"done": 1, "batches": [[1, 1, 1, -1.0, 0]], "batchSize": 1},
+            {"done": 1, "batches": [[1, 1, 2**60, 1.0, 0]], "batchSize": 1},
+            {"done": 1, "batches": [[1, 1, 1, 1.0, 0]] * 14, "batchSize": 1},
+            '{"done":1,"batches":[[1,1,1,1e999,0]],"batchSize":1}',
         ),
     ],
 )

@@ -34,7 +34,10 @@ _REQUIREMENTS = {
 }
 _EXTENDED_CONFIG: dict[str, Any] = {
     "identity": {
-        "previews": {"repository": "acme/models", "stateBucket": "acme-state", "createProvider": True},
+        "previews": {
+            **{"repository": "acme/models", "stateBucket": "acme-state", "createProvider": True},
+            "stateKmsKeyArn": "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000001",
+        },
         "deploys": {"policies": ["arn:aws:iam::123456789012:policy/deploys"], "environment": "production"},
     },
     "training": [
@@ -77,7 +80,10 @@ _EXTENDED_CONFIG: dict[str, Any] = {
                 "trustAnchor": "arn:aws:rolesanywhere:us-west-2:123456789012:trust-anchor/"
                 "00000000-0000-0000-0000-000000000000",
                 "organizationalUnit": "gpu-hosts",
-                "principals": ["arn:aws:iam::123456789012:role/ops"],
+                "hosts": [
+                    {"name": "gpu-1", "gpus": 8, "principals": ["arn:aws:iam::123456789012:role/ops"]},
+                    {"name": "gpu-2", "gpus": 8},
+                ],
             },
         },
         {

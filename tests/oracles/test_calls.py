@@ -68,7 +68,8 @@ def test_of_the_boot_script(tmp_path: Path) -> None:
     server = MetadataServer()
     script = tmp_path / "wrong.sh"
     metric = "--namespace n --metric-name m --dimensions a=b --value 1"
-    script.write_text(f"aws cloudwatch put-metric-data {metric} --unit Cows\n", "utf-8")
+    proxies = "export no_proxy=* NO_PROXY=*\n"
+    script.write_text(f"{proxies}aws cloudwatch put-metric-data {metric} --unit Cows\n", "utf-8")
     with pytest.raises(AssertionError, match="Value 'Cows' at "):
         Machine(tmp_path, server).boot(script)
     server.close()

@@ -142,6 +142,11 @@ def _function(inputs: Inputs) -> Properties:
     }
 
 
+def _layer(inputs: Inputs) -> Properties:
+    inputs.pop("code")
+    return {"Content": {"S3Bucket": "bucket", "S3Key": "key"}}
+
+
 def _repository(inputs: Inputs) -> Properties:
     [encryption] = inputs.pop("encryptionConfigurations")
     return {"EncryptionConfiguration": pascal_case(encryption)}
@@ -332,13 +337,18 @@ TYPES: Final[dict[str, As | Part]] = {
     "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": As(
         "AWS::Lambda::EventInvokeConfig", shape=lambda _: {"Qualifier": "$LATEST"}, tags=""
     ),
+    "aws:lambda/layerVersion:LayerVersion": As(
+        "AWS::Lambda::LayerVersion", "LayerName", shape=_layer, tags=""
+    ),
     "aws:lambda/permission:Permission": As(
         "AWS::Lambda::Permission", rename={"function": "FunctionName"}, tags=""
     ),
     "aws:mq/broker:Broker": As(
         "AWS::AmazonMQ::Broker", "BrokerName", provider_inputs=("applyImmediately",), shape=_broker
     ),
-    "aws:secretsmanager/secret:Secret": As("AWS::SecretsManager::Secret", "Name"),
+    "aws:secretsmanager/secret:Secret": As(
+        "AWS::SecretsManager::Secret", "Name", provider_inputs=("recoveryWindowInDays",)
+    ),
     "aws:secretsmanager/secretVersion:SecretVersion": Part(
         "aws:secretsmanager/secret:Secret",
         "secretId",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ CREATED_AT: Final = {OLD: NOW - timedelta(days=91), YOUNG: NOW - timedelta(days=
 FACTS: Final = ExternalFacts(
     NOW,
     lambda image, region: CREATED_AT.get(image),
-    lambda name, region: {"g6.xlarge": 0.8, "g5.xlarge": 1.006}.get(name),
+    lambda name, region: {"g6.xlarge": 0.8, "g5.xlarge": 1.006}.get(name) if region != "mars-1" else None,
 )
 TYPES: Final = {
     "Broker": "aws:mq/broker:Broker",
@@ -78,7 +79,7 @@ def template(**inputs: Any) -> Subject:
 def group(
     types: int = 2, zones: int = 2, spot: bool = True, most: int = 10, name: str = "inference-primary"
 ) -> Subject:
-    names = ["g6.xlarge", "g5.xlarge", "g6.2xlarge"][:types]
+    names = ["g6.xlarge", "g5.xlarge", "g6.2xlarge", "g6.7xlarge"][:types]
     policy = {
         "instancesDistribution": {
             "onDemandBaseCapacity": 0,
@@ -91,6 +92,13 @@ def group(
     return subject(
         "Group", name, mixedInstancesPolicy=policy, maxSize=most, vpcZoneIdentifiers=subnets, tags=tags
     )
+
+
+def chosen_by(types: list[str] | None) -> Subject:
+    """Return an On-Demand group whose types EC2 chooses by requirements."""
+    requirements: dict[str, Any] = {"vCpuCount": {"min": 4}, "allowedInstanceTypes": types}
+    template = {"overrides": [{"instanceRequirements": requirements}]}
+    return subject("Group", "any", mixedInstancesPolicy={"launchTemplate": template}, maxSize=10, tags=TAGS)
 
 
 def fleet(types: int, zones: int) -> Subject:
@@ -195,6 +203,14 @@ VIOLATING: Final[dict[str, list[Case]]] = {
     "on-demand-ceiling": [
         ({"maximumUsdPerHour": 9.9}, [group(spot=False), group()]),
         ({"maximumUsdPerHour": 9.9}, [group(types=3, spot=False)]),
+        ({"maximumUsdPerHour": 999.0}, [group(types=4, spot=False)]),  # the last does not exist
+        ({"maximumUsdPerHour": 999.0}, [replace(group(spot=False), region="mars-1")]),
+        ({"maximumUsdPerHour": 999.0}, [replace(sized_fleet("request", 1), region="mars-1")]),
+        ({"maximumUsdPerHour": 999.0}, [chosen_by(["g6.xlarge", "g7.xlarge"])]),
+        ({"maximumUsdPerHour": 999.0}, [chosen_by(["g6.*"])]),
+        ({"maximumUsdPerHour": 999.0}, [chosen_by(None)]),
+        ({"maximumUsdPerHour": 999.0}, [subject("Group", "plain", maxSize=1, tags=TAGS)]),
+        ({"maximumUsdPerHour": 9.9}, [chosen_by(["g6.xlarge", "g5.xlarge"])]),
         # At 1.006 USD an hour: 10 as requested; a half of at most 20; a base of 4 and 38 % of 16, rounded up.
         ({"maximumUsdPerHour": 10.05}, [sized_fleet("request", 10)]),
         ({"maximumUsdPerHour": 10.05}, controlled_fleet(0, 50)),
@@ -271,7 +287,9 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
     "capacity-pools": [({}, [group(types=2, zones=2)]), ({}, [fleet(2, 2)]), ({}, [group(1, 1, spot=False)])],
     "on-demand-ceiling": [
         ({"maximumUsdPerHour": 10.1}, [group(spot=False), group()]),
-        ({}, [group(spot=False, most=99)]),
+        ({}, [group(spot=False, most=99), chosen_by(None)]),  # without a maximum nothing is checked
+        ({"maximumUsdPerHour": 10.1}, [chosen_by(["g6.xlarge", "g5.xlarge"])]),
+        ({"maximumUsdPerHour": 10.1}, [replace(group(), region="mars-1")]),  # Spot alone
         ({"maximumUsdPerHour": 10.07}, [sized_fleet("request", 10)]),
         ({"maximumUsdPerHour": 2.52}, [sized_fleet("request", 10, weight=4)]),
         ({"maximumUsdPerHour": 10.07}, controlled_fleet(0, 50)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from policy_sentry.querying.actions import get_action_data
 
 from policy.evaluation import CONFIG_DIRECTORY, effective_settings, settings_of, violations
+from policy.external_facts import read
 from policy.rules import RULES
 from policy.rules.access import WITHOUT_RESOURCES
 from policy.rules.model import UNKNOWN, PolicyRule, Subject
-from tests.policy.cases import COMPLIANT, FACTS, VIOLATING, Case, subject, template
+from tests.policy.cases import COMPLIANT, FACTS, VIOLATING, Case, group, subject, template
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -104,3 +106,30 @@ def test_the_listed_actions_have_no_resource_level_permissions(action: str) -> N
     service, name = action.split(":")
     [reference] = get_action_data(service, name)[service]
     assert reference["resource_arn_format"] == "*"
+
+
+def test_an_unknown_price_is_a_violation_that_names_type_region_and_command() -> None:
+    config = {"on-demand-ceiling": {"maximumUsdPerHour": 999.0}}
+    fallback = group(types=4, spot=False)
+    [found] = [one for one in violations([fallback], config, FACTS) if one.rule == "on-demand-ceiling"]
+    assert found.resource == fallback.name
+    assert found.message == (
+        "g6.2xlarge, g6.7xlarge in us-west-2: On-Demand price unknown, so the cost per hour cannot be "
+        "checked (gpu-spot prices --update)"
+    )
+
+
+def test_an_environment_in_a_region_without_prices_needs_an_update() -> None:
+    facts = read(now=FACTS.now)
+    config = {"on-demand-ceiling": {"maximumUsdPerHour": 999.0}}
+    priced, unpriced = (
+        [
+            one.message
+            for one in violations([replace(group(spot=False), region=region)], config, facts)
+            if one.rule == "on-demand-ceiling"
+        ]
+        for region in ("eu-north-1", "ap-east-2")
+    )
+    assert priced == []
+    assert len(unpriced) == 1
+    assert unpriced[0].startswith("g5.xlarge, g6.xlarge in ap-east-2: ")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.catalogue import on_demand_prices
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import UNKNOWN, Subject
 from rehearsal.commands.deploy import violated
@@ -19,7 +21,8 @@ FLEET_FILE = ROOT / "Pulumi.fleet.yaml"
 
 
 def check(preview: Run) -> list[Violation]:
-    return list(violations(subjects_of(preview), settings_of(preview.stack), FACTS))
+    facts = replace(FACTS, price=on_demand_prices.price)
+    return list(violations(subjects_of(preview), settings_of(preview.stack), facts))
 
 
 def subjects_of(preview: Run) -> list[Subject]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,9 +11,18 @@ import pytest
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.checks import disks, encryption, limits
 from gpu_spot.preflight.checks.account import billing, github, permissions, quotas, service_roles
+from infra.catalogue import accelerators as catalogue
 from pulumi_on_moto import AwsClients
 from tests.infra import training
-from tests.preflight.worlds import declared, error, results_of, stack, statuses, stub_operation
+from tests.preflight.worlds import (
+    declared,
+    error,
+    on_kubernetes,
+    results_of,
+    stack,
+    statuses,
+    stub_operation,
+)
 
 GROUP = declared("aws:autoscaling/group:Group")
 FLEET = declared("aws:ec2/spotFleetRequest:SpotFleetRequest")
@@ -53,6 +63,13 @@ def test_the_first_broker_makes_its_role(clients: AwsClients) -> None:
     )
     assert statuses(found) == {"AWSServiceRoleForAmazonMQ": "warning"}
     assert "with the first broker" in found[0].finding
+
+
+def test_the_first_drill_makes_its_role(clients: AwsClients) -> None:
+    experiment = declared("aws:fis/experimentTemplate:ExperimentTemplate")
+    [found] = results_of(service_roles, stack({"spotPercentage": 0}, [experiment]), clients)
+    assert (found.subject, found.status) == ("AWSServiceRoleForFIS", "warning")
+    assert found.advice == "allow iam:CreateServiceLinkedRole for the caller of `gpu-spot drill`"
 
 
 def test_existing_roles_are_ok(clients: AwsClients) -> None:
@@ -103,6 +120,48 @@ def test_types_of_two_quotas_replace_each_other(clients: AwsClients) -> None:
     stub_quotas(clients, {SPOT: 0, ON_DEMAND: 0, "L-7212CCBC": 0, "L-417A185B": 0})
     found = results_of(quotas, stack({"instanceTypes": ["g5.2xlarge", "p4d.24xlarge"]}), clients)
     assert set(statuses(found).values()) == {"warning"}
+
+
+# From Service Quotas' list of EC2: "All … Spot Instance Requests" and "Running On-Demand … instances".
+CODES_OF_FAMILIES = {
+    "g": {"L-3819A6DF", "L-DB2E81BA"},
+    "gr": {"L-3819A6DF", "L-DB2E81BA"},
+    "p": {"L-7212CCBC", "L-C4BD4855", "L-417A185B"},
+    "trn": {"L-6B0D517C", "L-2C3B7624"},
+    "inf": {"L-B5D1601B", "L-1945791B"},
+    "dl": {"L-85EED4F7", "L-6E869C2A"},
+    "vt": {"L-3819A6DF", "L-DB2E81BA"},
+    "f": {"L-88CF9481", "L-74FC7D96"},
+    "m": {"L-34B43A08", "L-1216C47A"},
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*catalogue.CATALOGUE, "inf2.xlarge", "dl1.24xlarge", "vt1.3xlarge", "m7g.large"]
+)
+def test_each_type_has_the_quotas_of_its_family(name: str) -> None:
+    family = re.match("[a-z]+", name)
+    codes = quotas.codes(name)
+    assert family is not None
+    assert codes is not None
+    assert {*codes[0], codes[1]} <= CODES_OF_FAMILIES[family[0]]
+
+
+def test_a_type_of_an_unknown_family_is_not_known(clients: AwsClients) -> None:
+    vcpus = {"InstanceTypes": [{"InstanceType": "q9.large", "VCpuInfo": {"DefaultVCpus": 8}}]}
+    stub_operation(clients, "ec2", "DescribeInstanceTypes", vcpus)
+    assert statuses(results_of(quotas, stack(), clients)) == {"q9.large": "not known"}
+
+
+def test_pods_and_system_nodes_need_quota_too(clients: AwsClients) -> None:
+    standard = "L-1216C47A"
+    stub_quotas(clients, {SPOT: 15, ON_DEMAND: 1000, standard: 5})
+    nodes = declared(
+        "aws:eks/nodeGroup:NodeGroup", instanceTypes=["m7g.large"], scalingConfig={"desiredSize": 3}
+    )
+    found = results_of(quotas, on_kubernetes([nodes]), clients)
+    assert statuses(found) == {SPOT: "failure", ON_DEMAND: "ok", standard: "failure"}
+    assert "targets need 6" in found[-1].finding
 
 
 def test_groups_share_a_quota(clients: AwsClients) -> None:

@@ -62,7 +62,7 @@ def test_a_failure_has_exit_status_1_and_is_in_the_json(
     assert document.keys() == documented("preflight")
     [failure] = [one for one in document["remarks"] if one["status"] == "failure"]
     assert failure["check"] == "service-linked roles"
-    assert failure.keys() == {"check", "subject", "status", "found", "advice"}
+    assert failure.keys() == {"check", "subject", "status", "found", "advice", "key"}
 
 
 def test_warnings_end_with_zero_and_the_table_counts(

@@ -231,7 +231,7 @@ def test_permanent_costs_are_added_up(clients: AwsClients) -> None:
         ("m7g.large", ("ok", "3 × $59.57 = $178.70")),
         ("t3.medium", ("ok", "3 × $30.37 = $91.10")),
         ("m7i.4xlarge", ("ok", "3 × $588.67 = $1766.02")),
-        ("m9z.large", ("not known", "not included")),
+        ("m9z.large", ("not known", "not priced")),
     ],
 )
 def test_a_cluster_has_permanent_costs(kind: str, expected: tuple[str, str], clients: AwsClients) -> None:

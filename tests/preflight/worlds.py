@@ -26,10 +26,32 @@ def stack(
     raw = {
         "aws:region": REGION,
         "gpu-spot:network": {"cidr": "10.0.0.0/16", "zones": ZONES},
-        "gpu-spot:services": [{"name": "web", "capacity": {**CAPACITY, **(capacity or {})}}],
+        "gpu-spot:services": [service(capacity)],
         **{f"gpu-spot:{key}": value for key, value in settings.items()},
     }
-    return Stack("dev", load_settings(raw), declared)
+    return Stack.of("dev", load_settings(raw), declared)
+
+
+def on_kubernetes(declared: Sequence[Declared] = (), **kubernetes: Any) -> Stack:
+    """Return a stack with the service as pods of a cluster."""
+    network = {
+        "vpcId": "vpc-0123456789abcdef0",
+        "subnets": dict(zip(ZONES, ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"), strict=True)),
+    }
+    pods = service(
+        {"spotPercentage": 100, "instanceTypes": ["g6.xlarge", "g5.xlarge"]},
+        runsOn="kubernetes",
+        image="123456789012.dkr.ecr.us-west-2.amazonaws.com/web@sha256:" + "1" * 64,
+        command=["serve"],
+    )
+    cluster = {"cluster": "research", "nodeImage": "al2023@v20261101", **kubernetes}
+    if "create" not in cluster:
+        cluster.setdefault("nodeRole", "nodes")
+    return stack(declared=declared, network=network, services=[pods], kubernetes=cluster)
+
+
+def service(capacity: Mapping[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
+    return {"name": "web", "capacity": {**CAPACITY, **(capacity or {})}, **keys}
 
 
 def declared(type_: str, **inputs: Any) -> Declared:
@@ -39,7 +61,8 @@ def declared(type_: str, **inputs: Any) -> Declared:
 def stub_operation(clients: AwsClients, service: str, operation: str, response: Any) -> None:
     """Let an operation return ``response``, or the result of calling it with the request's body.
 
-    A ``dict`` with ``Error`` is raised as boto3 raises it. Requests and responses must fit botocore's model.
+    A later stub of an operation replaces an earlier one. A ``dict`` with ``Error`` is raised as boto3 raises
+    it. Requests and responses must fit botocore's model.
     """
     client = clients(service)
     model = client.meta.service_model.operation_model(operation)
@@ -53,7 +76,9 @@ def stub_operation(clients: AwsClients, service: str, operation: str, response: 
         validate_parameters(body, model.output_shape)
         return SimpleNamespace(status_code=200), body
 
-    client.meta.events.register(f"before-call.{service}.{operation}", respond)
+    event = f"before-call.{service}.{operation}"
+    client.meta.events.unregister(event, unique_id=event)
+    client.meta.events.register(event, respond, unique_id=event)
 
 
 def error(code: str, message: str = "") -> dict[str, Any]:

@@ -66,9 +66,9 @@ class Job:
         owner, name = self.module.WRITES
         touches, saves, write, checkpoint_save = [0], [0], getattr(owner, name), Checkpointer.save
 
-        def whole(own: Checkpointer, step: int, *rest: Any) -> None:
+        def whole(own: Checkpointer, step: int, *rest: Any, **more: Any) -> None:
             saves[0] += 1
-            checkpoint_save(own, step, *rest)
+            checkpoint_save(own, step, *rest, **more)
 
         def die() -> bool:
             touches[0] += saves[0] == 5
@@ -81,7 +81,8 @@ class Job:
         def half(*given: Any, **more: Any) -> None:
             write(*given, **more)
             if die():
-                [path] = [one for one in given if isinstance(one, Path)]
+                paths = [one if isinstance(one, Path) else getattr(one, "name", None) for one in given]
+                [path] = [Path(one) for one in paths if one is not None]
                 os.truncate(path, path.stat().st_size // 2)
                 os.kill(os.getpid(), signal.SIGKILL)
 

@@ -89,8 +89,12 @@ class Lending:
     def give_back_seconds(self, owner: str, borrower: str) -> float:
         """Wake ``owner``; return the seconds until it has had its part beside ``borrower`` for a while.
 
-        Its part is half, as both declare the same; the while is a quarter second.
+        Its part is half, as both declare the same; the while is a quarter second. Nothing else disturbs them.
         """
+        with self.undisturbed():
+            return self._give_back_seconds(owner, borrower)
+
+    def _give_back_seconds(self, owner: str, borrower: str) -> float:
         woken = time.monotonic()
         looks = [(woken, self.spent(owner), self.spent(borrower))]
         (self._homes[owner] / "go").touch()

@@ -65,7 +65,7 @@ def train(place: Path, *, at: int = 0, data: tuple[Any, ...] = (X, Y), made: Any
     spot = SpotModel(made, place / "checkpoints", log=place / "log.jsonl", exits=False)
     more = {"batch_size": 2, "epochs": 3, "verbose": 0, **more}
     spot.fit(*data, callbacks=[ProgressNotes(at)], **more)
-    spot.spot.checkpointer._store.release()  # the end of a process
+    spot.spot.close()  # the end of a process
     return None if spot.stopped else np.concatenate([one.ravel() for one in made.get_weights()]).tolist()
 
 

@@ -80,6 +80,7 @@ class Processes:
     """Each worker is a process; ``folder`` holds what they say and write down."""
 
     folder: Path
+    function: str = FUNCTION
 
     def start(self, number: int, command: list[str], url: str) -> Worker:
         """See ``Stable``."""
@@ -87,7 +88,7 @@ class Processes:
         paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
         environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": url}
         environment |= {
-            run_recorder.FUNCTION: FUNCTION,
+            run_recorder.FUNCTION: self.function,
             run_recorder.RECORD: str(record),
             "GPU_SPOT_READY": str(ready),
         }

@@ -154,6 +154,68 @@ def test_a_failed_request_without_a_waiting_client_is_dead_lettered(
     _until(lambda: _dead(broker, queue) == [b"scan"])
 
 
+def test_a_reply_that_the_broker_never_stores_is_an_error_and_its_request_a_dead_letter(
+    broker: RabbitServer, at_work: Callable[..., Worker]
+) -> None:
+    queue = Queue("large")
+    worker = at_work(queue, lambda value: b"x" * value)
+    with Client(broker.url, queue) as client:
+        assert len(client.request(1000)) == 1000
+        # What the broker's refusal sets: its own limit is 128 MiB.
+        worker._consumer._outbox._link.max_bytes = 1500  # type: ignore[attr-defined]
+        with pytest.raises(WorkError, match="reply of 2000 bytes, allowed: up to 1500"):
+            client.request(2000)
+    _until(lambda: _dead(broker, queue) == [b"2000"])
+    assert _dead_reasons(broker, queue) == [
+        "reply of 2000 bytes, allowed: up to 1500, the broker's maximum message size"
+    ]
+
+
+def test_a_request_that_the_broker_never_stores_fails_alone(
+    broker: RabbitServer, at_work: Callable[..., Worker]
+) -> None:
+    """The limit is 128 MiB, since RabbitMQ 4.0 16 MiB."""
+    queue, too_large = Queue("largest"), bytes(128 * 1024 * 1024 + 1)
+    at_work(queue, len)
+    with Client(broker.url, queue) as client:
+        assert client.request(b"small") == 5
+        large = client.submit(too_large)
+        with pytest.raises(WorkError, match=r"request of 134217729 bytes, allowed: up to [0-9]+, the broker"):
+            large.result(60)
+        with pytest.raises(ValueError, match="request of 134217729 bytes, allowed: up to"):
+            client.submit(too_large)
+        assert client.request(b"small again") == 11
+
+
+def test_a_reply_queue_that_is_lost_is_made_again_and_open_requests_are_marked(
+    broker: RabbitServer, at_work: Callable[..., Worker]
+) -> None:
+    queue, marks, go = Queue("answers"), [], threading.Event()
+
+    def hold(request: Any) -> int:
+        marks.append(request.is_repeat)
+        go.wait(60)
+        return len(marks)
+
+    worker = Worker(RabbitMQConsumer(broker.url, queue, 4), hold, requests=True)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        with Client(broker.url, queue) as client:
+            answer = client.submit(1)
+            _until(lambda: marks == [False])
+            lost = client._publisher._reply_queue  # type: ignore[attr-defined]
+            with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+                connection.channel().queue_delete(lost)
+            _until(lambda: client._publisher._reply_queue != lost)  # type: ignore[attr-defined]
+            go.set()
+            assert answer.result(60) == 2
+    finally:
+        worker.drain()
+        thread.join(60)
+    assert marks == [False, True]
+
+
 def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: RabbitServer) -> None:
     with Client(broker.url, Queue("twice", max_length=10)) as client, pytest.raises(ExpiredError):
         client.request(1, timeout=1)
@@ -200,6 +262,12 @@ def _dead(broker: RabbitServer, queue: Queue) -> list[bytes]:
             if method is None:
                 return found  # unacknowledged: back in the queue when this connection closes
             found.append(body)
+
+
+def _dead_reasons(broker: RabbitServer, queue: Queue) -> list[str]:
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        _, properties, _ = connection.channel().basic_get(dead_letter_queue(queue))
+        return [(properties.headers or {})["spot-reason"]]
 
 
 def _until(condition: Callable[[], bool]) -> None:

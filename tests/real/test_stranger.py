@@ -119,6 +119,8 @@ def test_a_checkpoint_survives_in_a_script_with_the_wheel_alone(
 ) -> None:
     python = installed(tmp_path, wheels["spot_training"])
     assert run(python, "-I", "-c", SURVIVES, cwd=tmp_path).split() == ["2", "2"]
+    listed = run(python.with_name("spot-training"), "verify", "kept", cwd=tmp_path)
+    assert [line.split()[-1] for line in listed.splitlines()] == ["whole", "whole"]
 
 
 def test_a_caller_with_the_wheel_alone_gets_an_error_in_time(wheels: dict[str, Path], tmp_path: Path) -> None:

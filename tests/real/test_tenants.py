@@ -65,7 +65,7 @@ def test_idle_cpus_are_lent_and_come_back_when_their_owner_wakes(host: SharedHos
     with lending(host) as tenants:
         tenants.wake("bo")
         lent = tenants.lent("bo", 3.0)
-        # A second where nothing else runs; here much may.
+        # A second on a quiet machine; here the host's processes may wait for other work.
         assert tenants.give_back_seconds("ada", "bo") < 5.0
     assert lent.fraction >= 0.9
     assert lent.cpus > 1.2  # one is its own

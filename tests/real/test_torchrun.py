@@ -33,7 +33,8 @@ deaf = lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN)
 numbers = [torch.full((4,), float(n)) for n in range(100_000)]
 loader = DataLoader(numbers, batch_size=8, num_workers=2, worker_init_fn=deaf)
 weight, step = torch.zeros(4), 0
-for batch in loader:
+batches = iter(loader)
+for batch in batches:
     weight += batch.mean(0)
     dist.all_reduce(weight)
     weight /= dist.get_world_size()
@@ -43,10 +44,11 @@ for batch in loader:
     if step > 2:  # each of its two loaders has given a batch, and hears no SIGTERM any more
         open(f"{place}/up-{rank}", "w").close()
     if stop:
-        next(iter(loader))  # loaders live: a save may need them
+        next(batches)  # loaders live: a save may need them
         torch.save({"step": step, "weight": weight}, f"{place}/rank-{rank}.new")
         os.replace(f"{place}/rank-{rank}.new", f"{place}/rank-{rank}.pt")
         break
+del batches  # ends the loaders: they ignore the SIGTERM that their parent sends at its exit, too
 dist.destroy_process_group()
 """
 

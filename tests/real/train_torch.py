@@ -122,7 +122,8 @@ def main(
                 scaler.update()
                 scheduler.step()
                 time.sleep(pause)
-                print(json.dumps([loop.step, epoch, ids.tolist()]), file=history, flush=True)
+                if not loop.repeating:
+                    print(json.dumps([loop.step, epoch, ids.tolist()]), file=history, flush=True)
     if rank == 0:
         torch.save(getattr(model, "module", model).state_dict(), place / ".final.pt")
         (place / ".final.pt").rename(place / "final.pt")

@@ -43,6 +43,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "image": "123456789012.dkr.ecr.us-west-2.amazonaws.com/work@sha256:" + "9" * 64,
     "initializationRateMib": 200,
     "kmsKeyArn": _KEY,
+    "stateKmsKeyArn": _KEY,
     "matrix": {"SEED": [1, 2]},
     "max": 20,
     "maxPrice": 1.5,
@@ -68,6 +69,9 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "warmInstances": 2,
 }
 """A value by the name of the key, where the schema has only a pattern."""
+
+_SECTIONS: Final[Mapping[str, Any]] = {"budget": {"dollarsAnHour": 300}}
+"""A value of a mapping by the name of its key."""
 
 _MORE: Final[Mapping[str, Any]] = {
     "instanceTypes": "g6.4xlarge",
@@ -204,5 +208,7 @@ def _others(key: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
         for number in (value - max(1, value // 4), value + max(1, value // 4)):
             if schema.get("minimum", number) <= number <= schema.get("maximum", number):
                 yield number
+    elif kind == "object" and key in _SECTIONS:
+        yield _SECTIONS[key]
     elif key in EXAMPLES and EXAMPLES[key] != value:
         yield EXAMPLES[key]

@@ -13,7 +13,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from typing import Any
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
 from gpu_spot.review.environments import review_environments
+from infra.catalogue import on_demand_prices
 from policy.evaluation import settings_of, violations
 from policy.rules import RULES
 from policy.rules.model import Subject
+from pulumi_declared.ignored import with_ignored
 from tests.infra.declared import ROOT, Run, run, variant
 from tests.policy.cases import FACTS
 from tests.review import replacements
@@ -31,6 +33,7 @@ from tests.review.requests import ERRORS, REQUESTS, Edit
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
+_FACTS = replace(FACTS, price=on_demand_prices.price)
 FORECAST = """**$2,316 a month** ($2,040 to $2,710), +$412 a month
 
 | group | slots | $ a month | available % |
@@ -87,13 +90,16 @@ def _step(environment: str, old: dict[str, Any] | None, new: dict[str, Any] | No
 
 
 def _differing(step: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> None:
-    ignored = set(new["ignore_changes"])
-    before, after = (
-        {key: value for key, value in one["inputs"].items() if key not in ignored} if one["custom"] else {}
-        for one in (old, new)
-    )
+    before, after = (one["inputs"] if one["custom"] else {} for one in (old, new))
+    after = with_ignored(after, before, new["ignore_changes"])
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    forcing = replacements.forcing(old["type"], before, after) | changed & set(new["replace_on_changes"])
+    forcing = replacements.forcing(old["type"], before, after)
+    forcing |= {
+        key
+        for key in changed
+        for path, _ in _paths(before.get(key), after.get(key), key)
+        if any(path == forced or path.startswith(f"{forced}.") for forced in new["replace_on_changes"])
+    }
     step["op"] = "replace" if forcing else "update" if changed else "same"
     if changed:
         step["diffReasons"] = sorted(changed)
@@ -151,7 +157,7 @@ def events(environment: str, after: Run) -> str:
             "policyPackVersion": "0.1.0",
             "enforcementLevel": resource.level,
         }
-        for resource in violations(subjects, settings_of(environment), FACTS)
+        for resource in violations(subjects, settings_of(environment), _FACTS)
     ]
     return "".join(
         json.dumps({"sequence": number, "timestamp": 0, "policyEvent": resource}) + "\n"

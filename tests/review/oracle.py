@@ -85,6 +85,8 @@ def _maximum(case: Case) -> Truth:
 
 def _types(case: Case) -> Truth:
     gone = set(case.old or ()) - set(case.new or ())
+    if case.change.path[0] == "gpu-spot:sharedHosts":
+        return "nothing"  # each host counts as one, whatever its type
     if gone and "kubernetes" in case.runs_on and case.change.path[0] == "gpu-spot:services":
         return "ends"  # nodes of a type that the pool no longer allows drift
     if case.entry["capacity"]["kind"] == "spot-fleet":
@@ -165,7 +167,7 @@ RULES: Final[tuple[Rule, ...]] = (
     (r"storage\.repositories\[\]\.keepImages", "nothing"),
     (r"services\[\]\.(image|command|environment)", _release),
     (r"services\[\]\.(datasets|reportsReadiness)", _job),
-    (r"services\[\]\.drainSeconds", "nothing"),
+    (r"(services|sharedHosts)\[\]\.drainSeconds", "nothing"),
     (r"services\[\]\.queue\.(maintenance.*|callers|allowedSources|logs)", "nothing"),
     (r"services\[\]\.queue\.(maxDeliveries|visibilitySeconds|retentionDays|maxMessageAgeSeconds)", "nothing"),
     # Of RabbitMQ: workers that run keep their queue, and later ones may be refused other settings of it.
@@ -174,7 +176,8 @@ RULES: Final[tuple[Rule, ...]] = (
     (r"services\[\]\.health\..*", "nothing"),
     (r"services\[\]\.scaling.*", _scaling),
     (r"training\[\]\.revision", _job),
-    (r"training\[\]\.(command|environment|image|python.*|repository|submodules|artifacts|datasets)", _job),
+    (r"training\[\]\.(command|environment|image|python.*|repository|submodules|artifacts)", _job),
+    (r"training\[\]\.datasets(\[\].*)?", _job),
     (r"training\[\]\.(repositorySecret|throughputMib|initializationRateMib|volumeGiB)", _job),
     (r"training\[\]\.(snapshotEveryMinutes|stalledAfterMinutes)", "nothing"),
     (r"training\[\]\.checkpoints", _job),
@@ -185,11 +188,13 @@ RULES: Final[tuple[Rule, ...]] = (
     (r".*\.capacity\.instanceTypes", _types),
     (r".*\.capacity\.(onDemandBase|spotPercentage)", _share),
     (r".*\.capacity\.(ami|onDemandCeiling|drill|maxPrice|allocationStrategy)", "nothing"),
+    # More than the sample stacks' groups cost at their maximum.
+    (r".*\.capacity\.budget", "nothing"),
     (r".*\.capacity\.rootVolumeGiB", _disk),
     (r".*\.capacity\.fallback\.warmInstances", "nothing"),
     (r"kubernetes\.nodeImage", "ends"),
     (r"kubernetes\.quotaGpus", _quota),
-    (r"kubernetes\.create\.(access\[\].*|publicCidrs|logs)", "nothing"),
+    (r"kubernetes\.create\.(access\[\].*|publicCidrs|allowedSources|logs)", "nothing"),
     (r"kubernetes\.(create\.)?own\.systemType|kubernetes\.create\.(systemType|systemNodes)", "nothing"),
 )
 """By the key's place in a stack file; the first row that fits tells."""

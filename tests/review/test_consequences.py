@@ -7,6 +7,7 @@ import re
 import pytest
 
 from gpu_spot.review.consequences import CONSEQUENCES, TYPES, Severity
+from gpu_spot.review.parameters import _undetermined
 from gpu_spot.review.preview import EngineStep, Preview
 from gpu_spot.review.workers import assess_preview
 from tests.infra.declared import ROOT
@@ -62,3 +63,24 @@ def test_a_deleted_group_ends_its_own_role(side: str, words: str) -> None:
     [effect] = assess_preview(Preview("dev", (deleted,))).effects
     assert (effect.severity, effect.group) == (Severity.ENDS, "web")
     assert words in effect.words
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_lower"),
+    [
+        (None, {"dollars": 16.0}, False),  # as many as the maximum
+        (None, {"dollars": 15.9}, True),  # 7.95 slots
+        (None, {"onDemandDollars": 4.0}, True),
+        ({"dollars": 4.0}, None, False),
+        ({"dollars": 4.0}, {"dollars": 6.0}, False),
+        ({"dollars": 6.0}, {"dollars": 4.0}, True),
+        ({"dollars": 6.0}, {"dollars": 6.0, "slotPrice": 3.0}, True),
+    ],
+)
+def test_an_hourly_budget_that_allows_fewer_slots_may_end_workers(
+    before: dict[str, float] | None, after: dict[str, float] | None, is_lower: bool
+) -> None:
+    old, new = (
+        {"max": 8, "hourlyBudget": budget and {"slotPrice": 2.0, **budget}} for budget in (before, after)
+    )
+    assert list(_undetermined(old, new)) == ["hourlyBudget"] * is_lower

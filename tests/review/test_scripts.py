@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from gpu_spot.review.comment import MARKER
 from tests.infra.declared import ROOT
 from tests.review.making import FORECAST, GOLDEN, made_previews
 from tests.waiting import TIMEOUT_SECONDS
@@ -30,8 +32,7 @@ exit "$(cat status)"
 """
 GH = """#!/usr/bin/env bash
 printf '%s ' "$@" >> calls; echo >> calls
-[[ $* == *--jq* ]] || exit 0
-while (($#)); do [[ $1 == --jq ]] && jq --raw-output "$2" answer; shift; done
+[[ $* == *--method* ]] || cat answer
 """
 REVIEW = "import sys; from gpu_spot.cli import main; sys.exit(main())"
 
@@ -53,11 +54,20 @@ def work_dir(tmp_path: Path, require_program: Callable[..., str], monkeypatch: p
 
 
 def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = {"REPOSITORY": "us/stacks", "NUMBER": "7", **environment}
+    variables = {"REPOSITORY": "us/stacks", "NUMBER": "7", "COMMIT": "c0ffee", "RUN": "run/1", **environment}
     command = [f".github/scripts/{name}", *arguments]
     return subprocess.run(
         command, env=os.environ | variables, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
     )
+
+
+def workflow(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text("utf-8"))
+    return document
+
+
+def steps(name: str) -> list[dict[str, Any]]:
+    return [step for job in workflow(name)["jobs"].values() for step in job["steps"]]
 
 
 def engine(work_dir: Path, output: str, *events: object, status: int = 0) -> None:
@@ -71,9 +81,12 @@ def git(*arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
 
 
-def base(work_dir: Path, *environments: str) -> None:
+def base(work_dir: Path, *environments: str, others: tuple[str, ...] = ("sample",)) -> None:
+    """Commit stack files of ``environments``, which the team has named, and of ``others``."""
     git("init", "--quiet", "--initial-branch", "main")
-    for name in environments:
+    known = {name: {"previewRoleArn": f"arn:{name}"} if name == "prod" else {} for name in environments}
+    (work_dir / ".github" / "stacks.json").write_text(json.dumps(known))
+    for name in (*environments, *others):
         (work_dir / f"Pulumi.{name}.yaml").write_text("config: {}\n")
     git("add", ".")
     git("commit", "--quiet", "--message", "base")
@@ -90,7 +103,8 @@ def base(work_dir: Path, *environments: str) -> None:
         (["requirements.lock"], ["dev", "prod"]),
         (["policy/rules/data.py"], ["dev", "prod"]),
         (["policy/config/prod.json"], ["prod"]),
-        (["Pulumi.new one.yaml"], ["new one"]),
+        (["Pulumi.sample.yaml", "Pulumi.new one.yaml"], []),
+        (["Pulumi.sample.yaml", "infra/x.py"], ["dev", "prod"]),
     ],
 )
 def test_only_environments_that_the_pull_request_changes(
@@ -102,7 +116,19 @@ def test_only_environments_that_the_pull_request_changes(
         (work_dir / path).write_text("other\n")
     git("add", ".")
     git("commit", "--quiet", "--message", "head")
-    assert json.loads(script("changed-environments", "HEAD^1").stdout) == changed
+    entries = json.loads(script("changed-environments", "HEAD^1").stdout)
+    assert [entry["stack"] for entry in entries] == changed
+    [*previewed] = json.loads(script("changed-environments", "HEAD^1", "previewRoleArn").stdout)
+    assert previewed == [{"stack": "prod", "previewRoleArn": "arn:prod"}] * ("prod" in changed)
+
+
+def test_a_new_entry_has_a_preview_and_one_without_a_file_has_none(work_dir: Path) -> None:
+    base(work_dir, "dev", "prod")
+    named = {"dev": {}, "sample": {"region": "eu-west-1"}, "nowhere": {}}
+    (work_dir / ".github" / "stacks.json").write_text(json.dumps(named))
+    git("commit", "--quiet", "--all", "--message", "head")
+    changed = json.loads(script("changed-environments", "HEAD^1").stdout)
+    assert changed == [{"stack": "dev"}, {"stack": "sample", "region": "eu-west-1"}]
 
 
 def test_a_deleted_environment_has_no_preview(work_dir: Path) -> None:
@@ -213,7 +239,45 @@ def test_the_comment_is_edited_where_there_is_one(work_dir: Path, existing: bool
 def test_only_generated_comments_are_posted(work_dir: Path) -> None:
     (work_dir / "comment.md").write_text('"] | anything\n')
     assert script("comment", "comment.md").returncode == 2
+    (work_dir / "real.md").write_text(f"{MARKER}\n")
+    (work_dir / "link.md").symlink_to("real.md")
+    assert script("comment", "link.md").returncode == 2
     assert not (work_dir / "calls").exists()
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_run_replaces_the_comment_of_a_former_commit_before_it_previews(
+    work_dir: Path, existing: bool
+) -> None:
+    own = {"id": 3, "user": {"login": "github-actions[bot]"}, "body": f"{MARKER}\n**Nothing ends.**"}
+    (work_dir / "answer").write_text(json.dumps([own] if existing else []))
+    assert script("comment").returncode == 0
+    _, *changing = (work_dir / "calls").read_text().split("api --method ")
+    assert len(changing) == existing
+    for call in changing:
+        assert call.startswith(f"PATCH repos/us/stacks/issues/comments/3 --raw-field body={MARKER}\n")
+        assert "no preview of `c0ffee`: [the run](run/1)" in call
+
+
+@pytest.mark.long
+def test_a_preview_that_left_nothing_is_not_known(work_dir: Path) -> None:
+    known = {"GPU_SPOT": command(work_dir, FORECAST), "PYTHONPATH": str(ROOT)}
+    engine(work_dir, '{"steps": []}')
+    assert script("preview", "dev").returncode == 0
+    previewed = json.dumps([{"stack": "dev"}, {"stack": "prod"}])
+    assert script("review", "comment.md", **known, PREVIEWED=previewed).returncode == 0
+    text = (work_dir / "comment.md").read_text("utf-8")
+    assert "**Not known whether workers end in `prod`, `dev`.**" in text
+    assert "its job failed before, or was not approved" in text
+
+
+def test_a_stack_or_a_title_is_no_program(work_dir: Path) -> None:
+    (work_dir / "found").mkdir()
+    (work_dir / "found" / 'x") or true or ("y.md').write_text("it\n")
+    (work_dir / "answer").write_text(json.dumps([{"number": 8, "title": "Drift: prod"}]))
+    assert script("drift-issue", "found").returncode == 0
+    [_, call] = (work_dir / "calls").read_text().splitlines()
+    assert call.startswith("api --method POST repos/us/stacks/issues ")
 
 
 @pytest.mark.parametrize(("status", "file"), [(0, "dev.same"), (3, "dev.md"), (1, None)])
@@ -270,13 +334,76 @@ def test_up_enforces_the_policies_of_an_environment(work_dir: Path) -> None:
 
 
 def test_jobs_with_write_permission_run_no_code_of_the_pull_request() -> None:
-    jobs = yaml.safe_load((ROOT / ".github/workflows/preview.yml").read_text("utf-8"))["jobs"]
+    jobs = workflow("preview")["jobs"]
     writing = {name for name, job in jobs.items() if "write" in job["permissions"].values()}
-    assert writing == {"comment", "preview"}
+    assert writing == {"comment", "outdated", "preview"}
     assert jobs["preview"]["permissions"] == {"contents": "read", "id-token": "write"}
-    [checkout] = [step for step in jobs["comment"]["steps"] if "actions/checkout" in step.get("uses", "")]
-    assert checkout["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"
+    for name in ("comment", "outdated"):
+        [checkout] = [step for step in jobs[name]["steps"] if "actions/checkout" in step.get("uses", "")]
+        assert checkout["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"
     assert "secrets." not in yaml.safe_dump({name: jobs[name] for name in jobs.keys() - {"preview"}})
+
+
+def test_forks_get_only_what_needs_no_credentials() -> None:
+    jobs = workflow("preview")["jobs"]
+    own = "github.event.pull_request.head.repo.full_name == github.repository"
+    of_forks = {name for name, job in jobs.items() if own not in job.get("if", "") and "needs" not in job}
+    of_forks |= {name for name, job in jobs.items() if job.get("needs") == "environments"} - {"preview"}
+    assert of_forks == {"environments", "forecast"}
+    assert own in jobs["preview"]["if"]
+    assert own in jobs["outdated"]["if"]
+    assert "needs.preview.result != 'skipped'" in jobs["review"]["if"]
+    assert all(jobs[name]["permissions"] == {"contents": "read"} for name in of_forks)
+
+
+def test_a_job_has_the_secrets_of_one_stack() -> None:
+    """A job with secrets has the GitHub environment of its stack, and nothing is a repository's variable."""
+    environments = {}
+    for name in ("preview", "deploy", "drift"):
+        for job, settings in workflow(name)["jobs"].items():
+            text = yaml.safe_dump(settings)
+            assert not re.findall(r"vars\.(?!MAX_MONTHLY_INCREASE|MIN_AVAILABILITY)\w+", text)
+            if "secrets." in text:
+                environments[name, job] = settings["environment"]
+    assert environments == {
+        ("preview", "preview"): "${{ matrix.stack }}-preview",
+        ("deploy", "dev"): "dev",
+        ("deploy", "prod"): "production",
+    }
+
+
+def test_of_a_stack_one_deployment_runs_at_a_time_and_only_the_newest_preview() -> None:
+    deploy = workflow("deploy")
+    groups = {name: job.get("concurrency") for name, job in deploy["jobs"].items()}
+    assert "concurrency" not in deploy
+    assert groups == {
+        "stacks": None,
+        "dev": {"group": "deploy-dev", "cancel-in-progress": False},
+        "prod": {"group": "deploy-prod", "cancel-in-progress": False},
+    }
+    assert workflow("preview")["concurrency"]["cancel-in-progress"] is True
+
+
+def test_the_named_stacks_have_files() -> None:
+    named = json.loads((ROOT / ".github/stacks.json").read_text("utf-8"))
+    assert named == {"dev": {}, "prod": {}}  # nothing is previewed or deployed without roles
+    assert all((ROOT / f"Pulumi.{name}.yaml").exists() for name in named)
+
+
+def test_gitlabs_example_has_jobs_with_scripts_a_token_and_an_environment() -> None:
+    page = (ROOT / "docs/pull-requests.md").read_text("utf-8").partition("### On GitLab")[2]
+    document = yaml.safe_load(page.split("```")[1].removeprefix("yaml\n"))
+    base = document.pop(".stack")
+    assert base["id_tokens"] == {"TOKEN": {"aud": "https://gitlab.com"}}
+    assert base["before_script"] == ['printenv TOKEN > "$AWS_WEB_IDENTITY_TOKEN_FILE"', "make setup"]
+    engines = {step["with"]["pulumi-version"] for step in steps("deploy") if "pulumi/actions" in str(step)}
+    assert {base["image"].rpartition(":")[2]} == engines
+    assert document.keys() == {"preview-dev", "up-prod"}
+    for job in document.values():
+        assert job["extends"] == ".stack"
+        called = {line.split()[0] for line in [*job["script"], *job.get("after_script", ())]}
+        assert all(os.access(ROOT / name, os.X_OK) for name in called)
+    assert document["up-prod"]["resource_group"] == document["up-prod"]["environment"] == "prod"
 
 
 def test_zizmor_finds_nothing_unsafe_in_the_workflows() -> None:

@@ -67,6 +67,10 @@ class SimulatedService:
     """The share of failed requests by version."""
     hanging: set[str] = field(default_factory=set)
     """Instances whose workers complete nothing with any release; with an empty queue this is no finding."""
+    silent: set[str] = field(default_factory=set)
+    """Versions whose workers do not report their requests."""
+    failed_since: float | None = None
+    """Since when a dependency fails the requests of all workers."""
     booting: list[float] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     min_served: int = 10**9
@@ -208,7 +212,13 @@ class SimulatedService:
         if fault == "finishes nothing" or instance.id in self.hanging:
             report = replace(report, done=0, rate=0.0)
         share = 1.0 if fault == "fails all" else self.failed_shares.get(instance.release.version, 0.0)
-        report = replace(report, failed=int(share * report.done))
+        failed = int(share * report.done)
+        if self.failed_since is not None:
+            lost = int(self.worker_rate * (self.now - max(self.failed_since, instance.since)))
+            failed = min(report.done, failed + lost)
+        report = replace(report, failed=failed)
+        if instance.release.version in self.silent:
+            report = replace(report, reported_at=0.0, done=0, failed=0, rate=0.0)
         if (
             instance.restart_requested_at is None
             and fault != "never ready"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lambdas.core.rollout.memory import Rollout
-from lambdas.core.rollout.step import ROLLED_BACK, STALLED
+from lambdas.core.rollout.step import ROLLED_BACK, STALLED, UNDECIDED
 from lambdas.core.rollout.verdict import VERIFY_SECONDS
 from tests.rollout.simulated_service import (
     BAD,
@@ -211,9 +211,9 @@ def test_a_release_that_fails_its_few_requests_is_not_verified() -> None:
 
 @pytest.mark.parametrize(
     ("before", "now", "is_refused"),
-    [(0.0, 0.55, True), (0.2, 0.55, True), (0.3, 0.55, False), (0.0, 0.45, False)],
+    [(0.0, 0.55, True), (0.2, 0.55, True), (0.3, 0.55, False), (0.0, 0.45, True), (0.2, 0.2, False)],
 )
-def test_a_release_that_fails_most_requests_is_rejected_unless_half_as_many_failed_before(
+def test_a_release_that_fails_more_requests_is_rejected_within_three_minutes_unless_a_dependency_is_out(
     before: float, now: float, is_refused: bool
 ) -> None:
     service = SimulatedService(4, 6)
@@ -240,3 +240,40 @@ def test_without_requests_a_release_reaches_all_hosts_and_can_still_be_rolled_ba
     expected = OLD if fault == "fails all" else NEW
     assert service.memory.rollout.stable == expected
     assert {instance.release for instance in service.instances.values()} == {expected}
+
+
+def test_a_release_without_reported_requests_waits_an_hour_and_is_rolled_back() -> None:
+    service = SimulatedService(4, 6)
+    service.silent = {NEW.version}
+    service.desired = NEW
+    service.run_until(lambda: NEW in [instance.release for instance in service.instances.values()], 40)
+    service.run(58)
+    assert service.memory.rollout.verified == {}
+    assert [instance.release for instance in service.instances.values()].count(NEW) == 1
+    service.run_until(lambda: service.all_run(OLD), 20)
+    assert service.memory.rollout.rejected == NEW.version
+    assert "do not report how many requests" in service.memory.rollout.rejection_reason
+
+
+def test_while_most_requests_fail_with_both_releases_no_further_instance_restarts() -> None:
+    service = SimulatedService(10, 14)
+    service.desired = NEW
+    service.run_until(lambda: len(service.memory.rollout.verified) >= 3, 120)
+    service.failed_since = service.now
+    service.run(12)  # restarts that were requested before are done
+    trying = [instance.release for instance in service.instances.values()].count(NEW)
+    service.run(60)
+    assert [instance.release for instance in service.instances.values()].count(NEW) == trying
+    assert service.memory.rollout.rejected == ""
+    service.failed_since = None
+    service.run_until(lambda: service.all_run(NEW), 120)
+
+
+def test_a_comparison_that_proves_nothing_raises_an_incident_before_the_estimates_decide() -> None:
+    service = SimulatedService(4, 6)
+    service.failed_shares = {NEW.version: 0.027}  # between harmless and harmful
+    service.desired = NEW
+    service.run_until(lambda: UNDECIDED in service.messages, 90)
+    service.run_until(
+        lambda: bool(service.memory.rollout.rejected) or len(service.memory.rollout.verified) > 1, 60
+    )

@@ -82,6 +82,15 @@ def test_while_spot_is_scarce_more_requests_may_be_late() -> None:
     assert (scarce.reasons, usual.reasons) == ((Reason.SCARCE,), (Reason.LOAD,))
 
 
+def test_headroom_holds_more_load_and_is_no_backlog() -> None:
+    usual, half, double = (
+        decide_for(30, replace(BOUNDS, maximum=200, headroom=share))[0] for share in (0.0, 0.5, 1.0)
+    )
+    assert usual.target < 1.35 * usual.target < half.target < 1.6 * usual.target
+    assert 1.8 * usual.target < double.target < 2.1 * usual.target
+    assert double.expected_rate == usual.expected_rate
+
+
 def test_a_faster_type_needs_fewer() -> None:
     slow, _ = decide_for(30)
     fast, _ = decide_for(30, work_done={"g6.xlarge": WorkDone(60, 120.0)})

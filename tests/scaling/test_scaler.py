@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from contracts import names
+from contracts import codec, names
 from contracts.group import scaling_settings as settings
+from contracts.group.hourly_budget import BudgetRelease, HourlyBudget
 from contracts.group.scaling_settings import Floor, ScalingSettings
+from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.queue_state import dump as queue_row
@@ -22,8 +24,9 @@ from lambdas.core.model import PurchaseOption
 from lambdas.core.scaling.model import Reason
 from lambdas.handlers import scaler as handler
 from tests.health.fake_aws import GROUP, NOW, REPORT, ROOT, HealthAws
+from tests.lambdas.fake_aws import ARNS, partition
 
-PLACE = ScalerConfig("dev", ROOT, "memory", "registry")
+PLACE = ScalerConfig("dev", ROOT, "memory", "registry", ARNS)
 SETTINGS = ScalingSettings(1, 16, 2)
 WORKER_RATE = 0.5
 """Requests a second of a worker that is always busy."""
@@ -43,7 +46,9 @@ class ScalerAws(HealthAws):
 
     def create_group(self, size: int, scaling: ScalingSettings = SETTINGS) -> None:
         for instance_id in self.add(size):
-            self.row(Worker(GROUP, instance_id, 1, NOW - 7000, NOW - 5, "ready", report=REPORT))
+            self.row(
+                Worker(partition(instance_id), instance_id, 1, NOW - 7000, NOW - 5, "ready", report=REPORT)
+            )
         config = json.loads(self.parameters[f"{ROOT}/{GROUP}/config"])
         self.set(
             GROUP,
@@ -122,7 +127,7 @@ def test_a_pass_makes_a_fixed_number_of_calls_whatever_the_groups_size() -> None
         assert {name: n for name, n in aws.calls.items() if name != "put_parameter"} == {
             "get_parameters_by_path": 1,
             "describe_instances": 1,
-            "query": 2,
+            "batch_get_item": 1,
             "get_item": 3,  # the queue's row, the controller's memory, its own
             "put_item": 1,
         }
@@ -227,9 +232,11 @@ def test_a_lowered_maximum_applies_whatever_the_stored_target(target: str) -> No
 def test_workers_on_premises_count_and_their_slots_stay_in_the_target() -> None:
     """The controller subtracts them from what AWS holds."""
     alone, aided = learned(), learned()
+    name = names.on_premises_partition(GROUP)
+    aided.add_hosts(GROUP, {"gpu-1": 4})
     for slot in range(4):
         row = Worker(
-            names.on_premises_partition(GROUP), "gpu-1", slot, NOW, aided.now, "ready", report=REPORT
+            registry_item.partition(name, "gpu-1"), "gpu-1", slot, NOW, aided.now, "ready", report=REPORT
         )
         aided.row(row)
     for aws in (alone, aided):
@@ -261,7 +268,7 @@ def test_a_malformed_parameter_is_an_error_that_names_it(leaf: str, text: str) -
     assert aws.calls["put_parameter"] == 0
 
 
-@pytest.mark.parametrize("call", ["query", "get_item", "put_item", "put_parameter"])
+@pytest.mark.parametrize("call", ["batch_get_item", "get_item", "put_item", "put_parameter"])
 def test_an_aws_error_changes_nothing_and_the_next_pass_recovers(call: str) -> None:
     aws = learned()
     aws.minutes(30)
@@ -323,3 +330,40 @@ def _metrics(capsys: pytest.CaptureFixture[str]) -> list[Mapping[str, Any]]:
 class _Context:
     def get_remaining_time_in_millis(self) -> int:
         return 55_000
+
+
+BUDGET = HourlyBudget(slot_price=2.0, dollars=20.0)
+
+
+def with_budget(aws: ScalerAws, control: str = "{}") -> ScalerAws:
+    config = json.loads(aws.parameters[f"{ROOT}/{GROUP}/config"])
+    aws.set(
+        GROUP,
+        config=json.dumps({**config, "fallback": "f", "hourlyBudget": codec.dump(BUDGET)}),
+        control=control,
+    )
+    return aws
+
+
+def flooded(aws: ScalerAws) -> ScalerAws:
+    aws.load, aws.waiting_requests, aws.oldest_seconds = 100.0, 50_000, 900.0
+    return aws
+
+
+def test_a_queue_that_lies_raises_the_target_no_higher_than_the_hourly_budget() -> None:
+    """The budget is for ten slots; one is left for the exchange of Spot and On-Demand."""
+    assert flooded(learned()).minutes(3).target == 16
+    outcome = flooded(with_budget(learned())).minutes(3)
+    assert outcome.target == 9
+    assert Reason.CEILING in reasons(outcome)
+
+
+def test_a_released_budget_does_not_limit_the_target() -> None:
+    release = BudgetRelease(NOW, NOW + 3600, "sale day")
+    control = json.dumps({"budgetRelease": codec.dump(release)})
+    assert flooded(with_budget(learned(), control)).minutes(3).target == 16
+
+
+def test_a_budget_below_the_minimum_lowers_it() -> None:
+    aws = with_budget(learned(scaling=replace(SETTINGS, minimum=12)))
+    assert aws.minutes(2).target <= 9

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core.scaling import staffing
+from lambdas.core.scaling.batches import WorkerSpeed
 from lambdas.core.scaling.staffing import (
     LATE_SHARE,
     Demand,
@@ -18,6 +19,7 @@ from lambdas.core.scaling.staffing import (
 )
 
 WORKER_RATE = 0.25
+SPEED = WorkerSpeed.of_rate(WORKER_RATE)
 
 
 def erlang_c(load: float, workers: int) -> float:
@@ -41,7 +43,7 @@ def test_in_the_long_run_the_wait_matches_erlang_c(
 ) -> None:
     monkeypatch.setattr(staffing, "FORECAST_ERROR", 0.0)
     exact = erlang_c(load, workers) * math.exp(-(workers - load) * WORKER_RATE * wait)
-    assert late_probability(Demand(load * WORKER_RATE, 0, 1e6), WORKER_RATE, workers, wait) == pytest.approx(
+    assert late_probability(Demand(load * WORKER_RATE, 0, 1e6), SPEED, workers, wait) == pytest.approx(
         exact, abs=0.06
     )
 
@@ -49,7 +51,7 @@ def test_in_the_long_run_the_wait_matches_erlang_c(
 def test_a_backlog_needs_more_workers() -> None:
     empty, backlog = Demand(4, 0, 240), Demand(4, 600, 240)
     # 600 more requests in 240 s are 2.5 a second: ten workers, less what may still wait
-    assert min_workers(backlog, WORKER_RATE, 60, 200) >= min_workers(empty, WORKER_RATE, 60, 200) + 5
+    assert min_workers(backlog, SPEED, 60, 200) >= min_workers(empty, SPEED, 60, 200) + 5
 
 
 demands = st.builds(Demand, st.floats(0, 50), st.floats(0, 5000), st.floats(60, 900))
@@ -59,20 +61,18 @@ waits = st.floats(1, 600)
 @given(demands, waits)
 def test_min_workers_is_the_minimum_for_the_wait_and_the_load(demand: Demand, wait: float) -> None:
     max_workers = 2000
-    workers = min_workers(demand, WORKER_RATE, wait, max_workers)
+    workers = min_workers(demand, SPEED, wait, max_workers)
     assert workers * WORKER_RATE >= demand.rate - 1e-9
     if workers < max_workers:
-        assert late_probability(demand, WORKER_RATE, workers, wait) <= LATE_SHARE
+        assert late_probability(demand, SPEED, workers, wait) <= LATE_SHARE
     if (workers - 1) * WORKER_RATE > demand.rate:
-        assert late_probability(demand, WORKER_RATE, workers - 1, wait) > LATE_SHARE
+        assert late_probability(demand, SPEED, workers - 1, wait) > LATE_SHARE
 
 
 @given(demands, waits, st.floats(1, 10))
 def test_a_longer_allowed_wait_needs_no_more_workers(demand: Demand, wait: float, factor: float) -> None:
-    assert min_workers(demand, WORKER_RATE, wait * factor, 2000) <= min_workers(
-        demand, WORKER_RATE, wait, 2000
-    )
+    assert min_workers(demand, SPEED, wait * factor, 2000) <= min_workers(demand, SPEED, wait, 2000)
 
 
 def test_no_load_needs_no_worker() -> None:
-    assert min_workers(Demand(0, 0, 240), WORKER_RATE, 60, 10) == 0
+    assert min_workers(Demand(0, 0, 240), SPEED, 60, 10) == 0

@@ -9,7 +9,9 @@ from typing import Any
 import boto3
 import pytest
 
-from spot_training import Checkpointer, InUseError, RestoreError, SaveError, SpotTrainingError
+from spot_training import Checkpoint, Checkpointer, InUseError, RestoreError, SaveError, SpotTrainingError
+from spot_training.errors import OtherRunError
+from spot_training.identity import TrainingRun
 from spot_training.storage.s3 import S3Store
 from tests.models import moto
 from tests.spot_training.disk import content
@@ -80,6 +82,56 @@ def test_an_existing_manifest_is_not_overwritten(s3: Any, tmp_path: Path) -> Non
     s3.put_object(Bucket="kept", Key="jobs/a/step-000000000010/manifest.json", Body=b"another's")
     with pytest.raises(InUseError, match="step-000000000010 exists already"):
         one.save(10, content("mine"))
+
+
+def test_damaged_ones_are_not_forgotten(s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpointer(s3, tmp_path).save(10, content("at 10"))
+    s3.put_object(Bucket="kept", Key="jobs/a/step-000000000010/rank-00000/state", Body=b"?")
+    for _ in range(2):  # the second start does not begin at step 0 either
+        with pytest.raises(RestoreError, match=r"000010 can be loaded; .*SPOT_TRAINING_START_OVER=damaged"):
+            checkpointer(s3, tmp_path).restore()
+    assert "jobs/a/step-000000000010/manifest.json.damaged" in keys(s3)
+    monkeypatch.setenv("SPOT_TRAINING_START_OVER", "damaged")
+    again = checkpointer(s3, tmp_path)
+    assert again.restore() is None
+    again.save(10, content("again"))
+    saved = checkpointer(s3, tmp_path).restore()
+    assert saved is not None
+    assert (saved.step, saved.part().joinpath("state").read_text()) == (10, "again")
+
+
+def test_another_runs_checkpoint_stays(s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = TrainingRun(script="a.py"), TrainingRun(script="b.py")
+
+    def restore(run: TrainingRun) -> Checkpoint | None:
+        return Checkpointer(store=S3Store(URL, s3, tmp_path), run=run).restore()
+
+    Checkpointer(store=S3Store(URL, s3, tmp_path), run=first).save(10, content("first's"))
+    before = keys(s3)
+    with pytest.raises(OtherRunError, match=r"script a\.py there, b\.py here"):
+        restore(second)
+    monkeypatch.setenv("SPOT_TRAINING_START_OVER", first.id)
+    with pytest.raises(SpotTrainingError, match="cannot be set aside in an object store: use another locat"):
+        restore(second)
+    monkeypatch.delenv("SPOT_TRAINING_START_OVER")
+    assert keys(s3) == before
+    monkeypatch.setenv("SPOT_TRAINING_TAKE_OVER", first.id)
+    saved = restore(second)
+    assert saved is not None
+    assert (saved.step, saved.run["id"]) == (10, first.id)
+
+
+def test_a_step_is_not_replaced_and_a_closed_training_saves_again(s3: Any, tmp_path: Path) -> None:
+    one = checkpointer(s3, tmp_path)
+    one.save(10, content("a"))
+    one.save(10, content("b"), replace=True)
+    one.close()
+    one.save(20, content("c"))
+    saved = checkpointer(s3, tmp_path).restore()
+    assert saved is not None
+    assert saved.step == 20
+    body = s3.get_object(Bucket="kept", Key="jobs/a/step-000000000010/rank-00000/state")["Body"].read()
+    assert body == b"a"
 
 
 def test_a_bucket_that_is_not_there_is_one_line(s3: Any, tmp_path: Path) -> None:

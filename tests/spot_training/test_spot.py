@@ -45,6 +45,28 @@ def test_where_bound_and_ten_minutes_conflict_the_ten_minutes_win_and_both_are_n
     )
 
 
+def test_writing_costs_at_most_a_twentieth_of_the_instance(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "spot_training")
+    paid = Interval(per_hour=0.5, dollars_per_gb=0.06, dollars_per_hour=0.35, environment={})
+    free = Interval(per_hour=0.5, environment={})
+    for interval in (paid, free):
+        interval.saved(0.3)
+        interval.wrote(600_000_000)
+    assert free.seconds < 70  # $1.98 an hour on EFS
+    an_hour = 0.036 * 3600 / paid.seconds
+    assert an_hour == pytest.approx(0.05 * 0.35)
+    [line] = caplog.messages
+    assert line == (
+        "a save writes 0.6 GB for $0.036: every 7406 s that is 5.0 % of the instance's $0.35 an hour"
+    )
+    small = Interval(per_hour=0.5, dollars_per_gb=0.06, dollars_per_hour=0.35, environment={})
+    small.saved(0.3)
+    small.wrote(1_000)
+    assert small.seconds == free.seconds
+    with pytest.raises(SpotTrainingError, match="storage_share 2"):
+        Interval(storage_share=2, environment={})
+
+
 def test_one_slow_save_changes_nothing_for_long() -> None:
     interval = Interval(per_hour=1)
     for cost in (1, 1, 50, 1, 1):
@@ -151,6 +173,7 @@ class FakeNotice(Notice):
     """A notice that a test sets."""
 
     received = False
+    seconds_left = None
 
     def __init__(self) -> None:
         pass
@@ -195,7 +218,7 @@ def test_it_saves_by_the_interval_and_at_the_notice(tmp_path: Path) -> None:
     let_go(one.checkpointer)
 
 
-def test_a_failed_save_is_logged_retried_and_raised_at_the_end(
+def test_a_failed_save_is_logged_retried_and_raised_at_a_notice_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, disk = Clock(), Disk()
@@ -206,8 +229,13 @@ def test_a_failed_save_is_logged_retried_and_raised_at_the_end(
     one.after(1, content("x"))
     assert "step 1 not saved, training continues" in caplog.text
     assert "No space left on device" in caplog.text
-    with pytest.raises(SaveError):
-        one.finish()
+    one.finish()
+    assert "last step not saved; the script continues to its end" in caplog.records[-1].getMessage()
+    caplog.clear()
+    with one.ending():
+        one.save(1, content("x"), last=True)
+    one.finish()
+    assert [record.getMessage()[:19] for record in caplog.records] == ["last step not saved"]
     clock.sleep(60)
     disk.at = Disk().at
     one.after(2, content("x"))

@@ -45,7 +45,7 @@ def reply(acknowledger: Acknowledger, in_flight: InFlightMessage) -> None:
             ["change_message_visibility_batch queue"],
         ),
         (
-            lambda acknowledger, in_flight: acknowledger.dead_letter(in_flight),
+            lambda acknowledger, in_flight: acknowledger.dead_letter(in_flight, "no image"),
             ["send_message_batch dead", "delete_message_batch queue"],
         ),
         (reply, ["send_message_batch replies", "delete_message_batch queue"]),
@@ -67,6 +67,6 @@ def test_settled_messages_leave_the_extender(
     settle(acknowledger, in_flight)
     acknowledger.close(TIMEOUT_SECONDS)
     assert sqs.calls == [(call, ["a"]) for call in calls]
-    assert extender.wait_below(100, stop) == 1  # the other message
+    assert extender.wait_below(lambda: 100, stop) == 1  # the other message
     redelivered = extender.add({"MessageId": "a", "ReceiptHandle": "another", "Body": "7"})
     assert redelivered is not None

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spot_work import Batch
-from spot_work.batching import gather
+from spot_work.batching import Prefetch, gather
 
 
 class Arrivals:
@@ -63,3 +63,25 @@ def test_a_batch_without_wait_time_takes_only_waiting_items() -> None:
 def test_invalid_batches_are_rejected(size: int, seconds: float, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         Batch(size, seconds)
+
+
+def test_no_request_is_delivered_behind_a_long_batch() -> None:
+    prefetch = Prefetch(4)
+    assert (prefetch.idle, prefetch.running(1), prefetch.running(4)) == (4, 0, 4)
+    for _ in range(30):
+        prefetch.record(0.01)
+    assert (prefetch.idle, prefetch.running(1), prefetch.running(4)) == (8, 8, 8)
+    for _ in range(5):
+        prefetch.record(2.0)
+    assert (prefetch.idle, prefetch.running(3)) == (4, 0)
+
+
+def test_with_an_overflow_function_requests_are_delivered_ahead() -> None:
+    prefetch = Prefetch(1, has_overflow=True)
+    prefetch.record(30.0)
+    assert (prefetch.idle, prefetch.running(1)) == (2, 2)
+
+
+def test_items_on_their_way_are_in_the_batch() -> None:
+    arriving = Arrivals([0.0, 0.004, 0.008, 0.5])
+    assert len(gather(Batch(16), arriving.receive, arriving.clock, 1.0, 0.01)) == 3

@@ -120,8 +120,9 @@ def test_a_failure_is_the_reply_and_without_reply_to_a_dead_letter(
 
 
 def test_a_request_is_dead_lettered_after_the_maximum_deliveries(
-    sqs: FaultySqs, at_work: Callable[..., Worker]
+    sqs: FaultySqs, at_work: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("spot_work.worker._MAX_REQUEUE_SECONDS", 0.0)
     counts = []
 
     def refuse(request: Request) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from spot_work import Batch, Overflow, Request, Requeue, Worker, message, serve
 from spot_work.agent import Agent
+from spot_work.batching import BatchTable
 from spot_work.consumer import Ack, Delivery
 from spot_work.worker import _POLL_SECONDS
 
@@ -23,11 +24,19 @@ class FakeConsumer:
         self.waiting = [Delivery(request, number) for number, request in enumerate(requests)]
         self.replies: dict[str, message.Reply] = {}
         self.requeued: list[str] = []
-        self.dead_letters: list[str] = []
+        self.dead_letters: dict[str, str] = {}
+        self.requeue_delays: list[float] = []
+        self.held_replies, self.stopped_reason = 0, ""
         self.calls: list[str] = []
+        self.prefetches: list[int] = []
         self.is_connected = threading.Event()
         self.is_connected.set()
         self.worker: Worker | None = None
+
+    waiting_count = 0
+
+    def set_prefetch(self, count: int) -> None:
+        self.prefetches.append(count)
 
     def receive(self, timeout: float) -> Delivery | None:
         if self.waiting:
@@ -42,11 +51,12 @@ class FakeConsumer:
             assert ack.reply is not None
             self.replies[ack.delivery.request.id] = message.read_reply(ack.reply)
 
-    def requeue(self, deliveries: Sequence[Delivery]) -> None:
+    def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
         self.requeued += [delivery.request.id for delivery in deliveries]
+        self.requeue_delays.append(delay_seconds)
 
-    def dead_letter(self, delivery: Delivery) -> None:
-        self.dead_letters.append(delivery.request.id)
+    def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        self.dead_letters[delivery.request.id] = reason
 
     def stop(self) -> None:
         self.calls.append("stop")
@@ -117,7 +127,7 @@ def test_a_wrong_number_of_results_fails_the_batch(results: Any) -> None:
 def test_a_failed_request_without_reply_to_is_dead_lettered() -> None:
     consumer = FakeConsumer(request("a", has_reply_to=False), request("b"))
     consumer.run(lambda _: 1 / 0)
-    assert consumer.dead_letters == ["a"]
+    assert consumer.dead_letters == {"a": "ZeroDivisionError: division by zero"}
     assert consumer.replies["b"].error.startswith("ZeroDivisionError")
 
 
@@ -130,6 +140,39 @@ def test_a_function_can_requeue_its_requests() -> None:
     consumer.run(refuse, Batch(2, 1.0))
     assert consumer.requeued == ["a", "b"]
     assert not consumer.replies
+
+
+def test_a_request_that_is_requeued_again_and_again_is_requeued_later_and_later() -> None:
+    consumer = FakeConsumer(*(Request("a", 1, delivery_count=count) for count in (1, 2, 3, 4, 7, 19)))
+    consumer.run(lambda _: Requeue())
+    assert consumer.requeue_delays == [0.0, 0.5, 1.0, 2.0, 15.0, 15.0, 0.0][: len(consumer.requeue_delays)]
+    assert len(consumer.requeued) == 6
+
+
+def test_the_second_run_of_a_failed_batch_is_marked() -> None:
+    runs: list[tuple[str, bool]] = []
+
+    def read(requests: list[Request]) -> list[str]:
+        runs.extend((request.id, request.is_repeat) for request in requests)
+        if len(requests) > 1:
+            raise ValueError("one of these")
+        return [request.id for request in requests]
+
+    consumer = FakeConsumer(*map(request, "ab"))
+    consumer.run(read, Batch(2, 1.0), requests=True)
+    assert runs == [("a", False), ("b", False), ("a", True), ("b", True)]
+    assert all(reply.is_repeat for reply in consumer.replies.values())
+
+
+def test_a_worker_that_cannot_reply_says_so_to_the_node_agent(tmp_path: Path) -> None:
+    report_file = tmp_path / "tell.json"
+    consumer = FakeConsumer(request("a"))
+    consumer.held_replies, consumer.stopped_reason = 7, "low on memory"
+    agent = Agent(report_file=report_file)
+    agent.report_held(7, "low on memory")
+    consumer.run(str.upper, agent=agent)
+    report = json.loads(report_file.read_text())
+    assert (report["held"], report["stopped"]) == (7, "low on memory")
 
 
 def test_a_result_that_cannot_be_serialized_is_an_error() -> None:
@@ -176,6 +219,9 @@ def test_the_worker_reports_to_the_node_agent(tmp_path: Path) -> None:
     assert ready_file.exists()
     report = json.loads(report_file.read_text())
     assert (report["done"], report["failed"]) == (1, 0)
+    [[*counts, seconds, waiting]] = report["batches"]
+    assert (counts, waiting, report["batchSize"]) == ([1, 1, 1], 0, 1)
+    assert 0 <= seconds < 1
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -218,3 +264,29 @@ def test_busy_seconds_count_only_running_batches() -> None:
     worked = FakeConsumer(request("a"), request("b"), request("c")).run(lambda _: time.sleep(0.05))
     assert worked.busy_seconds >= 0.15
     assert FakeConsumer().run(lambda _: None).busy_seconds == 0.0
+
+
+def test_batches_are_counted_by_size() -> None:
+    consumer = FakeConsumer(*map(request, "abcdefgh"))
+    consumer.waiting_count = 2
+    worker = consumer.run(lambda values: time.sleep(0.01 * len(values)) or list(values), Batch(5, 1.0))
+    five, three = reversed(worker.batches.rows())
+    assert (five[:3], five[4]) == ([8, 1, 5], 2)
+    assert (three[:3], three[4]) == ([4, 1, 3], 2)
+    assert five[3] >= 0.05 > three[3] >= 0.03
+
+
+def test_a_table_of_batches_is_small() -> None:
+    table = BatchTable()
+    for size in range(1, 9000):
+        table.record(size, 1.0, 1)
+    rows = table.rows()
+    assert [row[0] for row in rows] == [2**power for power in range(13)]
+    assert sum(row[1] for row in rows) == 8999
+    assert len(json.dumps(rows)) < 500
+
+
+def test_while_a_long_batch_runs_nothing_is_delivered() -> None:
+    consumer = FakeConsumer(*map(request, "abc"))
+    consumer.run(list, Batch(2))
+    assert consumer.prefetches == [2, 2, 2, 0, 2]  # a full batch, one that is not, and then the drain

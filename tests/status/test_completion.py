@@ -32,7 +32,7 @@ def sourced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("typed", "offered"),
     [
         (("dr",), ["drill"]),
-        (("re",), ["replay", "replay-deadline", "review"]),
+        (("re",), ["release-budget", "replay", "replay-deadline", "review"]),
         (("jobs", "re"), ["resume", "retry"]),
         (("drill", "--re"), ["--rehearse"]),
         (("drill", "--out", "rep"), ["reports"]),

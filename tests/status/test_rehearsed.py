@@ -13,6 +13,8 @@ import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
 
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker
 from gpu_spot import cli
 from gpu_spot.commands.deployed import status
 from gpu_spot.status import permissions
@@ -26,6 +28,7 @@ from tests.e2e.world import World, living, load, small
 from tests.iam import Request, allowed_actions, allows
 
 REGION = "us-west-2"
+STRANGER = "i-00000000000000000"
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +89,15 @@ def test_interrupted_requests_are_counted_by_their_profile(results: dict[str, An
     )
 
 
+def test_reports_of_unknown_writers_are_shown_and_not_counted(results: dict[str, Any]) -> None:
+    [before], [after] = (json.loads(results[name])["groups"] for name in ("json", "strangers"))
+    assert before["unread"] == []
+    [warning] = after["unread"]
+    assert warning.startswith("reports not believed, of unknown instances, hosts or slots: inference#arn:")
+    assert warning.endswith("/i-00000000000000000, inference@on-premises#gpu-9")
+    assert after["workers"] == before["workers"]
+
+
 def test_deploy_prints_its_resources_as_json(results: dict[str, Any]) -> None:
     deployed = json.loads(results["deployed"])
     assert {"type": "aws:autoscaling/group:Group", "name": "gpu-spot-dev-inference-primary"} in deployed[
@@ -113,10 +125,7 @@ def test_the_policy_allows_exactly_the_requests(results: dict[str, Any]) -> None
     for request in results["requests"]:
         assert allows([document], Request(request["action"], request["resource"])), request
     of_fleets = {one for one in allowed_actions([document]) if "SpotFleet" in one}
-    other_calls = {
-        "sts:GetCallerIdentity",
-        "dynamodb:BatchGetItem",
-    }  # the caller's identity; stacks with jobs
+    other_calls = {"sts:GetCallerIdentity"}  # not recorded: it needs no permission
     assert allowed_actions([document]) - of_fleets - other_calls == asked
     other = {"dynamodb:GetItem": "table/gpu-spot-prod-memory-0a1b2c3"}
     for action, resource in other.items():
@@ -136,6 +145,9 @@ def _collect() -> dict[str, Any]:
         results: dict[str, Any] = {"deployed": deploy.as_json(world.deployment, [])}
         noted = _requests(world)
         results["json"], results["code"] = _shown(world, "--json")
+        _report_as_strangers(world)
+        results["strangers"], _ = _shown(world, "--json")
+        _report_as_strangers(world, age=120.0)
         results["alarm"] = _activate_alarm(world)
         results["ringing"], results["ringing code"] = _shown(world, "--json")
         results["pipe"], _ = _shown(world)
@@ -145,9 +157,20 @@ def _collect() -> dict[str, Any]:
             results["denied"], _ = _shown(world)
         world.cloud.kill(sorted(_spot_instances(results["json"])))
         results["interrupted"], _ = _shown(world, "--json")
-        ours = ("cloudwatch:PutMetricAlarm", "cloudwatch:SetAlarmState")
+        ours = ("cloudwatch:PutMetricAlarm", "cloudwatch:SetAlarmState", "dynamodb:PutItem")
         results["requests"] = [one for one in noted if one["action"] not in ours]
         return results
+
+
+def _report_as_strangers(world: World, age: float = 0.0) -> None:
+    """Write items of an instance and of an on-premises host that the group does not have."""
+    now = world.clock.now - age
+    for partition, writer in (
+        (registry_item.partition("inference", f"{world.cloud.registry.instance_arns}{STRANGER}"), STRANGER),
+        (registry_item.partition("inference@on-premises", "gpu-9"), "gpu-9"),
+    ):
+        item = registry_item.dump(Worker(partition, writer, 0, now - 600, now, "ready"))
+        world.clients("dynamodb").put_item(TableName=world.cloud.registry.table, Item=item)
 
 
 @contextmanager
@@ -258,7 +281,9 @@ def _resource(service: str, action: str, body: Any) -> str:
     match service, action:
         case "dynamodb", "BatchGetItem":
             return f"arn:aws:dynamodb:{place}:table/{next(iter(given['RequestItems']))}"
-        case "dynamodb", "GetItem" | "Query":
+        case "dynamodb", "BatchGetItem":
+            return f"arn:aws:dynamodb:{place}:table/{next(iter(given['RequestItems']))}"
+        case "dynamodb", "GetItem" | "Scan":
             return f"arn:aws:dynamodb:{place}:table/{given['TableName']}"
         case "ssm", _:
             return f"arn:aws:ssm:{place}:parameter{given['Path']}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from contracts.agent.names import CONFIG_PATH, RUN_DIR
 from userdata.agent import configuration, tasks
+from userdata.agent.aws.clients import bypass_proxy_for_metadata
 from userdata.agent.aws.imds import DEFAULT_URL
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
@@ -58,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; an error is one log line and an exit code (see `errors`)."""
     options = parser().parse_args(arguments)
     log.configure()
+    bypass_proxy_for_metadata(os.environ)
     try:
         node = tasks.Node(configuration.load(options.config), options.run_dir, options.metadata_url)
         return int(options.task(node, options))

@@ -12,13 +12,23 @@ from gpu_spot.aws_check.aws_test_bed import INSTANCE_TYPE, AwsTestBed, Falsified
 
 _GUIDE: Final = 'EC2 user guide, "Modify a Spot Fleet request"'
 _MODULE: Final = "lambdas/aws/capacity/spot_fleet.py"
-_TRUST: Final = {
+_TRUST: Final[dict[str, Any]] = {
     "Version": "2012-10-17",
     "Statement": [
         {"Effect": "Allow", "Principal": {"Service": "spotfleet.amazonaws.com"}, "Action": "sts:AssumeRole"}
     ],
 }
 _POLICY: Final = "arn:aws:iam::aws:policy/service-role/AmazonEC2SpotFleetTaggingRole"
+
+
+def _bound_trust(test_bed: AwsTestBed) -> dict[str, Any]:
+    """Return the stack's trust policy: fleets of this account and region only."""
+    condition = {
+        "StringEquals": {"aws:SourceAccount": test_bed.account.id},
+        "ArnLike": {"aws:SourceArn": test_bed.arn("ec2", "spot-fleet-request/sfr-*")},
+    }
+    [statement] = _TRUST["Statement"]
+    return {**_TRUST, "Statement": [{**statement, "Condition": condition}]}
 
 
 def _fleet_role(test_bed: AwsTestBed) -> str:
@@ -29,7 +39,9 @@ def _fleet_role(test_bed: AwsTestBed) -> str:
     except ClientError as error:
         if error.response["Error"]["Code"] != "NoSuchEntity":
             raise
-    response = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(_TRUST), Tags=test_bed.tags)
+    response = iam.create_role(
+        RoleName=name, AssumeRolePolicyDocument=json.dumps(_bound_trust(test_bed)), Tags=test_bed.tags
+    )
     iam.attach_role_policy(RoleName=name, PolicyArn=_POLICY)
     test_bed.clock.sleep(15)  # IAM is eventually consistent (IAM guide, "eventual consistency"; known)
     return str(response["Role"]["Arn"])
@@ -81,6 +93,19 @@ def _members(test_bed: AwsTestBed, fleet: str) -> list[str]:
         "ActiveInstances"
     ]
     return sorted(instance["InstanceId"] for instance in instances)
+
+
+@assumes(
+    'EC2 user guide, "Spot Fleet permissions"; IAM user guide, "The confused deputy problem"',
+    "infra/iam/aws_service_statements.py",
+    "the fleet launches nothing",
+    instances=1,
+)
+def fleet_with_a_bound_role(test_bed: AwsTestBed) -> str:
+    """A fleet launches with a role that trusts fleets of one account and region only (aws:SourceArn)."""
+    fleet = _create_fleet(test_bed, "bound", TargetCapacity=1)
+    test_bed.wait_until(lambda: _members(test_bed, fleet), "a member")
+    return "a member was launched"
 
 
 @assumes(_GUIDE, _MODULE, "one of the two does not change", instances=1)

@@ -201,3 +201,49 @@ def described_soon(test_bed: AwsTestBed) -> str:
     filters = [{"Name": "instance-id", "Values": [member]}]
     test_bed.wait_until(lambda: ec2.describe_instances(Filters=filters)["Reservations"], "described", 60)
     return f"described {test_bed.clock.now() - listed:.0f} s after it was listed"
+
+
+@assumes(
+    'Auto Scaling guide, "Update an Auto Scaling group\'s launch template"; StartInstanceRefresh is not used',
+    "docs/adr/0006-no-instance-refresh.md",
+    "the instance is replaced",
+    instances=1,
+)
+def new_template_replaces_nothing(test_bed: AwsTestBed) -> str:
+    """A group with a new version of its launch template replaces no running instance."""
+    template = test_bed.template("version")
+    group = test_bed.group("version", template)
+    before = test_bed.scale_to(group, 1)
+    ec2, client = test_bed.clients("ec2"), test_bed.clients("autoscaling")
+    version = ec2.create_launch_template_version(
+        LaunchTemplateId=template,
+        SourceVersion="1",
+        LaunchTemplateData={"UserData": "IyEvYmluL3NoCg=="},
+    )["LaunchTemplateVersion"]["VersionNumber"]
+    client.update_auto_scaling_group(
+        AutoScalingGroupName=group,
+        LaunchTemplate={"LaunchTemplateId": template, "Version": str(version)},
+    )
+    test_bed.clock.sleep(_OBSERVATION_SECONDS)
+    after = sorted(test_bed.lifecycle_states(group))
+    if after != sorted(before):
+        raise Falsified(f"{before} became {after}")
+    return f"the instance was running {_OBSERVATION_SECONDS:.0f} s later"
+
+
+@assumes(
+    "SetInstanceProtection",
+    _MODULE,
+    "51 are accepted",
+)
+def protection_of_fifty(test_bed: AwsTestBed) -> str:
+    """SetInstanceProtection rejects more than 50 instances."""
+    group, client = test_bed.group("fifty"), test_bed.clients("autoscaling")
+    instances = [f"i-{number:017x}" for number in range(51)]
+    return test_bed.expect_refusal(
+        lambda: client.set_instance_protection(
+            AutoScalingGroupName=group, InstanceIds=instances, ProtectedFromScaleIn=False
+        ),
+        "50",
+        "less than or equal",
+    )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
 from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
-
-_NO_SIMULATION: Final = "moto has no SimulateCustomPolicy"
 
 
 def _decision(
@@ -40,7 +38,6 @@ def _test_condition(
     'Auto Scaling guide, "Identity-based policy examples"',
     "infra/iam/controller_statements.py",
     "another group is allowed, or the tagged group is denied",
-    unsupported_reason=_NO_SIMULATION,
 )
 def tags_of_groups_bound_permissions(test_bed: AwsTestBed) -> str:
     """SetDesiredCapacity can be restricted by a tag of the group."""
@@ -54,7 +51,6 @@ def tags_of_groups_bound_permissions(test_bed: AwsTestBed) -> str:
     "Service authorization reference, Amazon EC2",
     "userdata/agent/aws/permissions.py",
     "another volume is allowed, or the tagged volume is denied",
-    unsupported_reason=_NO_SIMULATION,
 )
 def tags_of_volumes_bound_permissions(test_bed: AwsTestBed) -> str:
     """DeleteVolume can be restricted by a tag of the volume."""
@@ -66,7 +62,6 @@ def tags_of_volumes_bound_permissions(test_bed: AwsTestBed) -> str:
     'DynamoDB guide, "Using IAM policy conditions for fine-grained access control"',
     "userdata/agent/aws/permissions.py",
     "another key is allowed, or the required key is denied",
-    unsupported_reason=_NO_SIMULATION,
 )
 def keys_of_items_bound_permissions(test_bed: AwsTestBed) -> str:
     """UpdateItem can be restricted to items of one key."""

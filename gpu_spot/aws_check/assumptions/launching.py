@@ -134,3 +134,46 @@ def template_versions(test_bed: AwsTestBed) -> str:
     if (version, description["LatestVersionNumber"], description["DefaultVersionNumber"]) != (2, 2, 1):
         raise Falsified(f"new {version}, latest {description['LatestVersionNumber']}")
     return "latest 2, default 1"
+
+
+@assumes(
+    'EC2 Auto Scaling guide, "Use Capacity Blocks for machine learning workloads"',
+    "infra/components/capacity/launch_template.py",
+    "CreateLaunchTemplate is rejected, or stores other options",
+)
+def template_for_a_capacity_block(test_bed: AwsTestBed) -> str:
+    """A launch template can name a Capacity Block, with market type capacity-block."""
+    reservation = {"CapacityReservationId": "cr-0123456789abcdef0"}
+    template = test_bed.expect_success(
+        lambda: test_bed.template(
+            "block",
+            InstanceMarketOptions={"MarketType": "capacity-block"},
+            CapacityReservationSpecification={"CapacityReservationTarget": reservation},
+        )
+    )
+    versions = test_bed.clients("ec2").describe_launch_template_versions(LaunchTemplateId=template)
+    stored = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    market = stored.get("InstanceMarketOptions", {}).get("MarketType")
+    target = stored.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
+    if (market, target) != ("capacity-block", reservation):
+        raise Falsified(f"stored are {market}, {target}")
+    return "stored with both"
+
+
+@assumes(
+    "CreateLaunchTemplate, VolumeInitializationRate; EBS user guide, "
+    '"Use an Amazon EBS Provisioned Rate for Volume Initialization"',
+    "infra/components/capacity/launch_template.py",
+    "CreateLaunchTemplate is rejected, or drops the rate",
+)
+def rate_of_initialization(test_bed: AwsTestBed) -> str:
+    """A launch template can set the initialization rate of a volume from a snapshot."""
+    volume = {"SnapshotId": "snap-0123456789abcdef0", "VolumeType": "gp3", "VolumeInitializationRate": 100}
+    template = test_bed.expect_success(
+        lambda: test_bed.template("rate", BlockDeviceMappings=[{"DeviceName": "/dev/sdf", "Ebs": volume}])
+    )
+    versions = test_bed.clients("ec2").describe_launch_template_versions(LaunchTemplateId=template)
+    [mapping] = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]["BlockDeviceMappings"]
+    if mapping["Ebs"].get("VolumeInitializationRate") != 100:
+        raise Falsified(f"stored is {mapping['Ebs']}")
+    return "stored with 100 MiB/s"

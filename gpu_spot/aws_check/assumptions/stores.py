@@ -85,7 +85,6 @@ def pages_of_ten(test_bed: AwsTestBed) -> str:
     "PutParameter",
     "infra/components/capacity/capacity_group.py",
     "a longer value is accepted",
-    unsupported_reason="moto accepts values of any length",
 )
 def longest_parameter(test_bed: AwsTestBed) -> str:
     """A standard parameter has at most 4096 characters."""

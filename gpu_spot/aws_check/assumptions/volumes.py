@@ -23,9 +23,7 @@ def _attached_volume(test_bed: AwsTestBed) -> tuple[str, str]:
     return instance, volume
 
 
-@assumes(
-    "AttachVolume", _EXECUTE, "it is attached", instances=1, unsupported_reason="moto attaches across zones"
-)
+@assumes("AttachVolume", _EXECUTE, "it is attached", instances=1)
 def volume_of_another_zone(test_bed: AwsTestBed) -> str:
     """A volume cannot be attached to an instance of another zone."""
     first_zone, second_zone, *_ = test_bed.subnets
@@ -40,7 +38,6 @@ def volume_of_another_zone(test_bed: AwsTestBed) -> str:
     _EXECUTE,
     "it is attached twice",
     instances=2,
-    unsupported_reason="moto attaches a volume twice",
 )
 def one_holder(test_bed: AwsTestBed) -> str:
     """An attached volume cannot be attached to another instance."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
+from botocore.exceptions import ClientError
+
 from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
 
@@ -12,13 +14,13 @@ _GUIDE: Final = 'Auto Scaling guide, "Launch instances synchronously"'
 _MODULE: Final = "lambdas/aws/capacity/auto_scaling.py"
 
 
-def _launch_instances(test_bed: AwsTestBed, group: str, count: int = 1) -> Any:
+def _launch_instances(test_bed: AwsTestBed, group: str, count: int = 1, token: str = "") -> Any:
     """Launch ``count`` instances in the last zone."""
     return test_bed.clients("autoscaling").launch_instances(
         AutoScalingGroupName=group,
         RequestedCapacity=count,
         AvailabilityZones=[max(test_bed.subnets)],
-        ClientToken=str(uuid.uuid4()),
+        ClientToken=token or str(uuid.uuid4()),
         RetryStrategy="retry-with-group-configuration",
     )
 
@@ -62,3 +64,26 @@ def launch_in_zone_refuses_warm_pool(test_bed: AwsTestBed) -> str:
         AutoScalingGroupName=group, MinSize=0, MaxGroupPreparedCapacity=0, PoolState="Stopped"
     )
     return test_bed.expect_refusal(lambda: _launch_instances(test_bed, group), "warm pool")
+
+
+@assumes(
+    "LaunchInstances, ClientToken, IdempotentParameterMismatch, IdempotentCallInProgress",
+    _MODULE,
+    "another instance is launched",
+    instances=2,
+)
+def launch_in_zone_once(test_bed: AwsTestBed) -> str:
+    """A repeated LaunchInstances with the same client token launches no further instance."""
+    group, token = test_bed.group("zone-once"), str(uuid.uuid4())
+    _launch_instances(test_bed, group, token=token)
+    try:
+        _launch_instances(test_bed, group, token=token)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "IdempotentCallInProgress":
+            raise
+    test_bed.clock.sleep(60)
+    test_bed.expect_desired_capacity(group, 1)
+    launched = test_bed.lifecycle_states(group)
+    if len(launched) != 1:
+        raise Falsified(f"instances are {launched}")
+    return "one instance, desired capacity 1"

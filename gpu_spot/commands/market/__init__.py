@@ -1,1 +1,1 @@
-"""Commands on a Spot market: forecast, advise, replay."""
+"""Commands on a Spot market: forecast, advise, prices, replay."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from gpu_spot.commands.market import forecast_inputs
 from gpu_spot.commands.market.forecast_inputs import INVALID_INPUT
 from gpu_spot.forecast import running, stack, text
+from gpu_spot.forecast.groups import all_entries
 from gpu_spot.forecast.stack import StackForecast
 
 EXCEEDED: Final = 3
@@ -70,7 +71,8 @@ def _run(args: argparse.Namespace) -> int:
     _, settings, price, _ = versions[-1]
     sys.stderr.writelines(f"{note}\n" for note in settings.preview_warnings(datetime.now(UTC)))
     scored = forecast_inputs.scores(args, settings.capacities, settings.region)
-    basis = forecast_inputs.basis(args, price, scored)
+    types = {kind for entry in all_entries(settings) for kind in entry.capacity.types}
+    basis = forecast_inputs.basis(args, price, sorted(types), recorded, scored)
     with ExitStack() as opened:
         programs = [opened.enter_context(running.processes(1)) for _ in versions]
         replays = opened.enter_context(running.processes(max(1, args.processes)))
@@ -109,9 +111,8 @@ def _exceeded(args: argparse.Namespace, base: StackForecast | None, head: StackF
     max_increase, min_availability = args.max_monthly_increase, args.min_availability
     if max_increase is not None and base is not None:
         more = head.month.middle - base.month.middle
-        unknown = [group.name for group in head.groups if group.cost is None]
-        if unknown:
-            yield f"the cost of {', '.join(unknown)} is unknown, so --max-monthly-increase cannot be checked"
+        if unpriced := ", ".join(head.unknown_change(base)):
+            yield f"{unpriced}: not priced, so --max-monthly-increase cannot be checked"
         if more > max_increase:
             yield f"the monthly cost increases by ${more:,.2f}, allowed: at most ${max_increase:,.2f}"
     if min_availability is not None:

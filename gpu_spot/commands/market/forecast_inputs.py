@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,11 +18,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gpu_spot.commands import files, project
 from gpu_spot.commands.market import traces
-from gpu_spot.forecast import account, price_list, running, text
+from gpu_spot.forecast import account, running, text
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices, spot_history
 from gpu_spot.forecast.replayed import Traces
 from infra.schema import Capacity, Settings
 from infra.settings import SettingsError, load_settings
+from market.supply.trace import PoolTrace
 from pulumi_declared.errors import UserError
 from pulumi_declared.stackfile import StackConfig
 from pulumi_declared.stackfile import load as load_stack
@@ -31,6 +32,9 @@ INVALID_INPUT: Final = 2
 """Exit status for invalid input."""
 _PREFIX: Final = "Pulumi."
 _STACK_FILE: Final = "a stack file such as Pulumi.dev.yaml"
+_FITTED_REGIONS: Final = ("us-east-1", "us-west-2")
+FITTED_ON: Final = f"public Spot traces of V100 instances in {' and '.join(_FITTED_REGIONS)} of 2022 and 2023"
+"""What the fitted market is from. Source: the AWS folders of skypilot-org/spot-traces."""
 _PRICE_HISTORY: Final = "the JSON of `aws ec2 describe-spot-price-history`"
 
 
@@ -53,11 +57,6 @@ def add_market_options(parser: argparse.ArgumentParser) -> None:
         help="read current Spot prices and placement scores with your AWS credentials, which require "
         "ec2:DescribeSpotPriceHistory and ec2:GetSpotPlacementScores (default: Spot at "
         f"{ASSUMED_SPOT:g} of the On-Demand price, no scores)",
-    )
-    parser.add_argument(
-        "--price-list",
-        action="store_true",
-        help="read current On-Demand prices from the AWS Price List, which requires pricing:GetProducts",
     )
     parser.add_argument(
         "--processes",
@@ -91,25 +90,17 @@ def read(option: str, file: Path) -> tuple[StackConfig, Settings]:
         raise ValueError(f"{option} is {file}: {'; '.join(str(error).splitlines())}") from None
 
 
-def prices(args: argparse.Namespace, settings: Settings) -> Prices:
-    """Return the prices that the options select."""
-    selected = Prices(settings.region)
+def prices(args: argparse.Namespace, settings: Settings, region: str | None = None) -> Prices:
+    """Return the prices that the options select, in the stack file's region or another."""
+    region = region or settings.region
+    selected = Prices(region)
     if args.spot_prices is not None:
         selected = replace(
             selected, spot=files.read("--spot-prices", args.spot_prices, _PRICE_HISTORY, spot_history)
         )
     if args.account:
-        spot = account.spot_prices(_ec2(settings.region), _types(settings), datetime.now(UTC))
+        spot = account.spot_prices(_ec2(region), _types(settings), datetime.now(UTC))
         selected = replace(selected, spot=spot)
-    if args.price_list:
-        client = boto3.client("pricing", region_name=price_list.REGION)
-        on_demand, since = price_list.read(
-            client, [*_types(settings), *_system_node_types(settings)], settings.region
-        )
-        now = datetime.now(UTC).date()
-        selected = replace(
-            selected, on_demand=on_demand, source=f"AWS Price List of {now}, effective {since}"
-        )
     return selected
 
 
@@ -122,12 +113,6 @@ def _types(settings: Settings) -> set[str]:
     return {kind for capacity in settings.capacities.values() for kind in capacity.types}
 
 
-def _system_node_types(settings: Settings) -> list[str]:
-    """Return the type of the system nodes of a created cluster, if any."""
-    cluster = settings.kubernetes
-    return [cluster.create.system_instance_type] if cluster is not None and cluster.create is not None else []
-
-
 def _ec2(region: str) -> Any:
     return boto3.client("ec2", region_name=region)
 
@@ -137,25 +122,50 @@ def market(args: argparse.Namespace) -> Traces | None:
     return traces.load(args.trace) if args.trace else None
 
 
-def basis(args: argparse.Namespace, used: Prices, scored: Mapping[str, int]) -> text.Basis:
-    """Return the sources of a forecast."""
-    source = "recorded traces" if args.trace else "fitted model, not the history of this account"
+def basis(
+    args: argparse.Namespace,
+    used: Prices,
+    types: Iterable[str],
+    recorded: Traces | None,
+    scored: Mapping[str, int],
+) -> text.Basis:
+    """Return the sources of a forecast of groups with these types."""
     spot = f"assumed at {ASSUMED_SPOT:g} of On-Demand"
     if args.spot_prices:
         spot = f"from {args.spot_prices.name}, otherwise {spot}"
     if args.account:
         spot = f"current prices of the account, otherwise {spot}"
-    return text.Basis(source, spot, used.source + _age_note(used.source), scored)
+    on_demand = "; ".join(f"{source}, {date}{_age_note(date)}" for date, source in used.sources(types))
+    market, market_range = _market(recorded, used.region)
+    return text.Basis(market, market_range, spot, on_demand or f"no price of {used.region} at hand", scored)
 
 
-def _age_note(read: str) -> str:
-    """Return the age of a price list that is dated by month."""
-    year, _, month = read.rpartition(" ")[2].partition("-")
-    if not (year.isdigit() and month.isdigit()):
-        return ""
+def _age_note(date: str) -> str:
+    """Return the age in months of a table of prices."""
+    year, month = map(int, date.split("-")[:2])
     now = datetime.now(UTC)
-    months = 12 * (now.year - int(year)) + now.month - int(month)
+    months = 12 * (now.year - year) + now.month - month
     return f" ({months} months old)" if months != 1 else " (1 month old)"
+
+
+def _market(recorded: Traces | None, region: str) -> tuple[str, str]:
+    """Return where the Spot market is from, and what the range of a forecast is."""
+    if recorded is None:
+        week = "recent week" if region in _FITTED_REGIONS else "week"
+        market = f"modelled from {FITTED_ON}, no {week} of {region} was seen"
+        return market, text.MODELLED_RANGE
+    zones = {_zone(trace) for trace in recorded}
+    other_zones = sorted(zone for zone in zones if not zone.startswith(region))
+    market = "recorded traces"
+    if other_zones:
+        market += f" of {', '.join(other_zones)}"
+        market += f"; no week of {region} was seen" if len(other_zones) == len(zones) else f" and {region}"
+    return market, text.RECORDED_RANGE
+
+
+def _zone(trace: PoolTrace) -> str:
+    """Return the zone of a trace, which its name begins with."""
+    return trace.name.partition("_")[0]
 
 
 @contextmanager

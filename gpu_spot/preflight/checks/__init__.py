@@ -6,6 +6,7 @@ from typing import Final
 
 from gpu_spot.preflight.check_result import Check
 from gpu_spot.preflight.checks import (
+    clusters,
     disks,
     encryption,
     endpoints,
@@ -14,6 +15,7 @@ from gpu_spot.preflight.checks import (
     monthly_cost,
     offerings,
     queues,
+    region_services,
     request_logs,
     reservations,
     sizes,
@@ -34,6 +36,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     quotas,
     disks,
     limits,
+    region_services,
     offerings,
     sizes,
     reservations,
@@ -43,6 +46,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     endpoints,
     queues,
     request_logs,
+    clusters,
     name_conflicts,
     github,
     billing,

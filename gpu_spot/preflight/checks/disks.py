@@ -28,7 +28,7 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     Other resources of the account are not counted. An instance has one interface and a root volume; a job and
     a tenant have one volume each.
     """
-    sizes = [(_counts(capacity), capacity.root_volume_gib) for capacity in stack.settings.capacities.values()]
+    sizes = [(_counts(capacity), capacity.root_volume_gib) for capacity in stack.capacities.values()]
     volumes = _volumes(stack)
     gib = [volumes + sum(counts[at] * root for counts, root in sizes) for at in (0, 1)]
     yield _compare(quota(account, *_STORAGE), "TiB", gib[0] / _GIB_OF_TIB, gib[1] / _GIB_OF_TIB)

@@ -8,6 +8,7 @@ launch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from gpu_spot.preflight.account import Account
@@ -22,7 +23,7 @@ _AWS_MANAGED: Final = "alias/aws/ebs"
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Check the keys of the volumes and the access of the launching roles."""
     for key in sorted(_named(stack)) or [account.clients("ec2").get_ebs_default_kms_key_id()["KmsKeyId"]]:
-        yield from _check_key(key, stack, account)
+        yield from (replace(result, key="kmsKeyArn") for result in _check_key(key, stack, account))
 
 
 def _named(stack: Stack) -> set[str]:

@@ -29,7 +29,8 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
             "EFS",
             "not known",
             "AWS does not list the zones that support mount targets",
-            "if `up` fails with UnsupportedAvailabilityZone, remove that zone from network.zones",
+            "if `up` fails with UnsupportedAvailabilityZone, remove that zone",
+            "network.zones",
         )
 
 
@@ -50,11 +51,10 @@ def _endpoints(declared: dict[str, bool], zones: tuple[str, ...], account: Accou
             zone for zone in zones if is_interface and zone not in zones_by_service.get(name, ())
         ]
         if name not in zones_by_service:
-            yield CheckResult(
-                name, "failure", "endpoint not available in this region", "choose another `network` egress"
-            )
+            finding = "endpoint not available in this region"
+            yield CheckResult(name, "failure", finding, "choose another `network` egress", "network.egress")
         elif missing_zones:
             finding = f"no endpoint in {', '.join(missing_zones)}"
-            yield CheckResult(name, "failure", finding, "remove these zones from network.zones")
+            yield CheckResult(name, "failure", finding, "remove these zones", "network.zones")
     if declared.keys() <= zones_by_service.keys():
         yield CheckResult("endpoints", "ok", f"{len(declared)} services checked")

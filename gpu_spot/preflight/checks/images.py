@@ -9,6 +9,7 @@ and no ``python`` is from its packages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -35,19 +36,22 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     commands = _commands(stack)
     for group, capacity in stack.settings.capacities.items():
         for image, types in capacity.images.items():
-            subject = f"{group}: {image}"
+            subject, key = f"{group}: {image}", stack.key(group, "capacity.ami")
             ami, problem = _resolve_image(stack, account, image)
             if problem is not None:
-                yield CheckResult(subject, *problem)
+                yield CheckResult(subject, *problem, key)
             if ami is None:
                 continue
             image_info = _describe_image(account.clients("ec2"), ami)
             if image_info is None:
                 advice = "use an image of this region that the account may launch"
-                yield CheckResult(subject, "failure", f"{ami} does not exist", advice)
+                yield CheckResult(subject, "failure", f"{ami} does not exist", advice, key)
                 continue
-            yield from _check_image(subject, image_info, capacity, types[0], root)
-            yield from _check_python(subject, image_info, commands.get(group, ()))
+            results = (
+                *_check_image(subject, image_info, capacity, types[0], root),
+                *_check_python(subject, image_info, commands.get(group, ())),
+            )
+            yield from (replace(result, key=key) for result in results)
 
 
 def _resolve_image(

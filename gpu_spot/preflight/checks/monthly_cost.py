@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from gpu_spot.preflight import prices
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult
+from gpu_spot.preflight.prices import Line, listed, priced
 from gpu_spot.preflight.stack import Stack
+from infra.catalogue import price_tables
 
 NAME: Final = "monthly cost"
 _NODE_GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 _TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
+_BROKER_INSTANCES: Final = {"SINGLE_INSTANCE": 1, "CLUSTER_MULTI_AZ": 3}
+"""Instances of a RabbitMQ broker, each billed by the hour ("Amazon MQ pricing", the example of a cluster)."""
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Add up permanent costs; warn if the budget is below them."""
-    total = 0.0
-    for subject, count, price in lines(stack):
-        if count:
-            total += count * price
-            yield CheckResult(subject, "ok", f"{count} × ${price:.2f} = ${count * price:.2f}")
-    for kind, mode in sorted(
-        (broker["hostInstanceType"], broker["deploymentMode"])
-        for broker in stack.of_type("aws:mq/broker:Broker")
-    ):
-        # Public copies of the price page do not include brokers.
-        finding, advice = "not included", 'see the AWS page "Amazon MQ pricing"; add its storage'
-        yield CheckResult(f"broker {kind}, {mode}", "not known", finding, advice)
-    for kind in unpriced_nodes(stack):
-        finding, advice = "not included", 'see the AWS page "Amazon EC2 On-Demand Pricing"'
-        yield CheckResult(f"system nodes {kind}", "not known", finding, advice)
-    finding = f"${total:.0f} without workers"
-    if stack.region in prices.SAME_PRICES:
-        finding += f" (list prices of {prices.READ})"
-    else:
-        finding += f" (prices of {prices.REGION}, {prices.READ}; {stack.region} is more expensive)"
+    counted = [line for line in lines(stack) if line.count]
+    for line in counted:
+        if line.unit_price is None:
+            advice = f"run {price_tables.UPDATE_COMMAND}, or see AWS's pricing pages"
+            yield CheckResult(line.item, "not known", "not priced", advice)
+            continue
+        finding = f"{line.count} × ${line.unit_price:.2f} = ${line.cost:.2f}"
+        if line.region != stack.region:
+            finding += f" (price of {line.region})"
+        yield CheckResult(line.item, "ok", finding)
+    total = sum(line.cost for line in counted)
+    unpriced = ", ".join(line.item for line in counted if line.unit_price is None)
+    without = f"workers, and without {unpriced}" if unpriced else "workers"
+    dates = sorted({line.date for line in counted if line.unit_price is not None}) or [prices.READ]
+    span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    finding = f"${total:.0f} without {without} (list prices of {span})"
     budget = stack.settings.monitoring.monthly_budget_usd
     if budget is not None and total > budget:
         yield CheckResult(
@@ -47,37 +47,45 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
         yield CheckResult("total", "ok", finding)
 
 
-def lines(stack: Stack, listed: Mapping[str, float] | None = None) -> Iterator[tuple[str, int, float]]:
-    """Yield item, quantity and US dollars per month for one.
+def lines(stack: Stack) -> Iterator[Line]:
+    """Yield the lines of the bill that do not depend on usage."""
+    hours, region = prices.HOURS, stack.region
 
-    ``listed`` are hourly instance prices that replace the shipped ones.
-    """
-    hours = prices.HOURS
-    yield "NAT gateways", _count(stack, "aws:ec2/natGateway:NatGateway"), prices.NAT_GATEWAY_HOUR * hours
-    yield "public IPv4 addresses", _count(stack, "aws:ec2/eip:Eip"), prices.PUBLIC_ADDRESS_HOUR * hours
+    def table(item: str, count: float, name: str, units: float = 1.0) -> Line:
+        return priced(item, count, prices.of(name, region), units)
+
+    yield table(
+        "NAT gateways", _count(stack, "aws:ec2/natGateway:NatGateway"), price_tables.NAT_GATEWAY, hours
+    )
+    yield table("public IPv4 addresses", _count(stack, "aws:ec2/eip:Eip"), price_tables.PUBLIC_IPV4, hours)
     zones = sum(
         len(inputs.get("subnetIds", ())) for inputs in stack.of_type("aws:ec2/vpcEndpoint:VpcEndpoint")
     )
-    yield "interface endpoints × zones", zones, prices.ENDPOINT_ZONE_HOUR * hours
-    yield "GiB of stopped warm instances", _warm_gib(stack), prices.GP3_GIB_MONTH
-    yield "alarms", _count(stack, "aws:cloudwatch/metricAlarm:MetricAlarm"), prices.ALARM_MONTH
-    yield "dashboards", _count(stack, "aws:cloudwatch/dashboard:Dashboard"), prices.DASHBOARD_MONTH
-    yield "secrets", _count(stack, "aws:secretsmanager/secret:Secret"), prices.SECRET_MONTH
-    yield "KMS keys", _count(stack, "aws:kms/key:Key"), prices.KMS_KEY_MONTH
-    yield "EKS control planes", _count(stack, "aws:eks/cluster:Cluster"), prices.CLUSTER_HOUR * hours
+    yield table("interface endpoints × zones", zones, price_tables.INTERFACE_ENDPOINT, hours)
+    yield table("GiB of stopped warm instances", _warm_gib(stack), price_tables.EBS_GP3)
+    for name, type_, unit_price in (
+        ("alarms", "aws:cloudwatch/metricAlarm:MetricAlarm", prices.ALARM_MONTH),
+        ("dashboards", "aws:cloudwatch/dashboard:Dashboard", prices.DASHBOARD_MONTH),
+        ("secrets", "aws:secretsmanager/secret:Secret", prices.SECRET_MONTH),
+        ("KMS keys", "aws:kms/key:Key", prices.KMS_KEY_MONTH),
+    ):
+        yield listed(name, _count(stack, type_), unit_price, region)
+    yield table(
+        "EKS control planes", _count(stack, "aws:eks/cluster:Cluster"), price_tables.EKS_CLUSTER, hours
+    )
     for kind, count in sorted(_nodes(stack).items()):
-        if (price := _node_hour(kind, listed)) is not None:
-            yield f"system nodes {kind}", count, price * hours
-    yield "GiB of system nodes", _nodes_gib(stack), prices.GP3_GIB_MONTH
+        yield priced(f"system nodes {kind}", count, prices.node_hour(kind, region), hours)
+    yield table("GiB of system nodes", _nodes_gib(stack), price_tables.EBS_GP3)
+    for (kind, mode), count in sorted(_brokers(stack).items()):
+        yield table(f"broker {kind}, {mode}", count * _BROKER_INSTANCES.get(mode, 1), kind, hours)
 
 
-def unpriced_nodes(stack: Stack, listed: Mapping[str, float] | None = None) -> list[str]:
-    """Return the types of system nodes without a known price, which ``lines`` omits."""
-    return sorted(kind for kind in _nodes(stack) if _node_hour(kind, listed) is None)
-
-
-def _node_hour(kind: str, listed: Mapping[str, float] | None) -> float | None:
-    return (listed or {}).get(kind, prices.node_hour(kind))
+def _brokers(stack: Stack) -> Counter[tuple[str, str]]:
+    """Return the number of brokers by instance type and deployment mode."""
+    return Counter(
+        (str(broker["hostInstanceType"]), str(broker["deploymentMode"]))
+        for broker in stack.of_type("aws:mq/broker:Broker")
+    )
 
 
 def _nodes(stack: Stack) -> Counter[str]:

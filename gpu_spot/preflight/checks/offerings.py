@@ -26,13 +26,14 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     for zone in stack.zones:
         if zone not in account_zones:
             advice = f"use other zones in network.zones: {', '.join(sorted(account_zones))}"
-            yield CheckResult(zone, "failure", "the account does not have this zone", advice)
-    capacities = stack.settings.capacities
+            yield CheckResult(zone, "failure", "the account does not have this zone", advice, "network.zones")
+    capacities = stack.capacities
     offered = _offered_pools(
         ec2, sorted({name for capacity in capacities.values() for name in capacity.types})
     )
     for group, capacity in capacities.items():
-        yield from _check_group(group, capacity, stack.zones, offered)
+        key = stack.key(group, "capacity.instanceTypes")
+        yield from _check_group(group, key, capacity, stack.zones, offered)
 
 
 def _offered_pools(ec2: Any, types: list[str]) -> set[tuple[str, str]]:
@@ -48,21 +49,22 @@ def _offered_pools(ec2: Any, types: list[str]) -> set[tuple[str, str]]:
 
 
 def _check_group(
-    group: str, capacity: Capacity, zones: tuple[str, ...], offered: set[tuple[str, str]]
+    group: str, key: str, capacity: Capacity, zones: tuple[str, ...], offered: set[tuple[str, str]]
 ) -> Iterator[CheckResult]:
     pools = {(name, zone) for name in capacity.types for zone in zones} & offered
     finding = f"{len(pools)} of {len(capacity.types) * len(zones)} capacity pools (type and zone) are offered"
     if not pools:
-        yield CheckResult(group, "failure", finding, "choose other types or zones")
+        yield CheckResult(group, "failure", finding, "choose other types or zones", key)
         return
     yield CheckResult(group, "ok", finding)
     for zone in zones:
         if not any(pool_zone == zone for _, pool_zone in pools):
-            yield CheckResult(f"{group} in {zone}", "warning", "none of its types is offered in this zone")
+            finding = "none of its types is offered in this zone"
+            yield CheckResult(f"{group} in {zone}", "warning", finding, key=key)
     for name in capacity.types:
         subject = f"{group}: {name}"
         if not any(kind == name for kind, _ in offered):
             finding = "not offered in this region: AWS may reject the whole group"
-            yield CheckResult(subject, "failure", finding, "remove it from instanceTypes")
+            yield CheckResult(subject, "failure", finding, "remove it from instanceTypes", key)
         elif not any(kind == name for kind, _ in pools):
-            yield CheckResult(subject, "warning", "not offered in any zone of the stack")
+            yield CheckResult(subject, "warning", "not offered in any zone of the stack", key=key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -21,7 +22,8 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Check the log of each service that scales by one."""
     for service in stack.settings.services:
         if service.scaling is not None and service.scaling.log is not None:
-            yield _check(f"request log of {service.name}", service.scaling.log, account.clients("logs"))
+            result = _check(f"request log of {service.name}", service.scaling.log, account.clients("logs"))
+            yield replace(result, key=stack.key(service.name, "scaling.log"))
 
 
 def _check(subject: str, log: RequestLog, client: Any) -> CheckResult:

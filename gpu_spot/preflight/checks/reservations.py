@@ -7,6 +7,7 @@ reservation of its type, platform and zone (EC2 guide, "On-Demand Capacity Reser
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -29,12 +30,14 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     for group, capacity in stack.settings.capacities.items():
         reservation = capacity.fallback.reservation
         if reservation is not None:
-            yield from _check_group(group, capacity, reservation, stack, account)
+            key = stack.key(group, "capacity.fallback.reservation")
+            results = _check_group(group, capacity, reservation, stack, account)
+            yield from (replace(result, key=key) for result in results)
     for job in stack.settings.jobs:
         if job.capacity_block is not None:
-            yield _check_capacity_block(
-                f"{job.name}: {job.capacity_block.reservation}", job.capacity_block, account
-            )
+            subject = f"{job.name}: {job.capacity_block.reservation}"
+            result = _check_capacity_block(subject, job.capacity_block, account)
+            yield replace(result, key=stack.key(job.name, "capacityBlock"))
 
 
 def _check_group(

@@ -27,4 +27,5 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
                 "warning",
                 finding,
                 f"split the group: at most {MAX_SLOTS:,} slots per group (docs/scale.md)",
+                stack.key(group, "capacity.max"),
             )

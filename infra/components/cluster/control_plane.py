@@ -8,6 +8,7 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from infra.components import fixed
 from infra.components.cluster.objects import ClusterEndpoint
 from infra.components.cluster.roles import service_role
 from infra.components.network.network import Network
@@ -21,6 +22,15 @@ _POLICIES: Final = {
     "edit": "AmazonEKSEditPolicy",
     "view": "AmazonEKSViewPolicy",
 }
+_FIXED: Final = ["name", "encryptionConfig", "vpcConfig.subnetIds"]
+"""Inputs that stay as they were created.
+
+EKS has no operation that renames a cluster, or changes the key of its secrets: ``AssociateEncryptionConfig``
+is for clusters without one (EKS API), and the provider calls it for those only (terraform-provider-aws,
+``internal/service/eks/cluster.go``, ``resourceClusterUpdate``). The subnets are those of EKS's own network
+interfaces: new ones must be in the zones that the cluster was created with, while nodes may be in any subnet
+of the VPC (EKS guide, "Amazon EKS VPC and subnet requirements and considerations").
+"""
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class ControlPlane(pulumi.ComponentResource):
     """
 
     name: pulumi.Output[str]
+    security_group_id: pulumi.Output[str]
     endpoint: ClusterEndpoint
 
     def __init__(self, name: str, args: ControlPlaneArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -60,6 +71,7 @@ class ControlPlane(pulumi.ComponentResource):
             tags=scope.tags(scope.name("control-plane")),
             opts=self._child,
         )
+        key = scope.kms_key_arn or self._key()
         eks_cluster = aws.eks.Cluster(
             name,
             name=cluster,
@@ -75,10 +87,7 @@ class ControlPlane(pulumi.ComponentResource):
                 authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
             ),
             encryption_config=aws.eks.ClusterEncryptionConfigArgs(
-                provider=aws.eks.ClusterEncryptionConfigProviderArgs(
-                    key_arn=scope.kms_key_arn or self._key()
-                ),
-                resources=["secrets"],
+                provider=aws.eks.ClusterEncryptionConfigProviderArgs(key_arn=key), resources=["secrets"]
             ),
             enabled_cluster_log_types=list(created.logs),
             # Add-ons are resources of the stack; EKS would own those that it installs itself.
@@ -86,15 +95,18 @@ class ControlPlane(pulumi.ComponentResource):
             # The default, extended support, costs six times as much (EKS guide, "Upgrade policy").
             upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
             tags=scope.tags(name),
-            opts=pulumi.ResourceOptions(parent=self, protect=scope.protect or None, depends_on=[logs]),
+            opts=pulumi.ResourceOptions(
+                parent=self, protect=scope.protect or None, depends_on=[logs], ignore_changes=_FIXED
+            ),
         )
-        self.name = eks_cluster.name
+        self.name = _checked_name(eks_cluster, args, key)
+        self.security_group_id = eks_cluster.vpc_config.cluster_security_group_id.apply(str)
         entries = [
-            self._grant_access(eks_cluster, number, access.role, access.access_policy)
+            self._grant_access(number, access.role, access.access_policy)
             for number, access in enumerate(created.access)
         ]
         self.endpoint = ClusterEndpoint(
-            cluster, eks_cluster.endpoint, eks_cluster.certificate_authority.data, entries
+            self.name, eks_cluster.endpoint, eks_cluster.certificate_authority.data, entries
         )
         self.register_outputs({"name": self.name})
 
@@ -111,13 +123,11 @@ class ControlPlane(pulumi.ComponentResource):
         arn: pulumi.Output[str] = key.arn
         return arn
 
-    def _grant_access(
-        self, cluster: aws.eks.Cluster, number: int, role: str, access_policy: str
-    ) -> pulumi.Resource:
+    def _grant_access(self, number: int, role: str, access_policy: str) -> pulumi.Resource:
         name = self._scope.name("access", str(number))
         entry = aws.eks.AccessEntry(
             name,
-            cluster_name=cluster.name,
+            cluster_name=self.name,
             principal_arn=role,
             type="STANDARD",
             tags=self._scope.tags(name),
@@ -126,10 +136,34 @@ class ControlPlane(pulumi.ComponentResource):
         policy = f":eks::aws:cluster-access-policy/{_POLICIES[access_policy]}"
         association: pulumi.Resource = aws.eks.AccessPolicyAssociation(
             name,
-            cluster_name=cluster.name,
+            cluster_name=self.name,
             principal_arn=entry.principal_arn,
             policy_arn=pulumi.Output.concat("arn:", self._scope.partition, policy),
             access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
             opts=self._child,
         )
         return association
+
+
+def _checked_name(
+    cluster: aws.eks.Cluster, args: ControlPlaneArgs, key: pulumi.Input[str]
+) -> pulumi.Output[str]:
+    """Return the cluster's name; the output raises ``pulumi.RunError`` for a change that EKS cannot make."""
+    name = args.settings.cluster
+    owner = f"cluster {name!r}"
+    same = fixed.unchanged(
+        "kubernetes.cluster",
+        name,
+        cluster.name,
+        "the cluster",
+        "no change (remove all entries on Kubernetes first, or make a second stack)",
+    )
+    same_key = fixed.unchanged(
+        "kmsKeyArn",
+        key,
+        cluster.encryption_config.apply(lambda config: config.provider.key_arn if config else None),
+        owner,
+        "no change (EKS never changes the key of a cluster's secrets; make a second stack)",
+    )
+    subnets = args.network.remaining(cluster.vpc_config.subnet_ids, owner)
+    return pulumi.Output.all(same, same_key, subnets).apply(lambda values: str(values[0]))

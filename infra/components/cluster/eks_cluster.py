@@ -13,10 +13,12 @@ from infra.components.cluster import charts, objects
 from infra.components.cluster.addons import BEFORE_NODES, Addons, AddonsArgs
 from infra.components.cluster.charts import Charts, ChartsArgs
 from infra.components.cluster.control_plane import ControlPlane, ControlPlaneArgs
+from infra.components.cluster.ingress import ClusterIngress, ClusterIngressArgs
 from infra.components.cluster.karpenter import Karpenter, KarpenterArgs
 from infra.components.cluster.system_nodes import SystemNodes, SystemNodesArgs
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.components.network.network import Network
+from infra.components.queues.declared_queue import BrokerListener
 from infra.iam.statement import Statement
 from infra.schema import Kubernetes, Settings
 from infra.schema.cluster.created_cluster import CreatedCluster
@@ -31,6 +33,7 @@ class EksClusterArgs:
     """``entries`` are the settings of entries on Kubernetes.
 
     ``engine_statements`` are the permissions of cluster components (``keda``, ``efs-csi``) by name.
+    ``listeners`` are the brokers that KEDA connects to.
     """
 
     scope: Scope
@@ -39,6 +42,7 @@ class EksClusterArgs:
     entries: Settings
     network: Network
     engine_statements: Mapping[str, Sequence[Statement]]
+    listeners: Sequence[BrokerListener]
     log_retention_days: int
 
 
@@ -67,10 +71,17 @@ class EksCluster(pulumi.ComponentResource):
             self._child,
         )
         self.created_name = plane.name
+        ingress = ClusterIngress(
+            scope.name("cluster-ingress"),
+            ClusterIngressArgs(
+                scope, plane.security_group_id, args.network, args.listeners, args.created.allowed_sources
+            ),
+            self._child,
+        )
         first = self._addons("node-addons", BEFORE_NODES, ())
         nodes = SystemNodes(
             scope.name("system-nodes"),
-            SystemNodesArgs(scope, args.created, plane.name, args.network, first.addons),
+            SystemNodesArgs(scope, args.created, plane.name, args.network, [*first.addons, *ingress.rules]),
             self._child,
         )
         rest = self._addons("addons", (*_ALWAYS, *([_SECRETS] if self._has_secrets else [])), [nodes.group])
@@ -85,7 +96,13 @@ class EksCluster(pulumi.ComponentResource):
                 self.provider,
                 karpenter.queue_name,
                 self._charts(),
-                [*plane.endpoint.depends_on, *rest.addons, *karpenter.depends_on, *self._keda()],
+                [
+                    *plane.endpoint.depends_on,
+                    *ingress.rules,
+                    *rest.addons,
+                    *karpenter.depends_on,
+                    *self._keda(),
+                ],
             ),
             self._child,
         )

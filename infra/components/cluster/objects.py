@@ -17,13 +17,22 @@ _MAX_LOGICAL_NAME_LENGTH: Final = 253
 _SKIP_AWAIT_KINDS: Final = frozenset({"Deployment", "Job"})
 """Pulumi would wait until a Deployment has its nodes and a Job has finished (pulumi-kubernetes 417)."""
 _SKIP_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
+_REPLACED_FOR: Final[Mapping[str, Sequence[str]]] = {
+    "Job": ("spec.backoffLimitPerIndex", "spec.completionMode", "spec.podFailurePolicy"),
+    "TrainJob": ("spec",),
+}
+"""Paths of immutable fields for which pulumi-kubernetes updates the object, and a cluster would refuse it.
+
+Sources: Kubernetes, ``pkg/apis/batch/validation``, ``ValidateJobSpecUpdate``; pulumi-kubernetes,
+``provider/pkg/provider/diff.go``; Kubeflow Trainer, "TrainJob" (``runtimeRef`` is immutable).
+"""
 
 
 @dataclass(frozen=True)
 class ClusterEndpoint:
     """Address of a cluster. Objects in it are created after ``depends_on``."""
 
-    name: str
+    name: pulumi.Input[str]
     endpoint: pulumi.Input[str]
     authority: pulumi.Input[str]
     depends_on: Sequence[pulumi.Resource] = ()
@@ -74,14 +83,20 @@ class ClusterObjects(pulumi.ComponentResource):
             f"kubernetes:{version if '/' in version else f'core/{version}'}:{kind}",
             args.scope.name(kind.lower(), metadata["name"], limit=_MAX_LOGICAL_NAME_LENGTH),
             {"apiVersion": version, "kind": kind, "metadata": metadata, **item.body},
-            pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=depends_on),
+            pulumi.ResourceOptions(
+                parent=self,
+                provider=args.provider,
+                depends_on=depends_on,
+                replace_on_changes=list(_REPLACED_FOR.get(kind, ())),
+                delete_before_replace=True if kind in _REPLACED_FOR else None,
+            ),
         )
 
 
 def provider(scope: Scope, cluster: ClusterEndpoint) -> kubernetes.Provider:
     """Declare a cluster's provider, which authenticates with the AWS CLI's token of the current identity."""
-    config = pulumi.Output.all(cluster.endpoint, cluster.authority).apply(
-        lambda address: kube_config(cluster.name, scope.region, *address)
+    config = pulumi.Output.all(cluster.name, cluster.endpoint, cluster.authority).apply(
+        lambda values: kube_config(values[0], scope.region, *values[1:])
     )
     return kubernetes.Provider(
         scope.name("kubernetes"), kubeconfig=config, enable_server_side_apply=True, opts=scope.child_options

@@ -75,6 +75,10 @@ class SystemNodes(pulumi.ComponentResource):
             ),
             update_config=aws.eks.NodeGroupUpdateConfigArgs(max_unavailable=1),
             tags=tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on)),
+            # A zone added to the network would replace the nodes of all system pods (terraform-provider-aws,
+            # ``internal/service/eks/node_group.go``, ForceNew).
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=list(args.depends_on), ignore_changes=["subnetIds"]
+            ),
         )
         self.register_outputs({})

@@ -31,6 +31,7 @@ class ControllerArgs:
     """Arguments of ``Controller``.
 
     Attributes:
+        layer_arn: The layer with boto3.
         has_fleets: Some groups are Spot Fleets.
         has_capacity_blocks: Some groups have a Capacity Block.
         launches_by_zone: Some groups launch On-Demand instances in a given zone.
@@ -39,6 +40,7 @@ class ControllerArgs:
 
     scope: Scope
     state: State
+    layer_arn: pulumi.Input[str]
     log_retention_days: int
     has_fleets: bool
     has_capacity_blocks: bool
@@ -96,6 +98,7 @@ class Controller(pulumi.ComponentResource):
             architectures=["x86_64"],
             handler=names.CONTROLLER_HANDLER,
             code=archive.build(),
+            layers=[args.layer_arn],
             kms_key_arn=scope.kms_key_arn,
             role=identity.role_arn,
             timeout=_TIMEOUT_SECONDS,
@@ -106,6 +109,7 @@ class Controller(pulumi.ComponentResource):
                     names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
                     names.ENV_MEMORY_TABLE: args.state.memory.name,
                     names.ENV_REGISTRY_TABLE: args.state.registry.name,
+                    names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/"),
                     names.ENV_QUEUE_URL: self.wake_ups.queue_url,
                     "POWERTOOLS_SERVICE_NAME": SERVICE,
                     "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,

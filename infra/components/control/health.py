@@ -45,6 +45,7 @@ class HealthChecker(pulumi.ComponentResource):
                 description="Checks the health of services' workers",
                 handler=names.HEALTH_HANDLER,
                 service=names.SERVICE_HEALTH,
+                layer_arn=args.layer_arn,
                 timeout_seconds=_TIMEOUT_SECONDS,
                 log_retention_days=args.log_retention_days,
                 statements=health_statements.health_checker(
@@ -57,6 +58,7 @@ class HealthChecker(pulumi.ComponentResource):
                     names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
                     names.ENV_MEMORY_TABLE: args.state.memory.name,
                     names.ENV_REGISTRY_TABLE: args.state.registry.name,
+                    names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/"),
                     names.ENV_TOPIC: args.topic_arn,
                 },
                 depends_on=[

@@ -63,6 +63,7 @@ class Scaler(pulumi.ComponentResource):
                 description="Sets the targets of services that scale",
                 handler=names.SCALER_HANDLER,
                 service=names.SERVICE_SCALER,
+                layer_arn=args.layer_arn,
                 timeout_seconds=_TIMEOUT_SECONDS,
                 log_retention_days=args.log_retention_days,
                 statements=scaler_statements.scaler(
@@ -76,6 +77,7 @@ class Scaler(pulumi.ComponentResource):
                     names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
                     names.ENV_MEMORY_TABLE: args.state.memory.name,
                     names.ENV_REGISTRY_TABLE: args.state.registry.name,
+                    names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/"),
                 },
                 depends_on=[*args.depends_on, *parameters],
             ),

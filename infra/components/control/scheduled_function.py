@@ -24,6 +24,7 @@ class ScheduledFunctionArgs:
     Attributes:
         short: The function's name without the stack's prefix.
         service: The function's name in logs and metrics.
+        layer_arn: The layer with boto3.
         timeout_seconds: Below 60.
         statements: Permissions in addition to writing its log.
         subnet_ids: The function runs in these subnets of a VPC, if given, with ``security_group_ids``.
@@ -35,6 +36,7 @@ class ScheduledFunctionArgs:
     description: str
     handler: str
     service: str
+    layer_arn: pulumi.Input[str]
     timeout_seconds: int
     log_retention_days: int
     statements: Sequence[Statement]
@@ -51,6 +53,7 @@ class ServiceFunctionArgs:
     scope: Scope
     services: Sequence[Service]
     state: State
+    layer_arn: pulumi.Input[str]
     topic_arn: pulumi.Input[str]
     log_retention_days: int
     depends_on: list[pulumi.Resource] = field(default_factory=list)
@@ -86,6 +89,7 @@ class ScheduledFunction(pulumi.ComponentResource):
             architectures=["x86_64"],
             handler=args.handler,
             code=archive.build(),
+            layers=[args.layer_arn],
             kms_key_arn=scope.kms_key_arn,
             role=identity.role_arn,
             timeout=args.timeout_seconds,

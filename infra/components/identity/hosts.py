@@ -1,4 +1,4 @@
-"""Identity of a service's workers on on-premises hosts."""
+"""Identity of an on-premises host of a service."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class HostIdentityArgs:
-    """``group`` is the service; ``settings`` names the principals that may assume the role."""
+    """``group`` is the service; ``settings`` and ``host`` say who may assume the role."""
 
     scope: Scope
     group: str
     settings: schema.OnPremises
+    host: schema.ListedHost
     access: instance_statements.InstanceAccess
 
 
 class HostIdentity(pulumi.ComponentResource):
-    """A managed policy, and a role with it if the settings name a principal."""
+    """A managed policy, and a role with it if the settings say who may assume it."""
 
     policy_arn: pulumi.Output[str]
     role_arn: pulumi.Output[str] | None = None
@@ -36,12 +37,16 @@ class HostIdentity(pulumi.ComponentResource):
         tags = scope.tags(name, group=args.group)
         self.policy_arn = aws.iam.Policy(
             name,
-            description=f"Report workers of {args.group} from elsewhere, and read their queue",
-            policy=document(instance_statements.on_premises(scope, group=args.group, access=args.access)),
+            description=f"Report workers of {args.group} on {args.host.name}, and read their queue",
+            policy=document(
+                instance_statements.on_premises(
+                    scope, group=args.group, host=args.host.name, access=args.access
+                )
+            ),
             tags=tags,
             opts=child,
         ).arn
-        if trust := instance_statements.assumed_by_hosts(args.settings):
+        if trust := instance_statements.assumed_by_host(args.settings, args.host):
             role = aws.iam.Role(
                 name,
                 assume_role_policy=document(trust),

@@ -24,7 +24,7 @@ class PreviewsArgs:
     """Arguments of ``Previews``.
 
     Attributes:
-        settings: The repository whose pull requests are trusted, and the state's bucket.
+        settings: The repository and environment whose jobs are trusted, and the state's bucket and key.
         images: Parameters of this account that name images.
         cluster: An existing EKS cluster that the stack looks up.
     """
@@ -62,14 +62,14 @@ class Previews(pulumi.ComponentResource):
                 tags=scope.tags(name),
                 opts=child,
             ).arn
-        role = _role(name, scope, provider, args.settings.repository, preview_statements.PULL_REQUESTS, child)
+        role = _role(name, scope, provider, args.settings.repository, _previewing(args.settings), child)
         aws.iam.RolePolicy(
             name,
             role=role.name,
             policy=document(
                 preview_statements.previews(
                     scope,
-                    args.settings.state_bucket,
+                    _state(args.settings),
                     images=args.images,
                     snapshots=args.snapshots,
                     queues=args.queues,
@@ -87,12 +87,18 @@ class Previews(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class DeploysArgs:
-    """``previews`` names the trusted repository and the state's bucket."""
+    """Arguments of ``Deploys``.
+
+    Attributes:
+        previews: The trusted repository, and the state's bucket and key.
+        images: Parameters of this account that name images.
+    """
 
     scope: Scope
     settings: schema.Deploys
     previews: schema.Previews
     provider_arn: pulumi.Output[str]
+    images: Sequence[str]
 
 
 class Deploys(pulumi.ComponentResource):
@@ -108,21 +114,26 @@ class Deploys(pulumi.ComponentResource):
     def __init__(self, name: str, args: DeploysArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the roles."""
         super().__init__("gpu-spot:infra:Deploys", name, None, opts)
-        scope, settings, bucket = args.scope, args.settings, args.previews.state_bucket
-        branch = preview_statements.branch_subject(settings.branch)
-        deploying = (
-            preview_statements.environment_subject(settings.environment) if settings.environment else branch
-        )
+        scope, settings, state = args.scope, args.settings, _state(args.previews)
+        deploying = _subject(settings.environment, settings.branch)
+        drifting = _subject(settings.drift_environment, settings.branch)
+        previewing = _previewing(args.previews)
+        if previewing.casefold() in (deploying.casefold(), drifting.casefold()):
+            # GitHub's environment names are not case-sensitive.
+            raise pulumi.RunError(
+                f"gpu-spot:identity: {previewing} for previews and for deploys, allowed: an environment for "
+                "each (the code of a pull request runs in a preview)"
+            )
         read_only = pulumi.Output.concat("arn:", scope.partition, ":iam::aws:policy/ReadOnlyAccess")
         self.role_arn = self._role(
-            args, "deploys", deploying, settings.policies, preview_statements.write_state(scope, bucket)
+            args, "deploys", deploying, settings.policies, preview_statements.write_state(scope, state)
         )
         self.drift_role_arn = self._role(
             args,
             "drift",
-            branch,
+            drifting,
             settings.drift_policies or [read_only],
-            preview_statements.read_state(scope, bucket),
+            preview_statements.detect_drift(scope, state, args.images),
         )
         self.register_outputs({"roleArn": self.role_arn, "driftRoleArn": self.drift_role_arn})
 
@@ -144,6 +155,22 @@ class Deploys(pulumi.ComponentResource):
             aws.iam.RolePolicy(scope.name(short), role=role.name, policy=document(state), opts=child)
         arn: pulumi.Output[str] = role.arn
         return arn
+
+
+def _state(settings: schema.Previews) -> preview_statements.PulumiState:
+    return preview_statements.PulumiState(
+        pulumi.get_project(), pulumi.get_stack(), settings.state_bucket, settings.state_kms_key_arn
+    )
+
+
+def _previewing(settings: schema.Previews) -> str:
+    return preview_statements.environment_subject(settings.environment or f"{pulumi.get_stack()}-preview")
+
+
+def _subject(environment: str | None, branch: str) -> str:
+    if environment is not None:
+        return preview_statements.environment_subject(environment)
+    return preview_statements.branch_subject(branch)
 
 
 def _role(

@@ -24,7 +24,8 @@ from infra.scope import Scope
 class GroupAlarmSettings:
     """A capacity group and the thresholds of its alarms.
 
-    Only groups with NVIDIA GPUs have the GPU alarm: the node agent does not read others.
+    Only groups with NVIDIA GPUs have the GPU alarm: the node agent does not read others. Only groups with a
+    fallback run On-Demand alone.
     """
 
     name: str
@@ -32,6 +33,8 @@ class GroupAlarmSettings:
     shortage_minutes: int
     on_demand_minutes: int
     is_nvidia: bool
+    has_fallback: bool
+    has_hourly_budget: bool
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,7 @@ def _group_alarms(stack: str, group: GroupAlarmSettings, dimensions: Dimensions)
         periods=periods,
         datapoints=periods,
     )
+    yield from _money_alarms(group, dimensions)
     yield AlarmSpec(
         f"{group.name}-above-max",
         f"{group.name} has run more instances than its maximum for ten minutes.",
@@ -209,3 +213,30 @@ def _group_alarms(stack: str, group: GroupAlarmSettings, dimensions: Dimensions)
         datapoints=3,
         logical_name=f"{group.name}-unkept",
     )
+
+
+def _money_alarms(group: GroupAlarmSettings, dimensions: Dimensions) -> Iterator[AlarmSpec]:
+    if group.has_fallback:
+        yield AlarmSpec(
+            f"{group.name}-on-demand-only",
+            f"{group.name} has run On-Demand alone for longer than its policy expected; the controller's log "
+            "has the reason.",
+            names.METRIC_NAMESPACE,
+            names.METRIC_ON_DEMAND_ONLY,
+            dimensions,
+            "Maximum",
+            threshold=1,
+            period_seconds=FIVE_MINUTES,
+        )
+    if group.has_hourly_budget:
+        yield AlarmSpec(
+            f"{group.name}-hourly-budget",
+            f"The hourly budget of {group.name} has withheld capacity that it lacks for ten minutes.",
+            names.METRIC_NAMESPACE,
+            names.METRIC_HOURLY_BUDGET_REACHED,
+            dimensions,
+            "Minimum",
+            threshold=1,
+            periods=10,
+            datapoints=10,
+        )

@@ -72,6 +72,8 @@ class Monitoring(pulumi.ComponentResource):
                         settings.stall_minutes if group.is_batch else settings.shortage_minutes,
                         settings.on_demand_minutes,
                         group.capacity.is_nvidia,
+                        group.capacity.fallback.enabled,
+                        group.capacity.budget is not None,
                     )
                     for group in args.groups
                 ),

@@ -10,6 +10,7 @@ from typing import Final, get_args
 import pulumi
 import pulumi_aws as aws
 
+from contracts.partitions import DNS_SUFFIXES, reversed_dns
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
@@ -37,8 +38,8 @@ it since version 3.3.40.0 (Systems Manager guide, "Reference: ec2messages, ssmme
 operations"). Not EFS: mounting is NFS.
 """
 
-_PREFIXES: Final = ("com.amazonaws", "cn.com.amazonaws")
-"""Prefixes of service names; in China they differ between services."""
+_PREFIXES: Final = tuple(dict.fromkeys(map(reversed_dns, DNS_SUFFIXES.values())))
+"""Prefixes of service names, ``com.amazonaws`` first; in China they differ between services."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,13 @@ class EndpointsArgs:
 
 
 class Endpoints(pulumi.ComponentResource):
-    """Gateway endpoints, and interface endpoints in the private subnets with their security group."""
+    """Gateway endpoints, and interface endpoints in the private subnets with their security group.
+
+    Attributes:
+        security_group_id: That of the interface endpoints; None without any.
+    """
+
+    security_group_id: pulumi.Output[str] | None
 
     def __init__(self, name: str, args: EndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the endpoints."""
@@ -79,11 +86,10 @@ class Endpoints(pulumi.ComponentResource):
                 tags=args.scope.tags(endpoint_name),
                 opts=self._child,
             )
-        if args.interfaces:
-            self._interfaces()
+        self.security_group_id = self._interfaces() if args.interfaces else None
         self.register_outputs({})
 
-    def _interfaces(self) -> None:
+    def _interfaces(self) -> pulumi.Output[str]:
         args, group = self._args, self._security_group()
         for service in args.interfaces:
             name = args.scope.name("endpoint", service.replace(".", "-"))
@@ -106,6 +112,8 @@ class Endpoints(pulumi.ComponentResource):
                 tags=args.scope.tags(name),
                 opts=self._child,
             )
+        group_id: pulumi.Output[str] = group.id
+        return group_id
 
     def _look_up_service(self, service: str) -> pulumi.Output[aws.ec2.GetVpcEndpointServiceResult]:
         """Look up a service's full name and availability zones in the region."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,12 +11,14 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
-from infra.components.network import existing, fixed
+from infra.components import fixed
+from infra.components.network import existing
 from infra.components.network.endpoints import Endpoints, EndpointsArgs, interfaces
 from infra.components.network.flow_logs import FlowLogs, FlowLogsArgs
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
+_SECOND_STACK: Final = "no change (make a second stack)"
 _SLOT_BITS: Final = 4
 """16 blocks: eight private, then eight public, one of each for zone letters a to h."""
 
@@ -57,17 +59,20 @@ class Network(pulumi.ComponentResource):
     Attributes:
         subnet_ids: Private subnets by zone.
         security_group_ids: Those of workers: the stack's own and existing ones of the settings.
+        endpoint_security_group_id: That of the interface endpoints; None without any.
     """
 
     vpc_id: pulumi.Output[str]
     subnet_ids: Mapping[str, pulumi.Output[str]]
     worker_security_group_id: pulumi.Output[str]
     security_group_ids: list[pulumi.Output[str]]
+    endpoint_security_group_id: pulumi.Output[str] | None
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the network."""
         super().__init__("gpu-spot:infra:Network", name, None, opts)
         self._scope, settings = args.scope, args.settings
+        self._creates_subnets = settings.cidr is not None
         self._child = pulumi.ResourceOptions(parent=self)
         tables: Mapping[str, aws.ec2.RouteTable] = {}
         extra_group_ids: tuple[pulumi.Output[str], ...] = ()
@@ -82,7 +87,7 @@ class Network(pulumi.ComponentResource):
             tables = self._create_vpc(settings, settings.cidr)
         self.worker_security_group_id = self._worker_security_group().id
         self.security_group_ids = [self.worker_security_group_id, *extra_group_ids]
-        Endpoints(
+        endpoints = Endpoints(
             self._scope.name("endpoints"),
             EndpointsArgs(
                 self._scope,
@@ -94,6 +99,7 @@ class Network(pulumi.ComponentResource):
             ),
             self._child,
         )
+        self.endpoint_security_group_id = endpoints.security_group_id
         if settings.flow_logs != "none":
             FlowLogs(
                 self._scope.name("flows"),
@@ -108,10 +114,24 @@ class Network(pulumi.ComponentResource):
             }
         )
 
+    def remaining(self, current: pulumi.Output[Sequence[str]], owner: str) -> pulumi.Output[Sequence[str]]:
+        """Return ``current``, subnets in the state; the output raises ``pulumi.RunError`` if one is deleted.
+
+        ``owner`` is what stays in them, in words. Subnets of an existing VPC are not the stack's.
+        """
+        if not self._creates_subnets:
+            return current
+        return fixed.in_subnets(self.subnet_ids.values(), current, owner)
+
     def _create_vpc(self, settings: schema.Network, cidr: str) -> Mapping[str, aws.ec2.RouteTable]:
         """Declare a VPC; return its private route tables by zone."""
         blocks = plan(cidr, settings.zones)
-        self.vpc_id = self._vpc(cidr).id
+        vpc = self._vpc(cidr)
+        # Replacing the VPC would fail: the NAT gateway's address is in use, and all mount targets of a file
+        # system must be in one VPC (EFS API, ``CreateMountTarget``).
+        same = fixed.unchanged("network.cidr", cidr, vpc.cidr_block, "the VPC", _SECOND_STACK)
+        self.vpc_id = pulumi.Output.all(vpc.id, same).apply(lambda values: str(values[0]))
+        self._default_security_group()
         private = {zone: self._subnet("private", zone, block.private) for zone, block in blocks.items()}
         # A table per zone even with one gateway: a changed `egress` changes routes, not subnets.
         tables = {zone: self._route_table("private", zone) for zone in private}
@@ -124,25 +144,26 @@ class Network(pulumi.ComponentResource):
 
     def _vpc(self, cidr: str) -> aws.ec2.Vpc:
         name = self._scope.name("vpc")
-        vpc = aws.ec2.Vpc(
+        return aws.ec2.Vpc(
             name,
-            cidr_block=fixed.cidr_block(self._scope, cidr),
+            cidr_block=cidr,
             enable_dns_hostnames=True,
             enable_dns_support=True,
             tags=self._scope.tags(name),
-            opts=self._child,
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["cidrBlock"]),
         )
-        # Resources without a security group get this one; without rules it allows no traffic.
-        default_name = self._scope.name("default")
+
+    def _default_security_group(self) -> None:
+        """Declare the VPC's default group, which resources without one get; no rules, so no traffic."""
+        name = self._scope.name("default")
         aws.ec2.DefaultSecurityGroup(
-            default_name,
-            vpc_id=vpc.id,
+            name,
+            vpc_id=self.vpc_id,
             ingress=[],
             egress=[],
-            tags=self._scope.tags(default_name),
+            tags=self._scope.tags(name),
             opts=self._child,
         )
-        return vpc
 
     def _internet_access(
         self, blocks: Mapping[str, ZonePlan], tables: Mapping[str, aws.ec2.RouteTable], *, per_zone: bool

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import pulumi
 
 from contracts.agent import config as agent
+from contracts.broker_users import BrokerQueue, BrokerUser
 from contracts.watched_queue import WatchedQueue
 from infra.components.monitoring import queue_alarms
 from infra.components.monitoring.alarm_spec import AlarmSpec
@@ -27,7 +28,7 @@ SettingsT = TypeVar("SettingsT", bound=QueueSettings)
 class QueueArgs(Generic[SettingsT]):
     """``service`` is the queue's service; its workers are in ``network``.
 
-    ``declared`` are the queues declared before, by service.
+    ``declared`` are the queues declared before, by service; ``queue_names`` those of all services.
     """
 
     scope: Scope
@@ -35,6 +36,34 @@ class QueueArgs(Generic[SettingsT]):
     settings: SettingsT
     network: Network
     declared: Mapping[str, DeclaredQueue] = field(default_factory=dict)
+    queue_names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BrokerListener:
+    """A broker of the stack; its security group admits clients of ``port`` by rules of their own.
+
+    ``name`` is that of the service for which the stack creates the broker.
+    """
+
+    name: str
+    security_group_id: pulumi.Input[str]
+    port: int
+
+
+@dataclass(frozen=True)
+class ManagedQueue:
+    """A queue on a broker of the stack, where a function declares it and maintains ``users``.
+
+    ``administrator`` is the name of the secret with the administrator's URL; ``monitor`` is that of the
+    user who reads lengths. ``secrets`` are the names of the users' secrets.
+    """
+
+    administrator: pulumi.Input[str]
+    monitor: pulumi.Input[str]
+    queue: BrokerQueue
+    users: Sequence[pulumi.Output[BrokerUser]]
+    secrets: Sequence[pulumi.Input[str]]
 
 
 @dataclass(frozen=True)
@@ -53,6 +82,10 @@ class DeclaredQueue:
     """Alarms in addition to those of every queue."""
     outputs: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     """Its part of the stack output ``queues``."""
+    listener: BrokerListener | None = None
+    """The stack's broker that has the queue; None for queues of a service of AWS or an existing broker."""
+    managed: ManagedQueue | None = None
+    """The queue's users on the stack's broker; None as for ``listener``."""
 
     @property
     def for_workers(self) -> pulumi.Output[agent.Queue]:

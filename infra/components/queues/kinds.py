@@ -22,9 +22,10 @@ KINDS: Final[Mapping[str, Callable[[QueueArgs[Any]], DeclaredQueue]]] = {
 def declare(settings: Settings, scope: Scope, network: Network) -> dict[str, DeclaredQueue]:
     """Declare the services' queues, by service; those on another service's broker after that one."""
     queues: dict[str, DeclaredQueue] = {}
+    names = {s.name: s.queue.queue_name(s.name) for s in settings.services if s.queue is not None}
     for service in sorted(settings.services, key=_shares_a_broker):
         if service.queue is not None:
-            args = QueueArgs(scope, service.name, service.queue, network, queues)
+            args = QueueArgs(scope, service.name, service.queue, network, queues, names)
             queues[service.name] = KINDS[service.queue.kind](args)
     return {service.name: queues[service.name] for service in settings.services if service.queue is not None}
 

@@ -28,6 +28,7 @@ class QueueWatcherArgs:
     queues: Sequence[DeclaredQueue]
     network: Network
     state: State
+    layer_arn: pulumi.Input[str]
     log_retention_days: int
 
 
@@ -49,6 +50,7 @@ class QueueWatcher(pulumi.ComponentResource):
                 description="Records the state of services' queues",
                 handler=names.QUEUES_HANDLER,
                 service=names.SERVICE_QUEUES,
+                layer_arn=args.layer_arn,
                 timeout_seconds=_TIMEOUT_SECONDS,
                 log_retention_days=args.log_retention_days,
                 statements=queue_statements.queue_watcher(

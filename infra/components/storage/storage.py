@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -16,13 +16,17 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class StorageArgs:
-    """``subnet_ids`` are by zone; ``clients`` is the security group that may mount the file system."""
+    """``subnet_ids`` are by zone; ``clients`` is the security group that may mount the file system.
+
+    ``mounted_by_pods`` are the names of its access points that pods mount.
+    """
 
     scope: Scope
     settings: schema.Storage
     vpc_id: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
     clients: pulumi.Input[str]
+    mounted_by_pods: Collection[str] = ()
 
 
 class Storage(pulumi.ComponentResource):
@@ -40,7 +44,14 @@ class Storage(pulumi.ComponentResource):
         if args.settings.file_system is not None:
             self.file_system = FileSystem(
                 scope.name("files"),
-                FileSystemArgs(scope, args.settings.file_system, args.vpc_id, args.subnet_ids, args.clients),
+                FileSystemArgs(
+                    scope,
+                    args.settings.file_system,
+                    args.vpc_id,
+                    args.subnet_ids,
+                    args.clients,
+                    args.mounted_by_pods,
+                ),
                 child,
             )
         self.buckets = {

@@ -8,16 +8,19 @@ from typing import Final
 
 import pulumi
 
+from contracts.partitions import DNS_SUFFIXES
 from infra.schema.work import GroupEntry
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
-_ECR: Final = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^@:]+)")
+_DOMAINS: Final = "|".join(map(re.escape, DNS_SUFFIXES.values()))
+_ECR: Final = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.(?:{_DOMAINS})/([^@:]+)")
 
 
 def needs(entry: GroupEntry, images: Iterable[str], kind_needs: Mapping[Need, bool]) -> frozenset[Need]:
     """Return the needs of an entry: those of all kinds, and those that are true in ``kind_needs``."""
     common_needs: dict[Need, bool] = {
+        "previous": True,
         "image": any(map(_ECR.match, images)),
         "hooks": not entry.capacity.is_fleet or entry.capacity.fallback.enabled,
         "attached": bool(entry.datasets),

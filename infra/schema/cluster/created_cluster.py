@@ -6,10 +6,10 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from infra.catalogue.cpu_types import architecture
-from infra.schema.base import Model
+from infra.schema.base import Model, check_private_networks
 
 LogType: TypeAlias = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 AccessPolicy: TypeAlias = Literal["admin", "edit", "view"]
@@ -52,6 +52,10 @@ class CreatedCluster(Model):
     charts."""
     public_cidrs: Annotated[tuple[str, ...], Field(max_length=40, strict=False)] = ()
     """IPv4 CIDR blocks that may connect to the public API endpoint. Default: the endpoint is private only."""
+    allowed_sources: Annotated[tuple[str, ...], Field(max_length=20, strict=False)] = ()
+    """IPv4 CIDR blocks of private networks that may connect to the private API endpoint: those that are
+    connected to the VPC, or its own. With neither these nor ``publicCidrs`` nothing could install the
+    charts."""
     system_instance_type: Annotated[str, Field(max_length=30)] = "m7g.large"
     """Instance type of the nodes for system pods, such as controllers and DNS."""
     system_nodes: Annotated[int, Field(ge=2, le=20)] = 2
@@ -88,6 +92,21 @@ class CreatedCluster(Model):
             if block.prefixlen == 0:
                 raise ValueError(f"{cidr!r} is the whole internet, allowed: smaller blocks")
         return cidrs
+
+    @field_validator("allowed_sources")
+    @classmethod
+    def _private_networks(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
+        check_private_networks(sources)
+        return sources
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> CreatedCluster:
+        if not (self.public_cidrs or self.allowed_sources):
+            raise ValueError(
+                "neither publicCidrs nor allowedSources, allowed: at least one, with the network that runs "
+                "'pulumi up'"
+            )
+        return self
 
     @field_validator("system_instance_type")
     @classmethod

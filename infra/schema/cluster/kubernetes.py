@@ -12,6 +12,7 @@ from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 from infra.schema.cluster.created_cluster import CreatedCluster
+from infra.schema.network import Network
 
 ClusterName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")]
 """Name of an EKS cluster. Source: EKS API reference, ``CreateCluster``."""
@@ -53,6 +54,19 @@ class Kubernetes(Model):
         return self
 
 
+def check_network(network: Network) -> None:
+    """Raise ``ValueError`` for a network in which a created cluster cannot start."""
+    if len(network.zones) == 1:
+        raise ValueError(
+            f"create with one zone ({network.zones[0]}), allowed: at least two (EKS requires them)"
+        )
+    if network.is_closed:
+        raise ValueError(
+            "create with network.egress 'none', allowed: 'nat-gateway', 'nat-gateway-per-zone' (the charts' "
+            "images are in public registries)"
+        )
+
+
 def check_capacity(capacity: Capacity) -> None:
     """Raise ``ValueError`` for capacity that Karpenter cannot provide."""
     if not capacity.is_nvidia:
@@ -78,6 +92,8 @@ def check_capacity(capacity: Capacity) -> None:
         raise unsupported_error(
             f"with maxPrice {capacity.max_price}", "none (Karpenter has no maximum price)"
         )
+    if capacity.budget is not None:
+        raise unsupported_error("with budget", "max (the budget is held by the controller of groups)")
     if capacity.drill:
         raise unsupported_error(f"with drill {capacity.drill}", "0 (drills interrupt instances of groups)")
     fallback = capacity.fallback

@@ -160,7 +160,7 @@ class Training(Work):
         if unknown := sorted(kind for kind in types if price(kind, region) is None):
             raise ValueError(
                 f"{', '.join(unknown)} in {region} {'has' if len(unknown) == 1 else 'have'} no known price, "
-                "allowed: types and regions of infra/catalogue/on_demand_prices.py"
+                "allowed: types with a price in the region (gpu-spot prices --update reads AWS's prices)"
             )
         return budget
 
@@ -214,6 +214,10 @@ class Training(Work):
         if capacity.on_demand_base:
             raise ValueError(
                 f"{block.reservation} with onDemandBase, which runs outside the block, allowed: 0"
+            )
+        if capacity.budget is not None:
+            raise ValueError(
+                f"{block.reservation} with capacity.budget, allowed: one of them (a block is paid in advance)"
             )
         catalogue.check_mix((*capacity.types, block.instance_type), capacity.ami, capacity.amis)
         return block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -16,16 +17,46 @@ Principal: TypeAlias = Annotated[
     str, Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[A-Za-z0-9_+=,.@/-]+$", max_length=600)
 ]
 
+HostName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$")]
+"""A host name as the node agent accepts it."""
+
+
+class ListedHost(Model):
+    """A host outside AWS, with an IAM identity of its own."""
+
+    name: HostName
+    """Host name, also the common name (CN) in the subject of the host's certificate."""
+    gpus: Annotated[int, Field(ge=1, le=16)]
+    """Number of GPUs. At most this number times `slotsPerGpu` workers of the host count."""
+    principals: Annotated[tuple[Principal, ...], Field(max_length=10)] = ()
+    """ARNs of IAM roles and users that may assume the host's role, and no other host's."""
+
+    @field_validator("name")
+    @classmethod
+    def _is_no_instance(cls, name: str) -> str:
+        if name == "localhost" or re.fullmatch(r"i-[0-9a-f]{8,17}", name):
+            raise ValueError(f"{name!r}, allowed: a unique host name that is not the id of an instance")
+        return name
+
 
 class OnPremises(Model):
-    """Access for workers on premises. Without any key the stack creates the IAM policy, but no role."""
+    """Workers on premises. Without `trustAnchor` and `principals` a host has an IAM policy, but no role."""
 
+    hosts: Annotated[tuple[ListedHost, ...], Field(min_length=1, max_length=100)]
+    """The hosts. Workers of others are not counted; a host that is removed loses its access."""
     trust_anchor: TrustAnchor | None = None
-    """ARN of an IAM Roles Anywhere trust anchor. Hosts with a certificate of it may assume the role."""
+    """ARN of an IAM Roles Anywhere trust anchor. A host with a certificate of it may assume its role."""
     organizational_unit: Annotated[str, Field(pattern=r"^[^\x00-\x1f*?$]+$", max_length=64)] | None = None
     """Organizational unit (OU) that the subject of a host's certificate must have."""
-    principals: Annotated[tuple[Principal, ...], Field(max_length=10)] = ()
-    """ARNs of IAM roles and users that may assume the role."""
+
+    @field_validator("hosts")
+    @classmethod
+    def _have_one_identity_each(cls, hosts: tuple[ListedHost, ...]) -> tuple[ListedHost, ...]:
+        for texts in ([host.name for host in hosts], [arn for host in hosts for arn in set(host.principals)]):
+            repeated = next((text for text in texts if texts.count(text) > 1), None)
+            if repeated is not None:
+                raise ValueError(f"{repeated!r} in two hosts, allowed: in one host")
+        return hosts
 
     @field_validator("organizational_unit")
     @classmethod

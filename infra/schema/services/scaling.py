@@ -63,7 +63,11 @@ class Scaling(Model):
     log: RequestLog | None = None
     """Log of requests, with ``source: log``."""
     wait_seconds: Annotated[int, Field(ge=1, le=3600)] = settings.WAIT_SECONDS
-    """99th percentile of the time that a request may wait for a worker, in seconds."""
+    """99th percentile of the time until a worker begins with a request, in seconds. A preview says what can
+    be held if a burst allows no shorter wait."""
+    headroom: Annotated[float, Field(ge=0, le=settings.MAX_HEADROOM)] = 0.0
+    """Load beyond the present one that the workers hold without new instances, as a share of it: 2 holds
+    three times the load. Costs as many workers more."""
     min: Annotated[int, Field(ge=0)] = settings.MINIMUM
     """Minimum target, in ``capacity.unit``. 0: a service without requests has no worker. At least 1 if
     requests are logged when they end."""
@@ -86,7 +90,9 @@ class Scaling(Model):
         """
         floors = tuple(floor.contract for floor in self.floors)
         log = None if self.log is None else self.log.contract
-        return ScalingSettings(self.min, max_target, per_slot, self.wait_seconds, floors, self.dry_run, log)
+        return ScalingSettings(
+            self.min, max_target, per_slot, self.wait_seconds, floors, self.dry_run, log, self.headroom
+        )
 
     @field_validator("log")
     @classmethod

@@ -56,6 +56,12 @@ class Service(Work):
         return {kind: count * self.slots_per_gpu for kind, count in _gpus(self.capacity).items()}
 
     @property
+    def on_premises_slots(self) -> dict[str, int]:
+        """Worker slots by name of on-premises host."""
+        hosts = self.on_premises.hosts if self.on_premises is not None else ()
+        return {host.name: host.gpus * self.slots_per_gpu for host in hosts}
+
+    @property
     def workers_per_slot(self) -> int:
         """Number of workers in one unit of ``capacity.target``: on an instance, or on a GPU."""
         return self.slots_per_gpu if self.capacity.unit == "gpus" else max(self.slots.values())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -43,6 +44,10 @@ _FAILED: Final = ("Failed", "Cancelled")
 _THROTTLED: Final = ("Throttling", "ThrottlingException", "RequestLimitExceeded")
 _MAX_PROTECTION_BATCH: Final = 50
 """Maximum instances in a call. Source: Auto Scaling API reference, ``SetInstanceProtection``."""
+_IN_PROGRESS: Final = "IdempotentCallInProgress"
+"""The call before with the same token will complete: "Retry the request with the same client token"."""
+_TOKEN_SECONDS: Final = 600
+"""Time in which a repeated launch is the same request; later an equal one is another."""
 MAX_ACTIVITIES: Final = 20
 """Newest activities of a group that are read to find launch failures."""
 
@@ -53,6 +58,7 @@ class AutoScalingService:
 
     is_eventually_consistent: ClassVar[bool] = False
     client: AutoScalingClient
+    clock: Callable[[], float] = time.time
 
     def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
         """See ``CapacityService``; makes one call."""
@@ -148,17 +154,26 @@ class AutoScalingService:
                 AutoScalingGroupName=name,
                 RequestedCapacity=change.capacity - change.current,
                 AvailabilityZones=[change.zone],
-                ClientToken=str(uuid.uuid4()),  # the same in boto3's retries
+                ClientToken=self._token(name, change),
                 RetryStrategy="retry-with-group-configuration",
             )
             errors = [f"{e.get('ErrorCode')}: {e.get('ErrorMessage')}" for e in response.get("Errors", ())]
             error_text = "; ".join(errors)
-        except (BotoCoreError, ClientError) as error:
+        # botocore has the operation since 1.40.76.
+        except (AttributeError, BotoCoreError, ClientError) as error:
+            if isinstance(error, ClientError) and error.response["Error"]["Code"] == _IN_PROGRESS:
+                raise
             error_text = str(error)
         if any(group["DesiredCapacity"] < change.capacity for group in self._groups([name])):
             self._set_desired(name, change.capacity)
         if error_text:
             raise ZoneUnavailableError(f"{name!r} launches in any zone, not in {change.zone}: {error_text}")
+
+    def _token(self, name: str, change: CapacityChange) -> str:
+        """Return a token that is the same if a failed pass is repeated: two would launch twice."""
+        period = int(self.clock() // _TOKEN_SECONDS)
+        parts = (name, change.zone, change.current, change.capacity, period)
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(map(str, parts))))
 
     def _can_return_to_warm_pool(self, name: str, change: CapacityChange) -> bool:
         """Return whether a scale-in removes exactly the given instances and returns them to the warm pool.

@@ -21,12 +21,13 @@ from lambdas.aws.capacity.wake_up_messages import WakeUpScheduler
 from lambdas.aws.memory import ConflictError, MemoryStore, StoredMemory
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
+from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import apply_events, without_failed_request
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event
 from lambdas.core.model import Alarm
-from lambdas.core.money import bill, costs
+from lambdas.core.money import bill, costs, hourly
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -50,6 +51,7 @@ class ControllerConfig:
     root: str
     memory_table: str
     registry_table: str
+    instance_arns: str
     queue_url: str
 
 
@@ -149,7 +151,9 @@ class Controller:
         )
         decision = decide(observation, settings.policy, memory, now)
         alarm_causes = len(
-            decision.memory.active_alarms.difference(by_deadline.ALARMS, bill.ALARMS)
+            decision.memory.active_alarms.difference(
+                by_deadline.ALARMS, bill.ALARMS, (hourly.REACHED, ON_DEMAND_ONLY)
+            )
         )  # they have separate alarms
         if stored.parse_error is not None:
             reset = Alarm("memory-unreadable", f"memory of group {name!r} was reset: {stored.parse_error}")
@@ -230,10 +234,11 @@ def build(client: Callable[[str], Any], config: ControllerConfig, clock: Callabl
     """Return the controller of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb, ec2 = client("dynamodb"), client("ec2")
     capacity = capacity_services(client("autoscaling"), ec2)
+    registry = RegistryReader(dynamodb, config.registry_table, config.instance_arns)
     return Controller(
         ssm=client("ssm"),
         root=config.root,
-        observer=Observer(config.stack, capacity, ec2, RegistryReader(dynamodb, config.registry_table)),
+        observer=Observer(config.stack, capacity, ec2, registry),
         prices=SpotPrices(ec2),
         blocks=CapacityBlocks(ec2),
         memory_store=MemoryStore(dynamodb, config.memory_table),

@@ -19,6 +19,7 @@ from lambdas.aws.registry import (
     count_serving,
     deadline,
     has_standby_worker,
+    is_previous_version,
     progress,
     ready_since,
 )
@@ -48,9 +49,9 @@ class Observer:
     def observe(self, settings: GroupSettings, now: float, budget: Budget) -> Observation:
         """Return the state of the group in AWS and in the worker registry.
 
-        Calls: one for the groups, one per 1,000 instances, one per registry page, one per 1,000 Spot requests
+        Calls: one for the groups, one per 1,000 instances, one per 100 slots, one per 1,000 Spot requests
         that AWS interrupted in the last hours, one per group role for launch failures; one per 1,000 members
-        of a fleet, one per registry page of on-premises workers. Errors of Spot requests, launch failures and
+        of a fleet, one per 100 slots of on-premises hosts. Errors of Spot requests, launch failures and
         on-premises workers are returned in ``read_errors``.
 
         Raises:
@@ -59,7 +60,7 @@ class Observer:
         """
         states = self._states(settings)
         details = self._details(settings.group.name, budget)
-        registry = self.registry.read(settings.group.name, budget)
+        registry = self._registered(settings, states, details, budget)
         failed: list[str] = []
         deadlines = self._deadlines(failed) if any(state.members for state in states.values()) else {}
         described = [
@@ -110,6 +111,24 @@ class Observer:
         for kind in sorted({resource.kind for resource in resources.values()}):
             states |= self.capacity[kind].describe([r.name for r in resources.values() if r.kind == kind])
         return {role: states[resource.name] for role, resource in resources.items()}
+
+    def _registered(
+        self,
+        settings: GroupSettings,
+        states: Mapping[GroupRole, CapacityState],
+        details: Mapping[str, InstanceTypeDef],
+        budget: Budget,
+    ) -> RegisteredWorkers:
+        """Return the registered workers of the group's members."""
+        members = {i: member for state in states.values() for i, member in state.members.items()}
+        slots = {
+            i: settings.config.slots.get(
+                details[i]["InstanceType"] if i in details else member.instance_type, 1
+            )
+            for i, member in members.items()
+        }
+        previous = {i for i, detail in details.items() if is_previous_version(detail)}
+        return self.registry.read(settings.group.name, slots, budget, previous)
 
     def _details(self, group: str, budget: Budget) -> dict[str, InstanceTypeDef]:
         """Return the instances by id, including terminated ones.
@@ -165,7 +184,9 @@ class Observer:
         if not settings.config.on_premises:
             return 0
         try:
-            registered = self.registry.read_on_premises(settings.group.name, budget)
+            registered = self.registry.read_on_premises(
+                settings.group.name, settings.config.on_premises_hosts, budget
+            )
         except (BotoCoreError, ClientError) as error:
             failed.append(f"on-premises workers not read: {error}")
             return None

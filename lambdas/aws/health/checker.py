@@ -46,6 +46,7 @@ class HealthCheckerConfig:
     root: str
     memory_table: str
     registry_table: str
+    instance_arns: str
     topic: str
 
 
@@ -136,7 +137,7 @@ class HealthChecker:
         except ValueError as error:
             raise ParameterError(f"parameter {group}/{leaf}: {error}") from None
         group_settings = parameters.parse(group, texts)
-        registry = self.reader.read_registry(group, budget)
+        registry = self.reader.read_registry(group_settings, instances, budget)
         return _GroupInputs(group_settings, health, desired_release, texts, registry, tuple(instances))
 
     def _outcome(self, inputs: _GroupInputs, now: float, *, is_registry_stale: bool) -> HealthOutcome:
@@ -273,7 +274,7 @@ def build(
 ) -> HealthChecker:
     """Return the health checker of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb, ssm = client("dynamodb"), client("ssm")
-    registry = RegistryReader(dynamodb, config.registry_table)
+    registry = RegistryReader(dynamodb, config.registry_table, config.instance_arns)
     return HealthChecker(
         stack=config.stack,
         root=config.root,

@@ -72,7 +72,7 @@ class RemediationExecutor:
             try:
                 self.dynamodb.update_item(
                     TableName=self.registry_table,
-                    Key=registry_item.key(restart.group, restart.instance, restart.slot),
+                    Key=registry_item.key(restart.partition, restart.instance, restart.slot),
                     UpdateExpression="SET #r = :now",
                     ConditionExpression="attribute_exists(#w)",
                     ExpressionAttributeNames={"#r": "restart", "#w": names.REGISTRY_SORT_KEY},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import ssl
 import time
@@ -12,12 +11,11 @@ from typing import Any, Final
 
 from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
+from lambdas.aws.queues import management_client
 from lambdas.core.queues import history as queue_history
 from lambdas.core.queues import management_api
 from lambdas.core.queues.history import QueueHistory
-from lambdas.core.queues.management_api import ManagementApi
 
-_MAX_RESPONSE_BYTES: Final = 1_000_000
 _DENIED: Final = (401, 403)
 
 
@@ -58,7 +56,7 @@ class RabbitMqReader:
             del self._urls[queue.location]
             raise
         try:
-            return _get(api, queue.name, self.tls, ends_at)
+            return management_client.call(api, api.queue_path(queue.name), self.tls, ends_at)
         except (OSError, http.client.HTTPException) as error:
             raise ValueError(f"{api!r} does not respond: {type(error).__name__}: {error}") from None
 
@@ -66,37 +64,3 @@ class RabbitMqReader:
 def reader(client: Callable[[str], Any]) -> RabbitMqReader:
     """Return the reader; ``client`` returns the boto3 client of a service by its name."""
     return RabbitMqReader(client("secretsmanager"))
-
-
-def _get(api: ManagementApi, queue: str, tls: ssl.SSLContext, ends_at: float) -> tuple[int, bytes]:
-    """Return status and body. Redirects are not followed: they would send the password elsewhere."""
-    timeout = ends_at - time.monotonic()
-    if timeout <= 0:
-        raise TimeoutError("no time left for this queue")
-    if api.scheme == "https":
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            api.host, api.port, timeout=timeout, context=tls
-        )
-    else:
-        connection = http.client.HTTPConnection(api.host, api.port, timeout=timeout)
-    credentials = base64.b64encode(f"{api.user}:{api.password}".encode()).decode()
-    try:
-        connection.request("GET", api.queue_path(queue), headers={"Authorization": f"Basic {credentials}"})
-        response = connection.getresponse()
-        return response.status, _read(response, ends_at)
-    finally:
-        connection.close()
-
-
-def _read(response: http.client.HTTPResponse, ends_at: float) -> bytes:
-    """Read the body within the time limit; the socket's timeout applies to each packet only."""
-    parts: list[bytes] = []
-    size = 0
-    while part := response.read1(65_536):
-        parts.append(part)
-        size += len(part)
-        if size > _MAX_RESPONSE_BYTES:
-            raise ValueError(f"management API response above {_MAX_RESPONSE_BYTES} bytes")
-        if time.monotonic() > ends_at:
-            raise TimeoutError("management API response too slow")
-    return b"".join(parts)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
 from lambdas.core.queues.history import QueueHistory
+from lambdas.core.queues.waiting_age import MAX_LOOKBACK_SECONDS, MINUTE_SECONDS, oldest_waiting
 
-_MINUTE_SECONDS: Final = 60
-_LOOKBACK_SECONDS: Final = 5 * _MINUTE_SECONDS
+_MAX_DELAY_SECONDS: Final = 5 * MINUTE_SECONDS
 """Maximum age of the newest data point: metrics of SQS are published with a delay."""
 
 # Source: SQS guide, "Available CloudWatch metrics for Amazon SQS".
@@ -40,25 +40,28 @@ class SqsReader:
     def observe(
         self, queue: WatchedQueue, history: QueueHistory, now: float, timeout: float
     ) -> tuple[QueueState | None, QueueHistory]:
-        """Return the queue's state; the history is unused. Raises errors of AWS."""
+        """Return the queue's state, and the history with the oldest message's age. Raises errors of AWS."""
         counts = self.sqs.get_queue_attributes(
             QueueUrl=self._url(queue),
             # Without delayed messages, which no worker can receive yet.
             AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
         )["Attributes"]
-        metrics = self._metrics(queue.name, now)
+        minutes = self._minutes(queue.name, now)
+        newest = {key: _newest(values, now) for key, values in minutes.items()}
         ready = int(counts["ApproximateNumberOfMessages"])
+        in_flight = int(counts["ApproximateNumberOfMessagesNotVisible"])
+        previous = None if history.at is None else (history.at, history.oldest_seconds)
+        oldest = oldest_waiting(ready, in_flight, newest["oldest"], minutes["sent"], now, previous)
         state = QueueState(
             observed_at=now,
             ready=ready,
-            in_flight=int(counts["ApproximateNumberOfMessagesNotVisible"]),
-            # The metric includes in-flight messages.
-            oldest_seconds=metrics["oldest"] if ready else 0.0,
-            publish_rate=metrics["sent"] / _MINUTE_SECONDS,
-            ack_rate=metrics["deleted"] / _MINUTE_SECONDS,
-            consumers=int(metrics["received"] + metrics["empty"] > 0),
+            in_flight=in_flight,
+            oldest_seconds=oldest,
+            publish_rate=newest["sent"] / MINUTE_SECONDS,
+            ack_rate=newest["deleted"] / MINUTE_SECONDS,
+            consumers=int(newest["received"] + newest["empty"] > 0),
         )
-        return state, history
+        return state, replace(history, at=now, oldest_seconds=oldest)
 
     def _url(self, queue: WatchedQueue) -> str:
         key = queue.location, queue.name
@@ -67,9 +70,9 @@ class SqsReader:
             self._urls[key] = response["QueueUrl"]
         return self._urls[key]
 
-    def _metrics(self, name: str, now: float) -> dict[str, float]:
-        """Return each metric in its newest whole minute; 0 without data."""
-        end = now // _MINUTE_SECONDS * _MINUTE_SECONDS
+    def _minutes(self, name: str, now: float) -> dict[str, dict[float, float]]:
+        """Return each metric in each whole minute with data, by the minute's beginning."""
+        end = now // MINUTE_SECONDS * MINUTE_SECONDS
         response = self.cloudwatch.get_metric_data(
             MetricDataQueries=[
                 {
@@ -80,18 +83,27 @@ class SqsReader:
                             "MetricName": metric,
                             "Dimensions": [{"Name": "QueueName", "Value": name}],
                         },
-                        "Period": _MINUTE_SECONDS,
+                        "Period": MINUTE_SECONDS,
                         "Stat": statistic,
                     },
                 }
                 for key, (metric, statistic) in _METRICS.items()
             ],
-            StartTime=datetime.fromtimestamp(end - _LOOKBACK_SECONDS, UTC),
+            StartTime=datetime.fromtimestamp(end - MAX_LOOKBACK_SECONDS, UTC),
             EndTime=datetime.fromtimestamp(end, UTC),
             ScanBy="TimestampDescending",
         )
-        values = {result["Id"]: result["Values"] for result in response["MetricDataResults"]}
-        return {key: float(values[key][0]) if values.get(key) else 0.0 for key in _METRICS}
+        minutes: dict[str, dict[float, float]] = {key: {} for key in _METRICS}
+        for result in response["MetricDataResults"]:
+            times = (time.timestamp() for time in result["Timestamps"])
+            minutes[result["Id"]] = {time: float(v) for time, v in zip(times, result["Values"], strict=True)}
+        return minutes
+
+
+def _newest(minutes: dict[float, float], now: float) -> float:
+    """Return the value of the newest minute; 0 without a recent one."""
+    time = max(minutes, default=0.0)
+    return minutes[time] if time >= now - _MAX_DELAY_SECONDS - MINUTE_SECONDS else 0.0
 
 
 def reader(client: Callable[[str], Any]) -> SqsReader:

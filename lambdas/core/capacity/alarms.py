@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
 from typing import Final
 
+from contracts.group.control import Mode
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.memory import MAX_BOOT_SECONDS
+from lambdas.core.capacity.plan import Plan
 from lambdas.core.model import Alarm, GroupRole, LaunchFailureKind, Observation, ids
+
+ON_DEMAND_ONLY: Final = "on-demand-only"
+"""Cause of an alarm: the group has run On-Demand alone for longer than its policy expected."""
 
 # The kinds are stored and logged.
 _NOT_REPORTING: Final = "silent"
@@ -34,6 +40,24 @@ def alarms(observation: Observation, state: GroupState) -> tuple[tuple[Alarm, ..
         causes[_NOT_REPORTING] = Alarm(_NOT_REPORTING, reason)
     new = tuple(alarm for cause, alarm in causes.items() if cause not in active)
     return new, frozenset(unknown | causes.keys())
+
+
+def on_demand_only(state: GroupState, plan: Plan) -> tuple[Alarm, ...]:
+    """Return the alarm of a group that has run On-Demand alone for longer than its policy expected."""
+    since, raised_at = state.memory.without_spot_since, on_demand_only_at(state, plan)
+    if since is None or raised_at is None or state.now < raised_at:
+        return ()
+    minutes, expected = ((time - since) / 60 for time in (state.now, raised_at))
+    reason = f"no Spot Instance for {minutes:.0f} minutes, at most {expected:.0f} were expected"
+    return (Alarm(ON_DEMAND_ONLY, f"{reason}: {plan.reason}"),)
+
+
+def on_demand_only_at(state: GroupState, plan: Plan) -> float | None:
+    """Return when that alarm is due; ``None`` if the group holds Spot or is to run On-Demand alone."""
+    since, seconds = state.memory.without_spot_since, plan.without_spot_seconds
+    if since is None or math.isinf(seconds) or state.group.control.mode is Mode.MANUAL:
+        return None
+    return since + seconds + MAX_BOOT_SECONDS
 
 
 def withhold_on_demand(causes: Set[str]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from contracts.group.control import Mode
 from contracts.group.on_demand_share import on_demand_share
 from lambdas.core.capacity import on_premises
-from lambdas.core.capacity.alarms import alarms, withhold_on_demand
+from lambdas.core.capacity.alarms import alarms, on_demand_only, on_demand_only_at, withhold_on_demand
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.memory import (
     SETTLE_SECONDS,
@@ -35,7 +35,7 @@ from lambdas.core.model import (
     slots,
     slots_by_option,
 )
-from lambdas.core.money import bill
+from lambdas.core.money import bill, hourly
 from lambdas.core.rollout import surge
 
 
@@ -56,7 +56,8 @@ class Decision:
 
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Return the decision for one group. Pure, and idempotent once its actions are visible in AWS."""
-    memory = update_memory(memory, observation, now)
+    memory, configured = update_memory(memory, observation, now), observation.group
+    observation = replace(observation, group=hourly.limit_group(configured, now))
     observation = surge.with_surge(_without_spent_budget(observation, memory, now), now)
     observation = on_premises.with_offset(observation, memory.on_premises_offset.slots)
     state = GroupState.from_observation(observation, memory, now)
@@ -66,13 +67,19 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     new_alarms, active_alarms = alarms(observation, state)
     is_blocked = withhold_on_demand(active_alarms)
     plan, capacity_actions = _plan_actions(state, policy, is_blocked)
-    raised = (*plan.alarms, *bill.alarms(memory.bill, observation, now))
-    new_alarms += tuple(alarm for alarm in raised if alarm.kind not in memory.active_alarms)
-    active_alarms |= {alarm.kind for alarm in raised}
     unsettled = pending_capacity(memory, observation, now)
     capacity_actions += _on_demand_target_changes(capacity_actions, observation, memory, now)
     capacity_actions = _limit_to_settled_groups(capacity_actions, observation, unsettled)
     capacity_actions = _in_volume_zone(capacity_actions, observation, memory)
+    capacity_actions = hourly.limit_actions(capacity_actions, observation, unsettled, now)
+    raised = (
+        *plan.alarms,
+        *bill.alarms(memory.bill, observation, now),
+        *on_demand_only(state, plan),
+        *hourly.alarms(configured, observation, capacity_actions, state.ready, now),
+    )
+    new_alarms += tuple(alarm for alarm in raised if alarm.kind not in memory.active_alarms)
+    active_alarms |= {alarm.kind for alarm in raised}
     actions = (*new_alarms, *capacity_actions)
     memory = replace(memory, active_alarms=active_alarms)
     if control.mode is not Mode.DRY_RUN:
@@ -176,7 +183,7 @@ def _on_demand_target_changes(
         capacity = observation.desired_capacity(role)
         share = on_demand_share(capacity, group.base, group.spot_percentage)
         _, requested_at = memory.requested_capacity.get(role, (capacity, -math.inf))
-        if role not in changed and on_demand != share and requested_at + SETTLE_SECONDS <= now:
+        if role not in changed and on_demand != share and abs(now - requested_at) >= SETTLE_SECONDS:
             reason = f"On-Demand target of the {role} group: {share} of {capacity}, was {on_demand}"
             changes.append(SetDesired(role, capacity, reason))
     return changes
@@ -262,6 +269,11 @@ def _fallback_target(state: GroupState, plan: Plan, is_blocked: bool) -> int:
     # AWS replaces the instances that it counts, and the base is always requested.
     primary = max(slots(state.primary), state.counted_slots[GroupRole.PRIMARY], state.group.base)
     room = state.group.maximum - primary - state.terminating_slots
+    requested = max(primary, state.group.target if plan.primary is None else plan.primary)
+    on_demand = slots(i for i in state.primary if i.purchase_option is PurchaseOption.ON_DEMAND)
+    on_demand_room = hourly.on_demand_room(state.group, requested, on_demand, state.now)
+    if on_demand_room is not None:
+        room = min(room, on_demand_room - state.terminating_slots)
     return min(target, max(room, slots(state.fallback)))
 
 
@@ -357,12 +369,18 @@ def _select_for_termination(
 def _next_run_at(state: GroupState, plan: Plan) -> float | None:
     """Return the first time after now at which the decision may change without a new observation.
 
-    That is when an instance starts to drain, a launch times out, the plan changes or a budget threshold is
-    reached.
+    That is when an instance starts to drain, a launch times out, the plan changes, a budget threshold is
+    reached, the alarm about On-Demand alone is due, or the release of an hourly budget ends.
     """
     # The deadlines of requested replacements move on with every run.
     interrupted = state.memory.termination_deadlines.keys() - state.replacements.keys()
     drains = (state.drain_at(i) for i in (*state.primary, *state.fallback) if i.id in interrupted)
     budget_times = bill.threshold_times(state.memory.bill, state.group.budget, state.now)
-    times = (plan.next_run_at, state.memory.history.unavailable_at, *budget_times, *drains)
+    alarm_at = on_demand_only_at(state, plan)
+    release_end = hourly.release_ends_at(state.group, state.now)
+    times = (
+        *(plan.next_run_at, state.memory.history.unavailable_at, alarm_at, release_end),
+        *budget_times,
+        *drains,
+    )
     return min((time for time in times if time is not None and time > state.now), default=None)

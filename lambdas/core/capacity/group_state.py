@@ -22,6 +22,7 @@ from lambdas.core.model import (
     slots,
     slots_by_option,
 )
+from lambdas.core.money import hourly
 
 UNKNOWN_SPOT_PRICE: Final = 0.3
 """Typical Spot price relative to On-Demand, used if no price is known."""
@@ -278,6 +279,7 @@ class GroupState:
             replaced and f"to be replaced: {replaced}",
             on_premises and f"{on_premises} on premises",
             self.unknown_failure,
+            hourly.release_note(self.group, self.now),
         )
         return "; ".join(part for part in parts if part)
 

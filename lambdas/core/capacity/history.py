@@ -156,9 +156,9 @@ def update_history(
     waiting_since = _waiting_since(history, observation, living, now)
     is_unavailable = _is_capacity_unavailable(history, observation, waiting_since, now)
     unchanged = (history.pool_by_instance, history.capacity_unavailable, history.waiting_since)
-    if (living, is_unavailable, waiting_since) == unchanged:
+    pools = {pool: _past(record, now) for pool, record in history.pools.items()}
+    if (living, is_unavailable, waiting_since) == unchanged and pools == history.pools:
         return history
-    pools = dict(history.pools)
     losses, unannounced = history.losses, history.unannounced
     correlated_losses, correlated_seconds = history.correlated_losses, history.correlated_seconds
     ended = {i: pool for i, pool in history.pool_by_instance.items() if i not in living}
@@ -201,7 +201,7 @@ def _waiting_since(
     if slots(observation.active_instances(GroupRole.PRIMARY)) >= observation.primary_desired:
         return None
     has_launched = not living.keys() <= history.pool_by_instance.keys()
-    return now if has_launched or history.waiting_since is None else history.waiting_since
+    return now if has_launched or history.waiting_since is None else min(history.waiting_since, now)
 
 
 def _is_capacity_unavailable(
@@ -218,6 +218,14 @@ def _is_capacity_unavailable(
 def expected_losses(start: float, end: float) -> float:
     """Return the expected losses of a typical pool between two ages in seconds."""
     return HAZARD_SCALE * math.log((HAZARD_OFFSET_SECONDS + end) / (HAZARD_OFFSET_SECONDS + start))
+
+
+def _past(record: PoolRecord, now: float) -> PoolRecord:
+    """Return the record with times in the future read as now: such a run would never age."""
+    if max(record.since or 0.0, record.lost_at or 0.0) <= now:
+        return record
+    since, lost_at = (None if time is None else min(time, now) for time in (record.since, record.lost_at))
+    return replace(record, since=since, lost_at=lost_at)
 
 
 def _end_run(record: PoolRecord, now: float, *, is_lost: bool, has_survivors: bool) -> PoolRecord:

@@ -8,20 +8,35 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
 from contracts import codec
+from contracts.group.on_demand_share import on_demand_share
 from contracts.stored import Stored, stored
 from lambdas.core.capacity import on_premises
 from lambdas.core.capacity.history import History, update_history
 from lambdas.core.capacity.on_premises import OnPremisesOffset
 from lambdas.core.deadline import record
 from lambdas.core.deadline.record import JobRecord
-from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, ScheduledChange
-from lambdas.core.model import GroupRole, Observation, PurchaseOption, SetDesired, TerminateInstances
+from lambdas.core.events import (
+    NOTICE_SECONDS,
+    Event,
+    InterruptionNotice,
+    RebalanceRecommendation,
+    ScheduledChange,
+)
+from lambdas.core.model import (
+    GroupRole,
+    Observation,
+    PurchaseOption,
+    SetDesired,
+    TerminateInstances,
+    slots,
+)
 from lambdas.core.money import bill
 from lambdas.core.money.bill import Bill
 
@@ -42,6 +57,10 @@ Source: jenkinsci/ec2-fleet-plugin, pull request 159.
 PRICE_SECONDS: Final = 600.0
 """Validity of a price. Source: EC2 user guide, "Spot Instances": prices "are adjusted gradually"."""
 BOOT_SAMPLES: Final = 20
+MIN_LEADS: Final = 5
+"""Number of leads from which on their maximum is relied on."""
+EARLY_SECONDS: Final = 30.0
+"""An instance that ends so long before its deadline had less notice than announced."""
 DEFAULT_BOOT_SECONDS: Final = 180.0
 """Boot time to plan with before any is measured: that of a typical cold boot."""
 MAX_BOOT_SECONDS: Final = 1800.0
@@ -67,6 +86,10 @@ class Memory:
         replacement_times: Time of the termination on request of the health checker, by instance id.
         boots: Newest boot times in seconds, by purchase option.
         booted: Instances whose boot time is recorded.
+        fallback_leads: Newest times in seconds by which fallback capacity had to be requested ahead of its
+            use: until a run of the controller saw it ready, with refused launches and late runs; a whole
+            notice where an instance ended early.
+        fallback_requested_at: Time of such a request whose capacity was not ready at the last observation.
         not_reporting: Since when the instance has not reported, by instance id.
         requested_capacity: Desired capacity last requested, and the time, of groups that show it late.
         active_alarms: Causes of the alarms that were raised and are not resolved.
@@ -76,6 +99,8 @@ class Memory:
         job: Record of a job with a deadline.
         on_premises_offset: Slots that on-premises workers serve.
         bill: Cost of the run of a job with a budget.
+        without_spot_since: Since when the group, which has a Spot share, runs On-Demand Instances alone;
+            ``None`` while it holds Spot or nothing.
     """
 
     termination_deadlines: Annotated[Mapping[str, float], Stored("doomed")] = field(default_factory=dict)
@@ -85,6 +110,8 @@ class Memory:
     replacement_times: Annotated[Mapping[str, float], Stored("replaced")] = field(default_factory=dict)
     boots: Mapping[PurchaseOption, tuple[float, ...]] = field(default_factory=dict)
     booted: frozenset[str] = frozenset()
+    fallback_leads: tuple[float, ...] = ()
+    fallback_requested_at: float | None = None
     not_reporting: Annotated[Mapping[str, float], Stored("silent")] = field(default_factory=dict)
     requested_capacity: Annotated[Mapping[GroupRole, tuple[int, float]], Stored("asked")] = field(
         default_factory=dict
@@ -99,11 +126,16 @@ class Memory:
         default_factory=OnPremisesOffset
     )
     bill: Bill = field(default_factory=Bill)
+    without_spot_since: float | None = None
 
     def boot_seconds(self, purchase_option: PurchaseOption) -> float:
         """Return the mean of the newest boot times, ``DEFAULT_BOOT_SECONDS`` before any."""
         boots = self.boots.get(purchase_option, ())
-        return sum(boots) / len(boots) if boots else DEFAULT_BOOT_SECONDS
+        return min(max(0.0, sum(boots) / len(boots)), MAX_BOOT_SECONDS) if boots else DEFAULT_BOOT_SECONDS
+
+    def fallback_lead(self) -> float:
+        """Return the longest of ``fallback_leads`` (seconds), infinite below ``MIN_LEADS`` of them."""
+        return max(0.0, *self.fallback_leads) if len(self.fallback_leads) >= MIN_LEADS else math.inf
 
     def slowest_boot(self, unknown: float) -> float:
         """Return the boot time of the slower purchase option, ``unknown`` before any boot is measured."""
@@ -122,10 +154,13 @@ def record_requests(
     termination_requests = dict(memory.termination_requests)
     replacement_times = dict(memory.replacement_times)
     requested_capacity = dict(memory.requested_capacity)
+    fallback_requested_at = memory.fallback_requested_at
     capacity = {role: observation.desired_capacity(role) for role in GroupRole}
     for action in actions:
         role = action.group_role
         if isinstance(action, SetDesired):
+            if role is GroupRole.FALLBACK and action.capacity > capacity[role]:
+                fallback_requested_at = now if fallback_requested_at is None else fallback_requested_at
             capacity[role] = action.capacity
         else:
             capacity[role] -= action.slots
@@ -136,6 +171,7 @@ def record_requests(
         memory,
         termination_requests=termination_requests,
         replacement_times=replacement_times,
+        fallback_requested_at=fallback_requested_at,
         requested_capacity={
             role: request
             for role, request in requested_capacity.items()
@@ -152,7 +188,7 @@ def pending_capacity(memory: Memory, observation: Observation, now: float) -> di
     pending = {role: observation.desired_capacity(role) for role in observation.modifying}
     for role, (capacity, requested_at) in memory.requested_capacity.items():
         visible = observation.desired_capacity(role)
-        if role in pending or (visible != capacity and requested_at + SETTLE_SECONDS > now):
+        if role in pending or (visible != capacity and abs(now - requested_at) < SETTLE_SECONDS):
             pending[role] = max(visible, capacity)
     return pending
 
@@ -198,7 +234,12 @@ def update_memory(memory: Memory, observation: Observation, now: float) -> Memor
     expected_ends = {**memory.termination_requests, **memory.retiring}
     history = update_history(memory.history, observation, memory.termination_deadlines, expected_ends, now)
     # A deadline is dropped if the instance outlives it for long: the notice was wrong or withdrawn.
-    deadlines = {i: at for i, at in memory.termination_deadlines.items() if at + MARK_RETENTION_SECONDS > now}
+    # None is further ahead than a retirement's: otherwise a wrong one would be believed for as long.
+    deadlines = {
+        i: min(at, now + RETIREMENT_LEAD_SECONDS)
+        for i, at in memory.termination_deadlines.items()
+        if at + MARK_RETENTION_SECONDS > now
+    }
     for instance_id, at in retiring.items():
         if at - RETIREMENT_LEAD_SECONDS <= now:
             deadlines[instance_id] = min(at, deadlines.get(instance_id, at))
@@ -223,8 +264,11 @@ def update_memory(memory: Memory, observation: Observation, now: float) -> Memor
             boot = max(0.0, instance.ready_since - instance.launched_at)
             if boot <= MAX_BOOT_SECONDS:
                 boots.setdefault(instance.purchase_option, []).append(boot)
+    fallback_leads, fallback_requested_at = _fallback_leads(memory, observation, now)
     return replace(
         memory,
+        fallback_leads=fallback_leads,
+        fallback_requested_at=fallback_requested_at,
         termination_deadlines=deadlines,
         at_risk=at_risk,
         retiring=retiring,
@@ -240,6 +284,49 @@ def update_memory(memory: Memory, observation: Observation, now: float) -> Memor
         job=record.update(memory.job, observation, now),
         on_premises_offset=on_premises.update(memory.on_premises_offset, observation.on_premises_slots, now),
         bill=bill.update_bill(memory.bill, observation, now),
+        without_spot_since=_without_spot_since(memory, observation, now),
+    )
+
+
+def _without_spot_since(memory: Memory, observation: Observation, now: float) -> float | None:
+    """Return since when the group runs On-Demand alone although it has a fallback and a Spot share."""
+    group = observation.group
+    on_demand = on_demand_share(group.target, group.base, group.spot_percentage)
+    options = {i.purchase_option for i in observation.instances}
+    if not group.fallback or group.target <= max(group.reserved, on_demand):
+        return None
+    if options != {PurchaseOption.ON_DEMAND}:
+        return None
+    return now if memory.without_spot_since is None else min(memory.without_spot_since, now)
+
+
+def _fallback_leads(
+    memory: Memory, observation: Observation, now: float
+) -> tuple[tuple[float, ...], float | None]:
+    """Return the leads of fallback capacity, and the time of the request that is not served yet.
+
+    A request that was withdrawn before it was served counts only if it waited longer than any other.
+    """
+    leads, requested_at = memory.fallback_leads, memory.fallback_requested_at
+    if _has_ended_early(memory, observation, now):
+        leads = (*leads, NOTICE_SECONDS)
+    fallback = [i for i in observation.instances if i.group_role is GroupRole.FALLBACK]
+    ready = [i for i in fallback if i.ready_since is not None]
+    if requested_at is not None and slots(ready) >= observation.fallback_desired:
+        lead = abs(now - requested_at)  # a clock that was set back must not look like a fast boot
+        if any(i.launched_at >= requested_at for i in ready) or lead > max(leads, default=0.0):
+            leads = (*leads, lead)
+        requested_at = None
+    return leads[-BOOT_SAMPLES:], requested_at
+
+
+def _has_ended_early(memory: Memory, observation: Observation, now: float) -> bool:
+    """Return whether an interrupted instance ended before its deadline without a request of ours."""
+    present = {i.id for i in observation.instances}
+    return any(
+        instance_id in memory.booted - present - memory.termination_requests.keys()
+        and now < deadline - EARLY_SECONDS
+        for instance_id, deadline in memory.termination_deadlines.items()
     )
 
 

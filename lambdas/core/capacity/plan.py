@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.model import Alarm
+
+RETRY_SECONDS: Final = 3600.0
+"""Maximum time for which a policy requests no Spot capacity while Spot costs less than On-Demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class Plan:
         handover: Whether to keep On-Demand instances until their successors are ready. False only in policies
             for comparison.
         alarms: Alarms, each active as long as the plan contains it.
+        without_spot_seconds: Time for which the policy expects the group to hold no Spot Instance; ``inf`` if
+            On-Demand alone is what it wants.
     """
 
     on_demand: int
@@ -28,6 +33,7 @@ class Plan:
     next_run_at: float | None = None
     handover: bool = True
     alarms: tuple[Alarm, ...] = ()
+    without_spot_seconds: float = RETRY_SECONDS
 
 
 class Policy(Protocol):

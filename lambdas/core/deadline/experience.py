@@ -20,6 +20,8 @@ PRIOR_RESTART_FACTOR: Final = 3.0
 """Prior maximum of a restart overhead, as a multiple of the planned one."""
 PRIOR_LAUNCH_DELAY_SECONDS: Final = 5400.0
 """Prior maximum of the time for which On-Demand cannot be launched."""
+MAX_LAUNCH_DELAY_SECONDS: Final = 86_400.0
+"""Maximum launch delay to allow for: a longer or wrong one must not rule out Spot for good."""
 PRIOR_THROUGHPUT: Final = 0.65
 """Prior minimum of the throughput, relative to the planned one."""
 PRIOR_MEASURED_THROUGHPUT: Final = 0.85
@@ -112,7 +114,7 @@ class Experience:
             max_restart_overhead=max(max_restart, measured.maximum, restart_overhead),
             max_launch_delay=0.0
             if is_always_available
-            else max(PRIOR_LAUNCH_DELAY_SECONDS, _beyond(delays.maximum, 0.0)),
+            else min(max(PRIOR_LAUNCH_DELAY_SECONDS, _beyond(delays.maximum, 0.0)), MAX_LAUNCH_DELAY_SECONDS),
             min_throughput=min(min_throughput, throughputs.minimum, 1.0),
             likely_throughput=likely_throughput,
         )

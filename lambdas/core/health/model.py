@@ -72,6 +72,7 @@ class WorkerHost:
         exemption_reason: why the health checker ignores it (draining, interrupted, terminating); else empty.
         has_malformed_records: registry items of its workers are malformed; a missing worker may run.
         is_spot: bought as Spot.
+        instance_type: its EC2 instance type; empty for an on-premises machine.
     """
 
     id: str
@@ -81,6 +82,7 @@ class WorkerHost:
     exemption_reason: str = ""
     has_malformed_records: bool = False
     is_spot: bool = False
+    instance_type: str = ""
 
     @property
     def is_on_premises(self) -> bool:
@@ -135,9 +137,9 @@ class HostFinding:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A worker to restart; ``group`` is its partition in the worker registry."""
+    """A worker to restart; ``partition`` is that of its item in the worker registry."""
 
-    group: str
+    partition: str
     instance: str
     slot: int
 

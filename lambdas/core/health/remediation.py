@@ -116,7 +116,7 @@ def plan_remediation(
 
 
 def _restarts(host: WorkerHost, finding: HostFinding) -> list[Restart]:
-    return [Restart(w.group, w.instance, w.slot) for w in host.workers if w.slot in finding.slots]
+    return [Restart(w.partition, w.instance, w.slot) for w in host.workers if w.slot in finding.slots]
 
 
 def _worst(findings: Iterable[HostFinding]) -> dict[str, HostFinding]:

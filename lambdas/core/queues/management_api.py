@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from contracts.partitions import DNS_SUFFIXES
 from lambdas.core.queues.history import QueueCounts
 
 _COLUMNS: Final = (
@@ -25,7 +26,7 @@ _COLUMNS: Final = (
 """The columns that are read; the full response has some hundred bytes for each consumer."""
 _UNAVAILABLE_STATES: Final = ("crashed", "down", "minority", "stopped")
 """States of a queue without a leader; its counters are stale."""
-_AMAZON_MQ_SUFFIXES: Final = (".amazonaws.com", ".amazonaws.com.cn", ".on.aws")
+_AMAZON_MQ_SUFFIXES: Final = (*(f".{suffix}" for suffix in DNS_SUFFIXES.values()), ".on.aws")
 """Domains of Amazon MQ brokers; their management API also listens on port 443."""
 _PORTS: Final = {"amqps": ("https", 15671), "amqp": ("http", 15672)}
 """Scheme and port of the management plugin by scheme of the broker. Source: RabbitMQ guide, "Networking"."""

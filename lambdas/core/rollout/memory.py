@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 from contracts.group.release import WorkerRelease
 from contracts.stored import Stored, stored
+from lambdas.core.rollout.comparison import Comparison
 
 MAX_ABANDONED_VERSIONS: Final = 5
 
@@ -51,6 +52,7 @@ class Rollout:
         verified: the version that was verified on a host, by host.
         rejected: the version that was rolled back, because of ``rejection_reason``.
         abandoned_versions: versions that hosts are moved away from.
+        comparison: the candidate in comparison with the release before it.
         written_hash: hash of the registry row as it was last written.
     """
 
@@ -63,4 +65,5 @@ class Rollout:
     rejected: Annotated[str, Stored("refused")] = ""
     rejection_reason: Annotated[str, Stored("why")] = ""
     abandoned_versions: Annotated[tuple[str, ...], Stored("left")] = ()
+    comparison: Comparison = field(default_factory=Comparison)
     written_hash: Annotated[str, Stored("written")] = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts.group.health_settings import HealthSettings
+from contracts.registry.item import Worker
 from lambdas.core.health.fair_share import MIN_REQUESTS, WorkRate
 from lambdas.core.health.model import REPORT_ONLY, HostFinding, ServiceSnapshot, WorkerHost
 from lambdas.core.health.remediation import RESTART_SECONDS
@@ -79,6 +80,20 @@ class RolloutState:
             return 1
         return max(1, -(-len(self.hosts) * self.settings.max_unavailable_percent // 100))
 
+    def workers_with(self, version: str) -> list[tuple[WorkerHost, Worker]]:
+        """Return the ready workers that run a version, without those whose GPU is faulty."""
+        now = self.snapshot.now
+        return [
+            (host, worker)
+            for host in self.hosts
+            for worker in host.workers
+            if worker.is_fresh(now)
+            and worker.state == "ready"
+            and worker.report is not None
+            and worker.report.version == version
+            and not worker.report.xid
+        ]
+
     def is_ready(self, host: WorkerHost) -> bool:
         """Return whether all workers of a host report and are ready."""
         ready = [w for w in host.workers if w.is_fresh(self.snapshot.now) and w.state == "ready"]
@@ -103,28 +118,26 @@ class RolloutState:
     @property
     def verified(self) -> frozenset[str]:
         """The hosts on which the candidate is verified."""
-        return frozenset(
-            host for host, version in self.memory.verified.items() if version == self.candidate_version
-        )
+        candidate = self.candidate_version
+        return frozenset(host for host, version in self.memory.verified.items() if version == candidate)
 
     @property
     def candidate_hosts(self) -> tuple[WorkerHost, ...]:
         """The hosts that run the candidate or were requested to."""
-        requests = self.memory.requested_restarts
+        requests, version = self.memory.requested_restarts, self.candidate_version
+        if not version:
+            return ()
         return tuple(
             h
             for h in self.hosts
-            if self.candidate_version
-            and (
-                (h.id in requests and requests[h.id].version == self.candidate_version)
-                or self.candidate_version in h.versions
-            )
+            if (h.id in requests and requests[h.id].version == version) or version in h.versions
         )
 
     @property
     def unverified_hosts(self) -> tuple[WorkerHost, ...]:
         """The candidate hosts on which the candidate is not verified yet."""
-        return tuple(h for h in self.candidate_hosts if h.id not in self.verified)
+        verified = self.verified
+        return tuple(h for h in self.candidate_hosts if h.id not in verified)
 
     def is_serving(self, host: WorkerHost) -> bool:
         """Return whether a host counts as serving: not restarting, healthy, with a verified release."""

@@ -5,6 +5,7 @@ Invariant: a serving host is restarted only if `MIN_SERVING_SHARE` of the target
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,8 +14,11 @@ from contracts.group.health_settings import HealthSettings
 from contracts.group.release import WorkerRelease, WorkerReleases
 from contracts.group.release_settings import DesiredRelease
 from contracts.group.rollout_request import RolloutRequest
+from lambdas.core.health.fair_share import MIN_REQUESTS
 from lambdas.core.health.model import HealthVerdict, HostFinding, Restart, ServiceSnapshot, WorkerHost
 from lambdas.core.health.symptoms import CRASH_LOOP_SECONDS
+from lambdas.core.rollout import comparison as comparisons
+from lambdas.core.rollout.comparison import Comparison
 from lambdas.core.rollout.memory import MAX_ABANDONED_VERSIONS, CandidateRun, RestartRequest, Rollout
 from lambdas.core.rollout.state import (
     RolloutDemand,
@@ -31,6 +35,9 @@ REWRITE_SECONDS: Final = 1800
 STALL_SECONDS: Final = 3600.0
 """A rollout without progress for this long, beyond the restart timeout, raises an incident."""
 STALLED: Final = "roll-out/waits"
+UNDECIDED: Final = "roll-out/undecided"
+UNDECIDED_SECONDS: Final = 2700.0
+"""A comparison that has proven nothing for this long raises an incident; later the estimates decide."""
 ROLLED_BACK: Final = "roll-back"
 HOST_FAULTS: Final = frozenset({HealthVerdict.XID, HealthVerdict.NOT_REPORTING})
 """Faults of the host, independent of the release."""
@@ -78,7 +85,7 @@ def plan_step(
         return RolloutStep(memory)
     findings = tuple(f for f in findings if not _is_from_previous_release(f, memory, snapshot.now))
     memory = _follow_desired(desired.release, settings, memory, snapshot.now)
-    state = _update_runs(RolloutState.of(snapshot, findings, settings, demand, memory))
+    state = _update_runs(_compare(RolloutState.of(snapshot, findings, settings, demand, memory)))
     can_step = snapshot.can_act and not snapshot.is_registry_stale
     restart_hosts: list[WorkerHost] = []
     if can_step:
@@ -106,7 +113,9 @@ def plan_step(
         memory=memory,
         releases=_releases(state),
         request=_rollout_request(state, restarting),
-        restarts=tuple(Restart(w.group, w.instance, w.slot) for host in restart_hosts for w in host.workers),
+        restarts=tuple(
+            Restart(w.partition, w.instance, w.slot) for host in restart_hosts for w in host.workers
+        ),
         exempt_hosts=exempt_hosts - faulty_hosts,
         recently_restarted=recently_restarted,
         versions=frozenset({state.candidate_version, memory.rejected, *memory.abandoned_versions} - {""}),
@@ -143,7 +152,15 @@ def _follow_desired(desired: WorkerRelease, settings: HealthSettings, memory: Ro
     if stable is None or settings.max_unavailable_percent == 0 or bool(stable.image) != bool(desired.image):
         # No release is verified, or workers must not be restarted: only new instances use the release. A
         # change between a process and a container also needs new instances.
-        return replace(memory, stable=desired, candidate=None, verified={}, runs={}, abandoned_versions=())
+        return replace(
+            memory,
+            stable=desired,
+            candidate=None,
+            verified={},
+            runs={},
+            abandoned_versions=(),
+            comparison=Comparison(),
+        )
     if desired.version in (memory.rejected, memory.candidate.version if memory.candidate else ""):
         return memory
     if memory.candidate is not None:
@@ -151,7 +168,14 @@ def _follow_desired(desired: WorkerRelease, settings: HealthSettings, memory: Ro
     if desired.version == stable.version:
         return replace(memory, stable=desired)
     abandoned = tuple(version for version in memory.abandoned_versions if version != desired.version)
-    return replace(memory, candidate=desired, abandoned_versions=abandoned, last_step_at=now, runs={})
+    return replace(
+        memory,
+        candidate=desired,
+        abandoned_versions=abandoned,
+        last_step_at=now,
+        runs={},
+        comparison=Comparison(),
+    )
 
 
 def _abandon_candidate(memory: Rollout) -> Rollout:
@@ -162,7 +186,7 @@ def _abandon_candidate(memory: Rollout) -> Rollout:
         *(v for v in memory.abandoned_versions if v != memory.candidate.version),
         memory.candidate.version,
     )[-MAX_ABANDONED_VERSIONS:]
-    return replace(memory, candidate=None, abandoned_versions=abandoned, runs={})
+    return replace(memory, candidate=None, abandoned_versions=abandoned, runs={}, comparison=Comparison())
 
 
 def _roll_back(state: RolloutState, reason: str) -> RolloutState:
@@ -176,12 +200,20 @@ def _roll_back(state: RolloutState, reason: str) -> RolloutState:
 
 
 def _promote(state: RolloutState) -> RolloutState:
-    memory = replace(state.memory, stable=state.memory.candidate, candidate=None, verified={}, runs={})
+    memory = replace(
+        state.memory,
+        stable=state.memory.candidate,
+        candidate=None,
+        verified={},
+        runs={},
+        comparison=Comparison(),
+    )
     return replace(state, memory=memory)
 
 
 def _is_complete(state: RolloutState) -> bool:
-    return bool(state.verified) and all(host.id in state.verified for host in state.hosts)
+    verified = state.verified
+    return bool(verified) and all(host.id in verified for host in state.hosts)
 
 
 def _has_successful_requests(state: RolloutState) -> bool:
@@ -191,6 +223,17 @@ def _has_successful_requests(state: RolloutState) -> bool:
     """
     done, failed = count_requests(state.hosts)
     return done > failed or not any(reports_progress(host) for host in state.hosts)
+
+
+def _compare(state: RolloutState) -> RolloutState:
+    """Add the work since the last pass to the comparison of candidate and stable release."""
+    memory = state.memory
+    if memory.candidate is None or memory.stable is None:
+        return state
+    new = state.workers_with(memory.candidate.version)
+    old = state.workers_with(memory.stable.version)
+    comparison = comparisons.update(memory.comparison, new, old, state.snapshot.now)
+    return replace(state, memory=replace(memory, comparison=comparison))
 
 
 def _update_runs(state: RolloutState) -> RolloutState:
@@ -252,7 +295,8 @@ def _hosts_to_revert(state: RolloutState) -> list[WorkerHost]:
 def _extend_candidate(state: RolloutState) -> tuple[RolloutState, list[WorkerHost]]:
     """Restart more hosts with the candidate, up to a batch: oldest first, hosts that are not ready last.
 
-    Each has processed requests before: on a new host the effect of the release is unknown.
+    Each has processed requests before: on a new host the effect of the release is unknown. The first is of
+    the most frequent instance type, so that others of its type can be compared with it.
     """
     candidate_ids = {host.id for host in state.candidate_hosts}
     remaining = [
@@ -264,7 +308,8 @@ def _extend_candidate(state: RolloutState) -> tuple[RolloutState, list[WorkerHos
         for h in remaining
         if state.has_processed_requests(h) or (is_verified_once and not state.is_ready(h))
     ]
-    remaining.sort(key=lambda h: (not state.is_ready(h), h.launched_at or 0.0, h.id))
+    count = Counter(host.instance_type for host in state.hosts if not is_verified_once)
+    remaining.sort(key=lambda h: (not state.is_ready(h), -count[h.instance_type], h.launched_at or 0.0, h.id))
     return _request_restarts(
         state, remaining, state.candidate_version, state.batch_size - len(state.unverified_hosts)
     )
@@ -329,6 +374,19 @@ def _rollout_request(state: RolloutState, restarting: frozenset[str]) -> Rollout
     return RolloutRequest(requested_at, surge, tuple(sorted(restarting)))
 
 
+def _is_undecided(state: RolloutState) -> bool:
+    """Return whether the comparison takes unusually long although there are requests to compare."""
+    comparison, now = state.memory.comparison, state.snapshot.now
+    return (
+        bool(state.candidate_version)
+        and bool(comparison.began_at)
+        and not comparison.is_accepted
+        and not comparison.has_expired(now)
+        and now - comparison.began_at >= UNDECIDED_SECONDS
+        and (comparison.requests.new >= MIN_REQUESTS or comparison.is_outage(now))
+    )
+
+
 def _open_incidents(state: RolloutState, desired: DesiredRelease) -> dict[str, str]:
     memory, version = state.memory, desired.release.version
     if memory.rejected == version and memory.stable is not None:
@@ -336,6 +394,12 @@ def _open_incidents(state: RolloutState, desired: DesiredRelease) -> dict[str, s
             f"{ROLLED_BACK}/{version}": f"version {version} of the workers was rolled back: "
             f"{memory.rejection_reason}. The workers return to {memory.stable.version}. The version is not "
             "tried again until the stack file has named another one. Check the worker logs."
+        }
+    if _is_undecided(state):
+        return {
+            UNDECIDED: f"it is not proven whether version {version} of the workers is worse than the release "
+            f"before it: {memory.comparison.describe(state.snapshot.now)}. The rollout waits; an hour after "
+            "the first start, and not during an outage, the better estimate decides."
         }
     if (
         state.candidate_version

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core.health.fair_share import MIN_REQUESTS
+from lambdas.core.health.fair_share import MIN_REQUESTS, WorkRate
 from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, WorkerHost
 from lambdas.core.health.symptoms import CRASH_LOOP_STARTS
 from lambdas.core.rollout.state import RolloutState, count_requests, count_starts, reports_progress
@@ -20,7 +20,7 @@ FAILING: Final = "failing"
 MAX_FAILED_SHARE: Final = 0.5
 """The candidate is rejected above this share of failed requests.
 
-Not if more than half of this share also fails without the candidate.
+Only where no other worker ends requests in the same minutes.
 """
 VERIFY_SECONDS: Final = 300.0
 """A host that has processed requests must be healthy with the candidate for this long."""
@@ -49,9 +49,13 @@ class ReleaseVerdict:
 def evaluate_candidate(state: RolloutState, findings: Iterable[HostFinding]) -> ReleaseVerdict:
     """Evaluate the candidate.
 
-    Reject it if at least half of the hosts that run it are unhealthy. If more than half of the other hosts
-    show the same symptom, wait: the cause is unknown.
+    Reject it if it is worse than the release before it in the same minutes (`comparison`), or if at least
+    half of the hosts that run it are unhealthy. If more than half of the other hosts show the same symptom,
+    or a dependency is out, wait: the cause is unknown.
     """
+    now, comparison = state.snapshot.now, state.memory.comparison
+    if reason := comparison.rejection_reason(now) or _unreadable_reason(state):
+        return ReleaseVerdict(reason)
     candidate_hosts = state.candidate_hosts
     ids = {host.id for host in candidate_hosts}
     symptomatic: dict[str, set[str]] = {}
@@ -74,6 +78,8 @@ def evaluate_candidate(state: RolloutState, findings: Iterable[HostFinding]) -> 
     symptoms["crashing"] = {
         host.id for host in candidate_hosts if _is_crashing(state, host, symptoms.get("crashing", set()))
     }
+    if comparison.is_usual_crash_rate():
+        common_families.add("crashing")
     symptoms[LATE] = {host.id for host in state.unverified_hosts if _is_late(state, host)}
     symptoms[FAILING] = ids if _has_failing_requests(state, candidate_hosts, other_hosts) else set()
     blamed_on_release = {f: hosts for f, hosts in symptoms.items() if hosts and f not in common_families}
@@ -85,6 +91,7 @@ def evaluate_candidate(state: RolloutState, findings: Iterable[HostFinding]) -> 
         )
     return ReleaseVerdict(
         is_inconclusive=bool(unhealthy or any(symptoms.get(family) for family in common_families))
+        or comparison.is_outage(now)
     )
 
 
@@ -93,7 +100,8 @@ def is_verified(state: RolloutState, host: WorkerHost) -> bool:
 
     A host with successful requests must run the candidate for `VERIFY_SECONDS`. A host without any must also
     run it for the stall timeout; if it reports progress, it is not verified while the queue has messages, if
-    other hosts process so many requests that it should have had one, or if all its requests failed.
+    other hosts process so many requests that it should have had one, or if all its requests failed. While
+    other hosts serve, the comparison with them must have accepted the candidate, or have expired.
     """
     run = state.memory.runs.get(host.id)
     if run is None or host.id in state.unhealthy or not state.runs_only(host, state.candidate_version):
@@ -102,9 +110,36 @@ def is_verified(state: RolloutState, host: WorkerHost) -> bool:
     succeeded = done - failed
     age = state.snapshot.now - run.since
     should_have_processed = state.snapshot.has_waiting_requests or state.expected_rate(host) * age >= 1
+    if (succeeded > 0 or not reports_progress(host)) and _awaits_comparison(state):
+        return False
     if succeeded == 0 and reports_progress(host) and (should_have_processed or done > 0):
         return False
     return age >= (VERIFY_SECONDS if succeeded > 0 else state.settings.stall_timeout_seconds + VERIFY_SECONDS)
+
+
+def _other_hosts(state: RolloutState) -> list[WorkerHost]:
+    """Return the healthy hosts that do not run the candidate."""
+    ids = {host.id for host in state.candidate_hosts}
+    return [host for host in state.hosts if host.id not in ids and host.id not in state.unhealthy]
+
+
+def _awaits_comparison(state: RolloutState) -> bool:
+    """Return whether the comparison with other hosts is undecided; without other hosts there is none."""
+    comparison = state.memory.comparison
+    is_decided = comparison.is_accepted or comparison.has_expired(state.snapshot.now)
+    return not is_decided and any(reports_progress(host) for host in _other_hosts(state))
+
+
+def _unreadable_reason(state: RolloutState) -> str:
+    """Return why a candidate that reports no requests is rejected, although other workers report them."""
+    comparison = state.memory.comparison
+    if comparison.is_accepted or not comparison.has_expired(state.snapshot.now):
+        return ""
+    running = [host for host in state.candidate_hosts if state.runs_only(host, state.candidate_version)]
+    other_hosts = _other_hosts(state)
+    if not running or any(map(reports_progress, running)) or not any(map(reports_progress, other_hosts)):
+        return ""
+    return "its workers do not report how many requests they end, and those with the release before it do"
 
 
 def _is_crashing(state: RolloutState, host: WorkerHost, crashing: set[str]) -> bool:
@@ -146,9 +181,12 @@ def _is_late(state: RolloutState, host: WorkerHost) -> bool:
 def _has_failing_requests(
     state: RolloutState, candidate_hosts: Iterable[WorkerHost], other_hosts: Iterable[WorkerHost]
 ) -> bool:
+    """Return whether most requests fail, where no other worker ends any that they could be compared with."""
+    comparison = state.memory.comparison
+    if comparison.requests.old >= MIN_REQUESTS or comparison.is_outage(state.snapshot.now):
+        return False
     done, failed = count_requests(
         host for host in candidate_hosts if state.runs_only(host, state.candidate_version)
     )
-    other_done, other_failed = count_requests(other_hosts)
-    is_usual = other_done > 0 and other_failed / other_done > MAX_FAILED_SHARE / 2
-    return done >= MIN_REQUESTS and failed / done > MAX_FAILED_SHARE and not is_usual
+    has_comparable = WorkRate.of(other_hosts, state.snapshot.now).rate > 0
+    return done >= MIN_REQUESTS and failed / done > MAX_FAILED_SHARE and not has_comparable

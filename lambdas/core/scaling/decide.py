@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts.group.scaling_settings import Bounds
+from lambdas.core.scaling.batches import WorkerSpeed
 from lambdas.core.scaling.forecast import forecast
 from lambdas.core.scaling.memory import ARRIVAL_MINUTES, COOLDOWN_SECONDS, ScalingMemory
 from lambdas.core.scaling.model import POLL_SECONDS, Load, LoadObservation, Reason
-from lambdas.core.scaling.staffing import LATE_SHARE, SCARCE_LATE_SHARE, Demand, min_workers
+from lambdas.core.scaling.staffing import (
+    LATE_SHARE,
+    SCARCE_LATE_SHARE,
+    Demand,
+    min_workers,
+    permitted_batch,
+)
 
 THROUGHPUT_STALE_SECONDS: Final = 300.0
 """Measured throughput is stale if requests arrive but none completes for this long.
@@ -34,7 +41,8 @@ class ScalingDecision:
     Attributes:
         desired: the workers that the load alone requires; None if unknown.
         expected_rate: expected requests a second; 0 if unknown.
-        worker_rate: requests a second that a worker of the group completes; 0 if unknown.
+        worker_rate: requests a second that a worker of the group completes, in the batches that the wait
+            permits; 0 if unknown.
     """
 
     target: int
@@ -66,13 +74,15 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
         return _within_bounds(observation, bounds, memory, None, missing_inputs)
     if _is_idle(memory, load, now):
         return _within_bounds(observation, bounds, memory, 0, missing_inputs)
-    worker_rate = memory.throughput.mean_rate(observation.ready)
-    if worker_rate is None:
+    speed = memory.batch_times.speed(memory.throughput, observation.ready)
+    if speed is None:
         desired = observation.target or 1  # there is load: one worker is needed to measure throughput
         return _within_bounds(observation, bounds, memory, desired, missing_inputs)
     lead_seconds = observation.boot_seconds + POLL_SECONDS
     expected_rate = forecast(memory.arrivals, memory.profile, memory.dispersion, now, now + 2 * lead_seconds)
-    desired = _workers_for_load(observation, bounds, memory, load, worker_rate, expected_rate)
+    size, _ = permitted_batch(speed, observation.workers, bounds.wait_seconds * memory.staffed_wait.factor)
+    worker_rate = speed.rate(size)
+    desired = _workers_for_load(observation, bounds, memory, load, speed, worker_rate, expected_rate)
     desired = max(desired, _workers_beyond(observation, load))
     return _within_bounds(observation, bounds, memory, desired, missing_inputs, expected_rate, worker_rate)
 
@@ -89,12 +99,13 @@ def _workers_for_load(
     bounds: Bounds,
     memory: ScalingMemory,
     load: Load,
+    speed: WorkerSpeed,
     worker_rate: float,
     expected_rate: float,
 ) -> int:
     """Return the minimum number of workers of the group for the allowed wait, after those on premises."""
-    on_premises_rate_per_worker = memory.throughput.mean_rate(observation.on_premises) or worker_rate
-    on_premises_rate = sum(observation.on_premises.values()) * on_premises_rate_per_worker
+    on_premises_speed = memory.batch_times.speed(memory.throughput, observation.on_premises) or speed
+    on_premises_rate = sum(observation.on_premises.values()) * on_premises_speed.rate(speed.max_size)
     lead_seconds = observation.boot_seconds + POLL_SECONDS
     ready_rate = sum(observation.ready.values()) * worker_rate + on_premises_rate
     # A booting worker has half of its boot behind it on average.
@@ -107,9 +118,11 @@ def _workers_for_load(
     )
     max_workers = bounds.maximum + int(on_premises_rate / worker_rate) + 1
     share = SCARCE_LATE_SHARE if observation.is_spot_scarce else LATE_SHARE
-    total = min_workers(
-        demand, worker_rate, bounds.wait_seconds * memory.staffed_wait.factor, max_workers, share
-    )
+    wait = bounds.wait_seconds * memory.staffed_wait.factor
+    total = min_workers(demand, speed, wait, max_workers, share)
+    if bounds.headroom:
+        spare = Demand(expected_rate * (1 + bounds.headroom), 0.0, lead_seconds, memory.dispersion)
+        total = max(total, min_workers(spare, speed, wait, max_workers))
     return max(1 if not observation.on_premises else 0, total - int(on_premises_rate / worker_rate))
 
 

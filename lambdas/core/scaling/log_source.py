@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts.registry.item import Worker
+from lambdas.core.scaling.batches import BatchesDone
 from lambdas.core.scaling.model import POLL_SECONDS, Load, Reason, WorkDone
 from lambdas.core.scaling.throughput import ALL_TYPES, Throughput
 
@@ -68,6 +69,10 @@ class LogSource:
             return {}
         requests = newest.requests if newest.measured is None else newest.measured
         return {ALL_TYPES: WorkDone(requests, newest.seconds)} if requests and newest.seconds else {}
+
+    def batches(self, now: float, workers: Mapping[str, Sequence[Worker]]) -> Mapping[str, BatchesDone]:
+        """See `LoadSource`; a log shows no batches."""
+        return {}
 
     def _newest(self, now: float) -> LogMinute | None:
         settled = [

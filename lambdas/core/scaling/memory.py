@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 from contracts import codec
 from contracts.stored import ContractError, Stored, stored
+from lambdas.core.scaling.batches import BatchTimes
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.model import POLL_SECONDS, Load, LoadObservation
 from lambdas.core.scaling.profile import BINS, Profile
@@ -38,16 +39,18 @@ class ScalingMemory:
     arrivals: tuple[tuple[float, float], ...] = ()
     desired: tuple[tuple[float, int], ...] = ()
     waiting_estimate: WaitingEstimate = field(default_factory=WaitingEstimate)
+    batch_times: BatchTimes = field(default_factory=BatchTimes)
 
     def update(self, observation: LoadObservation, wait: float) -> ScalingMemory:
         """Return the state after one minute.
 
-        A request is late if it waits longer than ``wait`` seconds.
+        A request is late if it waits longer than ``wait`` seconds until a worker begins with it.
         """
         now, load = observation.now, observation.load
         throughput = self.throughput.update(now, observation.work_done)
         if load is None or (self.arrivals and now - self.arrivals[-1][0] < POLL_SECONDS / 2):
             return replace(self, throughput=throughput)
+        batch_times = self.batch_times.update(observation.batches)
         recent_arrivals = (
             arrival for arrival in self.arrivals if now - arrival[0] < ARRIVAL_MINUTES * POLL_SECONDS - 1
         )
@@ -62,7 +65,8 @@ class ScalingMemory:
             self,
             profile=self.profile.update(now, load.arrival_rate),
             throughput=throughput,
-            staffed_wait=self._staffed_wait(load, waiting_estimate, wait),
+            batch_times=batch_times,
+            staffed_wait=self._staffed_wait(load, waiting_estimate, wait - observation.waiting_seconds),
             dispersion=self._dispersion(now, load.arrival_rate),
             arrivals=arrivals,
             waiting_estimate=waiting_estimate,
@@ -110,6 +114,7 @@ class _Stored:
     arrivals: tuple[tuple[float, float], ...]
     desired: Annotated[tuple[tuple[float, int], ...], Stored("wanted")]
     waiting_estimate: WaitingEstimate = field(default_factory=WaitingEstimate)
+    batch_times: BatchTimes = field(default_factory=BatchTimes)
 
 
 def dump(memory: ScalingMemory) -> str:
@@ -124,6 +129,7 @@ def dump(memory: ScalingMemory) -> str:
         arrivals=memory.arrivals,
         desired=memory.desired,
         waiting_estimate=memory.waiting_estimate,
+        batch_times=memory.batch_times,
     )
     return json.dumps(codec.dump(stored), separators=(",", ":"))
 
@@ -145,4 +151,5 @@ def parse(text: str) -> ScalingMemory:
         stored.arrivals[-ARRIVAL_MINUTES:],
         stored.desired[-60:],
         stored.waiting_estimate,
+        stored.batch_times,
     )

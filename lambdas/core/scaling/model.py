@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from contracts.registry.item import Worker
 
 if TYPE_CHECKING:
+    from lambdas.core.scaling.batches import BatchesDone
     from lambdas.core.scaling.throughput import Throughput
 
 POLL_SECONDS: Final = 60.0
@@ -115,6 +116,10 @@ class LoadSource(Protocol):
         """
         ...
 
+    def batches(self, now: float, workers: Mapping[str, Sequence[Worker]]) -> Mapping[str, BatchesDone]:
+        """Return the batches of the last minute by instance type, of types whose workers report them."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LoadObservation:
@@ -128,6 +133,7 @@ class LoadObservation:
         work_done: completed work of the last minute by instance type.
         boot_seconds: measured time from a launch until its workers are ready.
         on_premises: ready workers on premises by host type.
+        batches: batches of the last minute by instance type.
         is_spot_scarce: On-Demand instances replace missing Spot instances, and would do so for the next one.
     """
 
@@ -141,6 +147,7 @@ class LoadObservation:
     on_premises: Mapping[str, int] = field(default_factory=dict)
     is_spot_scarce: bool = False
     unknown: Reason = Reason.QUEUE_UNKNOWN
+    batches: Mapping[str, BatchesDone] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
@@ -153,6 +160,11 @@ class LoadObservation:
     def workers(self) -> int:
         """All ready workers."""
         return sum(self.ready.values()) + sum(self.on_premises.values())
+
+    @property
+    def waiting_seconds(self) -> float:
+        """How long requests that were delivered to a busy worker waited, in the worst type."""
+        return max((batches.waiting_seconds for batches in self.batches.values()), default=0.0)
 
     @property
     def busy_share(self) -> float:

@@ -47,6 +47,7 @@ def observe(
         boot_seconds,
         is_spot_scarce=_is_spot_scarce(hosts_seen, on_demand),
         unknown=source.unknown,
+        batches=dict(source.batches(now, ready)),
     )
 
 

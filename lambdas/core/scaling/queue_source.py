@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from contracts.registry.batches import WINDOW_SECONDS
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
+from lambdas.core.scaling.batches import BatchesDone
 from lambdas.core.scaling.model import POLL_SECONDS, Load, Reason, WorkDone
+from lambdas.core.scaling.staffing import LATE_SHARE
 from lambdas.core.scaling.throughput import Throughput
 
 SATURATED_SECONDS: Final = 300.0
@@ -53,6 +56,40 @@ class QueueSource:
         oldest_seconds = load.oldest_seconds if load is not None and load.waiting else None
         return dict(_work_done(now, oldest_seconds or 0.0, workers, throughput))
 
+    def batches(self, now: float, workers: Mapping[str, Sequence[Worker]]) -> Mapping[str, BatchesDone]:
+        """See `LoadSource`; from the workers' reports."""
+        reports = {name: _fresh_reports(now, ready) for name, ready in workers.items()}
+        return {name: done for name, of_type in reports.items() if (done := _batches_done(of_type))}
+
+
+def _fresh_reports(now: float, workers: Sequence[Worker]) -> list[WorkerReport]:
+    return [
+        worker.report
+        for worker in workers
+        if worker.report is not None and abs(now - worker.report.reported_at) < _MAX_REPORT_AGE_SECONDS
+    ]
+
+
+def _batches_done(reports: Sequence[WorkerReport]) -> BatchesDone | None:
+    """Return the batches of a minute: the mean of the minutes that the reports cover."""
+    sizes = [report.batch_size for report in reports if report.batch_size is not None]
+    rows = [row for report in reports for row in report.batches or ()]
+    if not sizes or not rows:
+        return None
+    minutes = WINDOW_SECONDS / POLL_SECONDS
+    sums: dict[int, tuple[float, float, float]] = {}
+    for row in rows:
+        batches, requests, seconds = sums.get(row.max_size, (0.0, 0.0, 0.0))
+        sums[row.max_size] = (
+            batches + row.batches / minutes,
+            requests + row.requests / minutes,
+            seconds + row.seconds / minutes,
+        )
+    waiting = sum(row.waiting for row in rows)
+    is_rare = waiting <= LATE_SHARE * sum(row.requests for row in rows)
+    waited = 0.0 if is_rare else sum(row.waiting * row.seconds / row.batches for row in rows) / waiting
+    return BatchesDone(sums, max(sizes), waited)
+
 
 def _work_done(
     now: float, oldest_seconds: float, ready: Mapping[str, Sequence[Worker]], throughput: Throughput
@@ -63,11 +100,7 @@ def _work_done(
     capacity. Else the workers that report their busy share count.
     """
     for name, workers in ready.items():
-        reports = [
-            w.report
-            for w in workers
-            if w.report is not None and abs(now - w.report.reported_at) < _MAX_REPORT_AGE_SECONDS
-        ]
+        reports = _fresh_reports(now, workers)
         busy_shares = [(report.rate, report.busy) for report in reports if report.busy is not None]
         if busy_shares and oldest_seconds < SATURATED_SECONDS:
             work = _sum_work(busy_shares)

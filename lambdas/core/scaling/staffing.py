@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from lambdas.core.scaling.batches import WorkerSpeed
 from lambdas.core.scaling.dispersion import Dispersion
 
 LATE_SHARE: Final = 0.01
@@ -44,14 +45,29 @@ def all_busy_probability(load: float, workers: float) -> float:
     return density / (density + spare * _below(spare))
 
 
-def late_probability(demand: Demand, worker_rate: float, workers: int, wait: float) -> float:
+def permitted_batch(speed: WorkerSpeed, workers: int, wait: float) -> tuple[float, float]:
+    """Return the largest batch that ``wait`` seconds permit, and the wait for a worker that ends one.
+
+    While all of ``workers`` are busy a request waits until the first of them ends its batch; the phases of
+    their batches are independent, so all but `LATE_SHARE` of requests wait this long at most. Workers that
+    take one request at a time end them as a Poisson process does, which `late_probability` counts.
+    """
+    if speed.max_size == 1:
+        return 1.0, 0.0
+    share_of_batch = 1 - LATE_SHARE ** (1 / max(1, workers))
+    size = speed.size_within(wait / share_of_batch)
+    return size, speed.seconds(size) * share_of_batch
+
+
+def late_probability(demand: Demand, speed: WorkerSpeed, workers: int, wait: float) -> float:
     """Return the probability that a request at the end of the demand waits longer than ``wait`` seconds.
 
-    ``worker_rate`` is the requests a second of a worker. Service times vary as in a Poisson process, arrivals
-    by the learned dispersion, and the rate by `FORECAST_ERROR`.
+    It waits until a worker begins with it. Service times vary as in a Poisson process, arrivals by the
+    learned dispersion, and the rate by `FORECAST_ERROR`.
     """
-    capacity, rate, seconds = workers * worker_rate, demand.rate, demand.seconds
-    drift, max_backlog = (rate - capacity) * seconds, wait * capacity
+    size, until_free = permitted_batch(speed, workers, wait)
+    capacity, rate, seconds = workers * speed.rate(size), demand.rate, demand.seconds
+    drift, max_backlog = (rate - capacity) * seconds, max(0.0, wait - until_free) * capacity
     requests = rate * seconds
     # The variances of services, arrivals and forecast.
     variance = requests + demand.dispersion.variance(requests, seconds) + (FORECAST_ERROR * requests) ** 2
@@ -63,22 +79,22 @@ def late_probability(demand: Demand, worker_rate: float, workers: int, wait: flo
     if reflected > 0:
         # With a positive drift this is the product of a large number and a tiny one: add logarithms.
         probability += math.exp(min(0.0, 2 * drift * max_backlog / variance + math.log(reflected)))
-    busy_probability = 1.0 if demand.waiting > 0 else all_busy_probability(rate / worker_rate, workers)
+    busy_probability = 1.0 if demand.waiting > 0 else all_busy_probability(rate / speed.rate(1), workers)
     return min(1.0, busy_probability * probability)
 
 
 def min_workers(
-    demand: Demand, worker_rate: float, wait: float, max_workers: int, share: float = LATE_SHARE
+    demand: Demand, speed: WorkerSpeed, wait: float, max_workers: int, share: float = LATE_SHARE
 ) -> int:
     """Return the minimum number of workers for which at most ``share`` of the requests wait too long.
 
     At most ``max_workers``, even if these are too few.
     """
     # With fewer workers the queue would grow without bound.
-    low, high = min(max_workers, math.ceil(demand.rate / worker_rate)), max_workers
+    low, high = min(max_workers, math.ceil(demand.rate / speed.rate(speed.max_size))), max_workers
     while low < high:
         middle = (low + high) // 2
-        if late_probability(demand, worker_rate, middle, wait) <= share:
+        if late_probability(demand, speed, middle, wait) <= share:
             high = middle
         else:
             low = middle + 1

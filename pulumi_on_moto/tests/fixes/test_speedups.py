@@ -13,27 +13,35 @@ from unittest import mock
 import boto3
 import pytest
 import xmltodict
-from botocore import loaders
+from botocore import loaders, utils
 from botocore.auth import SigV4Auth
+from botocore.client import ClientCreator
+from botocore.hooks import EventAliaser, HierarchicalEmitter
 from moto import mock_aws
 from moto.core.serialize import AttributePicker
 from moto.dynamodb.models.table import Table
-from moto.ec2.models import ec2_backends
+from moto.ec2.models import ec2_backends, tags
 from moto.ec2.models.amis import Ami
 from moto.iam import models
 from moto.moto_api._internal import mock_random
+from moto.sqs.models import Queue
 
 from pulumi_on_moto import sandbox
 from pulumi_on_moto.fixes.fix import Patch
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
+from pulumi_on_moto.fixes.speedups.clients import CLIENTS
 from pulumi_on_moto.fixes.speedups.methods import METHODS
+from pulumi_on_moto.fixes.speedups.retention import RETENTION
 from pulumi_on_moto.fixes.speedups.signatures import SIGNATURES
+from pulumi_on_moto.fixes.speedups.tags import TAGS
+from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
 from pulumi_on_moto.fixes.speedups.xml import XML
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import ACCOUNT
 
 REGION = "eu-west-1"
-ORIGINALS: Final = {patch[:2]: getattr(*patch[:2]) for patch in (ATTRIBUTES, METHODS, SIGNATURES, XML)}
+SAME: Final = (ATTRIBUTES, *CLIENTS, METHODS, RETENTION, SIGNATURES, TAGS, TIMESTAMPS, XML)
+ORIGINALS: Final = {patch[:2]: getattr(*patch[:2]) for patch in SAME}
 
 
 def shown(ec2: Any) -> list[Any]:
@@ -122,7 +130,10 @@ def answers(*without: Patch) -> list[bytes]:
         made = {"ResourceType": "instance", "Tags": tags}
         kind = {"ImageId": image, "InstanceType": "g6.xlarge"}
         ec2.run_instances(**kind, MinCount=2, MaxCount=2, TagSpecifications=[made])
-        ec2.describe_instances()
+        [group, *_] = ec2.describe_instances()["Reservations"]
+        ec2.describe_instances(Filters=[{"Name": "tag:a", "Values": ["<b>*"]}])
+        ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": [group["Instances"][0]["InstanceId"]]}])
+        ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": ["i-*"]}])
         ec2.create_launch_template(LaunchTemplateName="made", LaunchTemplateData=kind)
         ec2.describe_launch_template_versions(LaunchTemplateName="made")
         with pytest.raises(ec2.exceptions.ClientError):
@@ -146,8 +157,11 @@ def answers(*without: Patch) -> list[bytes]:
 
 
 def test_what_is_said_over_the_wire_is_the_same_letter_by_letter() -> None:
-    plain = answers(ATTRIBUTES, METHODS, SIGNATURES, XML)
-    assert len(plain) == 11
+    plain = answers(*SAME)
+    assert len(plain) == 14
+    assert plain[2].count(b"<instanceId>") == 2
+    assert plain[3].count(b"<key>") == 2
+    assert plain[4].count(b"<key>") == 4
     assert answers() == plain
 
 
@@ -163,6 +177,117 @@ def test_what_moto_works_out_for_each_answer_is_worked_out_once() -> None:
             again = AssertionError(f"{name} again")
             stack.enter_context(mock.patch.object(target, name, side_effect=again))
         answers()
+
+
+def test_tags_of_one_resource_are_looked_up_without_a_pattern() -> None:
+    with sandbox(REGION) as clients:
+        ec2 = clients("ec2")
+        [volume, other] = (
+            ec2.create_volume(
+                AvailabilityZone=f"{REGION}a",
+                Size=1,
+                TagSpecifications=[{"ResourceType": "volume", "Tags": [{"Key": "a", "Value": value}]}],
+            )["VolumeId"]
+            for value in "bc"
+        )
+        with mock.patch.object(tags, "simple_aws_filter_to_re", side_effect=AssertionError("a pattern")):
+            found = ec2.describe_volumes(Filters=[{"Name": "tag:a", "Values": ["b"]}])["Volumes"]
+            assert [one["VolumeId"] for one in found] == [volume]
+            assert ec2.describe_volumes(VolumeIds=[other])["Volumes"][0]["Tags"] == [
+                {"Key": "a", "Value": "c"}
+            ]
+            ec2.delete_tags(Resources=[other], Tags=[{"Key": "a"}])
+            assert "Tags" not in ec2.describe_volumes(VolumeIds=[other])["Volumes"][0]
+            vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
+            assert ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": [vpc]}])["Tags"] == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-01-05T00:00:00Z",
+        "2026-01-05T00:00:00.000Z",
+        "2026-02-28T23:59:59.123456Z",
+        "2026-01-05T00:00:00.1Z",
+        "2026-01-05T00:00:00+02:00",
+        "Mon, 05 Jan 2026 00:00:00 GMT",
+        "1767571200",
+        1767571200,
+    ],
+)
+def test_a_time_is_read_as_botocore_reads_it(written: Any) -> None:
+    plain = utils.parse_timestamp(written)
+    with sandbox(REGION):
+        read = utils.parse_timestamp(written)
+    assert (read, read.utcoffset()) == (plain, plain.utcoffset())
+
+
+def test_a_time_that_is_none_is_an_error_and_motos_format_needs_no_parser() -> None:
+    with sandbox(REGION), mock.patch.object(utils.dateutil.parser, "parse", side_effect=ValueError("x")):
+        utils.parse_timestamp("2026-01-05T00:00:00.000Z")
+        for wrong in ("2026-01-05T00:00:00.1Z", "2026-02-30T00:00:00Z"):
+            with pytest.raises(ValueError):  # noqa: PT011
+                utils.parse_timestamp(wrong)
+
+
+def requested(*without: Patch) -> list[tuple[str, str, str]]:
+    """The headers that a client of each kind sends, and what it sends."""
+    sent: list[tuple[str, str, str]] = []
+    with sandbox(REGION), contextlib.ExitStack() as stack:
+        for patch in without:
+            stack.enter_context(mock.patch.object(patch[0], patch[1], ORIGINALS[patch[:2]]))
+        for service, read in (("ec2", "describe_vpcs"), ("sqs", "list_queues"), ("dynamodb", "list_tables")):
+            client = boto3.session.Session(region_name=REGION).client(service)
+            client.meta.events.register(
+                "before-send.*",
+                lambda request, **_: sent.append(
+                    (request.url, request.headers["User-Agent"], str(request.body))
+                ),
+            )
+            getattr(client, read)()
+    return sent
+
+
+def test_a_client_made_again_sends_the_same_and_its_methods_are_made_once() -> None:
+    plain = requested(*CLIENTS)
+    assert len(plain) == 3
+    assert requested() == plain
+    again = AssertionError("made again")
+    with (
+        mock.patch.object(ClientCreator, "_create_api_method", side_effect=again),
+        mock.patch.object(inspect, "getfullargspec", side_effect=inspect.getfullargspec) as asked,
+    ):
+        assert requested() == plain
+    assert not any(inspect.isfunction(call.args[0]) for call in asked.call_args_list)
+    with sandbox(REGION):
+        first, second = (boto3.session.Session(region_name=REGION).client("sqs") for _ in range(2))
+        assert first.list_queues.__self__ is first
+        with pytest.raises(TypeError, match=r"list_queues\(\) only accepts keyword arguments"):
+            second.list_queues("a")
+        with pytest.raises(ValueError, match="must accept keyword arguments"):
+            first.meta.events.register("before-send.*", lambda request: None)
+
+
+def test_other_aliases_of_events_are_their_sessions_own() -> None:
+    with sandbox(REGION):
+        emitted: list[str] = []
+        for aliases in ({"a": "b"}, None):
+            aliaser = EventAliaser(HierarchicalEmitter(), aliases)
+            aliaser.register("a.c", lambda event_name, **_: emitted.append(event_name))
+            aliaser.emit("a.c")
+    assert emitted == ["b.c", "a.c"]
+
+
+def test_a_message_is_received_until_its_retention_is_over() -> None:
+    with simulated(1_767_571_200.0) as clock, sandbox(REGION) as clients:
+        sqs = clients("sqs")
+        url = sqs.create_queue(QueueName="q", Attributes={"MessageRetentionPeriod": "3600"})["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody="a")
+        with mock.patch.object(Queue, "attributes", side_effect=AssertionError("all attributes")):
+            for moment, messages in ((3_599, 1), (3_600, 0)):
+                clock.set(1_767_571_200.0 + moment)
+                received = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages", [])
+                assert len(received) == messages
 
 
 def test_a_request_names_its_caller_without_hashes_and_a_signed_url_is_signed() -> None:

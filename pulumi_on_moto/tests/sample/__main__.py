@@ -10,6 +10,7 @@ SIZE = pulumi.Config().require_int("size")
 SERVICES = pulumi.Config().require_object("services")
 PREFIX = pulumi.Config().require("prefix")
 TABLE_VARIABLE = pulumi.Config().require("tableVariable")
+VARIABLES = pulumi.Config().require_object("variables")
 
 
 class Network(pulumi.ComponentResource):
@@ -182,7 +183,7 @@ function = aws.lambda_.Function(
             "helper_of_sample.py": pulumi.StringAsset("SEEN = []\n"),
         }
     ),
-    environment={"variables": {"GROUP": "inference", TABLE_VARIABLE: registry.name}},
+    environment={"variables": {**VARIABLES, "GROUP": "inference", TABLE_VARIABLE: registry.name}},
     reserved_concurrent_executions=2,
 )
 aws.lambda_.EventSourceMapping(

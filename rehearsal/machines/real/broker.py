@@ -15,6 +15,7 @@ from typing import Final
 from pulumi_on_moto.errors import LocalCloudError
 
 _SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the script in PATH changes the user
+PROGRAM: Final = "GPU_SPOT_RABBITMQ"
 _START_SECONDS: Final = 120.0
 
 
@@ -26,7 +27,12 @@ def free_port() -> int:
 
 
 def installed() -> Path:
-    """Return the path of the server program; raise `LocalCloudError` if it is not installed."""
+    """Return the path of the server program; raise `LocalCloudError` if it is not installed.
+
+    ``GPU_SPOT_RABBITMQ`` names another one: a newer version, or a script that starts one.
+    """
+    if program := os.environ.get(PROGRAM):
+        return Path(program)
     if not _SERVER.exists() or shutil.which("epmd") is None:  # Erlang's port mapper, which it needs
         raise LocalCloudError(
             f"no RabbitMQ server at {_SERVER}; install it on Debian or Ubuntu with "

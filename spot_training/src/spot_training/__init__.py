@@ -8,6 +8,7 @@ from spot_training.deprecation import module_alias
 from spot_training.errors import (
     InUseError,
     MismatchError,
+    OtherRunError,
     RestoreError,
     SaveError,
     SpotTrainingError,
@@ -26,6 +27,7 @@ __all__ = [
     "Interval",
     "MismatchError",
     "Notice",
+    "OtherRunError",
     "Progress",
     "Ranks",
     "RestoreError",

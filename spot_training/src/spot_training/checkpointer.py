@@ -7,31 +7,60 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from spot_training.deprecation import deprecated_name, module_alias, renamed_arguments
 from spot_training.errors import (
     InUseError,
     MismatchError,
+    NoSpaceError,
+    OtherRunError,
     RestoreError,
     SaveError,
     SpotTrainingError,
     one_line,
+    print_errors_in_one_line,
+)
+from spot_training.identity import (
+    DAMAGED,
+    START_OVER_VARIABLE,
+    TAKE_OVER_VARIABLE,
+    TrainingRun,
+    name_of_run,
+    started_over,
+    taken_over,
 )
 from spot_training.ranks import ALONE, Ranks
+from spot_training.report import say
+from spot_training.storage.bounded import BoundedCalls
+from spot_training.storage.causes import os_error_behind
 from spot_training.storage.files import Files
 from spot_training.storage.folder import FolderStore
-from spot_training.storage.manifest import CheckpointManifest, File, name_of, parse, part_of
-from spot_training.storage.retry import RetryPolicy
+from spot_training.storage.manifest import (
+    CheckpointManifest,
+    File,
+    OtherFormatError,
+    name_of,
+    parse,
+    part_of,
+    run_id,
+)
+from spot_training.storage.retry import FULL_ERRNOS, RetryPolicy
+from spot_training.storage.space import Space
 from spot_training.storage.store import Store
 
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
 Write: TypeAlias = Callable[[Path], object]
+T = TypeVar("T")
 _ERROR_TYPES: Final[Mapping[str, type[SpotTrainingError]]] = {
-    error.__name__: error for error in (InUseError, MismatchError, RestoreError, SaveError, SpotTrainingError)
+    error.__name__: error
+    for error in (
+        *(InUseError, MismatchError, NoSpaceError, OtherRunError, RestoreError, SaveError),
+        SpotTrainingError,
+    )
 }
 _log = logging.getLogger("spot_training")
 
@@ -47,6 +76,8 @@ class Checkpoint:
     """The ``meta`` that rank 0 passed to ``save``."""
     world_size: int
     """The number of ranks that wrote it."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """``TrainingRun.document`` of the run that wrote it."""
 
     def part(self, rank: int = 0) -> Path:
         """Return the directory with the files of a rank."""
@@ -54,11 +85,16 @@ class Checkpoint:
 
 
 def store_of(location: str | os.PathLike[str], files: Files, retry_policy: RetryPolicy) -> Store:
-    """Return the store of a directory or of ``s3://bucket/prefix``."""
+    """Return the store of a directory, of ``s3://bucket/prefix``, or of another URL by fsspec."""
     if str(location).startswith("s3://"):
         from spot_training.storage.s3 import S3Store  # needs boto3, which most environments lack
 
         return S3Store(str(location))
+    if "://" in str(location):
+        from spot_training.storage.fsspec import FsspecObjects
+        from spot_training.storage.objects import ObjectStore
+
+        return ObjectStore(FsspecObjects(str(location)))
     return FolderStore(Path(location), files, retry_policy)
 
 
@@ -68,6 +104,8 @@ class Checkpointer:
     All ranks of ``ranks`` call ``restore`` and ``save`` at the same steps; each writes its own files, and
     rank 0 commits after all are done. ``fingerprint`` identifies the model, for example by its shapes: a
     checkpoint with another fingerprint is rejected. With ``reshard`` another number of ranks may load it.
+    A checkpoint of another ``run`` is rejected and stays, unless the user names that run in
+    ``$SPOT_TRAINING_TAKE_OVER`` or ``$SPOT_TRAINING_START_OVER``.
     """
 
     @renamed_arguments(place="location", patience="retry_policy")
@@ -75,27 +113,40 @@ class Checkpointer:
         self,
         location: str | os.PathLike[str] | None = None,
         *,
+        name: str | None = None,
         keep: int = 3,
         ranks: Ranks = ALONE,
         fingerprint: str = "",
         reshard: bool = False,
+        run: TrainingRun | None = None,
         files: Files | None = None,
         retry_policy: RetryPolicy | None = None,
         store: Store | None = None,
     ) -> None:
-        """``location``: default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` in the working directory."""
+        """``location``: default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` in the working directory.
+
+        ``name``: of one of several trainings, a directory in ``location``. ``run``: default: not compared.
+        """
         if keep < 1:
             raise SpotTrainingError(
                 f"keep is {keep}, allowed: 1 or more (2 or more to survive a damaged one)"
             )
+        print_errors_in_one_line()
         location = location or os.environ.get(FOLDER_VARIABLE) or "checkpoints"
+        if name is not None:
+            if not name or name.startswith(".") or "/" in name:
+                raise SpotTrainingError(f"name is {name!r}, allowed: a directory's name without a dot first")
+            location = f"{str(location).rstrip('/')}/{name}"
         self._retry_policy = retry_policy or RetryPolicy()
         self._files = files or Files()
         self._store = store or store_of(location, self._files, self._retry_policy)
         self._keep = keep
+        self._calls = BoundedCalls(self._retry_policy.hang_seconds)
+        self._space = Space(self._store, keep)
         self._ranks = ranks
         self._fingerprint = fingerprint
         self._reshard = reshard
+        self._run = run
         self._last_step: int | None = None
         self._is_open = False
 
@@ -115,86 +166,175 @@ class Checkpointer:
         """The step that this process last saved or restored."""
         return self._last_step
 
+    @property
+    def last_size(self) -> int | None:
+        """The bytes of the checkpoint that this process last committed, on rank 0; else None."""
+        return self._space.size
+
+    def stop_waiting_before(self, seconds_left: Callable[[], float | None]) -> None:
+        """Abandon storage calls that hang shortly before ``seconds_left()`` is 0; None: no deadline."""
+        self._calls.seconds_left = seconds_left
+
     def restore(self) -> Checkpoint | None:
         """Return the newest valid checkpoint, the same on all ranks; None if there are no checkpoints.
 
         Damaged checkpoints are logged and skipped.
 
         Raises:
-            RestoreError: all checkpoints are damaged; starting at step 0 would silently lose the training.
+            RestoreError: all checkpoints are damaged, or the newest is of another format; starting at step 0
+                would silently lose the training.
             MismatchError: the checkpoint is of another model or world size.
+            OtherRunError: the checkpoint is of another run.
             InUseError: another process uses the directory.
             SaveError: the directory cannot be written.
         """
-        names = json.loads(self._on_rank_0(lambda: self._retry_policy.call(self.location, self._open)))
+        try:
+            return self._restore()
+        except BaseException:
+            self.close()
+            raise
+
+    def _restore(self) -> Checkpoint | None:
+        names = json.loads(self._on_rank_0(lambda: self._call(self.location, self._open)))
         for name in names:
             checkpoint = self._load(name)
             if checkpoint is not None:
                 self._last_step = checkpoint.step
-                _log.info("%s: resuming at step %d", self.location, checkpoint.step)
+                if self._ranks.rank == 0:
+                    say(f"{self.location}: goes on at step {checkpoint.step}{self._of_run(checkpoint.run)}")
                 return checkpoint
-        if names:
+        damaged = json.loads(self._on_rank_0(lambda: self._call(self.location, self._damaged)))
+        if names or (damaged and started_over() != DAMAGED):
             raise RestoreError(
-                f"{self.location}: none of {', '.join(names)} can be loaded; move them to start at step 0"
+                f"{self.location}: none of {', '.join(names or damaged)} can be loaded; move them to start at"
+                f" step 0, or set {START_OVER_VARIABLE}={DAMAGED}"
             )
         return None
 
-    def save(self, step: int, write: Write, meta: Mapping[str, Any] | None = None) -> None:
+    def close(self) -> None:
+        """Release the directory: another training may use it; ``save`` acquires it again."""
+        if self._ranks.rank == 0:
+            self._store.release()
+        self._is_open = False
+
+    def _of_run(self, run: Mapping[str, Any]) -> str:
+        """Return the run of a restored checkpoint as text, if this training has one."""
+        if self._run is None:
+            return ""
+        text = f" of run {name_of_run(run)}"
+        return text if not self._differences(run) else f"{text}, taken over by {self._run.name}"
+
+    def _differences(self, run: Mapping[str, Any], world_size: int | None = None) -> list[str]:
+        if self._run is None or not run:
+            return []
+        return self._run.differences(run, same_ranks=world_size in (None, self._ranks.size))
+
+    def save(
+        self, step: int, write: Write, meta: Mapping[str, Any] | None = None, *, replace: bool = False
+    ) -> None:
         """Write a checkpoint and delete the oldest ones; on return it is durable on all ranks.
 
         ``write`` writes this rank's files to the empty directory that it is given; it is called again after a
-        transient error. ``meta`` (JSON) is taken from rank 0. Does nothing if ``step`` was saved or restored
-        last.
+        transient error, and after the oldest checkpoint was removed because the disk was full (never the
+        newest one). ``meta`` (JSON) is taken from rank 0. Does nothing if ``step`` was saved or restored
+        last, unless ``replace`` is true and the storage can replace a checkpoint (object stores cannot).
 
         Raises:
             SaveError: on all ranks; no checkpoint was committed, earlier ones are unchanged.
         """
-        if self._last_step == step:
+        if self._last_step == step and not (replace and self._store.replaces):
             return
+        while True:
+            try:
+                self._save_once(step, write, dict(meta or {}))
+            except NoSpaceError as error:
+                if not self._on_rank_0(lambda: self._call(self.location, partial(self._drop_oldest, step))):
+                    raise SaveError(str(error)) from None
+            else:
+                break
+        self._last_step = step
+
+    def _save_once(self, step: int, write: Write, meta: Mapping[str, Any]) -> None:
         name = name_of(step)
-        stage = self._on_rank_0(lambda: self._retry_policy.call(self.location, lambda: self._stage(name)))
+        stage = self._on_rank_0(lambda: self._call(self.location, lambda: self._stage(name)))
         try:
             files = self._write(stage, write)
-            manifest = CheckpointManifest(step, self._ranks.size, self._fingerprint, dict(meta or {}), files)
+            run = self._run.document() if self._run else {}
+            manifest = CheckpointManifest(step, self._ranks.size, self._fingerprint, meta, files, run)
             self._on_rank_0(lambda: self._commit(stage, name, manifest))
         except Exception:
             if self._ranks.rank == 0:
                 with contextlib.suppress(OSError):
-                    self._store.drop(stage)
+                    self._calls.call(self.location, lambda: self._store.drop(stage))
             raise
-        self._last_step = step
+
+    def _call(self, description: str, action: Callable[[], T]) -> T:
+        """Call the storage: retried after transient errors, abandoned if it hangs."""
+        return self._retry_policy.call(description, lambda: self._calls.call(description, action))
 
     def _open(self) -> str:
         self._store.acquire()
         self._store.clean()
         self._is_open = True
-        return json.dumps(self._store.names())
+        names = self._store.names()
+        if label := started_over():
+            foreign = [name for name in names if self._run_id(name) == label]
+            for name in foreign:
+                self._store.exclude(name, label)
+            if foreign:
+                say(f"{self.location}: {', '.join(foreign)} of run {label} set aside; starting over")
+            names = [name for name in names if name not in foreign]
+        return json.dumps(names)
+
+    def _damaged(self) -> str:
+        return json.dumps(self._store.damaged())
+
+    def _run_id(self, name: str) -> str:
+        try:
+            return run_id(self._store.manifest(name))
+        except FileNotFoundError:
+            return ""
 
     def _stage(self, name: str) -> str:
         if not self._is_open:  # a training that never restores
             self._open()
         self._store.acquire()
+        self._space.make(self._restorable(name))
         return self._store.stage(name)
+
+    def _restorable(self, name: str) -> list[str]:
+        """Return the committed checkpoints up to ``name``; newer ones were skipped by ``restore``."""
+        return [committed for committed in self._store.names() if committed <= name]
+
+    def _drop_oldest(self, step: int) -> str:
+        return "removed" if self._space.drop_oldest(self._restorable(name_of(step))) else ""
 
     def _write(self, stage: str, write: Write) -> dict[str, File]:
         """Write each rank's files; return all files."""
         part = part_of(self._ranks.rank)
 
         def attempt() -> str:
-            write(self._store.part(stage, part))
+            folder = self._store.part(stage, part)
+            try:
+                write(folder)
+            except RuntimeError as error:
+                raise os_error_behind(error, self._store.free_bytes) from None
             return json.dumps({path: asdict(file) for path, file in self._store.deliver(stage, part).items()})
 
-        texts = self._on_all_ranks(lambda: self._retry_policy.call(f"{self.location}: save", attempt))
+        texts = self._on_all_ranks(lambda: self._call(f"{self.location}: save", attempt))
         return {path: File(**file) for text in texts for path, file in json.loads(text).items()}
 
     def _commit(self, stage: str, name: str, manifest: CheckpointManifest) -> str:
         text = manifest.to_text()
-        self._retry_policy.call(self.location, lambda: self._store.commit(stage, name, text))
-        try:
-            # Newer checkpoints were skipped by restore() and do not count.
-            restorable = [committed for committed in self._store.names() if committed <= name]
-            for old in restorable[self._keep :]:
+        self._call(self.location, lambda: self._store.commit(stage, name, text))
+
+        def clean_up() -> None:
+            for old in self._restorable(name)[self._keep :]:
                 self._store.remove(old)
+            self._space.saved(sum(file.size for file in manifest.files.values()))
+
+        try:
+            self._calls.call(self.location, clean_up)
         except OSError as error:
             _log.warning("%s: old checkpoint not deleted: %s", self.location, one_line(error))
         return ""
@@ -212,7 +352,9 @@ class Checkpointer:
             reason = next((result["reason"] for result in results if result["reason"]), "")
             damaged = any(result["damaged"] for result in results)
         if manifest is not None and not reason:
-            return Checkpoint(manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size)
+            return Checkpoint(
+                manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size, manifest.run
+            )
         if self._ranks.rank == 0:
             _log.warning("%s/%s is skipped: %s", self.location, name, reason)
             if damaged:
@@ -222,9 +364,15 @@ class Checkpointer:
 
     def _manifest(self, name: str) -> dict[str, Any]:
         """Return a manifest's text, or the reason why it cannot be used and whether it is damaged."""
+        text = ""
         try:
-            text = self._retry_policy.call(self.location, lambda: self._store.manifest(name))
+            text = self._call(self.location, lambda: self._store.manifest(name))
             parse(text)
+        except OtherFormatError as error:
+            raise RestoreError(
+                f"{self.location}/{name}: {error}; it stays: install the version of spot_training that wrote"
+                f" it, or use another directory{self._or_start_over(run_id(text))}"
+            ) from None
         except (ValueError, FileNotFoundError) as error:
             missing = isinstance(error, FileNotFoundError)
             return {"reason": "it has no manifest" if missing else one_line(error), "damaged": True}
@@ -236,13 +384,11 @@ class Checkpointer:
         """Compare this rank's files with the manifest."""
         parts = {part_of(rank) for rank in range(self._ranks.rank, manifest.world_size, self._ranks.size)}
         try:
-            root = self._retry_policy.call(self.location, lambda: self._store.fetch(name))
+            root = self._call(self.location, lambda: self._store.fetch(name))
             for path, expected in manifest.files.items():
                 if path.split("/")[0] not in parts:
                     continue
-                size, digest = self._retry_policy.call(
-                    self.location, partial(self._files.digest, root / path)
-                )
+                size, digest = self._call(self.location, partial(self._files.digest, root / path))
                 if size != expected.size:
                     return {"reason": f"{path} has {size} of {expected.size} bytes", "damaged": True}
                 if digest != expected.sha256:
@@ -257,13 +403,25 @@ class Checkpointer:
         if manifest.fingerprint != self._fingerprint:
             raise MismatchError(
                 f"{self.location}/{name} is of another model: fingerprint {manifest.fingerprint or 'none'}, "
-                f"allowed: {self._fingerprint or 'none'}"
+                f"allowed: {self._fingerprint or 'none'}{self._or_start_over(manifest.run.get('id', ''))}"
+            )
+        differences = self._differences(manifest.run, manifest.world_size)
+        if self._run is not None and differences and taken_over() != manifest.run["id"]:
+            foreign_id = manifest.run["id"]
+            raise OtherRunError(
+                f"{self.location}/{name} is of run {name_of_run(manifest.run)}, this is {self._run.name}: "
+                f"{'; '.join(differences)}. It stays. To go on from it set {TAKE_OVER_VARIABLE}={foreign_id};"
+                f" to start over set {START_OVER_VARIABLE}={foreign_id} or use another directory;"
+                " or start that run"
             )
         if manifest.world_size != self._ranks.size and not self._reshard:
             raise MismatchError(
                 f"{self.location}/{name} was saved by {manifest.world_size} processes, "
                 f"allowed: {self._ranks.size}"
             )
+
+    def _or_start_over(self, run: str) -> str:
+        return f", or set {START_OVER_VARIABLE}={run} to start over" if run else ""
 
     def _on_rank_0(self, action: Callable[[], str]) -> str:
         """Run an action on rank 0 and return its result, or raise its error, on all ranks."""
@@ -276,7 +434,7 @@ class Checkpointer:
             outcome = {"value": action()}
         except Exception as error:
             local_error = error
-            kind = type(error).__name__ if isinstance(error, SpotTrainingError) else SaveError.__name__
+            kind = _kind_of(error)
             outcome = {"kind": kind, "error": one_line(error)}
         outcomes = [json.loads(result) for result in self._ranks.gather(json.dumps(outcome))]
         if local_error is not None and not isinstance(
@@ -288,8 +446,15 @@ class Checkpointer:
                 prefix = f"rank {rank}: " if self._ranks.size > 1 else ""
                 text = f"{prefix}{result['error']}"
                 message = text if self.location in text else f"{self.location}: {text}"
-                raise _ERROR_TYPES.get(result["kind"], SaveError)(message) from local_error
+                raise _ERROR_TYPES.get(result["kind"], SaveError)(message) from None
         return [result["value"] for result in outcomes]
+
+
+def _kind_of(error: Exception) -> str:
+    """Return the name of the error type that all ranks raise for a rank's error."""
+    if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
+        return NoSpaceError.__name__
+    return type(error).__name__ if isinstance(error, SpotTrainingError) else SaveError.__name__
 
 
 __getattr__ = module_alias(__name__, {"Saved": ("Checkpoint", Checkpoint)})

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from types import TracebackType
+from typing import Final
+
+TRACEBACK_VARIABLE: Final = "SPOT_TRAINING_TRACEBACK"
+"""If it is set, uncaught errors of this package are printed with their traceback."""
+
 
 class SpotTrainingError(Exception):
     """Base class of this package's errors."""
@@ -14,6 +22,10 @@ class SaveError(SpotTrainingError):
     """
 
 
+class NoSpaceError(SaveError):
+    """The storage is full, or this user's quota is used up."""
+
+
 class RestoreError(SpotTrainingError):
     """Checkpoints exist, but none of them can be loaded."""
 
@@ -22,8 +34,29 @@ class MismatchError(RestoreError):
     """The checkpoint is valid, but of another model or another number of processes."""
 
 
+class OtherRunError(MismatchError):
+    """The checkpoint is valid, but of another run; it is not changed."""
+
+
 class InUseError(SpotTrainingError):
-    """Another process uses this checkpoint directory."""
+    """Another process, or another training of this process, uses this checkpoint directory."""
+
+
+_hook = sys.excepthook
+
+
+def print_errors_in_one_line() -> None:
+    """Print uncaught errors of this package as one line on standard error, others as before."""
+    global _hook
+    if sys.excepthook is not _print_error:
+        _hook, sys.excepthook = sys.excepthook, _print_error
+
+
+def _print_error(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if isinstance(error, SpotTrainingError) and not os.environ.get(TRACEBACK_VARIABLE):
+        sys.stderr.write(f"{kind.__module__}.{kind.__qualname__}: {one_line(error)}\n")
+    else:
+        _hook(kind, error, traceback)
 
 
 def one_line(error: BaseException) -> str:

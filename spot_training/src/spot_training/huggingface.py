@@ -46,11 +46,12 @@ class SpotCallback(TrainerCallback):
         self,
         folder: str | os.PathLike[str] | None = None,
         *,
+        name: str | None = None,
         keep: int = 3,
         interval: Interval | None = None,
     ) -> None:
-        """``folder``: ``location`` of ``Checkpointer``; ``keep``: see there."""
-        self._folder, self._keep, self._interval = folder, keep, interval
+        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``: see there."""
+        self._folder, self._name, self._keep, self._interval = folder, name, keep, interval
         self._spot: Spot | None = None
         self._is_stopping = False
         self._save_started_at = 0.0
@@ -65,10 +66,15 @@ class SpotCallback(TrainerCallback):
             )
         if args.save_only_model:
             raise SpotTrainingError("save_only_model=True saves what cannot be resumed; allowed: False")
+        if getattr(args, "fsdp", None) or getattr(args, "deepspeed", None):
+            raise SpotTrainingError(
+                "fsdp and deepspeed divide the state among the ranks: not supported; allowed: neither"
+            )
         self._ranks = TorchRanks()
         self._spot = Spot(
             self._folder,
             interval=self._interval,
+            name=self._name,
             keep=self._keep,
             ranks=self._ranks,
             fingerprint=fingerprint({"model": kwargs["model"]}),

@@ -18,6 +18,8 @@ DEFAULT_RATE: Final = 0.5
 (a market fitted to the public SkyPilot Spot traces)."""
 MAX_SECONDS: Final = 600.0
 OVERHEAD: Final = 0.035
+STORAGE_SHARE: Final = 0.05
+"""Maximum price of writing checkpoints, as a share of the instance's price."""
 FIRST_SECONDS: Final = 60.0
 """Maximum time until the first save, which measures the cost; shorter if interruptions are frequent."""
 _COSTS_REMEMBERED: Final = 5
@@ -30,7 +32,8 @@ class Interval:
     The Young/Daly optimum for a save of C seconds and M seconds between interruptions is sqrt(2 C M) - C, or
     M if C is above M / 2. Saving takes at most a share of ``overhead`` of the time, and the interval is at
     most ``max_seconds``; if both conflict, ``max_seconds`` wins, with a warning. Interruptions without a
-    notice count too.
+    notice count too. Where storage charges for writes (EFS, by GB), writing costs at most ``storage_share``
+    of the instance's price; this limit wins over ``max_seconds``.
     Source: Daly, "A higher order estimate of the optimum checkpoint interval", 2006, eq. 20.
     """
 
@@ -41,9 +44,16 @@ class Interval:
         per_hour: float | None = None,
         max_seconds: float = MAX_SECONDS,
         overhead: float = OVERHEAD,
+        dollars_per_gb: float = 0.0,
+        dollars_per_hour: float = 0.0,
+        storage_share: float = STORAGE_SHARE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``per_hour``: interruptions per hour; default: that of the environment, else ``DEFAULT_RATE``."""
+        """``per_hour``: interruptions per hour; default: that of the environment, else ``DEFAULT_RATE``.
+
+        ``dollars_per_gb``: the storage's price of writing 10^9 bytes; ``dollars_per_hour``: the instance's
+        price. Without both, storage counts as free.
+        """
         if per_hour is None:
             per_hour = _rate_from(os.environ if environment is None else environment)
         if not (per_hour > 0 and max_seconds > 0 and 0 < overhead < 1):
@@ -51,6 +61,15 @@ class Interval:
                 f"per_hour is {per_hour}, max_seconds {max_seconds}, overhead {overhead}; "
                 "allowed: above 0, above 0 seconds, between 0 and 1"
             )
+        if dollars_per_gb < 0 or dollars_per_hour < 0 or not 0 < storage_share < 1:
+            raise SpotTrainingError(
+                f"dollars_per_gb is {dollars_per_gb}, dollars_per_hour {dollars_per_hour}, storage_share "
+                f"{storage_share}; allowed: 0 or more, 0 or more, between 0 and 1"
+            )
+        self._dollars_per_gb = dollars_per_gb if dollars_per_hour else 0.0
+        self._dollars_per_hour = dollars_per_hour
+        self._storage_share = storage_share
+        self._size: int | None = None
         self._between = 3600.0 / per_hour
         self._max_seconds = max_seconds
         self._overhead = overhead
@@ -78,11 +97,33 @@ class Interval:
                 *(self._max_seconds, self._max_seconds),
             )
             self._warned = True
-        return min(max(optimum, min_seconds), self._max_seconds)
+        return max(min(max(optimum, min_seconds), self._max_seconds), self.min_paid_seconds)
+
+    @property
+    def min_paid_seconds(self) -> float:
+        """Seconds between two saves for which writing costs ``storage_share`` of the instance's price."""
+        if not self._dollars_per_gb:
+            return 0.0
+        return 3600.0 * self._save_dollars / (self._storage_share * self._dollars_per_hour)
+
+    @property
+    def _save_dollars(self) -> float:
+        return (self._size or 0) / 1e9 * self._dollars_per_gb
 
     def saved(self, seconds: float) -> None:
         """Record that a save paused training for ``seconds``."""
         self._costs.append(max(seconds, 0.0))
+
+    def wrote(self, size: int) -> None:
+        """Record that a save wrote ``size`` bytes; the first one logs its price, if storage has one."""
+        is_first, self._size = self._size is None, size
+        if is_first and self._dollars_per_gb:
+            share = self._save_dollars * 3600.0 / self.seconds / self._dollars_per_hour
+            _log.info(
+                "a save writes %.3g GB for $%.3g: "
+                "every %.0f s that is %.1f %% of the instance's $%.3g an hour",
+                *(self._size / 1e9, self._save_dollars, self.seconds, 100 * share, self._dollars_per_hour),
+            )
 
 
 def _rate_from(environment: Mapping[str, str]) -> float:

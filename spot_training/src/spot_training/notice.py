@@ -56,6 +56,8 @@ class Notice:
         self._received = False
         self._previous_handler: Any = None
         self._closed = threading.Event()
+        self.exits = False
+        """Whether the next SIGTERM ends the process with code 0: the state is saved."""
         self._has_handler = self._install_handler()
         if self._file is None and (metadata is not None or is_ec2()):
             threading.Thread(target=self._poll, args=(metadata or get_metadata,), daemon=True).start()
@@ -94,6 +96,11 @@ class Notice:
         deadline = self.deadline
         return None if deadline is None else max(0.0, deadline - self._wall())
 
+    @property
+    def has_handler(self) -> bool:
+        """Whether SIGTERM is handled here: not in other threads, nor after the script's own handler."""
+        return self._has_handler and signal.getsignal(signal.SIGTERM) == self._on_signal
+
     def close(self) -> None:
         """Restore the previous SIGTERM handler and stop polling."""
         self._closed.set()
@@ -113,6 +120,8 @@ class Notice:
         return True
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.exits:
+            raise SystemExit(0)
         if self._signalled is None:
             self._signalled = self._wall()
         if callable(self._previous_handler):

@@ -1,10 +1,12 @@
-"""Progress reports to the node agent: the current step, and that the training is done."""
+"""Progress reports to the node agent: the current step, and how the training ended."""
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +18,7 @@ from spot_training.errors import one_line
 PROGRESS_FILE_VARIABLE: Final = "GPU_SPOT_TELL"
 DONE_FILE_VARIABLE: Final = "GPU_SPOT_DONE"
 REPORT_INTERVAL_SECONDS: Final = 10.0
+_MAX_ERROR_CHARACTERS: Final = 300
 _log = logging.getLogger("spot_training")
 
 
@@ -37,20 +40,25 @@ class Progress:
         self._clock = clock
         self._next = clock()
         self._has_warned = False
+        self._body: dict[str, object] = {}
+        self._process = os.getpid()
+        self.is_interrupted: Callable[[], bool] = lambda: False
+        """Whether the process ends because of a notice, and the training continues elsewhere."""
+        if self._progress_file:
+            atexit.register(self._report_exit)
 
     def report(self, step: int, steps: int | None, *, now: bool = False) -> None:
         """Report that ``step`` of ``steps`` steps are done; ``now`` ignores the ten-second limit."""
         if not self._progress_file or (not now and self._clock() < self._next):
             return
         self._next = self._clock() + REPORT_INTERVAL_SECONDS
-        body = {"step": int(step)} if steps is None else {"step": int(step), "steps": int(steps)}
-        path = Path(self._progress_file)
-        new = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            new.write_text(json.dumps(body) + "\n")
-            new.replace(path)
-        except OSError as error:
-            self._warn_once(error)
+        self._body = {"step": int(step)} if steps is None else {"step": int(step), "steps": int(steps)}
+        self._write(self._body)
+
+    def finished(self) -> None:
+        """Report that no step is left: exit code 0 then means that the job is done."""
+        atexit.unregister(self._report_exit)
+        self._write({**self._body, "finished": True})
 
     def tell(self, step: int, steps: int | None, *, now: bool = False) -> None:
         """Deprecated alias of `report`."""
@@ -62,6 +70,28 @@ class Progress:
         try:
             if self._done_file:
                 Path(self._done_file).touch()
+        except OSError as error:
+            self._warn_once(error)
+
+    def _report_exit(self) -> None:
+        """Report at the interpreter's exit: an uncaught exception, or that the script ended by itself."""
+        if os.getpid() != self._process:  # a fork
+            return
+        self._has_warned = True  # the agent's directory may be gone with the agent
+        error: BaseException | None = getattr(sys, "last_value", None)
+        if error is not None:
+            self._write({**self._body, "error": one_line(error)[:_MAX_ERROR_CHARACTERS]})
+        elif self._body and not self.is_interrupted():
+            self._write({**self._body, "finished": True})
+
+    def _write(self, body: Mapping[str, object]) -> None:
+        if not self._progress_file:
+            return
+        path = Path(self._progress_file)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            new.write_text(json.dumps(body) + "\n")
+            new.replace(path)
         except OSError as error:
             self._warn_once(error)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from spot_training.checkpointer import Checkpoint, Checkpointer, Write
 from spot_training.deprecation import renamed_arguments
-from spot_training.errors import SaveError
+from spot_training.errors import InUseError, SaveError
+from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.notice import Notice
 from spot_training.progress import Progress
@@ -18,6 +21,8 @@ from spot_training.progress import Progress
 RETRY_SECONDS = 60.0
 """Maximum delay before a failed save is retried."""
 _log = logging.getLogger("spot_training")
+_ended: set[str] = set()
+"""Where trainings of this process have ended."""
 
 
 class Spot:
@@ -38,8 +43,9 @@ class Spot:
                 break
         spot.finish()
 
-    A failed periodic save is logged and retried within a minute; training continues. A failed last save
-    raises.
+    A failed periodic save is logged and retried within a minute; training continues. A failed save at a
+    notice raises. At the end of the training (`ending`, `finish`) it is logged: the script can still export
+    its model.
     """
 
     @renamed_arguments(place="location")
@@ -52,24 +58,37 @@ class Spot:
         notice: Notice | None = None,
         interval: Interval | None = None,
         progress: Progress | None = None,
+        run: TrainingRun | None = None,
         clock: Callable[[], float] = time.monotonic,
         **options: Any,
     ) -> None:
         """``location``, ``options``: see ``Checkpointer``.
 
-        ``steps``: the total number of steps, if known.
+        ``steps``: the total number of steps, if known. ``run``: default: of this process's command.
         """
         self.notice = notice or Notice()
-        self.checkpointer = checkpointer or Checkpointer(location, **options)
+        self.checkpointer = checkpointer or Checkpointer(
+            location, run=run or TrainingRun.of_process(), **options
+        )
         self.interval = interval or Interval()
         self.progress = progress or Progress()
         self.steps = steps
         self._clock = clock
         self._next_save_at = clock() + self.interval.seconds
         self._failed: SaveError | None = None
+        self._step: int | None = None
+        self.progress.is_interrupted = lambda: self.notice.received
+        self.checkpointer.stop_waiting_before(
+            lambda: self.notice.seconds_left if self.notice.received else None
+        )
 
     def restore(self) -> Checkpoint | None:
         """See ``Checkpointer.restore``; also starts the interval and reports the step to the agent."""
+        if self._key in _ended:
+            raise InUseError(
+                f"{self.checkpointer.location} has the checkpoints of a training that ended in this process;"
+                " allowed: a name for each training, such as name='fold-1'"
+            )
         saved = self.checkpointer.restore()
         self.progress.report(saved.step if saved else 0, self.steps, now=True)
         self._next_save_at = self._clock() + self.interval.seconds
@@ -85,6 +104,7 @@ class Spot:
 
     def after(self, step: int, write: Write, meta: Mapping[str, Any] | None = None) -> None:
         """Report that ``step`` steps are done, and save if due."""
+        self._step = step
         self.progress.report(step, self.steps)
         if self.should_save():
             self.save(step, write, meta)
@@ -98,16 +118,18 @@ class Spot:
         *,
         last: bool | None = None,
         paused_seconds: Callable[[], float] | None = None,
+        replace: bool = False,
     ) -> bool:
         """Save now; return whether it succeeded.
 
         ``last`` (default: whether a notice was received): a failure raises ``SaveError``. ``paused_seconds``
         returns how long this save paused the training, if that differs from the duration of this call.
+        ``replace``: see ``Checkpointer.save``.
         """
         last = self.notice.received if last is None else last
         started = self._clock()
         try:
-            self.checkpointer.save(step, write, meta)
+            self.checkpointer.save(step, write, meta, replace=replace)
         except SaveError as error:
             if last:
                 raise
@@ -118,13 +140,44 @@ class Spot:
         self._failed = None
         self.progress.report(step, self.steps, now=True)
         self.interval.saved(paused_seconds() if paused_seconds else self._clock() - started)
+        if self.checkpointer.last_size is not None:
+            self.interval.wrote(self.checkpointer.last_size)
         self._next_save_at = self._clock() + self.interval.seconds
         return True
 
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Save the last step of a complete training inside; a ``SaveError`` is logged, not raised."""
+        try:
+            yield
+        except SaveError as error:
+            self._failed = error
+
     def finish(self, step: int | None = None) -> None:
-        """Report the last step to the agent; raise the ``SaveError`` of the last save if it failed."""
-        if step is not None:
-            self.progress.report(step, self.steps, now=True)
+        """Report the end of the training to the agent; log the error of the last save if it failed.
+
+        After a notice the training counts as finished only if its last step is done. Releases the directory.
+        """
+        self._step = self._step if step is None else step
+        if self._step is not None:
+            self.progress.report(self._step, self.steps, now=True)
+        is_complete = self.steps is not None and self._step is not None and self._step >= self.steps
+        if is_complete or not self.notice.received:
+            _ended.add(self._key)
+            self.progress.finished()
         self.notice.close()
+        self.checkpointer.close()
         if self._failed is not None:
-            raise self._failed
+            _log.error("last step not saved; the script continues to its end: %s", self._failed)
+            self._failed = None
+
+    def close(self) -> None:
+        """Release the directory before the end: another training of this process may continue from it."""
+        _ended.discard(self._key)
+        self.notice.close()
+        self.checkpointer.close()
+
+    @property
+    def _key(self) -> str:
+        location = self.checkpointer.location
+        return location if "://" in location else str(Path(location).resolve())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 
@@ -27,10 +28,88 @@ class Batch:
             raise ValueError(f"seconds {self.seconds}, allowed: 0 or more")
 
 
+class BatchTable:
+    """Counts batches since the worker's start by their size: 1, 2, up to 4, up to 8, and so on.
+
+    Safe to use from many threads.
+    """
+
+    _MAX_SIZE: Final = 4096
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[int, tuple[int, int, float, int]] = {}
+
+    def record(self, size: int, seconds: float, waiting: int) -> None:
+        """Count a batch of ``size`` requests that ran for ``seconds``.
+
+        ``waiting`` requests had been delivered to the worker and were not part of it when it began.
+        """
+        max_size = min(1 << (size - 1).bit_length(), self._MAX_SIZE)
+        with self._lock:
+            batches, requests, total, waited = self._rows.get(max_size, (0, 0, 0.0, 0))
+            self._rows[max_size] = (batches + 1, requests + size, total + seconds, waited + waiting)
+
+    def rows(self) -> list[list[float]]:
+        """Return ``[max_size, batches, requests, seconds, waiting]`` of each size, smallest first."""
+        with self._lock:
+            rows = sorted(self._rows.items())
+        return [
+            [max_size, batches, requests, round(seconds, 3), waiting]
+            for max_size, (batches, requests, seconds, waiting) in rows
+        ]
+
+
+class Prefetch:
+    """How many requests a worker has delivered: what it can begin at once, if its batches are long.
+
+    A request that is delivered to a busy worker waits for its batch, while another worker may be idle. While
+    a long batch runs, nothing more is delivered; the next is delivered when it has ended. Short batches are
+    delivered ahead, because the delivery would take as long as they do.
+    """
+
+    _LONG_SECONDS: Final = 0.2
+    _WEIGHT: Final = 0.1
+
+    def __init__(self, size: int, *, has_overflow: bool = False) -> None:
+        """Requests that wait for an overflow function are delivered, too: then always deliver ahead."""
+        self._size = size
+        self._has_overflow = has_overflow
+        self._mean_seconds = 2 * self._LONG_SECONDS
+        """Mean duration of the last batches; they are long until they are known."""
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the next batch is delivered while one runs."""
+        return self._has_overflow or self._mean_seconds < self._LONG_SECONDS
+
+    @property
+    def idle(self) -> int:
+        """Requests to have while no batch runs."""
+        return 2 * self._size if self.is_ahead else self._size
+
+    def running(self, batch: int) -> int:
+        """Return the requests to have while a batch of this size runs; 0: deliver none.
+
+        A worker with a full batch gets none, because all it may have are in the batch.
+        """
+        return self.idle if self.is_ahead or batch >= self._size else 0
+
+    def record(self, seconds: float) -> None:
+        """Count the duration of a batch."""
+        self._mean_seconds += self._WEIGHT * (seconds - self._mean_seconds)
+
+
 def gather(
-    batch: Batch, receive: Callable[[float], _T | None], clock: Callable[[], float], timeout: float
+    batch: Batch,
+    receive: Callable[[float], _T | None],
+    clock: Callable[[], float],
+    timeout: float,
+    in_delivery_seconds: float = 0.0,
 ) -> list[_T]:
     """Return the next batch; empty if nothing arrives within ``timeout`` seconds.
+
+    With ``in_delivery_seconds`` it waits so long for each next item: they may be on their way.
 
     ``receive(seconds)`` returns the next item, or None if none arrives in that time. Items that have already
     arrived are taken without waiting, so under load batches are full at once.
@@ -40,7 +119,7 @@ def gather(
         return []
     items, end = [first], clock() + batch.seconds
     while len(items) < batch.size:
-        item = receive(max(end - clock(), 0.0))
+        item = receive(max(end - clock(), in_delivery_seconds))
         if item is None:
             break
         items.append(item)

@@ -38,12 +38,34 @@ class RequestConsumer(Protocol):
     is_connected: threading.Event
     """Set once requests can be delivered."""
 
+    @property
+    def waiting_count(self) -> int:
+        """Requests that have been delivered to this worker and not received."""
+        ...
+
+    @property
+    def held_replies(self) -> int:
+        """Number of replies that the queue has not confirmed."""
+        ...
+
+    @property
+    def stopped_reason(self) -> str:
+        """Why no requests are taken at present; empty if they are."""
+        ...
+
     def receive(self, timeout: float) -> Delivery | None:
         """Return the next request, or None if none arrives within ``timeout`` seconds.
 
         Raises:
             BrokerRefusedError: the broker refuses the connection.
             ConnectionError: the broker was unreachable for too long.
+        """
+        ...
+
+    def set_prefetch(self, count: int) -> None:
+        """Have at most ``count`` requests delivered and not settled from now on; 0: deliver none.
+
+        Requests that are delivered already stay.
         """
         ...
 
@@ -54,12 +76,12 @@ class RequestConsumer(Protocol):
         """
         ...
 
-    def requeue(self, deliveries: Sequence[Delivery]) -> None:
-        """Return requests to the queue, for other workers."""
+    def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
+        """Return requests to the queue after a delay, for other workers; without it once stopped."""
         ...
 
-    def dead_letter(self, delivery: Delivery) -> None:
-        """Move a request to the dead-letter queue."""
+    def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Move a request to the dead-letter queue, with the reason."""
         ...
 
     def stop(self) -> None:

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from spot_work.consumer import RequestConsumer
 from spot_work.pending import PendingRequests
 from spot_work.publisher import RequestPublisher
 from spot_work.queues import Queue
+from spot_work.watchdog.supervisor import Watchdog
 
 
 class Transport(NamedTuple):
     """The consumer and the publisher of a transport, which is a separate package."""
 
-    consumer: Callable[[str, Queue, int, float], RequestConsumer]
+    consumer: Callable[[str, Queue, int, float, Watchdog | None], RequestConsumer]
     publisher: Callable[[str, Queue, PendingRequests], RequestPublisher]
 
 
-def consumer(url: str, queue: Queue, prefetch: int, max_outage_seconds: float = 900.0) -> RequestConsumer:
+def consumer(
+    url: str,
+    queue: Queue,
+    prefetch: int,
+    max_outage_seconds: float = 900.0,
+    watchdog: Watchdog | None = None,
+) -> RequestConsumer:
     """Return the consumer of a queue; its arguments are those of the transport's own class.
 
     Raises:
         ValueError: the URL cannot be parsed.
         ImportError: a dependency of the transport is not installed.
     """
-    return _transport(url).consumer(url, queue, prefetch, max_outage_seconds)
+    return _transport(url).consumer(url, queue, prefetch, max_outage_seconds, watchdog)
 
 
 def publisher(url: str, queue: Queue, pending: PendingRequests) -> RequestPublisher:
@@ -38,7 +46,13 @@ def _rabbitmq() -> Transport:
     from spot_work.rabbitmq.consumer import RabbitMQConsumer
     from spot_work.rabbitmq.publisher import RabbitMQPublisher
 
-    return Transport(RabbitMQConsumer, RabbitMQPublisher)
+    def of_rabbitmq(
+        url: str, queue: Queue, prefetch: int, max_outage_seconds: float, watchdog: Watchdog | None
+    ) -> RequestConsumer:
+        relay = None if watchdog is None else partial(watchdog.relay, "spot_work.rabbitmq.relay")
+        return RabbitMQConsumer(url, queue, prefetch, max_outage_seconds, relay)
+
+    return Transport(of_rabbitmq, RabbitMQPublisher)
 
 
 def _sqs() -> Transport:
@@ -47,7 +61,12 @@ def _sqs() -> Transport:
     from spot_work.sqs.consumer import SqsConsumer
     from spot_work.sqs.publisher import SqsPublisher
 
-    return Transport(SqsConsumer, SqsPublisher)
+    def of_sqs(
+        url: str, queue: Queue, prefetch: int, max_outage_seconds: float, watchdog: Watchdog | None
+    ) -> RequestConsumer:
+        return SqsConsumer(url, queue, prefetch, max_outage_seconds)
+
+    return Transport(of_sqs, SqsPublisher)
 
 
 _SCHEMES = {"amqp": _rabbitmq, "amqps": _rabbitmq, "sqs": _sqs}

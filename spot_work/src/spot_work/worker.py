@@ -9,23 +9,29 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from spot_work import message, transports
 from spot_work._renamed import renamed
 from spot_work.agent import Agent
-from spot_work.batching import Batch, gather
+from spot_work.batching import Batch, BatchTable, Prefetch, gather
 from spot_work.consumer import Ack, Delivery, RequestConsumer
 from spot_work.errors import Requeue
 from spot_work.queues import Queue
+from spot_work.watchdog.supervisor import Watchdog
 
 log: Final = logging.getLogger("spot_work")
 
 _POLL_SECONDS: Final = 0.5
 """Maximum wait for a request before the worker checks whether it must drain."""
+_IN_DELIVERY_SECONDS: Final = 0.01
+"""Maximum wait for the next request of a batch that the broker delivers at once."""
 _CLOSE_SECONDS: Final = 20.0
 """Maximum wait for the confirmation of the last replies."""
+_MIN_REQUEUE_SECONDS: Final = 0.5
+_MAX_REQUEUE_SECONDS: Final = 15.0
+"""Delays before a request is requeued again: they double from the minimum to the maximum."""
 
 
 @renamed(after="after_seconds")
@@ -83,6 +89,9 @@ class Worker:
         """Completed requests that failed."""
         self.busy_seconds = 0.0
         """Seconds in which a batch was running."""
+        self._prefetch = Prefetch(batch.size, has_overflow=overflow is not None)
+        self.batches = BatchTable()
+        """Batches by size."""
 
     def drain(self) -> None:
         """Receive nothing more; `run` returns after the current batch. Safe in a signal handler."""
@@ -97,7 +106,7 @@ class Worker:
         """
         has_reported_ready = False
         while not self._is_draining.is_set():
-            deliveries = gather(self._batch, self._consumer.receive, time.monotonic, _POLL_SECONDS)
+            deliveries = self._gather()
             if not has_reported_ready and self._consumer.is_connected.is_set():
                 has_reported_ready = True
                 self._agent.report_ready()
@@ -106,14 +115,28 @@ class Worker:
                 break
             if deliveries:
                 started_at = time.monotonic()
+                self._consumer.set_prefetch(self._prefetch.running(len(deliveries)))
                 self._process(deliveries)
-                self.busy_seconds += time.monotonic() - started_at
-            self._agent.report(self.completed_count, self.failed_count, self.busy_seconds)
+                seconds = time.monotonic() - started_at
+                self._prefetch.record(seconds)
+                self.busy_seconds += seconds
+            consumer = self._consumer
+            self._agent.report_held(consumer.held_replies, consumer.stopped_reason)
+            self._agent.report(
+                self.completed_count, self.failed_count, self.busy_seconds, self.batches, self._batch.size
+            )
         self._consumer.stop()
         if self._overflow_pool is not None:
             self._overflow_pool.shutdown()
         self._consumer.close(_CLOSE_SECONDS)
         log.info("drained after %d requests", self.completed_count)
+
+    def _gather(self) -> list[Delivery]:
+        """Return the next batch, once requests are delivered again."""
+        self._consumer.set_prefetch(self._prefetch.idle)
+        in_delivery = 0.0 if self._prefetch.is_ahead else _IN_DELIVERY_SECONDS
+        receive = self._consumer.receive
+        return gather(self._batch, receive, time.monotonic, _POLL_SECONDS, in_delivery)
 
     def _process(self, deliveries: Sequence[Delivery]) -> None:
         batch = []
@@ -124,27 +147,37 @@ class Worker:
             else:
                 batch.append(delivery)
         if batch:
-            self._settle(batch, self._run_batch([self._argument(delivery) for delivery in batch]))
+            waiting, started_at = self._consumer.waiting_count, time.monotonic()
+            self._run_batch(batch)
+            self.batches.record(len(batch), time.monotonic() - started_at, waiting)
 
     def _argument(self, delivery: Delivery) -> Any:
         return delivery.request if self._passes_requests else delivery.request.value
 
-    def _run_batch(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        """Return a result, or an exception, for each argument."""
+    def _run_batch(self, batch: Sequence[Delivery]) -> None:
+        arguments = [self._argument(delivery) for delivery in batch]
         if self._batch.size == 1:
-            return [_call(self._function, arguments[0])]
+            self._settle(batch, [_call(self._function, arguments[0])])
+            return
         results = _call(self._function, arguments)
         if isinstance(results, list | tuple) and len(results) == len(arguments):
-            return results
-        if not isinstance(results, Exception):
+            self._settle(batch, results)
+        elif not isinstance(results, Exception):
             actual = f"{len(results)} results" if hasattr(results, "__len__") else type(results).__name__
             error = TypeError(f"{actual} for {len(arguments)} requests, allowed: one result per request")
-            return [error] * len(arguments)
-        if len(arguments) == 1 or isinstance(results, Requeue):
-            return [results] * len(arguments)
-        log.warning("batch of %d failed (%s), running its requests one by one", len(arguments), results)
-        singles = (_call(self._function, [argument]) for argument in arguments)
-        return [single if isinstance(single, Exception) else single[0] for single in singles]
+            self._settle(batch, [error] * len(arguments))
+        elif len(arguments) == 1 or isinstance(results, Requeue):
+            self._settle(batch, [results] * len(arguments))
+        else:
+            log.warning("batch of %d failed (%s), running its requests one by one", len(arguments), results)
+            self._run_again(batch)
+
+    def _run_again(self, batch: Sequence[Delivery]) -> None:
+        """Run the requests of a failed batch one by one, marked as repeats."""
+        for delivery in batch:
+            repeat = replace(delivery, request=replace(delivery.request, is_repeat=True))
+            result = _call(self._function, [self._argument(repeat)])
+            self._settle([repeat], [result if isinstance(result, Exception) else result[0]])
 
     def _run_in_overflow_pool(self, overflow: Overflow, delivery: Delivery) -> None:
         self._settle([delivery], [_call(overflow.run, self._argument(delivery))])
@@ -156,7 +189,7 @@ class Worker:
         for delivery, result in zip(batch, results, strict=True):
             request = delivery.request
             if isinstance(result, Requeue):
-                self._consumer.requeue([delivery])
+                self._requeue(delivery)
                 continue
             completed += 1
             error = _describe(result) if isinstance(result, Exception) else ""
@@ -164,7 +197,7 @@ class Worker:
                 failed += 1
                 log.error("request %s failed: %s", request.id, error)
             if error and not request.reply_to:
-                self._consumer.dead_letter(delivery)
+                self._consumer.dead_letter(delivery, error)
                 continue
             try:
                 reply = message.reply(request, result, error)
@@ -176,6 +209,14 @@ class Worker:
             self.completed_count += completed
             self.failed_count += failed
         self._consumer.ack(acks)
+
+    def _requeue(self, delivery: Delivery) -> None:
+        """Requeue a request, later with each delivery: nothing may have changed since the last one."""
+        count, seconds = delivery.request.delivery_count, 0.0
+        if count > 1:
+            seconds = min(_MIN_REQUEUE_SECONDS * 2.0 ** min(count - 2, 10), _MAX_REQUEUE_SECONDS)
+        log.warning("request %s: requeued after delivery %d, in %.1f s", delivery.request.id, count, seconds)
+        self._consumer.requeue([delivery], seconds)
 
 
 def _call(function: Callable[[Any], Any], argument: Any) -> Any:
@@ -201,7 +242,9 @@ def serve(
 ) -> None:
     """Run a function as a worker until SIGTERM or SIGINT; then finish the current batch and return.
 
-    Call it in the main thread, after the model is loaded. The next batch is prefetched while a batch runs.
+    Call it in the main thread, after the model is loaded. While a batch of more than 0.2 s runs, its worker
+    gets no other request, so that none waits behind it while another worker is idle; shorter batches are
+    prefetched.
 
     Args:
         function: as for `Worker`.
@@ -220,8 +263,15 @@ def serve(
     if inspect.iscoroutinefunction(function):
         raise TypeError(f"{function.__name__} is a coroutine function, allowed: a plain function")
     queue = Queue(queue) if isinstance(queue, str) else queue
-    consumer = transports.consumer(url, queue, 2 * batch.size)
-    worker = Worker(consumer, function, batch, overflow, requests=requests, agent=Agent.from_environment())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.drain())
-    worker.run()
+    prefetch = Prefetch(batch.size, has_overflow=overflow is not None).idle
+    watchdog = Watchdog()
+    try:
+        consumer = transports.consumer(url, queue, prefetch, watchdog=watchdog)
+        worker = Worker(
+            consumer, function, batch, overflow, requests=requests, agent=Agent.from_environment()
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: worker.drain())
+        worker.run()
+    finally:
+        watchdog.close()

@@ -158,8 +158,6 @@ class Aws(Provider):
         return {"id": token.rpartition(":")[2], "region": self.region, **arguments, **result}
 
     def _result(self, world: World, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        if function == "getVpcs":
-            return {"ids": _vpcs(world, arguments.get("filters", []))}
         if function == "getVpcEndpointService":
             return self._endpoint_service(arguments)
         if function == "getCluster":
@@ -203,16 +201,3 @@ def _cluster(region: str, name: str) -> dict[str, Any]:
         "certificateAuthorities": [{"data": "Y2E="}],
         "arn": f"arn:aws:eks:{region}:{ACCOUNT}:cluster/{name}",
     }
-
-
-def _vpcs(world: World, filters: list[dict[str, Any]]) -> list[str]:
-    """Return the VPCs that exist with a tag and a CIDR block."""
-    found = []
-    for item in world.exists():
-        if not item["urn"].split("::")[2].endswith("aws:ec2/vpc:Vpc"):
-            continue
-        values = {f"tag:{key}": value for key, value in item["inputs"].get("tags", {}).items()}
-        values["cidr"] = item["inputs"]["cidrBlock"]
-        if all(values.get(required["name"]) in required["values"] for required in filters):
-            found.append(item["id"])
-    return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, Final
 
 from userdata.agent.machine.errors import AgentError
+
+_METADATA_ADDRESS: Final = "169.254.169.254"
 
 
 class AwsError(AgentError):
@@ -28,6 +30,19 @@ def aws_errors(operation: str) -> Iterator[None]:
     except (BotoCoreError, ClientError, RuntimeError) as error:
         code = error_code(error)
         raise AwsError(f"{operation}: {code or type(error).__name__}: {error}", code) from None
+
+
+def bypass_proxy_for_metadata(environment: MutableMapping[str, str]) -> None:
+    """Add the metadata service to ``NO_PROXY``, so that a proxy of the environment serves AWS's APIs alone.
+
+    botocore asks for the role's credentials through ``HTTP_PROXY`` otherwise (botocore ``utils.py``,
+    ``IMDSFetcher``: ``get_environ_proxies``). Of ``no_proxy`` and ``NO_PROXY`` the first is read (Python's
+    ``urllib.request.getproxies_environment``); ``*`` means no proxy at all.
+    """
+    listed = environment.get("no_proxy", environment.get("NO_PROXY", ""))
+    if listed.strip() != "*":
+        listed = ",".join([*filter(None, [listed]), _METADATA_ADDRESS])
+    environment["no_proxy"] = environment["NO_PROXY"] = listed
 
 
 def _client(service: str, region: str, attempts: int = 5) -> Any:

@@ -45,7 +45,7 @@ class MetadataDocument:
 class IdentityDocument:
     """The fields of the instance identity document that the agent needs.
 
-    ``launched`` is in epoch seconds, 0 if unknown.
+    ``launched`` is in epoch seconds, 0 if unknown. ``account`` is empty on premises.
     """
 
     instance: str
@@ -53,6 +53,7 @@ class IdentityDocument:
     region: str
     instance_type: str
     launched: float = 0.0
+    account: str = ""
 
 
 class Metadata:
@@ -85,7 +86,7 @@ class Metadata:
         return document
 
     def identity(self) -> IdentityDocument:
-        """Return the instance's id, zone, region, type and launch time."""
+        """Return the instance's id, zone, region, type, launch time and account."""
         response = self.get(IDENTITY)
         if response is None:
             raise MetadataUnavailableError(f"metadata {IDENTITY}: status 404")
@@ -96,6 +97,7 @@ class Metadata:
             region=document["region"],
             instance_type=document["instanceType"],
             launched=_launch(document.get("pendingTime")),
+            account=document["accountId"],
         )
 
     def lifecycle_state(self) -> str:

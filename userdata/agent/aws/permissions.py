@@ -1,9 +1,9 @@
 """IAM statements of the instance role for every AWS call of the agent; the Pulumi program renders them.
 
-Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {tenants} {repository}``
-(the last two are ARNs). A test records the calls on deployed stacks and checks each against the role that the
-program declares.
+Placeholders: ``{partition} {region} {account} {stack} {group} {writer} {job} {registry_table} {job_table}
+{bucket} {prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {tenants}
+{repository}`` (the last two are ARNs). A test records the calls on deployed stacks and checks each against
+the role that the program declares.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from contracts.registry import item as registry_item
 
 _EC2: Final = "arn:{partition}:ec2:{region}:{account}"
 _SNAPSHOTS: Final = "arn:{partition}:ec2:{region}::snapshot/*"
@@ -33,8 +35,14 @@ _REQUESTED: Final = {
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 
+INSTANCE_ARN: Final = "${ec2:SourceInstanceARN}"
+"""``writer`` of an instance's role. IAM fills in the ARN of the instance that the credentials were issued to.
+Source: IAM user guide, "AWS global condition context keys" (``ec2:SourceInstanceARN``), "IAM policy elements:
+Variables and tags"."""
+
 Need = Literal[
     "work",
+    "previous",
     "release",
     "image",
     "hooks",
@@ -52,10 +60,11 @@ Need = Literal[
     "sqs",
     "tenants",
 ]
-"""Needs of an instance that require permissions: workers, their release, their image in ECR, lifecycle hooks,
-an image pull during a launch, a job, several experiments of it, its volume, a dataset in S3, volumes attached
-at launch, the secret of a private repository, artifacts in S3, preparing a dataset, starting from a prepared
-dataset, the secret of a queue, an SQS queue, the tenants of a shared host, each with a volume."""
+"""Needs of an instance that require permissions: workers, an agent of the previous version, their release,
+their image in ECR, lifecycle hooks, an image pull during a launch, a job, several experiments of it, its
+volume, a dataset in S3, volumes attached at launch, the secret of a private repository, artifacts in S3,
+preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the tenants of a
+shared host, each with a volume."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +121,14 @@ def _secret(sid: str, need: Need, name: str) -> Permission:
 
 _STATEMENTS: Final[tuple[Permission, ...]] = (
     _items(
-        "ReportWorkers", ("work", "run", "volume", "tenants"), "UpdateItem DeleteItem", "registry", "{group}"
+        "ReportWorkers",
+        ("work", "run", "volume", "tenants"),
+        "UpdateItem DeleteItem",
+        "registry",
+        registry_item.partition("{group}", "{writer}"),
     ),
+    # Running instances of the previous version; the functions believe no other instance there.
+    _items("ReportByGroup", ("previous",), "UpdateItem DeleteItem", "registry", "{group}"),
     _items("ReadRelease", ("release",), "GetItem", "registry", "{group}@release"),
     _hook("CompleteHooks", "hooks", "CompleteLifecycleAction"),
     _hook("HoldLaunch", "pull", "RecordLifecycleActionHeartbeat"),

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class WorkerRegistry:
-    """Writes the items of this instance's workers: one UpdateItem per slot and heartbeat."""
+    """Writes the items of this instance's workers to its partition: one UpdateItem per slot and heartbeat."""
 
-    def __init__(self, client: DynamoDBClient, table: str, group: str, instance: str) -> None:
+    def __init__(self, client: DynamoDBClient, table: str, partition: str, instance: str) -> None:
         self._client = client
         self._table = table
-        self._group = group
+        self._partition = partition
         self._instance = instance
 
     def record_heartbeat(
@@ -66,7 +66,7 @@ class WorkerRegistry:
     def _call(
         self, operation: Literal["update_item", "delete_item"], slot: int, **arguments: object
     ) -> dict[str, Any]:
-        key = registry_item.key(self._group, self._instance, slot)
+        key = registry_item.key(self._partition, self._instance, slot)
         with aws_errors(f"registry {self._table}, worker {self._instance}/{slot}"):
             response: dict[str, Any] = getattr(self._client, operation)(
                 TableName=self._table, Key=key, **arguments

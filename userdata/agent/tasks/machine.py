@@ -56,7 +56,7 @@ def metrics(node: Node) -> int:
     from userdata.agent.metrics.emf import Sink
     from userdata.agent.metrics.owner import Owners
     from userdata.agent.metrics.space import free_percent
-    from userdata.agent.work.training.train import newest_checkpoint
+    from userdata.agent.work.training.checkpoint_files import newest_checkpoint
     from userdata.agent.work.worker_report_file import WorkerReportReader
 
     training = node.config.training

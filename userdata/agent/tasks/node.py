@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from contracts import names
 from contracts.agent.config import Config, EfsMount
 from contracts.agent.names import DATA_DIR
+from contracts.registry import item as registry_item
 from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.imds import IdentityDocument, Metadata, is_warmed
 from userdata.agent.aws.own_host import OnPremisesHost
@@ -235,16 +236,20 @@ class Node:
         """Return the sender of this instance's heartbeats."""
         from userdata.agent.aws.registry import WorkerRegistry
 
-        group = self.config.group
-        registry = WorkerRegistry(
-            self.clients.dynamodb(self.config.region),
-            self.config.registry_table,
-            names.on_premises_partition(group) if self.config.on_premises else group,
-            self.identity.instance,
-        )
+        client = self.clients.dynamodb(self.config.region)
+        partition = self._registry_partition(client.meta.partition)
+        registry = WorkerRegistry(client, self.config.registry_table, partition, self.identity.instance)
         return HeartbeatSender(
             registry, self.metadata, self.clock, self.directory, self.config.heartbeat_seconds
         )
+
+    def _registry_partition(self, aws_partition: str) -> str:
+        """Return the registry's partition of this machine's workers, the only one that it may write."""
+        group, identity = self.config.group, self.identity
+        if self.config.on_premises:
+            return registry_item.partition(names.on_premises_partition(group), identity.instance)
+        arns = registry_item.instance_arns(aws_partition, identity.region, identity.account)
+        return registry_item.partition(group, arns + identity.instance)
 
 
 def _run_in_background(work: Callable[[], None]) -> None:

@@ -14,8 +14,8 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node
 from userdata.agent.work.training import interruptions
+from userdata.agent.work.training.checkpoint_files import newest_checkpoint
 from userdata.agent.work.training.record import Recorder
-from userdata.agent.work.training.train import newest_checkpoint
 
 INTERRUPTIONS_VARIABLE: Final = "GPU_SPOT_INTERRUPTIONS_PER_HOUR"
 

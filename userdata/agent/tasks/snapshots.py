@@ -17,7 +17,7 @@ def background_snapshots(node: Node, is_wanted: Callable[[], bool]) -> Backgroun
     """Return the snapshot task, active while ``is_wanted``; None without a volume or an interval."""
     from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots, SnapshotSchedule
     from userdata.agent.storage.volume.model import HeldVolume
-    from userdata.agent.work.training.train import newest_checkpoint
+    from userdata.agent.work.training.checkpoint_files import newest_checkpoint
 
     volume, lease_and_volume = node.config.volume, job.lease_and_volume(node)
     if volume is None or lease_and_volume is None or not volume.snapshot_every_minutes:

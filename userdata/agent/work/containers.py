@@ -27,6 +27,7 @@ _METADATA: Final = "169.254.169.254"
 _CHAIN: Final = "DOCKER-USER"
 _REJECT_RULE: Final = ("--destination", _METADATA, "--jump", "REJECT")
 
+CDI_SPECIFICATION: Final = "/var/run/cdi/nvidia.yaml"
 _MAX_REMOVAL_ATTEMPTS: Final = 60
 """Attempts to remove a container, half a second apart."""
 
@@ -124,6 +125,28 @@ def remove(host: Host, name: str) -> None:
     raise AgentError(f"container {name}: not removed in {_MAX_REMOVAL_ATTEMPTS // 2} s")
 
 
+def generate_specification(host: Host) -> None:
+    """Write the CDI specification of the machine's GPUs, by which containers get them.
+
+    Toolkits from 1.18 on do so at boot (container toolkit manual, "Automatic CDI Specification Generation").
+    """
+    host.run(["nvidia-ctk", "cdi", "generate", f"--output={CDI_SPECIFICATION}"])
+
+
+def _lacks_specification(error: AgentError) -> bool:
+    return "CDI" in str(error) or "nvidia.com/gpu" in str(error)
+
+
+def _run_with_new_specification(host: Host, command: Sequence[str], error: AgentError) -> str:
+    """Generate the CDI specification and run ``command`` again; raise ``error`` too if that fails."""
+    try:
+        generate_specification(host)
+    except AgentError as failure:
+        raise AgentError(f"{error}; {failure}") from None
+    log.info("CDI specification generated", path=CDI_SPECIFICATION)
+    return host.run(command)
+
+
 def check_gpus(host: Host, image: str, expected: int) -> int:
     """Start ``image`` once with all GPUs, as the workload will, and return how many it sees.
 
@@ -135,13 +158,19 @@ def check_gpus(host: Host, image: str, expected: int) -> int:
     """
     options = ["--rm", "--network", "none", *gpu("all"), *READ_ONLY, *UNPRIVILEGED]
     options += ["--entrypoint", "nvidia-smi"]
+    command = ["docker", "run", *options, image, "--list-gpus"]
     try:
-        output = host.run(["docker", "run", *options, image, "--list-gpus"])
+        try:
+            output = host.run(command)
+        except AgentError as error:
+            if not _lacks_specification(error):
+                raise
+            output = _run_with_new_specification(host, command, error)
     except AgentError as error:
-        if "CDI" in str(error) or "nvidia.com/gpu" in str(error):
+        if _lacks_specification(error):
             raise AgentError(
                 f"containers get no GPU: {error}; allowed: a CDI specification of NVIDIA's container toolkit "
-                "(nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml), Docker 25 or newer with CDI on"
+                f"(nvidia-ctk cdi generate --output={CDI_SPECIFICATION}), Docker 25 or newer with CDI on"
             ) from None
         if "exit 125:" in str(error):
             raise

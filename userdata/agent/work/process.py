@@ -151,7 +151,8 @@ def find_signal_targets(
     - a process with a SIGTERM handler, but not its descendants: it forwards the signal itself if needed
       (torchrun does) and needs its data loaders while it saves. PyTorch's data loaders exit on a SIGTERM that
       their parent did not send, and its next batch fails. Source: torch/csrc/DataLoader.cpp;
-    - a process without a handler if none of its descendants has one.
+    - a process without a handler if none of its descendants has one, and none that the same shell runs: in
+      ``train | tee log`` the last lines of the save still need ``tee``, which ends with its input.
 
     Processes that a shell with a trap starts after its SIGTERM are its handler at work: not signalled.
 
@@ -182,7 +183,7 @@ def find_signal_targets(
     ]
     while stack:
         process, is_open = stack.pop()
-        is_shell = process.name in _SHELLS
+        is_shell = _is_shell(process)
         child_processes = children.get(process.pid, ())
         if not is_open:
             descendants.append(process)
@@ -191,7 +192,7 @@ def find_signal_targets(
             or (is_shell and not process.handles_sigterm and _any_handles_sigterm(child_processes, children))
         ):
             waiting.append(process)
-        elif is_shell or process.handles_sigterm or not _any_handles_sigterm(child_processes, children):
+        elif is_shell or process.handles_sigterm or not _is_waiting(process, by_pid, children):
             to_signal.append(process)
         else:
             waiting.append(process)
@@ -200,6 +201,20 @@ def find_signal_targets(
         is_open = is_open and not passes_on
         stack.extend((child, is_open) for child in child_processes)
     return SignalTargets(tuple(to_signal), tuple(waiting), tuple(descendants))
+
+
+def _is_waiting(
+    process: ProcessInfo, by_pid: Mapping[int, ProcessInfo], children: Mapping[int, list[ProcessInfo]]
+) -> bool:
+    """Return whether a process without a handler waits for one with it: a descendant, or in a pipeline."""
+    in_pipeline = _is_shell(by_pid.get(process.parent))
+    return _any_handles_sigterm(children.get(process.pid, ()), children) or (
+        in_pipeline and _any_handles_sigterm(children.get(process.parent, ()), children)
+    )
+
+
+def _is_shell(process: ProcessInfo | None) -> bool:
+    return process is not None and process.name in _SHELLS
 
 
 def _any_handles_sigterm(processes: Iterable[ProcessInfo], children: Mapping[int, list[ProcessInfo]]) -> bool:

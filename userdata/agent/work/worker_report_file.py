@@ -1,9 +1,11 @@
 """The workload's report file: ``$GPU_SPOT_TELL``, a small JSON file that it replaces at any time.
 
 - ``{"queueDepth": 17}``: waiting tasks.
-- ``{"step": 300, "steps": 9000}``: completed and total steps of a training job.
-- ``{"done": 700, "failed": 2, "busy": 310.5}``: requests that a worker completed since its start, those with
-  an error, and the seconds in which it had requests.
+- ``{"step": 300, "steps": 9000}``: completed and total steps of a training job; at its end with
+  ``"finished": true``, or with ``"error"``, the exception that ended it.
+- ``{"done": 700, "failed": 2, "busy": 310.5, "batches": [[4, 60, 210, 61.2, 3]], "batchSize": 16}``: requests
+  that a worker completed since its start, those with an error, the seconds in which it had requests, its
+  batches by size (`BatchRow`), and the largest batch that it runs.
 
 Other keys are ignored. The file is not trusted: the reader does not block and reads at most 4 KiB.
 """
@@ -16,7 +18,9 @@ import stat
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from contracts import codec
 from contracts.agent.names import READY_DIR
+from contracts.registry.batches import MAX_ROWS, BatchRow
 from contracts.registry.item import MAX_STEPS
 from userdata.agent.machine import log
 
@@ -25,6 +29,7 @@ FRESH_SECONDS: Final = 120.0
 
 _FILE: Final = "tell.json"
 _MAX_BYTES: Final = 4096
+_MAX_ERROR_CHARACTERS: Final = 300
 
 
 def worker_directory(directory: Path, slot: int) -> Path:
@@ -89,13 +94,45 @@ def read_steps(path: Path) -> tuple[int, int, float] | None:
     return step, of, written_at
 
 
+class StepsReport(NamedTuple):
+    """The last report of a job's command; ``steps`` is 0 if the total is not known."""
+
+    step: int
+    steps: int
+    is_finished: bool
+    error: str
+
+
+def read_job(directory: Path) -> StepsReport | None:
+    """Return the job's last report; None if there is none that says anything of its steps or its end."""
+    try:
+        report, _ = _read(report_path(directory, 0))
+    except (OSError, ValueError):
+        return None
+    if report.keys().isdisjoint(("step", "finished", "error")):
+        return None
+    step, steps = report.get("step"), report.get("steps")
+    error = report.get("error")
+    return StepsReport(
+        step if type(step) is int else 0,
+        steps if type(steps) is int else 0,
+        report.get("finished") is True,
+        " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS] if error else "",
+    )
+
+
 class RequestCounts(NamedTuple):
-    """Request counts of a worker at ``at`` (epoch seconds); ``busy`` in seconds, None if not reported."""
+    """Request counts of a worker at ``at`` (epoch seconds).
+
+    ``busy`` is in seconds; it, ``batches`` and ``batch_size`` are None if not reported.
+    """
 
     done: int
     failed: int
     busy: float | None
     at: float
+    batches: tuple[BatchRow, ...] | None = None
+    batch_size: int | None = None
 
 
 def read_requests(path: Path) -> RequestCounts | None:
@@ -119,7 +156,22 @@ def read_requests(path: Path) -> RequestCounts | None:
         )
     if busy is not None and (type(busy) not in (int, float) or not 0 <= busy <= MAX_STEPS):
         raise ValueError(f"busy is {str(busy)[:40]}, allowed: seconds, 0 or more")
-    return RequestCounts(done, failed, busy, max(written_at, 0.0))
+    return RequestCounts(done, failed, busy, max(written_at, 0.0), *_read_batches(report))
+
+
+def _read_batches(report: dict[str, Any]) -> tuple[tuple[BatchRow, ...] | None, int | None]:
+    """Return the batches by size and the largest batch; raise ``ValueError`` if they are malformed."""
+    batches, batch_size = report.get("batches"), report.get("batchSize")
+    if batches is None or batch_size is None:
+        return None, None
+    if type(batch_size) is not int or not 1 <= batch_size <= MAX_STEPS:
+        raise ValueError(f"batchSize is {str(batch_size)[:40]}, allowed: a whole number, 1 or more")
+    rows = codec.parse(tuple[BatchRow, ...], batches, "batches")
+    if len(rows) > MAX_ROWS or max((row.requests for row in rows), default=0) > MAX_STEPS:
+        raise ValueError(
+            f"batches has {len(rows)} rows, allowed: {MAX_ROWS}, with up to {MAX_STEPS} requests"
+        )
+    return rows, batch_size
 
 
 def _read_queue_depth(path: Path, wall: float) -> float | None:

@@ -29,4 +29,4 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     else:
         finding = "not active" if tags else "not yet visible in Billing"
         advice = "activate it in Billing one day after the first `up`; until then the budget counts no costs"
-        yield CheckResult(_SUBJECT, "warning", finding, advice)
+        yield CheckResult(_SUBJECT, "warning", finding, advice, "monitoring.monthlyBudgetUsd")

@@ -15,6 +15,7 @@ from gpu_spot.preflight.stack import Stack
 
 NAME: Final = "GitHub identity provider"
 
+_KEY: Final = "identity.previews.createProvider"
 _ISSUER: Final = "token.actions.githubusercontent.com"
 
 
@@ -26,10 +27,12 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     providers = account.clients("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]
     exists = any(provider["Arn"].endswith(f":oidc-provider/{_ISSUER}") for provider in providers)
     if exists and previews.create_provider:
-        advice = "set identity.previews.createProvider to false, unless this stack created it"
-        yield CheckResult(_ISSUER, "warning", "already exists; a second one is rejected", advice)
+        advice = "set it to false, unless this stack created the provider"
+        yield CheckResult(_ISSUER, "warning", "already exists; a second one is rejected", advice, _KEY)
     elif not exists and not previews.create_provider:
-        advice = "set identity.previews.createProvider to true in one stack of the account"
-        yield CheckResult(_ISSUER, "failure", "does not exist: the preview role cannot be assumed", advice)
+        advice = "set it to true in one stack of the account"
+        yield CheckResult(
+            _ISSUER, "failure", "does not exist: the preview role cannot be assumed", advice, _KEY
+        )
     else:
         yield CheckResult(_ISSUER, "ok", "exists" if exists else "created by this stack")

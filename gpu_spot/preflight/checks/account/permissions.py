@@ -28,7 +28,7 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     iam = account.clients("iam")
     needed = {action for resource in stack.declared for action in ACTIONS.get(resource.type, ())}
     pages = iam.get_paginator("simulate_principal_policy").paginate(
-        PolicySourceArn=_principal(iam, account.caller), ActionNames=sorted(needed)
+        PolicySourceArn=principal(iam, account.caller), ActionNames=sorted(needed)
     )
     decisions = {
         result["EvalActionName"]: result["EvalDecision"]
@@ -47,7 +47,7 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     yield CheckResult(account.caller, "ok", f"{allowed} of {len(needed)} actions of `up` are allowed")
 
 
-def _principal(iam: Any, caller: str) -> str:
+def principal(iam: Any, caller: str) -> str:
     """Return the ARN that has the policies: for a session of an assumed role that of the role."""
     if ":assumed-role/" not in caller:
         return caller

@@ -3,7 +3,8 @@
 Source: EC2 user guide, "Service-linked role for Spot Instance requests" and "Spot Fleet permissions": only
 the console creates the Spot roles automatically, API users "must first ensure that this role exists". Auto
 Scaling guide, "Service-linked roles": created with the first group. Amazon MQ guide, "Using service-linked
-roles": created with the first broker, writes the logs. That Spot launches of a group fail without the role is
+roles": created with the first broker, writes the logs. FIS user guide, "Using service-linked roles": created
+with the first experiment. That Spot launches of a group fail without the role is
 from logs of others (AuthFailure.ServiceLinkedRoleCreationNotPermitted).
 """
 
@@ -23,9 +24,11 @@ NAME: Final = "service-linked roles"
 _SPOT: Final = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
 _FLEET: Final = ("AWSServiceRoleForEC2SpotFleet", "spotfleet.amazonaws.com")
 _CREATED_BY_AWS: Final = {
-    "aws:autoscaling/group:Group": ("AWSServiceRoleForAutoScaling", "group"),
-    "aws:mq/broker:Broker": ("AWSServiceRoleForAmazonMQ", "broker"),
+    "aws:autoscaling/group:Group": ("AWSServiceRoleForAutoScaling", "group", "up"),
+    "aws:fis/experimentTemplate:ExperimentTemplate": ("AWSServiceRoleForFIS", "experiment", "gpu-spot drill"),
+    "aws:mq/broker:Broker": ("AWSServiceRoleForAmazonMQ", "broker", "up"),
 }
+"""Role, what AWS creates it with, and the command whose caller must be allowed to create it."""
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
@@ -38,13 +41,13 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
 
 def _needed(stack: Stack) -> Iterator[CheckResult]:
     """Yield the result for each needed role if it does not exist."""
-    for type_, (role, first) in _CREATED_BY_AWS.items():
+    for type_, (role, first, command) in _CREATED_BY_AWS.items():
         if stack.has(type_):
             finding = f"does not exist yet; AWS creates it with the first {first}"
             yield CheckResult(
-                role, "warning", finding, "allow iam:CreateServiceLinkedRole for the caller of `up`"
+                role, "warning", finding, f"allow iam:CreateServiceLinkedRole for the caller of `{command}`"
             )
-    if any(capacity.spot_percentage > 0 for capacity in stack.settings.capacities.values()):
+    if any(capacity.spot_percentage > 0 for capacity in stack.capacities.values()):
         yield _missing_spot_role(*_SPOT)
     if stack.has("aws:ec2/spotFleetRequest:SpotFleetRequest"):
         yield _missing_spot_role(*_FLEET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from gpu_spot.preflight.account import Account
@@ -32,7 +33,8 @@ KINDS: Final[Mapping[str, _Kind]] = {"rabbitmq": rabbitmq, "sqs": sqs}
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Check declared resources, then each referenced queue."""
     for kind in KINDS.values():
-        yield from kind.declared(stack, account)
-    for service in stack.settings.services:
+        yield from (replace(result, key="services[].queue") for result in kind.declared(stack, account))
+    for service in stack.services:
         if service.queue is not None and service.queue.existing is not None:
-            yield KINDS[service.queue.kind].existing(service.name, service.queue.existing, account)
+            result = KINDS[service.queue.kind].existing(service.name, service.queue.existing, account)
+            yield replace(result, key=stack.key(service.name, "queue.existing"))

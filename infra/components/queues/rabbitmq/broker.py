@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,10 +9,11 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.catalogue.broker_types import MODES
+from infra.components.network.network import Network
 from infra.schema.services.queues.rabbitmq import CreatedBroker
 from infra.scope import Scope
 
-_AMQPS: Final = 5671
+AMQPS: Final = 5671
 _MANAGEMENT: Final = 443
 _USER: Final = "gpu-spot"
 _PASSWORD_LENGTH: Final = 32
@@ -29,14 +29,12 @@ _URL: Final = "URL"
 
 @dataclass(frozen=True)
 class BrokerArgs:
-    """``subnet_ids`` are by zone; ``workers`` is the workers' security group."""
+    """``service`` is the service whose broker it is; its workers are in ``network``."""
 
     scope: Scope
     service: str
     settings: CreatedBroker
-    vpc_id: pulumi.Input[str]
-    subnet_ids: Mapping[str, pulumi.Input[str]]
-    workers: pulumi.Input[str]
+    network: Network
 
 
 class Broker(pulumi.ComponentResource):
@@ -48,6 +46,7 @@ class Broker(pulumi.ComponentResource):
     name: pulumi.Output[str]
     console_url: pulumi.Output[str]
     secret_name: pulumi.Output[str]
+    security_group_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: BrokerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the broker."""
@@ -61,8 +60,11 @@ class Broker(pulumi.ComponentResource):
             opts=args.scope.stateful_options(self),
         )
         password = self._password(secret)
+        self.security_group_id = self._security_group().id
         broker = self._broker(password)
-        first = broker.instances[0]
+        # Its subnets cannot change, and AWS deletes none with a broker in it.
+        subnets = args.network.remaining(broker.subnet_ids, f"the broker of {args.service!r}")
+        first = subnets.apply(lambda _: broker.instances[0])
         url = self._secret_version(
             _URL,
             secret,
@@ -120,7 +122,7 @@ class Broker(pulumi.ComponentResource):
 
     def _broker(self, password: pulumi.Input[str]) -> aws.mq.Broker:
         args, settings = self._args, self._args.settings
-        subnets = list(args.subnet_ids.values())
+        subnets = list(args.network.subnet_ids.values())
         return aws.mq.Broker(
             self._logical_name,
             engine_type="RabbitMQ",
@@ -139,7 +141,7 @@ class Broker(pulumi.ComponentResource):
             publicly_accessible=False,
             # A single-instance broker has exactly one subnet (CreateBroker).
             subnet_ids=subnets[:_CLUSTER_NODES] if settings.deployment == "cluster" else subnets[:1],
-            security_groups=[self._security_group().id],
+            security_groups=[self.security_group_id],
             logs=aws.mq.BrokerLogsArgs(general=True),
             # Exactly one at creation; others are created with RabbitMQ's management API.
             users=[aws.mq.BrokerUserArgs(username=_USER, password=password)],
@@ -156,13 +158,13 @@ class Broker(pulumi.ComponentResource):
         args, name = self._args, self._logical_name
         group = aws.ec2.SecurityGroup(
             name,
-            vpc_id=args.vpc_id,
+            vpc_id=args.network.vpc_id,
             description="RabbitMQ: AMQPS and management from workers and callers, nothing out",
             tags=args.scope.tags(name, group=args.service),
             opts=self._child,
         )
-        for port in (_AMQPS, _MANAGEMENT):
-            self._rule(group, port, "workers", source=args.workers)
+        for port in (AMQPS, _MANAGEMENT):
+            self._rule(group, port, "workers", source=args.network.worker_security_group_id)
             for caller in args.settings.allowed_sources:
                 is_group = caller.startswith("sg-")
                 self._rule(
@@ -191,7 +193,7 @@ class Broker(pulumi.ComponentResource):
             to_port=port,
             referenced_security_group_id=source,
             cidr_ipv4=network,
-            description=f"{'AMQPS' if port == _AMQPS else 'management'} from {source_name}",
+            description=f"{'AMQPS' if port == AMQPS else 'management'} from {source_name}",
             tags=self._args.scope.tags(self._logical_name, group=self._args.service),
             opts=self._child,
         )

@@ -8,11 +8,13 @@ import pulumi_aws as aws
 
 from infra.components.cluster import objects as cluster_objects
 from infra.components.cluster.eks_cluster import EksCluster, EksClusterArgs
+from infra.components.cluster.ingress import ClusterIngress, ClusterIngressArgs
 from infra.components.cluster.objects import ClusterEndpoint, ClusterObjects, ClusterObjectsArgs
 from infra.components.kubernetes.engines import EnginePolicies, EnginePoliciesArgs
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
+from infra.components.queues.declared_queue import BrokerListener
 from infra.iam import kubernetes_statements
-from infra.iam.statement import Statement
+from infra.iam.statement import Statement, grant_key, use_key
 from infra.program.entries.cluster import objects
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
@@ -22,8 +24,9 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return an empty set: the entries have no instances of a group."""
-    return frozenset()
+    """Return the needs of the entries' queues, which pods and the queue watcher call."""
+    queues = [service.queue for service in settings.on_kubernetes.services]
+    return frozenset(queue.need for queue in queues if queue is not None)
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
@@ -43,11 +46,13 @@ def _declare(settings: Settings, kubernetes: Kubernetes, foundation: Foundation)
     created = _created_cluster(settings, kubernetes, foundation, engines)
     _pods(settings.on_kubernetes, kubernetes, foundation, created)
     if created is None:
-        endpoint = _existing_cluster(kubernetes.cluster, scope)
+        endpoint = _existing_cluster(settings, kubernetes.cluster, foundation)
         provider, depends_on = cluster_objects.provider(scope, endpoint), endpoint.depends_on
         # The controllers are shared: the operator of the cluster attaches the policies to their roles.
         policies = EnginePolicies(
-            scope.name("kubernetes"), EnginePoliciesArgs(scope, engines), scope.child_options
+            scope.name("kubernetes"),
+            EnginePoliciesArgs(scope, {**engines, **_disk_engines(scope, settings.on_kubernetes)}),
+            scope.child_options,
         )
         scope.export("kubernetes", {"policies": policies.arns})
     else:
@@ -95,14 +100,39 @@ def _created_cluster(
         settings.on_kubernetes,
         foundation.network,
         engines,
+        _listeners(settings.on_kubernetes, foundation),
         settings.log_retention_days,
     )
     return EksCluster(foundation.scope.name("eks"), args, foundation.scope.child_options)
 
 
-def _existing_cluster(name: str, scope: Scope) -> ClusterEndpoint:
+def _existing_cluster(settings: Settings, name: str, foundation: Foundation) -> ClusterEndpoint:
+    """Look up a cluster; its security group is admitted to the stack's endpoints and brokers."""
+    scope, network = foundation.scope, foundation.network
     cluster = aws.eks.get_cluster_output(name=name, opts=scope.invoke_options)
+    group = cluster.vpc_config.apply(lambda vpc: str(vpc.cluster_security_group_id))
+    listeners = _listeners(settings.on_kubernetes, foundation)
+    ClusterIngress(
+        scope.name("cluster-ingress"),
+        ClusterIngressArgs(scope, group, network, listeners),
+        scope.child_options,
+    )
     return ClusterEndpoint(name, cluster.endpoint, cluster.certificate_authorities[0].data)
+
+
+def _disk_engines(scope: Scope, entries: Settings) -> dict[str, Sequence[Statement]]:
+    """Return the permissions to use the customer's key for disks, of controllers of an existing cluster."""
+    allowed = [*grant_key(scope), *use_key(scope, ["ec2"])]
+    if not allowed:
+        return {}
+    has_datasets = any(entry.datasets for entry in (*entries.services, *entries.training))
+    return {"karpenter": allowed, **({"ebs-csi": allowed} if has_datasets else {})}
+
+
+def _listeners(entries: Settings, foundation: Foundation) -> list[BrokerListener]:
+    """Return the stack's brokers whose queues KEDA reads, each once."""
+    queues = [foundation.queues[service.name] for service in entries.services if service.scaling is not None]
+    return [*{queue.listener.name: queue.listener for queue in queues if queue.listener is not None}.values()]
 
 
 def _engines(entries: Settings, foundation: Foundation) -> dict[str, Sequence[Statement]]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import pulumi
 
@@ -18,8 +17,11 @@ from infra.program.foundation import Foundation
 from infra.schema import Settings
 from infra.scope import Scope
 
-_MARK: Final = "9990000999"
-"""Placeholder for a value that AWS assigns; digits, because some of the values are numbers."""
+_MARK: Final = "99900{:04}00999"
+"""Placeholder for a value that AWS assigns, by its number; digits, because some of the values are numbers."""
+
+ValueKey: TypeAlias = tuple[str, ...]
+"""A value's place in ``_render``: its name there, and the entry's if there is one for each."""
 
 
 def build_objects(
@@ -27,42 +29,59 @@ def build_objects(
 ) -> list[KubernetesObject]:
     """Return the objects. Their number and names do not depend on AWS, but parts of their content do.
 
-    They are rendered with placeholders first: content without a placeholder is known in a preview.
+    They are rendered with placeholders first. A part depends on the values whose placeholders it has, so a
+    value that is not known in a preview makes no other part unknown.
     """
-    templates = _render(settings, foundation.scope, _placeholders(settings.on_kubernetes, foundation))
-    values = _assigned_values(settings.on_kubernetes, foundation, profile)
-    manifests = values.apply(lambda values: _render(settings, foundation.scope, values))
-    objects = []
-    for index, template in enumerate(templates):
-        body: dict[str, pulumi.Input[Any]] = {}
-        for key in template.keys() - {"apiVersion", "kind", "metadata"}:
-            has_placeholder = _MARK in json.dumps(template[key])
-            body[key] = manifests.apply(partial(_part, index, key)) if has_placeholder else template[key]
-        objects.append(KubernetesObject(template, body))
-    return objects
+    outputs = _assigned_values(settings.on_kubernetes, foundation, profile)
+    marks = {key: _MARK.format(number) for number, key in enumerate(outputs)}
+    placeholders = _placeholders(settings.on_kubernetes, foundation, marks)
+    templates = _render(settings, foundation.scope, placeholders)
+    rendered: dict[frozenset[ValueKey], pulumi.Output[list[Manifest]]] = {}
 
+    def part(index: int, name: str) -> pulumi.Input[Any]:
+        text = json.dumps(templates[index][name])
+        used = frozenset(key for key, mark in marks.items() if mark in text)
+        if not used:
+            return templates[index][name]
+        if used not in rendered:
+            keys = sorted(used)
+            assigned = pulumi.Output.all(*(outputs[key] for key in keys)).apply(
+                lambda values: {**placeholders, **dict(zip(keys, values, strict=True))}
+            )
+            rendered[used] = assigned.apply(lambda values: _render(settings, foundation.scope, values))
+        return rendered[used].apply(lambda manifests: manifests[index][name])
 
-def _part(index: int, key: str, manifests: Sequence[Manifest]) -> Any:
-    return manifests[index][key]
+    return [
+        KubernetesObject(
+            template,
+            {name: part(index, name) for name in template.keys() - {"apiVersion", "kind", "metadata"}},
+        )
+        for index, template in enumerate(templates)
+    ]
 
 
 def _assigned_values(
     entries: Settings, foundation: Foundation, profile: pulumi.Input[str]
-) -> pulumi.Output[dict[str, Any]]:
+) -> dict[ValueKey, pulumi.Input[Any]]:
     """Return the values in the objects that AWS assigns."""
     files = foundation.storage.file_system
-    return pulumi.Output.all(
-        file_system=files.id if files is not None else "",
-        access_points=files.access_point_ids if files is not None else {},
-        snapshot_gib={
-            snapshot: look_up_snapshot(foundation.scope, snapshot).apply(lambda result: result.volume_size)
-            for snapshot in _snapshots(entries)
-        },
-        queues={name: queue.for_workers for name, queue in _queues(entries, foundation).items()},
-        subnets=list(foundation.network.subnet_ids.values()),
-        security_groups=foundation.network.security_group_ids,
-        node_profile=profile,
-    )
+    values: dict[ValueKey, pulumi.Input[Any]] = {
+        ("subnets",): pulumi.Output.all(*foundation.network.subnet_ids.values()),
+        ("security_groups",): pulumi.Output.all(*foundation.network.security_group_ids),
+    }
+    if files is not None:
+        values[("file_system",)] = files.id
+        values |= {("access_points", name): point for name, point in files.access_point_ids.items()}
+    for snapshot in sorted(_snapshots(entries)):
+        volume = look_up_snapshot(foundation.scope, snapshot)
+        values["snapshot_gib", snapshot] = volume.apply(lambda result: result.volume_size)
+    for name, queue in _queues(entries, foundation).items():
+        values["queues", name] = queue.for_workers
+        if queue.access.count_secret is not None:
+            values["count_secrets", name] = queue.access.count_secret
+    if entries.kubernetes is not None and entries.kubernetes.create:
+        values[("node_profile",)] = profile
+    return values
 
 
 def _snapshots(entries: Settings) -> set[str]:
@@ -76,24 +95,27 @@ def _queues(entries: Settings, foundation: Foundation) -> dict[str, DeclaredQueu
     return {name: foundation.queues[name] for name in names}
 
 
-def _placeholders(entries: Settings, foundation: Foundation) -> dict[str, Any]:
-    """Return placeholders for the values of ``_assigned_values``."""
-    files = foundation.storage.file_system
-    queues = {name: queue.marked_for_workers(_MARK) for name, queue in _queues(entries, foundation).items()}
-    return {
-        "file_system": _MARK,
-        "access_points": dict.fromkeys(files.access_point_ids, _MARK) if files is not None else {},
-        "snapshot_gib": dict.fromkeys(_snapshots(entries), int(_MARK)),
-        "queues": queues,
-        "subnets": [_MARK],
-        "security_groups": [_MARK],
-        "node_profile": _MARK if entries.kubernetes is not None and entries.kubernetes.create else "",
-    }
+def _placeholders(
+    entries: Settings, foundation: Foundation, marks: Mapping[ValueKey, str]
+) -> dict[ValueKey, Any]:
+    """Return placeholders for the values of ``_assigned_values``, in their form."""
+    queues = _queues(entries, foundation)
+    values: dict[ValueKey, Any] = {}
+    for key, mark in marks.items():
+        if key[0] == "queues":
+            values[key] = queues[key[1]].marked_for_workers(mark)
+        else:
+            values[key] = [mark] if key[0] in ("subnets", "security_groups") else mark
+    return values
 
 
-def _render(settings: Settings, scope: Scope, values: dict[str, Any]) -> list[Manifest]:
+def _render(settings: Settings, scope: Scope, values: Mapping[ValueKey, Any]) -> list[Manifest]:
     assert settings.kubernetes is not None
     files = settings.storage.file_system
+
+    def of(kind: str) -> dict[str, Any]:
+        return {key[1]: value for key, value in values.items() if key[0] == kind and len(key) > 1}
+
     context = ClusterContext(
         stack=scope.stack,
         region=scope.region,
@@ -101,12 +123,14 @@ def _render(settings: Settings, scope: Scope, values: dict[str, Any]) -> list[Ma
         users={
             point.name: (point.user_id, point.group_id) for point in (files.access_points if files else ())
         },
-        file_system=values["file_system"],
-        access_points=values["access_points"],
-        snapshot_gib={snapshot: int(size) for snapshot, size in values["snapshot_gib"].items()},
-        queues=values["queues"],
-        subnets=tuple(values["subnets"]),
-        security_groups=tuple(values["security_groups"]),
-        node_profile=values["node_profile"],
+        file_system=values.get(("file_system",), ""),
+        access_points=of("access_points"),
+        snapshot_gib={snapshot: int(size) for snapshot, size in of("snapshot_gib").items()},
+        queues=of("queues"),
+        count_secrets=of("count_secrets"),
+        subnets=tuple(values[("subnets",)]),
+        security_groups=tuple(values[("security_groups",)]),
+        node_profile=values.get(("node_profile",), ""),
+        kms_key_arn=scope.kms_key_arn or "",
     )
     return render.manifests(settings, context)

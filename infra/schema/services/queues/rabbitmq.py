@@ -75,7 +75,7 @@ class Queue(QueueSettings):
     """A queue in RabbitMQ. ``spot_work`` declares it.
 
     Without ``existing`` the stack creates a private broker in Amazon MQ, which accepts connections from the
-    workers and from ``allowedSources``.
+    workers and from ``allowedSources``. There a function declares it.
     """
 
     deprecated_keys: ClassVar[Mapping[str, str]] = {
@@ -95,6 +95,9 @@ class Queue(QueueSettings):
     """An existing broker, or another service's. Default: the stack creates one."""
     name: limits.QueueName | None = None
     """Name of the queue. Default: the name of the service."""
+    calls: Annotated[tuple[limits.Name, ...], Field(max_length=20)] = ()
+    """Services on the same broker of the stack to which the workers send requests. Their user may publish to
+    no other queue."""
     max_deliveries: limits.MaxDeliveries = 20
     """Maximum number of deliveries of a message. A delivery to a worker that was lost counts."""
     max_length: limits.MaxQueueLength = 100_000
@@ -137,6 +140,11 @@ class Queue(QueueSettings):
         return None if self.existing is None else self.existing.broker_of
 
     @property
+    def called_services(self) -> tuple[str, ...]:
+        """The services on the same broker to which the workers send requests."""
+        return self.calls
+
+    @property
     def creates_broker(self) -> bool:
         """Whether the stack creates a broker that other services can share."""
         return self.created_broker is not None
@@ -170,6 +178,14 @@ class Queue(QueueSettings):
         if name is not None and name.startswith("amq."):
             raise ValueError(f"{name!r} is reserved by RabbitMQ, allowed: names without the prefix 'amq.'")
         return name
+
+    @field_validator("calls")
+    @classmethod
+    def _only_with_users(cls, services: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        existing = info.data.get("existing")
+        if services and existing is not None and existing.broker_of is None:
+            raise ValueError(f"{list(services)} with existing.secret, allowed: on a broker of the stack")
+        return services
 
     @field_validator("engine_version", "deployment", "instance_type", "allowed_sources", "maintenance")
     @classmethod

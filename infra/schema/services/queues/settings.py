@@ -32,6 +32,11 @@ class QueueSettings(Model):
         return None
 
     @property
+    def called_services(self) -> tuple[str, ...]:
+        """The services on the same broker to which the workers send requests."""
+        return ()
+
+    @property
     def creates_broker(self) -> bool:
         """Whether the stack creates a broker that other services can share."""
         return False

@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.memory import DEFAULT_BOOT_SECONDS
 from lambdas.core.capacity.plan import Plan
+from lambdas.core.capacity.policies.retries import not_trying_until
 from lambdas.core.deadline.expected_cost import ExpectedJobCost
 from lambdas.core.deadline.model import Choice, DeadlinePolicy, DeadlineState, Job, JobMode
 from lambdas.core.deadline.record import MAX_LOST_WORK_SECONDS, PROMPT_LAUNCH_SECONDS
@@ -65,12 +66,15 @@ class ByDeadline:
         on_demand, primary = self._capacity(state, constraints, job_state, choice)
         progress = _describe_progress(state, job_state)
         late = Alarm(DEADLINE_LOST, f"{progress}: the deadline cannot be met, continuing as fast as possible")
+        next_run_at = _next_run_at(state, job_state, choice.valid_seconds)
+        note = f", {not_trying_until(next_run_at)}" if on_demand and not primary else ""
         return Plan(
             on_demand=on_demand,
-            reason=f"{progress}: {choice.reason}",
+            reason=f"{progress}: {choice.reason}{note}",
             primary=primary,
-            next_run_at=_next_run_at(state, job_state, choice.valid_seconds),
+            next_run_at=next_run_at,
             alarms=(late,) if choice.is_late else (),
+            without_spot_seconds=math.inf,  # until the deadline, which has its own alarms
         )
 
     def _capacity(
@@ -136,6 +140,7 @@ class ByDeadline:
             primary=int(not (on_demand and (has_on_demand or is_spot_expensive))),
             next_run_at=_next_multiple(now, POLL_SECONDS),
             alarms=tuple(alarms),
+            without_spot_seconds=math.inf,
         )
 
 

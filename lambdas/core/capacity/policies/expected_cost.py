@@ -34,6 +34,7 @@ from itertools import chain, repeat
 from typing import ClassVar, Final
 
 from contracts.group import policies
+from contracts.group.on_demand_share import on_demand_share
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.history import (
     DEFAULT_AGE_SECONDS,
@@ -41,7 +42,8 @@ from lambdas.core.capacity.history import (
     HAZARD_SCALE,
     LAUNCH_TIMEOUT_SECONDS,
 )
-from lambdas.core.capacity.plan import Plan
+from lambdas.core.capacity.plan import RETRY_SECONDS, Plan
+from lambdas.core.capacity.policies.retries import PROVEN_SECONDS, current_try, not_trying_until
 from lambdas.core.capacity.policies.risk import Risk
 from lambdas.core.model import Instance, PurchaseOption, slots
 
@@ -50,9 +52,21 @@ COVER_PRICE: Final = 1.5
 until the next decision, and does not help against losses in between. Measured in replays of the public
 traces: with 1 and a ``shortage_cost`` of 100, each prevented worker-minute cost 150 to 190 On-Demand
 minutes."""
+LEAD_MARGIN_SECONDS: Final = 10.0
+"""Time by which a successor is requested earlier than the slowest of the newest requests demands."""
 _MIN_REPLAN_SECONDS: Final = 60.0
 """Minimum time between decisions that only the age of pools triggers."""
 _MIN_SPOT_PRICE: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class _PrimaryPlan:
+    """Desired capacity of the primary group in slots, when it may change, and why it holds no Spot."""
+
+    slots: int
+    replan_times: tuple[float, ...] = ()
+    note: str = ""
+    without_spot_seconds: float = RETRY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +75,17 @@ class ExpectedCost:
 
     The plan consists of:
 
-    - *Successors*: On-Demand capacity for slots that are missing or have a notice, unless booting Spot
-      capacity is ready almost as early.
+    - *Successors*: On-Demand capacity for slots that are missing, or drain soon after a notice, unless
+      booting Spot capacity is ready almost as early.
     - *Cover*: On-Demand capacity in advance of losses: for young pools, for pools that are failing, and for a
       large number of pools that fail independently.
     - *Spares*: additional Spot capacity in place of cover, if pools need cover only briefly.
     - *Scouts*: if pools need cover for long after their capacity returns, one Spot Instance tests them, and
       only if the savings on the others will pay for it.
 
-    If Spot saves nothing, the policy launches none.
+    If Spot costs as much as On-Demand, the policy launches none. If what it has learned says that Spot does
+    not pay off, it holds the Spot Instances that there are, and without any it tries one at least once in
+    ``RETRY_SECONDS`` (see ``retries``); once that has served long enough, the group returns to Spot.
 
     Attributes:
         shortage_cost: Cost of one worker-minute of shortage, in On-Demand minutes.
@@ -90,8 +106,9 @@ class ExpectedCost:
         deadlines = state.memory.termination_deadlines
         uninterrupted = [i for i in state.primary if i.id not in deadlines]
         uninterrupted_slots = slots(uninterrupted)
-        primary, replan_times = self._plan_primary(state, risk, uninterrupted_slots)
-        surplus = uninterrupted_slots - primary
+        primary = self._plan_primary(state, risk, uninterrupted_slots)
+        replan_times = list(primary.replan_times)
+        surplus = uninterrupted_slots - primary.slots
         ready_times = sorted(self._ready_times(state, uninterrupted, surplus))
         cover = 0 if state.group.break_before_make else self._worthwhile_slots(risk.missing_share, target)
         if cover:
@@ -99,15 +116,21 @@ class ExpectedCost:
             ratio = self.shortage_cost * risk.missing_share(cover) / COVER_PRICE
             replan_times.append(max(risk.unchanged_until(ratio, now), now + _MIN_REPLAN_SECONDS))
         missing_since = _missing_since(state, stable)
+        lead = _successor_lead(state)
+        later = [since - lead for since in missing_since if since - lead > now]
+        missing_since = missing_since[: len(missing_since) - len(later)]
+        replan_times += later
         on_demand = self._successors(state, missing_since, ready_times, launching=-surplus)
         on_demand += cover - max(0, stable - target)
         interrupted = slots(state.primary) - uninterrupted_slots
         future = (time for time in chain(replan_times, ready_times) if now < time < math.inf)
         return Plan(
             on_demand=min(target, max(0, on_demand)),
-            reason=f"target {target}, {stable} primary stable, {interrupted} interrupted, {cover} as cover",
-            primary=primary,
+            reason=f"target {target}, {stable} primary stable, {interrupted} interrupted, {cover} as cover"
+            + (f", {primary.note}" if primary.note else ""),
+            primary=primary.slots,
             next_run_at=min(future, default=None),
+            without_spot_seconds=primary.without_spot_seconds,
         )
 
     def _worthwhile_slots(self, missing_share: Callable[[int], float], maximum: int) -> int:
@@ -172,11 +195,8 @@ class ExpectedCost:
                 if ready_at > now:
                     yield from repeat(ready_at, instance.slots)
 
-    def _plan_primary(self, state: GroupState, risk: Risk, uninterrupted: int) -> tuple[int, list[float]]:
-        """Return the primary group's desired capacity, and when young pools reach their cover age.
-
-        ``uninterrupted`` is the number of its slots without a notice.
-        """
+    def _plan_primary(self, state: GroupState, risk: Risk, uninterrupted: int) -> _PrimaryPlan:
+        """Return the primary group's plan; ``uninterrupted`` is the number of its slots without a notice."""
         group, price = state.group, state.spot_price
         spot_boot = state.memory.boot_seconds(PurchaseOption.SPOT)
         on_demand_boot = state.memory.boot_seconds(PurchaseOption.ON_DEMAND)
@@ -184,7 +204,12 @@ class ExpectedCost:
         typical_hazard = HAZARD_SCALE / (HAZARD_OFFSET_SECONDS + DEFAULT_AGE_SECONDS)
         loss_cost = typical_hazard * (on_demand_boot + price * spot_boot)
         if self.shortage_cost > 1 and 1 - price <= loss_cost:
-            return min(group.target, uninterrupted), []
+            if price >= 1:
+                note, current = "Spot costs no less than On-Demand", min(group.target, uninterrupted)
+                return _PrimaryPlan(current, note=note, without_spot_seconds=math.inf)
+            # From this age + offset on, a pool with factor 1 costs less by its losses than it saves.
+            span = HAZARD_SCALE * (on_demand_boot + price * spot_boot) / (1 - price)
+            return _hold_or_try(state, risk, uninterrupted, span)
         # Cover age + offset of a pool with factor 1, see the module's docstring.
         cover_span = HAZARD_SCALE * risk.outage_seconds * self.shortage_cost / COVER_PRICE
         if cover_span * risk.default_factor - HAZARD_OFFSET_SECONDS <= spot_boot / max(
@@ -194,20 +219,65 @@ class ExpectedCost:
             largest_pool = max((pool.slots for pool in risk.pools), default=0)
             maximum = max(0, group.maximum - group.target - largest_pool)
             if group.break_before_make:
-                return group.target, []
-            return group.target + self._worthwhile_slots(risk.missing_share_with_spare, maximum), []
+                return _PrimaryPlan(group.target)
+            return _PrimaryPlan(group.target + self._worthwhile_slots(risk.missing_share_with_spare, maximum))
         # With a hazard of about 1 ÷ (offset + age), a share offset ÷ cover_span of the runs reaches the cover
         # age and then lasts for about another cover_span. So a slot saves offset × (1 − price) on average,
         # and a scout costs price × offset × log(cover_span ÷ offset) until then.
         scout_cost = price * math.log(cover_span * risk.default_factor / HAZARD_OFFSET_SECONDS)
         if (1 - price) * group.target <= scout_cost:
-            return min(group.target, uninterrupted), []
-        waits = [cover_span * pool.factor - HAZARD_OFFSET_SECONDS - pool.age for pool in risk.pools]
-        cover_ends = [state.now + wait for wait in waits if wait > 0]
+            return _hold_or_try(state, risk, uninterrupted, cover_span)
+        cover_ends = _cover_ends(state, risk, cover_span)
         if not cover_ends and not state.memory.history.capacity_unavailable:
-            return group.target, []
+            return _PrimaryPlan(group.target)
         scouts = 0 if cover_ends else 1
-        return min(group.target, uninterrupted + scouts), cover_ends
+        return _PrimaryPlan(min(group.target, uninterrupted + scouts), cover_ends)
+
+
+def _cover_ends(state: GroupState, risk: Risk, span: float) -> tuple[float, ...]:
+    """Return when each pool in use that is still too young is old enough; ``span`` is for factor 1."""
+    ages = (min(span * pool.factor - HAZARD_OFFSET_SECONDS, PROVEN_SECONDS) for pool in risk.pools)
+    waits = (age - pool.age for age, pool in zip(ages, risk.pools, strict=True))
+    return tuple(state.now + wait for wait in waits if wait > 0)
+
+
+def _hold_or_try(state: GroupState, risk: Risk, uninterrupted: int, span: float) -> _PrimaryPlan:
+    """Return the plan of a group for which Spot does not pay off by what is known of its pools.
+
+    It holds what there is. Once all pools in use are old enough, it returns to Spot; without a Spot slot it
+    requests one from time to time.
+    """
+    target = state.group.target
+    current = min(target, uninterrupted)
+    cover_ends = _cover_ends(state, risk, span)
+    if risk.pools and not cover_ends and not state.memory.history.capacity_unavailable:
+        return _PrimaryPlan(target)
+    group, deadlines = state.group, state.memory.termination_deadlines
+    mix = (group.base, group.spot_percentage)
+    # Of a mixed group the smallest capacity with a Spot slot.
+    trial = next((c for c in range(current + 1, target + 1) if on_demand_share(c, *mix) < c), current)
+    has_spot = any(i.purchase_option is PurchaseOption.SPOT and i.id not in deadlines for i in state.primary)
+    if has_spot or trial == current:
+        return _PrimaryPlan(current, cover_ends)
+    is_trying, changes_at = current_try(group.name, state.now)
+    if is_trying:
+        return _PrimaryPlan(trial, (*cover_ends, changes_at))
+    return _PrimaryPlan(current, (*cover_ends, changes_at), not_trying_until(changes_at))
+
+
+def _successor_lead(state: GroupState) -> float:
+    """Return how many seconds before an instance drains its successor is requested; infinite: at the notice.
+
+    As late as the newest requests allow. At the notice while little is known of them; while other instances
+    of the zone have no notice, because they may be lost soon; below a maximum of twice the target, because
+    Spot would take the room; and for replacements by request, whose deadline moves on.
+    """
+    group, deadlines = state.group, state.memory.termination_deadlines
+    zones = {i.pool.zone for i in state.primary if i.id in deadlines}
+    has_survivors = any(i.pool.zone in zones for i in state.primary if i.id not in deadlines)
+    if state.replacements or has_survivors or group.break_before_make or group.maximum < 2 * group.target:
+        return math.inf
+    return state.memory.fallback_lead() + LEAD_MARGIN_SECONDS
 
 
 def _missing_since(state: GroupState, stable: int) -> list[float]:

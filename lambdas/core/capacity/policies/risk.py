@@ -104,6 +104,8 @@ def _poisson_tail(mean: float, count: int) -> float:
     """Return the probability of at least ``count`` events of a Poisson distribution."""
     if mean == 0:
         return 0.0
+    if mean > 2 * count + 100:
+        return 1.0  # to within 1e-8; the sum below takes as many steps as the mean
     total, term = 0.0, math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
     while count < mean or term > 1e-9:
         total += term

@@ -14,6 +14,7 @@ from typing import Any, Final
 from moto.core.exceptions import ServiceException
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.responses import ActionResult
+from moto.ec2.models import ec2_backends
 from moto.eks import urls
 from moto.eks.models import EKSBackend, eks_backends
 from moto.eks.responses import EKSResponse
@@ -63,6 +64,7 @@ def existing_cluster(region: str, name: str) -> dict[str, Any]:
         role = f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/{name}"
         backend.create_cluster(name, role, {}, version=_VERSION)
         stored_on(backend, EXISTING)[name] = True
+        _add_security_group(backend, name)
     cluster = backend.clusters[name]
     return {
         "arn": cluster.arn,
@@ -70,6 +72,7 @@ def existing_cluster(region: str, name: str) -> dict[str, Any]:
         "version": cluster.version,
         "status": cluster.status,
         "certificateAuthorities": [{"data": cluster.certificate_authority["data"]}],
+        "vpcConfig": {"clusterSecurityGroupId": cluster.resources_vpc_config["clusterSecurityGroupId"]},
     }
 
 
@@ -83,9 +86,28 @@ def is_administered(backend: EKSBackend, cluster: str) -> bool:
 
 def _create(response: EKSResponse) -> ActionResult:
     result = _create_cluster(response)
-    access_config = response._get_param("accessConfig")
-    stored_on(response.eks_backend, MODES)[str(response._get_param("name"))] = access_config or {}
+    name, access_config = str(response._get_param("name")), response._get_param("accessConfig")
+    stored_on(response.eks_backend, MODES)[name] = access_config or {}
+    _add_security_group(response.eks_backend, name)
     return result
+
+
+def _add_security_group(backend: EKSBackend, name: str) -> None:
+    """Create a cluster's security group, as EKS does, in the VPC of its subnets or the default VPC.
+
+    Source: EKS guide, "View Amazon EKS security group requirements for clusters".
+    """
+    ec2, config = (
+        ec2_backends[backend.account_id][backend.region_name],
+        backend.clusters[name].resources_vpc_config,
+    )
+    subnets = config.get("subnetIds") or []
+    default = ec2.get_default_vpc()
+    vpc = ec2.get_subnet(subnets[0]).vpc_id if subnets else default.id if default else ""
+    group = ec2.create_security_group(
+        f"eks-cluster-sg-{name}-1", "EKS created security group", vpc, {"aws:eks:cluster-name": name}
+    )
+    config["clusterSecurityGroupId"] = group.id
 
 
 def _addon(response: EKSResponse) -> ActionResult:

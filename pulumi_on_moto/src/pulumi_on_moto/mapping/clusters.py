@@ -27,6 +27,10 @@ def _cluster_outputs(resource: CreatedResource) -> dict[str, Any]:
         "version": cluster["version"],
         "status": cluster["status"],
         "certificateAuthority": {"data": cluster["certificateAuthority"]["data"]},
+        "vpcConfig": {
+            **resource.inputs["vpcConfig"],
+            "clusterSecurityGroupId": cluster["resourcesVpcConfig"]["clusterSecurityGroupId"],
+        },
     }
 
 

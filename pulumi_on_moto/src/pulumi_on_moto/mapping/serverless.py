@@ -18,6 +18,13 @@ def _function(draft: ResourceRequest) -> None:
     draft.put(FunctionName=name, Code={"ZipFile": code})
 
 
+def _layer(draft: ResourceRequest) -> None:
+    archive = draft.take("code")
+    if archive is None:
+        raise draft.fail("input 'code' is missing: only layers from an archive exist in the local cloud")
+    draft.put(Content={"ZipFile": zip_bytes(archive)})
+
+
 def _concurrency(resource: CreatedResource) -> None:
     reserved = resource.inputs.get("reservedConcurrentExecutions")
     if reserved is not None and int(reserved) >= 0:  # -1 means "not reserved"
@@ -144,6 +151,14 @@ SPECS: dict[str, Spec] = {
             "sourceCodeHash": "the archive itself is deployed",
             "skipDestroy": "nothing is ever deleted here",
         },
+    ),
+    "aws:lambda/layerVersion:LayerVersion": Spec(
+        "lambda.publish_layer_version",
+        "LayerVersionArn",
+        autoname="layerName",
+        shape=_layer,
+        outputs=output_paths(arn="LayerVersionArn", layerArn="LayerArn", version="Version"),
+        no_effect={"skipDestroy": "nothing is ever deleted here"},
     ),
     "aws:lambda/eventSourceMapping:EventSourceMapping": Spec(
         "lambda.create_event_source_mapping",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pulumi
 
+from pulumi_declared.ignored import with_ignored
 from pulumi_declared.monitor import Resource
 from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto.cluster.clusters import PREFIX
@@ -52,7 +53,7 @@ def changes(deployment: Deployment, config: StackConfig) -> tuple[Change, ...]:
         assert change.inputs == {"retentionInDays"}
 
     Raises:
-        LocalCloudError: an input with a path (``tags["x"]``) is ignored by the program: whole inputs only.
+        LocalCloudError: an ignored path has an index or a quoted key (``tags["x"]``).
     """
     monitor = _Comparing(deployment, config)
     run(monitor, deployment.clients, config)
@@ -108,11 +109,10 @@ class _Comparing(Provisioner):
             return replace(old, inputs=inputs, outputs=inputs)
         old = self._refreshed(old)
         supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
-        ignored = _ignored(request)
-        desired = {**supplied_inputs, **{key: old.inputs[key] for key in ignored & old.inputs.keys()}}
+        desired = _with_ignored(request, supplied_inputs, old.inputs)
         differing = frozenset(
             key
-            for key in (desired.keys() | old.inputs.keys()) - ignored
+            for key in (desired.keys() | old.inputs.keys()) - {*request.ignoreChanges}
             if not _same(old.inputs.get(key), desired.get(key))
         )
         if not differing:
@@ -160,13 +160,11 @@ class _Applying(_Comparing):
         return replace(old, inputs=desired, outputs={**old.outputs, **desired, **updated})
 
 
-def _ignored(request: Any) -> frozenset[str]:
-    for path in request.ignoreChanges:
-        if "." in path or "[" in path:
-            raise LocalCloudError(
-                f'{request.type} "{request.name}": ignore_changes {path!r}, whole inputs only'
-            )
-    return frozenset(request.ignoreChanges)
+def _with_ignored(request: Any, inputs: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return with_ignored(inputs, old, request.ignoreChanges)
+    except ValueError as error:
+        raise LocalCloudError(f'{request.type} "{request.name}": {error}') from None
 
 
 def _same(old: Any, new: Any) -> bool:

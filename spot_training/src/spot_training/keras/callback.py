@@ -158,7 +158,8 @@ class CheckpointCallback(keras.callbacks.Callback):
         """Save the last checkpoint."""
         self.ended_early = self._step < (self._spot.steps or 0)
         self._at = replace(self._at, stopped=self.ended_early)
-        self._spot.save(self._step, self._write, last=True)
+        with self._spot.ending():
+            self._spot.save(self._step, self._write, last=True)
 
     def undo_averages(self) -> None:
         """Restore the weights that an optimizer with moving averages replaced at the end of ``fit``."""

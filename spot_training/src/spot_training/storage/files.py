@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from spot_training.storage.bounded import record_progress
+from spot_training.storage.hashing import take_digest
+
 _CHUNK = 1 << 16
+_READ_CHUNK = 1 << 24
 
 
 class Files:
@@ -51,6 +55,7 @@ class Files:
             for begin in range(0, max(len(content), 1), _CHUNK):
                 self.touch("write", path)
                 file.write(content[begin : begin + _CHUNK])
+                record_progress()
             file.flush()
             self.touch("sync", path)
             os.fsync(file.fileno())
@@ -69,10 +74,28 @@ class Files:
             os.fsync(handle)
 
     def digest(self, path: Path) -> tuple[int, str]:
-        """Return the size and SHA-256 of a file."""
+        """Return the size and SHA-256 of a file, by reading it."""
         self.touch("read", path)
-        with path.open("rb") as file:
-            return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
+        with path.open("rb", buffering=0) as file:
+            digest, chunk = hashlib.sha256(), bytearray(_READ_CHUNK)
+            while count := file.readinto(chunk):
+                digest.update(memoryview(chunk)[:count])
+                record_progress()
+            return os.fstat(file.fileno()).st_size, digest.hexdigest()
+
+    def written_digest(self, path: Path) -> tuple[int, str]:
+        """Return the size and SHA-256 of a new file; it is read only if it was not hashed when written."""
+        status = path.stat()
+        digest = take_digest(path, status)
+        return self.digest(path) if digest is None else (status.st_size, digest)
+
+    def free_bytes(self, folder: Path) -> int | None:
+        """Return the bytes that this user may still write in a directory's file system; None if unknown."""
+        try:
+            status = os.statvfs(folder)
+        except OSError:
+            return None
+        return status.f_bavail * status.f_frsize if status.f_blocks else None
 
     def rename(self, old: Path, new: Path) -> None:
         """Rename; an existing file is replaced atomically.

@@ -15,6 +15,7 @@ _STAGING = ".new-"  # being written
 _REPLACED = ".replaced-"  # replaced by the checkpoint that is renamed to its name
 _REMOVING = ".gone-"  # being removed
 _DAMAGED = ".bad-"  # damaged
+_OTHER_RUN = ".run-"  # another run's, set aside
 
 
 class FolderStore:
@@ -41,8 +42,10 @@ class FolderStore:
         self._files.make(self._folder)
         self._lock.take()
 
+    replaces = True
+
     def release(self) -> None:
-        """Release the lock before this process ends."""
+        """See ``Store``."""
         self._lock.release()
 
     def clean(self) -> None:
@@ -87,7 +90,7 @@ class FolderStore:
         for path in sorted((root / part).rglob("*"), reverse=True):  # files before their directory
             self._files.sync(path)
             if path.is_file():
-                files[path.relative_to(root).as_posix()] = File(*self._files.digest(path))
+                files[path.relative_to(root).as_posix()] = File(*self._files.written_digest(path))
         self._files.sync(root / part)
         return files
 
@@ -106,12 +109,23 @@ class FolderStore:
         self._files.rename(Path(stage), target)
         self._files.sync(self._folder)
         for old in self._files.names(self._folder):
-            if old.startswith((_REPLACED, _DAMAGED)):  # a newer checkpoint is committed
+            if old.startswith(_REPLACED):
                 self._files.remove(self._folder / old)
 
     def drop(self, stage: str) -> None:
         """See ``Store``."""
         self._files.remove(Path(stage))
+
+    def free_bytes(self) -> int | None:
+        """See ``Store``."""
+        return self._files.free_bytes(self._folder)
+
+    def drop_damaged(self) -> bool:
+        """See ``Store``."""
+        names = [name for name in self._files.names(self._folder) if name.startswith(_DAMAGED)]
+        for name in names:
+            self._files.remove(self._folder / name)
+        return bool(names)
 
     def fetch(self, name: str) -> Path:
         """See ``Store``."""
@@ -129,3 +143,16 @@ class FolderStore:
         damaged = self._folder / f"{_DAMAGED}{name}"
         self._files.remove(damaged)
         self._files.rename(self._folder / name, damaged)
+
+    def damaged(self) -> list[str]:
+        """See ``Store``."""
+        names = self._files.names(self._folder)
+        return [name.removeprefix(_DAMAGED) for name in names if name.startswith(_DAMAGED)]
+
+    def exclude(self, name: str, label: str) -> None:
+        """See ``Store``."""
+        target, count = self._folder / f"{_OTHER_RUN}{label}-{name}", 1
+        while target.exists():
+            target, count = self._folder / f"{_OTHER_RUN}{label}-{name}.{count}", count + 1
+        self._files.rename(self._folder / name, target)
+        self._files.sync(self._folder)

@@ -17,17 +17,30 @@ import os
 import socket
 import time
 import uuid
+import weakref
 from pathlib import Path
 from typing import Final
 
 from spot_training.errors import InUseError
+from spot_training.storage.bounded import record_progress
 from spot_training.storage.files import Files
 from spot_training.storage.retry import RetryPolicy
 
 LOCK: Final = ".lock"
 OWNER: Final = ".owner"
 _NO_LOCKS: Final = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_POLL_SECONDS: Final = 0.5
 _log = logging.getLogger("spot_training")
+_locks: weakref.WeakSet[FolderLock] = weakref.WeakSet()
+
+
+def _release_in_child() -> None:
+    """Close a forked process's copies of the locks: a data loader's worker may outlive the training."""
+    for lock in list(_locks):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 def new_owner() -> dict[str, object]:
@@ -48,14 +61,16 @@ def describe_owner(owner: object) -> str:
 
 
 class FolderLock:
-    """The lock of one directory; it ends with the process and all forks that inherited it."""
+    """The lock of one directory; it ends with the process: a forked process closes what it inherits."""
+
+    _handle: int | None = None
 
     def __init__(self, folder: Path, files: Files, retry_policy: RetryPolicy) -> None:
         self._folder = folder
         self._files = files
         self._retry_policy = retry_policy
-        self._handle: int | None = None
         self._owner: dict[str, object] | None = None
+        _locks.add(self)
 
     def take(self) -> None:
         """Acquire the lock, waiting up to the retry policy's time; if held, check the owner record."""
@@ -73,6 +88,14 @@ class FolderLock:
         if self._handle is not None:
             os.close(self._handle)
         self._handle = self._owner = None
+
+    def __del__(self) -> None:
+        """Release the lock of a training that nothing refers to any more."""
+        self.release()
+
+    def is_on(self, handle: int) -> bool:
+        """Return whether this lock is acquired and on the same file as an open one."""
+        return self._handle is not None and os.path.sameopenfile(self._handle, handle)
 
     def _read(self) -> object:
         try:
@@ -92,6 +115,12 @@ class FolderLock:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 owner = describe_owner(self._read())
+                if any(lock.is_on(handle) for lock in list(_locks)):
+                    os.close(handle)
+                    raise InUseError(
+                        f"{self._folder} is in use by another training of this process; allowed: to end or"
+                        " close() that one first, or a name for each, such as name='fold-1'"
+                    ) from None
                 if self._retry_policy.clock() > end:
                     os.close(handle)
                     raise InUseError(
@@ -101,7 +130,8 @@ class FolderLock:
                     seconds = self._retry_policy.seconds
                     _log.warning("%s is in use by %s; waiting up to %.0f s", self._folder, owner, seconds)
                     has_logged = True
-                self._retry_policy.sleep(1.0)
+                record_progress()  # waiting for another process, not for the storage
+                self._retry_policy.sleep(_POLL_SECONDS)
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     os.close(handle)

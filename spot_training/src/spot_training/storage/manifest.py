@@ -6,11 +6,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 FILE: Final = "manifest.json"
 VERSION: Final = 1
+"""The format that a reader must know. Versions of this package add keys, which older ones ignore; another
+number means that an older one must not read it."""
 _NAME: Final = re.compile(r"step-(\d{12})")
 
 
@@ -28,6 +30,10 @@ def step_of(name: str) -> int | None:
 def part_of(rank: int) -> str:
     """Return the name of a rank's directory in a checkpoint."""
     return f"rank-{rank:05d}"
+
+
+class OtherFormatError(ValueError):
+    """The manifest is of a format that this version does not read."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class CheckpointManifest:
     fingerprint: str
     meta: Mapping[str, Any]
     files: Mapping[str, File]
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """``TrainingRun.document`` of the run that wrote it; empty: unknown."""
 
     def to_text(self) -> str:
         """Return the manifest as one line of JSON with its own checksum."""
@@ -56,11 +64,16 @@ class CheckpointManifest:
 
 
 def parse(text: str) -> CheckpointManifest:
-    """Parse what ``to_text`` wrote; raises ``ValueError`` if invalid or damaged."""
+    """Parse what ``to_text`` of this version or another wrote; unknown keys are ignored.
+
+    Raises:
+        OtherFormatError: the format is another one; the checkpoint may be whole.
+        ValueError: it is damaged.
+    """
     try:
         body = json.loads(text)
-        if body["version"] != VERSION:
-            raise ValueError(f"{FILE} has version {body['version']}, allowed: {VERSION}")
+        if isinstance(body, dict) and body.get("version") != VERSION:
+            raise OtherFormatError(f"{FILE} has format {body.get('version')}, this version reads {VERSION}")
         if body.pop("checksum") != _checksum(body):
             raise ValueError(f"{FILE} is damaged")
         files = {
@@ -72,9 +85,19 @@ def parse(text: str) -> CheckpointManifest:
             str(body["fingerprint"]),
             dict(body["meta"]),
             files,
+            dict(body.get("run") or {}),
         )
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{FILE} is damaged") from None
+
+
+def run_id(text: str) -> str:
+    """Return the id of a manifest's run, of other formats too; empty if it has none."""
+    try:
+        body = json.loads(text)
+        return str(body["run"]["id"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

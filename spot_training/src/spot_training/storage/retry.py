@@ -22,6 +22,7 @@ TRANSIENT_ERRNOS: Final = frozenset(
     if hasattr(errno, name)
 )
 """Errors after which a retry may succeed; not a full or read-only disk."""
+FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _log = logging.getLogger("spot_training")
 
@@ -36,12 +37,14 @@ class RetryPolicy:
     """Retries calls after transient errors for up to ``seconds``, with exponential backoff of 0.2 to 5 s.
 
     Default 120 s: a Spot notice leaves no more time, and EFS recovers from a zone or network failure within
-    minutes or not soon. (The EFS mount helper mounts with ``hard``: calls block until EFS responds.)
+    minutes or not soon. The EFS mount helper mounts with ``hard``: calls block until EFS responds; one
+    without progress for ``hang_seconds`` is abandoned (`BoundedCalls`) and not retried.
     """
 
     seconds: float = 120.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    hang_seconds: float = 600.0
 
     def call(self, description: str, action: Callable[[], T]) -> T:
         """Return the result of ``action``; raises its last ``OSError`` if retries fail."""

@@ -1,4 +1,4 @@
-"""The interface of checkpoint storage, for directories and S3."""
+"""The interface of checkpoint storage, for directories and object stores."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from spot_training.storage.manifest import File
 class Store(Protocol):
     """Stores checkpoints by name. Raises ``OSError`` for failures of the storage; logs nothing.
 
-    Rank 0 calls everything; the other ranks call ``part``, ``deliver``, ``drop`` and ``fetch`` only.
+    Rank 0 calls everything; the other ranks ``part``, ``deliver``, ``drop``, ``fetch`` and ``free_bytes``.
     """
 
     @property
     def location(self) -> str:
-        """The directory or S3 URL."""
+        """The directory or URL."""
         ...
 
     def acquire(self) -> None:
@@ -56,6 +56,14 @@ class Store(Protocol):
         """Remove a staging area without a commit."""
         ...
 
+    def free_bytes(self) -> int | None:
+        """Return the bytes that can still be written; None if unknown or unlimited."""
+        ...
+
+    def drop_damaged(self) -> bool:
+        """Remove the files of quarantined checkpoints; return whether there were any."""
+        ...
+
     def fetch(self, name: str) -> Path:
         """Return a local directory with a checkpoint's files."""
         ...
@@ -65,5 +73,22 @@ class Store(Protocol):
         ...
 
     def quarantine(self, name: str) -> None:
-        """Exclude a damaged checkpoint; its files stay until a new one is committed."""
+        """Exclude a damaged checkpoint; its files stay."""
+        ...
+
+    def damaged(self) -> list[str]:
+        """Return the names of the excluded checkpoints."""
+        ...
+
+    def exclude(self, name: str, label: str) -> None:
+        """Exclude another run's checkpoint; its files stay."""
+        ...
+
+    @property
+    def replaces(self) -> bool:
+        """Whether ``commit`` atomically replaces a checkpoint of the same name."""
+        ...
+
+    def release(self) -> None:
+        """End the exclusive use; ``acquire`` starts it again."""
         ...

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import random
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
 from spot_training.checkpointer import Checkpoint
 from spot_training.errors import MismatchError, SpotTrainingError
@@ -68,6 +73,9 @@ class EpochBatches:
 class LoaderPosition(Protocol):
     """The position of a data loader."""
 
+    starts_epochs: bool
+    """Whether an epoch can start in another process: its order does not depend on the loader's state."""
+
     @property
     def steps(self) -> int | None:
         """Steps of an epoch, if known."""
@@ -81,6 +89,9 @@ class LoaderPosition(Protocol):
     def after(self, samples: int) -> int:
         """Return the number of samples after one more step."""
 
+    def remaining(self, batch: int, samples: int) -> int | None:
+        """Return the steps of the epoch after ``batch`` steps and ``samples`` samples; None if unknown."""
+
     def identity(self) -> dict[str, Any]:
         """Return the values (JSON) that must not change for a position to stay valid."""
 
@@ -91,10 +102,20 @@ class LoaderPosition(Protocol):
 class _IndexPosition:
     """The position of a loader over ``EpochBatches``: a number of samples."""
 
-    def __init__(self, batches: EpochBatches, rank: int, ranks: int) -> None:
+    starts_epochs = True
+
+    def __init__(
+        self, batches: EpochBatches, rank: int, ranks: int, randomness: BatchRandomness | None
+    ) -> None:
         batches.share(rank, ranks)
         self._batches = batches
-        self.begin, self.after = batches.begin, batches.after
+        self._randomness = randomness
+        self.after = batches.after
+
+    def begin(self, epoch: int, samples: int) -> None:
+        self._batches.begin(epoch, samples)
+        if self._randomness is not None:
+            self._randomness.epoch[0] = epoch
 
     @property
     def steps(self) -> int | None:
@@ -102,6 +123,10 @@ class _IndexPosition:
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
         _refuse_other(saved, self.identity())
+
+    def remaining(self, batch: int, samples: int) -> int | None:
+        whole, rest = divmod(self._batches.length - samples, self._batches.batch_size * self._batches.ranks)
+        return whole + (rest >= self._batches.ranks)
 
     def identity(self) -> dict[str, Any]:
         batches = self._batches
@@ -113,6 +138,8 @@ class _IndexPosition:
 
 class _LoaderStatePosition:
     """The position of a loader with its own state per rank: torchdata's ``StatefulDataLoader``."""
+
+    starts_epochs = False
 
     def __init__(self, loader: Any, ranks: int) -> None:
         self._loader, self._ranks = loader, ranks
@@ -139,6 +166,9 @@ class _LoaderStatePosition:
     def after(self, samples: int) -> int:
         return 0
 
+    def remaining(self, batch: int, samples: int) -> int | None:
+        return None if (steps := self.steps) is None else steps - batch
+
     def identity(self) -> dict[str, Any]:
         return {"data": "stateful"}
 
@@ -147,11 +177,16 @@ class _LoaderStatePosition:
 
 
 def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> LoaderPosition:
-    """Return the position of a loader for this rank; make its workers ignore SIGTERM of other processes."""
-    if loader.num_workers and not isinstance(loader.worker_init_fn, ParentSigtermOnly):
-        loader.worker_init_fn = ParentSigtermOnly(loader.worker_init_fn)
-    if isinstance(loader.batch_sampler, EpochBatches):
-        return _IndexPosition(loader.batch_sampler, rank, ranks)
+    """Return the position of a loader for this rank, and prepare the loader's workers (``WorkerStart``)."""
+    start = loader.worker_init_fn
+    batches = loader.batch_sampler
+    if loader.num_workers and not isinstance(start, WorkerStart):
+        randomness = BatchRandomness(batches.seed) if isinstance(batches, EpochBatches) else None
+        start = loader.worker_init_fn = WorkerStart(start, randomness)
+    if isinstance(batches, EpochBatches):
+        return _IndexPosition(
+            batches, rank, ranks, start.randomness if isinstance(start, WorkerStart) else None
+        )
     if hasattr(loader, "load_state_dict"):
         return _LoaderStatePosition(loader, ranks)
     raise SpotTrainingError(
@@ -160,23 +195,78 @@ def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> LoaderPositio
     )
 
 
-class ParentSigtermOnly:
-    """A ``worker_init_fn`` that makes a loader's worker end only at SIGTERM from its parent.
+@contextmanager
+def sigterm_blocked() -> Iterator[None]:
+    """Block SIGTERM in this thread; processes that are started inside inherit that (sigprocmask(2)).
+
+    A loader's worker handles SIGTERM when ``worker_init_fn`` runs: one that comes before would end it. A
+    SIGTERM of this process is delivered afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class WorkerStart:
+    """A ``worker_init_fn``: the worker ends only at SIGTERM from its parent, and its random numbers resume.
 
     torchrun sends SIGTERM to a rank's whole process group; without workers a step could not get its next
     batch. Ignoring all SIGTERMs would hang the parent's exit, at which Python terminates and joins its
     workers.
     """
 
-    def __init__(self, then: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, then: Callable[[int], None] | None = None, randomness: BatchRandomness | None = None
+    ) -> None:
         self._then = then
+        self.randomness = randomness
 
     def __call__(self, worker: int) -> None:
-        """Install the signal handling in a worker."""
+        """Prepare a worker."""
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_end_with_parent, daemon=True).start()
         if self._then is not None:
             self._then(worker)
+        information = get_worker_info()
+        if self.randomness is not None and information is not None:
+            self.randomness.install(information.dataset)
+
+
+class BatchRandomness:
+    """Random numbers in a loader's workers that depend on seed, epoch and batch only, not on the worker.
+
+    So a dataset that augments its samples by ``random``, ``numpy.random`` or ``torch`` draws the same numbers
+    for the rest of an epoch in another process.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
+        """Set by the training's process before each epoch; persistent workers see it."""
+
+    def install(self, dataset: Any) -> None:
+        """Let a dataset, in this worker, seed before each batch; one whose class is fixed stays as it is."""
+        base = type(dataset)
+
+        def fetch(samples: Any, indices: list[int]) -> Any:
+            self.set(indices[0])
+            if hasattr(base, "__getitems__"):
+                return base.__getitems__(samples, indices)
+            return [samples[index] for index in indices]
+
+        with contextlib.suppress(TypeError):
+            dataset.__class__ = type(base.__name__, (base,), {"__getitems__": fetch})
+
+    def set(self, index: int) -> None:
+        """Seed this process's random number generators for a batch."""
+        text = f"{self._seed} {int(self.epoch[0])} {index}"
+        number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        random.seed(number)
+        torch.manual_seed(number)
+        if numpy := sys.modules.get("numpy"):
+            numpy.random.seed(number % 2**32)
 
 
 def _end_with_parent() -> None:

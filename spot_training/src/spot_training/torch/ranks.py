@@ -5,13 +5,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import distributed
 
 from spot_training.errors import SpotTrainingError
+
+_STOP: Final = "spot_training/stop"
 
 
 class TorchRanks:
@@ -32,9 +35,12 @@ class TorchRanks:
             )
         self.rank: int = distributed.get_rank() if self._together else 0
         self.size: int = distributed.get_world_size() if self._together else 1
+        self._store: Any = None
+        self._next_check_at = 0.0
         if self._together:
             self._flags = distributed.new_group(backend="gloo")
             self._saves = distributed.new_group(backend="gloo")
+            self._store = distributed.distributed_c10d._get_default_store()
             atexit.register(self.close)
 
     def close(self) -> None:
@@ -44,6 +50,22 @@ class TorchRanks:
                 with contextlib.suppress(ValueError):  # the script destroyed all groups and initialised again
                     distributed.destroy_process_group(group)
         atexit.unregister(self.close)
+
+    def request_stop(self) -> None:
+        """Let ``is_stop_requested`` return True on all ranks; may be called in any thread."""
+        if self._store is not None:
+            with contextlib.suppress(Exception):  # the rank that has the store may have ended
+                self._store.set(_STOP, b"1")
+
+    def is_stop_requested(self) -> bool:
+        """Return whether a rank has requested to stop; asks the ranks' store, at most once a second."""
+        if self._store is None or time.monotonic() < self._next_check_at:
+            return False
+        self._next_check_at = time.monotonic() + 1.0
+        try:
+            return bool(self._store.check([_STOP]))
+        except Exception:  # the rank that has the store may have ended
+            return False
 
     def any(self, *flags: bool) -> list[bool]:
         """Return for each flag whether it is true on any rank; the same result on all ranks."""

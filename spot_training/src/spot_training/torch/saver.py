@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 
@@ -15,6 +16,29 @@ class BackgroundSaver:
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._started_at = 0.0
+        self._seconds: float | None = None
+        self._gives_way = threading.Event()
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether the running save is to end without a commit."""
+        return self._gives_way.is_set()
+
+    def must_give_way(self, seconds_left: float | None) -> bool:
+        """Return whether the running save and another one would not both end in ``seconds_left``.
+
+        The other one is of a newer state; it is assumed to take as long as the last one did.
+        """
+        if not self.busy or seconds_left is None:
+            return False
+        elapsed = time.monotonic() - self._started_at
+        whole = elapsed if self._seconds is None else self._seconds
+        return whole <= seconds_left < max(whole - elapsed, 0.0) + whole
+
+    def give_way(self) -> None:
+        """Let the running save end without a commit."""
+        self._gives_way.set()
 
     @property
     def busy(self) -> bool:
@@ -29,10 +53,13 @@ class BackgroundSaver:
     def start(self, save: Callable[[], object]) -> None:
         """Start a save, after waiting for a running one."""
         self.wait()
+        self._started_at = time.monotonic()
 
         def carry_out() -> None:
             try:
                 save()
+                if not self.gives_way:
+                    self._seconds = time.monotonic() - self._started_at
             except BaseException as error:
                 self._error = error
 
@@ -45,6 +72,7 @@ class BackgroundSaver:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        self._gives_way.clear()
         if self._error is not None:
             error, self._error = self._error, None
             raise error

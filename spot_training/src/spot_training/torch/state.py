@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import io
+import pickle
 import random
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from spot_training.errors import SpotTrainingError, one_line
+from spot_training.errors import SaveError, one_line
+from spot_training.storage.hashing import HashedFile, hashed
 
 
 class Stateful(Protocol):
@@ -56,6 +59,8 @@ def _copy(state: Any, copies: dict[Any, torch.Tensor]) -> Any:
         return new
     if type(state) in (list, tuple):
         return type(state)(_copy(value, copies) for value in state)
+    if (numpy := sys.modules.get("numpy")) and isinstance(state, numpy.generic):
+        return state.item()  # a Python number of the same value: files hold tensors and plain values
     return copy.deepcopy(state)
 
 
@@ -91,24 +96,84 @@ def fingerprint(parts: Mapping[str, Stateful]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def write(path: Path, state: Any) -> None:
-    """Write a copied state to a file.
+class UnsupportedStateError(SaveError):
+    """A part's state has an object that PyTorch does not load."""
+
+
+class _CheckedFile:
+    """A file that calls ``check`` before each write."""
+
+    def __init__(self, file: HashedFile, check: Callable[[], object]) -> None:
+        self._file, self._check = file, check
+        self.name = file.name
+        self.flush = file.flush
+
+    def write(self, content: Any) -> int:
+        self._check()
+        return self._file.write(content)
+
+
+def check_types(parts: Mapping[str, Stateful]) -> None:
+    """Raise ``UnsupportedStateError`` if a part's state has an object that PyTorch would not load."""
+    for name, part in parts.items():
+        try:
+            content = io.BytesIO()
+            torch.save(_without_tensors(part.state_dict()), content)
+            with torch.serialization.safe_globals(_array_types()):
+                torch.load(io.BytesIO(content.getvalue()), weights_only=True)
+        except Exception as error:
+            raise UnsupportedStateError(f"{name} cannot be saved: {_reason(error)}") from error
+
+
+def _without_tensors(state: Any) -> Any:
+    if isinstance(state, torch.Tensor):
+        return torch.empty(0)
+    if isinstance(state, dict):
+        return {key: _without_tensors(value) for key, value in state.items()}
+    if type(state) in (list, tuple):
+        return [_without_tensors(value) for value in state]
+    return copy_to_cpu(state)
+
+
+def _reason(error: Exception) -> str:
+    match = re.search(r"GLOBAL (\S+)", str(error))
+    return (
+        f"it has {match[1] if match else one_line(error)};"
+        " allowed: tensors, plain values, and types added by torch.serialization.add_safe_globals"
+    )
+
+
+def write(path: Path, state: Any, check: Callable[[], object] = lambda: None) -> None:
+    """Write a copied state to a file; ``check`` may raise to end that early.
 
     Raises:
-        SpotTrainingError: it has an object that PyTorch does not load: only tensors and plain values.
+        UnsupportedStateError: it has an object that PyTorch does not load: only tensors and plain values.
     """
-    torch.save(state, path)
+    with hashed(path) as file:
+        try:
+            torch.save(state, _CheckedFile(file, check))
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            raise UnsupportedStateError(f"{path.name} cannot be written: {one_line(error)}") from error
     try:
         # Loads the structure without reading tensors.
-        torch.load(path, map_location="meta", mmap=True, weights_only=True)
+        with torch.serialization.safe_globals(_array_types()):
+            torch.load(path, map_location="meta", mmap=True, weights_only=True)
     except Exception as error:
-        match = re.search(r"GLOBAL (\S+)", str(error))
-        raise SpotTrainingError(
-            f"{path.name} cannot be loaded: it has {match[1] if match else one_line(error)};"
-            " allowed: tensors, plain values, and types added by torch.serialization.add_safe_globals"
-        ) from error
+        raise UnsupportedStateError(f"{path.name} cannot be loaded: {_reason(error)}") from error
 
 
 def read(path: Path) -> Any:
     """Return the state that ``write`` wrote, in host memory."""
-    return torch.load(path, map_location="cpu", weights_only=True)
+    with torch.serialization.safe_globals(_array_types()):
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _array_types() -> list[Any]:
+    """Return what PyTorch needs to load NumPy's arrays; empty if NumPy is not installed."""
+    try:
+        import numpy
+    except ImportError:
+        return []
+    functions = [numpy.empty(0).__reduce__()[0], numpy.ndarray, numpy.dtype]
+    codes = "".join(numpy.typecodes[kind] for kind in ("AllInteger", "AllFloat")) + "?"
+    return [*functions, *{type(numpy.dtype(code)) for code in codes}]

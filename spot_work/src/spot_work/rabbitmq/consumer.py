@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -15,15 +15,20 @@ from pika import BasicProperties
 
 from spot_work import message
 from spot_work.consumer import Ack, Delivery, RequestConsumer
+from spot_work.message import Message, Request
 from spot_work.queues import Queue
 from spot_work.rabbitmq import declare, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
+from spot_work.rabbitmq.outbox import Outbox, OutgoingMessage, describe_size
+from spot_work.rabbitmq.window import Window
 
 log: Final = logging.getLogger("spot_work")
 
 _MAX_CANCELLED_IDS: Final = 10_000
 """Cancelled requests that a worker remembers."""
+_UNCONFIRMED_SECONDS: Final = 0.5
+"""Age at which an unconfirmed reply no longer counts towards the prefetched requests."""
 
 
 class _DeliveryTag(NamedTuple):
@@ -31,76 +36,149 @@ class _DeliveryTag(NamedTuple):
 
     channel: Any
     tag: int
+    received: Message
+    """The request as it came, for the dead-letter queue."""
 
 
 class RabbitMQConsumer(RequestConsumer):
     """Consumes a queue of requests, with at most ``prefetch`` unacknowledged requests.
+
+    Requests whose replies the broker does not take at present do not count towards ``prefetch``, up to the
+    bounds of `Outbox`; there the consumer stops taking requests.
 
     Args:
         url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
         prefetch: maximum unacknowledged requests. RabbitMQ's delivery acknowledgement timeout, 30 minutes,
             applies to each.
         max_outage_seconds: time without a connection after which `receive` raises.
+        relay: as for `Link`.
 
     Raises:
         ValueError: the URL cannot be parsed.
     """
 
-    def __init__(self, url: str, queue_: Queue, prefetch: int, max_outage_seconds: float = 900.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        queue_: Queue,
+        prefetch: int,
+        max_outage_seconds: float = 900.0,
+        relay: Callable[[str], int] | None = None,
+    ) -> None:
         self._queue = queue_
-        self._prefetch = prefetch
+        self._is_declared = declare.is_declared(url)
         self._prefetched: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
         self._cancelled_ids: OrderedDict[str, None] = OrderedDict()
-        self._unconfirmed_acks = 0
-        self._acks_changed = threading.Condition()
         self._failure: Exception | None = None
-        self._consumer_tag = ""
-        self._is_stopped = False
+        self._delayed: dict[int, Delivery] = {}
+        self._stopped = threading.Event()
+        self._full_reason = ""
         self.is_connected = threading.Event()
         """Set once requests can be delivered."""
-        self._link = Link(url, self._prepare, self._on_ready, self._on_failure, max_outage_seconds)
+        self._link = Link(
+            url, self._prepare, self._on_ready, self._on_failure, max_outage_seconds, relay=relay
+        )
+        self._window = Window(queue_.name, prefetch, self._on_request)
+        self._outbox = Outbox(url, self._on_failure, max_outage_seconds, relay)
         self._link.start()
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that have been delivered to this worker and not received."""
+        return self._prefetched.qsize()
+
+    @property
+    def held_replies(self) -> int:
+        """Number of replies that the broker has not confirmed."""
+        return self._outbox.count
+
+    @property
+    def stopped_reason(self) -> str:
+        """Why no requests are taken at present; empty if they are."""
+        return self._full_reason
 
     def receive(self, timeout: float) -> Delivery | None:
         """Return the next request that is neither expired nor cancelled."""
         end = time.monotonic() + timeout
         while True:
+            if self._is_full():
+                self._stopped.wait(max(end - time.monotonic(), 0.0))
+                self._raise_failure()
+                return None
             try:
                 delivery = self._prefetched.get(timeout=max(end - time.monotonic(), 0.0))
             except queue.Empty:
+                self._extend_window()
                 return None
-            if self._failure is not None:
-                raise self._failure
+            self._raise_failure()
             if delivery is not None and delivery.handle.channel.is_open and not self._ack_obsolete(delivery):
                 return delivery
 
+    def set_prefetch(self, count: int) -> None:
+        """Have at most ``count`` unacknowledged requests from now on; 0: deliver none.
+
+        A prefetch count applies to consumers that start after it. Source: RabbitMQ, "Consumer Prefetch".
+        """
+        if count != self._window.prefetch:
+            self._window.prefetch = count
+            self._link.call(self._window.apply)
+
     def ack(self, acks: Sequence[Ack]) -> None:
         """Publish replies, and acknowledge each request once the broker has confirmed its reply."""
-        with self._acks_changed:
-            self._unconfirmed_acks += len(acks)
-        self._link.call(partial(self._publish_replies, acks), or_else=partial(self._count, len(acks)))
+        replies = []
+        for ack in acks:
+            delivery, reply = ack.delivery, ack.reply
+            if reply is None or not delivery.request.reply_to:
+                self._settle(delivery)
+            else:
+                replies.append(self._outgoing_reply(delivery, reply))
+        if replies:
+            self._outbox.add(replies)
 
-    def requeue(self, deliveries: Sequence[Delivery]) -> None:
+    def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
         """Reject requests with requeue, so that the broker delivers them to other workers."""
         for delivery in deliveries:
-            self._link.call(partial(self._reject, delivery, requeue=True))
+            if delay_seconds and not self._stopped.is_set():
+                self._link.call(partial(self._reject_later, delivery, delay_seconds))
+            else:
+                self._link.call(partial(self._reject, delivery, requeue=True))
 
-    def dead_letter(self, delivery: Delivery) -> None:
-        """Reject a request without requeue, so that the broker dead-letters it."""
-        self._link.call(partial(self._reject, delivery, requeue=False))
+    def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Copy a request to the dead-letter queue with the reason, then acknowledge it."""
+        self._outbox.add([self._outgoing_dead_letter(delivery, reason, then=self._settle)])
 
     def stop(self) -> None:
         """Cancel the consumer and requeue the prefetched requests."""
-        self._is_stopped = True
-        self._link.call(lambda channel: channel.basic_cancel(self._consumer_tag))
+        self._stopped.set()
+        self._link.call(self._window.cancel)
+        self._link.call(self._reject_delayed)
         self._requeue_prefetched()
 
     def close(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds for the confirmation of all replies, then close."""
-        with self._acks_changed:
-            self._acks_changed.wait_for(lambda: self._unconfirmed_acks <= 0, timeout)
+        if not self._outbox.wait_empty(timeout):
+            log.warning("%s: %d replies not confirmed", self._queue.name, self._outbox.count)
         self._requeue_prefetched()
         self._link.close()
+        self._outbox.close()
+
+    def _is_full(self) -> bool:
+        reason = self._outbox.full_reason
+        if reason and not self._full_reason:
+            log.warning("%s: no more requests are taken: %s", self._queue.name, reason)
+        elif self._full_reason and not reason:
+            log.info("%s: requests are taken again", self._queue.name)
+        self._full_reason = reason
+        return bool(reason)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _extend_window(self) -> None:
+        """Prefetch beyond the limit while the requests of the present one wait for the broker."""
+        if self._outbox.oldest_seconds > _UNCONFIRMED_SECONDS and not self._stopped.is_set():
+            self._link.call(partial(self._window.extend, self._outbox.count))
 
     def _requeue_prefetched(self) -> None:
         deliveries = []
@@ -113,23 +191,21 @@ class RabbitMQConsumer(RequestConsumer):
         """Acknowledge an expired or cancelled request without running it; return whether it is one."""
         if not delivery.request.has_expired and delivery.request.id not in self._cancelled_ids:
             return False
-        self._link.call(partial(_ack, delivery))
+        self._settle(delivery)
         return True
 
     def _prepare(self, channel: Any) -> Declarations:
-        yield from declare.request_queue(channel, self._queue)
+        self._delayed.clear()
+        yield from declare.request_queue(channel, self._queue, is_declared=self._is_declared)
         yield partial(channel.queue_declare, "", exclusive=True, auto_delete=True)
         # The queue name "" is the one that this channel declared last.
         yield partial(channel.queue_bind, "", declare.cancellation_exchange(self._queue))
         yield partial(channel.basic_consume, "", self._on_cancellation, auto_ack=True)
-        yield partial(channel.basic_qos, prefetch_count=self._prefetch)
-        if not self._is_stopped:
-            yield partial(self._consume, channel)
-
-    def _consume(self, channel: Any, callback: Any) -> None:
-        self._consumer_tag = channel.basic_consume(self._queue.name, self._on_request, callback=callback)
+        if self._window.reset() and not self._stopped.is_set():
+            yield partial(self._window.open, channel)
 
     def _on_ready(self) -> None:
+        self._link.call(self._window.apply)  # it may have changed while the link was not ready
         self.is_connected.set()
 
     def _on_failure(self, error: Exception) -> None:
@@ -142,47 +218,85 @@ class RabbitMQConsumer(RequestConsumer):
             self._cancelled_ids.popitem(last=False)
 
     def _on_request(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
-        tag = method.delivery_tag
+        self._window.on_delivery()
+        received = wire.read(body, properties)
+        handle = _DeliveryTag(channel, method.delivery_tag, received)
         try:
             delivery_count = wire.delivery_count(properties, redelivered=method.redelivered)
-            request = message.read_request(wire.read(body, properties), delivery_count, time.time())
+            request = message.read_request(received, delivery_count, time.time())
+            self._check_reply_queue(request.reply_to)
         except ValueError as error:
             log.error("%s: malformed request: %s", self._queue.name, error)
-            channel.basic_reject(tag, requeue=False)
+            self.dead_letter(Delivery(Request(received.id, None), handle), f"malformed: {error}")
             return
-        if self._is_stopped:
-            channel.basic_reject(tag, requeue=True)
+        if self._stopped.is_set():
+            self._reject(Delivery(request, handle), requeue=True)
         else:
-            self._prefetched.put(Delivery(request, _DeliveryTag(channel, tag)))
+            self._prefetched.put(Delivery(request, handle))
 
-    def _publish_replies(self, acks: Sequence[Ack], channel: Any) -> None:
-        for ack in acks:
-            delivery, reply = ack.delivery, ack.reply
-            if reply is None or not delivery.request.reply_to or not delivery.handle.channel.is_open:
-                self._on_outcome(delivery, PublishOutcome.CONFIRMED)
+    def _check_reply_queue(self, reply_to: str) -> None:
+        """Raise ``ValueError`` for a reply queue that the user may not reach: the broker ends the channel."""
+        if self._is_declared and reply_to and not declare.has_reply_exchange(self._queue, reply_to):
+            prefix = declare.reply_exchange(self._queue)
+            raise ValueError(f"reply queue {reply_to!r}, allowed: {prefix}.…, bound to exchange {prefix}")
+
+    def _outgoing_reply(self, delivery: Delivery, reply: Message) -> OutgoingMessage:
+        def on_outcome(outcome: PublishOutcome) -> None:
+            if outcome is PublishOutcome.TOO_LARGE:
+                self._reply_too_large(delivery, reply)
             else:
-                on_outcome = partial(self._on_outcome, delivery)
-                self._link.publish(delivery.request.reply_to, reply.body, wire.properties(reply), on_outcome)
+                self._settle(delivery)
 
-    def _on_outcome(self, delivery: Delivery, outcome: PublishOutcome) -> None:
-        if outcome is PublishOutcome.CONFIRMED:
-            _ack(delivery)
-        elif outcome is PublishOutcome.REJECTED:
-            self._reject(delivery, requeue=True)
-        self._count(1)
+        request = delivery.request
+        is_bound = declare.has_reply_exchange(self._queue, request.reply_to)
+        exchange = declare.reply_exchange(self._queue) if is_bound else ""
+        return OutgoingMessage(exchange, request.reply_to, reply, on_outcome, deadline=request.deadline)
 
-    def _count(self, acks: int) -> None:
-        with self._acks_changed:
-            self._unconfirmed_acks -= acks
-            self._acks_changed.notify_all()
+    def _reply_too_large(self, delivery: Delivery, reply: Message) -> None:
+        """Dead-letter the request, and reply with an error."""
+        reason = f"reply of {describe_size(reply, self._outbox.max_bytes)}"
+        log.error("%s: request %s: %s", self._queue.name, delivery.request.id, reason)
+        error = message.reply(delivery.request, None, f"ValueError: {reason}")
+        self._outbox.add(
+            [
+                self._outgoing_dead_letter(delivery, reason, then=lambda _: None),
+                self._outgoing_reply(delivery, error),
+            ]
+        )
+
+    def _outgoing_dead_letter(
+        self, delivery: Delivery, reason: str, then: Callable[[Delivery], None]
+    ) -> OutgoingMessage:
+        exchange, routing_key = (
+            declare.dead_letter_exchange(self._queue),
+            declare.dead_letter_queue(self._queue),
+        )
+        received = delivery.handle.received
+        return OutgoingMessage(exchange, routing_key, received, lambda _: then(delivery), reason)
+
+    def _settle(self, delivery: Delivery) -> None:
+        """Acknowledge a request; the broker has requeued the requests of a closed channel."""
+        self._link.call(partial(self._ack, delivery))
+
+    def _ack(self, delivery: Delivery, channel: Any) -> None:
+        if delivery.handle.channel is channel:
+            channel.basic_ack(delivery.handle.tag)
+            self._window.on_settled(channel, self._outbox.count)
 
     def _reject(self, delivery: Delivery, _: Any = None, *, requeue: bool) -> None:
-        channel, tag = delivery.handle
-        if channel.is_open:  # the broker has requeued the deliveries of a closed channel
-            channel.basic_reject(tag, requeue=requeue)
+        channel = delivery.handle.channel
+        if channel.is_open:
+            channel.basic_reject(delivery.handle.tag, requeue=requeue)
+            self._window.on_settled(channel, self._outbox.count)
 
+    def _reject_later(self, delivery: Delivery, seconds: float, _: Any) -> None:
+        self._delayed[id(delivery)] = delivery
+        self._link.call_later(seconds, partial(self._reject_if_delayed, delivery))
 
-def _ack(delivery: Delivery, _: Any = None) -> None:
-    channel, tag = delivery.handle
-    if channel.is_open:
-        channel.basic_ack(tag)
+    def _reject_if_delayed(self, delivery: Delivery) -> None:
+        if self._delayed.pop(id(delivery), None) is not None:
+            self._reject(delivery, requeue=True)
+
+    def _reject_delayed(self, _: Any) -> None:
+        for delivery in list(self._delayed.values()):
+            self._reject_if_delayed(delivery)

@@ -1,6 +1,10 @@
 """The declarations of queues and exchanges, identical for workers and clients.
 
-Whichever connects first creates a queue; the broker refuses a declaration that differs.
+Whichever connects first creates a queue; the broker refuses a declaration that differs. Users without the
+permission to declare it have a URL that ends in ``#declared``: for them it must exist.
+
+Requests and replies have exchanges of their own, so that no user needs access to the default exchange, which
+routes to every queue (RabbitMQ guide, "Authentication, Authorisation, Access Control").
 """
 
 from __future__ import annotations
@@ -13,6 +17,10 @@ from spot_work.queues import Queue
 
 REPLY_QUEUE_EXPIRES_SECONDS: Final = 1800
 """Time without a consumer after which RabbitMQ deletes a reply queue: longer than a broker restart."""
+
+
+_DECLARED: Final = "declared"
+"""Fragment of a URL: the queue of requests exists, and its user may not declare it."""
 
 
 class Declaration(Protocol):
@@ -32,13 +40,46 @@ def dead_letter_queue(queue: Queue) -> str:
     return f"{queue.name}.dead"
 
 
+def dead_letter_exchange(queue: Queue) -> str:
+    """Return the name of the exchange to which workers publish dead letters with their reason."""
+    return f"{queue.name}.dead"
+
+
 def cancellation_exchange(queue: Queue) -> str:
     """Return the name of the exchange that notifies all workers of cancelled requests."""
     return f"{queue.name}.withdrawn"
 
 
-def request_queue(channel: Any, queue: Queue) -> Declarations:
-    """Yield the declarations of a queue of requests and of what belongs to it."""
+def request_exchange(queue: Queue) -> str:
+    """Return the name of the exchange of requests; their routing key is the queue's name."""
+    return f"{queue.name}.requests"
+
+
+def reply_exchange(queue: Queue) -> str:
+    """Return the name of the exchange of replies; their routing key is the reply queue's name."""
+    return f"{queue.name}.replies"
+
+
+def has_reply_exchange(queue: Queue, reply_to: str) -> bool:
+    """Return whether a reply queue is bound to the exchange of replies, by its name.
+
+    Other AMQP clients may have reply queues of the default exchange only.
+    """
+    return reply_to.startswith(f"{reply_exchange(queue)}.")
+
+
+def is_declared(url: str) -> bool:
+    """Return whether the URL's user may not declare the queue of requests."""
+    return url.strip().rpartition("#")[2] == _DECLARED
+
+
+def request_queue(channel: Any, queue: Queue, *, is_declared: bool) -> Declarations:
+    """Yield the declarations of a queue of requests and of what belongs to it; checks if it is declared."""
+    if is_declared:
+        for of_queue in (cancellation_exchange, request_exchange, reply_exchange, dead_letter_exchange):
+            yield partial(channel.exchange_declare, of_queue(queue), passive=True)
+        yield partial(channel.queue_declare, queue.name, passive=True)
+        return
     yield partial(
         channel.queue_declare, dead_letter_queue(queue), durable=True, arguments={"x-queue-type": "quorum"}
     )
@@ -55,12 +96,24 @@ def request_queue(channel: Any, queue: Queue) -> Declarations:
     if queue.max_length:
         arguments["x-max-length"] = queue.max_length
     yield partial(channel.queue_declare, queue.name, durable=True, arguments=arguments)
+    yield partial(channel.exchange_declare, request_exchange(queue), "direct", durable=True)
+    yield partial(channel.exchange_declare, reply_exchange(queue), "direct", durable=True)
+    yield partial(channel.exchange_declare, dead_letter_exchange(queue), "direct", durable=True)
+    yield partial(channel.queue_bind, queue.name, request_exchange(queue), queue.name)
+    dead = dead_letter_queue(queue)
+    yield partial(channel.queue_bind, dead, dead_letter_exchange(queue), dead)
 
 
-def reply_queue(channel: Any, name: str) -> Declarations:
-    """Yield the declaration of a client's reply queue, which survives a restart of the broker.
+def reply_queue(channel: Any, queue: Queue, name: str, *, is_new: bool) -> Declarations:
+    """Yield the declarations of a client's reply queue, which survives the loss of a node.
 
-    RabbitMQ's direct reply-to does not: a reply is lost with the connection that waits for it.
+    A queue that is not new is only looked up: one that was deleted must not be created again unnoticed,
+    because the replies in it are lost. RabbitMQ's direct reply-to loses a reply with the connection that
+    waits for it; a classic queue is unavailable while its node is.
     """
-    arguments = {"x-queue-type": "classic", "x-expires": 1000 * REPLY_QUEUE_EXPIRES_SECONDS}
+    arguments = {"x-queue-type": "quorum", "x-expires": 1000 * REPLY_QUEUE_EXPIRES_SECONDS}
+    if not is_new:
+        yield partial(channel.queue_declare, name, passive=True)
+        return
     yield partial(channel.queue_declare, name, durable=True, arguments=arguments)
+    yield partial(channel.queue_bind, name, reply_exchange(queue), name)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Final
@@ -18,10 +20,8 @@ from typing import Any, Final
 import pika
 from pika.exceptions import (
     AMQPConnectionError,
-    AuthenticationError,
     ChannelClosedByBroker,
     ConnectionClosedByBroker,
-    ProbableAccessDeniedError,
     ProbableAuthenticationError,
 )
 
@@ -33,12 +33,22 @@ log: Final = logging.getLogger("spot_work")
 _MIN_DELAY_SECONDS: Final = 0.5
 _MAX_DELAY_SECONDS: Final = 15.0
 """Delays between connection attempts: they double from the minimum to the maximum."""
-_BLOCKED_SECONDS: Final = 300.0
-"""Reconnect after this time: a broker low on memory or disk blocks its publishers."""
+_PREPARE_SECONDS: Final = 30.0
+"""Maximum time from the first byte to the last declaration; a queue without a leader never answers."""
 _HEARTBEAT_SECONDS: Final = 30
-_PERMANENT_CODES: Final = (403, 404, 405, 406, 530)
-"""AMQP reply codes: access-refused, not-found, resource-locked, precondition-failed, not-allowed (vhost)."""
-_PERMANENT_ERRORS: Final = (AuthenticationError, ProbableAuthenticationError, ProbableAccessDeniedError)
+_REFUSED_CODES: Final = (403, 406)
+"""AMQP reply codes of a refused declaration: access-refused, precondition-failed."""
+_LOGIN_REFUSED: Final = repr(ConnectionClosedByBroker(403, "")).removesuffix("''")
+"""What pika's ``ProbableAuthenticationError`` begins with if the broker refused the login.
+
+pika raises it for every connection that ends during the login, one that broke as well.
+"""
+_MAX_REFUSALS: Final = 2
+"""Refusals in a row that are final: a broker that starts may not know its users and permissions yet."""
+_NO_QUEUE: Final = "NOT_FOUND - no queue"
+"""The broker's text for a queue that does not exist; one that is down has another."""
+_TOO_LARGE: Final = re.compile(r"message size \d+ is larger than (?:configured )?max size (\d+)")
+"""The broker's text when it closes a channel for a message. Source: rabbitmq-server, ``rabbit_channel``."""
 
 
 class PublishOutcome(Enum):
@@ -48,10 +58,21 @@ class PublishOutcome(Enum):
     REJECTED = "rejected"
     UNKNOWN = "unknown"
     """The connection broke before the broker responded."""
+    TOO_LARGE = "too large"
+    """The message is larger than `Link.max_bytes`; the broker never stores it."""
+
+
+@dataclass(frozen=True)
+class _Unconfirmed:
+    size: int
+    on_outcome: Callable[[PublishOutcome], None]
 
 
 class Link:
     """A reconnecting connection, with one channel in publisher-confirm mode.
+
+    RabbitMQ stops reading from a connection that publishes while the broker is low on memory or disk, so
+    a connection that publishes must not consume (RabbitMQ guide, "Memory and Disk Alarms").
 
     Args:
         url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
@@ -59,6 +80,9 @@ class Link:
         on_ready: called in the link's thread after that.
         on_failure: called once, in the link's thread, with an error that ends the connection for good.
         max_outage_seconds: maximum time without a connection.
+        on_unprepared: called in the link's thread if the broker refuses or never answers a declaration, or
+            cancels a consumer; ``is_lost``: a queue does not exist.
+        relay: returns the local port that leads to the broker, see `spot_work.watchdog`; None: directly.
 
     Raises:
         ValueError: the URL cannot be parsed.
@@ -71,27 +95,40 @@ class Link:
         on_ready: Callable[[], None],
         on_failure: Callable[[Exception], None],
         max_outage_seconds: float,
+        *,
+        on_unprepared: Callable[..., None] = lambda **_: None,
+        relay: Callable[[str], int] | None = None,
     ) -> None:
+        self._url = url
         self._parameters = pika.URLParameters(url)
         if "heartbeat=" not in url:
             self._parameters.heartbeat = _HEARTBEAT_SECONDS
-        self._parameters.blocked_connection_timeout = _BLOCKED_SECONDS
         self._broker = f"{self._parameters.host}:{self._parameters.port}"
+        self._relay = relay
         self._prepare = prepare
         self._on_ready = on_ready
         self._on_failure = on_failure
+        self._on_unprepared = on_unprepared
         self._max_outage_seconds = max_outage_seconds
         self._connection: pika.SelectConnection | None = None
         self._channel: Any = None
         self._is_ready = False
         self._connection_lock = threading.Lock()
         """Keeps the connection open while another thread adds a callback to its loop."""
-        self._unconfirmed: dict[int, Callable[[PublishOutcome], None]] = {}
+        self._unconfirmed: dict[int, _Unconfirmed] = {}
         self._published_count = 0
         self._calls: deque[tuple[Callable[[Any], object], Callable[[], object]]] = deque()
         self._error: Exception | None = None
+        self._refusals = 0
+        self._was_refused = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spot-work-link", daemon=True)
+        self.blocked_reason = ""
+        """Why the broker takes no messages at present, by its own word; empty: it takes them."""
+        self.max_bytes: int | None = None
+        """The broker's maximum message size; None until it has refused a message."""
+        self.connections = 0
+        """Number of connections so far: identifies the present one."""
 
     def start(self) -> None:
         """Start to connect; ``on_ready`` is called when connected."""
@@ -101,10 +138,17 @@ class Link:
         """Call a function with the channel in the link's thread, or ``or_else`` without a connection."""
         with self._connection_lock:
             if self._connection is not None and self._is_ready:
+                is_waking = bool(self._calls)  # `_run_calls` is due, or will look again
                 self._calls.append((function, or_else))
-                self._connection.ioloop.add_callback_threadsafe(self._run_calls)
+                if not is_waking:
+                    self._connection.ioloop.add_callback_threadsafe(self._run_calls)
                 return
         or_else()
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> None:
+        """Call a function in some seconds if the connection lasts; only in the link's thread."""
+        if self._connection is not None:
+            self._connection.ioloop.call_later(seconds, function)
 
     def publish(
         self,
@@ -118,11 +162,14 @@ class Link:
 
         ``on_outcome`` is called in that thread with the broker's response.
         """
-        if not self._is_ready:
+        if self.max_bytes is not None and len(body) > self.max_bytes:
+            on_outcome(PublishOutcome.TOO_LARGE)
+            return
+        if not self._is_ready or not self._channel.is_open:
             on_outcome(PublishOutcome.UNKNOWN)
             return
         self._published_count += 1
-        self._unconfirmed[self._published_count] = on_outcome
+        self._unconfirmed[self._published_count] = _Unconfirmed(len(body), on_outcome)
         self._channel.basic_publish(exchange, routing_key, body, properties)
 
     def close(self, timeout: float = 5.0) -> None:
@@ -137,13 +184,14 @@ class Link:
     def _run_calls(self) -> None:
         while self._calls:
             function, or_else = self._calls.popleft()
-            if self._is_ready:
+            if self._is_ready and self._channel.is_open:
                 function(self._channel)
             else:
                 or_else()
 
     def _shut_down(self, connection: pika.SelectConnection) -> None:
-        if connection.is_open:
+        # A broker that blocks this connection does not read that it is closed.
+        if connection.is_open and not self.blocked_reason:
             connection.close()
         else:
             connection.ioloop.stop()
@@ -174,8 +222,12 @@ class Link:
 
     def _connect(self) -> bool:
         """Connect, and run until the connection ends; return whether it was ever ready."""
-        self._error, was_ready = None, False
+        self._error, self._was_refused, was_ready = None, False, False
+        self.connections += 1
         try:
+            if self._relay is not None:
+                self._parameters.host, self._parameters.port = "127.0.0.1", self._relay(self._url)
+                self._parameters.ssl_options = None  # the relay has the TLS connection
             connection = self._connection = pika.SelectConnection(
                 self._parameters,
                 on_open_callback=self._on_open,
@@ -193,19 +245,38 @@ class Link:
                 if self._connection is not None:
                     self._connection.ioloop.close()
                 self._connection = self._channel = None
+            self._count_refusal(was_ready=was_ready)
+            self.blocked_reason = ""
             unconfirmed, self._unconfirmed, self._published_count = self._unconfirmed, {}, 0
-            for on_outcome in unconfirmed.values():
-                on_outcome(PublishOutcome.UNKNOWN)
+            for message in unconfirmed.values():
+                is_too_large = self.max_bytes is not None and message.size > self.max_bytes
+                message.on_outcome(PublishOutcome.TOO_LARGE if is_too_large else PublishOutcome.UNKNOWN)
             self._run_calls()
         return was_ready
 
+    def _count_refusal(self, *, was_ready: bool) -> None:
+        """Make the second refusal in a row final."""
+        self._refusals = self._refusals + 1 if self._was_refused and not was_ready else 0
+        if self._refusals >= _MAX_REFUSALS:
+            text = getattr(self._error, "reply_text", "") or str(self._error)
+            self._error = BrokerRefusedError(f"{self._broker}: {text}")
+
     def _on_open(self, connection: pika.SelectConnection) -> None:
+        connection.add_on_connection_blocked_callback(self._on_blocked)
+        connection.add_on_connection_unblocked_callback(self._on_unblocked)
+        connection.ioloop.call_later(_PREPARE_SECONDS, self._check_prepared)
         connection.channel(on_open_callback=self._on_channel_open)
+
+    def _check_prepared(self) -> None:
+        if not self._is_ready and self._connection is not None:
+            self._error = TimeoutError(f"no answer to a declaration for {_PREPARE_SECONDS:g} s")
+            self._on_unprepared(is_lost=False)
+            self._connection.ioloop.stop()
 
     def _on_channel_open(self, channel: Any) -> None:
         self._channel = channel
         channel.add_on_close_callback(self._on_channel_closed)
-        channel.add_on_cancel_callback(lambda _: channel.close(reply_text="the queue was deleted"))
+        channel.add_on_cancel_callback(self._on_canceled)
         declarations = self._prepare(channel)
         channel.confirm_delivery(self._on_confirm, callback=lambda _: self._declare_next(declarations))
 
@@ -225,26 +296,41 @@ class Link:
         # With ``multiple`` the confirm covers all messages up to the tag.
         tags = [t for t in self._unconfirmed if t <= tag] if frame.method.multiple else [tag]
         for confirmed in tags:
-            if (on_outcome := self._unconfirmed.pop(confirmed, None)) is not None:
-                on_outcome(outcome)
+            if (message := self._unconfirmed.pop(confirmed, None)) is not None:
+                message.on_outcome(outcome)
+
+    def _on_blocked(self, _: object, frame: Any) -> None:
+        self.blocked_reason = frame.method.reason or "blocked"
+        log.warning("%s: the broker takes no messages: %s", self._broker, self.blocked_reason)
+
+    def _on_unblocked(self, *_: object) -> None:
+        self.blocked_reason = ""
+        log.info("%s: the broker takes messages again", self._broker)
+
+    def _on_canceled(self, frame: Any) -> None:
+        self._on_unprepared(is_lost=True)
+        self._channel.close(reply_text="the queue was deleted")
 
     def _on_channel_closed(self, channel: Any, error: Exception) -> None:
         self._error = error
-        is_first = not self._is_ready
-        if is_first and isinstance(error, ChannelClosedByBroker) and error.reply_code in _PERMANENT_CODES:
-            self._error = BrokerRefusedError(f"{self._broker}: {error.reply_text}")
+        if isinstance(error, ChannelClosedByBroker):
+            if size := _TOO_LARGE.search(error.reply_text):
+                self.max_bytes = int(size[1])
+            if not self._is_ready:
+                self._was_refused = error.reply_code in _REFUSED_CODES
+                self._on_unprepared(is_lost=_NO_QUEUE in error.reply_text)
         if channel.connection.is_open:
             channel.connection.close()
 
     def _on_broken(self, connection: pika.SelectConnection, reason: Exception | str) -> None:
         error = reason if isinstance(reason, Exception) else ConnectionError(reason)
-        is_permanent = isinstance(error, _PERMANENT_ERRORS) or (
-            isinstance(error, ConnectionClosedByBroker) and error.reply_code in _PERMANENT_CODES
-        )
-        if is_permanent:
-            self._error = BrokerRefusedError(f"{self._broker}: {error}")
+        self._was_refused = self._was_refused or _is_login_refusal(error)
         self._error = self._error or error
         connection.ioloop.stop()
+
+
+def _is_login_refusal(error: Exception) -> bool:
+    return isinstance(error, ProbableAuthenticationError) and str(error.args[0]).startswith(_LOGIN_REFUSED)
 
 
 def _describe(error: BaseException | None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from functools import partial
 from typing import Any, Final
 
 from pika import BasicProperties
 
-from spot_work.errors import QueueFullError
+from spot_work.errors import QueueFullError, WorkError
 from spot_work.message import Message
 from spot_work.pending import PendingRequests
 from spot_work.publisher import RequestPublisher, resolve_reply
@@ -17,6 +18,7 @@ from spot_work.queues import Queue
 from spot_work.rabbitmq import declare, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
+from spot_work.rabbitmq.outbox import describe_size
 
 log: Final = logging.getLogger("spot_work")
 
@@ -24,10 +26,16 @@ _PREFETCH: Final = 1000
 """Replies in flight to this client; they cost only memory."""
 _MAX_OUTAGE_SECONDS: Final = 1e9
 """Unlimited: each request has its own timeout."""
+_MAX_FAILED_OPENINGS: Final = 3
+_REJECTED_SECONDS: Final = 0.5
+"""Delay before a request that a queue without a leader has rejected is sent again."""
 
 
 class RabbitMQPublisher(RequestPublisher):
-    """Publishes requests with publisher confirms, and consumes its own reply queue.
+    """Publishes requests with publisher confirms, and consumes its own reply queue on another connection.
+
+    If the broker has lost the reply queue, the client creates another one and sends all open requests again,
+    under their ids and marked: their replies went to the lost queue.
 
     Args:
         url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
@@ -39,52 +47,129 @@ class RabbitMQPublisher(RequestPublisher):
     def __init__(self, url: str, queue: Queue, pending: PendingRequests) -> None:
         self._queue = queue
         self._pending = pending
-        self._reply_queue = f"{queue.name}.answers.{uuid.uuid4().hex}"
-        self._link = Link(url, self._prepare, self._on_ready, self._on_failure, _MAX_OUTAGE_SECONDS)
-        self._link.start()
+        self._is_declared = declare.is_declared(url)
+        self._reply_queue = self._new_reply_queue()
+        self._is_reply_queue_declared = False
+        self._is_reply_queue_lost = False
+        self._must_send_all = False
+        self._failed_openings = 0
+        self._can_receive = threading.Event()
+        self._replies = Link(
+            url,
+            self._prepare_replies,
+            self._on_replies_ready,
+            self._on_failure,
+            _MAX_OUTAGE_SECONDS,
+            on_unprepared=self._on_unprepared,
+        )
+        self._requests = Link(
+            url, self._prepare_requests, self._send_unconfirmed, self._on_failure, _MAX_OUTAGE_SECONDS
+        )
+        self._requests.start()
+        self._replies.start()
 
     def check(self, message: Message) -> None:
-        """Do nothing: the maximum message size is a setting of the broker, and far above usual requests."""
+        """Raise ``ValueError`` for a request above the broker's limit, known since it has refused one."""
+        limit = self._requests.max_bytes
+        if limit is not None and len(message.body) > limit:
+            raise ValueError(f"request of {describe_size(message, limit)}")
 
     def send(self, request_id: str) -> None:
         """Publish a request; without a connection it is published after the next one is made."""
-        self._link.call(partial(self._send, request_id))
+        self._requests.call(partial(self._send, request_id))
 
     def cancel(self, request_id: str) -> None:
         """Notify all workers."""
         exchange = declare.cancellation_exchange(self._queue)
-        self._link.call(lambda _: self._link.publish("", request_id.encode(), exchange=exchange))
+        self._requests.call(lambda _: self._requests.publish("", request_id.encode(), exchange=exchange))
 
     def close(self) -> None:
-        """Delete the reply queue and close the connection."""
-        self._link.call(lambda channel: channel.queue_delete(self._reply_queue))
-        self._link.close()
+        """Delete the reply queue and close the connections."""
+        self._requests.close()
+        self._replies.call(lambda channel: channel.queue_delete(self._reply_queue))
+        self._replies.close()
 
-    def _prepare(self, channel: Any) -> Declarations:
-        yield from declare.request_queue(channel, self._queue)
-        yield from declare.reply_queue(channel, self._reply_queue)
+    def _new_reply_queue(self) -> str:
+        return f"{declare.reply_exchange(self._queue)}.{uuid.uuid4().hex}"
+
+    def _prepare_requests(self, channel: Any) -> Declarations:
+        yield from declare.request_queue(channel, self._queue, is_declared=self._is_declared)
+
+    def _prepare_replies(self, channel: Any) -> Declarations:
+        # The reply queue is bound to an exchange of the queue of requests.
+        yield from declare.request_queue(channel, self._queue, is_declared=self._is_declared)
+        if self._is_reply_queue_lost:
+            log.warning("%s: reply queue lost, open requests are sent again", self._queue.name)
+            self._reply_queue = self._new_reply_queue()
+            self._is_reply_queue_declared = self._is_reply_queue_lost = False
+            self._must_send_all = True
+        is_new = not self._is_reply_queue_declared
+        yield from declare.reply_queue(channel, self._queue, self._reply_queue, is_new=is_new)
         yield partial(channel.basic_qos, prefetch_count=_PREFETCH)
         # Acknowledged one by one: replies in flight when the connection breaks are redelivered.
         yield partial(channel.basic_consume, self._reply_queue, self._on_reply)
 
-    def _on_ready(self) -> None:
-        for request_id in self._pending.unconfirmed():
-            self.send(request_id)
+    def _on_replies_ready(self) -> None:
+        self._is_reply_queue_declared = True
+        self._failed_openings = 0
+        self._can_receive.set()
+        self._requests.call(lambda _: self._send_unconfirmed())
 
-    def _send(self, request_id: str, channel: Any) -> None:
-        request = self._pending.get(request_id)
-        if request is None or request.sent_via is channel:
+    def _on_unprepared(self, *, is_lost: bool) -> None:
+        """Give the reply queue up if the broker has lost it, or has not opened it several times in a row."""
+        self._can_receive.clear()
+        self._failed_openings += 1
+        self._is_reply_queue_lost = is_lost or self._failed_openings >= _MAX_FAILED_OPENINGS
+
+    def _send_unconfirmed(self) -> None:
+        if not self._can_receive.is_set():
             return
-        message, request.sent_via = request.to_message(self._reply_queue), channel
-        on_outcome = partial(self._on_outcome, request_id)
-        self._link.publish(self._queue.name, message.body, wire.properties(message), on_outcome)
+        reset, self._must_send_all = self._must_send_all, False
+        for request_id in self._pending.unconfirmed(reset=reset):
+            self._send(request_id)
 
-    def _on_outcome(self, request_id: str, outcome: PublishOutcome) -> None:
-        if outcome is PublishOutcome.REJECTED:
-            full = QueueFullError(f"{self._queue.name}: queue full, maximum length {self._queue.max_length}")
-            self._pending.resolve(request_id, full)
-        elif outcome is PublishOutcome.CONFIRMED and (request := self._pending.get(request_id)) is not None:
+    def _send(self, request_id: str, _: Any = None) -> None:
+        request = self._pending.get(request_id)
+        route = self._requests.connections, self._reply_queue
+        if request is None or request.sent_via == route or not self._can_receive.is_set():
+            return
+        message, request.sent_via = request.to_message(self._reply_queue), route
+        on_outcome = partial(self._on_outcome, request_id, route)
+        properties, exchange = wire.properties(message), declare.request_exchange(self._queue)
+        self._requests.publish(self._queue.name, message.body, properties, on_outcome, exchange)
+
+    def _on_outcome(self, request_id: str, route: tuple[int, str], outcome: PublishOutcome) -> None:
+        request = self._pending.get(request_id)
+        if request is None or request.sent_via != route or route[1] != self._reply_queue:
+            return
+        if outcome is PublishOutcome.CONFIRMED:
             request.is_confirmed = True
+        elif outcome is PublishOutcome.REJECTED:
+            self._requests.call(partial(self._on_rejected, request_id))
+        elif outcome is PublishOutcome.TOO_LARGE:
+            size = describe_size(request.message, self._requests.max_bytes)
+            self._pending.resolve(request_id, WorkError(f"{self._queue.name}: request of {size}"))
+
+    def _on_rejected(self, request_id: str, channel: Any) -> None:
+        """Resolve a request with `QueueFullError`; send it again if the queue is not full.
+
+        A queue also rejects messages while it has no leader.
+        """
+
+        def on_declared(frame: Any) -> None:
+            limit = self._queue.max_length
+            if limit and frame.method.message_count >= limit:
+                full = QueueFullError(f"{self._queue.name}: queue full, maximum length {limit}")
+                self._pending.resolve(request_id, full)
+            else:
+                self._requests.call_later(_REJECTED_SECONDS, partial(self._send_again, request_id))
+
+        channel.queue_declare(self._queue.name, passive=True, callback=on_declared)
+
+    def _send_again(self, request_id: str) -> None:
+        if (request := self._pending.get(request_id)) is not None:
+            request.sent_via = ()
+            self._send(request_id)
 
     def _on_reply(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         channel.basic_ack(method.delivery_tag)

@@ -17,13 +17,18 @@ DEADLINE: Final = "spot-deadline"
 _RESEND: Final = "spot-again"
 _REPEAT: Final = "spot-repeat"
 _ERROR: Final = "spot-failed"
+REASON: Final = "spot-reason"
+"""Header of a dead-lettered request: why."""
+
+_MAX_REASON: Final = 1000
+"""Characters of a reason: the frame of all headers has at most 128 KiB."""
 
 _DELIVERY_COUNT: Final = "x-delivery-count"
 """Set by RabbitMQ's quorum queues: the number of returns so far."""
 
 
-def properties(message: Message) -> BasicProperties:
-    """Return the AMQP properties of a message."""
+def properties(message: Message, reason: str = "") -> BasicProperties:
+    """Return the AMQP properties of a message; ``reason``: why it is dead-lettered."""
     headers: dict[str, Any] = {}
     for name, time in ((SENT_AT, message.sent_at), (DEADLINE, message.deadline)):
         if time is not None:
@@ -31,6 +36,8 @@ def properties(message: Message) -> BasicProperties:
             headers[name] = round(time * 1000)
     flags = ((_RESEND, message.is_resend), (_REPEAT, message.is_repeat), (_ERROR, message.is_error))
     headers |= {name: True for name, is_set in flags if is_set}
+    if reason:
+        headers[REASON] = reason[:_MAX_REASON]
     return BasicProperties(
         content_type=_JSON if message.is_json else _BYTES,
         delivery_mode=_PERSISTENT,

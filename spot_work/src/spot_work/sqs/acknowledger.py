@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from spot_work import message
 from spot_work.consumer import Ack
-from spot_work.message import Message, Request
 from spot_work.sqs import wire
 from spot_work.sqs.address import CALL_ERRORS, describe, is_not_found, is_permanent
 from spot_work.sqs.backoff import Backoff
@@ -36,7 +35,8 @@ class _Round:
         """Replies to send, by the URL of the reply queue."""
         self.dead_letters: _Entries = {}
         self.to_delete: list[InFlightMessage] = []
-        self.to_requeue: list[InFlightMessage] = []
+        self.to_requeue: list[tuple[InFlightMessage, int]] = []
+        """Messages with the seconds until they are visible."""
         self.after_send: dict[str, InFlightMessage] = {}
         """Messages to delete once their reply or copy is sent, by id."""
 
@@ -73,14 +73,19 @@ class Acknowledger:
         for in_flight in messages:
             self._add(partial(_add_delete, in_flight))
 
-    def requeue(self, messages: Iterable[InFlightMessage]) -> None:
-        """Make messages visible to other workers at once."""
+    def requeue(self, messages: Iterable[InFlightMessage], delay_seconds: int = 0) -> None:
+        """Make messages visible to other workers after a delay."""
         for in_flight in messages:
-            self._add(partial(_add_requeue, in_flight))
+            self._add(partial(_add_requeue, in_flight, delay_seconds))
 
-    def dead_letter(self, in_flight: InFlightMessage) -> None:
-        """Copy a message to the dead-letter queue, then delete it."""
-        self._add(partial(_add_dead_letter, in_flight))
+    def dead_letter(self, in_flight: InFlightMessage, reason: str) -> None:
+        """Copy a message to the dead-letter queue with the reason, then delete it."""
+        self._add(partial(_add_dead_letter, in_flight, reason))
+
+    @property
+    def open_jobs(self) -> int:
+        """Number of jobs that are not done."""
+        return self._open_jobs
 
     def close(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds until all jobs are done, then stop."""
@@ -116,18 +121,23 @@ class Acknowledger:
         sent: set[str] = set()
         for url, entries in round_.replies.items():
             sent |= self._call_until_done(self._client.send_message_batch, url, entries)
-        sent |= self._call_until_done(
+        dead = self._call_until_done(
             self._client.send_message_batch, self._dead_letter_url, round_.dead_letters
         )
+        # One with both a reply and a copy, for its size, waits for both.
+        sent = {id_ for id_ in sent if id_ not in round_.dead_letters or id_ in dead} | {
+            id_ for id_ in dead if not any(id_ in entries for entries in round_.replies.values())
+        }
         to_delete = [*round_.to_delete, *(round_.after_send[id_] for id_ in sent)]
         deletes = {in_flight.id: {"ReceiptHandle": in_flight.receipt} for in_flight in to_delete}
         self._call_until_done(self._client.delete_message_batch, self._url, deletes)
         requeues = {
-            in_flight.id: {"ReceiptHandle": in_flight.receipt, "VisibilityTimeout": 0}
-            for in_flight in round_.to_requeue
+            in_flight.id: {"ReceiptHandle": in_flight.receipt, "VisibilityTimeout": seconds}
+            for in_flight, seconds in round_.to_requeue
         }
         self._call_until_done(self._client.change_message_visibility_batch, self._url, requeues)
-        self._extender.remove([*round_.to_delete, *round_.to_requeue, *round_.after_send.values()])
+        requeued = [in_flight for in_flight, _ in round_.to_requeue]
+        self._extender.remove([*round_.to_delete, *requeued, *round_.after_send.values()])
 
     def _call_until_done(
         self, call: Callable[..., Any], url: str, entries: Mapping[str, dict[str, Any]]
@@ -176,28 +186,25 @@ def _add_delete(in_flight: InFlightMessage, round_: _Round) -> None:
     round_.to_delete.append(in_flight)
 
 
-def _add_requeue(in_flight: InFlightMessage, round_: _Round) -> None:
-    round_.to_requeue.append(in_flight)
+def _add_requeue(in_flight: InFlightMessage, delay_seconds: int, round_: _Round) -> None:
+    round_.to_requeue.append((in_flight, delay_seconds))
 
 
 def _add_ack(ack: Ack, round_: _Round) -> None:
     in_flight, request = ack.delivery.handle, ack.delivery.request
     if ack.reply is None or not request.reply_to:
         round_.to_delete.append(in_flight)
-    else:
-        round_.after_send[in_flight.id] = in_flight
-        round_.replies[request.reply_to][in_flight.id] = _reply_entry(request, ack.reply)
-
-
-def _add_dead_letter(in_flight: InFlightMessage, round_: _Round) -> None:
+        return
     round_.after_send[in_flight.id] = in_flight
-    round_.dead_letters[in_flight.id] = wire.copy(in_flight.received)
+    entry = wire.to_entry(ack.reply)
+    if (size := wire.size(entry)) > wire.MAX_BYTES:
+        reason = f"reply of {size} bytes, allowed: up to {wire.MAX_BYTES}"
+        log.error("request %s: %s", request.id, reason)
+        round_.dead_letters[in_flight.id] = wire.copy(in_flight.received, reason)
+        entry = wire.to_entry(message.reply(request, None, f"ValueError: {reason}"))
+    round_.replies[request.reply_to][in_flight.id] = entry
 
 
-def _reply_entry(request: Request, reply: Message) -> dict[str, Any]:
-    """Return the entry of a reply, or of an error if the reply is above the maximum message size."""
-    entry = wire.to_entry(reply)
-    if (size := wire.size(entry)) <= wire.MAX_BYTES:
-        return entry
-    error = f"ValueError: reply of {size} bytes, allowed: up to {wire.MAX_BYTES}"
-    return wire.to_entry(message.reply(request, None, error))
+def _add_dead_letter(in_flight: InFlightMessage, reason: str, round_: _Round) -> None:
+    round_.after_send[in_flight.id] = in_flight
+    round_.dead_letters[in_flight.id] = wire.copy(in_flight.received, reason)

@@ -66,6 +66,11 @@ class SqsConsumer(RequestConsumer):
         self._poller = threading.Thread(target=self._poll, name="spot-work-poll", daemon=True)
         self._poller.start()
 
+    @property
+    def waiting_count(self) -> int:
+        """Requests that have been delivered to this worker and not received."""
+        return self._prefetched.qsize()
+
     def receive(self, timeout: float) -> Delivery | None:
         """Return the next request that is still hidden from other workers and has not expired."""
         end = time.monotonic() + timeout
@@ -82,6 +87,11 @@ class SqsConsumer(RequestConsumer):
                 return delivery
             self._acknowledger.ack([Ack(delivery)])
 
+    def set_prefetch(self, count: int) -> None:
+        """Have at most ``count`` requests in flight from now on; a poll that has begun may deliver more."""
+        self._prefetch = count
+        self._extender.notify()
+
     def ack(self, acks: Sequence[Ack]) -> None:
         """Send replies, and delete each request once SQS has its reply."""
         for ack in acks:
@@ -90,13 +100,24 @@ class SqsConsumer(RequestConsumer):
             self._completed_ids.popitem(last=False)
         self._acknowledger.ack(acks)
 
-    def requeue(self, deliveries: Sequence[Delivery]) -> None:
-        """Make requests visible to other workers at once."""
-        self._acknowledger.requeue([delivery.handle for delivery in deliveries])
+    @property
+    def held_replies(self) -> int:
+        """Number of jobs that SQS has not confirmed."""
+        return self._acknowledger.open_jobs
 
-    def dead_letter(self, delivery: Delivery) -> None:
-        """Copy a request to the dead-letter queue, then delete it."""
-        self._acknowledger.dead_letter(delivery.handle)
+    @property
+    def stopped_reason(self) -> str:
+        """Empty: messages in flight, and so unsent replies, are limited by ``prefetch``."""
+        return ""
+
+    def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
+        """Make requests visible to other workers after a delay."""
+        delay = 0 if self._stopped.is_set() else round(delay_seconds)
+        self._acknowledger.requeue([delivery.handle for delivery in deliveries], delay)
+
+    def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Copy a request to the dead-letter queue with the reason, then delete it."""
+        self._acknowledger.dead_letter(delivery.handle, reason)
 
     def stop(self) -> None:
         """Stop receiving, and requeue the prefetched requests."""
@@ -170,7 +191,8 @@ class SqsConsumer(RequestConsumer):
         return url
 
     def _receive_batch(self, url: str) -> None:
-        capacity = self._prefetch - self._extender.wait_below(self._prefetch, self._stopped)
+        in_flight = self._extender.wait_below(lambda: self._prefetch, self._stopped)
+        capacity = self._prefetch - in_flight
         if capacity <= 0 or self._stopped.is_set():
             return
         response = self._client.receive_message(
@@ -201,6 +223,6 @@ class SqsConsumer(RequestConsumer):
             request = message.read_request(received, delivery_count, time.time())
         except ValueError as error:
             log.error("%s: malformed request: %s", self._queue.name, error)
-            self._acknowledger.dead_letter(in_flight)
+            self._acknowledger.dead_letter(in_flight, f"malformed: {error}")
         else:
             self._prefetched.put(Delivery(request, in_flight))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -81,10 +81,13 @@ class VisibilityExtender:
         self.remove([message])
         return False
 
-    def wait_below(self, limit: int, stop: threading.Event) -> int:
-        """Wait until fewer than ``limit`` messages are in flight or ``stop`` is set; return how many are."""
+    def wait_below(self, limit: Callable[[], int], stop: threading.Event) -> int:
+        """Wait until fewer than ``limit()`` messages are in flight or ``stop`` is set; return how many are.
+
+        The limit is read again after `notify`.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: len(self._messages) < limit or stop.is_set())
+            self._changed.wait_for(lambda: len(self._messages) < limit() or stop.is_set())
             return len(self._messages)
 
     def notify(self) -> None:

@@ -23,6 +23,11 @@ _REPLY_TO: Final = "spot-reply-to"
 _SENT_AT: Final = "spot-sent"
 _DEADLINE: Final = "spot-deadline"
 _FLAGS: Final = "spot-marks"
+REASON: Final = "spot-reason"
+"""Attribute of a dead-lettered request: why."""
+_MAX_REASON: Final = 1000
+_MAX_ATTRIBUTES: Final = 10
+"""Source: SQS guide, "Amazon SQS message metadata"."""
 _EMPTY_BODY: Final = " "
 """Body of a message of zero bytes, whose base64 would be empty."""
 
@@ -93,14 +98,22 @@ def size(entry: Mapping[str, Any]) -> int:
     )
 
 
-def copy(received: Mapping[str, Any]) -> dict[str, Any]:
-    """Return body and attributes of a received message, as parameters of ``SendMessage``."""
+def copy(received: Mapping[str, Any], reason: str = "") -> dict[str, Any]:
+    """Return body and attributes of a received message, as parameters of ``SendMessage``.
+
+    The reason is left out if the message has no room for it.
+    """
     keys = ("DataType", "StringValue", "BinaryValue")
     attributes = {
         name: {key: attribute[key] for key in keys if key in attribute}
         for name, attribute in received.get("MessageAttributes", {}).items()
     }
-    return {"MessageBody": received["Body"], "MessageAttributes": attributes}
+    entry = {"MessageBody": received["Body"], "MessageAttributes": attributes}
+    text = reason[:_MAX_REASON].encode("ascii", "replace").decode()
+    with_reason = {**attributes, REASON: {"DataType": "String", "StringValue": " ".join(text.split())}}
+    larger = {**entry, "MessageAttributes": with_reason}
+    has_room = len(with_reason) <= _MAX_ATTRIBUTES and size(larger) <= MAX_BYTES
+    return larger if reason and has_room else entry
 
 
 def batches(entries: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:

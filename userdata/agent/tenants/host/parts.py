@@ -13,8 +13,7 @@ from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.tenants.model import MigInstance, Slice
-
-_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+from userdata.agent.work.containers import generate_specification
 
 
 def gpu_uuids(host: Host, nvml: Any | None, part: Slice) -> Sequence[str]:
@@ -47,7 +46,7 @@ def create_mig_instance(host: Host, requested: MigInstance) -> None:
     if mode.strip() != "Enabled":
         host.run(["nvidia-smi", "-i", gpu, "-mig", "1"])
     host.run(["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{requested.profile}:{requested.start}", "-C"])
-    host.run(["nvidia-ctk", "cdi", "generate", f"--output={_SPECIFICATION}"])
+    generate_specification(host)
     log.info("MIG instance created", gpu=requested.gpu, profile=requested.profile, start=requested.start)
 
 

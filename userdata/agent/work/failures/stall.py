@@ -13,11 +13,11 @@ from dataclasses import dataclass
 class ActivitySample:
     """A job's activity at one moment; a change of ``checkpoint`` or ``output`` is activity.
 
-    ``checkpoint``: modification time of the newest checkpoint. ``output``: counter of writes to standard
+    ``checkpoint``: number of scans that found new checkpoints. ``output``: counter of writes to standard
     output, standard error and ``$GPU_SPOT_TELL``. ``is_gpu_busy``: False also if NVML supports no GPU here.
     """
 
-    checkpoint: float
+    checkpoint: int
     output: float
     is_gpu_busy: bool
 
@@ -33,7 +33,7 @@ class StallDetector:
     def __init__(self, timeout_seconds: float, now: float) -> None:
         self._timeout_seconds = timeout_seconds
         self._since = now
-        self._last: tuple[float, float] | None = None
+        self._last: tuple[int, float] | None = None
 
     def update(self, sample: ActivitySample, now: float) -> None:
         """Record the activity at ``now``."""

@@ -10,6 +10,8 @@ from typing import Final
 
 from contracts.agent.config import Service
 from contracts.group.release import WorkerRelease
+from contracts.registry import batches as batch_table
+from contracts.registry.batches import BatchRow
 from contracts.registry.worker_report import WorkerReport
 from userdata.agent.machine import log
 from userdata.agent.machine.background import BackgroundPoller
@@ -22,8 +24,8 @@ GPU_POLL_INTERVAL_SECONDS: Final = 10.0
 """Seconds between two samples of the GPUs."""
 BUSY_SECONDS: Final = 60.0
 """Window of the mean GPU utilization."""
-RATE_SECONDS: Final = 300.0
-"""Window of the request rate; the interval between two reports if that is longer."""
+RATE_SECONDS: Final = batch_table.WINDOW_SECONDS
+"""Window of the request rate and the batches; the interval between two reports if that is longer."""
 _MIN_RATE_SECONDS: Final = 10.0
 """Minimum time span of a rate."""
 _NOTHING: Final = worker_report_file.RequestCounts(0, 0, None, 0.0)
@@ -68,6 +70,23 @@ class RequestRate:
         return (end - start) / (last - first), share
 
 
+class RecentBatches:
+    """The batches of the last minutes by size, computed from counts since the worker's start; pure."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int, tuple[BatchRow, ...]]] = deque(maxlen=64)
+
+    def update(self, done: int, at: float, rows: tuple[BatchRow, ...]) -> tuple[BatchRow, ...]:
+        """Add the counts at ``at`` (epoch seconds) and return the batches since `RATE_SECONDS` before."""
+        if self._samples and (done < self._samples[-1][1] or at < self._samples[-1][0]):
+            self._samples.clear()  # another process or a clock change
+        if not self._samples or at > self._samples[-1][0]:
+            self._samples.append((at, done, rows))
+        while len(self._samples) > 2 and at - self._samples[1][0] >= RATE_SECONDS:
+            self._samples.popleft()
+        return batch_table.difference(rows, self._samples[0][2])
+
+
 @dataclass(eq=False)
 class WorkerReports:
     """Builds the reports of the workers in ``directory``.
@@ -90,6 +109,7 @@ class WorkerReports:
         self._xids: dict[str, int] = {}
         self._starts: dict[int, int] = {}
         self._rates: dict[int, RequestRate] = {}
+        self._batches: dict[int, RecentBatches] = {}
         self._logged: set[int] = set()
 
     def record_start(self, slot: int, version: str) -> None:
@@ -97,6 +117,7 @@ class WorkerReports:
         self._versions[slot] = version
         self._starts[slot] = self._starts.get(slot, 0) + 1
         self._rates[slot] = RequestRate()
+        self._batches[slot] = RecentBatches()
         self._logged.discard(slot)
 
     def poll_gpus(self) -> None:
@@ -122,6 +143,10 @@ class WorkerReports:
         counts = self._read_counts(slot)
         rates = self._rates.setdefault(slot, RequestRate())
         rate, busy = rates.update(counts.done, counts.at, counts.busy) if counts.at else (0.0, None)
+        batches = counts.batches
+        if batches is not None:
+            recent = self._batches.setdefault(slot, RecentBatches())
+            batches = recent.update(counts.done, counts.at, batches)
         return WorkerReport(
             version=self._versions.get(slot, ""),
             gpu=uuid,
@@ -133,6 +158,8 @@ class WorkerReports:
             gpu_use=self._mean_utilization(self.gpus[slot]),
             xid=self._xids.get(uuid, 0),
             starts=self._starts.get(slot, 0),
+            batches=batches,
+            batch_size=counts.batch_size,
         )
 
     def _read_counts(self, slot: int) -> worker_report_file.RequestCounts:

@@ -51,13 +51,13 @@ class Artifacts:
         self._bucket, _, self._prefix = target.removeprefix("s3://").partition("/")
         self._record = record
         self._clock = clock
-        self._last_checkpoint = 0.0
+        self._last_checkpoint = 0
         self._thread: threading.Thread | None = None
         self._cancelled = threading.Event()
         self._problem = ""
 
-    def offer(self, checkpoint: float) -> None:
-        """Start to upload changed files if there is a newer checkpoint than at the last call."""
+    def offer(self, checkpoint: int) -> None:
+        """Start to upload changed files if ``checkpoint``, a count of new ones, is above the last call's."""
         if checkpoint > self._last_checkpoint and not self._is_busy():
             self._last_checkpoint = checkpoint
             self._start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -26,8 +25,9 @@ from userdata.agent.work.failures.inspection import Inspector
 from userdata.agent.work.failures.stall import ActivitySample, StallDetector
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.process import JobProcess, Process, Spawn
-from userdata.agent.work.training import variables
+from userdata.agent.work.training import completion, variables
 from userdata.agent.work.training.artifacts import Artifacts
+from userdata.agent.work.training.checkpoint_files import CheckpointFiles
 from userdata.agent.work.training.environment import HostEnvironment, JobEnvironment
 from userdata.agent.work.training.output import Output
 from userdata.agent.work.training.progress import ProgressReader
@@ -59,29 +59,6 @@ class TrainingPaths:
     directory: Path
     artifacts: Path
     progress: Path
-
-
-def newest_checkpoint(directory: Path) -> float:
-    """Return the modification time of the newest file below ``directory`` (epoch seconds); 0 without files.
-
-    Names that begin with a dot are incomplete and skipped. Links are not followed. Directories do not count:
-    deleting from one is no progress.
-    """
-    newest, directories = 0.0, [str(directory)]
-    while directories:
-        try:
-            with os.scandir(directories.pop()) as entries:
-                for entry in entries:
-                    if entry.name.startswith("."):
-                        continue
-                    with contextlib.suppress(OSError):
-                        if entry.is_dir(follow_symlinks=False):
-                            directories.append(entry.path)
-                        else:
-                            newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
-        except OSError:
-            continue
-    return newest
 
 
 class Trainer:
@@ -153,8 +130,8 @@ class Trainer:
         )
         self._retries = 0
         self._progress = ProgressReader(paths.directory)
-        self._newest = 0.0
-        """Modification time of the newest checkpoint, as last observed."""
+        self._checkpoint_files = CheckpointFiles(paths.progress)
+        self._has_reported = False
 
     @property
     def checkpoints(self) -> Path:
@@ -200,7 +177,7 @@ class Trainer:
         self._job.mark("running")
         self._retries = self._job.retries()
         while not self._stopping:
-            before = self._find_newest_checkpoint()
+            before = self._checkpoint_files.scan()
             try:
                 failure = self._prepare()
             except WorkCancelledError:
@@ -213,7 +190,10 @@ class Trainer:
             if failure is None or self._stopping:
                 break
             outcome = self._fault_handler.handle(
-                failure, self._newest, has_progressed=self._newest > before, has_started=has_started
+                failure,
+                self._checkpoint_files.newest,
+                has_progressed=self._checkpoint_files.changes > before,
+                has_started=has_started,
             )
             if isinstance(outcome, str):
                 return outcome
@@ -254,7 +234,9 @@ class Trainer:
         try:
             worker_report_file.create_worker_directory(self._paths.directory, 0)
             self._progress.restart()
-            start = self._job_environment.start(command, self._environment(restarts), self._paths.code)
+            start = self._job_environment.start(
+                completion.with_pipefail(command), self._environment(restarts), self._paths.code
+            )
             started = self._spawn(start.argv, start.environment, self._paths.code)
         except (AgentError, OSError, ValueError) as error:
             return FailedRun(f"{command[0]}: cannot be started: {error}")
@@ -289,7 +271,7 @@ class Trainer:
                     return self._give_up(f"{gpu_status.missing} GPUs have not responded for a minute")
             if self._results is not None and now >= next_offer_at:
                 next_offer_at = now + _ACTIVITY_INTERVAL_SECONDS
-                self._results.offer(self._find_newest_checkpoint())
+                self._results.offer(self._checkpoint_files.scan())
             if now >= next_activity_at and not self._stopping and self._training.stalled_after_minutes:
                 next_activity_at = now + _ACTIVITY_INTERVAL_SECONDS
                 stall.update(self._sample_activity(is_busy), now)
@@ -298,18 +280,27 @@ class Trainer:
                     self._increment_metric(names.METRIC_JOB_STALLS)
                     return self._give_up(f"no activity for {stall.stalled_seconds(now) / 60:.0f} minutes")
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
-        self._find_newest_checkpoint()
-        return faults.of_exit(code) if code else None
+        self._checkpoint_files.scan()
+        return faults.of_exit(code) if code else self._find_contradiction()
+
+    def _find_contradiction(self) -> FailedRun | None:
+        """Return a failure if the command's own report contradicts its exit code 0."""
+        report = worker_report_file.read_job(self._paths.directory)
+        reason = completion.find_contradiction(
+            self._training.command, report, has_reported=self._has_reported
+        )
+        self._has_reported = self._has_reported or report is not None
+        return FailedRun(reason) if reason and not self._stopping else None
 
     def _sample_activity(self, is_busy: bool) -> ActivitySample:
         try:
             reported_at = worker_report_file.report_path(self._paths.directory, 0).stat().st_mtime
         except OSError:
             reported_at = 0.0
-        return ActivitySample(self._find_newest_checkpoint(), self._output.pieces + reported_at, is_busy)
+        return ActivitySample(self._checkpoint_files.scan(), self._output.pieces + reported_at, is_busy)
 
     def _give_up(self, reason: str) -> FailedRun:
-        self._find_newest_checkpoint()  # a checkpoint saved on SIGTERM is no progress
+        self._checkpoint_files.scan()  # a checkpoint saved on SIGTERM is no progress
         log.error("stopping training", reason=reason)
         self._end_process(_STALL_GRACE_SECONDS, self._keep_alive)
         return FailedRun(reason)
@@ -343,10 +334,6 @@ class Trainer:
         while not self._stopping and self._clock.monotonic() < end:
             self._keep_alive()
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
-
-    def _find_newest_checkpoint(self) -> float:
-        self._newest = newest_checkpoint(self._paths.progress)
-        return self._newest
 
     def _environment(self, restarts: int) -> dict[str, str]:
         job, paths = self._training, self._paths

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from contracts.agent.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from userdata.agent.work import worker_report_file
+from userdata.agent.work.notice import SPOT_NOTICE_SECONDS
+from userdata.agent.work.process import GIVE_BACK_SECONDS
+
+LAUNCHER_SECONDS: Final = int(SPOT_NOTICE_SECONDS - GIVE_BACK_SECONDS)
+"""Time that a launcher gives its ranks to save: all that a Spot notice leaves.
+
+torchrun of PyTorch 2.12 and later reads it (pytorch/pytorch#172596); earlier ones kill after 30 s. It holds
+for a forwarded SIGTERM; ranks that remain after a failed one have 30 s (pytorch/pytorch#192815).
+"""
 
 
 def done_file(checkpoints: Path, revision: str, retries: int = 0) -> Path:
@@ -44,6 +54,7 @@ def fixed_variables(
         "TMPDIR": str(JOB_TMP),
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(LAUNCHER_SECONDS),
         **environment,
         "GPU_SPOT_JOB": job,
         "GPU_SPOT_DATASETS": str(data / "datasets"),

@@ -41,6 +41,10 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
     capacity = response._get_int_param("RequestedCapacity")
     strategy = response._get_param("RetryStrategy", "none")
     zones = response._get_param("AvailabilityZones", [])
+    token = response._get_param("ClientToken")
+    responses: dict[str, Any] = backend.__dict__.setdefault("local_responses", {})
+    if token in responses:
+        return ActionResult(responses[token])
     problem = _problem(group, capacity, zones, strategy)
     if problem is not None:
         raise ValidationError(problem)
@@ -50,23 +54,21 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
     launched = [] if provider is None else provider.sell(group, zone, capacity)
     if launched or strategy == RETRY:
         group.desired_capacity = int(group.desired_capacity or 0) + capacity
-    return ActionResult(
-        {
-            "AutoScalingGroupName": name,
-            "ClientToken": response._get_param("ClientToken"),
-            "Instances": [_describe_instance(instance) for instance in launched],
-            "Errors": []
-            if launched
-            else [
-                {
-                    "AvailabilityZone": zone,
-                    "MarketType": "OnDemand",
-                    "ErrorCode": "InsufficientInstanceCapacity",
-                    "ErrorMessage": _NONE_LEFT,
-                }
-            ],
-        }
-    )
+    error = {
+        "AvailabilityZone": zone,
+        "MarketType": "OnDemand",
+        "ErrorCode": "InsufficientInstanceCapacity",
+        "ErrorMessage": _NONE_LEFT,
+    }
+    result = {
+        "AutoScalingGroupName": name,
+        "ClientToken": token,
+        "Instances": [_describe_instance(instance) for instance in launched],
+        "Errors": [] if launched else [error],
+    }
+    if token:
+        responses[token] = result
+    return ActionResult(result)
 
 
 def _problem(group: FakeAutoScalingGroup, capacity: int, zones: list[str], strategy: str) -> str | None:
@@ -107,6 +109,7 @@ LAUNCHES: Final = Fix(
     "launches in one zone",
     moto="LaunchInstances is missing",
     aws="launches in one zone at once, or tells why not and, where asked, seeks as much in all zones of the "
-    "group; takes no group with a warm pool, nor one that mixes spot and on-demand",
+    "group; takes no group with a warm pool, nor one that mixes spot and on-demand; a repeated client token "
+    "launches nothing more",
     patches=((AutoScalingResponse, "launch_instances", _launch_instances),),
 )

@@ -1,0 +1,1 @@
+"""Facts that tables of this repository repeat: instance types, prices, quotas, names."""

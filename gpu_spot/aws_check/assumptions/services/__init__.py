@@ -1,0 +1,1 @@
+"""Services beside EC2 and its groups: brokers, clusters, experiments, functions, events."""

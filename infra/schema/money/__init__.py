@@ -1,0 +1,1 @@
+"""Hourly budgets: of a group and of the stack."""

@@ -1,0 +1,1 @@
+"""The command ``spot-training``: supervises a training without a node agent, and looks into checkpoints."""

@@ -1,0 +1,167 @@
+"""The run to which a checkpoint belongs: job, revision, script, arguments and settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+JOB_VARIABLE: Final = "GPU_SPOT_JOB"
+DONE_VARIABLE: Final = "GPU_SPOT_DONE"
+TAKE_OVER_VARIABLE: Final = "SPOT_TRAINING_TAKE_OVER"
+"""The id of another run whose checkpoints this run continues from."""
+START_OVER_VARIABLE: Final = "SPOT_TRAINING_START_OVER"
+"""The id of another run whose checkpoints are set aside, or ``damaged``."""
+DAMAGED: Final = "damaged"
+_DONE_FILE: Final = re.compile(r"\.done-([0-9a-f]{40})(-\d+)?")
+"""The agent's file has the revision in its name (docs/contract.md, "The environment")."""
+_LAUNCHERS_ARGUMENT: Final = re.compile(r"--local[-_]rank(=.*)?")
+_MISSING: Final = "nothing"
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What a training is: two starts of it have the same values, another training differs in one.
+
+    None and empty values are unknown and equal to all others. A checkpoint stores these fields.
+    """
+
+    job: str | None = None
+    revision: str | None = None
+    script: str | None = None
+    arguments: Sequence[str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Declared by the script (JSON)."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Set by the script in its optimizer and scheduler (JSON); they may depend on the number of ranks."""
+
+    @classmethod
+    def of_process(
+        cls,
+        settings: Mapping[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        command: Sequence[str] | None = None,
+    ) -> TrainingRun:
+        """Return the run of this process; with ``settings`` neither arguments nor values are compared.
+
+        ``command``: ``sys.argv``. A notebook has no arguments of its own.
+        """
+        environment = os.environ if environment is None else environment
+        script, *arguments = command or sys.argv or [""]
+        name: str | None = Path(script).name
+        if name == "ipykernel_launcher.py":
+            name = None
+        revision = _DONE_FILE.fullmatch(Path(environment.get(DONE_VARIABLE, "")).name)
+        return cls(
+            job=environment.get(JOB_VARIABLE) or None,
+            revision=revision[1] if revision else None,
+            script=name or None,
+            arguments=_without_launcher(arguments) if settings is None and name else None,
+            settings=_json({} if settings is None else settings),
+            values=_json(values or {}),
+        )
+
+    @property
+    def id(self) -> str:
+        """Eight hexadecimal digits, the same at each start."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+
+    @property
+    def name(self) -> str:
+        """The run for people: ``1a2b3c4d (train.py --lr 0.1)``."""
+        return name_of_run(self.document())
+
+    def document(self) -> dict[str, Any]:
+        """Return the fields as a checkpoint stores them."""
+        return {"id": self.id, **_json(asdict(self))}
+
+    def differences(self, stored: Mapping[str, Any], *, same_ranks: bool = True) -> list[str]:
+        """Return in what a stored run differs from this one; empty if it is the same.
+
+        ``same_ranks``: whether it had as many ranks; otherwise ``values`` are not compared.
+        """
+        document, result = self.document(), []
+        for key in ("job", "revision", "script", "arguments"):
+            before, now = stored.get(key), document[key]
+            if before is not None and now is not None and before != now:
+                result.append(f"{key} {_text(before)} there, {_text(now)} here")
+        for key in ("settings",) if self.settings or not same_ranks else ("settings", "values"):
+            before, now = stored.get(key) or {}, document[key]
+            if before and now:
+                result += compare(before, now)
+        return result
+
+
+def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the values that differ, as text; nested mappings and lists are compared value by value."""
+    old, new = dict(_flat(before)), dict(_flat(now))
+    return [
+        f"{key} {_text(old.get(key, _MISSING))} there, {_text(new.get(key, _MISSING))} here"
+        for key in {**old, **new}
+        if old.get(key, _MISSING) != new.get(key, _MISSING)
+    ]
+
+
+def name_of_run(stored: Mapping[str, Any]) -> str:
+    """Return a stored run for people."""
+    if not stored:
+        return "without a name"
+    parts = [stored.get("script") or "", *(stored.get("arguments") or ())]
+    if stored.get("job"):
+        parts = [f"job {stored['job']}"]
+    if stored.get("revision"):
+        parts.append(f"revision {stored['revision'][:12]}")
+    text = " ".join(part for part in parts if part)
+    return f"{stored.get('id', '')} ({text})" if text else str(stored.get("id", ""))
+
+
+def taken_over(environment: Mapping[str, str] | None = None) -> str:
+    """Return the id of the run that the user lets this one continue from; empty: none."""
+    return (os.environ if environment is None else environment).get(TAKE_OVER_VARIABLE, "")
+
+
+def started_over(environment: Mapping[str, str] | None = None) -> str:
+    """Return the id of the run whose checkpoints the user lets this one set aside; empty: none."""
+    return (os.environ if environment is None else environment).get(START_OVER_VARIABLE, "")
+
+
+def _without_launcher(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without the rank that a launcher adds."""
+    result, skips = [], False
+    for argument in arguments:
+        match = _LAUNCHERS_ARGUMENT.fullmatch(argument)
+        if not match and not skips:
+            result.append(argument)
+        skips = bool(match) and not match[1]  # type: ignore[index]
+    return result
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _flat(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, (list, tuple)) and any(isinstance(inner, (Mapping, list)) for inner in value):
+        for number, inner in enumerate(value):
+            yield from _flat(inner, f"{key}.{number}")
+    else:
+        yield key, list(value) if isinstance(value, tuple) else value
+
+
+def _json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value as it comes back from JSON; what JSON does not have becomes text."""
+    result: dict[str, Any] = json.loads(json.dumps(value, default=str))
+    return result
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + " ".join(str(item) for item in value) + "]"
+    return str(value)

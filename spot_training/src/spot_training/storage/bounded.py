@@ -1,0 +1,103 @@
+"""Calls to storage that may never return: run in a thread, abandoned after a time without progress."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+SLOW_SECONDS: Final = 30.0
+"""Time without progress after which a line is logged."""
+RESERVE_SECONDS: Final = 11.0
+"""Before a deadline: the node agent kills ten seconds before it (docs/contract.md, "The time")."""
+QUIET_SECONDS: Final = 10.0
+"""Time without progress that counts as hanging when a deadline is near."""
+_POLL_SECONDS: Final = 0.5
+_log = logging.getLogger("spot_training")
+_running = threading.local()
+
+
+def record_progress() -> None:
+    """Record progress of the storage call that this thread carries out, if any."""
+    call = getattr(_running, "call", None)
+    if call is not None:
+        call.progress_at = time.monotonic()
+
+
+class _Call:
+    """One call, carried out in a thread of its own."""
+
+    def __init__(self, description: str, action: Callable[[], Any]) -> None:
+        self.description = description
+        self.progress_at = self.started_at = time.monotonic()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self._action = action
+
+    def carry_out(self) -> None:
+        _running.call = self
+        try:
+            self.result = self._action()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended.set()
+
+    @property
+    def quiet_seconds(self) -> float:
+        return time.monotonic() - self.progress_at
+
+
+class BoundedCalls:
+    """Carries out storage calls, one at a time, and abandons one that makes no progress.
+
+    A file system over a network (NFS with ``hard``, FUSE) blocks a call until its server answers, and no
+    signal but SIGKILL ends the call. So each call has a thread of its own, which is abandoned after
+    ``limit_seconds`` without progress (`record_progress`), or shortly before ``seconds_left()`` is 0. While
+    an abandoned call blocks, no further call is started.
+    """
+
+    def __init__(self, limit_seconds: float, seconds_left: Callable[[], float | None] = lambda: None) -> None:
+        self._limit_seconds = limit_seconds
+        self.seconds_left = seconds_left
+        self._abandoned: _Call | None = None
+
+    def call(self, description: str, action: Callable[[], T]) -> T:
+        """Return the result of ``action``, or raise its error.
+
+        Raises:
+            TimeoutError: no progress; not retried.
+        """
+        if self._abandoned is not None:
+            if not self._abandoned.ended.is_set():
+                raise self._timeout(self._abandoned, "still no answer")
+            _log.warning("%s: answers again", self._abandoned.description)
+            self._abandoned = None
+        running = _Call(description, action)
+        threading.Thread(target=running.carry_out, name="spot_training storage", daemon=True).start()
+        has_logged = False
+        while not running.ended.wait(_POLL_SECONDS):
+            quiet, remaining = running.quiet_seconds, self.seconds_left()
+            is_late = remaining is not None and remaining <= RESERVE_SECONDS and quiet >= QUIET_SECONDS
+            if is_late or quiet >= self._limit_seconds:
+                self._abandoned = running
+                raise self._timeout(running, "no answer")
+            if quiet >= SLOW_SECONDS and not has_logged:
+                has_logged = True
+                _log.warning(
+                    "%s: no answer from the storage for %.0f s; waiting for up to %.0f s",
+                    *(description, quiet, self._limit_seconds),
+                )
+        if running.error is not None:
+            raise running.error
+        result: T = running.result
+        return result
+
+    @staticmethod
+    def _timeout(call: _Call, text: str) -> TimeoutError:
+        return TimeoutError(f"{call.description}: {text} from the storage for {call.quiet_seconds:.0f} s")

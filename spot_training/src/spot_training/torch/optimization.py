@@ -1,0 +1,61 @@
+"""Optimizers and schedulers: what a script has set in them, and batches without their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+_COUNTERS: Final = frozenset({"last_epoch", "best", "num_bad_epochs", "cooldown_counter", "verbose"})
+
+
+def hyperparameters(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain values of the optimizers' groups and the schedulers, by part; no counters."""
+    result: dict[str, Any] = {}
+    for name, part in parts.items():
+        if isinstance(part, Optimizer):
+            result[name] = [_plain(group) for group in part.param_groups]
+        elif isinstance(part, LRScheduler):
+            result[name] = _plain(part.state_dict())
+    return result
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    result = {}
+    for key, value in values.items():
+        if isinstance(value, torch.Tensor) and value.numel() == 1:
+            value = value.item()
+        if not key.startswith("_") and key not in _COUNTERS and _is_plain(value):
+            result[key] = value
+    return result
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(isinstance(item, (bool, int, float, str)) for item in value) and len(value) <= 16
+    return isinstance(value, (bool, int, float, str)) or value is None
+
+
+@contextmanager
+def without_steps(parts: Mapping[str, Any]) -> Iterator[None]:
+    """Let ``step`` of optimizers and schedulers do nothing inside; a closure is still called."""
+    changed = [part for part in parts.values() if isinstance(part, (Optimizer, LRScheduler))]
+    before = [vars(part).get("step") for part in changed]
+    for part in changed:
+        vars(part)["step"] = _no_step
+    try:
+        yield
+    finally:
+        for part, step in zip(changed, before, strict=True):
+            del vars(part)["step"]
+            if step is not None:
+                vars(part)["step"] = step
+
+
+def _no_step(closure: Any = None, *arguments: Any, **options: Any) -> Any:
+    """Return the closure's loss, as an optimizer's step does."""
+    return closure() if callable(closure) else None

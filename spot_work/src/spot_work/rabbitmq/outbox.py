@@ -1,0 +1,148 @@
+"""The replies of a worker that the broker has not confirmed, bounded in count and bytes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spot_work.message import Message
+from spot_work.rabbitmq import wire
+from spot_work.rabbitmq.link import Link, PublishOutcome
+
+log: Final = logging.getLogger("spot_work")
+
+MAX_MESSAGES: Final = 1000
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""At either limit the worker takes no more requests."""
+_REJECTED_SECONDS: Final = 1.0
+"""Delay before a message that a queue has rejected is published again."""
+
+
+@dataclass(eq=False)
+class OutgoingMessage:
+    """A message to publish, and what to call with the broker's response; never with ``UNKNOWN``."""
+
+    exchange: str
+    routing_key: str
+    message: Message
+    on_outcome: Callable[[PublishOutcome], None]
+    reason: str = ""
+    """Why it is dead-lettered; empty for a reply."""
+    deadline: float | None = None
+    """Epoch second after which the client no longer waits; None: there is none."""
+    added_at: float = field(default_factory=time.monotonic)
+    sent_on: int = 0
+    """Number of the connection that it was published on."""
+
+
+class Outbox:
+    """Publishes messages until the broker has confirmed them, over any number of connections.
+
+    Args:
+        url, on_failure, max_outage_seconds, relay: as for `Link`, which the outbox has for itself: RabbitMQ
+            blocks a connection that publishes while memory or disk are short.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        on_failure: Callable[[Exception], None],
+        max_outage_seconds: float,
+        relay: Callable[[str], int] | None = None,
+    ) -> None:
+        self._messages: dict[int, OutgoingMessage] = {}
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._link = Link(
+            url, lambda _: iter(()), self._publish_all, on_failure, max_outage_seconds, relay=relay
+        )
+        self._link.start()
+
+    @property
+    def count(self) -> int:
+        """Number of messages that the broker has not confirmed."""
+        return len(self._messages)
+
+    @property
+    def full_reason(self) -> str:
+        """Why no more requests can be taken; empty if they can."""
+        if len(self._messages) < MAX_MESSAGES and self._bytes < MAX_BYTES:
+            return ""
+        cause = self._link.blocked_reason or "no connection"
+        return f"{len(self._messages)} replies ({self._bytes} bytes) wait for the broker: {cause}"
+
+    @property
+    def oldest_seconds(self) -> float:
+        """Age of the oldest unconfirmed message."""
+        oldest = next(iter(self._messages.values()), None) if self._messages else None
+        return 0.0 if oldest is None else time.monotonic() - oldest.added_at
+
+    def add(self, messages: list[OutgoingMessage]) -> None:
+        """Publish messages; returns at once."""
+        with self._changed:
+            for message in messages:
+                self._messages[id(message)] = message
+                self._bytes += len(message.message.body)
+        self._link.call(lambda _: self._publish_each(messages))
+
+    def wait_empty(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds until all messages are confirmed; return whether they are."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._messages, timeout)
+
+    def close(self) -> None:
+        """Close the connection; messages without a confirmation may or may not have arrived."""
+        self._link.close()
+
+    def _publish_all(self) -> None:
+        with self._changed:
+            messages = list(self._messages.values())
+        self._publish_each(messages)
+
+    def _publish_each(self, messages: Iterable[OutgoingMessage]) -> None:
+        for message in messages:
+            self._publish(message)
+
+    def _publish(self, outgoing: OutgoingMessage) -> None:
+        properties = wire.properties(outgoing.message, outgoing.reason)
+
+        def on_outcome(outcome: PublishOutcome) -> None:
+            self._on_outcome(outgoing, outcome)
+
+        if id(outgoing) in self._messages and outgoing.sent_on != self._link.connections:
+            outgoing.sent_on = self._link.connections
+            body = outgoing.message.body
+            self._link.publish(outgoing.routing_key, body, properties, on_outcome, outgoing.exchange)
+
+    def _on_outcome(self, outgoing: OutgoingMessage, outcome: PublishOutcome) -> None:
+        if outcome is PublishOutcome.UNKNOWN:
+            return  # published again on the next connection
+        if outcome is PublishOutcome.REJECTED and not _has_passed(outgoing.deadline):
+            # The queue has no leader at present: it has no maximum length.
+            outgoing.sent_on = 0
+            self._link.call_later(_REJECTED_SECONDS, lambda: self._publish(outgoing))
+            return
+        with self._changed:
+            if self._messages.pop(id(outgoing), None) is None:
+                return
+            self._bytes -= len(outgoing.message.body)
+            self._changed.notify_all()
+        outgoing.on_outcome(outcome)
+
+    @property
+    def max_bytes(self) -> int | None:
+        """The broker's maximum message size, as `Link.max_bytes`."""
+        return self._link.max_bytes
+
+
+def _has_passed(deadline: float | None) -> bool:
+    return deadline is not None and time.time() > deadline
+
+
+def describe_size(message: Any, max_bytes: int | None) -> str:
+    """Return the error of a message that the broker never stores."""
+    return f"{len(message.body)} bytes, allowed: up to {max_bytes}, the broker's maximum message size"

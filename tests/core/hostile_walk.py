@@ -1,0 +1,371 @@
+"""A random walk of ``decide`` in which every signal lies, then tells the truth.
+
+A world is a group with an hourly budget. In its first passes the registry, the prices, the target, the
+on-premises workers and the memory are random; members are not described, calls fail, Spot comes and goes. The
+capacities of AWS are true, and so is its bill, which is checked after each pass: it exceeds the budget by at
+most one launch. Then all is true again, Spot is there and stays, and the memory is any. A group that holds no
+Spot Instance for ``SPOT_MINUTES``, once as many have passed in which false marks lapse, counts as absorbed.
+A group with an On-Demand share has ``MIXED_MINUTES``: where the budget leaves room for one instance, AWS buys
+the share first, and each try adds one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from contracts.group.hourly_budget import HourlyBudget
+from contracts.registry.item import Progress
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.history import History, PoolRecord
+from lambdas.core.capacity.memory import Memory, dump, parse
+from lambdas.core.capacity.on_premises import OnPremisesOffset
+from lambdas.core.capacity.plan import Policy
+from lambdas.core.capacity.policies.by_deadline import ByDeadline
+from lambdas.core.capacity.policies.expected_cost import ExpectedCost
+from lambdas.core.capacity.policies.ready_handover import ReadyHandover
+from lambdas.core.deadline.experience import SampleStatistics
+from lambdas.core.deadline.record import JobRecord
+from lambdas.core.model import (
+    Group,
+    GroupRole,
+    Instance,
+    Observation,
+    Pool,
+    PurchaseOption,
+    SetDesired,
+    TerminateInstances,
+    slots,
+)
+
+PASSES_OF_A_WORLD: Final = 200
+"""Passes in which the signals lie."""
+SPOT_MINUTES: Final = 95
+"""Time within which a group holds Spot that is there and stays: a retry within 60, a launch and a boot."""
+MIXED_MINUTES: Final = 150
+START: Final = 1_700_000_000.0
+SLOT_PRICE: Final = 2.0
+"""Price of a slot of the most expensive type; the others cost less."""
+_EPSILON: Final = 1e-6
+
+
+@dataclass(slots=True)
+class Box:
+    """An instance as AWS bills it. ``ends_at`` is the end of its notice or of its termination."""
+
+    instance: Instance
+    hourly: float
+    boot: float
+    ends_at: float | None = None
+    is_ending: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Passes with lying signals, violations of the budget, and worlds that did not return to Spot."""
+
+    steps: int = 0
+    ceiling_violations: list[str] = field(default_factory=list)
+    absorbed: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class World:
+    """One group in AWS, and what its controller remembers."""
+
+    draw: random.Random
+    group: Group
+    policy: Policy
+    sizes: tuple[int, ...]
+    now: float = START
+    boxes: list[Box] = field(default_factory=list)
+    desired: dict[GroupRole, int] = field(default_factory=lambda: dict.fromkeys(GroupRole, 0))
+    memory: Memory = field(default_factory=Memory)
+    has_spot: bool = True
+    serial: int = 0
+
+    def play(self) -> Iterator[str]:
+        """Pass once with lying signals; yield violations of the budget."""
+        draw = self.draw
+        self.now += draw.choice((10.0, 30.0, 60.0))
+        if draw.random() < 0.1:
+            self.has_spot = not self.has_spot
+        self._interrupt()
+        self._advance()
+        if draw.random() < 0.2:
+            self.memory = any_memory(draw, self.now, [box.instance.id for box in self.boxes])
+        self._decide(self._lie(), failures=0.1)
+        yield from self._overspent()
+        self._advance()
+        yield from self._overspent()
+
+    def returns_to_spot(self) -> bool:
+        """Return whether the group holds Spot soon once it is there and stays, from any memory."""
+        self.has_spot = True
+        self.memory = any_memory(self.draw, self.now, [box.instance.id for box in self.boxes])
+        price = self.draw.uniform(0.1, 0.9)
+        prices = {f"g5.xlarge@{zone}": price for zone in "ab"}
+        is_mixed = self.group.base > 0 or self.group.spot_percentage < 100
+        minutes, held = MIXED_MINUTES if is_mixed else SPOT_MINUTES, False
+        for minute in range(2 * minutes):
+            self.now += 60.0
+            self._advance()
+            instances = tuple(self._truth(box) for box in self.boxes)
+            self._decide(self._observe(self.group, instances, prices), failures=0.0)
+            held |= minute >= minutes and self._holds_spot()
+        # A mixed group whose own On-Demand Instances fill its target has no room for Spot: a matter of the
+        # scale-in before, not of a belief.
+        is_full = self.group.spot_percentage < 100 and self._counted(GroupRole.PRIMARY) >= self.group.target
+        return held or is_full
+
+    def _holds_spot(self) -> bool:
+        return any(b.instance.purchase_option is PurchaseOption.SPOT and self._is_up(b) for b in self.boxes)
+
+    def _interrupt(self) -> None:
+        for box in self.boxes:
+            if box.ends_at is None and self.draw.random() < 0.05:
+                box.ends_at = self.now + self.draw.choice((0.0, 120.0))
+
+    def _advance(self) -> None:
+        """End what is due, and launch what the groups lack."""
+        self.boxes = [box for box in self.boxes if box.ends_at is None or box.ends_at > self.now]
+        for role in GroupRole:
+            while self.desired[role] > self._counted(role) and (self.has_spot or self._lacks_base(role)):
+                self._launch(role)
+
+    def _counted(self, role: GroupRole) -> int:
+        return slots(b.instance for b in self.boxes if b.instance.group_role is role and not b.is_ending)
+
+    def _lacks_base(self, role: GroupRole) -> bool:
+        return role is GroupRole.FALLBACK or self._option(role) is PurchaseOption.ON_DEMAND
+
+    def _option(self, role: GroupRole) -> PurchaseOption:
+        """Return what AWS buys next: On-Demand in the fallback, and up to the share in the primary group."""
+        if role is GroupRole.FALLBACK:
+            return PurchaseOption.ON_DEMAND
+        held = slots(
+            b.instance
+            for b in self.boxes
+            if b.instance.group_role is role
+            and not b.is_ending
+            and b.instance.purchase_option is PurchaseOption.ON_DEMAND
+        )
+        share = self.group.base + -(
+            -max(0, self.desired[role] - self.group.base) * (100 - self.group.spot_percentage) // 100
+        )
+        return PurchaseOption.ON_DEMAND if held < share else PurchaseOption.SPOT
+
+    def _launch(self, role: GroupRole) -> None:
+        self.serial += 1
+        size = self.draw.choice(self.sizes)
+        instance = Instance(
+            f"i-{self.serial}",
+            Pool("g5.xlarge", self.draw.choice("ab")),
+            self._option(role),
+            role,
+            self.now,
+            slots=size,
+        )
+        hourly = SLOT_PRICE * size * self.draw.choice((1.0, 0.5, 0.1))
+        self.boxes.append(Box(instance, hourly, self.draw.uniform(60, 240)))
+
+    def _is_up(self, box: Box) -> bool:
+        return self.now >= box.instance.launched_at + box.boot
+
+    def _truth(self, box: Box) -> Instance:
+        is_up, is_job = self._is_up(box), self.group.break_before_make
+        ready = [b for b in self.boxes if self._is_up(b)]
+        works = is_up and (not is_job or box is ready[0])
+        ready_at = box.instance.launched_at + box.boot
+        progress = Progress(10, 10_000, self.now - 30, ready_at, 0.05, 0.05) if works and is_job else None
+        return replace(
+            box.instance,
+            ready_since=ready_at if works else None,
+            is_standby=is_up and not works,
+            deadline=box.ends_at,
+            is_terminating=box.is_ending,
+            progress=progress,
+        )
+
+    def _lie(self) -> Observation:
+        draw = self.draw
+        instances = []
+        for box in self.boxes:
+            is_ready = draw.random() < 0.5
+            instances.append(
+                replace(
+                    box.instance,
+                    ready_since=self.now - draw.uniform(0, 7200) if is_ready else None,
+                    deadline=self.now + draw.uniform(-60, 900) if draw.random() < 0.3 else None,
+                    is_standby=draw.random() < 0.3,
+                    is_described=draw.random() < 0.8,
+                    is_terminating=box.is_ending,
+                )
+            )
+        target = min(self.group.maximum, draw.choice((0, 1, 2, 5, 100)))
+        prices = {f"g5.xlarge@{zone}": draw.choice((0.001, 0.3, 0.9, 5.0)) for zone in "ab"}
+        group = replace(self.group, target=target)
+        seen = self._observe(group, tuple(instances), prices if draw.random() < 0.8 else {})
+        return replace(seen, on_premises_slots=draw.choice((None, 0, 1, 100)))
+
+    def _observe(
+        self, group: Group, instances: tuple[Instance, ...], prices: dict[str, float]
+    ) -> Observation:
+        return Observation(
+            group,
+            self.desired[GroupRole.PRIMARY],
+            self.desired[GroupRole.FALLBACK],
+            instances,
+            listed_slots={role: self._counted(role) for role in GroupRole},
+            spot_prices=prices,
+        )
+
+    def _decide(self, seen: Observation, failures: float) -> None:
+        decision = decide(seen, self.policy, self.memory, self.now)
+        self.memory = decision.memory
+        for role in GroupRole:
+            if self.draw.random() < failures:
+                continue  # the calls for this group fail
+            for action in decision.actions:
+                match action:
+                    case SetDesired(side, capacity) if side is role:
+                        self.desired[role] = capacity
+                    case TerminateInstances(side, gone, _, freed) if side is role:
+                        self.desired[role] -= freed
+                        for box in self.boxes:
+                            if box.instance.id in gone and not box.is_ending:
+                                box.is_ending, box.ends_at = True, self.now + self.draw.uniform(0, 120)
+                    case _:
+                        pass
+
+    def _overspent(self) -> Iterator[str]:
+        """Yield a line if the bill exceeds a budget by more than one launch."""
+        budget = self.group.hourly_budget
+        assert budget is not None
+        launch = SLOT_PRICE * max(self.sizes)
+        on_demand = [b for b in self.boxes if b.instance.purchase_option is PurchaseOption.ON_DEMAND]
+        for boxes, dollars, what in (
+            (self.boxes, budget.dollars, "all"),
+            (on_demand, budget.on_demand_dollars, "On-Demand"),
+        ):
+            bill = sum(box.hourly for box in boxes)
+            if dollars and bill > dollars + launch + _EPSILON:
+                yield f"at {self.now - START:.0f} s: {what} costs ${bill:g} an hour of ${dollars:g}"
+
+
+def any_time(draw: random.Random, now: float) -> float:
+    """Return any time: now, the past, the future, or nonsense."""
+    near, far = draw.uniform(-7200, 7200), draw.uniform(-1e7, 1e7)
+    return draw.choice((0.0, 1.0, now, now + near, now + far, now - 1e9, now + 1e9, 1e15))
+
+
+def any_number(draw: random.Random) -> float:
+    """Return any number of at least 0."""
+    return draw.choice((0.0, 0.5, 1.0, 20.0, draw.uniform(0, 1e4), 1e9, 1e100))
+
+
+def any_memory(draw: random.Random, now: float, instances: list[str]) -> Memory:
+    """Return any memory that can be stored, and read again."""
+
+    def times() -> dict[str, float]:
+        some = draw.sample(instances, draw.randint(0, len(instances)))
+        return {name: any_time(draw, now) for name in (*some, "i-other")}
+
+    def maybe() -> float | None:
+        return any_time(draw, now) if draw.random() < 0.7 else None
+
+    pools = {
+        f"g5.xlarge@{zone}": PoolRecord(
+            maybe(), any_number(draw), any_number(draw), any_number(draw), maybe()
+        )
+        for zone in "abc"
+        if draw.random() < 0.8
+    }
+    numbers: list[Any] = [any_number(draw) for _ in range(4)]
+    by_instance = {name: f"g5.xlarge@{draw.choice('abc')}" for name in instances if draw.random() < 0.5}
+    history = History(pools, by_instance, draw.random() < 0.5, maybe(), *numbers)
+    rate, delay = draw.choice((0.0, 0.001, 0.05, 10.0)), draw.uniform(0, 1e5)
+    job = JobRecord(
+        step=draw.randint(0, 100),
+        steps=10_000,
+        reported_at=any_time(draw, now),
+        rate=rate,
+        best_rate=2 * rate,
+        launch_delays=SampleStatistics(40, 0.0, delay, 40 * delay),
+        on_demand_requested_at=maybe(),
+    )
+    memory = Memory(
+        termination_deadlines=times(),
+        at_risk=times(),
+        retiring=times(),
+        termination_requests=times(),
+        replacement_times=times(),
+        boots={
+            option: tuple(any_number(draw) for _ in range(draw.randint(0, 20))) for option in PurchaseOption
+        },
+        booted=frozenset(name for name in instances if draw.random() < 0.5),
+        not_reporting=times(),
+        requested_capacity={role: (draw.randint(0, 20), any_time(draw, now)) for role in GroupRole},
+        active_alarms=frozenset(draw.sample(("on-demand-only", "hourly-budget", "deadline-unknown"), 1)),
+        history=history,
+        job=job,
+        on_premises_offset=OnPremisesOffset(draw.randint(0, 9), draw.randint(0, 9), maybe()),
+        without_spot_since=maybe(),
+    )
+    return parse(dump(memory)) if draw.random() < 0.9 else Memory()
+
+
+def world(seed: int) -> World:
+    """Return a group with any size, mix, policy and budget."""
+    draw = random.Random(seed)
+    policy: Policy = draw.choice(
+        (
+            ExpectedCost(draw.choice((0.5, 2.0, 100.0, 1000.0))),
+            ExpectedCost(),
+            ReadyHandover(),
+            ByDeadline(),
+        )
+    )
+    is_job = isinstance(policy, ByDeadline) or draw.random() < 0.3
+    target = 1 if is_job else draw.randint(2, 6)
+    mix = (0, 100) if is_job else draw.choice(((0, 100), (0, 100), (0, 50), (1, 100)))
+    # A large On-Demand Instance of a mixed group may fill its whole target.
+    sizes = draw.choice(((1,), (1, 2), (1, 4))) if mix == (0, 100) and not is_job else (1,)
+    base, percentage = min(mix[0], target - 1), mix[1]
+    # At least what the schema demands: the target, and one more instance for the exchange.
+    least = target + max(sizes)
+    on_demand = draw.choice((0, least, least + 2))
+    budget = HourlyBudget(
+        slot_price=SLOT_PRICE,
+        dollars=SLOT_PRICE * draw.randint(least, least + 6),
+        on_demand_dollars=SLOT_PRICE * on_demand,
+        largest=max(sizes),
+    )
+    group = Group(
+        f"g{seed}",
+        target=target,
+        maximum=least + draw.randint(0, 12),
+        base=base,
+        spot_percentage=percentage,
+        break_before_make=is_job,
+        drain_seconds=draw.choice((0.0, 30.0)),
+        deadline=START + 1000 * 3600 if isinstance(policy, ByDeadline) else None,
+        hourly_budget=budget,
+    )
+    return World(draw, group, policy, sizes)
+
+
+def run(steps: int, seed: int = 0) -> Outcome:
+    """Take ``steps`` passes with lying signals, ``PASSES_OF_A_WORLD`` in each world."""
+    outcome = Outcome()
+    for number in range(-(-steps // PASSES_OF_A_WORLD)):
+        walk = world(seed + number)
+        name = f"world {seed + number} ({walk.policy.name})"
+        for _ in range(PASSES_OF_A_WORLD):
+            outcome.steps += 1
+            outcome.ceiling_violations += [f"{name}, {line}" for line in walk.play()]
+        if not walk.returns_to_spot():
+            outcome.absorbed.append(name)
+    return outcome

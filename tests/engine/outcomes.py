@@ -1,0 +1,209 @@
+"""What a changed key of a sample stack does to what is deployed: replaced, deleted, refused, or nothing.
+
+``python -m tests.engine.outcomes > docs/changes.md`` writes the page. For each change of
+``tests/review/changes.py`` the program runs as the next preview of the deployed sample; what the providers
+replace of its differences is in ``tests/review/replacements.py``. ``test_changes.py`` compares the page with
+what the engine says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pulumi
+import yaml
+
+from infra.settings import SettingsError, load_settings
+from tests.apart import SHARED_VARIABLE, apart
+from tests.infra import program
+from tests.infra.declared import ROOT, Run, shipped, variant
+from tests.review import making
+from tests.review.changes import Change, changes
+from tests.review.replacements import forcing
+
+PAGE: Final = ROOT / "docs" / "changes.md"
+IN_PLACE: Final = "in place"
+NOTHING: Final = "**nothing changes**"
+REFUSED: Final = "refused"
+COMPARED: Final = '`ARGS="--changes 20"`: every 20th'
+_MAX_KINDS: Final = 6
+_OPERATIONS: Final = {"replace": "replace", "create-replacement": "replace", "delete": "delete"}
+_HEAD: Final = """\
+# Changed keys
+
+For whoever changes a key of a running stack. What a change does to workers, and what to do by hand, is in
+[operations](operations.md#what-is-replaced); a [pull request](pull-requests.md) has a comment with it.
+
+Generated (`python -m tests.engine.outcomes --every {every} > docs/changes.md`). Each key of the sample stacks
+(`Pulumi.*.yaml`) is changed once, and each that they could have is set once, {total} changes; the
+[stack file](stack-file.md) allows {allowed}. The program ran with {what} of these, {count}, and what the
+providers replace is a table of their schemas. {listed} rows are not just changed in place or created.
+`make test-engine` compares a sample with what the engine says of stand-ins for the providers; {compared}.
+AWS or a cluster may refuse more, and with `protect: true` (prod) the engine deletes nothing that holds data.
+
+`refused`: the preview fails, and nothing changes. `nothing changes`: the key has no effect there. At most
+{kinds} kinds of resources are named.
+
+| key | change | in | effect |
+|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the page."""
+
+    key: str
+    how: str
+    effect: str
+
+
+def applied(change: Change) -> dict[str, Any]:
+    """Return the changed configuration of a sample."""
+    text = (ROOT / f"Pulumi.{change.stack}.yaml").read_text("utf-8")
+    config: dict[str, Any] = yaml.safe_load(text)["config"]
+    change.apply(config)
+    return config
+
+
+@cache
+def allowed() -> tuple[Change, ...]:
+    """Return the changes that the schema of stack files allows."""
+    return tuple(change for change in changes() if _is_allowed(change))
+
+
+def _is_allowed(change: Change) -> bool:
+    try:
+        load_settings(applied(change))
+    except (SettingsError, KeyError):
+        return False
+    return True
+
+
+def is_default(change: Change) -> bool:
+    """Return whether a change only writes a default out, or leaves it out."""
+    text = (ROOT / f"Pulumi.{change.stack}.yaml").read_text("utf-8")
+    return load_settings(applied(change)) == load_settings(yaml.safe_load(text)["config"])
+
+
+def how(change: Change) -> str:
+    """Return the change in a word: an element of a list or a number may be on either side."""
+    place: Any = yaml.safe_load((ROOT / f"Pulumi.{change.stack}.yaml").read_text("utf-8"))["config"]
+    for part in change.path:
+        if isinstance(place, dict) and part not in place:
+            return "set"
+        place = place[part]
+    if change.value is None:
+        return "removed"
+    if isinstance(place, list):
+        return "fewer" if len(change.value) < len(place) else "more"
+    if isinstance(place, (int, float)) and not isinstance(place, bool):
+        return "lower" if change.value < place else "higher"
+    return "changed"
+
+
+def effect(steps: Iterable[Mapping[str, Any]]) -> str:
+    """Return the effect of the steps of a preview."""
+    kinds: dict[str, set[str]] = defaultdict(set)
+    changed = False
+    for step in steps:
+        type_ = step["urn"].split("::")[2].rpartition("$")[2]
+        changed |= step["op"] not in ("same", "read")
+        if step["op"] in _OPERATIONS and not type_.startswith(("gpu-spot:", "pulumi:")):
+            kinds[_OPERATIONS[step["op"]]].add(type_.rpartition(":")[2])
+    if not changed:
+        return NOTHING
+    texts = [
+        f"{verb} {_listed(kinds[op])}"
+        for op, verb in (("replace", "replaces"), ("delete", "deletes"))
+        if kinds[op]
+    ]
+    return "; ".join(texts) or IN_PLACE
+
+
+def _listed(kinds: set[str]) -> str:
+    names = [f"`{kind}`" for kind in sorted(kinds)]
+    more = len(names) - _MAX_KINDS
+    return ", ".join(names[:_MAX_KINDS]) + (f" and {more} more" if more > 0 else "")
+
+
+def predicted(change: Change) -> str:
+    """Return the effect of a change by what the program declares."""
+    before = shipped(change.stack)
+    with tempfile.TemporaryDirectory() as folder:
+        file = variant(Path(folder), change.apply, ROOT / f"Pulumi.{change.stack}.yaml")
+        try:
+            result = apart(program.declared, "again", change.stack, file, before.declared, forcing)
+        except pulumi.RunError:
+            return REFUSED
+    return effect(making.digest(change.stack, before, Run(change.stack, **result))["steps"])
+
+
+def rows(effects: Iterable[tuple[Change, str]]) -> dict[Row, set[str]]:
+    """Return the rows of the page with the stacks of each, without changes in place."""
+    found: dict[Row, set[str]] = defaultdict(set)
+    for change, text in effects:
+        if text != IN_PLACE and not is_default(change):
+            found[Row(change.key, how(change), text)].add(change.stack)
+    return dict(found)
+
+
+def page(effects: Sequence[tuple[Change, str]], every: int) -> str:
+    """Return the page."""
+    listed_rows = rows(effects)
+    head = _HEAD.format(
+        every=every,
+        total=len(changes()),
+        allowed=len(allowed()),
+        what="all" if every == 1 else f"every {every}th",
+        count=len(effects),
+        listed=len(listed_rows),
+        compared=COMPARED,
+        kinds=_MAX_KINDS,
+    )
+    lines = [
+        f"| `{row.key}` | {row.how} | {', '.join(sorted(stacks))} | {row.effect} |"
+        for row, stacks in sorted(
+            listed_rows.items(), key=lambda item: (item[0].key, item[0].how, item[0].effect)
+        )
+    ]
+    return head + "\n".join(lines) + "\n"
+
+
+def listed() -> dict[tuple[str, str, str], set[str]]:
+    """Return the effects on the page by key, change and stack."""
+    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for key, change, stacks, text in re.findall(
+        r"^\| `(.*?)` \| (.*?) \| (.*?) \| (.*) \|$", PAGE.read_text("utf-8"), re.M
+    ):
+        for stack in stacks.split(", "):
+            found[key, change, stack].add(text)
+    return dict(found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page on standard output."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th change")
+    every = parser.parse_args(arguments).every
+    chosen = allowed()[::every]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        os.environ.setdefault(SHARED_VARIABLE, folder)
+        effects = list(zip(chosen, pool.map(predicted, chosen), strict=True))
+    sys.stdout.write(page(effects, every))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

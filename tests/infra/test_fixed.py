@@ -1,0 +1,173 @@
+"""Changes that would do harm after an ``up``: what the next preview of a deployed stack refuses or does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apart import apart
+from tests.infra import program
+from tests.infra.declared import ROOT, Run, run, shipped, variant
+from tests.infra.test_ownership import differences
+
+Edit = Callable[[dict[str, Any]], None]
+POINT, MOUNTED = "storage.fileSystem.accessPoints", "access point 'checkpoints', which pods mount,"
+KEY = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
+
+
+def zones(*letters: str) -> Edit:
+    return lambda config: config["gpu-spot:network"].update(zones=[f"us-west-2{one}" for one in letters])
+
+
+def cidr(config: dict[str, Any]) -> None:
+    config["gpu-spot:network"]["cidr"] = "10.99.0.0/16"
+
+
+def key(config: dict[str, Any]) -> None:
+    config["gpu-spot:kmsKeyArn"] = KEY
+
+
+def access_point(**values: Any) -> Edit:
+    return lambda config: config["gpu-spot:storage"]["fileSystem"]["accessPoints"][0].update(values)
+
+
+def cluster(**values: Any) -> Edit:
+    return lambda config: config["gpu-spot:kubernetes"].update(values)
+
+
+def job(**values: Any) -> Edit:
+    return lambda config: config["gpu-spot:training"][0].update(values)
+
+
+def deployed(stack: str) -> list[dict[str, Any]]:
+    """What a sample declared when it was deployed, with all values known."""
+    return shipped(stack).declared
+
+
+def refusal(stack: str, edit: Edit, folder: Path) -> str:
+    """Return the one line that ends the next preview of a deployed sample."""
+    file = variant(folder, edit, ROOT / f"Pulumi.{stack}.yaml")
+    error, _ = apart(program.refused, "again", stack, file, deployed(stack))
+    assert "\n" not in error
+    return error.removeprefix("RunError: ")
+
+
+def preview(stack: str, edit: Edit, folder: Path) -> Run:
+    """Return what the next preview of a deployed sample declares."""
+    file = variant(folder, edit, ROOT / f"Pulumi.{stack}.yaml")
+    return Run(stack, **apart(program.declared, "again", stack, file, deployed(stack)))
+
+
+def changed(stack: str, edit: Edit, folder: Path) -> dict[str, set[str]]:
+    """Return the changed inputs by resource, without new resources."""
+    return differences(shipped(stack), preview(stack, edit, folder), shared_only=True)
+
+
+@pytest.mark.parametrize(
+    ("edit", "key", "desired", "owner", "present"),
+    [
+        (cidr, "network.cidr", "10.99.0.0/16", "the VPC", "10.30.0.0/16"),
+        (cluster(cluster="another"), "kubernetes.cluster", "another", "the cluster", "gpu-spot-eks"),
+        (key, "kmsKeyArn", KEY, "cluster 'gpu-spot-eks'", "arn:"),
+        (
+            access_point(path="/elsewhere"),
+            POINT,
+            "path /elsewhere, userId 1000, groupId 1000",
+            MOUNTED,
+            "path /checkpoints",
+        ),
+        (
+            access_point(userId=2009),
+            POINT,
+            "path /checkpoints, userId 2009, groupId 1000",
+            MOUNTED,
+            "path /checkpoints",
+        ),
+    ],
+)
+def test_what_a_running_cluster_cannot_follow_is_refused(
+    edit: Edit, key: str, desired: str, owner: str, present: str, tmp_path: Path
+) -> None:
+    error = refusal("eks", edit, tmp_path)
+    assert error.startswith(f"gpu-spot:{key}: {desired} is not what {owner} of this stack has ({present}")
+    assert "allowed: no change" in error
+
+
+def test_a_stack_of_its_own_may_have_each_of_them(tmp_path: Path) -> None:
+    def all_of_them(config: dict[str, Any]) -> None:
+        for edit in (cidr, key, cluster(cluster="another"), access_point(path="/elsewhere", userId=2009)):
+            edit(config)
+
+    file = variant(tmp_path, all_of_them, ROOT / "Pulumi.eks.yaml")
+    for mode in ("known", "unknown"):
+        assert run(mode, file, "eks").the("Vpc", "vpc")["cidrBlock"] == "10.99.0.0/16"
+
+
+def test_the_key_of_a_clusters_secrets_stays_in_both_directions(tmp_path: Path) -> None:
+    with_key = run("known", variant(tmp_path, key, ROOT / "Pulumi.eks.yaml"), "eks").declared
+    error, _ = apart(program.refused, "again", "eks", ROOT / "Pulumi.eks.yaml", with_key)
+    assert f"is not what cluster 'gpu-spot-eks' of this stack has ({KEY})" in error
+    assert "EKS never changes the key of a cluster's secrets" in error
+
+
+def test_a_stack_without_a_cluster_may_get_a_key(tmp_path: Path) -> None:
+    assert changed("dev", key, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stack", "letters", "owner"),
+    [
+        ("ocr", "bc", "the broker of 'ocr'"),
+        ("ocr", "bcd", "the broker of 'ocr'"),
+        ("eks", "ac", "cluster 'gpu-spot-eks'"),
+    ],
+)
+def test_a_zone_with_a_broker_or_a_clusters_subnet_cannot_be_removed(
+    stack: str, letters: str, owner: str, tmp_path: Path
+) -> None:
+    """Also beside a new zone, whose subnet is not known in the preview."""
+    gone = "b" if stack == "eks" else "a"
+    assert refusal(stack, zones(*letters), tmp_path) == (
+        f"gpu-spot:network.zones: without gpu-spot-{stack}-private-us-west-2{gone}-id, in which {owner} is, "
+        "allowed: the zones of its subnets, and more"
+    )
+
+
+def test_another_zone_of_a_stack_with_a_broker_can_be_removed(tmp_path: Path) -> None:
+    after = preview("ocr", zones("a", "b"), tmp_path)
+    assert "gpu-spot-ocr-private-us-west-2c" not in after.of("Subnet")
+
+
+def test_a_zone_more_replaces_no_node_and_makes_only_what_uses_it_unknown(tmp_path: Path) -> None:
+    kinds = {name.split()[0] for name in changed("eks", zones("a", "b", "c"), tmp_path)}
+    assert not {"NodeGroup", "PersistentVolume", "Deployment", "Job", "ScaledObject"} & kinds
+    assert {"EC2NodeClass", "Group"} <= kinds
+    ignored = {one["type"]: one["ignore_changes"] for one in deployed("eks") if one["ignore_changes"]}
+    assert "vpcConfig.subnetIds" in ignored["aws:eks/cluster:Cluster"]
+
+
+def test_an_access_point_of_instances_may_change(tmp_path: Path) -> None:
+    after = changed("research-efs", access_point(path="/elsewhere"), tmp_path)
+    assert after["AccessPoint gpu-spot-research-efs-files-checkpoints"] == {"rootDirectory"}
+
+
+def test_a_revision_changes_the_one_job_of_its_entry(tmp_path: Path) -> None:
+    """No second Job beside the one that runs."""
+    after = preview("eks", job(revision="f" * 40), tmp_path)
+    jobs = [one for one in after.declared if one["type"].endswith(":Job")]
+    assert [one["name"] for one in jobs] == ["gpu-spot-eks-job-resnet"]
+    found = differences(shipped("eks"), after)
+    assert found["Job gpu-spot-eks-job-resnet"] == {"spec"}
+
+
+@pytest.mark.parametrize("matrix", [None, {"SEED": [1, 2]}])
+def test_a_job_is_replaced_where_the_cluster_would_refuse_an_update(matrix: Any, tmp_path: Path) -> None:
+    stack = run("known", variant(tmp_path, job(matrix=matrix), ROOT / "Pulumi.eks.yaml"), "eks")
+    [found] = [one for one in stack.declared if one["type"].endswith(":Job")]
+    assert found["inputs"]["metadata"]["name"] == "resnet"
+    assert found["delete_before_replace"]
+    assert "spec.backoffLimitPerIndex" in found["replace_on_changes"]
+    assert ("backoffLimitPerIndex" in found["inputs"]["spec"]) == (matrix is not None)

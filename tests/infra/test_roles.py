@@ -1,0 +1,185 @@
+"""Roles with AWS managed policies: their software's actions are granted, and little else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests import iam
+from tests.infra.declared import ROOT, Run, run, shipped
+from tests.kubernetes.entries import STACK
+from tests.kubernetes.test_own_cluster import CREATED
+from tests.oracles import software
+from tests.oracles.software import Software
+from userdata.agent.aws import permissions
+
+STACKS: Final = tuple(sorted(path.suffixes[0][1:] for path in ROOT.glob("Pulumi.*.yaml")))
+ROLES: Final[Mapping[str, tuple[Software, ...]]] = {
+    "control-plane": (software.CONTROL_PLANE,),
+    "system-nodes": (software.NODE,),
+    "gpu-nodes": (software.NODE,),
+    "addon-aws-node": (software.NETWORK_PLUGIN,),
+    "addon-ebs-csi-controller-sa": (software.VOLUME_DRIVER,),
+    "addon-efs-csi-node-sa": (software.FILE_DRIVER,),
+    "karpenter-pods": (software.KARPENTER,),
+    "keda-pods": (software.KEDA_SQS,),
+    "inference-fleet": (software.SPOT_FLEET,),
+    "instance": (software.SYSTEMS_MANAGER_AGENT, software.CLOUDWATCH_AGENT),
+}
+OWN_CALLS: Final = {
+    "instance": {action for one in permissions.STATEMENTS for action in one.actions}
+    | {"s3:GetObject", "s3:ListBucket", "elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"}
+    | {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"}
+    | {"sqs:SendMessage", "sqs:GetQueueUrl"}
+}
+"""What our own code and the stack file's work call; `tests/node/test_permissions.py` compares the calls."""
+
+
+def roles_of(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """Return the policy documents of each role: inline ones, and AWS's as recorded."""
+    names = {f"{name}{suffix}": name for name in run.of("Role") for suffix in ("", "-id")}
+    documents: dict[str, list[dict[str, Any]]] = {name: [] for name in run.of("Role")}
+    for policy in run.of("RolePolicy").values():
+        if policy["role"] in names:
+            documents[names[policy["role"]]].append(json.loads(policy["policy"]))
+    for attached in run.of("RolePolicyAttachment").values():
+        path = attached["policyArn"].partition(":policy/")[2]
+        assert path in software.managed_policies(), f"{path} has no recorded document"
+        documents[names[attached["role"]]].append(dict(software.managed_policies()[path]))
+    return documents
+
+
+def named(run: Run) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+    for name, documents in roles_of(run).items():
+        short = name.removeprefix(f"gpu-spot-{run.stack}-")
+        yield "instance" if short.endswith("-instance") else short, documents
+
+
+def without_denials(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {**one, "Statement": [part for part in one["Statement"] if part["Effect"] == "Allow"]}
+        for one in documents
+    ]
+
+
+def missing(documents: list[dict[str, Any]], needing: Iterable[Software]) -> list[str]:
+    """Return the needed requests that a role's documents do not allow."""
+    allowed, actions = without_denials(documents), iam.allowed_actions(documents)
+    return [
+        str(need)
+        for one in needing
+        for need in one.needed
+        if not (need in actions if isinstance(need, str) else iam.allows(allowed, need))
+    ]
+
+
+@pytest.fixture(scope="module")
+def rabbitmq_on_kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    raw = copy.deepcopy(STACK) | {"gpu-spot:kubernetes": CREATED}
+    path = tmp_path_factory.mktemp("roles") / "Pulumi.own.yaml"
+    path.write_text(yaml.safe_dump({"config": raw}))
+    return run("known", path, "dev")
+
+
+def test_the_table_has_every_role_that_other_software_uses() -> None:
+    found = {short for stack in STACKS for short, _ in named(shipped(stack))}
+    ours = {short for short in found if re.search(r"(-function|-pods|^flows)$", short)} - ROLES.keys()
+    assert found - ours == ROLES.keys()
+    assert len(ROLES) == 10
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_role_has_what_its_software_calls(stack: str) -> None:
+    for short, documents in named(shipped(stack)):
+        assert not missing(documents, ROLES.get(short, ())), short
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_role_has_no_action_that_nothing_calls(stack: str) -> None:
+    recorded = software.managed_policies()
+    for short, documents in named(shipped(stack)):
+        if short in ROLES:
+            called = {action for one in ROLES[short] for action in one.actions} | OWN_CALLS.get(short, set())
+            attached = [name for name, document in recorded.items() if document in documents]
+            spare = {action for name in attached for action in software.SPARE[name][1]}
+            assert iam.allowed_actions(documents) - called - spare == set(), short
+
+
+def test_keda_reads_the_secret_of_a_rabbitmq_queue_and_nothing_else(rabbitmq_on_kubernetes: Run) -> None:
+    documents = dict(named(rabbitmq_on_kubernetes))["keda-pods"]
+    assert not missing(documents, [software.KEDA_RABBITMQ])
+    assert iam.allowed_actions(documents) == software.KEDA_RABBITMQ.actions
+
+
+def test_keda_counts_with_the_monitor_and_pods_work_with_the_workers_user(tmp_path: Path) -> None:
+    raw = copy.deepcopy(STACK) | {"gpu-spot:kubernetes": CREATED}
+    [service] = [one for one in raw["gpu-spot:services"] if "queue" in one]
+    service["queue"] = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
+    path = tmp_path / "Pulumi.own.yaml"
+    path.write_text(yaml.safe_dump({"config": raw}))
+    stack = run("known", path, "dev")
+    secret = f"gpu-spot-dev-{service['name']}-mq"
+    roles = dict(named(stack))
+
+    def reads(role: str) -> list[str]:
+        return [
+            resource.rpartition(":secret:")[2].removesuffix("-??????")
+            for document in roles[role]
+            for statement in document["Statement"]
+            if "secretsmanager:GetSecretValue" in statement["Action"]
+            for resource in statement["Resource"]
+        ]
+
+    assert reads("keda-pods") == [f"{secret}-monitor"]
+    assert reads(f"{service['name']}-pods") == [f"{secret}-workers"]
+    [trigger] = [
+        one["inputs"]["spec"]
+        for one in stack.declared
+        if one["type"].endswith(":TriggerAuthentication") and one["custom"]
+    ]
+    assert [one["name"] for one in trigger["awsSecretManager"]["secrets"]] == [f"{secret}-monitor"]
+
+
+def test_a_node_with_the_minimal_policy_alone_cannot_join() -> None:
+    # AmazonEKSWorkerNodeMinimalPolicy v1 of 2024-10-02: nodeadm waits for the private DNS name in vain.
+    minimal = {"Action": ["eks-auth:AssumeRoleForPodIdentity"], "Resource": "*", "Effect": "Allow"}
+    pull = software.managed_policies()["AmazonEC2ContainerRegistryPullOnly"]
+    lacking = missing([{"Statement": [minimal]}, dict(pull)], [software.NODE])
+    assert [text for text in lacking if "ec2:DescribeInstances" in text]
+
+
+def test_the_record_has_a_date_a_source_and_only_what_is_attached() -> None:
+    record = json.loads(software.RECORD.read_text("utf-8"))
+    attached = {
+        one["policyArn"].partition(":policy/")[2]
+        for stack in STACKS
+        for one in shipped(stack).of("RolePolicyAttachment").values()
+    }
+    assert record["policies"].keys() == attached
+    assert date.fromisoformat(record["recorded"]) > date(2026, 1, 1)
+    assert record["source"]
+    for one in record["policies"].values():
+        assert date.fromisoformat(one["created"][:10]) <= date.fromisoformat(record["recorded"])
+
+
+def test_spare_actions_are_of_recorded_policies() -> None:
+    for name, (reason, actions) in software.SPARE.items():
+        assert reason
+        assert actions <= iam.allowed_actions([software.managed_policies()[name]]), name
+
+
+def test_the_stack_names_every_policy_as_iam_does() -> None:
+    sources = (Path(ROOT) / "infra").rglob("*.py")
+    written = {
+        name for path in sources for name in re.findall(r'"((?:service-role/)?Amazon\w+)"', path.read_text())
+    }
+    cluster_policies = {f"AmazonEKS{name}Policy" for name in ("ClusterAdmin", "Edit", "View")}
+    assert written - cluster_policies <= software.managed_policies().keys()

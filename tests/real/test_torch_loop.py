@@ -1,0 +1,85 @@
+"""The edges of ``Loop`` in real processes: notices while busy, surprising states, other runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.real.environments import environment, play
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return play(environment("torch"), "loop_torch.py", tmp_path_factory.mktemp("loop"), seconds=170)
+
+
+@pytest.mark.parametrize("where", ["validation", "step"])
+def test_a_notice_while_the_script_is_busy_loses_no_step(results: dict[str, Any], where: str) -> None:
+    result = results[where]
+    assert (result["code"], result["lost"]) == (0, 0), result["log"]
+    assert result["seconds"] < 35  # it does not wait for what keeps it busy
+    assert "Traceback" not in result["log"]
+    assert result["again"]["code"] == 0, result["again"]["log"]
+    assert "goes on at step" in result["again"]["log"]
+
+
+def test_an_epoch_that_was_interrupted_at_its_end_repeats_its_last_batch_without_effect(
+    results: dict[str, Any],
+) -> None:
+    lines = results["validation"]["again"]["log"].splitlines()
+    assert lines[1:3] == ["step 3 True", next(line for line in lines if line.startswith("epoch 1 mean"))]
+    assert [line for line in lines if line.endswith("False")] == ["step 4 False", "step 5 False"]
+
+
+def test_a_finished_run_says_so_and_ends_well(results: dict[str, Any]) -> None:
+    assert results["finished"]["code"] == 0
+    assert "nothing to train, this run ended at step 6" in results["finished"]["log"]
+    assert "epoch" not in results["finished"]["log"]
+
+
+def test_a_surprising_state_ends_no_training(results: dict[str, Any]) -> None:
+    assert results["converted"]["code"] == 0, results["converted"]["log"]
+    assert "not saved" not in results["converted"]["log"]
+    surprising = results["surprising"]
+    assert surprising["code"] == 0, surprising["log"]
+    assert "last step not saved; the script continues to its end" in surprising["log"]
+    assert surprising["log"].endswith("exported\n")
+    refused = results["unsupported"]
+    assert refused["code"] == 1
+    [line] = refused["log"].splitlines()
+    assert "part cannot be saved: it has spot_training.errors.SpotTrainingError; allowed: tensors" in line
+
+
+def test_other_values_in_the_optimizer_are_another_run(results: dict[str, Any]) -> None:
+    first, other, again = results["rate"]
+    assert (first["code"], other["code"], again["code"]) == (0, 1, 0)
+    [line] = other["log"].splitlines()
+    assert line.startswith("spot_training.errors.OtherRunError: ")
+    assert "optimizer.0.lr 0.1 there, 0.01 here" in line
+    assert "nothing to train" in again["log"]
+
+
+def test_two_trainings_of_a_process_need_names(results: dict[str, Any]) -> None:
+    assert results["twice"]["code"] == 1
+    assert results["twice"]["seconds"] < 30
+    assert "allowed: a name for each training, such as name='fold-1'" in results["twice"]["log"]
+
+
+def test_a_sigterm_before_a_workers_start_function_does_not_end_it(results: dict[str, Any]) -> None:
+    assert results["raced"]["code"] == 0, results["raced"]["log"]
+    assert "all 4" in results["raced"]["log"]
+
+
+def test_state_that_is_divided_among_ranks_is_refused_in_one_line(results: dict[str, Any]) -> None:
+    zero, fsdp = results["sharded"]
+    for result, kind in ((zero, "ZeroRedundancyOptimizer"), (fsdp, "DTensor")):
+        assert result["code"] == 1
+        line = result["log"].splitlines()[-1]
+        assert line.startswith("spot_training.errors.SpotTrainingError: ")
+        assert "divided among the ranks" in line
+        assert kind in line
+
+
+def test_a_background_save_gives_way_only_if_both_would_not_end_in_time(results: dict[str, Any]) -> None:
+    assert results["gives way"] == [False, False, False, True, False, "gave way", False]

@@ -1,0 +1,1 @@
+"""Trainings as people write them, each a script of habits, for the kills of ``harness.py``."""

@@ -1,0 +1,181 @@
+"""Batch times: fitted whatever the batches are now, so that the scaler has one fixed point."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.parts.batched_scaling import Blind, ours
+from contracts.registry.batches import BatchRow, difference
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
+from lambdas.core.scaling import memory as scaling_memory
+from lambdas.core.scaling.batches import BatchesDone, BatchTime, BatchTimes, LearnedBatches, WorkerSpeed
+from lambdas.core.scaling.memory import ScalingMemory
+from lambdas.core.scaling.model import Load, LoadObservation
+from lambdas.core.scaling.queue_source import QueueSource
+from lambdas.core.scaling.staffing import Demand, late_probability, min_workers, permitted_batch
+from lambdas.core.scaling.throughput import Throughput
+from market.load.batched import play_batches
+
+NOW = 1_800_000_000.0
+
+
+def learned(time: BatchTime, sizes: list[int], minutes: int = 60) -> LearnedBatches:
+    """Return what is learned from ten batches of each size a minute."""
+    result = LearnedBatches()
+    rows = {
+        1 << (size - 1).bit_length(): (10.0, 10.0 * size, 10.0 * (time.fixed + time.per_request * size))
+        for size in sizes
+    }
+    for _ in range(minutes):
+        result = result.update(BatchesDone(rows, int(time.max_size)))
+    return result
+
+
+@given(st.floats(0, 20), st.floats(0.01, 20))
+def test_batches_of_two_sizes_give_the_batch_time(fixed: float, each: float) -> None:
+    fit = learned(BatchTime(fixed, each, 16), [1, 16]).fit()
+    assert fit is not None
+    for size in (1, 4, 16):
+        assert fit.fixed + fit.per_request * size == pytest.approx(fixed + each * size, rel=0.05)
+    assert fit.max_size == 16
+
+
+def test_batches_of_one_size_have_the_prior_and_count_up_to_twice_it() -> None:
+    fit = learned(BatchTime(8, 0.25, 16), [1]).fit()
+    assert fit is not None
+    assert (fit.fixed, fit.per_request) == pytest.approx((8.25 / 2, 8.25 / 2))
+    assert fit.max_size == 2
+
+
+def test_idle_time_does_not_make_large_batches_unknown() -> None:
+    busy = learned(BatchTime(8, 0.25, 16), [1, 4, 16], minutes=10)
+    for _ in range(1000):
+        busy = busy.update(BatchesDone({1: (10.0, 10.0, 82.5)}, 16))
+    fit = busy.fit()
+    assert fit is not None
+    assert fit.max_size == 16
+    assert fit.rate(16) == pytest.approx(16 / 12, rel=0.02)
+
+
+def test_no_batches_are_unknown_and_a_rate_is_one_request_at_a_time() -> None:
+    assert LearnedBatches().fit() is None
+    assert BatchTimes().speed(Throughput(), {"g6": 1}) is None
+    speed = BatchTimes().speed(Throughput({"g6": (30.0, 120.0)}, NOW), {"g6": 3})
+    assert speed is not None
+    assert (speed.rate(1), speed.rate(16), speed.max_size) == (0.25, 0.25, 1)
+
+
+def test_workers_with_and_without_a_table_are_reckoned_together() -> None:
+    times = BatchTimes({"g6": learned(BatchTime(2, 2, 8), [1, 8])})
+    speed = times.speed(
+        Throughput({"g6": (1.0, 9.0), "g5": (30.0, 120.0)}, NOW), {"g6": 1, "g5": 1, "new": 2}
+    )
+    assert speed is not None
+    assert speed.rate(8) == pytest.approx((8 / 18 + 0.25) / 2, rel=0.02)
+    assert speed.rate(1) == pytest.approx((1 / 4 + 0.25) / 2, rel=0.05)
+
+
+@given(st.floats(0, 20), st.floats(0.01, 5), st.integers(1, 64), st.floats(0.1, 500))
+def test_the_size_within_a_time_is_the_largest(fixed: float, each: float, size: int, seconds: float) -> None:
+    speed = WorkerSpeed(((1.0, BatchTime(fixed, each, size)),))
+    found = speed.size_within(seconds)
+    assert 1 <= found <= size
+    if found > 1:
+        assert speed.seconds(found) <= seconds + 1e-6
+    if found < size:
+        assert speed.seconds(min(size, found * 1.001)) > seconds
+
+
+def test_the_allowed_wait_bounds_the_batch() -> None:
+    speed = WorkerSpeed(((1.0, BatchTime(8, 0.25, 16)),))
+    assert permitted_batch(speed, 1, 60)[0] == 16
+    size, until_free = permitted_batch(speed, 1, 10)
+    assert (size, until_free) == (
+        pytest.approx((10 / 0.99 - 8) / 0.25, rel=0.01),
+        pytest.approx(10, rel=0.01),
+    )
+    assert permitted_batch(speed, 8, 10)[0] == 16  # one of eight ends its batch earlier
+    assert permitted_batch(WorkerSpeed.of_rate(0.25), 1, 10) == (1.0, 0.0)
+
+
+def test_a_batch_that_may_not_wait_needs_more_workers() -> None:
+    speed, demand = WorkerSpeed(((1.0, BatchTime(8, 0.25, 16)),)), Demand(5, 0, 240)
+    needed = [min_workers(demand, speed, wait, 200) for wait in (60, 10, 3)]
+    assert needed == sorted(needed)
+    assert needed[0] == 4  # 5 requests a second, 1.33 a worker
+    assert late_probability(demand, speed, needed[2], 3) <= 0.01
+
+
+@pytest.mark.parametrize("time", [BatchTime(8, 0.25, 16), BatchTime(2, 2, 8), BatchTime(0.2, 4, 8)])
+def test_the_target_ends_the_same_from_one_worker_and_from_the_maximum(time: BatchTime) -> None:
+    rate = 5.5 * time.rate(time.max_size)
+    arrivals = np.random.default_rng(1).poisson(rate, 6 * 3600)
+    ends = {}
+    for kind in (type(ours()), Blind):
+        played = [play_batches(arrivals, time, ours(kind=kind), 180.0, 80, first=n) for n in (1, 80)]
+        ends[kind] = [float(outcome.targets[-360:].mean()) for outcome in played]
+        if kind is not Blind:
+            assert max(outcome.p99(3 * 3600, 6 * 3600) for outcome in played) <= 60
+    low, high = sorted(ends[type(ours())])
+    assert high <= 7  # 5.5 at the largest batch: six, and one at times
+    assert high - low <= 0.02 * high
+    if time.fixed > 1:
+        assert max(ends[Blind]) > 1.15 * high  # small batches, so a small rate, so more workers
+
+
+def report(rows: tuple[BatchRow, ...] | None, size: int | None) -> Worker:
+    worker_report = WorkerReport(
+        "v1", reported_at=NOW, done=10, rate=1.0, busy=0.5, batches=rows, batch_size=size
+    )
+    return Worker("ocr", "i-1", 0, NOW, NOW, report=worker_report)
+
+
+def test_the_reports_of_a_type_are_added() -> None:
+    source = QueueSource(QueueState(NOW, 0, 0, 0, 1, 1, 2))
+    workers = {
+        "g6": [report((BatchRow(1, 5, 5, 10.0), BatchRow(4, 10, 35, 50.0, 4)), 8), report((), 4)],
+        "old": [report(None, None)],
+    }
+    [(name, done)] = source.batches(NOW, workers).items()
+    assert (name, done.max_size) == ("g6", 8)
+    assert done.rows == {1: (1.0, 1.0, 2.0), 4: (2.0, 7.0, 10.0)}
+    assert done.waiting_seconds == pytest.approx(5.0)  # four of forty waited for batches of 5 s
+    rare = {"g6": [report((BatchRow(4, 1000, 3500, 5000.0, 30),), 8)]}
+    assert source.batches(NOW, rare)["g6"].waiting_seconds == 0.0
+
+
+def test_a_request_behind_a_batch_counts_as_late_earlier() -> None:
+    in_time = LoadObservation(NOW, 4, Load(NOW, 4.0, 9, 4, 55.0, 4.0), {"g6": 4}, 0, {}, 180.0)
+    behind = {"g6": BatchesDone({1: (1.0, 1.0, 9.0)}, 8, waiting_seconds=9.0)}
+    factors = [
+        ScalingMemory().update(observation, 60.0).staffed_wait.factor
+        for observation in (in_time, replace(in_time, batches=behind))
+    ]
+    assert factors[1] < 1.0 < factors[0]
+
+
+def test_a_memory_of_the_earlier_version_is_read() -> None:
+    memory = ScalingMemory(throughput=Throughput({"g6": (30.0, 120.0)}, NOW))
+    text = json.loads(scaling_memory.dump(memory))
+    del text["batchTimes"]
+    assert scaling_memory.parse(json.dumps(text)) == memory
+
+
+def test_what_is_learned_is_stored() -> None:
+    memory = ScalingMemory(batch_times=BatchTimes({"g6": learned(BatchTime(8, 0.25, 16), [1, 4, 16])}))
+    assert scaling_memory.parse(scaling_memory.dump(memory)) == memory
+
+
+def test_the_batches_between_two_tables() -> None:
+    before = (BatchRow(1, 5, 5, 2.0), BatchRow(4, 2, 7, 3.0, 1))
+    after = (BatchRow(1, 5, 5, 2.0), BatchRow(4, 5, 18, 8.5, 1), BatchRow(8, 1, 6, 4.0))
+    assert difference(after, before) == (BatchRow(4, 3, 11, 5.5), BatchRow(8, 1, 6, 4.0))
+    assert difference(before, ()) == before

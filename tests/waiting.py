@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-TIMEOUT_SECONDS: Final = 600.0
-"""Long enough for a slow and busy machine."""
+TIMEOUT_SECONDS: Final = 150.0
+"""Long enough for a slow and busy machine, and shorter than the limit of a test (`faulthandler_timeout`)."""
 
 
 def wait_until(

@@ -241,9 +241,10 @@ def plays() -> Iterator[Play]:
         _run(alone, None)
         for first in alone.acts:
             stage = Stage()
-            _run(Actor(stage, FIRST, places[0]), first)
-            after = Actor(stage, SECOND, places[1])
+            before, after = Actor(stage, FIRST, places[0]), Actor(stage, SECOND, places[1])
+            _run(before, first)
             _run(after, None)
+            before.task.end()  # else its thread waits to the end of the process
             for second in after.acts:
                 yield Play(places, first, second, "dies")
                 yield Play(places, first, second, "goes on")

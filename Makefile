@@ -73,14 +73,14 @@ quick: setup
 
 test: setup system-packages lint ## lint, types, then all tests that need Python and small packages of Debian's
 	@$(MAKE) --jobs 2 --output-sync types alone
-	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 $(ARGS)
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "not soak" $(ARGS)
 
 alone: setup # pulumi_on_moto's own tests, where nothing else of the repository can be imported
 	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
 
 test-traces: setup ## the tests that replay a market, on real spot traces (GPU_SPOT_TRACES=…)
 	@test -n "$${GPU_SPOT_TRACES:-}" || { echo "make test-traces needs GPU_SPOT_TRACES, the folder of real spot traces" >&2; exit 2; }
-	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m traces $(ARGS)
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "traces and not soak" $(ARGS)
 
 # Each test has a state and plugins of its own, so that the tests of a file may run at once.
 test-engine: engine setup ## the sample stacks and the components under the pulumi on PATH, with stand-ins for AWS and Kubernetes
@@ -118,8 +118,9 @@ bench-%: setup
 	@mkdir -p out/bench
 	@$(BIN)/python -m $(subst /,.,$(filter %/$(subst -,_,$*),$(SCRIPTS))) --out out/bench/$*.json $(ARGS)
 
-soak: setup ## a three-node RabbitMQ cluster's bad days, the long form alone (root; ten minutes): out/soak.json
+soak: setup ## what make test has too little time for, and a RabbitMQ cluster's bad days at length (root): out/soak.json
 	@mkdir -p out
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m soak $(ARGS)
 	@$(BIN)/python -m tests.real.cluster_days > out/soak.json
 
 fit: setup ## fit again what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ

@@ -6,7 +6,8 @@ and Region, and some have none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -42,9 +43,12 @@ def build(root: Path = ours.ROOT) -> pulumi.AssetArchive:
     return pulumi.AssetArchive({key: pulumi.FileAsset(str(file)) for key, file in sources(root).items()})
 
 
-def _packages() -> Iterator[tuple[str, Path]]:
-    for name, package in PACKAGES.items():
-        distribution = pins.installed(name)
-        for file in distribution.files or ():
-            if file.parts[0] == package and file.suffix == ".py":
-                yield file.as_posix(), Path(str(distribution.locate_file(file)))
+@cache
+def _packages() -> tuple[tuple[str, Path], ...]:
+    distributions = {package: pins.installed(name) for name, package in PACKAGES.items()}
+    return tuple(
+        (file.as_posix(), Path(str(distribution.locate_file(file))))
+        for package, distribution in distributions.items()
+        for file in distribution.files or ()
+        if file.parts[0] == package and file.suffix == ".py"
+    )

@@ -11,7 +11,7 @@ from lambdas.core.capacity.policies import expected_cost
 from lambdas.core.money import hourly
 from tests.core import hostile_walk
 
-PASSES = 6_000
+PASSES = 4_000
 
 
 def test_no_lie_exceeds_the_budget_and_no_memory_keeps_a_group_from_spot() -> None:
@@ -34,6 +34,7 @@ def test_the_last_step_holds_the_budget_alone(monkeypatch: pytest.MonkeyPatch) -
     assert hostile_walk.run(PASSES).ceiling_violations == []
 
 
+@pytest.mark.soak
 def test_the_walk_detects_a_last_step_without_ending_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are billed until they are gone."""
     monkeypatch.setattr(hourly, "limit_group", lambda group, now: group)
@@ -47,11 +48,13 @@ def test_the_walk_detects_a_last_step_without_ending_instances(monkeypatch: pyte
     assert hostile_walk.run(PASSES).ceiling_violations
 
 
+@pytest.mark.soak
 def test_the_walk_detects_a_policy_that_never_tries_spot_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expected_cost, "current_try", lambda _, now: (False, now + 3600))
     assert hostile_walk.run(20_000).absorbed
 
 
+@pytest.mark.soak
 def test_the_walk_detects_a_plan_without_spot(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = availability._primary_target
     monkeypatch.setattr(availability, "_primary_target", lambda *seen: min(0, planned(*seen)))

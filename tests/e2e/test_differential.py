@@ -29,7 +29,7 @@ def same(acted: list[Actions], accounts: list[Account], apart_from: str = "") ->
     return accounts[0]
 
 
-@pytest.mark.parametrize("stack", ["dev", "fleet"])
+@pytest.mark.parametrize("stack", [pytest.param("dev", marks=pytest.mark.soak), "fleet"])
 def test_the_same_decisions_with_types_of_two_sizes(stack: str) -> None:
     """AWS counts GPUs, the controller reads its counts, and the replay has them from the deployment."""
     sizes = {
@@ -48,7 +48,16 @@ def test_the_same_decisions_with_types_of_two_sizes(stack: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stack", "policy"), [*(("dev", name) for name in policies.NAMES), ("fleet", policies.DEFAULT)]
+    ("stack", "policy"),
+    [
+        ("dev", policies.DEFAULT),
+        *(
+            pytest.param("dev", name, marks=pytest.mark.soak)
+            for name in policies.NAMES
+            if name != policies.DEFAULT
+        ),
+        pytest.param("fleet", policies.DEFAULT, marks=pytest.mark.soak),
+    ],
 )
 def test_the_same_decisions_tick_by_tick(stack: str, policy: str, traces: Path | None) -> None:
     week = traces / "availability" / "1-node" / "aws-02-15-2023" if traces else None

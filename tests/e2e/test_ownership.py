@@ -144,7 +144,7 @@ def changed(stack: str, change: dict[str, Any]) -> tuple[Change, ...]:
         return changes(world.deployment, load(stack, {**small(), **change}))
 
 
-@pytest.mark.parametrize("stack", ["dev", "fleet"])
+@pytest.mark.parametrize("stack", [pytest.param("dev", marks=pytest.mark.soak), "fleet"])
 def test_an_up_during_a_shortage_loses_no_worker(stack: str) -> None:
     found = apart(through_a_shortage, stack, {f"{CAPACITY}.rootVolumeGiB": 200})
     assert {change.type for change in found["changes"]} == {TEMPLATE, GROUP}

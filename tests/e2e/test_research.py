@@ -84,6 +84,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """The command with a shorter script of its market and a shorter job; `make demo-research` has both whole."""
 
 
+@pytest.mark.soak  # `live/test_real_job.py` runs a shorter one each time
 def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Path) -> None:
     job = [
         "demo",

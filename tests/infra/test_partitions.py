@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -76,13 +77,7 @@ def test_there_is_no_budget_where_there_are_no_budgets(tmp_path: Path) -> None:
         load_settings(raw)
 
 
-@pytest.mark.parametrize(
-    ("stack", "partition"),
-    [
-        *((stack, "aws-cn") for stack in STACKS),
-        *((stack, partition) for partition in REGIONS if partition != "aws-cn" for stack in ("eks", "ocr")),
-    ],
-)
+@pytest.mark.parametrize(("stack", "partition"), [*zip(STACKS, cycle(REGIONS), strict=False)])
 def test_nothing_is_of_the_commercial_partition(stack: str, partition: str, tmp_path: Path) -> None:
     declared = in_partition(stack, partition, tmp_path)
     text = texts(declared)

@@ -46,6 +46,7 @@ def test_the_walk_detects_members_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     assert any("AWS picks" in line for line in violations)
 
 
+@pytest.mark.soak
 def test_the_walk_detects_failed_terminations_in_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """On-Demand would be lowered in addition to the failed termination."""
     monkeypatch.setattr(controller.Controller, "_remove_failed_requests", lambda *_: [])
@@ -64,12 +65,14 @@ def test_the_walk_detects_failed_terminations_in_the_memory(monkeypatch: pytest.
     assert any("AWS picks" in line for line in violations)
 
 
+@pytest.mark.soak
 def test_the_walk_detects_a_scale_in_that_may_take_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AutoScalingService, "_can_return_to_warm_pool", lambda *_: True)
     _, violations = walk.run(1_000, seed=27)
     assert any("AWS picks" in line for line in violations)
 
 
+@pytest.mark.soak
 def test_the_walk_detects_a_replacement_without_a_ready_successor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -78,12 +81,14 @@ def test_the_walk_detects_a_replacement_without_a_ready_successor(
     assert any("had no successor" in line for line in violations)
 
 
+@pytest.mark.soak
 def test_the_walk_detects_several_replacements_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replacements, "REPLACEMENT_DIVISOR", 1)
     _, violations = walk.run(500)
     assert any("replaced in one window" in line for line in violations)
 
 
+@pytest.mark.soak
 def test_the_walk_detects_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk.entry, "_retry_soon", lambda *_: None)
     monkeypatch.setattr(controller, "MAX_ATTEMPTS", 1)
@@ -91,6 +96,7 @@ def test_the_walk_detects_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("is unhandled" in line for line in violations)
 
 
+@pytest.mark.soak
 def test_the_walk_detects_terminations_despite_malformed_items(monkeypatch: pytest.MonkeyPatch) -> None:
     """If malformed items are not attributed to their instance, the only serving one may be terminated."""
     monkeypatch.setattr(registry_item, "instance_of", lambda _: "")

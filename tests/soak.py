@@ -1,0 +1,16 @@
+"""Parameters of which some are in each run and all in ``make soak``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def sample(values: Iterable[Any], step: int) -> list[Any]:
+    """Return all values; those that are not every ``step``-th, from the first on, have the mark ``soak``."""
+    return [
+        value if number % step == 0 else pytest.param(value, marks=pytest.mark.soak)
+        for number, value in enumerate(values)
+    ]

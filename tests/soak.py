@@ -9,8 +9,10 @@ import pytest
 
 
 def sample(values: Iterable[Any], step: int) -> list[Any]:
-    """Return all values; those that are not every ``step``-th, from the first on, have the mark ``soak``."""
+    """Return all values, a tuple's for several parameters: every ``step``-th, and the others marked ``soak``."""
     return [
-        value if number % step == 0 else pytest.param(value, marks=pytest.mark.soak)
+        value
+        if number % step == 0
+        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.soak)
         for number, value in enumerate(values)
     ]

@@ -23,6 +23,7 @@ from tests.aws_check.doubles import Recording, faulty
 from tests.aws_check.faults import FAULTS
 from tests.aws_check.faults_of_services import NO_SERVER
 from tests.docs.keys import documented
+from tests.soak import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:Budget.CostFilters:DeprecationWarning")
 """See ``tests/deprecated.py``."""
@@ -61,7 +62,7 @@ def test_supported_assumptions_hold_on_moto_with_the_calls_of_a_dry_run(
     assert made <= set(calls.operations(assumption))
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", sample(FAULTS, 3))
 def test_every_assumption_can_be_falsified(
     cloud: AwsTestBed, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -192,6 +192,7 @@ def test_a_stack_file_is_forecast(operator: Operator) -> None:
     assert [group["name"] for group in document["head"]["groups"]] == ["resnet"]
 
 
+@pytest.mark.soak  # `tests/forecast/test_commands.py` gives advice in each run
 def test_a_stack_file_is_advised_on(operator: Operator) -> None:
     words = (
         "advise",

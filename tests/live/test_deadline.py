@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from bench.parts.deadline_stack import Scenario, figures, play
 from bench.parts.deadline_stalls import STABLE, bought, hopeless, said_lost
 from market.supply.trace import PoolTrace
@@ -42,6 +44,7 @@ def test_a_job_that_stands_still_is_bought_on_demand_while_the_deadline_can_stil
     assert not said_lost(job)
 
 
+@pytest.mark.soak
 def test_a_job_that_gets_too_slow_is_declared_lost_once_and_at_once() -> None:
     # The agent measures over an hour: from half an hour of slowness on it knows of nothing else.
     scenario = Scenario(STABLE, 1.0, 3.0, (Slowdown(0.5, math.inf, 0.05),))

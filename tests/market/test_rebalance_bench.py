@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from bench.market import rebalance
 
 
+@pytest.mark.soak
 def test_no_replacement_is_cheapest_as_published(tmp_path: Path, traces: Path | None) -> None:
     out = tmp_path / "rebalance.json"
     rebalance.main(["--out", str(out), "--scenarios", "1", "--docs", str(tmp_path / "docs")])

@@ -22,6 +22,7 @@ from market.rules import TICK_SECONDS, Rules
 from market.supply import drawn_market, placement
 from market.supply.spot import SpotMarket
 from tests.oracles.shares import SHARES, on_demand_by_awss_rule
+from tests.soak import sample
 
 HOURS: Final = 7 * 24
 TARGET: Final = 8
@@ -95,7 +96,7 @@ def group(base: int, percentage: int) -> Group:
 
 
 @pytest.mark.parametrize("is_scaled", [False, True], ids=["maintain", "scaled"])
-@pytest.mark.parametrize(("base", "percentage"), SHARES)
+@pytest.mark.parametrize(("base", "percentage"), sample(SHARES, 3))
 def test_a_fleet_at_its_capacity_has_awss_share_through_a_week(
     monkeypatch: pytest.MonkeyPatch, base: int, percentage: int, is_scaled: bool
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 
 def sample(values: Iterable[Any], step: int) -> list[Any]:
-    """Return all values, a tuple's for several parameters: every ``step``-th, and the others marked ``soak``."""
+    """Return all values (tuples: several parameters): every ``step``-th, and the others marked ``soak``."""
     return [
         value
         if number % step == 0

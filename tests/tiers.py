@@ -130,6 +130,7 @@ _MARKS_OF: Final = {
     "status/test_completion.py": "adapter",
     "status/test_help.py": "pure",
     "status/test_hourly_budget.py": "pure",
+    "status/test_tenant_waits.py": "pure",
     "spot_work": "adapter",
     "spot_work/test_batching.py": "pure",
     "spot_work/test_message.py": "pure",

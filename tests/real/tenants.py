@@ -20,6 +20,7 @@ from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import meter
 from userdata.agent.tenants.host.container import TenantPaths, name_of
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
+from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
 from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
@@ -162,7 +163,7 @@ class SharedHost:
             cached_tenants=lambda: None,
             read_shape=shape,
             pull_image=lambda image: None,
-            gpu_uuids=lambda part: [],
+            gpus=GpuParts(self.host, None),
             list_interval_seconds=self.list_interval_seconds,
         )
         self._made = TenantSupervisor(means, self.place)

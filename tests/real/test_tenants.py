@@ -17,6 +17,7 @@ from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SERVICE, THREE, SharedHost, shape, shared_host, tenant, until
 from userdata.agent.machine import files
 from userdata.agent.tenants.host import container, firewall, meter
+from userdata.agent.tenants.host.steps import DesiredTenant
 from userdata.agent.tenants.plan import plan
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
@@ -202,7 +203,8 @@ def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) ->
         "".join(f"{k}={v}\n" for k, v in container.environment(one, gpus).items())
     )
     files.write_json(place.cdi_file(name), container.cdi_specification(name, gpus))
-    argv = container.run_command(one, plan(shape(), [one]).slices[name], gpus, 100, place)
+    part = plan(shape(), [one]).slices[name]
+    argv = container.run_command(DesiredTenant(one, part, "spec", 100, -1, ()), gpus, place)
     for option in (
         "--runtime",
         "--log-driver",

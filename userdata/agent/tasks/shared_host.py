@@ -26,9 +26,9 @@ _WAIT_SECONDS: Final = 900.0
 
 def shared_host(node: Node) -> int:
     """Supervise the tenants until the instance terminates or this process is stopped."""
-    from userdata.agent.tenants.host import parts
     from userdata.agent.tenants.host.container import TenantPaths
     from userdata.agent.tenants.host.listing import TenantListReader
+    from userdata.agent.tenants.host.parts import GpuParts
     from userdata.agent.tenants.host.shares import WeightCurve
     from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
     from userdata.agent.work import containers
@@ -58,7 +58,7 @@ def shared_host(node: Node) -> int:
         cached_tenants=listing.cached,
         read_shape=node.shape,
         pull_image=lambda image: containers.pull(node.host, image, partial(ecr_password, node)),
-        gpu_uuids=partial(parts.gpu_uuids, node.host, node.nvml),
+        gpus=GpuParts(node.host, node.nvml),
         list_interval_seconds=host.list_interval_seconds,
     )
     supervisor = TenantSupervisor(means, paths)

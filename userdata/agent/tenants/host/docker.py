@@ -10,7 +10,7 @@ from typing import Any, Final
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.machine.host import Host
 from userdata.agent.tenants import codec
-from userdata.agent.tenants.host import container, steps
+from userdata.agent.tenants.host import container
 from userdata.agent.tenants.host.steps import TenantContainer
 from userdata.agent.tenants.model import Slice
 
@@ -76,7 +76,6 @@ def _parse_container(document: dict[str, Any]) -> TenantContainer:
         for port_bindings in (limits.get("PortBindings") or {}).values()
         for binding in port_bindings or ()
     ]
-    port = bindings[0]["HostPort"] if bindings else None
     return TenantContainer(
         id=document["Id"],
         tenant=labels[container.LABEL_TENANT],
@@ -88,7 +87,8 @@ def _parse_container(document: dict[str, Any]) -> TenantContainer:
         quota=int(limits["CpuQuota"]) or -1,
         pid=int(state["Pid"]),
         started=str(state["StartedAt"]),
-        resources=steps.exclusive_resources(part, document["Config"]["User"].partition(":")[0], port),
+        uid=document["Config"]["User"].partition(":")[0],
+        port=bindings[0]["HostPort"] if bindings else None,
     )
 
 

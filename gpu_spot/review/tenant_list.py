@@ -16,7 +16,7 @@ _Tenants = Mapping[str, Mapping[str, Any]]
 
 
 def list_effects(step: EngineStep, group: str) -> list[Effect]:
-    """Return the effects of a changed list: removed tenants, changed ones, and what passes between them."""
+    """Return the effects of a changed list: removed, changed and transferred."""
     old, new = (_tenants(inputs.get("content")) for inputs in (step.old, step.new))
     if old is None or new is None:
         return [may_end(step, group, "is known after the update: tenants may change")]
@@ -31,31 +31,36 @@ def list_effects(step: EngineStep, group: str) -> list[Effect]:
 
 
 def _transfers(old: _Tenants, new: _Tenants) -> Iterator[str]:
-    """Yield how a port, user id or requested GPU passes from one tenant to another.
+    """Yield how a port, user id or requested GPU passes between tenants.
 
     The node agent does the same with containers (`steps.reconcile`): a tenant that waits for another one
     starts when that is replaced; of tenants that wait for each other the first by name is stopped first.
     """
-    takes = {name: _taken(name, old, new) for name in sorted(old.keys() & new.keys())}
+    takes = {name: _taken_over(name, old, new) for name in sorted(old.keys() & new.keys())}
     reached = {name: _reached(name, takes) for name in takes}
     described: set[str] = set()
-    for name, taken in takes.items():
-        circle = sorted(other for other in reached[name] if name in reached[other])
+    for name, sources_of in takes.items():
+        circle = sorted(peer for peer in reached[name] if name in reached[peer])
         if circle and name not in described:
             described |= {*circle}
-            what = ", ".join(sorted({resource for one in circle for resource in takes[one].values()}))
-            words = f"tenants {code(', '.join(circle))} exchange {what}: {code(circle[0])} is stopped first, "
+            resources = ", ".join(
+                sorted({resource for member in circle for resource in takes[member].values()})
+            )
+            first = code(circle[0])
+            words = f"tenants {code(', '.join(circle))} exchange {resources}: {first} is stopped first, "
             yield f"{words}and starts when the others are replaced"
-        elif not circle and taken:
-            sources = ", ".join(f"{resource} of {code(other)}" for other, resource in sorted(taken.items()))
+        elif not circle and sources_of:
+            sources = ", ".join(
+                f"{resource} of {code(peer)}" for peer, resource in sorted(sources_of.items())
+            )
             yield f"tenant {code(name)} takes {sources}, and is replaced when that tenant has moved"
 
 
-def _taken(name: str, old: _Tenants, new: _Tenants) -> dict[str, str]:
-    """Return the other tenants, still listed, that now have what a tenant will have, and what it is."""
+def _taken_over(name: str, old: _Tenants, new: _Tenants) -> dict[str, str]:
+    """Return the tenants, still listed, that have what a tenant is to have, with a resource of each."""
     needs = _resources(new[name]) - _resources(old[name])
-    shared = {other: needs & _resources(old[other]) for other in old.keys() & new.keys() if other != name}
-    return {other: min(resources) for other, resources in shared.items() if resources}
+    shared = {peer: needs & _resources(old[peer]) for peer in old.keys() & new.keys() if peer != name}
+    return {peer: min(resources) for peer, resources in shared.items() if resources}
 
 
 def _resources(tenant: Mapping[str, Any]) -> set[str]:
@@ -67,10 +72,10 @@ def _reached(name: str, takes: Mapping[str, Mapping[str, str]]) -> set[str]:
     reached: set[str] = set()
     following = [*takes[name]]
     while following:
-        other = following.pop()
-        if other not in reached:
-            reached.add(other)
-            following += takes[other]
+        peer = following.pop()
+        if peer not in reached:
+            reached.add(peer)
+            following += takes[peer]
     return reached
 
 

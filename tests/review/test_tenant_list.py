@@ -38,7 +38,7 @@ def changed(one: Tenant, other: Tenant, *keys: str) -> Tenant:
         (("gpu_ids",), "GPU 0, GPU 1"),
     ],
 )
-def test_tenants_that_exchange_something_are_named_with_who_is_stopped_first(
+def test_tenants_that_exchange_something_are_named_with_the_first_to_be_stopped(
     keys: tuple[str, ...], what: str
 ) -> None:
     said = words([A, B, C], [changed(A, B, *keys), changed(B, A, *keys), C])

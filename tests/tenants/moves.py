@@ -218,7 +218,7 @@ def pairs(number: int, hosts: Sequence[HostShape], change: ChangedList, rng: ran
         machine, tenants = Machine(rng.choice(hosts), rng), list[Tenant]()
         for _ in range(rng.randint(2, 10)):
             tenants = _adopted(machine, change(rng, machine.host, tenants)) or tenants
-        for _ in range(10):
+        for _ in range(30):
             before = _adopted(machine, _other(machine, tenants, change)) or tenants
             for _ in range(rng.randint(0, 12)):
                 machine.round()

@@ -3,146 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from contracts.registry.tenant_wait import TenantWait
-from tests.node.clocks import FakeClock
-from tests.tenants.docker_double import DockerDouble, options
-from tests.tenants.hosts import host, tenant
-from userdata.agent.machine.errors import AgentError
-from userdata.agent.metrics import emf
+from tests.tenants.docker_double import options
+from tests.tenants.hosts import tenant
+from tests.tenants.supervised import ADA, BO, CY, Bench, outage
 from userdata.agent.metrics.owner import Owners
-from userdata.agent.tenants.host.container import TenantPaths, name_of
-from userdata.agent.tenants.host.meter import Counters, UsageMeter
-from userdata.agent.tenants.host.parts import GpuParts
-from userdata.agent.tenants.host.shares import WeightCurve
-from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
-from userdata.agent.tenants.model import HostShape, Slice, Tenant
-from userdata.agent.work import notice
-from userdata.agent.work.notice import Notice
-
-ADA, BO, CY = tenant("ada"), tenant("bo", host_port=8002, container_port=80), tenant("cy", gpus=2)
-
-
-class FakeVolumes:
-    """Volumes that attach at once or fail; the leases of ``lost`` belong to another host."""
-
-    def __init__(self, paths: TenantPaths) -> None:
-        self.paths = paths
-        self.sizes: dict[str, int] = {}
-        self.fails: set[str] = set()
-        self.lost: set[str] = set()
-        self.released: list[str] = []
-
-    def attach(self, tenant: str, data_gib: int) -> None:
-        if tenant in self.fails:
-            raise AgentError(f"volume of {tenant} cannot be attached")
-        self.sizes[tenant] = data_gib
-
-    def release(self, tenant: str) -> None:
-        self.sizes.pop(tenant, None)
-        self.released.append(tenant)
-
-    def tenants(self) -> frozenset[str]:
-        return frozenset(self.sizes)
-
-    def renew_leases(self) -> frozenset[str]:
-        lost, self.lost = frozenset(self.lost), set()
-        return lost
-
-
-class GpuNames(GpuParts):
-    """GPUs without a driver."""
-
-    def names(self, part: Slice) -> tuple[str, ...]:
-        return tuple(f"GPU-{gpu}" for gpu in part.gpus)
-
-    def prepare(self, part: Slice, shape: HostShape) -> list[str]:
-        return list(self.names(part))
-
-
-class FakeHeartbeats:
-    def __init__(self) -> None:
-        self.states: list[str] = []
-        self.waits: dict[str, str] | None = None
-
-    def send(
-        self,
-        slots: Any,
-        *,
-        waiting: bool = False,
-        draining: bool = False,
-        tenant_waits: tuple[TenantWait, ...] | None = None,
-        **_: Any,
-    ) -> frozenset[int]:
-        self.waits = None if tenant_waits is None else {one.tenant: one.reason for one in tenant_waits}
-        self.states.append("waiting" if waiting else "draining" if draining else "ready")
-        return frozenset()
-
-    def deregister(self, slot: int) -> None:
-        self.states.append("deregistered")
-
-
-class Bench:
-    def __init__(self, tmp: Path) -> None:
-        self.docker, self.clock, self.heartbeats = DockerDouble(), FakeClock(), FakeHeartbeats()
-        self.paths = TenantPaths("10.0.1.5", tmp / "run", tmp / "tenants", tmp / "cdi")
-        self.volumes = FakeVolumes(self.paths)
-        self.list: Callable[[], tuple[Tenant, ...] | None] = lambda: (ADA, BO, CY)
-        self.later: list[Callable[[], None]] = []
-        self.sent: list[tuple[str, dict[str, float]]] = []
-        self.counters: Callable[[int], Counters | None] = lambda pid: Counters(0.0, 0)
-        self.at_once = True
-        self.pulled: list[str] = []
-
-    def supervisor(self, before: tuple[Tenant, ...] | None = None) -> TenantSupervisor:
-        def send(name: str, metrics: list[emf.Metric]) -> None:
-            self.sent.append((name, {metric.name: metric.values[0] for metric in metrics}))
-
-        dependencies = SupervisorDependencies(
-            host=self.docker,
-            clock=self.clock,
-            run_in_background=lambda work: work() if self.at_once else self.later.append(work),
-            heartbeats=self.heartbeats,
-            volumes=self.volumes,
-            meter=UsageMeter(send, lambda: None, lambda pid: self.counters(pid)),
-            weight_curve=WeightCurve(self.paths.run),
-            fetch_tenants=lambda: self.list(),
-            cached_tenants=lambda: before,
-            read_shape=host,
-            pull_image=self.pulled.append,
-            gpus=GpuNames(self.docker, None),
-            list_interval_seconds=5.0,
-        )
-        return TenantSupervisor(dependencies, self.paths)
-
-    def pass_(self, supervisor: TenantSupervisor, seconds: int = 10) -> bool:
-        continues = True
-        for _ in range(seconds):
-            continues = supervisor.tick()
-            self.clock.advance(1.0)
-        return continues
-
-    def settled(self) -> TenantSupervisor:
-        supervisor = self.supervisor()
-        self.pass_(supervisor)
-        assert sorted(self.docker.pids()) == ["ada", "bo", "cy"]
-        return supervisor
-
-    def announce(self, seconds: float, drain: float) -> None:
-        now = self.clock.wall()
-        notice.write(self.paths.run, Notice("spot", "terminate", "soon", now + seconds, now + drain, now))
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+from userdata.agent.tenants.host.container import name_of
+from userdata.agent.tenants.host.meter import Counters
 
 
 def test_all_are_started_and_the_host_is_ready_once_they_are(bench: Bench) -> None:
@@ -224,141 +96,22 @@ def test_a_new_process_adopts_running_containers(bench: Bench) -> None:
     assert not first.tick()
     assert bench.docker.pids() == before
     second = bench.supervisor(before=(ADA, BO, CY))
-    bench.list = _outage
+    bench.list = outage
     bench.pass_(second)
     assert bench.docker.pids() == before
     assert bench.heartbeats.states[-1] == "ready"
 
 
-def _outage() -> tuple[Tenant, ...] | None:
-    raise AgentError("s3: no answer")
-
-
-def test_an_outage_of_the_list_changes_nothing_and_crashed_tenants_are_restarted(bench: Bench) -> None:
+def test_anoutage_of_the_list_changes_nothing_and_crashed_tenants_are_restarted(bench: Bench) -> None:
     supervisor = bench.settled()
     before = bench.docker.pids()
-    bench.list = _outage
+    bench.list = outage
     bench.docker.die(name_of("bo"))
     bench.pass_(supervisor)
     after = bench.docker.pids()
     assert after.keys() == before.keys()
     assert after["bo"] != before["bo"]
     assert after["ada"] == before["ada"]
-
-
-def test_a_list_that_does_not_fit_changes_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    supervisor = bench.settled()
-    before = bench.docker.pids()
-    bench.list = lambda: (replace(ADA, gpus=9), BO)
-    bench.pass_(supervisor, 30)
-    assert bench.docker.pids() == before
-    assert bench.heartbeats.waits == {
-        "ada": "the list is refused: tenant 'ada': 9 GPUs, allowed: 8 of 8 GPUs, which the tenants before it "
-        "leave"
-    }
-    # The list before it stays in effect.
-    bench.docker.die(name_of("cy"))
-    bench.pass_(supervisor)
-    assert bench.docker.pids().keys() == before.keys()
-
-
-@pytest.mark.parametrize("resource", ["port", "uid", "GPU"])
-def test_tenants_that_exchange_what_they_have_are_stopped_and_started(bench: Bench, resource: str) -> None:
-    ones: list[dict[str, Any]] = [
-        {"uid": 2001, "host_port": 8001, "container_port": 80, "gpu_ids": (0,)},
-        {"uid": 2002, "host_port": 8002, "container_port": 80, "gpu_ids": (1,)},
-    ]
-    key = {"port": "host_port", "uid": "uid", "GPU": "gpu_ids"}[resource]
-    a, b = tenant("a", **ones[0]), tenant("b", **ones[1])
-    changed = replace(a, **{key: ones[1][key]}), replace(b, **{key: ones[0][key]})
-    bench.list = lambda: (a, b)
-    supervisor = bench.supervisor()
-    bench.pass_(supervisor)
-    before = bench.docker.pids()
-    bench.list = lambda: changed
-    bench.pass_(supervisor, 20)
-    after = bench.docker.pids()
-    assert after.keys() == {"a", "b"}
-    assert not {*after.values()} & {*before.values()}
-    assert bench.heartbeats.waits == {}
-
-
-def test_a_tenant_whose_replacement_fails_does_not_keep_another_waiting(bench: Bench) -> None:
-    a, b = tenant("a", host_port=8001, container_port=80), tenant("b", host_port=8002, container_port=80)
-    bench.list = lambda: (a, b)
-    supervisor = bench.supervisor()
-    bench.pass_(supervisor)
-    bench.volumes.fails = {"a"}
-    bench.list = lambda: (replace(a, host_port=8003), replace(b, host_port=8001))
-    bench.pass_(supervisor, 8)
-    assert bench.heartbeats.waits is not None
-    assert bench.heartbeats.waits["b"] == "waits for port 8001 of 'a'"
-    bench.pass_(supervisor, 30)
-    assert list(bench.docker.pids()) == ["b"]
-    assert bench.heartbeats.waits.keys() == {"a"}
-    assert bench.heartbeats.waits["a"].endswith("times: volume of a cannot be attached")
-    bench.pass_(supervisor, 60)
-    assert dict(bench.sent)["a"]["TenantWaiting"] == 1.0
-    assert dict(bench.sent)["b"]["TenantWaiting"] == 0.0
-
-
-def test_a_directory_changes_its_owner_only_while_no_container_uses_it(bench: Bench) -> None:
-    supervisor = bench.settled()
-    directory = bench.paths.volume_path("ada") / "data"
-    directory.mkdir(parents=True)
-    bench.docker.ran.clear()
-    bench.list = lambda: (replace(ADA, uid=2999), BO, CY)
-    bench.pass_(supervisor)
-    [owned] = [
-        n for n, argv in enumerate(bench.docker.ran) if argv[0] == "chown" and argv[-1] == str(directory)
-    ]
-    removed = bench.docker.ran.index(["docker", "rm", "--force", "--volumes", name_of("ada")])
-    [ran] = [n for n, argv in enumerate(bench.docker.ran) if argv[:2] == ["docker", "run"]]
-    assert removed < owned < ran
-
-
-def test_a_list_that_changes_while_a_tenant_starts_gives_its_gpus_to_no_other(bench: Bench) -> None:
-    bench.list = lambda: (tenant("a", gpus=8),)
-    supervisor = bench.supervisor()
-    bench.at_once = False
-    bench.pass_(supervisor, 2)
-    while bench.later:  # the list is read; the start begins
-        bench.later.pop(0)()
-        bench.pass_(supervisor, 3)
-        if len(bench.later) > 1:
-            break
-    assert not bench.docker.containers
-    starting = bench.later[:]
-    bench.later.clear()
-    bench.list = lambda: (tenant("b", gpus=8),)
-    for _ in range(10):
-        bench.pass_(supervisor, 3)
-        for work in bench.later:
-            work()
-        bench.later.clear()
-    assert not bench.docker.containers
-    assert bench.heartbeats.waits == {"b": "waits for GPU 0 of 'a'"}
-    for work in starting:
-        work()
-    bench.at_once = True
-    bench.pass_(supervisor, 20)
-    assert list(bench.docker.pids()) == ["b"]
-
-
-def test_until_a_list_is_read_it_is_unknown_who_waits(bench: Bench) -> None:
-    bench.list = _outage
-    bench.pass_(bench.supervisor())
-    assert bench.heartbeats.waits is None
-
-
-def test_a_changed_tenant_is_not_kept_waiting_by_the_failures_before(bench: Bench) -> None:
-    bench.docker.refuses = {"bad"}
-    bench.list = lambda: (tenant("a", image="bad"),)
-    supervisor = bench.supervisor()
-    bench.pass_(supervisor, 100)
-    bench.list = lambda: (tenant("a"),)
-    bench.pass_(supervisor, 10)
-    assert list(bench.docker.pids()) == ["a"]
 
 
 def test_restarts_after_crashes_back_off_and_are_counted(bench: Bench) -> None:
@@ -437,7 +190,7 @@ def test_a_larger_volume_grows_under_a_container_that_runs(bench: Bench) -> None
     assert bench.docker.pids() == before
 
 
-def test_docker_is_queried_again_after_an_outage(bench: Bench) -> None:
+def test_docker_is_queried_again_after_anoutage(bench: Bench) -> None:
     supervisor = bench.settled()
     bench.docker.is_down = True
     bench.pass_(supervisor)

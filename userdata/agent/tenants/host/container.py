@@ -56,6 +56,14 @@ class TenantPaths:
         """Return the directory on a tenant's volume that it sees as ``/tmp``."""
         return self.volume_path(tenant) / "tmp"
 
+    def image_volumes(self, tenant: str) -> Path:
+        """Return the directory on a tenant's volume for the volumes that its image declares."""
+        return self.volume_path(tenant) / "volumes"
+
+    def image_volume(self, tenant: str, number: int) -> Path:
+        """Return the directory that a tenant sees at the declared volume of a number."""
+        return self.image_volumes(tenant) / str(number)
+
     def cdi_file(self, tenant: str) -> Path:
         """Return the CDI specification of a tenant; see `cdi_specification`."""
         return self.cdi / f"{name_of(tenant)}.json"
@@ -145,14 +153,18 @@ def spec_of(tenant: Tenant, part: Slice, gpus: Sequence[str], paths: TenantPaths
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def run_command(desired: DesiredTenant, gpus: Sequence[str], paths: TenantPaths) -> list[str]:
+def run_command(
+    desired: DesiredTenant, gpus: Sequence[str], paths: TenantPaths, volumes: Sequence[str] = ()
+) -> list[str]:
     """Return the command that starts a tenant's container, with the labels that identify it.
 
     `supervisor` restarts an ended container; Docker's restart policy would do so at boot, before the volume
-    is mounted. ``gpus`` are UUIDs, which are CDI names, too.
+    is mounted. ``gpus`` are UUIDs, which are CDI names, too; ``volumes`` those of `images.checked_volumes`.
     """
     tenant, part = desired.tenant, desired.part
     argv = _command(tenant, part.memory_bytes, gpus, paths)
+    for number, path in enumerate(volumes):
+        argv += ["--volume", f"{paths.image_volume(tenant.name, number)}:{path}"]
     argv += _cpu_options(part, desired.shares)
     for key, value in (
         (LABEL_TENANT, tenant.name),

@@ -34,10 +34,19 @@ def list_containers(host: Host) -> dict[str, TenantContainer]:
         raise AgentError(f"docker container inspect: {type(error).__name__}: {error}") from None
 
 
-def start(host: Host, network: list[str], argv: list[str]) -> str:
-    """Create a tenant's bridge and start its container; return the container id."""
+def start(host: Host, tenant: str, network: list[str], argv: list[str]) -> str:
+    """Create a tenant's bridge and start its container; return the container id.
+
+    Raises:
+        AgentError: Docker failed, or the container got an anonymous volume on the host's disk and is removed.
+    """
     host.run(network)
-    return host.run(argv).strip()
+    id_ = host.run(argv).strip()
+    kinds = "{{range .Mounts}}{{.Type}} {{end}}"
+    if "volume" in host.run(["docker", "inspect", "--format", kinds, container.name_of(tenant)]).split():
+        remove(host, tenant, 0)
+        raise AgentError("the container has a volume on the host's disk, allowed: those that are bounded")
+    return id_
 
 
 def remove(host: Host, tenant: str, seconds: int) -> None:

@@ -147,14 +147,14 @@ def reconcile(
             if is_current(container, tenant):
                 continue
         needs = resources_of(tenant, profiles)
-        blocking = {other: _shared(needs, used) for other, used in uses.items() if other != name}
-        blockers[name] = {other: shared for other, shared in blocking.items() if shared}
+        blocking = {peer: _shared(needs, used) for peer, used in uses.items() if peer != name}
+        blockers[name] = {peer: shared for peer, shared in blocking.items() if shared}
         if not blockers[name] and name in idle and name not in work.paused:
             starts.append(name)
     waiting = {name: blocking for name, blocking in blockers.items() if blocking}
     clears = [
         name
-        for name in sorted({other for blocking in waiting.values() for other in blocking} & idle)
+        for name in sorted({peer for blocking in waiting.values() for peer in blocking} & idle)
         if name in blockers and name not in starts and name in containers
         if not containers[name].is_running
         or name in work.failing
@@ -187,21 +187,19 @@ def _shared(needs: frozenset[str], used: frozenset[str]) -> str:
 
 def _cycle(name: str, waiting: Mapping[str, Mapping[str, str]]) -> set[str]:
     """Return the tenants that wait for ``name`` and that it waits for, itself included; empty if none."""
-    return {other for other in _reached(name, waiting) if name in _reached(other, waiting)}
+    return {peer for peer in _reached(name, waiting) if name in _reached(peer, waiting)}
 
 
 def _reached(name: str, waiting: Mapping[str, Mapping[str, str]]) -> set[str]:
     reached: set[str] = set()
     following = [*waiting.get(name, ())]
     while following:
-        other = following.pop()
-        if other not in reached:
-            reached.add(other)
-            following += waiting.get(other, ())
+        peer = following.pop()
+        if peer not in reached:
+            reached.add(peer)
+            following += waiting.get(peer, ())
     return reached
 
 
 def _reason(blocking: Mapping[str, str]) -> str:
-    return "waits for " + ", ".join(
-        f"{resource} of {other!r}" for other, resource in sorted(blocking.items())
-    )
+    return "waits for " + ", ".join(f"{resource} of {peer!r}" for peer, resource in sorted(blocking.items()))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -40,6 +41,7 @@ TICK_SECONDS: Final = 1.0
 _POLL_INTERVAL_SECONDS: Final = 2.0
 _MIN_BACKOFF_SECONDS: Final = 2.0
 _MAX_BACKOFF_SECONDS: Final = 300.0
+_VERSIONS_INTERVAL_SECONDS: Final = 300.0
 _FAILURES_BEFORE_READY: Final = 3
 """Failed starts after which a tenant keeps neither the host from being ready nor another tenant waiting."""
 
@@ -49,7 +51,8 @@ class SupervisorDependencies:
     """The dependencies of a `TenantSupervisor`.
 
     ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
-    boot.
+    boot. ``prepare_image`` pulls an image, and returns its declared volumes. ``outdated`` returns the
+    programs below their least versions: see `versions`.
     """
 
     host: Host
@@ -62,7 +65,8 @@ class SupervisorDependencies:
     fetch_tenants: Callable[[], tuple[Tenant, ...] | None]
     cached_tenants: Callable[[], tuple[Tenant, ...] | None]
     read_shape: Callable[[], HostShape]
-    pull_image: Callable[[str], None]
+    prepare_image: Callable[[str], Sequence[str]]
+    outdated: Callable[[], Sequence[str]]
     gpus: GpuParts
     list_interval_seconds: float
     """Seconds between two reads of the tenant list."""
@@ -115,7 +119,8 @@ class TenantSupervisor:
         self._is_planned = self._has_plan = False
         self._plan_error = ""
         self._waits: tuple[TenantWait, ...] | None = None
-        self._next_list_at = self._next_poll_at = 0.0
+        self._next_list_at = self._next_poll_at = self._next_versions_at = 0.0
+        self._outdated: Sequence[str] = ()
         self._stopping = self._ready = False
         self._termination: Notice | None = None
         self._last_errors: dict[str, str] = {}
@@ -123,7 +128,7 @@ class TenantSupervisor:
             dependencies.host,
             paths,
             dependencies.volumes,
-            dependencies.pull_image,
+            dependencies.prepare_image,
             lambda part: dependencies.gpus.prepare(part, self._shape),
             self._user_ids,
             lambda: self._termination is not None,
@@ -189,16 +194,20 @@ class TenantSupervisor:
         try:
             containers = docker.list_containers(self._dependencies.host)
         except AgentError as error:
+            if self._last_errors.get("listing containers") == str(error):
+                # Twice the same: more than a container that was removed meanwhile.
+                self._record_waits(dict.fromkeys(self._desired, str(error)))
             self._log_once("listing containers", error)
-            self._record_waits(dict.fromkeys(self._desired, str(error)))
             return
         self._last_errors.pop("listing containers", None)
         self._try_plan(containers)
         self._track_containers(containers)
+        self._check_versions()
         if self._termination is None and self._has_plan:
             result = reconcile(self._desired, containers, self._states, self._work(), self._shape.mig)
             for step in result.steps:
-                self._start_step(step, containers)
+                if step.kind not in ("start", "clear") or not self._outdated:
+                    self._start_step(step, containers)
             self._maintain_volumes(containers)
         else:
             result = Reconciliation((), {})
@@ -210,6 +219,16 @@ class TenantSupervisor:
         ):
             for state in self._states.values():
                 state.restarts = 0
+
+    def _check_versions(self) -> None:
+        """Find out whether tenants may be started on this host: at first, and while they may not."""
+        now = self._dependencies.clock.monotonic()
+        if now < self._next_versions_at:
+            return
+        self._outdated = self._dependencies.outdated()
+        self._next_versions_at = now + _VERSIONS_INTERVAL_SECONDS if self._outdated else math.inf
+        if self._outdated:
+            log.error("no tenant is started on this host", outdated=list(self._outdated))
 
     def _try_plan(self, containers: dict[str, TenantContainer]) -> None:
         """Plan a changed list; if that fails, the plan before it stays in effect."""
@@ -369,7 +388,8 @@ class TenantSupervisor:
             if container is not None and is_current(container, desired):
                 continue
             failure = f"failed {state.failures} times: {state.error}" if state.error else ""
-            reasons[name] = waits.get(name) or failure or "is being started"
+            versions = "; ".join(self._outdated)
+            reasons[name] = versions or waits.get(name) or failure or "is being started"
         planned = [desired.tenant for desired in self._desired.values()]
         for tenant in self._tenants or () if self._plan_error else ():
             if tenant not in planned:

@@ -25,7 +25,7 @@ class TenantLifecycle:
     """Starts, grows and removes single tenants. Methods raise `AgentError`.
 
     Args:
-        pull: pulls an image.
+        prepare_image: pulls an image, and returns its declared volumes.
         prepare_gpus: returns the UUIDs of a slice's GPUs; creates a MIG instance.
         users: returns the user ids of all tenants, for the firewall.
         is_stopping: returns whether no tenant may be started any more.
@@ -34,7 +34,7 @@ class TenantLifecycle:
     host: Host
     paths: TenantPaths
     volumes: TenantVolumes
-    pull: Callable[[str], None]
+    prepare_image: Callable[[str], Sequence[str]]
     prepare_gpus: Callable[[Slice], Sequence[str]]
     users: Callable[[], Iterable[int]]
     is_stopping: Callable[[], bool]
@@ -47,16 +47,16 @@ class TenantLifecycle:
         """
         tenant = desired.tenant
         self.volumes.attach(tenant.name, tenant.data_gib)
-        self.pull(tenant.image)
+        image_volumes = self.prepare_image(tenant.image)
         if self.is_stopping():
             raise AgentError("the instance is being terminated: no tenant is started")
         docker.remove(self.host, tenant.name, _STOP_TIMEOUT_SECONDS)
         gpus = self.prepare_gpus(desired.part)
         self._prepare_directories(tenant, gpus)
-        self._empty_temporary_directory(tenant.name)
+        self._empty_temporary_directories(tenant, len(image_volumes))
         firewall.apply_rules(self.host, self.users())
-        argv = container.run_command(desired, gpus, self.paths)
-        container_id = docker.start(self.host, container.network_command(tenant), argv)
+        argv = container.run_command(desired, gpus, self.paths, image_volumes)
+        container_id = docker.start(self.host, tenant.name, container.network_command(tenant), argv)
         record = self.paths.record_file(tenant.name)
         files.write_atomic(record.with_suffix(".cid"), container_id)
         files.write_json(record, {"slot": tenant.name})
@@ -107,14 +107,19 @@ class TenantLifecycle:
         text = "".join(f"{key}={value}\n" for key, value in variables.items())
         files.write_atomic(self.paths.environment_file(tenant.name), text, 0o600)
 
-    def _empty_temporary_directory(self, tenant: str) -> None:
-        """Replace a tenant's ``/tmp``, which no process uses now, by an empty one.
+    def _empty_temporary_directories(self, tenant: Tenant, image_volumes: int) -> None:
+        """Replace a tenant's ``/tmp`` and its image's volumes, which no process uses now, by empty ones.
 
-        ``rm`` follows no symbolic link and leaves no file system, whatever the tenant put there; its
-        directory's name belongs to root.
+        ``rm`` follows no symbolic link and leaves no file system, whatever the tenant put there; the names of
+        its directories belong to root.
         """
-        path = str(self.paths.temporary_directory(tenant))
-        self.host.run(["rm", "--recursive", "--force", "--one-file-system", path])
+        volumes = self.paths.image_volumes(tenant.name)
+        path = str(self.paths.temporary_directory(tenant.name))
+        self.host.run(["rm", "--recursive", "--force", "--one-file-system", path, str(volumes)])
+        for number in range(image_volumes):
+            owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
+            mount_point = str(self.paths.image_volume(tenant.name, number))
+            self.host.run(["install", "--directory", *owner, mount_point])
         self.host.run(["install", "--directory", "--mode=1777", path])
 
 

@@ -96,7 +96,7 @@ class Machine:
             )
             return
         assert name not in self.jobs, f"two jobs for {name}"
-        self.counts["stopped first"] += kind == "clear"
+        self.counts["stopped_first"] += kind == "clear"
         fails = self.rng.random() < 0.1 or (kind == "start" and name in self.broken)
         wanted_now = self.desired[name] if kind == "start" else None
         self.jobs[name] = Job(kind, self.rng.randint(1, 3), fails, wanted_now)
@@ -211,7 +211,7 @@ def pairs(number: int, hosts: Sequence[HostShape], change: ChangedList, rng: ran
 
     ``change`` returns a list with one tenant added, removed or changed. Counts ``list_pairs``, those refused
     and ``stuck``, ``clashes`` of two running containers, tenants that wait without a reason (``silent``), and
-    containers ``stopped first``.
+    containers ``stopped_first``.
     """
     counts: Counter[str] = Counter()
     while counts["list_pairs"] < number:
@@ -228,7 +228,7 @@ def pairs(number: int, hosts: Sequence[HostShape], change: ChangedList, rng: ran
             counts["pairs_refused"] += after is None
             counts["stuck"] += not machine.reach()
             tenants = after or before
-        for name in ("clashes", "silent", "stopped first", "steps"):
+        for name in ("clashes", "silent", "stopped_first", "steps"):
             counts[name] += machine.counts[name]
     return counts
 

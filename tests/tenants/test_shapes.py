@@ -204,7 +204,7 @@ def test_any_list_is_reached_from_any_state_in_bounded_steps() -> None:
     result = slices.list_pairs(400, seed=11)
     assert result["list_pairs"] >= 400
     assert {result[name] for name in ("stuck", "clashes", "silent")} == {0}
-    assert result["stopped first"] > 40
+    assert result["stopped_first"] > 40
 
 
 def test_the_bench_finds_nothing_wrong_in_fewer_plans() -> None:

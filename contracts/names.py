@@ -74,9 +74,10 @@ METRIC_TENANT_CPU_LENT: Final = "TenantCpuLentSeconds"
 METRIC_TENANT_CPU_THROTTLED: Final = "TenantCpuThrottledSeconds"
 METRIC_TENANT_MEMORY: Final = "TenantMemory"
 METRIC_TENANT_RESTARTS: Final = "TenantRestarts"
+METRIC_TENANT_WAITING: Final = "TenantWaiting"
 """Per tenant of a shared host, once a minute: CPU seconds used, borrowed from and lent to other tenants,
 memory in MB, unexpected exits of the tenant's container; of a capped tenant also the seconds that its cap
-delayed it, summed over CPUs."""
+delayed it, summed over CPUs; 1 if the tenant does not run as the list says, else 0."""
 TENANT: Final = "tenant"
 """Dimension of tenant metrics, in addition to ``group`` and ``stack``."""
 METRIC_HOURLY_COST: Final = "HourlyCost"

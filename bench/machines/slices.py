@@ -1,10 +1,11 @@
 """Plan random lists of tenants on shared hosts of all types that a stack file may name.
 
-    python -m bench.machines.slices [--plans N] [--without-containers] [--out FILE]
+    python -m bench.machines.slices [--plans N] [--list-pairs N] [--without-containers] [--out FILE]
 
 Each list changes while tenants run. ``tests/tenants/laws.py`` checks the invariants of an accepted plan, from
-the plan and the list alone; the error of a rejected list must name a tenant that does not fit. With Docker
-and root, three tenants also run in real containers.
+the plan and the list alone; the error of a rejected list must name a tenant that does not fit. Lists are
+also reached from states between other lists, with failing and dead containers (``tests/tenants/moves.py``).
+With Docker and root, three tenants also run in real containers.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from typing import Any, Final
 from bench.parts import needs, slices_containers
 from bench.parts.run import parser_of, write
 from infra.catalogue import host_shapes
-from tests.tenants import laws
+from tests.tenants import laws, moves
 from tests.tenants.hosts import tenant
 from userdata.agent.tenants.model import HostShape, PlanRefusedError, Slice, Tenant
 from userdata.agent.tenants.plan import plan
 
 PLANS: Final = 20_000
+LIST_PAIRS: Final = 100_000
 _CHANGES: Final = 12
 """How often a host's list changes."""
 
@@ -109,18 +111,26 @@ def plans(max_plans: int, seed: int = 1) -> dict[str, Any]:
     return {**totals, "refused_for": dict(causes.most_common())}
 
 
+def list_pairs(number: int, seed: int = 1) -> dict[str, int]:
+    """Reach lists from random states; return the counts of `moves.pairs`."""
+    hosts = [host_shapes.shape(name) for name in host_shapes.TYPES]
+    return dict(moves.pairs(number, hosts, changed, random.Random(seed)))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plan, print, write the file; return 1 for a violation."""
     parser = parser_of(__doc__, "slices")
     parser.add_argument("--plans", type=int, default=PLANS)
+    parser.add_argument("--list-pairs", type=int, default=LIST_PAIRS)
     parser.add_argument("--without-containers", action="store_true", help="only plan")
     options = parser.parse_args(arguments)
     if not options.without_containers:
         needs.containers_or_none(*slices_containers.PROGRAMS)
-    result = plans(options.plans) | ({} if options.without_containers else slices_containers.measure())
+    result: dict[str, Any] = plans(options.plans) | list_pairs(options.list_pairs)
+    result |= {} if options.without_containers else slices_containers.measure()
     write(options.out, result)
     print(json.dumps(result, indent=2))
-    wrong = ("misnamed", "oversold", "overlaps", "moved", "isolation_breaches")
+    wrong = ("misnamed", "oversold", "overlaps", "moved", "stuck", "clashes", "silent", "isolation_breaches")
     return 1 if any(result.get(name) for name in wrong) else 0
 
 

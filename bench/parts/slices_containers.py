@@ -7,7 +7,8 @@ import time
 from typing import Any, Final
 
 from tests.real import containers as real
-from tests.real.breaches import breaches, plant, unenforced
+from tests.real import hostile
+from tests.real.breaches import ALONE, breaches, plant, unenforced
 from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SharedHost, shared_host, tenant, until
 from tests.real.tenants import PROGRAMS as OF_A_HOST
@@ -27,8 +28,9 @@ def measure() -> dict[str, Any]:
     try:
         with real.folder() as directory, shared_host(directory) as host:
             plant(host)
-            breaches_found = breaches(host)
+            breaches_found = [*breaches(host), *hostile.succeeded(host)]
             return {
+                "attacks": len(ALONE) + hostile.attacks(),
                 "isolation_breaches": len(breaches_found),
                 "breaches": breaches_found,
                 "rules_unenforced_here": len(unenforced()),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from contracts import codec, names
+from contracts.registry.tenant_wait import TenantWait
 from contracts.registry.worker_report import WorkerReport
 from contracts.stored import ContractError, FieldMark, Stored, stored
 
@@ -65,6 +66,7 @@ class Worker:
 
     ``progress`` is that of its job, ``None`` if the script reports none; ``report`` is the report of a
     service's worker. A restart requested at ``restart_requested_at`` is done once ``since`` is later.
+    ``tenant_waits`` are the tenants of a shared host that do not run as listed, ``None`` if not reported.
     """
 
     partition: Annotated[str, FieldMark.IN_KEY]
@@ -77,6 +79,7 @@ class Worker:
     progress: Annotated[Progress | None, FieldMark.OR_DEFAULT] = None
     report: Annotated[WorkerReport | None, FieldMark.OR_DEFAULT, Stored("pulse")] = None
     restart_requested_at: Annotated[float | None, Stored("restart")] = None
+    tenant_waits: Annotated[tuple[TenantWait, ...] | None, FieldMark.OR_DEFAULT, Stored("waits")] = None
 
     def is_fresh(self, now: float) -> bool:
         """Return whether the last heartbeat is neither stale nor in the future."""
@@ -150,6 +153,7 @@ def heartbeat(
     deadline: float | None,
     progress: Progress | None = None,
     report: WorkerReport | None = None,
+    tenant_waits: tuple[TenantWait, ...] | None = None,
     *,
     is_first: bool = False,
 ) -> dict[str, Any]:
@@ -169,7 +173,8 @@ def heartbeat(
         ":expires": _expiry(now),
     }
     missing = ["restart"] if is_first else []
-    for name, value in (("deadline", deadline), ("progress", progress), ("pulse", report)):
+    optional = {"deadline": deadline, "progress": progress, "pulse": report, "waits": tenant_waits}
+    for name, value in optional.items():
         if value is None:
             missing.append(name)
         else:

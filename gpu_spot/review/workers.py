@@ -16,6 +16,7 @@ from gpu_spot.review.harmless import is_harmless
 from gpu_spot.review.kubernetes import Pools, find_pools, kubernetes_effects
 from gpu_spot.review.parameters import parameter_effects
 from gpu_spot.review.preview import EngineStep, Preview
+from gpu_spot.review.tenant_list import list_effects
 from gpu_spot.review.text import code, plural
 from gpu_spot.review.value_diff import difference_lines
 from gpu_spot.review.values import grows, has_unknown, items, mapping, number
@@ -312,28 +313,7 @@ def _object(step: EngineStep, group: str, preview: Preview) -> list[Effect] | No
         return None
     if not key.endswith("/tenants.json"):
         return [] if step.name.endswith("-agent") else None
-    old, new = (_tenants(inputs.get("content")) for inputs in (step.old, step.new))
-    if old is None or new is None:
-        return [may_end(step, group, "is known after the update: tenants may change")]
-    effects = []
-    if removed := sorted(old.keys() - new.keys()):
-        words = f"**{workers(len(removed))} ended**: tenants {code(', '.join(removed))} are removed"
-        effects.append(Effect(Severity.ENDS, group, words, count=len(removed)))
-    if changed := sorted(name for name in old.keys() & new.keys() if old[name] != new[name]):
-        words = f"changes tenants {code(', '.join(changed))}, whose containers may be replaced"
-        effects.append(may_end(step, group, words))
-    return effects
-
-
-def _tenants(text: Any) -> dict[str, Any] | None:
-    try:
-        content = json.loads(text)
-    except (TypeError, ValueError):
-        return None
-    listed = content.get("tenants") if isinstance(content, dict) else content
-    if has_unknown(content) or not isinstance(listed, list):
-        return None
-    return {str(mapping(tenant).get("name")): tenant for tenant in listed}
+    return list_effects(step, group)
 
 
 _SPECIAL: Final = {

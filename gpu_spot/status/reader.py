@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from contracts import names
 from contracts.registry.item import Worker
+from contracts.registry.tenant_wait import TenantWait
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.reader import JobReader
 from gpu_spot.jobs.timeline import JobTimeline, build_timeline
@@ -194,6 +195,7 @@ class StackReader:
             instances=observation.instances,
             on_premises_slots=observation.on_premises_slots or 0,
             workers=tuple(_workers(registry.registered(name), {i.id for i in observation.instances}, now)),
+            tenant_waits=_tenant_waits(registry.registered(name), now),
             cost=costs.hourly_cost(observation, group_settings.config.on_demand_prices),
             warnings=(*observation.read_errors, *([unpriced] if unpriced else [])),
             hourly_budget=_budget_state(observation, hourly.REACHED in remembered.active_alarms, now),
@@ -321,6 +323,16 @@ def _workers(
                 counts[(origin, version, _phase(worker, now))] += 1
     for (origin, version, phase), count in sorted(counts.items()):
         yield WorkerCount(origin, version, phase, count)
+
+
+def _tenant_waits(
+    registered_by_origin: Mapping[str, RegisteredWorkers], now: float
+) -> tuple[TenantWait, ...] | None:
+    """Return the waits in the newest current heartbeat of a shared host, None if there is none."""
+    aws = registered_by_origin.get(names.ORIGIN_AWS)
+    workers = [worker for entries in aws.workers.values() for worker in entries] if aws else []
+    current = [worker for worker in workers if worker.is_fresh(now) and worker.tenant_waits is not None]
+    return max(current, key=lambda worker: worker.heartbeat).tenant_waits if current else None
 
 
 def _phase(worker: Worker, now: float) -> WorkerPhase:

@@ -62,6 +62,7 @@ def _group_json(group: GroupSnapshot) -> dict[str, Any]:
         "spot_requests": None if group.spot_requests is None else _requests_json(group.spot_requests),
         "trouble": group.error or None,
         "unread": list(group.warnings),
+        "tenant_waits": None if group.tenant_waits is None else [asdict(wait) for wait in group.tenant_waits],
         "hourly_budget": None if group.hourly_budget is None else _budget_json(group.hourly_budget),
     }
 

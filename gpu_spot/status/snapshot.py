@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from contracts.group.hourly_budget import BudgetRelease, HourlyBudget
+from contracts.registry.tenant_wait import TenantWait
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.status.decisions import DecisionLine
 from gpu_spot.status.spot_requests import SpotRequestCount
@@ -64,7 +65,9 @@ class GroupSnapshot:
     is None if the price of an instance is unknown. ``error`` is the reason why the group could not be read,
     else empty; ``warnings`` are other failed reads. An instance takes no work in the last ``drain_seconds``
     before its deadline. ``spot_requests`` are the current Spot requests and those that ended in the last
-    hour; None if they could not be read. ``hourly_budget`` is None without one.
+    hour; None if they could not be read. ``hourly_budget`` is None without one. ``tenant_waits`` are the
+    tenants of a shared host that do not run as listed; None for another group, and if no current heartbeat
+    says it.
     """
 
     name: str
@@ -80,6 +83,7 @@ class GroupSnapshot:
     drain_seconds: float = 0.0
     spot_requests: tuple[SpotRequestCount, ...] | None = None
     hourly_budget: BudgetState | None = None
+    tenant_waits: tuple[TenantWait, ...] | None = None
 
     def serving_slots(self, now: float) -> int:
         """Return how many slots of the target are served at ``now``, draining instances included."""

@@ -175,8 +175,14 @@ def _workers(snapshot: StackSnapshot) -> Table:
 
 
 def _declared(snapshot: StackSnapshot) -> Iterator[Text]:
+    waits_by_group = {group.name: group.tenant_waits for group in snapshot.groups}
     for host, tenants in snapshot.declared.tenants.items():
         yield Text(f"tenants of {host}: {', '.join(tenants)}")
+        waits = waits_by_group.get(host)
+        if waits is None and host in waits_by_group:
+            yield Text(f" {host}: unknown whether its tenants run", style="yellow")
+        for wait in waits or ():
+            yield Text(f" {wait.tenant} does not run as listed: {wait.reason}", style="yellow")
     if snapshot.declared.on_kubernetes:
         yield Text(f"on Kubernetes, not included: {', '.join(snapshot.declared.on_kubernetes)}")
 

@@ -16,6 +16,7 @@ from contracts.jobs.item import HostFaults, JobItem, Retries
 from contracts.registry.batches import BatchRow
 from contracts.registry.item import Progress, Worker
 from contracts.registry.queue_state import QueueState
+from contracts.registry.tenant_wait import TenantWait
 from contracts.registry.worker_report import WorkerReport
 from contracts.watched_queue import WatchedQueue
 from lambdas.core.capacity.history import History, PoolRecord
@@ -320,6 +321,7 @@ WORKER = Worker(
         "v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2, (BatchRow(4, 3, 9, 2.5, 1),), 16
     ),
     restart_requested_at=1800000003.0,
+    tenant_waits=(TenantWait("vision", "waits for port 8001 of 'speech'"),),
 )
 WORKER_ITEM = {
     "group": {"S": "ocr#arn:aws:ec2:us-west-2:123456789012:instance/i-1"},
@@ -357,6 +359,7 @@ WORKER_ITEM = {
         }
     },
     "restart": {"N": "1800000003"},
+    "waits": {"L": [{"L": [{"S": "vision"}, {"S": "waits for port 8001 of 'speech'"}]}]},
 }
 BACKLOG = QueueState(1800000000.5, 12, 3, 45.5, 1.5, 0.5, 4)
 BACKLOG_ITEM = {

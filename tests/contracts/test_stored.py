@@ -199,11 +199,19 @@ def test_a_worker_is_a_row_of_the_registry() -> None:
 
 def test_a_heartbeat_updates_a_row() -> None:
     item = registry_item.heartbeat(
-        "i-1", 1800000010.0, "draining", 1800000120.5, WORKER.progress, WORKER.report, is_first=True
+        "i-1",
+        1800000010.0,
+        "draining",
+        1800000120.5,
+        WORKER.progress,
+        WORKER.report,
+        WORKER.tenant_waits,
+        is_first=True,
     )
     assert item == {
         "UpdateExpression": "SET instance = :instance, since = :now, heartbeat = :now, #state = :state, "
-        "#expires = :expires, deadline = :deadline, progress = :progress, pulse = :pulse REMOVE restart",
+        "#expires = :expires, deadline = :deadline, progress = :progress, pulse = :pulse, "
+        "waits = :waits REMOVE restart",
         "ExpressionAttributeNames": {"#state": "state", "#expires": "expires"},
         "ExpressionAttributeValues": {
             ":instance": {"S": "i-1"},
@@ -213,6 +221,7 @@ def test_a_heartbeat_updates_a_row() -> None:
             ":deadline": WORKER_ITEM["deadline"],
             ":progress": WORKER_ITEM["progress"],
             ":pulse": WORKER_ITEM["pulse"],
+            ":waits": WORKER_ITEM["waits"],
         },
     }
 

@@ -119,6 +119,7 @@ ALARMS: Final[dict[str, Condition]] = {
         "Maximum", "gpu-spot/instances TenantCpuSeconds", "< 0", (4, 4), 300, missing_breaches=True
     ),
     "<host>-<tenant>-restarting": Condition("Sum", "gpu-spot/instances TenantRestarts", ">= 3", (2, 3), 300),
+    "<host>-<tenant>-waiting": Condition("Minimum", "gpu-spot/instances TenantWaiting", ">= 1", (4, 4), 300),
 }
 
 

@@ -247,7 +247,7 @@ def settings(**changes: Any) -> str:
         ),
         (
             {"tenants__1__uid": 2001},
-            "tenants: on g5.12xlarge: tenant 'speech': uid 2001, allowed: each uid once",
+            "tenants: on g5.12xlarge: tenant 'speech': uid 2001, which is 'vision''s, allowed: each",
         ),
         ({"tenants": []}, "tenants: [], allowed: a list of at least 1"),
     ],

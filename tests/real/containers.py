@@ -74,6 +74,7 @@ def image(place: Path) -> bytes:
     for one in ("/bin/bash", *re.findall(r"/\S+", linked)):
         (root / one[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(one, root / one[1:])
+    (root / "link").symlink_to("/run/gpu-spot")
     (root / "suid").mkdir()
     shutil.copy(busybox, root / "suid" / "id")
     (root / "suid" / "id").chmod(0o4755)

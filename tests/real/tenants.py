@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from contracts.registry.tenant_wait import TenantWait
 from tests.real import containers as real
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.host import Host
 from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import meter
 from userdata.agent.tenants.host.container import TenantPaths, name_of
+from userdata.agent.tenants.host.images import ImageStore
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
+from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
 from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
@@ -118,10 +121,18 @@ class Heartbeats:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.waits: dict[str, str] = {}
 
     def send(
-        self, slots: Collection[int], *, waiting: bool = False, draining: bool = False, **more: Any
+        self,
+        slots: Collection[int],
+        *,
+        waiting: bool = False,
+        draining: bool = False,
+        tenant_waits: tuple[TenantWait, ...] | None = None,
+        **more: Any,
     ) -> frozenset[int]:
+        self.waits = {wait.tenant: wait.reason for wait in tenant_waits or ()}
         state = "waiting" if waiting else "draining" if draining else "ready"
         if not self.said or self.said[-1] != state:
             self.said.append(state)
@@ -161,8 +172,9 @@ class SharedHost:
             fetch_tenants=lambda: self.fetch(),
             cached_tenants=lambda: None,
             read_shape=shape,
-            pull_image=lambda image: None,
-            gpu_uuids=lambda part: [],
+            prepare_image=ImageStore(self.host, lambda: "", lambda directory: 2**40).prepare,
+            outdated=lambda: (),  # this machine's programs are older
+            gpus=GpuParts(self.host, None),
             list_interval_seconds=self.list_interval_seconds,
         )
         self._made = TenantSupervisor(means, self.place)
@@ -180,6 +192,14 @@ class SharedHost:
         """Return the first process of each tenant's container that runs."""
         return {
             name: one["State"]["Pid"] for name, one in self.inspected().items() if one["State"]["Running"]
+        }
+
+    def users(self) -> dict[str, int]:
+        """Return the user of each tenant's container that runs."""
+        return {
+            name: int(one["Config"]["User"].split(":")[0])
+            for name, one in self.inspected().items()
+            if one["State"]["Running"]
         }
 
     def inspected(self) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from dataclasses import replace
 import pytest
 
 from tests.real import containers as real
+from tests.real import hostile
 from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, secret, unenforced
 from tests.real.changes import LIMIT_SECONDS, list_changes
 from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SERVICE, THREE, SharedHost, shape, shared_host, tenant, until
 from userdata.agent.machine import files
 from userdata.agent.tenants.host import container, firewall, meter
+from userdata.agent.tenants.host.steps import DesiredTenant
 from userdata.agent.tenants.plan import plan
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
@@ -40,6 +42,41 @@ def test_no_tenant_reads_reaches_sees_or_outgrows_what_is_not_its_own(host: Shar
     assert not host.answers(real.METADATA, 80, user=2001)
     assert host.answers(real.METADATA, 80, user=2999)
     assert len(unenforced()) == 4
+
+
+def test_no_hostile_image_or_program_gets_its_way(host: SharedHost) -> None:
+    before = host.pids()
+    assert hostile.succeeded(host) == []
+    assert hostile.attacks() >= 25
+    assert host.pids() == before
+
+
+def test_what_programs_try_is_possible_where_nothing_prevents_it(host: SharedHost) -> None:
+    said: set[str] = set()
+    for more in (["NET_ADMIN"], ["SYS_ADMIN", "--security-opt", "seccomp=unconfined"]):
+        free = ["docker", "run", "--rm", "--shm-size", "1g", "--cap-add", *more, real.IMAGE, "sh", "-c"]
+        done = subprocess.run([*free, hostile.TRIED], capture_output=True, text=True)
+        said |= {*done.stdout.splitlines()}
+    assert said == set(hostile.PROGRAMS)
+
+
+def test_tenants_that_exchange_ports_and_users_serve_again(host: SharedHost) -> None:
+    ada, bo, cy = THREE
+    host.tenants = (
+        replace(ada, host_port=bo.host_port, uid=bo.uid),
+        replace(bo, host_port=ada.host_port, uid=ada.uid),
+        cy,
+    )
+    try:
+        until(lambda: host.users() == {"ada": 2002, "bo": 2001, "cy": 2003}, "users are exchanged")
+        until(lambda: host.heartbeats.waits == {}, "none waits")
+        assert host.within("ada", "cat /data/secret").stdout == f"{secret('ada')}\n"
+        assert host.within("bo", "cat /data/secret").stdout == f"{secret('bo')}\n"
+        assert breaches(host) == []
+    finally:
+        host.tenants = THREE
+        until(lambda: host.users() == {"ada": 2001, "bo": 2002, "cy": 2003}, "users are as before")
+        until(lambda: host.heartbeats.waits == {}, "none waits")
 
 
 def test_what_is_tried_is_possible_where_nothing_prevents_it(host: SharedHost) -> None:
@@ -202,7 +239,8 @@ def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) ->
         "".join(f"{k}={v}\n" for k, v in container.environment(one, gpus).items())
     )
     files.write_json(place.cdi_file(name), container.cdi_specification(name, gpus))
-    argv = container.run_command(one, plan(shape(), [one]).slices[name], gpus, 100, place)
+    part = plan(shape(), [one]).slices[name]
+    argv = container.run_command(DesiredTenant(one, part, "spec", 100, -1, ()), gpus, place)
     for option in (
         "--runtime",
         "--log-driver",

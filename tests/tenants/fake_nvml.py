@@ -21,6 +21,7 @@ class FakeNvml:
 
     def __init__(self) -> None:
         self.parts: dict[tuple[int, int], int] = {}
+        """Memory slices of each MIG instance, by GPU and first slice."""
 
     def nvmlInit(self) -> None:
         """See pynvml."""
@@ -52,11 +53,11 @@ class FakeNvml:
     def nvmlDeviceGetGpuInstanceId(self, part: tuple[int, int]) -> int:
         return part[1] + 100
 
-    def nvmlDeviceGetGpuInstanceById(self, gpu: int, number: int) -> int:
-        return number
+    def nvmlDeviceGetGpuInstanceById(self, gpu: int, number: int) -> tuple[int, int]:
+        return gpu, number - 100
 
-    def nvmlGpuInstanceGetInfo(self, instance: int) -> Any:
-        return SimpleNamespace(placement=SimpleNamespace(start=instance - 100))
+    def nvmlGpuInstanceGetInfo(self, part: tuple[int, int]) -> Any:
+        return SimpleNamespace(placement=SimpleNamespace(start=part[1], size=self.parts[part]))
 
     def nvmlDeviceGetUUID(self, part: int | tuple[int, int]) -> str:
         return f"GPU-{part}" if isinstance(part, int) else f"MIG-{part[0]}-{part[1]}"

@@ -45,7 +45,7 @@ def overlaps(host: HostShape, plan: HostPlan) -> list[str]:
     found = []
     threads = {cpu: core for node in host.nodes for core in node.cores for cpu in core}
     system = {cpu for core in host.reserved_cores for cpu in core}
-    places = {name: _places(host, one) for name, one in plan.slices.items()}
+    parts = {name: places(host, one) for name, one in plan.slices.items()}
     for name, one in plan.slices.items():
         if system & {*one.cpus}:
             found.append(f"{name} on the system's CPUs")
@@ -54,12 +54,12 @@ def overlaps(host: HostShape, plan: HostPlan) -> list[str]:
     for (a, one), (b, other) in combinations(plan.slices.items(), 2):
         if (one.pinned or other.pinned) and {*one.cpus} & {*other.cpus}:
             found.append(f"{a} and {b}: CPUs")
-        if places[a] & places[b]:
+        if parts[a] & parts[b]:
             found.append(f"{a} and {b}: GPUs")
     return found
 
 
-def _places(host: HostShape, one: Slice) -> set[tuple[int, int]]:
+def places(host: HostShape, one: Slice) -> set[tuple[int, int]]:
     """Return the eighths of GPUs that a slice has."""
     found = {(gpu, eighth) for gpu in one.gpus for eighth in range(8)}
     if one.mig is not None:

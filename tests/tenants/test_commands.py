@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +14,17 @@ from contracts.agent.names import RUN_DIR, UNIT_TENANT_SUPERVISOR
 from infra.catalogue import host_shapes
 from tests.tenants.docker_double import options
 from tests.tenants.hosts import tenant
-from userdata.agent.tenants import weights
+from userdata.agent.tenants import mig, weights
 from userdata.agent.tenants.host import container, firewall
 from userdata.agent.tenants.host.container import TenantPaths
 from userdata.agent.tenants.host.steps import (
     DesiredTenant,
     TenantContainer,
-    TenantStep,
+    TenantWork,
     exclusive_resources,
-    steps,
+    reconcile,
 )
-from userdata.agent.tenants.model import Slice, Tenant
+from userdata.agent.tenants.model import UIDS_APART, MigInstance, Slice, Tenant
 from userdata.agent.tenants.plan import plan
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -54,14 +56,20 @@ HOSTS: dict[str, tuple[Tenant, ...]] = {
 }
 
 
+def planned(one: Tenant, part: Slice, gpus: tuple[str, ...]) -> DesiredTenant:
+    spec = container.spec_of(one, part, gpus, PLACE)
+    shares = weights.shares_for(part.weight)
+    return DesiredTenant(one, part, spec, shares, container.cpu_quota(part), gpus)
+
+
 def commands(name: str) -> list[list[str]]:
     found = plan(host_shapes.shape(name), HOSTS[name]).slices
     said = []
     for one in HOSTS[name]:
         part = found[one.name]
-        gpus = [f"GPU-{gpu}" for gpu in part.gpus]
+        gpus = tuple(f"GPU-{gpu}" for gpu in part.gpus)
         said.append(container.network_command(one))
-        said.append(container.run_command(one, part, gpus, weights.shares_for(part.weight), PLACE))
+        said.append(container.run_command(planned(one, part, gpus), gpus, PLACE))
     return said
 
 
@@ -111,12 +119,10 @@ def test_another_container_is_needed_for_all_but_cpus() -> None:
     one = tenant("ada", uid=2001, gpus=1)
     part = Slice((1, 2), 80, 2**32, gpus=(0,))
 
-    def spec(
-        changed: Tenant = one, slice_: Slice = part, gpus: tuple[str, ...] = ("0",), shares: int = 9
-    ) -> str:
-        return container.spec_hash(container.run_command(changed, slice_, gpus, shares, PLACE))
+    def spec(changed: Tenant = one, slice_: Slice = part, gpus: tuple[str, ...] = ("0",)) -> str:
+        return container.spec_of(changed, slice_, gpus, PLACE)
 
-    assert spec(slice_=replace(part, cpus=(4,), weight=3, cpu_limit=2)) == spec(shares=77) == spec()
+    assert spec(slice_=replace(part, cpus=(4,), weight=3, cpu_limit=2)) == spec()
     others = {
         spec(replace(one, image="other")),
         spec(replace(one, command=("x",))),
@@ -156,16 +162,41 @@ def test_the_unit_leaves_tenants_running_and_is_the_last_to_be_killed() -> None:
     assert not [line for line in unit if line.startswith(("Requires=docker", "BindsTo=", "PartOf="))]
 
 
+def test_tenants_have_addresses_of_their_own_outside_of_private_networks() -> None:
+    networks = {uid: ipaddress.ip_network(container.subnet_of(uid)) for uid in (2000, 2001, 34_767, 59_999)}
+    assert len({*networks.values()}) == len(networks)
+    for network in networks.values():
+        assert network.subnet_of(container.SUBNETS)
+        assert len(list(network.hosts())) == 2  # the gateway and the container
+    # Source: RFC 1918, and the VPC user guide, "VPC CIDR blocks": what VPCs and Docker's defaults are in.
+    for private in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"):
+        assert not container.SUBNETS.overlaps(ipaddress.ip_network(private))
+    assert container.subnet_of(2000) == container.subnet_of(2000 + UIDS_APART)
+
+
 def wanted(one: Tenant, part: Slice, spec: str = "1") -> DesiredTenant:
     return DesiredTenant(one, part, spec, 100, container.cpu_quota(part), ())
 
 
-def found(one: Tenant, part: Slice, spec: str = "1", *, is_running: bool = True) -> TenantContainer:
-    mine = exclusive_resources(part, one.uid, one.host_port)
-    quota = container.cpu_quota(part)
-    return TenantContainer("id", one.name, spec, part, is_running, 100, part.cpuset, quota, 7, "now", mine)
+def found(one: Tenant, part: Slice | None, spec: str = "1", *, is_running: bool = True) -> TenantContainer:
+    cpuset, quota = (part.cpuset, container.cpu_quota(part)) if part else ("0", -1)
+    port = None if one.host_port is None else str(one.host_port)
+    return TenantContainer(
+        "id", one.name, spec, part, is_running, 100, cpuset, quota, 7, "now", str(one.uid), port
+    )
 
 
+def steps(
+    desired: dict[str, DesiredTenant],
+    containers: dict[str, TenantContainer],
+    present: Collection[str] = (),
+    work: TenantWork | None = None,
+) -> tuple[tuple[str, str], ...]:
+    done = reconcile(desired, containers, present, work or TenantWork(), MIG)
+    return tuple((step.kind, step.tenant) for step in done.steps)
+
+
+MIG = mig.profiles("A100", 40)
 ADA, BO = tenant("ada", host_port=8001, container_port=80), tenant("bo")
 ONE, OTHER = Slice((1, 2), 80, 2**32, gpus=(0,)), Slice((3,), 80, 2**32, gpus=(1,))
 
@@ -173,32 +204,108 @@ ONE, OTHER = Slice((1, 2), 80, 2**32, gpus=(0,)), Slice((3,), 80, 2**32, gpus=(1
 def test_nothing_is_done_where_nothing_differs() -> None:
     both = {"ada": wanted(ADA, ONE), "bo": wanted(BO, OTHER)}
     here = {"ada": found(ADA, ONE), "bo": found(BO, OTHER)}
-    assert steps(both, here, both, ()) == ()
-    assert steps(both, here | {"bo": found(BO, OTHER, "0")}, both, ()) == (TenantStep("start", "bo"),)
-    assert steps(both, here | {"bo": found(BO, OTHER, "0")}, both, {"bo"}) == ()
-    assert steps(both, here | {"bo": found(BO, OTHER, is_running=False)}, both, ()) == (
-        TenantStep("start", "bo"),
-    )
+    assert steps(both, here, both) == ()
+    assert steps(both, here | {"bo": found(BO, OTHER, "0")}, both) == (("start", "bo"),)
+    assert steps(both, here | {"bo": found(BO, OTHER, "0")}, both, TenantWork(paused={"bo"})) == ()
+    assert steps(both, here | {"bo": found(BO, OTHER, is_running=False)}, both) == (("start", "bo"),)
     moved = {"ada": wanted(ADA, replace(ONE, cpus=(1,))), "bo": wanted(BO, OTHER)}
-    assert steps(moved, here, both, ()) == (TenantStep("update", "ada"),)
+    assert steps(moved, here, both) == (("update", "ada"),)
     capped = {"ada": wanted(ADA, replace(ONE, cpu_limit=2)), "bo": wanted(BO, OTHER)}
-    assert steps(capped, here, both, ()) == (TenantStep("update", "ada"),)
+    assert steps(capped, here, both) == (("update", "ada"),)
+
+
+def test_a_container_that_is_to_be_replaced_leaves_the_cpus_of_others_first() -> None:
+    both = {"ada": wanted(ADA, replace(ONE, cpus=(4,))), "bo": wanted(BO, OTHER)}
+    here = {"ada": found(ADA, ONE, "0"), "bo": found(BO, OTHER)}
+    assert steps(both, here) == (("update", "ada"), ("start", "ada"))
+    assert steps(both, here, (), TenantWork(in_progress={"ada"})) == (("update", "ada"),)
 
 
 @pytest.mark.parametrize(
     ("heir", "part"),
     [
         (BO, ONE),  # its GPU
+        (BO, replace(ONE, gpus=(), mig=MigInstance(0, "1g.5gb", 6))),  # a part of it
         (replace(BO, host_port=8001, container_port=1), OTHER),
         (replace(BO, uid=ADA.uid), OTHER),
     ],
 )
 def test_a_tenant_that_needs_a_resource_of_another_container_waits(heir: Tenant, part: Slice) -> None:
     here = {"ada": found(ADA, ONE)}
-    assert steps({"bo": wanted(heir, part)}, here, (), ()) == (TenantStep("end", "ada"),)
-    assert steps({"bo": wanted(heir, part)}, here, (), {"ada"}) == ()
-    assert steps({"bo": wanted(heir, part)}, {}, (), ()) == (TenantStep("start", "bo"),)
+    assert steps({"bo": wanted(heir, part)}, here) == (("end", "ada"),)
+    assert steps({"bo": wanted(heir, part)}, here, (), TenantWork(paused={"ada"})) == ()
+    assert steps({"bo": wanted(heir, part)}, {}) == (("start", "bo"),)
+    claim = exclusive_resources(ONE, ADA.uid, ADA.host_port)
+    starting = TenantWork(in_progress={"ada"}, claims={"ada": claim})
+    assert steps({"bo": wanted(heir, part)}, {}, (), starting) == ()
+
+
+def test_a_waiting_tenant_says_for_what() -> None:
+    heir = replace(BO, host_port=8001, container_port=1)
+    done = reconcile({"bo": wanted(heir, OTHER)}, {"ada": found(ADA, ONE)}, (), TenantWork())
+    assert done.waits == {"bo": "waits for port 8001 of 'ada'"}
+    done = reconcile({"bo": wanted(BO, ONE)}, {"ada": found(ADA, None)}, (), TenantWork())
+    assert done.waits == {"bo": "waits for GPU 0 of 'ada'"}  # which GPUs it has is unknown
+
+
+def test_parts_of_one_gpu_are_apart_by_their_memory_slices() -> None:
+    three, one = MigInstance(0, "3g.20gb", 4), MigInstance(0, "1g.5gb", 3)
+    parts = [replace(ONE, gpus=(), mig=part) for part in (three, one, replace(one, start=6))]
+    sets = [exclusive_resources(part, 2000 + n, None, MIG) for n, part in enumerate(parts)]
+    assert not sets[0] & sets[1]
+    assert sets[0] & sets[2]
+    # A profile that this host does not know counts as the whole GPU.
+    unknown = replace(ONE, gpus=(), mig=MigInstance(0, "1g.99gb", 0))
+    assert exclusive_resources(unknown, 2009, None, MIG) & sets[1]
+
+
+@pytest.mark.parametrize("resource", ["port", "uid", "GPU", "part"])
+def test_of_two_tenants_that_exchange_a_resource_the_first_by_name_is_stopped_first(resource: str) -> None:
+    a, b, one, other = tenant("a", uid=2001), tenant("b", uid=2002), replace(ONE, gpus=()), OTHER
+    match resource:
+        case "port":
+            a, b = (replace(t, host_port=8000 + t.uid, container_port=80) for t in (a, b))
+            new_a, new_b = replace(a, host_port=b.host_port), replace(b, host_port=a.host_port)
+        case "uid":
+            new_a, new_b = replace(a, uid=b.uid), replace(b, uid=a.uid)
+        case "GPU":
+            one, other, new_a, new_b = replace(OTHER, gpus=(0,)), OTHER, a, b
+        case _:
+            one = replace(ONE, gpus=(), mig=MigInstance(0, "3g.20gb", 4))
+            other, new_a, new_b = replace(one, mig=MigInstance(0, "3g.20gb", 0)), a, b
+    swapped = resource in ("GPU", "part")
+    desired = {
+        "a": wanted(new_a, other if swapped else one, "new"),
+        "b": wanted(new_b, one if swapped else other, "new"),
+    }
+    here = {"a": found(a, one), "b": found(b, other)}
+    assert steps(desired, here) == (("clear", "a"),)
+    assert steps(desired, here, (), TenantWork(in_progress={"a"})) == (("clear", "b"),)
+    del here["a"]
+    assert steps(desired, here) == (("start", "b"),)
+    here["b"] = found(new_b, desired["b"].part, "new")
+    assert steps(desired, here) == (("start", "a"),)
+
+
+def test_a_tenant_in_a_chain_waits_until_the_one_before_it_has_moved() -> None:
+    a, b = tenant("a", uid=2001, host_port=8001, container_port=80), tenant("b", uid=2002)
+    new_a = replace(a, host_port=8005)
+    new_b = replace(b, host_port=8001, container_port=80)
+    desired = {"a": wanted(new_a, replace(ONE, gpus=()), "new"), "b": wanted(new_b, OTHER, "new")}
+    here = {"a": found(a, replace(ONE, gpus=())), "b": found(b, OTHER)}
+    assert steps(desired, here) == (("start", "a"),)
+    # Its replacement fails repeatedly: it does not keep the other one waiting.
+    failing = TenantWork(paused={"a"}, failing={"a"})
+    assert steps(desired, here, (), failing) == (("clear", "a"),)
+    assert steps(desired, here, (), TenantWork(paused={"a"})) == ()
+    # What has ended runs nothing that could be waited for.
+    ended = here | {"a": found(a, replace(ONE, gpus=()), is_running=False)}
+    assert steps(desired, ended, (), TenantWork(paused={"a"})) == (("clear", "a"),)
+
+
+def test_a_container_with_an_unreadable_slice_is_replaced() -> None:
+    assert steps({"bo": wanted(BO, OTHER)}, {"bo": found(BO, None)})[-1] == ("start", "bo")
 
 
 def test_leftovers_of_a_tenant_without_a_container_are_removed_too() -> None:
-    assert steps({}, {}, {"old"}, ()) == (TenantStep("end", "old"),)
+    assert steps({}, {}, {"old"}) == (("end", "old"),)

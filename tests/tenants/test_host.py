@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import boto3
 import pytest
@@ -12,11 +12,12 @@ import pytest
 from tests import models
 from tests.tenants.docker_double import DockerDouble
 from tests.tenants.fake_nvml import GIB, FakeNvml
-from tests.tenants.hosts import tenant
+from tests.tenants.hosts import host, tenant
 from userdata.agent.machine.errors import AgentError, ConfigError
-from userdata.agent.tenants import codec, weights
-from userdata.agent.tenants.host import docker, firewall, meter, parts, shape, usage
+from userdata.agent.tenants import codec, mig, weights
+from userdata.agent.tenants.host import docker, firewall, meter, shape, usage
 from userdata.agent.tenants.host.listing import TenantListReader
+from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
 from userdata.agent.tenants.host.usage import CpuAccount, CpuUsage
 from userdata.agent.tenants.model import HostShape, MigInstance, NumaNode, Slice
@@ -125,40 +126,93 @@ def test_cores_nodes_gpus_and_memory_as_the_kernel_shows_them(tmp_path: Path) ->
 
 
 class Driver(DockerDouble):
-    def __init__(self, nvml: FakeNvml, *, cuts: bool = True) -> None:
+    """``nvidia-smi`` of the fake driver, which refuses overlapping instances and GPUs that are not ready."""
+
+    SIZES: Final = {one.name: one.size for one in mig.profiles("A100", 40)}
+
+    def __init__(self, nvml: FakeNvml, *, creates: bool = True) -> None:
         super().__init__()
-        self.nvml, self.cuts = nvml, cuts
+        self.nvml, self.creates = nvml, creates
+        self.partitioned: set[int] = set()
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
-        if argv[:2] == ["nvidia-smi", "mig"] and self.cuts:
-            profile, start = argv[argv.index("-cgi") + 1].split(":")
-            assert profile == "3g.20gb"
-            self.nvml.parts[int(argv[3]), int(start)] = 1
-        return "Disabled\n" if "--query-gpu=mig.mode.current" in argv else ""
+        match list(argv):
+            case ["nvidia-smi", "-i", gpu, "--query-gpu=mig.mode.current", _]:
+                return "Enabled\n" if int(gpu) in self.partitioned else "Disabled\n"
+            case ["nvidia-smi", "-i", gpu, "-mig", "1"]:
+                self.partitioned.add(int(gpu))
+            case ["nvidia-smi", "-i", gpu, "-mig", "0"]:
+                assert not [one for one in self.nvml.parts if one[0] == int(gpu)], "instances exist"
+                self.partitioned.remove(int(gpu))
+            case ["nvidia-smi", "mig", "-i", gpu, "-cgi", requested, "-C"]:
+                self._create(int(gpu), *requested.split(":"))
+            case ["nvidia-smi", "mig", "-dgi", "-i", gpu, "-gi", id_]:
+                del self.nvml.parts[int(gpu), int(id_) - 100]
+        return ""
+
+    def _create(self, gpu: int, profile: str, start: str) -> None:
+        first, size = int(start), self.SIZES[profile]
+        if gpu not in self.partitioned:
+            raise AgentError("nvidia-smi: MIG mode is disabled")
+        for (other, begin), width in self.nvml.parts.items():
+            if other == gpu and begin < first + size and first < begin + width:
+                raise AgentError("nvidia-smi: Insufficient Resources")
+        if self.creates:
+            self.nvml.parts[gpu, first] = size
 
 
-def test_a_part_is_cut_once_and_known_by_its_uuid() -> None:
+def mig_slice(profile: str, start: int, gpu: int = 1) -> Slice:
+    return Slice((1,), 40, GIB, mig=MigInstance(gpu, profile, start))
+
+
+MACHINE = host(nodes=1, gpus=2)
+
+
+def test_a_part_is_created_once_and_known_by_its_uuid() -> None:
     nvml = FakeNvml()
-    driver, part = Driver(nvml), Slice((1,), 40, GIB, mig=MigInstance(1, "3g.20gb", 4))
-    assert parts.gpu_uuids(driver, nvml, part) == ["MIG-1-4"]
+    driver, part = Driver(nvml), mig_slice("3g.20gb", 4)
+    gpus = GpuParts(driver, nvml)
+    assert gpus.names(part) == ("MIG 3g.20gb at 1:4",)
+    assert gpus.prepare(part, MACHINE) == ["MIG-1-4"]
     assert driver.ran[1] == ["nvidia-smi", "-i", "1", "-mig", "1"]
     assert driver.ran[3][:3] == ["nvidia-ctk", "cdi", "generate"]
     driver.ran.clear()
-    assert parts.gpu_uuids(driver, nvml, part) == ["MIG-1-4"]
+    assert gpus.prepare(part, MACHINE) == ["MIG-1-4"]
+    assert gpus.names(part) == ("MIG 3g.20gb at 1:4",)
     assert not driver.ran
     with pytest.raises(AgentError, match="not listed after its creation"):
-        parts.gpu_uuids(
-            Driver(nvml, cuts=False), nvml, Slice((1,), 40, GIB, mig=MigInstance(0, "3g.20gb", 0))
-        )
+        GpuParts(Driver(nvml, creates=False), nvml).prepare(mig_slice("3g.20gb", 0, 0), MACHINE)
+
+
+def test_a_part_replaces_those_that_it_overlaps_and_no_others() -> None:
+    nvml = FakeNvml()
+    driver = Driver(nvml)
+    gpus = GpuParts(driver, nvml)
+    for start in (0, 4, 6):
+        gpus.prepare(mig_slice("2g.10gb" if start < 6 else "1g.10gb", start), MACHINE)
+    assert gpus.prepare(mig_slice("3g.20gb", 4), MACHINE) == ["MIG-1-4"]
+    assert nvml.parts == {(1, 0): 2, (1, 4): 4}
+    # Another profile that begins where the old one did.
+    assert gpus.prepare(mig_slice("1g.5gb", 4), MACHINE) == ["MIG-1-4"]
+    assert nvml.parts == {(1, 0): 2, (1, 4): 1}
+
+
+def test_a_partitioned_gpu_becomes_whole_again() -> None:
+    nvml = FakeNvml()
+    driver = Driver(nvml)
+    gpus = GpuParts(driver, nvml)
+    gpus.prepare(mig_slice("2g.10gb", 0), MACHINE)
+    assert gpus.prepare(Slice((1,), 40, GIB, gpus=(0, 1)), MACHINE) == ["GPU-0", "GPU-1"]
+    assert (driver.partitioned, nvml.parts) == (set(), {})
 
 
 def test_a_whole_gpu_is_known_by_its_uuid() -> None:
     part = Slice((1,), 40, GIB, gpus=(0, 1))
-    assert parts.gpu_uuids(DockerDouble(), FakeNvml(), part) == ["GPU-0", "GPU-1"]
-    assert parts.gpu_uuids(DockerDouble(), None, Slice((1,), 40, GIB)) == []
+    assert GpuParts(DockerDouble(), FakeNvml()).names(part) == ("GPU-0", "GPU-1")
+    assert GpuParts(DockerDouble(), None).names(Slice((1,), 40, GIB)) == ()
     with pytest.raises(AgentError, match="GPU 0: this machine has no NVIDIA driver"):
-        parts.gpu_uuids(DockerDouble(), None, part)
+        GpuParts(DockerDouble(), None).names(part)
 
 
 # --- the list ---

@@ -138,7 +138,15 @@ def test_a_part_stays_but_where_parts_fit_in_another_order_only() -> None:
             [{"mig": "1g.5gb"}],
             "tenant 'a': MIG profile 1g.5gb, allowed: none, these GPUs do not support MIG",
         ),
-        ([{"uid": 2000}, {"uid": 2000}], "tenant 'b': uid 2000, allowed: each uid once"),
+        ([{"uid": 2000}, {"uid": 2000}], "tenant 'b': uid 2000, which is 'a''s, allowed: each uid once"),
+        (
+            [{"host_port": 8000, "container_port": 1}, {"host_port": 8000, "container_port": 2}],
+            "tenant 'b': hostPort 8000, which is 'a''s, allowed: each hostPort once",
+        ),
+        (
+            [{"uid": 2000}, {"uid": 34_768}],
+            "tenant 'b': uid 34768, which has the addresses of 'a' with uid 2000, allowed: uids that do not",
+        ),
     ],
 )
 def test_a_refusal_says_what_and_what_is_allowed(tenants: list[dict[str, Any]], says: str) -> None:
@@ -190,6 +198,13 @@ def test_shares_give_the_weight_that_is_meant_under_both_curves() -> None:
     # Their ratio is that of the CPUs, within a hundredth.
     one, four = (weights.weight_of(weights.shares_for(weights.PER_CPU * n)) for n in (4, 16))
     assert four / one == pytest.approx(4, rel=0.01)
+
+
+def test_any_list_is_reached_from_any_state_in_bounded_steps() -> None:
+    result = slices.list_pairs(400, seed=11)
+    assert result["list_pairs"] >= 400
+    assert {result[name] for name in ("stuck", "clashes", "silent")} == {0}
+    assert result["stopped_first"] > 40
 
 
 def test_the_bench_finds_nothing_wrong_in_fewer_plans() -> None:

@@ -3,124 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.node.clocks import FakeClock
-from tests.tenants.docker_double import DockerDouble, options
-from tests.tenants.hosts import host, tenant
-from userdata.agent.machine.errors import AgentError
-from userdata.agent.metrics import emf
+from tests.tenants.docker_double import options
+from tests.tenants.hosts import tenant
+from tests.tenants.supervised import ADA, BO, CY, Bench, outage
 from userdata.agent.metrics.owner import Owners
-from userdata.agent.tenants.host.container import TenantPaths, name_of
-from userdata.agent.tenants.host.meter import Counters, UsageMeter
-from userdata.agent.tenants.host.shares import WeightCurve
-from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
-from userdata.agent.tenants.model import Tenant
-from userdata.agent.work import notice
-from userdata.agent.work.notice import Notice
-
-ADA, BO, CY = tenant("ada"), tenant("bo", host_port=8002, container_port=80), tenant("cy", gpus=2)
-
-
-class FakeVolumes:
-    """Volumes that attach at once or fail; the leases of ``lost`` belong to another host."""
-
-    def __init__(self, paths: TenantPaths) -> None:
-        self.paths = paths
-        self.sizes: dict[str, int] = {}
-        self.fails: set[str] = set()
-        self.lost: set[str] = set()
-        self.released: list[str] = []
-
-    def attach(self, tenant: str, data_gib: int) -> None:
-        if tenant in self.fails:
-            raise AgentError(f"volume of {tenant} cannot be attached")
-        self.sizes[tenant] = data_gib
-
-    def release(self, tenant: str) -> None:
-        self.sizes.pop(tenant, None)
-        self.released.append(tenant)
-
-    def tenants(self) -> frozenset[str]:
-        return frozenset(self.sizes)
-
-    def renew_leases(self) -> frozenset[str]:
-        lost, self.lost = frozenset(self.lost), set()
-        return lost
-
-
-class FakeHeartbeats:
-    def __init__(self) -> None:
-        self.states: list[str] = []
-
-    def send(self, slots: Any, *, waiting: bool = False, draining: bool = False, **_: Any) -> frozenset[int]:
-        self.states.append("waiting" if waiting else "draining" if draining else "ready")
-        return frozenset()
-
-    def deregister(self, slot: int) -> None:
-        self.states.append("deregistered")
-
-
-class Bench:
-    def __init__(self, tmp: Path) -> None:
-        self.docker, self.clock, self.heartbeats = DockerDouble(), FakeClock(), FakeHeartbeats()
-        self.paths = TenantPaths("10.0.1.5", tmp / "run", tmp / "tenants", tmp / "cdi")
-        self.volumes = FakeVolumes(self.paths)
-        self.list: Callable[[], tuple[Tenant, ...] | None] = lambda: (ADA, BO, CY)
-        self.later: list[Callable[[], None]] = []
-        self.sent: list[tuple[str, dict[str, float]]] = []
-        self.counters: Callable[[int], Counters | None] = lambda pid: Counters(0.0, 0)
-        self.at_once = True
-        self.pulled: list[str] = []
-
-    def supervisor(self, before: tuple[Tenant, ...] | None = None) -> TenantSupervisor:
-        def send(name: str, metrics: list[emf.Metric]) -> None:
-            self.sent.append((name, {metric.name: metric.values[0] for metric in metrics}))
-
-        dependencies = SupervisorDependencies(
-            host=self.docker,
-            clock=self.clock,
-            run_in_background=lambda work: work() if self.at_once else self.later.append(work),
-            heartbeats=self.heartbeats,
-            volumes=self.volumes,
-            meter=UsageMeter(send, lambda: None, lambda pid: self.counters(pid)),
-            weight_curve=WeightCurve(self.paths.run),
-            fetch_tenants=lambda: self.list(),
-            cached_tenants=lambda: before,
-            read_shape=host,
-            pull_image=self.pulled.append,
-            gpu_uuids=lambda part: [f"GPU-{gpu}" for gpu in part.gpus],
-            list_interval_seconds=5.0,
-        )
-        return TenantSupervisor(dependencies, self.paths)
-
-    def pass_(self, supervisor: TenantSupervisor, seconds: int = 10) -> bool:
-        continues = True
-        for _ in range(seconds):
-            continues = supervisor.tick()
-            self.clock.advance(1.0)
-        return continues
-
-    def settled(self) -> TenantSupervisor:
-        supervisor = self.supervisor()
-        self.pass_(supervisor)
-        assert sorted(self.docker.pids()) == ["ada", "bo", "cy"]
-        return supervisor
-
-    def announce(self, seconds: float, drain: float) -> None:
-        now = self.clock.wall()
-        notice.write(self.paths.run, Notice("spot", "terminate", "soon", now + seconds, now + drain, now))
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+from userdata.agent.tenants.host.container import name_of
+from userdata.agent.tenants.host.meter import Counters
 
 
 def test_all_are_started_and_the_host_is_ready_once_they_are(bench: Bench) -> None:
@@ -202,34 +96,22 @@ def test_a_new_process_adopts_running_containers(bench: Bench) -> None:
     assert not first.tick()
     assert bench.docker.pids() == before
     second = bench.supervisor(before=(ADA, BO, CY))
-    bench.list = _outage
+    bench.list = outage
     bench.pass_(second)
     assert bench.docker.pids() == before
     assert bench.heartbeats.states[-1] == "ready"
 
 
-def _outage() -> tuple[Tenant, ...] | None:
-    raise AgentError("s3: no answer")
-
-
-def test_an_outage_of_the_list_changes_nothing_and_crashed_tenants_are_restarted(bench: Bench) -> None:
+def test_anoutage_of_the_list_changes_nothing_and_crashed_tenants_are_restarted(bench: Bench) -> None:
     supervisor = bench.settled()
     before = bench.docker.pids()
-    bench.list = _outage
+    bench.list = outage
     bench.docker.die(name_of("bo"))
     bench.pass_(supervisor)
     after = bench.docker.pids()
     assert after.keys() == before.keys()
     assert after["bo"] != before["bo"]
     assert after["ada"] == before["ada"]
-
-
-def test_a_list_that_does_not_fit_changes_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    supervisor = bench.settled()
-    before = bench.docker.pids()
-    bench.list = lambda: (replace(ADA, gpus=9), BO)
-    bench.pass_(supervisor, 30)
-    assert bench.docker.pids() == before
 
 
 def test_restarts_after_crashes_back_off_and_are_counted(bench: Bench) -> None:
@@ -308,7 +190,7 @@ def test_a_larger_volume_grows_under_a_container_that_runs(bench: Bench) -> None
     assert bench.docker.pids() == before
 
 
-def test_docker_is_queried_again_after_an_outage(bench: Bench) -> None:
+def test_docker_is_queried_again_after_anoutage(bench: Bench) -> None:
     supervisor = bench.settled()
     bench.docker.is_down = True
     bench.pass_(supervisor)

@@ -9,7 +9,7 @@ from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec
 
 
 def alarms(stack: str, host: str, tenants: Collection[str]) -> Iterator[AlarmSpec]:
-    """Yield the alarms of each tenant: its container is missing, or restarts repeatedly.
+    """Yield the alarms of each tenant: its container is missing, restarts repeatedly, or is not as listed.
 
     The host emits the metrics once a minute. A missing host is as bad for a tenant as a missing container,
     so missing data is what breaches.
@@ -42,4 +42,16 @@ def alarms(stack: str, host: str, tenants: Collection[str]) -> Iterator[AlarmSpe
             period_seconds=FIVE_MINUTES,
             periods=3,
             datapoints=2,
+        )
+        yield AlarmSpec(
+            f"{host}-{tenant}-waiting",
+            f"{tenant} on {host} has not run as listed for 20 minutes; `gpu-spot status` has the reason.",
+            names.INSTANCE_NAMESPACE,
+            names.METRIC_TENANT_WAITING,
+            of,
+            "Minimum",
+            threshold=1,
+            period_seconds=FIVE_MINUTES,
+            periods=4,
+            datapoints=4,
         )

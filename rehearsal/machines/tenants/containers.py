@@ -9,6 +9,12 @@ from typing import Any, Final
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.tenants.host.container import LABEL_TENANT
 
+_VERSIONS: Final = {
+    "runc": "runc version 1.4.4",
+    "containerd": "containerd github.com/containerd/containerd/v2 v2.2.5 fa5f1",
+    "nvidia-ctk": "NVIDIA Container Toolkit CLI version 1.20.0",
+    "nvidia-smi": "580.178.04",
+}
 _NO_START: Final = "0001-01-01T00:00:00Z"
 
 
@@ -25,6 +31,7 @@ class Containers:
         self.networks: set[str] = set()
         self.rules = ""
         self.refuses: set[str] = set()
+        self.mount_kinds: list[str] = []
         self.is_down = False
         self._pid = 1000
 
@@ -37,6 +44,14 @@ class Containers:
                 raise AgentError("docker: exit 1: Cannot connect to the Docker daemon")
             case ["docker", "ps", *_]:
                 return "\n".join(self._matching(argv, self.containers))
+            case [program, *_] if program in _VERSIONS:
+                return _VERSIONS[program]
+            case ["docker", "version", *_]:
+                return "29.9.0"
+            case ["docker", "image", "inspect", *_]:
+                return "null"  # present, and without volumes
+            case ["docker", "inspect", "--format", *_]:
+                return " ".join(self.mount_kinds)
             case ["docker", "container", "inspect", *ids]:
                 return json.dumps(
                     [container for container in self.containers.values() if container["Id"] in ids]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress, WorkerState
+from contracts.registry.tenant_wait import TenantWait
 from contracts.registry.worker_report import WorkerReport
 from userdata.agent.aws.clients import aws_errors
 
@@ -32,11 +33,13 @@ class WorkerRegistry:
         progress: Progress | None = None,
         reports: Mapping[int, WorkerReport] | None = None,
         started: Collection[int] = (),
+        tenant_waits: tuple[TenantWait, ...] | None = None,
     ) -> frozenset[int]:
         """Record a heartbeat of the workers in ``slots`` at ``now`` (epoch seconds, stored as whole seconds).
 
         ``reports`` are the worker reports by slot; workers in ``started`` have started since their last
-        heartbeat. Returns the slots whose workers are to be restarted on request.
+        heartbeat; ``tenant_waits`` are those of a shared host. Returns the slots whose workers are to be
+        restarted on request.
 
         Raises:
             AgentError: DynamoDB returned an error or is unreachable; the next heartbeat repeats everything.
@@ -51,6 +54,7 @@ class WorkerRegistry:
                 expires_at,
                 progress,
                 (reports or {}).get(slot),
+                tenant_waits,
                 is_first=slot in started,
             )
             # ALL_NEW returns a requested restart without another request.

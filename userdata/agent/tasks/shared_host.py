@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -26,12 +27,13 @@ _WAIT_SECONDS: Final = 900.0
 
 def shared_host(node: Node) -> int:
     """Supervise the tenants until the instance terminates or this process is stopped."""
-    from userdata.agent.tenants.host import parts
+    from userdata.agent.tenants.host import versions
     from userdata.agent.tenants.host.container import TenantPaths
+    from userdata.agent.tenants.host.images import ImageStore
     from userdata.agent.tenants.host.listing import TenantListReader
+    from userdata.agent.tenants.host.parts import GpuParts
     from userdata.agent.tenants.host.shares import WeightCurve
     from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
-    from userdata.agent.work import containers
 
     host = node.config.shared_host
     if host is None:
@@ -57,8 +59,9 @@ def shared_host(node: Node) -> int:
         fetch_tenants=listing.fetch,
         cached_tenants=listing.cached,
         read_shape=node.shape,
-        pull_image=lambda image: containers.pull(node.host, image, partial(ecr_password, node)),
-        gpu_uuids=partial(parts.gpu_uuids, node.host, node.nvml),
+        prepare_image=ImageStore(node.host, partial(ecr_password, node), _free_bytes).prepare,
+        outdated=lambda: versions.outdated(node.host, has_gpus=bool(node.shape().gpus)),
+        gpus=GpuParts(node.host, node.nvml),
         list_interval_seconds=host.list_interval_seconds,
     )
     supervisor = TenantSupervisor(means, paths)
@@ -66,6 +69,10 @@ def shared_host(node: Node) -> int:
     if not stop.is_requested:
         supervisor.run()
     return 0
+
+
+def _free_bytes(directory: str) -> int:
+    return shutil.disk_usage(directory).free
 
 
 def _meter(node: Node) -> UsageMeter:

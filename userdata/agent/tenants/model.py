@@ -25,6 +25,9 @@ Uid: TypeAlias = Annotated[int, Within(2000, 59_999)]
 Source: systemd, "Users, Groups, UIDs and GIDs".
 """
 
+UIDS_APART: Final = 2**15
+"""Tenants whose ``uid`` differ by this have the same addresses: see ``host.container.subnet_of``."""
+
 Cpus: TypeAlias = Annotated[int, Within(1, 240)]
 
 MemoryGib: TypeAlias = Annotated[int, Within(1, 4096)]

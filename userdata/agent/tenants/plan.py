@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from userdata.agent.tenants import gpus, weights
-from userdata.agent.tenants.model import MAX_TENANTS, HostPlan, HostShape, PlanRefusedError, Slice, Tenant
+from userdata.agent.tenants.model import (
+    MAX_TENANTS,
+    UIDS_APART,
+    HostPlan,
+    HostShape,
+    PlanRefusedError,
+    Slice,
+    Tenant,
+)
 
 
 def plan(host: HostShape, tenants: Sequence[Tenant], running: Mapping[str, Slice] | None = None) -> HostPlan:
@@ -50,13 +58,8 @@ def _check(host: HostShape, tenants: Sequence[Tenant]) -> None:
         raise PlanRefusedError(f"{len(tenants)} tenants, allowed: at most {MAX_TENANTS} on a host")
     for number, tenant in enumerate(tenants):
         before = tenants[:number]
-        for field, value, earlier_values in (
-            ("name", tenant.name, [earlier.name for earlier in before]),
-            ("uid", tenant.uid, [earlier.uid for earlier in before]),
-            ("hostPort", tenant.host_port, [earlier.host_port for earlier in before]),
-        ):
-            if value is not None and value in earlier_values:
-                raise _rejection(tenant, f"{field} {value}", f"each {field} once")
+        for earlier in before:
+            _check_pair(tenant, earlier)
         if tenant.cpu_mode == "pinned" and tenant.cpus % host.threads:
             raise _rejection(
                 tenant, f"{tenant.cpus} pinned CPUs", f"whole cores, of {host.threads} CPUs each on this host"
@@ -75,6 +78,20 @@ def _check(host: HostShape, tenants: Sequence[Tenant]) -> None:
         memory -= tenant.memory_gib
         if _requests_gpus(tenant) and _try_allocate(host, tenants[: number + 1], {}) is None:
             raise _gpu_rejection(host, tenant, before)
+
+
+def _check_pair(tenant: Tenant, earlier: Tenant) -> None:
+    """Raise ``PlanRefusedError`` if two tenants request the same name, user, addresses or port."""
+    if tenant.name == earlier.name:
+        raise _rejection(tenant, f"name {tenant.name}, which an earlier tenant has", "each name once")
+    if tenant.uid == earlier.uid:
+        raise _rejection(tenant, f"uid {tenant.uid}, which is {earlier.name!r}'s", "each uid once")
+    if (tenant.uid - earlier.uid) % UIDS_APART == 0:
+        addresses = f"uid {tenant.uid}, which has the addresses of {earlier.name!r} with uid {earlier.uid}"
+        raise _rejection(tenant, addresses, f"uids that do not differ by {UIDS_APART}")
+    if tenant.host_port is not None and tenant.host_port == earlier.host_port:
+        port = f"hostPort {tenant.host_port}, which is {earlier.name!r}'s"
+        raise _rejection(tenant, port, "each hostPort once")
 
 
 def _requests_gpus(tenant: Tenant) -> bool:

@@ -72,8 +72,8 @@ def run(
     return [*argv, "--env-file", str(environment)]
 
 
-def pull(host: Host, image: str, password: Callable[[], str]) -> None:
-    """Pull an image; log in first if it is in ECR (the password goes through standard input).
+def log_in(host: Host, image: str, password: Callable[[], str]) -> None:
+    """Log in to an image's registry if that is ECR (the password goes through standard input).
 
     Raises:
         AgentError: the registry rejected the request or is unreachable.
@@ -81,6 +81,15 @@ def pull(host: Host, image: str, password: Callable[[], str]) -> None:
     if ".dkr.ecr." in image:
         login = ["docker", "login", "--username", "AWS", "--password-stdin", image.split("/")[0]]
         host.run(login, stdin=password())
+
+
+def pull(host: Host, image: str, password: Callable[[], str]) -> None:
+    """Pull an image; see `log_in`.
+
+    Raises:
+        AgentError: the registry rejected the request or is unreachable.
+    """
+    log_in(host, image, password)
     host.run(["docker", "pull", "--quiet", image])
 
 

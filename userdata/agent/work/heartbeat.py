@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from contracts.registry.item import Progress, WorkerState
+from contracts.registry.tenant_wait import TenantWait
 from contracts.registry.worker_report import WorkerReport
 from userdata.agent.aws.imds import Metadata, is_warmed
 from userdata.agent.aws.registry import WorkerRegistry
@@ -61,6 +62,7 @@ class HeartbeatSender:
         draining: bool = False,
         progress: Callable[[], Progress | None] = lambda: None,
         worker_report: Callable[[int], WorkerReport] | None = None,
+        tenant_waits: tuple[TenantWait, ...] | None = None,
     ) -> frozenset[int]:
         """Send a heartbeat if the interval has passed, or at once if the state or the deadline changed.
 
@@ -70,6 +72,7 @@ class HeartbeatSender:
             draining: the work was asked to stop.
             progress: returns the job's progress; called for each heartbeat.
             worker_report: returns the report of a slot's worker; called for each heartbeat.
+            tenant_waits: the tenants of a shared host that do not run as listed.
 
         Returns:
             The slots whose workers are requested to restart.
@@ -90,7 +93,14 @@ class HeartbeatSender:
         ]
         try:
             requested_restarts = self._registry.record_heartbeat(
-                slots, self._clock.wall(), state, deadline, progress(), reports, frozenset(restarted)
+                slots,
+                self._clock.wall(),
+                state,
+                deadline,
+                progress(),
+                reports,
+                frozenset(restarted),
+                tenant_waits,
             )
         except AgentError as error:
             if self._failing_since is None:

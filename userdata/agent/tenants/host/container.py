@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import Any, Final
 
 from contracts.agent.names import NOTICE_FILE, RUN_DIR, WORKERS_DIR
 from userdata.agent.tenants import codec
-from userdata.agent.tenants.model import Slice, Tenant
+from userdata.agent.tenants.host.steps import DesiredTenant
+from userdata.agent.tenants.model import UIDS_APART, Slice, Tenant
 from userdata.agent.work import containers
 
 LABEL_TENANT: Final = "gpu-spot.tenant"
@@ -21,6 +23,10 @@ LABEL_SPEC: Final = "gpu-spot.spec"
 
 BRIDGES: Final = "gst-"
 """Name prefix of the tenants' bridges; `firewall` matches it."""
+
+SUBNETS: Final = ipaddress.ip_network("198.18.0.0/15")
+"""Addresses of the tenants' bridges: reserved for benchmarks (RFC 6890), so that no VPC or peer routes them.
+Docker's default pools are private networks (172.17.0.0/12, 192.168.0.0/16), as VPCs are."""
 
 MAX_PIDS: Final = 4096
 """Maximum processes and threads of a tenant; stops fork bombs."""
@@ -50,6 +56,14 @@ class TenantPaths:
         """Return the directory on a tenant's volume that it sees as ``/tmp``."""
         return self.volume_path(tenant) / "tmp"
 
+    def image_volumes(self, tenant: str) -> Path:
+        """Return the directory on a tenant's volume for the volumes that its image declares."""
+        return self.volume_path(tenant) / "volumes"
+
+    def image_volume(self, tenant: str, number: int) -> Path:
+        """Return the directory that a tenant sees at the declared volume of a number."""
+        return self.image_volumes(tenant) / str(number)
+
     def cdi_file(self, tenant: str) -> Path:
         """Return the CDI specification of a tenant; see `cdi_specification`."""
         return self.cdi / f"{name_of(tenant)}.json"
@@ -77,11 +91,21 @@ def bridge_of(tenant: Tenant) -> str:
     return f"{BRIDGES}{tenant.uid}"
 
 
+def subnet_of(uid: int) -> str:
+    """Return the network of a tenant's bridge: four addresses, of which the container has one.
+
+    Tenants whose ``uid`` differ by a multiple of ``model.UIDS_APART`` would share it; ``plan`` refuses them.
+    """
+    start = int(SUBNETS.network_address) + 4 * (uid % UIDS_APART)
+    return f"{ipaddress.ip_address(start)}/30"
+
+
 def network_command(tenant: Tenant) -> list[str]:
     """Return the command that creates a tenant's bridge, which no other container uses."""
     bridge = f"com.docker.network.bridge.name={bridge_of(tenant)}"
     label = f"{LABEL_TENANT}={tenant.name}"
-    return ["docker", "network", "create", "--opt", bridge, "--label", label, name_of(tenant.name)]
+    subnet = ["--subnet", subnet_of(tenant.uid)]
+    return ["docker", "network", "create", *subnet, "--opt", bridge, "--label", label, name_of(tenant.name)]
 
 
 def environment(tenant: Tenant, gpus: Sequence[str]) -> dict[str, str]:
@@ -117,25 +141,38 @@ def _visible_devices(gpus: Sequence[str]) -> str:
     return ",".join(gpus) or "void"
 
 
-def run_command(
-    tenant: Tenant, part: Slice, gpus: Sequence[str], shares: int, paths: TenantPaths
-) -> list[str]:
-    """Return the command that starts a tenant's container, with the labels that identify it.
+def spec_of(tenant: Tenant, part: Slice, gpus: Sequence[str], paths: TenantPaths) -> str:
+    """Return the hash of everything that cannot change without a new container.
 
-    `supervisor` restarts an ended container; Docker's restart policy would do so at boot, before the volume
-    is mounted. ``gpus`` are UUIDs, which are CDI names, too; ``shares`` give the slice's weight on this host.
+    ``gpus`` are names that do not change, see `parts.GpuParts.names`: the UUID of a MIG instance is new each
+    time that the instance is created.
     """
     variables = environment(tenant, gpus)
     argv = _command(tenant, part.memory_bytes, gpus, paths)
     text = json.dumps([argv, variables, tenant.image, tenant.command], sort_keys=True)
-    live = _cpu_options(part, shares)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def run_command(
+    desired: DesiredTenant, gpus: Sequence[str], paths: TenantPaths, volumes: Sequence[str] = ()
+) -> list[str]:
+    """Return the command that starts a tenant's container, with the labels that identify it.
+
+    `supervisor` restarts an ended container; Docker's restart policy would do so at boot, before the volume
+    is mounted. ``gpus`` are UUIDs, which are CDI names, too; ``volumes`` those of `images.checked_volumes`.
+    """
+    tenant, part = desired.tenant, desired.part
+    argv = _command(tenant, part.memory_bytes, gpus, paths)
+    for number, path in enumerate(volumes):
+        argv += ["--volume", f"{paths.image_volume(tenant.name, number)}:{path}"]
+    argv += _cpu_options(part, desired.shares)
     for key, value in (
         (LABEL_TENANT, tenant.name),
         (LABEL_SLICE, codec.encode_slice(part)),
-        (LABEL_SPEC, hashlib.sha256(text.encode()).hexdigest()),
+        (LABEL_SPEC, desired.spec),
     ):
-        live += ["--label", f"{key}={value}"]
-    return [*argv, *live, tenant.image, *tenant.command]
+        argv += ["--label", f"{key}={value}"]
+    return [*argv, tenant.image, *tenant.command]
 
 
 def cpu_quota(part: Slice) -> int:
@@ -182,12 +219,6 @@ def _command(tenant: Tenant, memory_bytes: int, gpus: Sequence[str], paths: Tena
         for address in (paths.address, "127.0.0.1"):
             argv += ["--publish", f"{address}:{tenant.host_port}:{tenant.container_port}/tcp"]
     return argv
-
-
-def spec_hash(argv: Sequence[str]) -> str:
-    """Return the spec hash in a `run_command`."""
-    [label] = [argument for argument in argv if argument.startswith(f"{LABEL_SPEC}=")]
-    return label.partition("=")[2]
 
 
 def update_command(tenant: str, part: Slice, shares: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.machine.host import Host
 from userdata.agent.tenants import codec
-from userdata.agent.tenants.host import container, steps
+from userdata.agent.tenants.host import container
 from userdata.agent.tenants.host.steps import TenantContainer
 from userdata.agent.tenants.model import Slice
 
@@ -34,10 +34,19 @@ def list_containers(host: Host) -> dict[str, TenantContainer]:
         raise AgentError(f"docker container inspect: {type(error).__name__}: {error}") from None
 
 
-def start(host: Host, network: list[str], argv: list[str]) -> str:
-    """Create a tenant's bridge and start its container; return the container id."""
+def start(host: Host, tenant: str, network: list[str], argv: list[str]) -> str:
+    """Create a tenant's bridge and start its container; return the container id.
+
+    Raises:
+        AgentError: Docker failed, or the container got an anonymous volume on the host's disk and is removed.
+    """
     host.run(network)
-    return host.run(argv).strip()
+    id_ = host.run(argv).strip()
+    kinds = "{{range .Mounts}}{{.Type}} {{end}}"
+    if "volume" in host.run(["docker", "inspect", "--format", kinds, container.name_of(tenant)]).split():
+        remove(host, tenant, 0)
+        raise AgentError("the container has a volume on the host's disk, allowed: those that are bounded")
+    return id_
 
 
 def remove(host: Host, tenant: str, seconds: int) -> None:
@@ -76,7 +85,6 @@ def _parse_container(document: dict[str, Any]) -> TenantContainer:
         for port_bindings in (limits.get("PortBindings") or {}).values()
         for binding in port_bindings or ()
     ]
-    port = bindings[0]["HostPort"] if bindings else None
     return TenantContainer(
         id=document["Id"],
         tenant=labels[container.LABEL_TENANT],
@@ -88,7 +96,8 @@ def _parse_container(document: dict[str, Any]) -> TenantContainer:
         quota=int(limits["CpuQuota"]) or -1,
         pid=int(state["Pid"]),
         started=str(state["StartedAt"]),
-        resources=steps.exclusive_resources(part, document["Config"]["User"].partition(":")[0], port),
+        uid=document["Config"]["User"].partition(":")[0],
+        port=bindings[0]["HostPort"] if bindings else None,
     )
 
 

@@ -1,8 +1,8 @@
-"""Usage metrics of each tenant, sent every minute: CPU seconds, memory, restarts."""
+"""Usage metrics of each tenant, sent every minute: CPU seconds, memory, restarts, waits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -76,8 +76,12 @@ class UsageMeter:
         desired: Mapping[str, DesiredTenant],
         containers: Mapping[str, TenantContainer],
         restarts: Mapping[str, int],
+        waiting: Collection[str],
     ) -> bool:
-        """Send once a minute; return whether it did. ``restarts`` are those since the last send."""
+        """Send once a minute; return whether it did.
+
+        ``restarts`` are those since the last send; ``waiting`` the tenants that do not run as listed.
+        """
         if self._last_at is not None and now - self._last_at < PERIOD_SECONDS:
             return False
         counters = {
@@ -86,7 +90,7 @@ class UsageMeter:
             if container.is_running
         }
         if self._last_at is not None:
-            self._report(now - self._last_at, desired, counters, restarts)
+            self._report(now - self._last_at, desired, counters, restarts, waiting)
         self._previous = {id_: counter for id_, (_, counter) in counters.items() if counter}
         self._last_at = now
         return True
@@ -97,6 +101,7 @@ class UsageMeter:
         desired: Mapping[str, DesiredTenant],
         counters: Mapping[str, tuple[str, Counters | None]],
         restarts: Mapping[str, int],
+        waiting: Collection[str],
     ) -> None:
         used, further = {}, {}
         for id_, (name, counter) in counters.items():
@@ -108,10 +113,11 @@ class UsageMeter:
                 further[name] = [_memory(counter)]
                 if mode == "capped":
                     further[name].append(_throttled(counter, previous))
-        for name, account in usage.compute_accounts(used, interval).items():
-            self._send(name, [*_cpu_seconds(account), *further[name], _restarts(restarts.get(name, 0))])
-        for name in sorted(desired.keys() - used.keys()):
-            self._send(name, [_restarts(restarts.get(name, 0))])
+        accounts = usage.compute_accounts(used, interval)
+        for name in sorted({*desired, *waiting}):
+            account = accounts.get(name)
+            metrics = [*_cpu_seconds(account), *further[name]] if account is not None else []
+            self._send(name, [*metrics, _restarts(restarts.get(name, 0)), _waiting(name in waiting)])
         self._flush()
 
 
@@ -128,6 +134,10 @@ def _memory(counter: Counters) -> emf.Metric:
 def _throttled(counter: Counters, previous: Counters) -> emf.Metric:
     seconds = max(counter.throttled - previous.throttled, 0.0)
     return emf.Metric(names.METRIC_TENANT_CPU_THROTTLED, "Seconds", (round(seconds, 2),))
+
+
+def _waiting(is_waiting: bool) -> emf.Metric:
+    return emf.Metric(names.METRIC_TENANT_WAITING, "Count", (float(is_waiting),))
 
 
 def _restarts(count: int) -> emf.Metric:

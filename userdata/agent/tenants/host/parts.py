@@ -1,88 +1,158 @@
-"""UUIDs of GPUs, and of MIG instances (NVIDIA multi-instance GPU), which are created as planned.
+"""GPUs of a slice: names for the plan, UUIDs for the container; MIG instances are created as planned.
 
-Not tested on real GPUs. Existing MIG instances are never destroyed, as a tenant may run on them: one that is
-not in the plan stays until the next boot, and if another does not fit next to it the driver raises an error.
+MIG instances (NVIDIA multi-instance GPU) that overlap the requested one, and those on a GPU that a tenant has
+as a whole, are destroyed: `steps.reconcile` starts a tenant only when no container uses its GPUs, and the
+driver refuses to destroy an instance that is in use. Not tested on real GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
-from userdata.agent.tenants.model import MigInstance, Slice
+from userdata.agent.tenants import gpus
+from userdata.agent.tenants.model import HostShape, MigInstance, Slice
 from userdata.agent.work.containers import generate_specification
 
 
-def gpu_uuids(host: Host, nvml: Any | None, part: Slice) -> Sequence[str]:
-    """Return the UUIDs of a slice's GPUs, which are also their CDI names; creates a missing MIG instance.
+@dataclass(frozen=True)
+class _Existing:
+    """A MIG instance: its id, its memory slices from ``start`` to before ``end``, and its UUID."""
 
-    A UUID names the same GPU where an index changes, such as after the loss of another one. NVIDIA's CDI
-    specification has both names since its container toolkit 1.15 (pull request 314).
+    id: int
+    start: int
+    end: int
+    uuid: str
 
-    Raises:
-        AgentError: the driver does not respond, cannot create the MIG instance, or does not list it
-            afterwards.
-    """
-    if part.mig is None:
-        return [_uuid(nvml, gpu) for gpu in part.gpus]
-    uuid = find_mig_uuid(nvml, part.mig)
-    if uuid is None:
-        create_mig_instance(host, part.mig)
-        uuid = find_mig_uuid(nvml, part.mig)
-    if uuid is None:
-        raise AgentError(
-            f"MIG {part.mig.profile} at {part.mig.gpu}:{part.mig.start}: not listed after its creation"
-        )
-    return [uuid]
+
+@dataclass(frozen=True)
+class GpuParts:
+    """The GPUs of this machine; ``nvml`` is the module ``pynvml``, or None without NVIDIA GPUs."""
+
+    host: Host
+    nvml: Any | None
+
+    def names(self, part: Slice) -> tuple[str, ...]:
+        """Return names of a slice's GPUs that do not change: UUIDs, or a MIG instance's position.
+
+        A UUID names the same GPU where an index changes, such as after the loss of another one.
+
+        Raises:
+            AgentError: the driver does not respond.
+        """
+        if part.mig is not None:
+            return (f"MIG {part.mig.profile} at {part.mig.gpu}:{part.mig.start}",)
+        return tuple(self._uuid(gpu) for gpu in part.gpus)
+
+    def prepare(self, part: Slice, shape: HostShape) -> list[str]:
+        """Return the UUIDs of a slice's GPUs, which are also their CDI names; no container uses them now.
+
+        Creates a missing MIG instance, and makes a partitioned GPU whole. NVIDIA's CDI specification has
+        UUIDs since its container toolkit 1.15 (pull request 314).
+
+        Raises:
+            AgentError: the driver does not respond, or an instance cannot be created or destroyed, or is not
+                listed afterwards.
+        """
+        if part.mig is not None:
+            return [self._mig_uuid(part.mig, gpus.profile(shape, part.mig.profile).size)]
+        for gpu in part.gpus if shape.mig else ():
+            self._make_whole(gpu)
+        return list(self.names(part))
+
+    def _mig_uuid(self, requested: MigInstance, size: int) -> str:
+        end = requested.start + size
+        uuids = self._exact(requested, end)
+        if not uuids:
+            for existing in self._instances(requested.gpu):
+                if existing.start < end and requested.start < existing.end:
+                    self._destroy(requested.gpu, existing)
+            create_mig_instance(self.host, requested)
+            uuids = self._exact(requested, end)
+        if not uuids:
+            raise AgentError(
+                f"MIG {requested.profile} at {requested.gpu}:{requested.start}: not listed after its creation"
+            )
+        return uuids[0]
+
+    def _exact(self, requested: MigInstance, end: int) -> list[str]:
+        return [
+            existing.uuid
+            for existing in self._instances(requested.gpu)
+            if (existing.start, existing.end) == (requested.start, end)
+        ]
+
+    def _make_whole(self, gpu: int) -> None:
+        if not _is_partitioned(self.host, gpu):
+            return
+        for existing in self._instances(gpu):
+            self._destroy(gpu, existing)
+        self.host.run([*_of(gpu), "-mig", "0"])
+        generate_specification(self.host)
+        log.info("MIG mode disabled", gpu=gpu)
+
+    def _destroy(self, gpu: int, existing: _Existing) -> None:
+        chosen = ["-i", str(gpu), "-gi", str(existing.id)]
+        self.host.run(["nvidia-smi", "mig", "-dci", *chosen])
+        self.host.run(["nvidia-smi", "mig", "-dgi", *chosen])
+        log.info("MIG instance destroyed", gpu=gpu, start=existing.start, end=existing.end)
+
+    def _uuid(self, gpu: int) -> str:
+        nvml = self.nvml
+        if nvml is None:
+            raise AgentError(f"GPU {gpu}: this machine has no NVIDIA driver")
+        try:
+            nvml.nvmlInit()
+            return _text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(gpu)))
+        except nvml.NVMLError as error:
+            raise AgentError(f"UUID of GPU {gpu} cannot be read: {error}") from None
+
+    def _instances(self, gpu: int) -> list[_Existing]:
+        """Return the MIG instances with compute on a GPU; raises `AgentError`."""
+        nvml = self.nvml
+        if nvml is None:
+            return []
+        try:
+            nvml.nvmlInit()
+            return list(_existing(nvml, nvml.nvmlDeviceGetHandleByIndex(gpu)))
+        except nvml.NVMLError as error:
+            raise AgentError(f"MIG of GPU {gpu} cannot be read: {error}") from None
 
 
 def create_mig_instance(host: Host, requested: MigInstance) -> None:
     """Create a MIG instance with its compute instance, and update the CDI specification."""
     gpu = str(requested.gpu)
-    mode = host.run(["nvidia-smi", "-i", gpu, "--query-gpu=mig.mode.current", "--format=csv,noheader"])
-    if mode.strip() != "Enabled":
-        host.run(["nvidia-smi", "-i", gpu, "-mig", "1"])
+    if not _is_partitioned(host, requested.gpu):
+        host.run([*_of(requested.gpu), "-mig", "1"])
     host.run(["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{requested.profile}:{requested.start}", "-C"])
     generate_specification(host)
     log.info("MIG instance created", gpu=requested.gpu, profile=requested.profile, start=requested.start)
 
 
-def _uuid(nvml: Any | None, gpu: int) -> str:
-    if nvml is None:
-        raise AgentError(f"GPU {gpu}: this machine has no NVIDIA driver")
-    try:
-        nvml.nvmlInit()
-        return _text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(gpu)))
-    except nvml.NVMLError as error:
-        raise AgentError(f"UUID of GPU {gpu} cannot be read: {error}") from None
+def _is_partitioned(host: Host, gpu: int) -> bool:
+    mode = host.run([*_of(gpu), "--query-gpu=mig.mode.current", "--format=csv,noheader"])
+    return mode.strip() == "Enabled"
+
+
+def _of(gpu: int) -> Sequence[str]:
+    return "nvidia-smi", "-i", str(gpu)
+
+
+def _existing(nvml: Any, gpu: Any) -> Iterator[_Existing]:
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        try:
+            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)
+        except nvml.NVMLError_NotFound:
+            continue
+        id_ = nvml.nvmlDeviceGetGpuInstanceId(handle)
+        placement = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceGetGpuInstanceById(gpu, id_)).placement
+        end = placement.start + placement.size
+        yield _Existing(id_, placement.start, end, _text(nvml.nvmlDeviceGetUUID(handle)))
 
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
-
-
-def find_mig_uuid(nvml: Any | None, requested: MigInstance) -> str | None:
-    """Return the UUID of the MIG instance at the requested position, None if there is none.
-
-    Raises:
-        AgentError: the driver does not respond.
-    """
-    if nvml is None:
-        return None
-    try:
-        nvml.nvmlInit()
-        gpu = nvml.nvmlDeviceGetHandleByIndex(requested.gpu)
-        for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
-            try:
-                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)
-            except nvml.NVMLError_NotFound:
-                continue
-            instance = nvml.nvmlDeviceGetGpuInstanceById(gpu, nvml.nvmlDeviceGetGpuInstanceId(handle))
-            if nvml.nvmlGpuInstanceGetInfo(instance).placement.start == requested.start:
-                return _text(nvml.nvmlDeviceGetUUID(handle))
-    except nvml.NVMLError as error:
-        raise AgentError(f"MIG of GPU {requested.gpu} cannot be read: {error}") from None
-    return None

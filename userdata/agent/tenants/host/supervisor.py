@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from contracts.registry.tenant_wait import MAX_REASON_LENGTH, TenantWait
 from userdata.agent.machine import log
 from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.clock import Clock
@@ -15,11 +17,21 @@ from userdata.agent.machine.host import Host
 from userdata.agent.tenants.host import container, docker
 from userdata.agent.tenants.host.container import TenantPaths
 from userdata.agent.tenants.host.meter import UsageMeter
+from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
-from userdata.agent.tenants.host.steps import DesiredTenant, TenantContainer, TenantStep, steps
+from userdata.agent.tenants.host.steps import (
+    DesiredTenant,
+    Reconciliation,
+    TenantContainer,
+    TenantStep,
+    TenantWork,
+    is_current,
+    reconcile,
+    resources_of,
+)
 from userdata.agent.tenants.host.tenancy import TenantLifecycle
 from userdata.agent.tenants.host.volumes import TenantVolumes
-from userdata.agent.tenants.model import HostShape, Slice, Tenant
+from userdata.agent.tenants.model import HostShape, Tenant
 from userdata.agent.tenants.plan import plan
 from userdata.agent.work import notice, process
 from userdata.agent.work.heartbeat import HeartbeatSender
@@ -29,8 +41,9 @@ TICK_SECONDS: Final = 1.0
 _POLL_INTERVAL_SECONDS: Final = 2.0
 _MIN_BACKOFF_SECONDS: Final = 2.0
 _MAX_BACKOFF_SECONDS: Final = 300.0
+_VERSIONS_INTERVAL_SECONDS: Final = 300.0
 _FAILURES_BEFORE_READY: Final = 3
-"""Failed starts after which a tenant no longer keeps the host from being ready."""
+"""Failed starts after which a tenant keeps neither the host from being ready nor another tenant waiting."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +51,8 @@ class SupervisorDependencies:
     """The dependencies of a `TenantSupervisor`.
 
     ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
-    boot. ``gpu_uuids`` returns the UUIDs of a slice's GPUs.
+    boot. ``prepare_image`` pulls an image, and returns its declared volumes. ``outdated`` returns the
+    programs below their least versions: see `versions`.
     """
 
     host: Host
@@ -51,8 +65,9 @@ class SupervisorDependencies:
     fetch_tenants: Callable[[], tuple[Tenant, ...] | None]
     cached_tenants: Callable[[], tuple[Tenant, ...] | None]
     read_shape: Callable[[], HostShape]
-    pull_image: Callable[[str], None]
-    gpu_uuids: Callable[[Slice], Sequence[str]]
+    prepare_image: Callable[[str], Sequence[str]]
+    outdated: Callable[[], Sequence[str]]
+    gpus: GpuParts
     list_interval_seconds: float
     """Seconds between two reads of the tenant list."""
 
@@ -65,9 +80,14 @@ class _TenantState:
     """The running background work for it, at most one at a time."""
     data_gib: int = 0
     """The size to which this process last brought its volume."""
+    claim: frozenset[str] = frozenset()
+    """The exclusive resources of the container that is being started."""
     failures: int = 0
+    error: str = ""
+    """The last failure since the container ran as planned."""
     retry_at: float = 0.0
     is_starting: bool = False
+    is_clearing: bool = False
     container_id: str = ""
     """The container last started or seen running, since ``started_at``; empty after its end was observed."""
     started_at: float = 0.0
@@ -95,9 +115,12 @@ class TenantSupervisor:
         )
         self._states = {name: _TenantState() for name in dependencies.volumes.tenants()}
         self._desired: dict[str, DesiredTenant] = {}
-        self._commands: dict[str, list[str]] = {}
-        self._is_planned = False
-        self._next_list_at = self._next_poll_at = 0.0
+        self._shape = HostShape((), 0)
+        self._is_planned = self._has_plan = False
+        self._plan_error = ""
+        self._waits: tuple[TenantWait, ...] | None = None
+        self._next_list_at = self._next_poll_at = self._next_versions_at = 0.0
+        self._outdated: Sequence[str] = ()
         self._stopping = self._ready = False
         self._termination: Notice | None = None
         self._last_errors: dict[str, str] = {}
@@ -105,7 +128,8 @@ class TenantSupervisor:
             dependencies.host,
             paths,
             dependencies.volumes,
-            dependencies.pull_image,
+            dependencies.prepare_image,
+            lambda part: dependencies.gpus.prepare(part, self._shape),
             self._user_ids,
             lambda: self._termination is not None,
         )
@@ -135,7 +159,7 @@ class TenantSupervisor:
         if now >= self._next_poll_at:
             self._next_poll_at = now + _POLL_INTERVAL_SECONDS
             self._reconcile()
-        self._dependencies.heartbeats.send([0], waiting=not self._ready)
+        self._dependencies.heartbeats.send([0], waiting=not self._ready, tenant_waits=self._waits)
         return True
 
     def _read_notice(self) -> None:
@@ -169,23 +193,55 @@ class TenantSupervisor:
     def _reconcile(self) -> None:
         try:
             containers = docker.list_containers(self._dependencies.host)
-            if not self._is_planned and self._tenants is not None:
-                self._plan(self._tenants, containers)
         except AgentError as error:
-            self._log_once("reconciliation", error)
+            if self._last_errors.get("listing containers") == str(error):
+                # Twice the same: more than a container that was removed meanwhile.
+                self._record_waits(dict.fromkeys(self._desired, str(error)))
+            self._log_once("listing containers", error)
             return
-        self._last_errors.pop("reconciliation", None)
+        self._last_errors.pop("listing containers", None)
+        self._try_plan(containers)
         self._track_containers(containers)
-        if self._termination is None and self._is_planned:
-            for step in steps(self._desired, containers, self._states, self._paused()):
-                self._start_step(step, containers)
+        self._check_versions()
+        if self._termination is None and self._has_plan:
+            result = reconcile(self._desired, containers, self._states, self._work(), self._shape.mig)
+            for step in result.steps:
+                if step.kind not in ("start", "clear") or not self._outdated:
+                    self._start_step(step, containers)
             self._maintain_volumes(containers)
+        else:
+            result = Reconciliation((), {})
+        self._record_waits(self._reasons(containers, result.waits))
         restarts = {name: state.restarts for name, state in self._states.items()}
+        waiting = {wait.tenant for wait in self._waits or ()}
         if self._dependencies.meter.tick(
-            self._dependencies.clock.monotonic(), self._desired, containers, restarts
+            self._dependencies.clock.monotonic(), self._desired, containers, restarts, waiting
         ):
             for state in self._states.values():
                 state.restarts = 0
+
+    def _check_versions(self) -> None:
+        """Find out whether tenants may be started on this host: at first, and while they may not."""
+        now = self._dependencies.clock.monotonic()
+        if now < self._next_versions_at:
+            return
+        self._outdated = self._dependencies.outdated()
+        self._next_versions_at = now + _VERSIONS_INTERVAL_SECONDS if self._outdated else math.inf
+        if self._outdated:
+            log.error("no tenant is started on this host", outdated=list(self._outdated))
+
+    def _try_plan(self, containers: dict[str, TenantContainer]) -> None:
+        """Plan a changed list; if that fails, the plan before it stays in effect."""
+        if self._is_planned or self._tenants is None:
+            return
+        try:
+            self._plan(self._tenants, containers)
+        except AgentError as error:
+            self._plan_error = str(error)
+            self._log_once("planning", error)
+        else:
+            self._plan_error = ""
+            self._last_errors.pop("planning", None)
 
     def _plan(self, tenants: tuple[Tenant, ...], containers: dict[str, TenantContainer]) -> None:
         """Compute the plan; raises `PlanRefusedError` without a change if the list does not fit."""
@@ -194,18 +250,20 @@ class TenantSupervisor:
             {name: entry.part for name, entry in containers.items() if entry.part},
         )
         slices = plan(shape, tenants, running).slices
-        desired, commands = {}, {}
+        desired = {}
         for tenant in tenants:
             part = slices[tenant.name]
             shares = self._dependencies.weight_curve.shares_for(part.weight)
-            gpus = tuple(self._dependencies.gpu_uuids(part))
-            argv = container.run_command(tenant, part, gpus, shares, self._paths)
-            commands[tenant.name] = argv
-            spec, quota = container.spec_hash(argv), container.cpu_quota(part)
-            desired[tenant.name] = DesiredTenant(tenant, part, spec, shares, quota, gpus)
-        self._desired, self._commands, self._is_planned = desired, commands, True
-        for name in desired:
-            self._states.setdefault(name, _TenantState())
+            gpus = self._dependencies.gpus.names(part)
+            spec = container.spec_of(tenant, part, gpus, self._paths)
+            desired[tenant.name] = DesiredTenant(tenant, part, spec, shares, container.cpu_quota(part), gpus)
+        for name, planned in desired.items():
+            state = self._states.setdefault(name, _TenantState())
+            if name in self._desired and self._desired[name].spec != planned.spec:
+                # What failed was another container: the changed one is tried at once.
+                state.failures, state.retry_at, state.error = 0, 0.0, ""
+        self._desired, self._shape = desired, shape
+        self._is_planned = self._has_plan = True
 
     def _track_containers(self, containers: dict[str, TenantContainer]) -> None:
         now = self._dependencies.clock.monotonic()
@@ -216,11 +274,13 @@ class TenantSupervisor:
                     state.container_id, state.started_at = container.id, now
                     if self._dependencies.weight_curve.calibrate(container.pid, container.shares):
                         self._is_planned = False
-                state.has_served |= container.spec == desired.spec
+                if is_current(container, desired):
+                    state.has_served, state.error = True, ""
             elif state.container_id and state.work is None:
                 if now - state.started_at >= _MAX_BACKOFF_SECONDS:
                     state.failures = 0
                 state.container_id, state.restarts = "", state.restarts + 1
+                state.error = "the container ended"
                 log.error("tenant container ended", tenant=name, retry_in_seconds=self._back_off(state))
         states = [self._states[name] for name in self._desired]
         self._ready |= bool(states) and all(
@@ -240,9 +300,14 @@ class TenantSupervisor:
         if step.kind == "end":
             self._start_work(name, partial(self._lifecycle.remove, name))
             return
-        desired, argv = self._desired[name], self._commands[name]
+        if step.kind == "clear":
+            state.is_clearing = True
+            self._start_work(name, partial(self._lifecycle.clear, name))
+            return
+        desired = self._desired[name]
         state.data_gib, state.is_starting, state.container_id = desired.tenant.data_gib, True, ""
-        self._start_work(name, partial(self._lifecycle.start, desired, argv, containers.get(name)))
+        state.claim = resources_of(desired, self._shape.mig)
+        self._start_work(name, partial(self._lifecycle.start, desired, containers.get(name)))
 
     def _maintain_volumes(self, containers: dict[str, TenantContainer]) -> None:
         """Grow volumes and renew their leases; remove a tenant whose lease is lost."""
@@ -275,11 +340,14 @@ class TenantSupervisor:
                 return
         except AgentError as error:
             state.work, state.data_gib, state.is_starting = None, 0, False
+            state.claim, state.error, state.is_clearing = frozenset(), str(error), False
             log.error(
                 "tenant work failed", tenant=name, error=str(error), retry_in_seconds=self._back_off(state)
             )
             return
-        state.work = None
+        state.work, state.claim = None, frozenset()
+        if state.is_clearing:  # its end is no crash
+            state.is_clearing, state.container_id = False, ""
         if state.is_starting:  # it may end before it is observed running
             state.is_starting, state.container_id, state.started_at = (
                 False,
@@ -302,6 +370,42 @@ class TenantSupervisor:
             return False
         self._dependencies.heartbeats.send([0], draining=True)
         return True
+
+    def _work(self) -> TenantWork:
+        in_progress = {name for name, state in self._states.items() if state.work is not None}
+        return TenantWork(
+            in_progress=in_progress,
+            paused=self._paused() - in_progress,
+            failing={n for n, state in self._states.items() if state.failures >= _FAILURES_BEFORE_READY},
+            claims={name: state.claim for name, state in self._states.items() if state.claim},
+        )
+
+    def _reasons(self, containers: Mapping[str, TenantContainer], waits: Mapping[str, str]) -> dict[str, str]:
+        """Return why tenants do not run as planned, by name."""
+        reasons = {}
+        for name, desired in self._desired.items():
+            container, state = containers.get(name), self._states[name]
+            if container is not None and is_current(container, desired):
+                continue
+            failure = f"failed {state.failures} times: {state.error}" if state.error else ""
+            versions = "; ".join(self._outdated)
+            reasons[name] = versions or waits.get(name) or failure or "is being started"
+        planned = [desired.tenant for desired in self._desired.values()]
+        for tenant in self._tenants or () if self._plan_error else ():
+            if tenant not in planned:
+                reasons[tenant.name] = f"the list is refused: {self._plan_error}"
+        return reasons
+
+    def _record_waits(self, reasons: Mapping[str, str]) -> None:
+        """Record the waits for heartbeat and metrics; log those that are new."""
+        if self._tenants is None:
+            return  # unknown until a list is read
+        texts = {name: " ".join(reason.split())[:MAX_REASON_LENGTH] for name, reason in reasons.items()}
+        waits = tuple(TenantWait(name, reason) for name, reason in sorted(texts.items()))
+        for wait in waits:
+            if wait not in (self._waits or ()):
+                log.info("tenant waits", tenant=wait.tenant, reason=wait.reason)
+        self._waits = waits
 
     def _paused(self) -> set[str]:
         now = self._dependencies.clock.monotonic()

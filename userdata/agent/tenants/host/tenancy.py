@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from userdata.agent.tenants.host import container, docker, firewall
 from userdata.agent.tenants.host.container import TenantPaths
 from userdata.agent.tenants.host.steps import DesiredTenant, TenantContainer
 from userdata.agent.tenants.host.volumes import TenantVolumes
+from userdata.agent.tenants.model import Slice, Tenant
 
 _STOP_TIMEOUT_SECONDS: Final = 30
 """Seconds between SIGTERM and SIGKILL for a replaced or removed container."""
@@ -24,7 +25,8 @@ class TenantLifecycle:
     """Starts, grows and removes single tenants. Methods raise `AgentError`.
 
     Args:
-        pull: pulls an image.
+        prepare_image: pulls an image, and returns its declared volumes.
+        prepare_gpus: returns the UUIDs of a slice's GPUs; creates a MIG instance.
         users: returns the user ids of all tenants, for the firewall.
         is_stopping: returns whether no tenant may be started any more.
     """
@@ -32,22 +34,29 @@ class TenantLifecycle:
     host: Host
     paths: TenantPaths
     volumes: TenantVolumes
-    pull: Callable[[str], None]
+    prepare_image: Callable[[str], Sequence[str]]
+    prepare_gpus: Callable[[Slice], Sequence[str]]
     users: Callable[[], Iterable[int]]
     is_stopping: Callable[[], bool]
 
-    def start(self, desired: DesiredTenant, argv: list[str], previous: TenantContainer | None) -> None:
-        """Start a tenant's container; ``previous`` is stopped only when volume and image are ready."""
+    def start(self, desired: DesiredTenant, previous: TenantContainer | None) -> None:
+        """Start a tenant's container; ``previous`` is stopped only when volume and image are ready.
+
+        No container of the tenant runs while its directories change their owner, and none of another tenant
+        has its GPUs, user or port: see `steps.reconcile`.
+        """
         tenant = desired.tenant
         self.volumes.attach(tenant.name, tenant.data_gib)
-        self.pull(tenant.image)
-        self._prepare_directories(desired)
+        image_volumes = self.prepare_image(tenant.image)
         if self.is_stopping():
             raise AgentError("the instance is being terminated: no tenant is started")
         docker.remove(self.host, tenant.name, _STOP_TIMEOUT_SECONDS)
-        self._empty_temporary_directory(tenant.name)
+        gpus = self.prepare_gpus(desired.part)
+        self._prepare_directories(tenant, gpus)
+        self._empty_temporary_directories(tenant, len(image_volumes))
         firewall.apply_rules(self.host, self.users())
-        container_id = docker.start(self.host, container.network_command(tenant), argv)
+        argv = container.run_command(desired, gpus, self.paths, image_volumes)
+        container_id = docker.start(self.host, tenant.name, container.network_command(tenant), argv)
         record = self.paths.record_file(tenant.name)
         files.write_atomic(record.with_suffix(".cid"), container_id)
         files.write_json(record, {"slot": tenant.name})
@@ -64,6 +73,11 @@ class TenantLifecycle:
         """Grow a tenant's volume; after a restart of the agent also record its lease."""
         self.volumes.attach(desired.tenant.name, desired.tenant.data_gib)
 
+    def clear(self, tenant: str) -> None:
+        """Stop and remove a tenant's container, which blocks another tenant; its volume stays."""
+        docker.remove(self.host, tenant, _STOP_TIMEOUT_SECONDS)
+        log.info("tenant container removed: another tenant needs what it used", tenant=tenant)
+
     def remove(self, tenant: str, seconds: int = _STOP_TIMEOUT_SECONDS) -> None:
         """Stop a tenant's container, ``seconds`` after SIGTERM at the latest, and release its volume."""
         docker.remove(self.host, tenant, seconds)
@@ -74,9 +88,9 @@ class TenantLifecycle:
             path.unlink(missing_ok=True)
         log.info("tenant removed", tenant=tenant)
 
-    def _prepare_directories(self, desired: DesiredTenant) -> None:
+    def _prepare_directories(self, tenant: Tenant, gpus: Sequence[str]) -> None:
         """Create the host directories and the environment file of a tenant's container."""
-        tenant, volume_path = desired.tenant, self.paths.volume_path(desired.tenant.name)
+        volume_path = self.paths.volume_path(tenant.name)
         user = f"{tenant.uid}:{tenant.uid}"
         # Only root may enter the volume: what is in `/tmp` is readable by all users.
         self.host.run(["install", "--directory", "--mode=0700", str(volume_path)])
@@ -86,21 +100,26 @@ class TenantLifecycle:
             owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
             self.host.run(["install", "--directory", *owner, str(directory)])
         self.paths.notice_directory(tenant.name).mkdir(parents=True, exist_ok=True)
-        if desired.gpus:
-            specification = container.cdi_specification(tenant.name, desired.gpus)
+        if gpus:
+            specification = container.cdi_specification(tenant.name, gpus)
             files.write_json(self.paths.cdi_file(tenant.name), specification)
-        variables = container.environment(tenant, desired.gpus)
+        variables = container.environment(tenant, gpus)
         text = "".join(f"{key}={value}\n" for key, value in variables.items())
         files.write_atomic(self.paths.environment_file(tenant.name), text, 0o600)
 
-    def _empty_temporary_directory(self, tenant: str) -> None:
-        """Replace a tenant's ``/tmp``, which no process uses now, by an empty one.
+    def _empty_temporary_directories(self, tenant: Tenant, image_volumes: int) -> None:
+        """Replace a tenant's ``/tmp`` and its image's volumes, which no process uses now, by empty ones.
 
-        ``rm`` follows no symbolic link and leaves no file system, whatever the tenant put there; its
-        directory's name belongs to root.
+        ``rm`` follows no symbolic link and leaves no file system, whatever the tenant put there; the names of
+        its directories belong to root.
         """
-        path = str(self.paths.temporary_directory(tenant))
-        self.host.run(["rm", "--recursive", "--force", "--one-file-system", path])
+        volumes = self.paths.image_volumes(tenant.name)
+        path = str(self.paths.temporary_directory(tenant.name))
+        self.host.run(["rm", "--recursive", "--force", "--one-file-system", path, str(volumes)])
+        for number in range(image_volumes):
+            owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
+            mount_point = str(self.paths.image_volume(tenant.name, number))
+            self.host.run(["install", "--directory", *owner, mount_point])
         self.host.run(["install", "--directory", "--mode=1777", path])
 
 

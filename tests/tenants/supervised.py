@@ -1,0 +1,140 @@
+"""A tenant supervisor with Docker in memory, and volumes, heartbeats and GPUs without AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from contracts.registry.tenant_wait import TenantWait
+from tests.node.clocks import FakeClock
+from tests.tenants.docker_double import DockerDouble
+from tests.tenants.hosts import host, tenant
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.metrics import emf
+from userdata.agent.tenants.host.container import TenantPaths
+from userdata.agent.tenants.host.meter import Counters, UsageMeter
+from userdata.agent.tenants.host.parts import GpuParts
+from userdata.agent.tenants.host.shares import WeightCurve
+from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
+from userdata.agent.tenants.model import HostShape, Slice, Tenant
+from userdata.agent.work import notice
+from userdata.agent.work.notice import Notice
+
+ADA, BO, CY = tenant("ada"), tenant("bo", host_port=8002, container_port=80), tenant("cy", gpus=2)
+
+
+class FakeVolumes:
+    """Volumes that attach at once or fail; the leases of ``lost`` belong to another host."""
+
+    def __init__(self, paths: TenantPaths) -> None:
+        self.paths = paths
+        self.sizes: dict[str, int] = {}
+        self.fails: set[str] = set()
+        self.lost: set[str] = set()
+        self.released: list[str] = []
+
+    def attach(self, tenant: str, data_gib: int) -> None:
+        if tenant in self.fails:
+            raise AgentError(f"volume of {tenant} cannot be attached")
+        self.sizes[tenant] = data_gib
+
+    def release(self, tenant: str) -> None:
+        self.sizes.pop(tenant, None)
+        self.released.append(tenant)
+
+    def tenants(self) -> frozenset[str]:
+        return frozenset(self.sizes)
+
+    def renew_leases(self) -> frozenset[str]:
+        lost, self.lost = frozenset(self.lost), set()
+        return lost
+
+
+class GpuNames(GpuParts):
+    """GPUs without a driver."""
+
+    def names(self, part: Slice) -> tuple[str, ...]:
+        return tuple(f"GPU-{gpu}" for gpu in part.gpus)
+
+    def prepare(self, part: Slice, shape: HostShape) -> list[str]:
+        return list(self.names(part))
+
+
+class FakeHeartbeats:
+    def __init__(self) -> None:
+        self.states: list[str] = []
+        self.waits: dict[str, str] | None = None
+
+    def send(
+        self,
+        slots: Any,
+        *,
+        waiting: bool = False,
+        draining: bool = False,
+        tenant_waits: tuple[TenantWait, ...] | None = None,
+        **_: Any,
+    ) -> frozenset[int]:
+        self.waits = None if tenant_waits is None else {one.tenant: one.reason for one in tenant_waits}
+        self.states.append("waiting" if waiting else "draining" if draining else "ready")
+        return frozenset()
+
+    def deregister(self, slot: int) -> None:
+        self.states.append("deregistered")
+
+
+class Bench:
+    def __init__(self, tmp: Path) -> None:
+        self.docker, self.clock, self.heartbeats = DockerDouble(), FakeClock(), FakeHeartbeats()
+        self.paths = TenantPaths("10.0.1.5", tmp / "run", tmp / "tenants", tmp / "cdi")
+        self.volumes = FakeVolumes(self.paths)
+        self.list: Callable[[], tuple[Tenant, ...] | None] = lambda: (ADA, BO, CY)
+        self.later: list[Callable[[], None]] = []
+        self.sent: list[tuple[str, dict[str, float]]] = []
+        self.counters: Callable[[int], Counters | None] = lambda pid: Counters(0.0, 0)
+        self.at_once = True
+        self.image_volumes: tuple[str, ...] = ()
+        self.outdated: tuple[str, ...] = ()
+
+    def supervisor(self, before: tuple[Tenant, ...] | None = None) -> TenantSupervisor:
+        def send(name: str, metrics: list[emf.Metric]) -> None:
+            self.sent.append((name, {metric.name: metric.values[0] for metric in metrics}))
+
+        dependencies = SupervisorDependencies(
+            host=self.docker,
+            clock=self.clock,
+            run_in_background=lambda work: work() if self.at_once else self.later.append(work),
+            heartbeats=self.heartbeats,
+            volumes=self.volumes,
+            meter=UsageMeter(send, lambda: None, lambda pid: self.counters(pid)),
+            weight_curve=WeightCurve(self.paths.run),
+            fetch_tenants=lambda: self.list(),
+            cached_tenants=lambda: before,
+            read_shape=host,
+            prepare_image=lambda image: self.image_volumes,
+            outdated=lambda: self.outdated,
+            gpus=GpuNames(self.docker, None),
+            list_interval_seconds=5.0,
+        )
+        return TenantSupervisor(dependencies, self.paths)
+
+    def pass_(self, supervisor: TenantSupervisor, seconds: int = 10) -> bool:
+        continues = True
+        for _ in range(seconds):
+            continues = supervisor.tick()
+            self.clock.advance(1.0)
+        return continues
+
+    def settled(self) -> TenantSupervisor:
+        supervisor = self.supervisor()
+        self.pass_(supervisor)
+        assert sorted(self.docker.pids()) == ["ada", "bo", "cy"]
+        return supervisor
+
+    def announce(self, seconds: float, drain: float) -> None:
+        now = self.clock.wall()
+        notice.write(self.paths.run, Notice("spot", "terminate", "soon", now + seconds, now + drain, now))
+
+
+def outage() -> tuple[Tenant, ...] | None:
+    raise AgentError("s3: no answer")

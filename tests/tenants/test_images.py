@@ -1,0 +1,197 @@
+"""Images: what they may declare, what they may weigh; least versions of what runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.tenants.host import versions
+from userdata.agent.tenants.host.images import RESERVED_BYTES, ImageStore, checked_volumes
+from userdata.agent.tenants.host.versions import COMPONENTS, parse_version
+
+GIB = 2**30
+IMAGE = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/lab/notebook@sha256:{'0' * 64}"
+
+
+def test_volumes_outside_of_what_is_mounted_need_a_directory() -> None:
+    assert checked_volumes(["/var/lib/db/", "/data", "/tmp", "/log/", "/data/db", "/.cache"]) == (
+        "/.cache",
+        "/data/db",
+        "/var/lib/db",
+    )
+    assert checked_volumes([]) == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "", "relative", "/a/../etc", "/a//b", "/a:b", "/a,b", "/a b", "/a/./b", "/..", "/a\n/b"),
+        *(
+            "/proc",
+            "/proc/sys",
+            "/dev",
+            "/dev/shm",
+            "/sys/fs/cgroup",
+            "/run",
+            "/run/gpu-spot",
+            "/run/gpu-spot/x",
+        ),
+    ],
+)
+def test_other_volumes_are_refused(path: str) -> None:
+    with pytest.raises(AgentError, match=r"image with volume .*, allowed: a plain absolute path outside"):
+        checked_volumes(["/cache", path])
+
+
+def test_many_volumes_and_a_working_directory_of_the_kernel_are_refused() -> None:
+    assert len(checked_volumes([f"/v{n}" for n in range(16)])) == 16
+    with pytest.raises(AgentError, match="image with 17 volumes, allowed: at most 16"):
+        checked_volumes([f"/v{n}" for n in range(17)])
+    for path in ("/proc/self/fd/8", "//proc/self/fd/9", "proc/1/root", "/a/../proc/self"):
+        with pytest.raises(AgentError, match="image with working directory"):
+            checked_volumes([], path)
+    assert checked_volumes([], "/proceedings") == ()
+
+
+class Registry(SystemHost):
+    """Docker with one image in its registry, of so many GiB, which unpacks to ``unpacked``."""
+
+    def __init__(self, gib: float, unpacked: float, manifest: Any = None) -> None:
+        super().__init__()
+        self.layers = [{"size": int(gib * GIB / 2)}] * 2
+        self.unpacked, self.manifest = unpacked, manifest
+        self.free = 60.0
+        self.pulled = False
+        self.ran: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+        self.ran.append(list(argv))
+        match list(argv):
+            case ["docker", "image", "inspect", *_]:
+                if not self.pulled:
+                    raise AgentError("docker: exit 1: No such image")
+                return '{"Volumes": {"/cache": {}}, "WorkingDir": "/app"}'
+            case ["docker", "info", *_]:
+                return "/var/lib/docker\n"
+            case ["docker", "manifest", "inspect", image]:
+                if self.manifest is not None and image == IMAGE:
+                    return json.dumps(self.manifest)
+                return json.dumps({"config": {"size": 1}, "layers": self.layers})
+            case ["docker", "pull", *_]:
+                self.pulled, self.free = True, self.free - self.unpacked
+            case ["docker", "image", "rm", _]:
+                self.pulled, self.free = False, self.free + self.unpacked
+        return ""
+
+    def store(self) -> ImageStore:
+        return ImageStore(self, lambda: "secret", lambda directory: int(self.free * GIB))
+
+
+def test_an_image_is_pulled_once_and_its_volumes_are_known() -> None:
+    registry = Registry(10.0, 25.0)
+    store = registry.store()
+    assert store.prepare(IMAGE) == store.prepare(IMAGE) == ("/cache",)
+    assert [argv[1] for argv in registry.ran if argv[1] in ("pull", "login")] == ["login", "pull"]
+
+
+def test_an_image_too_large_by_its_registry_is_not_pulled() -> None:
+    registry = Registry(13.0, 1.0)
+    with pytest.raises(AgentError, match=r"of 13\.0 GiB, .*: 60\.0 GiB free, allowed: all but 10\.0"):
+        registry.store().prepare(IMAGE)
+    assert not registry.pulled
+
+
+def test_one_of_several_platforms_is_measured() -> None:
+    def entry(system: str, architecture: str, digest: str) -> dict[str, Any]:
+        return {"digest": digest, "platform": {"os": system, "architecture": architecture}}
+
+    index = {"manifests": [entry("linux", one, f"sha256:{one}") for one in ("s390x", "amd64", "arm64")]}
+    registry = Registry(13.0, 1.0, index)
+    with pytest.raises(AgentError, match=r"image of 13\.0 GiB"):
+        registry.store().prepare(IMAGE)
+    asked = [argv[-1] for argv in registry.ran if argv[1] == "manifest"]
+    assert len(asked) == 2
+    assert asked[1].startswith(f"{IMAGE.partition('@')[0]}@sha256:a")
+
+
+def test_where_the_registry_does_not_say_it_the_disk_decides() -> None:
+    registry = Registry(1.0, 51.0, {"unknown": 1})
+    with pytest.raises(AgentError, match=r"does not fit on the disk: 9\.0 GiB free"):
+        registry.store().prepare(IMAGE)
+    assert not registry.pulled
+    assert registry.free * GIB > RESERVED_BYTES
+    registry = Registry(1.0, 20.0, {"unknown": 1})
+    assert registry.store().prepare(IMAGE) == ("/cache",)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("runc version 1.1.5+ds1\ncommit: 1.1.5+ds1-1+deb12u1\nspec: 1.0.2-dev", (1, 1, 5)),
+        ("containerd github.com/containerd/containerd/v2 v2.2.0 fa5f1\n", (2, 2, 0)),
+        ("containerd github.com/containerd/containerd 1.7.29-1.amzn2023 0fe9\n", (1, 7, 29)),
+        ("NVIDIA Container Toolkit CLI version 1.19.1\ncommit: 12ab", (1, 19, 1)),
+        ("580.178.04\n580.178.04\n", (580, 178, 4)),
+        ("runc version 1.4.0-rc.3", None),
+        ("", None),
+        ("version unknown", None),
+    ],
+)
+def test_versions_are_read_as_programs_print_them(text: str, version: tuple[int, ...] | None) -> None:
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_fixed"),
+    [
+        *(("runc", one, False) for one in ((1, 1, 15), (1, 2, 7), (1, 3, 2))),
+        *(("runc", one, True) for one in ((1, 2, 8), (1, 3, 3), (1, 4, 0), (1, 5, 2), (2, 0, 0))),
+        *(("containerd", one, False) for one in ((1, 6, 39), (1, 7, 28), (2, 1, 4))),
+        *(("containerd", one, True) for one in ((1, 7, 29), (2, 0, 7), (2, 3, 0))),
+        *(("Docker", one, False) for one in ((20, 10, 24), (25, 0, 12), (27, 5, 1))),
+        *(("Docker", one, True) for one in ((25, 0, 13), (28, 0, 0), (29, 9, 0))),
+        *(("NVIDIA Container Toolkit", one, False) for one in ((1, 16, 2), (1, 17, 8), (1, 19, 0))),
+        *(("NVIDIA Container Toolkit", one, True) for one in ((1, 19, 1), (1, 20, 0))),
+        *(("NVIDIA driver", one, False) for one in ((535, 309, 1), (570, 211, 1), (580, 159, 3))),
+        *(("NVIDIA driver", one, True) for one in ((580, 178, 4), (595, 91, 7), (620, 1, 1))),
+    ],
+)
+def test_a_line_without_a_repaired_release_is_below(
+    name: str, version: tuple[int, ...], is_fixed: bool
+) -> None:
+    [component] = [one for one in COMPONENTS if one.name == name]
+    assert component.is_fixed(version) == is_fixed
+
+
+class Programs(SystemHost):
+    def __init__(self, **outputs: str) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+        if argv[0] not in self.outputs:
+            raise AgentError(f"{argv[0]}: No such file or directory")
+        return self.outputs[argv[0]]
+
+
+def test_what_is_unknown_counts_as_below() -> None:
+    good = {"runc": "runc version 1.4.4", "containerd": "v2.2.5", "docker": "29.9.0"}
+    assert versions.outdated(Programs(**good), has_gpus=False) == ()
+    toolkit, driver = versions.outdated(Programs(**good), has_gpus=True)
+    assert toolkit == (
+        "NVIDIA Container Toolkit of unknown version, allowed: 1.19.1 or newer (CVE-2026-24260)"
+    )
+    assert driver.startswith("NVIDIA driver of unknown version")
+    [old] = versions.outdated(Programs(**good | {"runc": "runc version 1.1.5"}), has_gpus=False)
+    assert old.startswith("runc 1.1.5, allowed: 1.2.8, 1.3.3, 1.4.0 or newer (CVE-2025-31133, ")
+
+
+def test_every_least_version_has_its_vulnerability_and_source() -> None:
+    for component in COMPONENTS:
+        assert component.cve.startswith("CVE-2")
+        assert component.source

@@ -1,0 +1,166 @@
+"""Tenants that wait: for each other, for an image, for a host that may run them; and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.tenants.docker_double import options
+from tests.tenants.hosts import tenant
+from tests.tenants.supervised import ADA, BO, CY, Bench, outage
+from userdata.agent.tenants.host.container import name_of
+
+
+def test_a_list_that_does_not_fit_changes_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    supervisor = bench.settled()
+    before = bench.docker.pids()
+    bench.list = lambda: (replace(ADA, gpus=9), BO)
+    bench.pass_(supervisor, 30)
+    assert bench.docker.pids() == before
+    assert bench.heartbeats.waits == {
+        "ada": "the list is refused: tenant 'ada': 9 GPUs, allowed: 8 of 8 GPUs, which the tenants before it "
+        "leave"
+    }
+    # The list before it stays in effect.
+    bench.docker.die(name_of("cy"))
+    bench.pass_(supervisor)
+    assert bench.docker.pids().keys() == before.keys()
+
+
+@pytest.mark.parametrize("resource", ["port", "uid", "GPU"])
+def test_tenants_that_exchange_what_they_have_are_stopped_and_started(bench: Bench, resource: str) -> None:
+    ones: list[dict[str, Any]] = [
+        {"uid": 2001, "host_port": 8001, "container_port": 80, "gpu_ids": (0,)},
+        {"uid": 2002, "host_port": 8002, "container_port": 80, "gpu_ids": (1,)},
+    ]
+    key = {"port": "host_port", "uid": "uid", "GPU": "gpu_ids"}[resource]
+    a, b = tenant("a", **ones[0]), tenant("b", **ones[1])
+    changed = replace(a, **{key: ones[1][key]}), replace(b, **{key: ones[0][key]})
+    bench.list = lambda: (a, b)
+    supervisor = bench.supervisor()
+    bench.pass_(supervisor)
+    before = bench.docker.pids()
+    bench.list = lambda: changed
+    bench.pass_(supervisor, 20)
+    after = bench.docker.pids()
+    assert after.keys() == {"a", "b"}
+    assert not {*after.values()} & {*before.values()}
+    assert bench.heartbeats.waits == {}
+
+
+def test_a_failing_replacement_blocks_no_tenant(bench: Bench) -> None:
+    a, b = tenant("a", host_port=8001, container_port=80), tenant("b", host_port=8002, container_port=80)
+    bench.list = lambda: (a, b)
+    supervisor = bench.supervisor()
+    bench.pass_(supervisor)
+    bench.volumes.fails = {"a"}
+    bench.list = lambda: (replace(a, host_port=8003), replace(b, host_port=8001))
+    bench.pass_(supervisor, 8)
+    assert bench.heartbeats.waits is not None
+    assert bench.heartbeats.waits["b"] == "waits for port 8001 of 'a'"
+    bench.pass_(supervisor, 30)
+    assert list(bench.docker.pids()) == ["b"]
+    assert bench.heartbeats.waits.keys() == {"a"}
+    assert bench.heartbeats.waits["a"].endswith("times: volume of a cannot be attached")
+    bench.pass_(supervisor, 60)
+    assert dict(bench.sent)["a"]["TenantWaiting"] == 1.0
+    assert dict(bench.sent)["b"]["TenantWaiting"] == 0.0
+
+
+def test_a_directory_changes_its_owner_only_while_no_container_uses_it(bench: Bench) -> None:
+    supervisor = bench.settled()
+    directory = bench.paths.volume_path("ada") / "data"
+    directory.mkdir(parents=True)
+    bench.docker.ran.clear()
+    bench.list = lambda: (replace(ADA, uid=2999), BO, CY)
+    bench.pass_(supervisor)
+    [owned] = [
+        n for n, argv in enumerate(bench.docker.ran) if argv[0] == "chown" and argv[-1] == str(directory)
+    ]
+    removed = bench.docker.ran.index(["docker", "rm", "--force", "--volumes", name_of("ada")])
+    [ran] = [n for n, argv in enumerate(bench.docker.ran) if argv[:2] == ["docker", "run"]]
+    assert removed < owned < ran
+
+
+def test_a_list_that_changes_while_a_tenant_starts_gives_its_gpus_to_no_other(bench: Bench) -> None:
+    bench.list = lambda: (tenant("a", gpus=8),)
+    supervisor = bench.supervisor()
+    bench.at_once = False
+    bench.pass_(supervisor, 2)
+    while bench.later:  # the list is read; the start begins
+        bench.later.pop(0)()
+        bench.pass_(supervisor, 3)
+        if len(bench.later) > 1:
+            break
+    assert not bench.docker.containers
+    starting = bench.later[:]
+    bench.later.clear()
+    bench.list = lambda: (tenant("b", gpus=8),)
+    for _ in range(10):
+        bench.pass_(supervisor, 3)
+        for work in bench.later:
+            work()
+        bench.later.clear()
+    assert not bench.docker.containers
+    assert bench.heartbeats.waits == {"b": "waits for GPU 0 of 'a'"}
+    for work in starting:
+        work()
+    bench.at_once = True
+    bench.pass_(supervisor, 20)
+    assert list(bench.docker.pids()) == ["b"]
+
+
+def test_a_host_with_outdated_programs_starts_no_tenant_and_says_so(bench: Bench) -> None:
+    bench.outdated = ("runc 1.1.5, allowed: 1.2.8 or newer (CVE-2025-31133)",)
+    supervisor = bench.supervisor()
+    bench.pass_(supervisor, 130)
+    assert bench.docker.pids() == {}
+    assert bench.heartbeats.states[-1] == "waiting"
+    assert bench.heartbeats.waits == dict.fromkeys(("ada", "bo", "cy"), bench.outdated[0])
+    assert {values["TenantWaiting"] for _, values in bench.sent} == {1.0}
+    bench.outdated = ()  # updated without a reboot
+    bench.pass_(supervisor, 310)
+    assert sorted(bench.docker.pids()) == ["ada", "bo", "cy"]
+    assert bench.heartbeats.waits == {}
+
+
+def test_an_images_volumes_are_empty_directories_on_the_tenants_volume(bench: Bench) -> None:
+    bench.image_volumes = ("/cache", "/data/db")
+    bench.settled()
+    [run] = [argv for argv in bench.docker.ran if argv[:2] == ["docker", "run"] and name_of("ada") in argv]
+    volumes = bench.paths.image_volumes("ada")
+    mounts = options(run, "--volume")
+    assert [f"{volumes}/0:/cache", f"{volumes}/1:/data/db"] == [one for one in mounts if str(volumes) in one]
+    [removed] = [argv for argv in bench.docker.ran if argv[0] == "rm" and str(volumes) in argv]
+    created = [
+        argv for argv in bench.docker.ran if argv[0] == "install" and argv[-1].startswith(f"{volumes}/")
+    ]
+    assert [argv[-1] for argv in created] == [f"{volumes}/0", f"{volumes}/1"]
+    assert bench.docker.ran.index(removed) < bench.docker.ran.index(created[0])
+    assert all(f"--owner={ADA.uid}" in argv for argv in created)
+
+
+def test_a_container_with_an_anonymous_volume_is_removed_at_once(bench: Bench) -> None:
+    bench.docker.mount_kinds = ["bind", "volume"]
+    bench.pass_(bench.supervisor())
+    assert bench.docker.pids() == {}
+    assert bench.heartbeats.waits is not None
+    assert "a volume on the host's disk" in bench.heartbeats.waits["ada"]
+
+
+def test_until_a_list_is_read_waits_are_unknown(bench: Bench) -> None:
+    bench.list = outage
+    bench.pass_(bench.supervisor())
+    assert bench.heartbeats.waits is None
+
+
+def test_a_changed_tenant_is_tried_at_once(bench: Bench) -> None:
+    bench.docker.refuses = {"bad"}
+    bench.list = lambda: (tenant("a", image="bad"),)
+    supervisor = bench.supervisor()
+    bench.pass_(supervisor, 100)
+    bench.list = lambda: (tenant("a"),)
+    bench.pass_(supervisor, 10)
+    assert list(bench.docker.pids()) == ["a"]

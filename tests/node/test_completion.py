@@ -135,7 +135,7 @@ def test_a_report_is_not_trusted(tmp_path: Path) -> None:
         report_path(tmp_path, 0).write_text(text)
         assert read_job(tmp_path) is None
     report_path(tmp_path, 0).write_text('{"step": "3", "steps": null, "finished": 1, "error": "a\\nb"}')
-    assert read_job(tmp_path) == StepsReport(0, 0, is_finished=False, error="a b")
+    assert read_job(tmp_path) == StepsReport(0, 0, is_finished=False, error="a b", has_step=False)
 
 
 def test_a_checkpoint_dated_ahead_hides_no_progress(bench: Bench) -> None:

@@ -104,6 +104,8 @@ def test_a_later_run_that_reports_nothing_is_a_failure(bench: Bench) -> None:
         (["sh", "-c", "python train.py | tee log"], None, False, "a pipe in sh"),
         (["/bin/sh", "-c", "python train.py | tee log"], OF_NINE._replace(steps=0), False, "a pipe in sh"),
         (["sh", "-c", "python train.py | tee log"], DONE, False, ""),
+        # All steps, but the script did not reach its end: its export failed.
+        (["sh", "-c", "python train.py | tee log"], DONE._replace(is_finished=False), False, "a pipe in sh"),
         (["sh", "-c", "test -e data || python prepare.py; python train.py >| log"], None, False, ""),
         (["bash", "-c", "python train.py | tee log"], None, False, ""),
     ],

@@ -169,6 +169,7 @@ _SECONDS_OF: Final = {
     "kubernetes/test_own_cluster.py": 11,
     "lambdas/test_walk.py": 16,
     "live/test_budget.py": 10,
+    "live/test_costs.py": 12,
     "live/test_days.py": 14,
     "live/test_deadline.py": 15,
     "live/test_lies.py": 32,

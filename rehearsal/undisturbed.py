@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contracts.agent.config import Training
+from contracts.agent.names import COST_PAGE
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.machines.real import commands as real
 
@@ -61,9 +62,9 @@ def undisturbed(
 
 
 def digests(folder: Path) -> Mapping[str, str]:
-    """Return the SHA-256 of each file below a folder, by relative path."""
+    """Return the SHA-256 of each result below a folder, by relative path, without the agent's page."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != COST_PAGE
     }

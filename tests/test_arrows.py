@@ -18,8 +18,8 @@ PACKAGES = (
 
 AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
 BELOW_THE_PROGRAM = {
-    *("contracts", "infra.components", "infra.iam", "infra.kubernetes", "infra.schema", "infra.scope"),
-    *("userdata", "pulumi", "pulumi_aws"),
+    *("contracts", "infra.catalogue", "infra.components", "infra.iam", "infra.kubernetes", "infra.schema"),
+    *("infra.scope", "userdata", "pulumi", "pulumi_aws"),
 }
 BELOW_THE_ENTRIES = {
     *BELOW_THE_PROGRAM,
@@ -126,6 +126,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.commands.rehearsed": {"pulumi_declared"},
     "gpu_spot.drill": {
         *("contracts", "gpu_spot.jobs", "gpu_spot.text", "gpu_spot.status", "lambdas.core"),
+        "userdata.agent.cost",
     },
     "gpu_spot.forecast": {
         "contracts",
@@ -135,7 +136,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "gpu_spot.jobs": {
         *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
-        *("gpu_spot.control", "userdata.agent.aws", "userdata.agent.work.training.record", "rich"),
+        *("gpu_spot.control", "userdata.agent.aws", "userdata.agent.cost", "rich"),
         *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
     },
     # It tries what the program declares: its patterns, policies, names and tables.
@@ -151,6 +152,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.review": set(),
     "gpu_spot.status": {
         *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich"),
+        "userdata.agent.cost",
     },
     "gpu_spot.text": set(),
     # What rehearses may import everything; nothing imports it but the commands that rehearse.
@@ -179,7 +181,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rehearsal.results": {"gpu_spot.jobs", "gpu_spot.status.decisions", "market"},
     "rehearsal.report": {
         *("rehearsal.results", "gpu_spot.jobs", "gpu_spot.status.decisions", "gpu_spot.text", "market"),
-        *("lambdas.core", "plotly", "rich"),
+        *("lambdas.core", "userdata.agent.cost", "plotly", "rich"),
     },
 }
 

@@ -174,6 +174,7 @@ _SECONDS_OF: Final = {
     "lambdas/test_bench.py": 12,
     "lambdas/test_walk.py": 10,
     "live/test_budget.py": 10,
+    "live/test_costs.py": 12,
     "live/test_days.py": 14,
     "live/test_deadline.py": 10,
     "live/test_lies.py": 16,

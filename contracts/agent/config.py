@@ -5,13 +5,13 @@ The bounds of single values are part of their types, see ``limits``; checks here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from contracts import codec, limits
 from contracts.agent.names import DATA_DIR, UNIT_RUN, UNIT_TENANT_SUPERVISOR, UNIT_WORK, DatasetDevice
-from contracts.limits import Matches, Within
+from contracts.limits import Above, Matches, Within
 from contracts.stored import Stored
 
 GroupRoleName = Literal["primary", "fallback"]
@@ -75,6 +75,18 @@ class Python:
 
 
 @dataclass(frozen=True)
+class JobPrices:
+    """List prices in US dollars as of the last `pulumi up`; a price that is missing is unknown."""
+
+    on_demand: Mapping[str, Annotated[float, Above(0)]] = field(default_factory=dict)
+    """An hour of an instance by type: Linux, shared tenancy."""
+    efs_write: Annotated[float, Above(0)] | None = None
+    """Writing a GiB to EFS with elastic throughput."""
+    source: str = ""
+    """Sources and dates of the instance prices."""
+
+
+@dataclass(frozen=True)
 class Training:
     """A training job: its code, its command and the table with its state."""
 
@@ -105,6 +117,7 @@ class Training:
     experiments: limits.Experiments = field(default_factory=dict)
     """Values by environment variable. Each combination is an experiment, a separate job with a name derived
     from its values; the group's instances run one experiment after another."""
+    prices: JobPrices = field(default_factory=JobPrices)
 
     def __post_init__(self) -> None:
         """Reject ``image`` together with ``python``."""

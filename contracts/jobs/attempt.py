@@ -39,6 +39,12 @@ class JobAttempt:
         notice_at: Time of the notice to stop, whose kind is ``cause``.
         stopped: Exit of the command.
         ended: End of the attempt, whose result is ``end``.
+        booted: Start of the agent's work on the job: it asks for the lease, then for the volume.
+        first_step: Completed steps at the first report of the command; None: it reported none.
+        step: Completed steps at its last report; None: it reported none.
+        repeated: Steps that restarts of the command here did again.
+        saving: Seconds for which saves paused the command, as it reported; None: a start reported none.
+        exporting: When the command reported its last step or its end; it exports its results since.
     """
 
     token: int
@@ -62,6 +68,12 @@ class JobAttempt:
     stopped: float = 0.0
     ended: float = 0.0
     end: str = ""
+    booted: float = 0.0
+    first_step: int | None = None
+    step: int | None = None
+    repeated: int = 0
+    saving: float | None = None
+    exporting: float = 0.0
 
     @property
     def outcome(self) -> AttemptOutcome:

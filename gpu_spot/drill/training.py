@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.status import Phase
-from gpu_spot.jobs.timeline import AttemptSummary, JobTimeline
+from userdata.agent.cost.timeline import AttemptSummary, JobTimeline
 
 _ENDED: Final[tuple[Phase, ...]] = ("stopped", "done", "failed")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.progress import DrillProgress
-from gpu_spot.jobs.timeline import JobTimeline
 from gpu_spot.status.snapshot import GroupSnapshot, StackSnapshot, phase_of
 from lambdas.core.model import PurchaseOption
+from userdata.agent.cost.timeline import JobTimeline
 
 
 @dataclass(slots=True)

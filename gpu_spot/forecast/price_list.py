@@ -45,13 +45,17 @@ _USAGE_TYPES: Final = {
     price_tables.PUBLIC_IPV4: ("AmazonVPC", "PublicIPv4:InUseAddress"),
     price_tables.INTERFACE_ENDPOINT: ("AmazonVPC", "VpcEndpoint-Hours"),
     price_tables.EFS_STANDARD: ("AmazonEFS", "TimedStorage-ByteHrs"),
+    price_tables.EFS_WRITE: ("AmazonEFS", "ETDataAccess-Bytes"),
     price_tables.EKS_CLUSTER: ("AmazonEKS", "AmazonEKS-Hours:perCluster"),
     price_tables.EKS_EXTENDED: ("AmazonEKS", "AmazonEKS-Hours:extendedSupport"),
 }
 """Service code and usage type, which in most regions has a prefix such as ``EUN1-``."""
+_ACCESS_TYPES: Final = {price_tables.EFS_WRITE: "Write"}
+"""``accessType`` of the products whose usage type is that of reads, too."""
 _UNITS: Final = {
     "hrs": 1.0,
     "hours": 1.0,
+    "gb": 1.0,
     "gb-mo": 1.0,
     "gb-month": 1.0,
     "mibps-mo": 1.0,
@@ -145,7 +149,10 @@ def _queries(types: Iterable[str]) -> Iterator[_Query]:
             service,
             (("CONTAINS", "usagetype", usage),),
             lambda product, item=item, exact=exact: (  # type: ignore[misc]
-                item if exact.fullmatch(product.get("usagetype", "")) else None
+                item
+                if exact.fullmatch(product.get("usagetype", ""))
+                and product.get("accessType", "") == _ACCESS_TYPES.get(item, product.get("accessType", ""))
+                else None
             ),
         )
     brokers = tuple(("TERM_MATCH", key, value) for key, value in _BROKERS.items())

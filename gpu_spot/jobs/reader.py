@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from contracts import codec, names
@@ -18,18 +17,19 @@ from contracts.jobs import attempt as attempts
 from contracts.jobs import item as job_item
 from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
 from contracts.registry.item import Worker, instance_arns
-from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.report import JobReport
+from gpu_spot.jobs.report import JobReport, with_account
 from gpu_spot.jobs.snapshot import JobHost, JobSnapshot, experiment_of
 from gpu_spot.jobs.status import job_status
-from gpu_spot.jobs.timeline import build_timeline, priced_types
-from infra.catalogue import on_demand_prices
+from infra.catalogue import on_demand_prices, price_tables
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader, is_previous_version
 from lambdas.aws.settings import ParameterError
 from lambdas.core.model import RunBudget
+from userdata.agent.aws.spot_prices import read_spot_prices
+from userdata.agent.cost.prices import PriceBook
+from userdata.agent.cost.timeline import priced_types
 
 GroupParameters: TypeAlias = Mapping[str, Mapping[str, str]]
 """A stack's SSM parameters: by group, then by name."""
@@ -37,8 +37,6 @@ GroupParameters: TypeAlias = Mapping[str, Mapping[str, str]]
 _BATCH: Final = 100
 """Maximum keys of a BatchGetItem request (DynamoDB API reference)."""
 _MAX_ATTEMPTS: Final = 5
-_PRICE_PAGES: Final = 10
-_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
 
 class JobError(ValueError):
@@ -174,7 +172,7 @@ class JobReader:
     def report(self, name: str) -> JobReport:
         """Return a job's report with its timeline. Calls and errors: as ``read`` and ``prices``."""
         snapshot = self.read(name)
-        return JobReport(snapshot, job_status(snapshot), build_timeline(snapshot, self.prices(snapshot)))
+        return with_account(snapshot, job_status(snapshot), self.prices(snapshot))
 
     def prices(self, snapshot: JobSnapshot) -> PriceBook:
         """Return the prices of a job's instances. Calls: one for each thousand prices, at most ten."""
@@ -182,29 +180,17 @@ class JobReader:
         def on_demand(instance_type: str) -> float | None:
             return on_demand_prices.price(instance_type, self._region)
 
+        def source_of(instance_type: str) -> str:
+            listed = price_tables.find(instance_type, self._region)
+            return "" if listed is None else f"{listed.source}, {listed.date}"
+
         attempts = snapshot.run_attempts
         types = priced_types(attempts)
         if not types:
-            return PriceBook(on_demand)
-        pages = (
-            self._clients("ec2")
-            .get_paginator("describe_spot_price_history")
-            .paginate(
-                InstanceTypes=list(types),
-                ProductDescriptions=list(_PRODUCTS),
-                Filters=[
-                    {"Name": "availability-zone", "Values": sorted({attempt.zone for attempt in attempts})}
-                ],
-                StartTime=datetime.fromtimestamp(min(attempt.launched for attempt in attempts), UTC),
-                EndTime=datetime.fromtimestamp(snapshot.now, UTC),
-            )
-        )
-        spot: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for page in islice(pages, _PRICE_PAGES):
-            for price in page["SpotPriceHistory"]:
-                pool = price["InstanceType"], price["AvailabilityZone"]
-                spot.setdefault(pool, []).append((price["Timestamp"].timestamp(), float(price["SpotPrice"])))
-        return PriceBook(on_demand, spot)
+            return PriceBook(on_demand, source_of=source_of)
+        zones, begin = (attempt.zone for attempt in attempts), min(attempt.launched for attempt in attempts)
+        spot = read_spot_prices(self._clients("ec2"), types, zones, begin, snapshot.now)
+        return PriceBook(on_demand, spot, source_of)
 
     def _read_parameters(self) -> GroupParameters:
         return settings.read_group_parameters(self._ssm, names.parameter_root(self._stack))

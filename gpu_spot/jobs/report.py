@@ -7,16 +7,20 @@ from typing import Any
 
 from gpu_spot.jobs.snapshot import JobSnapshot
 from gpu_spot.jobs.status import JobStatus
-from gpu_spot.jobs.timeline import AttemptSummary, JobTimeline
+from userdata.agent.cost import account as accounts
+from userdata.agent.cost.account import RunAccount
+from userdata.agent.cost.prices import PriceBook
+from userdata.agent.cost.timeline import AttemptSummary, JobTimeline, build_timeline
 
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """A job's snapshot and status, and the timeline of its run (None if not requested)."""
+    """A job's snapshot and status, and the timeline and account of its run (None if not requested)."""
 
     snapshot: JobSnapshot
     status: JobStatus
     timeline: JobTimeline | None = None
+    account: RunAccount | None = None
 
     @property
     def progress(self) -> tuple[int, int | None] | None:
@@ -30,6 +34,25 @@ class JobReport:
         if host is not None and host.instance in steps:
             return steps[host.instance]
         return max(steps.values(), key=lambda step_and_total: step_and_total[0], default=None)
+
+
+def timeline_of(snapshot: JobSnapshot, prices: PriceBook) -> JobTimeline:
+    """Return the timeline of the desired run."""
+    return build_timeline(
+        snapshot.run_attempts,
+        prices,
+        now=snapshot.now,
+        newest_token=snapshot.row.token,
+        is_stopped=snapshot.is_stopped,
+    )
+
+
+def with_account(snapshot: JobSnapshot, status: JobStatus, prices: PriceBook) -> JobReport:
+    """Return a report with the timeline of the desired run and its account."""
+    timeline = timeline_of(snapshot, prices)
+    is_over = bool(snapshot.outcome) or snapshot.is_stopped
+    account = accounts.account_of(timeline, prices, at=snapshot.now, is_over=is_over)
+    return JobReport(snapshot, status, timeline, account)
 
 
 def to_json(job: JobReport) -> dict[str, Any]:
@@ -60,6 +83,7 @@ def to_json(job: JobReport) -> dict[str, Any]:
         if status.host
         else None,
         **({} if timeline is None else _timeline_totals(timeline)),
+        **({} if job.account is None else {"account": accounts.to_json(job.account)}),
     }
 
 
@@ -92,5 +116,6 @@ def _attempt(summary: AttemptSummary) -> dict[str, Any]:
         "ending": summary.ending,
         "lost_seconds": summary.lost_seconds,
         "away_seconds": summary.away_seconds,
+        "repeated_steps": summary.repeated_steps,
         "estimated_cost_usd": None if summary.cost is None else round(summary.cost, 4),
     }

@@ -12,8 +12,10 @@ from rich.text import Text
 
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.status import Phase
-from gpu_spot.jobs.timeline import AttemptSummary, Ending, JobTimeline
 from gpu_spot.text import CAUSES, clock, counted, span
+from userdata.agent.cost import page
+from userdata.agent.cost.account import RunAccount
+from userdata.agent.cost.timeline import AttemptSummary, Ending, JobTimeline
 
 _STYLES: Final[Mapping[Phase, str]] = {
     "pending": "dim",
@@ -69,7 +71,7 @@ def job_card(job: JobReport) -> RenderableType:
         return head
     for name, value in totals(timeline):
         head.add_row(name, value)
-    return Group(head, Text(), _timeline(timeline))
+    return Group(head, Text(), _timeline(timeline), *([] if job.account is None else _account(job.account)))
 
 
 def totals(timeline: JobTimeline) -> list[tuple[str, str]]:
@@ -77,12 +79,14 @@ def totals(timeline: JobTimeline) -> list[tuple[str, str]]:
     unknown = (
         f", without {span(timeline.unpriced_seconds)} of unknown price" if timeline.unpriced_seconds else ""
     )
+    charge = timeline.charge
+    estimate = f"{'up to' if charge.assumed_seconds else 'about'} ${charge.dollars:,.2f}"
     return [
         ("worked", f"{span(timeline.worked_seconds)} in {counted(len(timeline.attempts), 'attempt')}"),
         ("interruptions", f"{timeline.interruptions}, {counted(timeline.moves, 'move')} to another zone"),
         ("lost work", span(timeline.lost_seconds)),
         ("downtime", f"{span(timeline.away_seconds)} between hosts"),
-        ("cost", f"about ${timeline.cost:,.2f} for instances at public prices{unknown}"),
+        ("cost", f"{estimate} for instances at public prices{unknown}"),
         *([("earlier", "not available: only the last 100 attempts are stored")] if timeline.is_cut else []),
     ]
 
@@ -97,7 +101,7 @@ def timeline_row(attempt: AttemptSummary) -> tuple[str, ...]:
         ENDINGS[attempt.ending],
         span(attempt.lost_seconds) if attempt.lost_seconds >= 0.5 else "–",
         "–" if attempt.away_seconds is None else span(attempt.away_seconds),
-        "–" if attempt.cost is None else f"${attempt.cost:,.2f}",
+        "–" if attempt.cost is None else page.dollars(attempt.charge),
     )
 
 
@@ -114,6 +118,19 @@ def _timeline(timeline: JobTimeline) -> Table:
         when, *cells = timeline_row(attempt)
         table.add_row(when.partition("-")[2], *cells)  # without the year
     return table
+
+
+def _account(account: RunAccount) -> list[RenderableType]:
+    """Return the tables and notes of an account."""
+    parts: list[RenderableType] = []
+    for content in page.tables(account):
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for number, column in enumerate(content.columns):
+            table.add_column(column, justify="left" if number < content.texts else "right")
+        for row in content.rows:
+            table.add_row(*row, style="bold" if row[0] == "total" else None)
+        parts.append(table)
+    return [*parts, *map(Text, page.notes(account))]
 
 
 def _phase(job: JobReport) -> Text:

@@ -13,9 +13,8 @@ from typing import Any, Final
 from contracts import names
 from contracts.registry.item import Worker
 from contracts.registry.tenant_wait import TenantWait
-from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.reader import JobReader
-from gpu_spot.jobs.timeline import JobTimeline, build_timeline
+from gpu_spot.jobs.report import timeline_of
 from gpu_spot.status import unknown_writers
 from gpu_spot.status.decisions import DecisionLine, describe_action
 from gpu_spot.status.snapshot import (
@@ -39,6 +38,8 @@ from lambdas.aws.registry import RegisteredWorkers, RegistryReader
 from lambdas.aws.settings import GroupSettings
 from lambdas.core.model import Observation, PurchaseOption, slots
 from lambdas.core.money import costs, hourly
+from userdata.agent.cost.prices import PriceBook
+from userdata.agent.cost.timeline import JobTimeline
 
 DECISION_WINDOW_SECONDS: Final = 3 * 3600.0
 """Age of the oldest controller log events that are read for recent decisions."""
@@ -160,7 +161,7 @@ class StackReader:
 
     def job_timeline(self, job: str) -> JobTimeline:
         """Return a job's timeline without costs. Calls and errors: as `JobReader.read`."""
-        return build_timeline(self._jobs.read(job), PriceBook(lambda _: None))
+        return timeline_of(self._jobs.read(job), PriceBook(lambda _: None))
 
     def _count(self, **_: Any) -> None:
         self._calls += 1

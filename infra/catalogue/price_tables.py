@@ -16,6 +16,7 @@ from typing import Any, Final
 EBS_GP3: Final = "ebs-gp3"
 EBS_GP3_THROUGHPUT: Final = "ebs-gp3-throughput"
 EFS_STANDARD: Final = "efs-standard"
+EFS_WRITE: Final = "efs-elastic-write"
 NAT_GATEWAY: Final = "nat-gateway"
 INTERFACE_ENDPOINT: Final = "interface-endpoint"
 PUBLIC_IPV4: Final = "public-ipv4"
@@ -26,6 +27,7 @@ ITEMS: Final[Mapping[str, str]] = {
     EBS_GP3: "a GiB of an EBS gp3 volume for a month",
     EBS_GP3_THROUGHPUT: "a MiB/s of a gp3 volume above 125 for a month",
     EFS_STANDARD: "a GiB on EFS Standard for a month",
+    EFS_WRITE: "a GiB written to EFS with elastic throughput",
     NAT_GATEWAY: "an hour of a NAT gateway",
     INTERFACE_ENDPOINT: "an hour of an interface endpoint in a zone",
     PUBLIC_IPV4: "an hour of a public IPv4 address",

@@ -408,6 +408,12 @@ ATTEMPT = JobAttempt(
     stopped=1800003590.0,
     ended=1800003595.0,
     end="told",
+    booted=1800000030.0,
+    first_step=100,
+    step=900,
+    repeated=20,
+    saving=31.5,
+    exporting=1800003580.0,
 )
 ATTEMPT_ITEM = {
     "job": {"S": "resnet#07"},
@@ -432,6 +438,12 @@ ATTEMPT_ITEM = {
     "stopped": {"N": "1800003590"},
     "ended": {"N": "1800003595"},
     "end": {"S": "told"},
+    "booted": {"N": "1800000030"},
+    "first_step": {"N": "100"},
+    "step": {"N": "900"},
+    "repeated": {"N": "20"},
+    "saving": {"N": "31.5"},
+    "exporting": {"N": "1800003580"},
 }
 JOB = JobItem(
     state="running",

@@ -239,6 +239,9 @@ def test_releases_are_an_item_of_the_registry() -> None:
 def test_an_attempt_is_an_item_of_the_job_table() -> None:
     assert attempts.dump("resnet", ATTEMPT) == ATTEMPT_ITEM
     assert attempts.parse(ATTEMPT_ITEM) == ATTEMPT
+    new = ("booted", "first_step", "step", "repeated", "saving", "exporting")
+    earlier = attempts.parse({key: value for key, value in ATTEMPT_ITEM.items() if key not in new})
+    assert (earlier.booted, earlier.step, earlier.saving) == (0.0, None, None)
 
 
 def test_the_examples_leave_no_field_at_its_default() -> None:

@@ -8,13 +8,13 @@ from contracts.jobs.attempt import JobAttempt
 from gpu_spot.drill.progress import DrillProgress
 from gpu_spot.drill.text import lines
 from gpu_spot.drill.training import JobsProgress
-from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.report import JobReport
+from gpu_spot.jobs.report import JobReport, timeline_of
 from gpu_spot.jobs.status import job_status
-from gpu_spot.jobs.timeline import JobTimeline, build_timeline
 from gpu_spot.status.snapshot import GroupSnapshot
 from lambdas.core.model import GroupRole, Instance, Pool, PurchaseOption
 from tests.jobs.snapshots import NOW, holding, host, job, job_attempt, row, worker
+from userdata.agent.cost.prices import PriceBook
+from userdata.agent.cost.timeline import JobTimeline
 
 START = NOW - 1000
 PRICES = PriceBook(lambda _: None)
@@ -44,7 +44,7 @@ def after_loss() -> JobsProgress:
 
 def timeline(first: JobAttempt, resumed: float) -> JobTimeline:
     second = job_attempt(2, "i-2", 600, 5, stopped=0.0, resumed=resumed)
-    return build_timeline(job(row=row(token=2), attempts=(first, second)), PRICES)
+    return timeline_of(job(row=row(token=2), attempts=(first, second)), PRICES)
 
 
 def test_a_job_that_saves_at_the_notice_loses_time_and_no_steps() -> None:
@@ -95,7 +95,7 @@ def test_losses_of_interrupted_successors_are_added() -> None:
     assert progress.is_finished
     second = job_attempt(2, "i-2", 600, 400, stopped=0.0, resumed=NOW - 1180)
     last = job_attempt(3, "i-3", 100, 5, stopped=0.0, resumed=NOW - 500)
-    result = build_timeline(job(row=row(token=3), attempts=(UNSAVED, second, last)), PRICES)
+    result = timeline_of(job(row=row(token=3), attempts=(UNSAVED, second, last)), PRICES)
     progress.timelines["resnet"] = result
     [loss] = progress.losses()
     assert (loss.lost_seconds, loss.away_seconds, loss.lost_steps) == (300 + 100, 280 + 300, 9)

@@ -11,11 +11,11 @@ from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.watching import Drill
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.status import job_status
-from gpu_spot.jobs.timeline import JobTimeline
 from gpu_spot.status.snapshot import ActiveAlarm, DeclaredEntries, GroupSnapshot, StackSnapshot
 from lambdas.core.model import PurchaseOption
 from tests.drill.test_progress import WHOLE, instance
 from tests.jobs.snapshots import job, row
+from userdata.agent.cost.timeline import JobTimeline
 
 TAGS = {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -40,8 +41,27 @@ def test_ec2_returns_the_latest_quotes(priced: LocalCloud) -> None:
     priced.quote("inference", {g5: 0.3, g6: 0.3})
     assert prices_of(priced) == {"g5.xlarge@us-west-2a": "0.600000", "g6.xlarge@us-west-2a": "0.300000"}
     priced.quote("inference", {g5: 0.5, other: 0.3})
+    now = datetime.fromtimestamp(priced.clock.now, UTC)
     # A share of an unknown On-Demand price is not a price.
-    assert prices_of(priced) == {"g5.xlarge@us-west-2a": "1.000000"}
+    assert prices_of(priced, StartTime=now, EndTime=now) == {
+        "g5.xlarge@us-west-2a": "1.000000",
+        "g6.xlarge@us-west-2a": "0.300000",
+    }
+
+
+def test_of_a_time_ec2_returns_the_changes_and_the_price_before(priced: LocalCloud) -> None:
+    pool, start = Pool("g5.xlarge", "us-west-2a"), priced.clock.now
+    for minute, share in ((0, 0.2), (10, 0.4), (20, 0.4), (30, 0.6)):
+        priced.clock.set(start + 60 * minute)
+        priced.quote("inference", {pool: share})
+    begin, end = (datetime.fromtimestamp(start + 60 * minute, UTC) for minute in (15, 60))
+    history = priced.clients("ec2").describe_spot_price_history(
+        InstanceTypes=["g5.xlarge"], StartTime=begin, EndTime=end
+    )["SpotPriceHistory"]
+    assert [(one["SpotPrice"], one["Timestamp"].timestamp() - start) for one in history] == [
+        ("1.200000", 1800),
+        ("0.800000", 600),
+    ]
 
 
 def test_it_is_asked_by_type_zone_and_product(priced: LocalCloud) -> None:

@@ -40,7 +40,7 @@ from tests.node.units import DiskHost
 from tests.tenants.docker_double import DockerDouble
 from userdata.agent import tasks
 from userdata.agent.aws import clients
-from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, PRIVATE_ADDRESS
+from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, PRIVATE_ADDRESS, PURCHASE_OPTION
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume import prepared
 from userdata.agent.tenants import codec
@@ -173,6 +173,7 @@ class Group:
                 }
             ),
             GROUP_TAG: self.view.side(side),
+            PURCHASE_OPTION: str(market),
             PRIVATE_ADDRESS: "10.0.1.5",
         }
         return self._node(config.parse(self.describe(side)), number, **changes)

@@ -104,6 +104,8 @@ def test_a_later_run_that_reports_nothing_is_a_failure(bench: Bench) -> None:
         (["sh", "-c", "python train.py | tee log"], None, False, "a pipe in sh"),
         (["/bin/sh", "-c", "python train.py | tee log"], OF_NINE._replace(steps=0), False, "a pipe in sh"),
         (["sh", "-c", "python train.py | tee log"], DONE, False, ""),
+        # All steps, but the script did not reach its end: its export failed.
+        (["sh", "-c", "python train.py | tee log"], DONE._replace(is_finished=False), False, "a pipe in sh"),
         (["sh", "-c", "test -e data || python prepare.py; python train.py >| log"], None, False, ""),
         (["bash", "-c", "python train.py | tee log"], None, False, ""),
     ],
@@ -135,7 +137,7 @@ def test_a_report_is_not_trusted(tmp_path: Path) -> None:
         report_path(tmp_path, 0).write_text(text)
         assert read_job(tmp_path) is None
     report_path(tmp_path, 0).write_text('{"step": "3", "steps": null, "finished": 1, "error": "a\\nb"}')
-    assert read_job(tmp_path) == StepsReport(0, 0, is_finished=False, error="a b")
+    assert read_job(tmp_path) == StepsReport(0, 0, is_finished=False, error="a b", has_step=False)
 
 
 def test_a_checkpoint_dated_ahead_hides_no_progress(bench: Bench) -> None:

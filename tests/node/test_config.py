@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -92,7 +93,7 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(arguments)
     if origin is tuple:
         return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
-    if origin is dict:
+    if origin in (dict, Mapping):
         return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=3)
     if is_dataclass(hint):
         hints = get_type_hints(hint, include_extras=True)

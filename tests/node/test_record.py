@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.work import notice
+from userdata.agent.work import notice, worker_report_file
 from userdata.agent.work.training.checkpoint_files import newest_checkpoint
 from userdata.agent.work.training.record import WRITE_INTERVAL_SECONDS, Recorder
 
@@ -188,3 +189,58 @@ def test_a_foreign_item_is_no_attempt() -> None:
     for broken in ({}, {**item, "seen": {"S": "x"}}, {**item, "seen": {"N": "x"}}):
         with pytest.raises(ValueError, match="malformed attempt"):
             attempts.parse(broken)
+
+
+def report(case: Case, **values: object) -> None:
+    path = worker_report_file.report_path(case.folder, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values))
+
+
+def start(case: Case) -> None:
+    worker_report_file.create_worker_directory(case.folder, 0)
+    case.recorder.record_start()
+
+
+def test_steps_that_a_restart_does_again_are_counted(case: Case) -> None:
+    start(case)
+    case.work(5)
+    assert case.last.step is None
+    report(case, step=0, steps=1000)
+    case.work(1)
+    report(case, step=120, steps=1000, saving=4.0)
+    case.work(60)
+    assert (case.last.first_step, case.last.step, case.last.saving) == (0, 120, 4.0)
+    report(case, step=150, steps=1000, saving=5.0)
+    case.recorder.record_stop()
+    start(case)
+    report(case, step=100, steps=1000, saving=0.0)
+    case.work(1)
+    report(case, step=1000, steps=1000, saving=2.5)
+    case.work(1)
+    at = case.clock.wall()
+    case.work(30)
+    case.recorder.record_stop()
+    assert (case.last.first_step, case.last.step, case.last.repeated) == (0, 1000, 50)
+    assert (case.last.saving, case.last.exporting) == (7.5, at)
+
+
+def test_a_start_without_a_report_makes_the_saving_unknown(case: Case) -> None:
+    start(case)
+    report(case, step=10, steps=1000)
+    case.work(1)
+    case.recorder.record_stop()
+    start(case)
+    report(case, step=10, steps=1000, saving=2.0)
+    case.work(1)
+    case.recorder.record_stop()
+    assert (case.last.saving, case.last.repeated) == (None, 0)
+
+
+@pytest.mark.parametrize("saving", [-1, "x", None, float("nan"), float("inf"), True, 10**30])
+def test_a_wrong_report_of_saving_is_none(case: Case, saving: object) -> None:
+    start(case)
+    report(case, step=10**40 if saving == 10**30 else 7, steps=9, saving=saving)
+    case.recorder.record_stop()
+    assert case.last.saving is None
+    assert case.last.step == (None if saving == 10**30 else 7)

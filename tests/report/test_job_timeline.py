@@ -6,14 +6,13 @@ import re
 from dataclasses import replace
 from html import unescape
 
-from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.report import JobReport
+from gpu_spot.jobs.report import JobReport, timeline_of
 from gpu_spot.jobs.status import job_status
-from gpu_spot.jobs.timeline import build_timeline
 from rehearsal.report.jobs.timeline import job_timeline
 from rehearsal.report.page import render
 from rehearsal.results.run import Run
 from tests.jobs.snapshots import NOW, job, job_attempt
+from userdata.agent.cost.prices import PriceBook
 
 SEEN = job(
     attempts=(
@@ -21,7 +20,7 @@ SEEN = job(
         job_attempt(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3500),
     )
 )
-ACCOUNT = JobReport(SEEN, job_status(SEEN), build_timeline(SEEN, PriceBook(lambda _: 0.36)))
+ACCOUNT = JobReport(SEEN, job_status(SEEN), timeline_of(SEEN, PriceBook(lambda _: 0.36)))
 
 
 def test_the_page_has_a_row_for_each_stay(run: Run) -> None:
@@ -29,8 +28,8 @@ def test_the_page_has_a_row_for_each_stay(run: Run) -> None:
     [card] = re.findall(r'<section class="card" id="job">.*?</section>', page, re.DOTALL)
     rows = re.findall(r"<tr><td>.*?</tr>", card)
     assert [" ".join(unescape(re.sub(r"<[^>]+>", " ", row)).split()) for row in rows] == [
-        "2026-01-05 10:53 us-west-2a g6.xlarge on-demand i-1 16:40 without notice 8:20 16:40 $0.12",
-        "2026-01-05 11:26 us-west-2b g6.xlarge spot i-2 33:15 running – – –",
+        "2026-01-05 10:53 us-west-2a g6.xlarge on-demand i-1 16:40 without notice 8:20 16:40 $0.13",
+        "2026-01-05 11:26 us-west-2b g6.xlarge spot i-2 33:15 running – – up to $0.22",
     ]
     assert "interruptions 1, 1 move to another zone" in card
     assert 'id="job"' not in render(run)
@@ -49,6 +48,4 @@ def test_the_strip_shows_spot_on_demand_and_repeated_work() -> None:
 
 def test_a_job_that_never_ran_has_no_timeline() -> None:
     idle = job()
-    assert (
-        job_timeline(JobReport(idle, job_status(idle), build_timeline(idle, PriceBook(lambda _: None)))) == ""
-    )
+    assert job_timeline(JobReport(idle, job_status(idle), timeline_of(idle, PriceBook(lambda _: None)))) == ""

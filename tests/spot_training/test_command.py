@@ -105,6 +105,20 @@ def test_a_crash_in_a_pipe_is_restarted_and_then_given_up(
     assert (tmp_path / "elsewhere").is_dir()
 
 
+def test_another_run_is_not_started_again(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    first = start("run", "--", sys.executable, "train.py")
+    text, _ = first.communicate(timeout=60)
+    assert first.returncode == 0, text
+    other = start("run", "--", sys.executable, "train.py", "another")
+    text, _ = other.communicate(timeout=60)
+    assert other.returncode == 1
+    assert "starting again" not in text
+    assert "not started again: " in text.splitlines()[-1]
+    assert "arguments [] there, [another] here" in text.splitlines()[-1]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("is_shell", [False, True])
 def test_at_a_notice_it_saves_and_says_that_it_is_to_be_started_again(

@@ -106,6 +106,50 @@ def test_progress_is_reported_at_most_every_ten_seconds(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["done", "tell.json"]
 
 
+EXPORTS = """
+import json, os, pathlib, sys
+from spot_training.progress import Progress
+
+progress = Progress()
+progress.report(50, 50, now=True)
+progress.finished()
+print(pathlib.Path(os.environ["GPU_SPOT_TELL"]).read_text())
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "rank", "expected"),
+    [
+        ("", "0", {"step": 50, "steps": 50, "finished": True}),
+        ("", "1", {"step": 50, "steps": 50}),
+        ("os._exit(0)", "0", {"step": 50, "steps": 50}),
+        (
+            "open('missing/model')",
+            "0",
+            {
+                **{"step": 50, "steps": 50, "error_type": "FileNotFoundError"},
+                "error": "FileNotFoundError: [Errno 2] No such file or directory: 'missing/model'",
+            },
+        ),
+        (  # the second training of the script is interrupted
+            "later = Progress(); later.report(3, 50, now=True); later.is_interrupted = lambda: True",
+            "0",
+            {"step": 3, "steps": 50},
+        ),
+    ],
+)
+def test_a_training_is_finished_when_its_script_is(
+    tmp_path: Path, end: str, rank: str, expected: dict[str, object]
+) -> None:
+    report = tmp_path / "tell.json"
+    environment = {**os.environ, "GPU_SPOT_TELL": str(report), "LOCAL_RANK": rank}
+    done = subprocess.run(
+        [sys.executable, "-c", EXPORTS + end], env=environment, capture_output=True, text=True, check=False
+    )
+    assert json.loads(done.stdout) == {"step": 50, "steps": 50}  # during its export
+    assert json.loads(report.read_text()) == expected
+
+
 def test_a_progress_file_that_cannot_be_written_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,8 +7,8 @@ from html import escape
 
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.text import COLUMNS, timeline_row, totals
-from gpu_spot.jobs.timeline import AttemptSummary, JobTimeline
 from gpu_spot.text import clock
+from userdata.agent.cost.timeline import AttemptSummary, JobTimeline
 
 
 def job_timeline(job: JobReport) -> str:

@@ -16,10 +16,14 @@ from spot_training.deprecation import deprecated_name
 from spot_training.errors import one_line
 
 PROGRESS_FILE_VARIABLE: Final = "GPU_SPOT_TELL"
+LOCAL_RANK_VARIABLE: Final = "LOCAL_RANK"
+"""Set by torchrun; of a machine's processes the first exports, so only it reports that all is finished."""
 DONE_FILE_VARIABLE: Final = "GPU_SPOT_DONE"
 REPORT_INTERVAL_SECONDS: Final = 10.0
 _MAX_ERROR_CHARACTERS: Final = 300
 _log = logging.getLogger("spot_training")
+_newest: dict[str, Progress] = {}
+"""By file, the training that reports at the script's end: a script may have several, one after another."""
 
 
 class Progress:
@@ -42,9 +46,12 @@ class Progress:
         self._has_warned = False
         self._body: dict[str, object] = {}
         self._process = os.getpid()
+        self._is_finished = False
+        self._is_first = environment.get(LOCAL_RANK_VARIABLE, "0") == "0"
         self.is_interrupted: Callable[[], bool] = lambda: False
         """Whether the process ends because of a notice, and the training continues elsewhere."""
         if self._progress_file:
+            _newest[self._progress_file] = self
             atexit.register(self._report_exit)
 
     def report(self, step: int, steps: int | None, *, now: bool = False) -> None:
@@ -56,9 +63,11 @@ class Progress:
         self._write(self._body)
 
     def finished(self) -> None:
-        """Report that no step is left: exit code 0 then means that the job is done."""
-        atexit.unregister(self._report_exit)
-        self._write({**self._body, "finished": True})
+        """No step is left: the script's end reports that the job is done, or the exception that ended it.
+
+        The script may still export its model, so only its end is the training's end.
+        """
+        self._is_finished = True
 
     def tell(self, step: int, steps: int | None, *, now: bool = False) -> None:
         """Deprecated alias of `report`."""
@@ -75,13 +84,14 @@ class Progress:
 
     def _report_exit(self) -> None:
         """Report at the interpreter's exit: an uncaught exception, or that the script ended by itself."""
-        if os.getpid() != self._process:  # a fork
-            return
+        if os.getpid() != self._process or _newest.get(self._progress_file or "") is not self:
+            return  # a fork, or a later training of this script
         self._has_warned = True  # the agent's directory may be gone with the agent
         error: BaseException | None = getattr(sys, "last_value", None)
         if error is not None:
-            self._write({**self._body, "error": one_line(error)[:_MAX_ERROR_CHARACTERS]})
-        elif self._body and not self.is_interrupted():
+            text = one_line(error)[:_MAX_ERROR_CHARACTERS]
+            self._write({**self._body, "error": text, "error_type": type(error).__name__})
+        elif self._is_first and (self._is_finished or (self._body and not self.is_interrupted())):
             self._write({**self._body, "finished": True})
 
     def _write(self, body: Mapping[str, object]) -> None:

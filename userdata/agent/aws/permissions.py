@@ -141,6 +141,7 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
     ),
     _items("RecordExperiments", ("experiments",), "PutItem", "job", "{job}-*#??", "StringLike"),
     _parameter("EndJob", "run", "finished"),
+    Permission("ReadSpotPrices", ("run",), ("ec2:DescribeSpotPriceHistory",), ("*",)),
     _parameter("SayPrepared", "prepare", "prepared"),
     # The item of the preparing job names the snapshot.
     _items("FindPrepared", ("prepared",), "GetItem", "job", "{prepared_by}"),

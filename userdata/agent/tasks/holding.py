@@ -42,7 +42,7 @@ def acquire(node: Node, stop: Stop) -> None:
     if jobs.is_finished():
         log.info("job is finished")
         return
-    heartbeats = node.heartbeat_sender()
+    heartbeats, requested_at = node.heartbeat_sender(), node.clock.wall()
 
     def on_poll() -> None:
         heartbeats.send([0], waiting=True)
@@ -50,7 +50,8 @@ def acquire(node: Node, stop: Stop) -> None:
             raise WorkCancelledError("instance is terminating or stop requested")
 
     try:
-        job.record_lease_and_volume(node, *_acquire(node, on_poll, lambda: not jobs.is_finished()))
+        acquired = _acquire(node, on_poll, lambda: not jobs.is_finished())
+        job.record_lease_and_volume(node, *acquired, requested_at=requested_at)
     except WorkCancelledError as reason:
         log.info("job not acquired", reason=str(reason))
         if not node.is_terminating():  # a notice stays in the registry: it may be the only record of it
@@ -69,7 +70,7 @@ def try_acquire(node: Node) -> bool:
     if job.jobs(node).is_finished():  # since the last poll
         lease_holder.release()
         return False
-    job.record_lease_and_volume(node, lease_holder.token)
+    job.record_lease_and_volume(node, lease_holder.token, requested_at=node.clock.wall())
     log.info("lease acquired", job=job.training(node).job, token=lease_holder.token)
     return True
 

@@ -146,10 +146,17 @@ def lease_and_volume(node: Node) -> tuple[int, str] | None:
     return (int(record["token"]), str(record.get("volume", ""))) if record else None
 
 
-def record_lease_and_volume(node: Node, token: int, volume: str = "") -> None:
-    """Record this instance's lease and volume, for its later processes."""
+def record_lease_and_volume(node: Node, token: int, volume: str = "", *, requested_at: float = 0.0) -> None:
+    """Record this instance's lease and volume, for its later processes.
+
+    ``requested_at``: since when it waited for them (epoch seconds).
+    """
     name = training(node).job
-    values = {"volume": volume, "experiment": name if name != node.config.group else ""}
+    values = {
+        "volume": volume,
+        "experiment": name if name != node.config.group else "",
+        "requested": requested_at,
+    }
     files.write_json(
         node.directory / LEASE_FILE,
         {"token": token, **{key: value for key, value in values.items() if value}},

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from contracts.agent.config import Training
-from contracts.agent.names import LEASE_FILE
+from contracts.agent.names import LAST_ATTEMPT_FILE, LEASE_FILE
 from contracts.jobs.attempt import JobAttempt
 from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine import files, log
@@ -27,21 +27,31 @@ def recorder(node: Node, revision: str) -> Recorder | None:
     if training is None or lease is None:
         return None
     me, now = node.identity, node.clock.wall()
+    # An instance that had another attempt before, such as one of another experiment, is its cost until then.
+    released = float((files.read_json(node.directory / LAST_ATTEMPT_FILE) or {}).get("ended", 0.0))
     attempt = JobAttempt(
         token=int(lease["token"]),
         revision=revision,
         instance=me.instance,
         instance_type=me.instance_type,
         zone=me.zone,
-        purchase_option=_purchase_option(node),
+        purchase_option=purchase_option(node),
         group_role=config.group_role,
-        launched=me.launched or now,
+        launched=max(me.launched or now, released),
         began=now,
         last_seen_at=now,
+        booted=float(lease.get("requested", 0.0)),
     )
-    table = _table(node, training)
+    table = attempt_table(node, training)
     newest = partial(newest_checkpoint, job.progress_directory(node))
     return Recorder(table, attempt, newest, node.clock, node.directory)
+
+
+def record_end(node: Node, recorder: Recorder | None, end: str) -> None:
+    """Record the end of this attempt, and that the instance's next one begins then."""
+    if recorder is not None:
+        recorder.record_end(end)
+        files.write_json(node.directory / LAST_ATTEMPT_FILE, {"ended": node.clock.wall()})
 
 
 def history_variables(node: Node) -> dict[str, str]:
@@ -49,22 +59,24 @@ def history_variables(node: Node) -> dict[str, str]:
     training, lease = node.config.training, files.read_json(node.directory / LEASE_FILE)
     if training is None or lease is None:
         return {}
-    token, table, me = int(lease["token"]), _table(node, training), node.identity
+    token, table, me = int(lease["token"]), attempt_table(node, training), node.identity
     tokens = range(max(1, token - interruptions.MAX_ATTEMPTS), token)
     try:
         attempts = [attempt for attempt in map(table.read, tokens) if attempt is not None]
     except AgentError as error:
         log.warning("interruption history not read", error=str(error))
         return {}
-    rate = interruptions.per_hour(attempts, me.instance, me.instance_type, _purchase_option(node))
+    rate = interruptions.per_hour(attempts, me.instance, me.instance_type, purchase_option(node))
     return {INTERRUPTIONS_VARIABLE: f"{rate:.3g}"}
 
 
-def _table(node: Node, training: Training) -> JobAttemptTable:
+def attempt_table(node: Node, training: Training) -> JobAttemptTable:
+    """Return the attempts of a job in its table."""
     return JobAttemptTable(node.clients.dynamodb(node.config.region), training.job_table, training.job)
 
 
-def _purchase_option(node: Node) -> str:
+def purchase_option(node: Node) -> str:
+    """Return this instance's purchase option, such as ``spot``; empty if it is unknown."""
     try:
         return node.metadata.purchase_option()
     except AgentError as error:

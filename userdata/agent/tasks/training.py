@@ -14,7 +14,7 @@ from userdata.agent.machine.errors import (
     DependencyUnavailableError,
     LeaseLostError,
 )
-from userdata.agent.tasks import experiments, holding, job, preparing, recording, snapshots
+from userdata.agent.tasks import costs, experiments, holding, job, preparing, recording, snapshots
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ def _train(node: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
     except (LeaseLostError, preparing.DatasetNotPublishedError):
         holding.release(node)
         raise
-    if recorder is not None:
-        recorder.record_end(outcome)
+    recording.record_end(node, recorder, outcome)
     return outcome
 
 
@@ -165,7 +164,8 @@ def _trainer(
         on_poll=on_poll,
         results=_artifacts(node, paths),
         recorder=recorder,
-        variables=recording.history_variables(node),
+        variables={**recording.history_variables(node), **costs.price_variables(node)},
+        write_account=partial(costs.write_page, node, jobs.revision),
     )
 
 

@@ -2,7 +2,8 @@
 
 - ``{"queueDepth": 17}``: waiting tasks.
 - ``{"step": 300, "steps": 9000}``: completed and total steps of a training job; at its end with
-  ``"finished": true``, or with ``"error"``, the exception that ended it.
+  ``"finished": true``, or with ``"error"``, the exception that ended it; with ``"saving"``, the seconds for
+  which saves have paused it since its start.
 - ``{"done": 700, "failed": 2, "busy": 310.5, "batches": [[4, 60, 210, 61.2, 3]], "batchSize": 16}``: requests
   that a worker completed since its start, those with an error, the seconds in which it had requests, its
   batches by size (`BatchRow`), and the largest batch that it runs.
@@ -95,12 +96,23 @@ def read_steps(path: Path) -> tuple[int, int, float] | None:
 
 
 class StepsReport(NamedTuple):
-    """The last report of a job's command; ``steps`` is 0 if the total is not known."""
+    """The last report of a job's command; ``steps`` is 0 if the total is not known.
+
+    ``has_step``: it says how many steps are completed. ``saving``: seconds of pauses for saves since the
+    command's start; None if it does not say.
+    """
 
     step: int
     steps: int
     is_finished: bool
     error: str
+    has_step: bool = True
+    saving: float | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no step is left."""
+        return self.is_finished or 0 < self.steps <= self.step
 
 
 def read_job(directory: Path) -> StepsReport | None:
@@ -118,7 +130,16 @@ def read_job(directory: Path) -> StepsReport | None:
         steps if type(steps) is int else 0,
         report.get("finished") is True,
         " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS] if error else "",
+        type(step) is int and 0 <= step <= MAX_STEPS,
+        _read_saving(report),
     )
+
+
+def _read_saving(report: dict[str, Any]) -> float | None:
+    seconds: Any = report.get("saving")
+    if type(seconds) not in (int, float) or not 0 <= seconds <= MAX_STEPS:
+        return None
+    return float(seconds)
 
 
 class RequestCounts(NamedTuple):

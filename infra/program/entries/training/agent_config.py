@@ -8,6 +8,7 @@ from typing import Any
 from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import DATA_DIR, JOB_USER
+from infra.catalogue import price_tables
 from infra.program.agent_config import shared_settings
 from infra.schema import Training
 
@@ -24,6 +25,7 @@ class JobOutputs:
 def work(
     job: Training,
     stack: str,
+    region: str,
     outputs: JobOutputs,
     prepared: agent.Prepared | None = None,
     kms_key_arn: str | None = None,
@@ -33,14 +35,14 @@ def work(
     ``prepared`` is the dataset that the data volume is created from; its builder has it as well.
     """
     return {
-        "training": _training(job, stack, outputs),
+        "training": _training(job, stack, region, outputs),
         "volume": _volume(job, prepared, kms_key_arn),
         "efs": _mounts(outputs),
         "prepared": prepared,
     }
 
 
-def _training(job: Training, stack: str, outputs: JobOutputs) -> agent.Training:
+def _training(job: Training, stack: str, region: str, outputs: JobOutputs) -> agent.Training:
     python = job.python and agent.Python(**shared_settings(agent.Python, job.python))
     return agent.Training(
         **{**shared_settings(agent.Training, job), "python": python},
@@ -49,6 +51,19 @@ def _training(job: Training, stack: str, outputs: JobOutputs) -> agent.Training:
         job_table=outputs.job_table,
         user=JOB_USER,
         finished_parameter=names.group_parameter(stack, job.name, names.PARAMETER_FINISHED),
+        prices=_prices(job, region),
+    )
+
+
+def _prices(job: Training, region: str) -> agent.JobPrices:
+    """Return the list prices that the job's instances need, without those that no table has."""
+    types = (*job.capacity.types, *job.fallback_capacity.types)
+    listed = {kind: price for kind in types if (price := price_tables.find(kind, region)) is not None}
+    write = price_tables.find(price_tables.EFS_WRITE, region)
+    return agent.JobPrices(
+        on_demand={kind: price.usd for kind, price in listed.items()},
+        efs_write=None if write is None else write.usd,
+        source="; ".join(sorted({f"{price.source}, {price.date}" for price in listed.values()})),
     )
 
 

@@ -90,7 +90,7 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
         access=_access(job, prepared, foundation),
         work=pulumi.Output.all(**outputs).apply(
             lambda values: agent_config.work(
-                job, scope.stack, JobOutputs(**values), prepared, scope.kms_key_arn
+                job, scope.stack, scope.region, JobOutputs(**values), prepared, scope.kms_key_arn
             )
         ),
         config=group_config.build(

@@ -12,13 +12,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
 from spot_training.checkpointer import FOLDER_VARIABLE, store_of
 from spot_training.command.log_file import LogFile
-from spot_training.errors import one_line
+from spot_training.errors import OtherRunError, one_line
 from spot_training.notice import NOTICE_VARIABLE, Notice
 from spot_training.progress import DONE_FILE_VARIABLE, PROGRESS_FILE_VARIABLE
 from spot_training.storage.files import Files
@@ -81,6 +81,10 @@ class Supervisor:
             if self._notice.received:
                 _log.warning("stopped by a notice, exit code %d; start it again to resume", code)
                 return SAVED_CODE
+            report = _read_report(environment)
+            if report.get("error_type") == OtherRunError.__name__:
+                _log.error("not started again: %s", report.get("error"))
+                return code if 0 < code < 256 else 1
             if self._checkpoints() - before:
                 failures, delay = 0, self._delay_seconds
             failures += 1
@@ -111,9 +115,8 @@ class Supervisor:
             return True, ""
         if code != 0:
             return False, f"exit code {code}" if code > 0 else f"ended by signal {-code}"
-        try:
-            report: dict[str, Any] = json.loads(Path(environment[PROGRESS_FILE_VARIABLE]).read_text())
-        except (OSError, ValueError):
+        report = _read_report(environment)
+        if not report:
             return not self._notice.received, ""
         if "error" in report:
             return False, f"exit code 0, but the training failed: {report['error']}"
@@ -203,6 +206,15 @@ class Supervisor:
                 return True
             time.sleep(_POLL_SECONDS)
         return False
+
+
+def _read_report(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the training's last report; empty without one."""
+    try:
+        report = json.loads(Path(environment[PROGRESS_FILE_VARIABLE]).read_text())
+    except (OSError, ValueError):
+        return {}
+    return report if isinstance(report, dict) else {}
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -13,10 +13,11 @@ from typing import Final
 
 from contracts.jobs.attempt import JobAttempt
 from userdata.agent.aws.job_attempts import JobAttemptTable
+from userdata.agent.cost.phases import sum_of_saving
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.work import notice
+from userdata.agent.work import notice, worker_report_file
 
 WRITE_INTERVAL_SECONDS: Final = 60.0
 
@@ -46,6 +47,8 @@ class Recorder:
         self._directory = directory
         self._next_write_at = 0.0
         self._is_failing = False
+        self._has_started = self._has_report = False
+        self._saving_before: float | None = 0.0
         try:
             before = store.read(attempt.token)
         except AgentError as error:
@@ -64,14 +67,20 @@ class Recorder:
         else:
             # Without a recorded end the agent died: count until its last write.
             attempt = replace(before, lost=before.lost + lost_work_seconds(before, newest))
-        self._write(replace(attempt, restarted=now, starts=before.starts + 1, stopped=0.0, checkpoint=newest))
+        if before.starts:
+            self._saving_before = before.saving
+        self._has_started, self._has_report = True, False
+        attempt = replace(attempt, restarted=now, starts=before.starts + 1, stopped=0.0, checkpoint=newest)
+        self._write(replace(attempt, saving=None, exporting=0.0))
 
     def record_stop(self) -> None:
         """Record the command's end."""
+        self._read_report()
         self._write(replace(self._attempt, stopped=self._clock.wall(), checkpoint=self._newest()))
 
     def poll(self) -> None:
         """Write the record if a minute has passed or a notice is new; cheap to call in every loop."""
+        self._read_report()  # the first report of a start has the step that it resumes from
         is_new_notice = not self._attempt.notice_at and notice.read(self._directory) is not None
         if is_new_notice or self._clock.monotonic() >= self._next_write_at:
             self._write(replace(self._attempt, checkpoint=self._newest()))
@@ -79,6 +88,22 @@ class Recorder:
     def record_end(self, end: str) -> None:
         """Record the end of the run; ``end`` is its ``RunEnd``."""
         self._write(replace(self._attempt, ended=self._clock.wall(), end=end))
+
+    def _read_report(self) -> None:
+        """Add the report of the command's last start to the attempt."""
+        attempt = self._attempt
+        report = worker_report_file.read_job(self._directory) if self._has_started else None
+        if report is None:
+            return
+        if report.has_step:
+            if not self._has_report and attempt.step is not None:
+                attempt = replace(attempt, repeated=attempt.repeated + max(0, attempt.step - report.step))
+            first = report.step if attempt.first_step is None else attempt.first_step
+            attempt = replace(attempt, first_step=first, step=report.step)
+            self._has_report = True
+        if not attempt.exporting and report.is_complete:
+            attempt = replace(attempt, exporting=self._clock.wall())
+        self._attempt = replace(attempt, saving=sum_of_saving(self._saving_before, report.saving))
 
     def _write(self, attempt: JobAttempt) -> None:
         self._next_write_at = self._clock.monotonic() + WRITE_INTERVAL_SECONDS

@@ -82,6 +82,8 @@ class Trainer:
         results: uploads artifacts to S3; None: they stay on the volume.
         recorder: records the attempt; None: it is not recorded.
         variables: further environment variables of the command.
+        write_account: writes the account of a run that ends as ``done`` or ``failed`` among its artifacts;
+            its second argument is to be called between requests.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Trainer:
         results: Artifacts | None = None,
         recorder: Recorder | None = None,
         variables: Mapping[str, str] | None = None,
+        write_account: Callable[[str, Callable[[], None]], None] = lambda state, on_poll: None,
     ) -> None:
         self._on_poll = on_poll
         self._training = training
@@ -120,6 +123,7 @@ class Trainer:
         self._job_environment = environment or HostEnvironment(training.user)
         self._results = results
         self._recorder = recorder
+        self._write_account = write_account
         self._extra_variables = dict(variables or {})
         self._kill_at = math.inf
         self._process: JobProcess | None = None
@@ -162,6 +166,8 @@ class Trainer:
         """
         try:
             outcome = self._run()
+            if outcome == "failed":
+                self._write_account(outcome, self._keep_alive)
             if outcome != "done":
                 self._deliver(_MAX_DELIVERY_SECONDS)
         except LeaseLostError:
@@ -202,6 +208,7 @@ class Trainer:
 
     def _done(self) -> RunEnd:
         """End a job whose command is done: it is marked done after its results are uploaded."""
+        self._write_account("done", self._keep_alive)
         missing = self._deliver(_MAX_DELIVERY_SECONDS_DONE)
         if missing and self._stopping:
             return "stopped"  # the next instance uploads them from the volume

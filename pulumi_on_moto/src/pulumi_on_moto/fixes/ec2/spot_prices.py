@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from moto.core.responses import ActionResult
@@ -17,17 +18,20 @@ _FILTERS: Final = {"availability-zone": "AvailabilityZone", "instance-type": "In
 
 
 def quote(backend: Any, prices: Mapping[tuple[str, str], float]) -> None:
-    """Set the Spot prices (US dollars per hour) by type and zone from now on; others have no price."""
+    """Set the Spot prices (US dollars per hour) by type and zone from now on; others keep theirs."""
     changed()
-    backend.local_spot_prices = [
+    history: list[dict[str, Any]] = getattr(backend, "local_spot_prices", [])
+    newest = {(price["InstanceType"], price["AvailabilityZone"]): price["SpotPrice"] for price in history}
+    backend.local_spot_prices = history + [
         {
             "InstanceType": instance_type,
             "AvailabilityZone": zone,
             "ProductDescription": _PRODUCT,
-            "SpotPrice": f"{price:.6f}",
+            "SpotPrice": text,
             "Timestamp": utcnow(),
         }
         for (instance_type, zone), price in prices.items()
+        if newest.get((instance_type, zone)) != (text := f"{price:.6f}")
     ]
 
 
@@ -44,12 +48,28 @@ def _describe(response: SpotInstances) -> ActionResult:
         if (not products or _PRODUCT in products)
         and all(price[key] in values for key, values in filters.items())
     ]
-    return ActionResult({"SpotPriceHistory": shown})
+    begin, end = (_naive(response._get_param(name)) for name in ("StartTime", "EndTime"))
+    newest_before = {
+        (price["InstanceType"], price["AvailabilityZone"]): price
+        for price in shown
+        if begin is not None and price["Timestamp"] <= begin
+    }
+    between = [
+        price
+        for price in shown
+        if (begin is None or price["Timestamp"] > begin) and (end is None or price["Timestamp"] <= end)
+    ]
+    return ActionResult({"SpotPriceHistory": [*reversed(between), *newest_before.values()]})
+
+
+def _naive(at: datetime | None) -> datetime | None:
+    """Return a time as moto has it, in UTC without a time zone."""
+    return at if at is None or at.tzinfo is None else at.astimezone(UTC).replace(tzinfo=None)
 
 
 SPOT_PRICES: Final = Fix(
     "spot prices",
     "DescribeSpotPriceHistory tells one price for all types, of 2006, and reads no product",
-    "returns the price of each type and zone over time; here the current prices of ``spot_prices.quote``",
+    "returns the price of each type and zone over time; here the prices of ``spot_prices.quote``",
     ((SpotInstances, "describe_spot_price_history", _describe),),
 )

@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader
 
 from spot_training.checkpointer import Checkpoint
 from spot_training.errors import (
-    MismatchError,
     SaveError,
     SpotTrainingError,
     one_line,
@@ -30,6 +29,7 @@ from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
 from spot_training.torch.data import LoaderPosition, position_of, sigterm_blocked
+from spot_training.torch.loading import load_parts
 from spot_training.torch.optimization import hyperparameters, without_steps
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saver import BackgroundSaver
@@ -102,6 +102,7 @@ class Loop:
         self._ranks: TorchRanks = ranks or TorchRanks()
         self._asynchronous = asynchronous
         self._saver = BackgroundSaver()
+        self._buffers = state.HostBuffers()
         self._position = LoopPosition()
         self._loader_position: LoaderPosition | None = None
         self._epoch_end: StateCopy | None = None
@@ -261,7 +262,7 @@ class Loop:
         finally:  # also if the script leaves the loop
             self._is_repeating = False
             self._position = end
-            self._load_parts(saved)
+            load_parts(self._parts, saved.part(0) / _PARTS_FILE)
             self._load_per_rank(per_rank)
             for part in self._parts.values():
                 if isinstance(part, torch.nn.Module):
@@ -300,9 +301,13 @@ class Loop:
         if can_start_here:
             self._save(last=False)
             return
+        self._saver.wait()
+        is_committed = self._spot.checkpointer.last_step == self._position.step  # as after a restore
+        if self._epoch_end is None and is_committed:
+            self._spot.save(self._position.step, lambda folder: None, last=False)
+            return
         if self._epoch_end is None:
             raise SpotTrainingError("keep() after an epoch, allowed: a loader with a length, or EpochBatches")
-        self._saver.wait()
         snapshot = replace(self._epoch_end, keep=self._spot.take_keep() or Keep())
         self._begin_write(snapshot, 0.0)
 
@@ -382,6 +387,8 @@ class Loop:
     def _snapshot(self, repeat: tuple[dict[str, int], Any] | None) -> StateCopy:
         """Return a copy of the state; a state that cannot be copied fails the save, not the training."""
         started, files, error = time.monotonic(), {}, None
+        buffers = None if self._saver.busy else self._buffers  # a save that runs writes from them
+        self._buffers.begin()
         per_rank = self._collect_per_rank_state()
         loop_meta: dict[str, Any] = {"stopped": True} if self._has_stopped else {}
         if repeat is not None:
@@ -389,7 +396,7 @@ class Loop:
         try:
             if self._ranks.rank == 0:
                 files[_PARTS_FILE] = state.copy_to_cpu(
-                    {name: part.state_dict() for name, part in self._parts.items()}
+                    {name: part.state_dict() for name, part in self._parts.items()}, buffers
                 )
             files[_PER_RANK_FILE] = state.copy_to_cpu(per_rank)
         except (TypeError, ValueError, AttributeError) as reason:
@@ -453,7 +460,7 @@ class Loop:
     def _restore(self) -> None:
         saved = self._spot.restore()
         if saved is not None:
-            self._load_parts(saved)
+            load_parts(self._parts, saved.part(0) / _PARTS_FILE)
             self._report_values(saved)
             is_new = self._ranks.rank >= saved.world_size
             per_rank = state.read(saved.part(0 if is_new else self._ranks.rank) / _PER_RANK_FILE)
@@ -472,14 +479,6 @@ class Loop:
             self._repeat, self._has_stopped = loop_meta.get("repeat"), loop_meta.get("stopped", False)
             self._saved = saved
         self._ranks.level(self._parts)
-
-    def _load_parts(self, saved: Checkpoint) -> None:
-        parts = state.read(saved.part(0) / _PARTS_FILE)
-        for name, part in self._parts.items():
-            try:
-                part.load_state_dict(parts[name])
-            except (KeyError, ValueError, RuntimeError, TypeError) as error:
-                raise MismatchError(f"{saved.path}: {name} cannot be loaded: {one_line(error)}") from error
 
     def _load_per_rank(self, per_rank: Mapping[str, Any]) -> None:
         """Restore the script's values in the dictionary that the script may hold."""

@@ -146,7 +146,8 @@ def page_part(stall: Mapping[str, Any]) -> str:
         (
             "## What a save of PyTorch costs",
             f"A state of {stall['megabytes']:,} MB with Adam, on two shared CPU cores, ways alternating in"
-            f" one process, medians of {stall['rounds']} saves. `Loop` pauses training for"
+            f" one process, medians of {stall['rounds']} saves, at a load of {stall['load']} by other work on"
+            " the machine. `Loop` pauses training for"
             f" {stall['stall_vs_torch_save']:.2f} times as long as `torch.save` (aim: 0.15) and"
             f" {stall['stall_vs_dcp']:.2f} times as long as `dcp.async_save` (aim: 1.0); a step beside its"
             f" save takes {stall['step_beside_save']:.2f} times as long (aim: 1.1).",

@@ -121,6 +121,7 @@ def measured(folder: Path, size: int, rounds: int) -> dict[str, Any]:
     return {
         "megabytes": round(written / 1e6),
         "rounds": rounds,
+        "load": round(os.getloadavg()[1], 1),
         "pause_seconds": {way: round(seconds, 3) for way, seconds in pause.items()},
         "step_seconds": {way: round(seconds, 3) for way, seconds in step.items()},
         "stall_vs_torch_save": round(pause["loop"] / pause["torch_save"], 3),

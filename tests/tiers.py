@@ -121,6 +121,7 @@ _MARKS_OF: Final = {
     "scaling/test_scaler.py": "adapter",
     "rollout": "pure",
     "spot_training": "adapter",
+    "spot_training/test_keep.py": "adapter long",
     "report/test_browser.py": "whole",
     "report/test_job_timeline.py": "pure",
     "report/test_moves.py": "whole",
@@ -206,6 +207,7 @@ _SECONDS_OF: Final = {
     "real/test_torchrun.py": 56,
     "review/test_made.py": 17,
     "scaling/test_bench.py": 12,
+    "spot_training/test_keep.py": 20,
     "test_benches.py": 12,
 }
 

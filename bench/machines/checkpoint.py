@@ -6,6 +6,8 @@ Each part runs in the environment of its framework (``tests/real``), with the co
 which uses 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a
 SIGKILL at one file operation of a save. ``lost_seconds_without_notice`` is from the last commit to the kill.
 The overhead is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
+``stall``: the pause of a 1 GB state's save beside ``torch.save`` and ``dcp.async_save``, alternating; the
+price of saves where it decides the interval; the memory and reads of a restore by four ranks.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.parts import needs
+from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, write
 from tests.real.environments import environment, variables
 
@@ -115,8 +118,54 @@ def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, 
         yield "torch", report_of("torch", "overhead_torch", f"{folder}/torch")
 
 
+STALL: Final = (
+    *("stall_vs_torch_save", "stall_vs_dcp", "step_beside_save", "step_beside_dcp", "storage_share"),
+    *("pause_seconds", "step_seconds", "extra_memory", "storage_reads"),
+)
+"""Figures of the pause of a save, and of a restore."""
+
+
+def stalls(megabytes: int) -> dict[str, Any]:
+    """Measure a save of so many megabytes, and a restore of a tenth of it by four ranks."""
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+        saving = report_of("torch", "stall_torch", f"{folder}/save", str(megabytes), "5")
+        parameters = str(megabytes * 1_000_000 // 120)
+        restoring = report_of("torch", "restore_torch", f"{folder}/restore", "4", parameters)
+    return {**restoring, **saving}
+
+
+def page_part(stall: Mapping[str, Any]) -> str:
+    """Return the part of ``performance.md`` about the pause of a save."""
+    pause, step = stall["pause_seconds"], stall["step_seconds"]
+    ways = (("`torch.save`, not flushed", "torch_save"), ("`dcp.async_save`", "dcp"), ("`Loop`", "loop"))
+    rows = [
+        (name, f"{pause[way]:.2f} s", f"{step[way] / step['alone']:.2f}" if way in step else "")
+        for name, way in ways
+    ]
+    return "\n\n".join(
+        (
+            "## What a save of PyTorch costs",
+            f"A state of {stall['megabytes']:,} MB with Adam, on two shared CPU cores, ways alternating in"
+            f" one process, medians of {stall['rounds']} saves, at a load of {stall['load']} by other work on"
+            " the machine. `Loop` pauses training for"
+            f" {stall['stall_vs_torch_save']:.2f} times as long as `torch.save` (aim: 0.15) and"
+            f" {stall['stall_vs_dcp']:.2f} times as long as `dcp.async_save` (aim: 1.0); a step beside its"
+            f" save takes {stall['step_beside_save']:.2f} times as long (aim: 1.1).",
+            table(("way", "pause", "a step beside it, of one alone"), rows),
+            f"Four ranks that restore one checkpoint read it {stall['storage_reads']:.2f} times from storage"
+            f" and need {stall['extra_memory']:.2f} times its size of memory in addition to the model. Where"
+            f" prices decide the interval, saves cost {100 * stall['storage_share']:.1f} % of the instance's"
+            " price"
+            " (aim: 5). Not measured: a GPU, EFS.",
+        )
+    )
+
+
 def summary(
-    rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any], habits: Mapping[str, Any]
+    rounds: Sequence[Mapping[str, Any]],
+    cost: Mapping[str, Any],
+    habits: Mapping[str, Any],
+    stall: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the counters summed over all rounds."""
 
@@ -135,6 +184,7 @@ def summary(
         "at_a_write": total("writes"),
         "faults": [fault for part_round in (*rounds, habits) for fault in part_round.get("faults", ())],
         **{name: habits.get(name, 0) for name in WILD},
+        **{name: stall.get(name) for name in STALL},
         "lost_steps_with_notice": worst("lost_steps_with_notice"),
         "lost_seconds_without_notice": worst("lost_seconds_without_notice"),
         "overhead_fraction": cost.get("ours", {}).get("fraction"),
@@ -148,18 +198,19 @@ def summary(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; return 1 if anything was lost, duplicated or unreadable."""
-    parser = parser_of(__doc__, "checkpoint")
+    parser = parser_of(__doc__, "checkpoint", docs=True)
     parser.add_argument("--kills", type=int, default=50, help="of each kind, in each part")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each way to save is measured")
     parser.add_argument("--parameters", type=int, default=PARAMETERS)
-    parser.add_argument("--only", nargs="*", help="parts that begin so, 'wild' and 'overhead'")
+    parser.add_argument("--only", nargs="*", help="parts that begin so, 'wild', 'overhead', 'stall'")
+    parser.add_argument("--megabytes", type=int, default=1000, help="of the state whose save is timed")
     options = parser.parse_args(arguments)
 
     def is_selected(name: str) -> bool:
         return options.only is None or any(name.startswith(prefix) for prefix in options.only)
 
     needed = {part.framework for part in PARTS if is_selected(part.name)}
-    needed |= {"torch"} if is_selected("wild") else set()
+    needed |= {"torch"} if is_selected("wild") or is_selected("stall") else set()
     needs.frameworks(sorted(needed | ({"keras", "torch"} if is_selected("overhead") else set())))
     rounds: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
@@ -171,7 +222,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cost[way] = result
         print(json.dumps({"way": way, **result}), flush=True)
     habits = wild(2 * options.kills) if is_selected("wild") else {}
-    result = summary(rounds, cost, habits)
+    stall = stalls(options.megabytes) if is_selected("stall") else {}
+    if stall:
+        replace_part(options.docs / "performance.md", "checkpoint", page_part(stall))
+    result = summary(rounds, cost, habits, stall)
     write(options.out, result)
     print(json.dumps({name: value for name, value in result.items() if name not in ("rounds", "overhead")}))
     lost = result["mismatches"] + result["unreadable"] + len(result["faults"])

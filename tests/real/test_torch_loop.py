@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +80,27 @@ def test_state_that_is_divided_among_ranks_is_refused_in_one_line(results: dict[
         assert line.startswith("spot_training.errors.SpotTrainingError: ")
         assert "divided among the ranks" in line
         assert kind in line
+
+
+def test_the_best_checkpoint_survives_kills_with_each_kind_of_loader(tmp_path: Path) -> None:
+    results = play(environment("torch"), "keep_torch.py", tmp_path / "keep", "37", seconds=170)
+    for kind, outcomes in results.items():
+        assert len(outcomes) > 3
+        assert outcomes[0]["codes"] == [0, 0], kind
+        assert sum(outcome["codes"] == [-9, 0] for outcome in outcomes) > 1, kind
+        for outcome in outcomes:
+            assert (outcome["best"], outcome["pins"]) == ([8, 0.2], {"second": 4}), kind
+            assert outcome["steps"] == [4, 8, 10], kind
+            assert outcome["same"], kind
+            assert outcome["epochs"] == [0, 1, 2, 3, 4], kind
+
+
+def test_a_restore_by_four_ranks_reads_once_and_needs_no_second_state(tmp_path: Path) -> None:
+    result = play(environment("torch"), "restore_torch.py", tmp_path, "4", "4000000", seconds=170)
+    assert result["same"]
+    assert not result["mapped_afterwards"]
+    assert result["extra_memory"] <= 1.2
+    assert result["storage_reads"] <= 1.1
 
 
 def test_a_background_save_gives_way_only_if_both_would_not_end_in_time(results: dict[str, Any]) -> None:

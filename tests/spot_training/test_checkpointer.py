@@ -378,7 +378,8 @@ def test_one_that_cannot_be_read_today_drives_out_no_other(folder: Path) -> None
     assert saved.step == 10
     one.save(20, content("at 20"))
     let_go(one)
-    assert names(folder) == ["step-000000000020", "step-000000000030"]
+    assert names(folder) == ["step-000000000010", "step-000000000020", "step-000000000030"]
+    assert found(folder) == (30, "at 30")
 
 
 def test_a_save_without_a_restore_removes_incomplete_files(folder: Path) -> None:

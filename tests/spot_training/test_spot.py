@@ -45,26 +45,49 @@ def test_where_bound_and_ten_minutes_conflict_the_ten_minutes_win_and_both_are_n
     )
 
 
-def test_writing_costs_at_most_a_twentieth_of_the_instance(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "spot_training")
-    paid = Interval(per_hour=0.5, dollars_per_gb=0.06, dollars_per_hour=0.35, environment={})
+PRICES = {"GPU_SPOT_INSTANCE_DOLLARS_AN_HOUR": "0.35", "GPU_SPOT_STORAGE_DOLLARS_A_GIB": "0.06"}
+
+
+@pytest.mark.parametrize("is_passed", [True, False])
+def test_writing_costs_at_most_a_twentieth_of_the_instance(
+    is_passed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passed = {"dollars_per_gb": 0.06 * 1e9 / 2**30, "dollars_per_hour": 0.35} if is_passed else {}
+    environment = {} if is_passed else PRICES
+    paid = Interval(per_hour=0.5, environment=environment, **passed)  # type: ignore[arg-type]
     free = Interval(per_hour=0.5, environment={})
     for interval in (paid, free):
         interval.saved(0.3)
-        interval.wrote(600_000_000)
-    assert free.seconds < 70  # $1.98 an hour on EFS
-    an_hour = 0.036 * 3600 / paid.seconds
+        interval.wrote(600 << 20)
+    assert free.seconds < 70  # on EFS more than the instance
+    an_hour = 600 / 1024 * 0.06 * 3600 / paid.seconds
     assert an_hour == pytest.approx(0.05 * 0.35)
-    [line] = caplog.messages
+    [line] = capsys.readouterr().err.splitlines()
     assert line == (
-        "a save writes 0.6 GB for $0.036: every 7406 s that is 5.0 % of the instance's $0.35 an hour"
+        "spot_training: a save writes 0.629 GB for $0.0352: every 7232 s that is 5.0 % of the instance's "
+        "$0.35 an hour"
     )
-    small = Interval(per_hour=0.5, dollars_per_gb=0.06, dollars_per_hour=0.35, environment={})
+    small = Interval(per_hour=0.5, environment=environment, **passed)  # type: ignore[arg-type]
     small.saved(0.3)
     small.wrote(1_000)
     assert small.seconds == free.seconds
     with pytest.raises(SpotTrainingError, match="storage_share 2"):
         Interval(storage_share=2, environment={})
+
+
+@pytest.mark.parametrize("missing", PRICES)
+def test_without_one_of_the_prices_storage_counts_as_free(missing: str) -> None:
+    interval = Interval(environment={name: text for name, text in PRICES.items() if name != missing})
+    interval.saved(0.3)
+    interval.wrote(600 << 20)
+    assert interval.min_paid_seconds == 0
+
+
+@pytest.mark.parametrize("name", PRICES)
+def test_a_price_that_is_none_is_refused(name: str) -> None:
+    for text in ("x", "-1", "nan", "inf"):
+        with pytest.raises(SpotTrainingError, match=f"{name} is '{text}', allowed: a number"):
+            Interval(environment={name: text})
 
 
 def test_one_slow_save_changes_nothing_for_long() -> None:

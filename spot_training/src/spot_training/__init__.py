@@ -17,6 +17,7 @@ from spot_training.interval import Interval
 from spot_training.notice import Notice
 from spot_training.progress import Progress
 from spot_training.ranks import ALONE, Ranks
+from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Checkpointer",
     "InUseError",
     "Interval",
+    "Keep",
     "MismatchError",
     "Notice",
     "OtherRunError",

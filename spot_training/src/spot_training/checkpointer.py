@@ -7,14 +7,13 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from spot_training.deprecation import deprecated_name, module_alias, renamed_arguments
 from spot_training.errors import (
-    InUseError,
     MismatchError,
     NoSpaceError,
     OtherRunError,
@@ -33,8 +32,10 @@ from spot_training.identity import (
     started_over,
     taken_over,
 )
-from spot_training.ranks import ALONE, Ranks
+from spot_training.ranks import ALONE, RankCalls, Ranks
 from spot_training.report import say
+from spot_training.retention.retention import CheckpointRetention
+from spot_training.retention.rules import Keep, Retained
 from spot_training.storage.bounded import BoundedCalls
 from spot_training.storage.causes import os_error_behind
 from spot_training.storage.files import Files
@@ -47,21 +48,15 @@ from spot_training.storage.manifest import (
     parse,
     part_of,
     run_id,
+    with_retained,
 )
-from spot_training.storage.retry import FULL_ERRNOS, RetryPolicy
+from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.space import Space
 from spot_training.storage.store import Store
 
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
 Write: TypeAlias = Callable[[Path], object]
 T = TypeVar("T")
-_ERROR_TYPES: Final[Mapping[str, type[SpotTrainingError]]] = {
-    error.__name__: error
-    for error in (
-        *(InUseError, MismatchError, NoSpaceError, OtherRunError, RestoreError, SaveError),
-        SpotTrainingError,
-    )
-}
 _log = logging.getLogger("spot_training")
 
 
@@ -99,7 +94,7 @@ def store_of(location: str | os.PathLike[str], files: Files, retry_policy: Retry
 
 
 class Checkpointer:
-    """Keeps the newest ``keep`` checkpoints of one training in a directory or in S3.
+    """Keeps the newest ``keep`` checkpoints of one training in a directory or in S3, and those of ``Keep``.
 
     All ranks of ``ranks`` call ``restore`` and ``save`` at the same steps; each writes its own files, and
     rank 0 commits after all are done. ``fingerprint`` identifies the model, for example by its shapes: a
@@ -115,6 +110,7 @@ class Checkpointer:
         *,
         name: str | None = None,
         keep: int = 3,
+        keep_every: int | None = None,
         ranks: Ranks = ALONE,
         fingerprint: str = "",
         reshard: bool = False,
@@ -126,6 +122,7 @@ class Checkpointer:
         """``location``: default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` in the working directory.
 
         ``name``: of one of several trainings, a directory in ``location``. ``run``: default: not compared.
+        ``keep_every``: the first checkpoint after each so many steps stays, too.
         """
         if keep < 1:
             raise SpotTrainingError(
@@ -140,7 +137,8 @@ class Checkpointer:
         self._retry_policy = retry_policy or RetryPolicy()
         self._files = files or Files()
         self._store = store or store_of(location, self._files, self._retry_policy)
-        self._keep = keep
+        self._retention = CheckpointRetention(self._store, keep, keep_every)
+        self._together = RankCalls(ranks, self._store.location)
         self._calls = BoundedCalls(self._retry_policy.hang_seconds)
         self._space = Space(self._store, keep)
         self._ranks = ranks
@@ -171,6 +169,11 @@ class Checkpointer:
         """The bytes of the checkpoint that this process last committed, on rank 0; else None."""
         return self._space.size
 
+    @property
+    def retained(self) -> Retained:
+        """The checkpoints that stay beside the newest ones, of the history of this process."""
+        return self._retention.retained
+
     def stop_waiting_before(self, seconds_left: Callable[[], float | None]) -> None:
         """Abandon storage calls that hang shortly before ``seconds_left()`` is 0; None: no deadline."""
         self._calls.seconds_left = seconds_left
@@ -195,7 +198,7 @@ class Checkpointer:
             raise
 
     def _restore(self) -> Checkpoint | None:
-        names = json.loads(self._on_rank_0(lambda: self._call(self.location, self._open)))
+        names = json.loads(self._together.on_first(lambda: self._call(self.location, self._open)))
         for name in names:
             checkpoint = self._load(name)
             if checkpoint is not None:
@@ -203,7 +206,7 @@ class Checkpointer:
                 if self._ranks.rank == 0:
                     say(f"{self.location}: goes on at step {checkpoint.step}{self._of_run(checkpoint.run)}")
                 return checkpoint
-        damaged = json.loads(self._on_rank_0(lambda: self._call(self.location, self._damaged)))
+        damaged = json.loads(self._together.on_first(lambda: self._call(self.location, self._damaged)))
         if names or (damaged and started_over() != DAMAGED):
             raise RestoreError(
                 f"{self.location}: none of {', '.join(names or damaged)} can be loaded; move them to start at"
@@ -230,38 +233,50 @@ class Checkpointer:
         return self._run.differences(run, same_ranks=world_size in (None, self._ranks.size))
 
     def save(
-        self, step: int, write: Write, meta: Mapping[str, Any] | None = None, *, replace: bool = False
+        self,
+        step: int,
+        write: Write,
+        meta: Mapping[str, Any] | None = None,
+        *,
+        replace: bool = False,
+        keep: Keep | None = None,
     ) -> None:
         """Write a checkpoint and delete the oldest ones; on return it is durable on all ranks.
 
         ``write`` writes this rank's files to the empty directory that it is given; it is called again after a
         transient error, and after the oldest checkpoint was removed because the disk was full (never the
-        newest one). ``meta`` (JSON) is taken from rank 0. Does nothing if ``step`` was saved or restored
-        last, unless ``replace`` is true and the storage can replace a checkpoint (object stores cannot).
+        newest one). ``meta`` (JSON) and ``keep``, why the checkpoint stays, are taken from rank 0. If
+        ``step`` was saved or restored last, only ``keep`` is stored, unless ``replace`` is true and the
+        storage can replace a checkpoint (object stores cannot).
 
         Raises:
             SaveError: on all ranks; no checkpoint was committed, earlier ones are unchanged.
         """
         if self._last_step == step and not (replace and self._store.replaces):
+            document = self._together.on_first(lambda: self._amend(step, keep))
+            self._retention.committed(step, json.loads(document))
             return
         while True:
             try:
-                self._save_once(step, write, dict(meta or {}))
+                self._save_once(step, write, dict(meta or {}), keep)
             except NoSpaceError as error:
-                if not self._on_rank_0(lambda: self._call(self.location, partial(self._drop_oldest, step))):
+                if not self._together.on_first(
+                    lambda: self._call(self.location, partial(self._drop_oldest, step))
+                ):
                     raise SaveError(str(error)) from None
             else:
                 break
         self._last_step = step
 
-    def _save_once(self, step: int, write: Write, meta: Mapping[str, Any]) -> None:
+    def _save_once(self, step: int, write: Write, meta: Mapping[str, Any], keep: Keep | None) -> None:
         name = name_of(step)
-        stage = self._on_rank_0(lambda: self._call(self.location, lambda: self._stage(name)))
+        stage = self._together.on_first(lambda: self._call(self.location, lambda: self._stage(name)))
         try:
             files = self._write(stage, write)
             run = self._run.document() if self._run else {}
             manifest = CheckpointManifest(step, self._ranks.size, self._fingerprint, meta, files, run)
-            self._on_rank_0(lambda: self._commit(stage, name, manifest))
+            stored = self._together.on_first(lambda: self._commit(stage, name, manifest, keep))
+            self._retention.committed(step, json.loads(stored))
         except Exception:
             if self._ranks.rank == 0:
                 with contextlib.suppress(OSError):
@@ -299,15 +314,11 @@ class Checkpointer:
         if not self._is_open:  # a training that never restores
             self._open()
         self._store.acquire()
-        self._space.make(self._restorable(name))
+        self._space.make(lambda: self._retention.droppable(name))
         return self._store.stage(name)
 
-    def _restorable(self, name: str) -> list[str]:
-        """Return the committed checkpoints up to ``name``; newer ones were skipped by ``restore``."""
-        return [committed for committed in self._store.names() if committed <= name]
-
     def _drop_oldest(self, step: int) -> str:
-        return "removed" if self._space.drop_oldest(self._restorable(name_of(step))) else ""
+        return "removed" if self._space.drop_last(self._retention.droppable(name_of(step))) else ""
 
     def _write(self, stage: str, write: Write) -> dict[str, File]:
         """Write each rank's files; return all files."""
@@ -321,15 +332,18 @@ class Checkpointer:
                 raise os_error_behind(error, self._store.free_bytes) from None
             return json.dumps({path: asdict(file) for path, file in self._store.deliver(stage, part).items()})
 
-        texts = self._on_all_ranks(lambda: self._call(f"{self.location}: save", attempt))
+        texts = self._together.on_all(lambda: self._call(f"{self.location}: save", attempt))
         return {path: File(**file) for text in texts for path, file in json.loads(text).items()}
 
-    def _commit(self, stage: str, name: str, manifest: CheckpointManifest) -> str:
-        text = manifest.to_text()
+    def _commit(self, stage: str, name: str, manifest: CheckpointManifest, keep: Keep | None) -> str:
+        """Commit a staged checkpoint, then delete what need not stay; return what it stores of those."""
+        stored = self._call(self.location, lambda: self._planned(manifest.step, keep))
+        text = replace(manifest, retained=stored).to_text()
         self._call(self.location, lambda: self._store.commit(stage, name, text))
+        self._retention.committed(manifest.step, stored)
 
         def clean_up() -> None:
-            for old in self._restorable(name)[self._keep :]:
+            for old in self._retention.removable(name):
                 self._store.remove(old)
             self._space.saved(sum(file.size for file in manifest.files.values()))
 
@@ -337,11 +351,27 @@ class Checkpointer:
             self._calls.call(self.location, clean_up)
         except OSError as error:
             _log.warning("%s: old checkpoint not deleted: %s", self.location, one_line(error))
-        return ""
+        return json.dumps(stored)
+
+    def _planned(self, step: int, keep: Keep | None) -> dict[str, Any]:
+        return self._retention.planned(step, keep, self._last_step).document()
+
+    def _amend(self, step: int, keep: Keep | None) -> str:
+        """Store why a committed checkpoint stays; return that."""
+
+        def amend() -> dict[str, Any]:
+            stored, before = self._planned(step, keep), self.retained.document()
+            if stored != before:
+                self._store.acquire()
+                text = with_retained(self._store.manifest(name_of(step)), stored)
+                self._store.amend(name_of(step), text)
+            return stored
+
+        return json.dumps(self._call(self.location, amend) if keep else self.retained.document())
 
     def _load(self, name: str) -> Checkpoint | None:
         """Return a checkpoint if all ranks verify their files; else log the reason and return None."""
-        document = json.loads(self._on_rank_0(lambda: json.dumps(self._manifest(name))))
+        document = json.loads(self._together.on_first(lambda: json.dumps(self._manifest(name))))
         manifest, reason, damaged = None, document["reason"], document["damaged"]
         if not reason:
             manifest = parse(document["manifest"])
@@ -352,6 +382,7 @@ class Checkpointer:
             reason = next((result["reason"] for result in results if result["reason"]), "")
             damaged = any(result["damaged"] for result in results)
         if manifest is not None and not reason:
+            self._retention.resume(manifest.retained)
             return Checkpoint(
                 manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size, manifest.run
             )
@@ -422,39 +453,6 @@ class Checkpointer:
 
     def _or_start_over(self, run: str) -> str:
         return f", or set {START_OVER_VARIABLE}={run} to start over" if run else ""
-
-    def _on_rank_0(self, action: Callable[[], str]) -> str:
-        """Run an action on rank 0 and return its result, or raise its error, on all ranks."""
-        return self._on_all_ranks(action if self._ranks.rank == 0 else str)[0]
-
-    def _on_all_ranks(self, action: Callable[[], str]) -> list[str]:
-        """Run an action on all ranks; return their results. If one fails, all ranks raise."""
-        local_error: Exception | None = None
-        try:
-            outcome = {"value": action()}
-        except Exception as error:
-            local_error = error
-            kind = _kind_of(error)
-            outcome = {"kind": kind, "error": one_line(error)}
-        outcomes = [json.loads(result) for result in self._ranks.gather(json.dumps(outcome))]
-        if local_error is not None and not isinstance(
-            local_error, (SpotTrainingError, OSError, RuntimeError)
-        ):
-            raise local_error  # a mistake in the script, not in the file system
-        for rank, result in enumerate(outcomes):
-            if "error" in result:
-                prefix = f"rank {rank}: " if self._ranks.size > 1 else ""
-                text = f"{prefix}{result['error']}"
-                message = text if self.location in text else f"{self.location}: {text}"
-                raise _ERROR_TYPES.get(result["kind"], SaveError)(message) from None
-        return [result["value"] for result in outcomes]
-
-
-def _kind_of(error: Exception) -> str:
-    """Return the name of the error type that all ranks raise for a rank's error."""
-    if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
-        return NoSpaceError.__name__
-    return type(error).__name__ if isinstance(error, SpotTrainingError) else SaveError.__name__
 
 
 __getattr__ = module_alias(__name__, {"Saved": ("Checkpoint", Checkpoint)})

@@ -39,6 +39,7 @@ class SpotCallback(TrainerCallback):
     The Trainer writes ``checkpoint-N`` to its ``output_dir``, file by file. The callback copies it to an
     atomic checkpoint (by hard links on the same disk) and deletes the Trainer's folder, unless
     ``load_best_model_at_end`` needs it. Saves of the Trainer's ``save_strategy`` are handled the same way.
+    With ``metric_for_best_model`` the best checkpoint stays.
     With several ranks ``output_dir`` must be on a disk that all of them share.
     """
 
@@ -48,12 +49,14 @@ class SpotCallback(TrainerCallback):
         *,
         name: str | None = None,
         keep: int = 3,
+        keep_every: int | None = None,
         interval: Interval | None = None,
     ) -> None:
-        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``: see there."""
-        self._folder, self._name, self._keep, self._interval = folder, name, keep, interval
+        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there."""
+        self._folder, self._name, self._interval = folder, name, interval
+        self._keep, self._keep_every = keep, keep_every
         self._spot: Spot | None = None
-        self._is_stopping = False
+        self._is_stopping = self._is_training = False
         self._save_started_at = 0.0
 
     def on_init_end(
@@ -76,6 +79,7 @@ class SpotCallback(TrainerCallback):
             interval=self._interval,
             name=self._name,
             keep=self._keep,
+            keep_every=self._keep_every,
             ranks=self._ranks,
             fingerprint=fingerprint({"model": kwargs["model"]}),
         )
@@ -90,6 +94,7 @@ class SpotCallback(TrainerCallback):
     ) -> None:
         """Remove incomplete folders of a killed Trainer."""
         self._get_spot().steps = state.max_steps
+        self._is_training = True
         if self._ranks.rank == 0:
             for mark in Path(args.output_dir).glob(f"checkpoint-*/{INCOMPLETE}"):
                 shutil.rmtree(mark.parent)
@@ -112,6 +117,21 @@ class SpotCallback(TrainerCallback):
     ) -> None:
         """Mark the folder: the Trainer's save strategy may save here."""
         self._mark(args, state, control)
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Request a save that stays if ``metric_for_best_model`` is the best so far."""
+        if args.metric_for_best_model is None or not self._is_training or not state.global_step:
+            return
+        name = f"eval_{args.metric_for_best_model.removeprefix('eval_')}"
+        value = (kwargs.get("metrics") or {}).get(name)
+        mode = "max" if args.greater_is_better else "min"
+        is_best = value is not None and self._get_spot().keep(metric=value, mode=mode)
+        [is_best] = self._ranks.any(self._ranks.rank == 0 and is_best)
+        control.should_save |= is_best
+        if is_best:
+            self._mark(args, state, control)
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -139,6 +159,7 @@ class SpotCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Report the end to the agent; raise the error of a failed last save."""
+        self._is_training = False
         self._get_spot().finish(state.global_step)
 
     def _mark(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:

@@ -11,8 +11,12 @@ from typing import Final
 
 from spot_training.deprecation import renamed_arguments
 from spot_training.errors import SpotTrainingError
+from spot_training.report import say
 
 RATE_VARIABLE: Final = "GPU_SPOT_INTERRUPTIONS_PER_HOUR"
+INSTANCE_PRICE_VARIABLE: Final = "GPU_SPOT_INSTANCE_DOLLARS_AN_HOUR"
+STORAGE_PRICE_VARIABLE: Final = "GPU_SPOT_STORAGE_DOLLARS_A_GIB"
+"""Dollars for writing 2^30 bytes of checkpoints."""
 DEFAULT_RATE: Final = 0.5
 """Default interruptions per hour: 37 in 69 h of the rehearsals in docs/performance.md, "A training job's day"
 (a market fitted to the public SkyPilot Spot traces)."""
@@ -44,18 +48,25 @@ class Interval:
         per_hour: float | None = None,
         max_seconds: float = MAX_SECONDS,
         overhead: float = OVERHEAD,
-        dollars_per_gb: float = 0.0,
-        dollars_per_hour: float = 0.0,
+        dollars_per_gb: float | None = None,
+        dollars_per_hour: float | None = None,
         storage_share: float = STORAGE_SHARE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """``per_hour``: interruptions per hour; default: that of the environment, else ``DEFAULT_RATE``.
 
         ``dollars_per_gb``: the storage's price of writing 10^9 bytes; ``dollars_per_hour``: the instance's
-        price. Without both, storage counts as free.
+        price; default: those of the environment. Without both, storage counts as free.
         """
+        environment = os.environ if environment is None else environment
         if per_hour is None:
-            per_hour = _rate_from(os.environ if environment is None else environment)
+            per_hour = _number_from(environment, RATE_VARIABLE, DEFAULT_RATE)
+        if dollars_per_gb is None:
+            dollars_per_gb = (
+                _number_from(environment, STORAGE_PRICE_VARIABLE, 0.0, min_value=0.0) * 1e9 / 2**30
+            )
+        if dollars_per_hour is None:
+            dollars_per_hour = _number_from(environment, INSTANCE_PRICE_VARIABLE, 0.0)
         if not (per_hour > 0 and max_seconds > 0 and 0 < overhead < 1):
             raise SpotTrainingError(
                 f"per_hour is {per_hour}, max_seconds {max_seconds}, overhead {overhead}; "
@@ -119,21 +130,26 @@ class Interval:
         is_first, self._size = self._size is None, size
         if is_first and self._dollars_per_gb:
             share = self._save_dollars * 3600.0 / self.seconds / self._dollars_per_hour
-            _log.info(
-                "a save writes %.3g GB for $%.3g: "
-                "every %.0f s that is %.1f %% of the instance's $%.3g an hour",
-                *(self._size / 1e9, self._save_dollars, self.seconds, 100 * share, self._dollars_per_hour),
+            say(
+                f"a save writes {self._size / 1e9:.3g} GB for ${self._save_dollars:.3g}: every"
+                f" {self.seconds:.0f} s that is {100 * share:.1f} % of the instance's"
+                f" ${self._dollars_per_hour:.3g} an hour"
             )
 
 
-def _rate_from(environment: Mapping[str, str]) -> float:
-    text = environment.get(RATE_VARIABLE)
+def _number_from(
+    environment: Mapping[str, str], variable: str, default: float, min_value: float | None = None
+) -> float:
+    """Return a variable's number, above 0 or at least ``min_value``."""
+    text = environment.get(variable)
     if not text:
-        return DEFAULT_RATE
+        return default
     try:
-        rate = float(text)
+        number = float(text)
     except ValueError:
-        rate = math.nan
-    if not (math.isfinite(rate) and rate > 0):
-        raise SpotTrainingError(f"{RATE_VARIABLE} is {text!r}, allowed: a number above 0")
-    return rate
+        number = math.nan
+    is_allowed = number > 0 if min_value is None else number >= min_value
+    if not (math.isfinite(number) and is_allowed):
+        allowed = "above 0" if min_value is None else f"of {min_value:g} or more"
+        raise SpotTrainingError(f"{variable} is {text!r}, allowed: a number {allowed}")
+    return number

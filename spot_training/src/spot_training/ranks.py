@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
+
+from spot_training.errors import (
+    InUseError,
+    MismatchError,
+    NoSpaceError,
+    OtherRunError,
+    RestoreError,
+    SaveError,
+    SpotTrainingError,
+    one_line,
+)
+from spot_training.storage.retry import FULL_ERRNOS
+
+_ERROR_TYPES: Final[Mapping[str, type[SpotTrainingError]]] = {
+    error.__name__: error
+    for error in (
+        *(InUseError, MismatchError, NoSpaceError, OtherRunError, RestoreError, SaveError),
+        SpotTrainingError,
+    )
+}
 
 
 class Ranks(Protocol):
@@ -36,3 +57,45 @@ class _Alone:
 
 ALONE: Final[Ranks] = _Alone()
 """A training of one process."""
+
+
+class RankCalls:
+    """Runs an action on one or all ranks; an error of one rank is raised on all of them."""
+
+    def __init__(self, ranks: Ranks, location: str) -> None:
+        """``location``: named in the errors."""
+        self._ranks = ranks
+        self._location = location
+
+    def on_first(self, action: Callable[[], str]) -> str:
+        """Run an action on rank 0 and return its result, or raise its error, on all ranks."""
+        return self.on_all(action if self._ranks.rank == 0 else str)[0]
+
+    def on_all(self, action: Callable[[], str]) -> list[str]:
+        """Run an action on all ranks and return all results, or raise the first error, on all ranks."""
+        local_error: Exception | None = None
+        try:
+            outcome = {"value": action()}
+        except Exception as error:
+            local_error = error
+            kind = _kind_of(error)
+            outcome = {"kind": kind, "error": one_line(error)}
+        outcomes = [json.loads(result) for result in self._ranks.gather(json.dumps(outcome))]
+        if local_error is not None and not isinstance(
+            local_error, (SpotTrainingError, OSError, RuntimeError)
+        ):
+            raise local_error  # a mistake in the script, not in the file system
+        for rank, result in enumerate(outcomes):
+            if "error" in result:
+                prefix = f"rank {rank}: " if self._ranks.size > 1 else ""
+                text = f"{prefix}{result['error']}"
+                message = text if self._location in text else f"{self._location}: {text}"
+                raise _ERROR_TYPES.get(result["kind"], SaveError)(message) from None
+        return [result["value"] for result in outcomes]
+
+
+def _kind_of(error: Exception) -> str:
+    """Return the name of the error type that all ranks raise for a rank's error."""
+    if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
+        return NoSpaceError.__name__
+    return type(error).__name__ if isinstance(error, SpotTrainingError) else SaveError.__name__

@@ -17,6 +17,7 @@ from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.notice import Notice
 from spot_training.progress import Progress
+from spot_training.retention.rules import Keep, merge
 
 RETRY_SECONDS = 60.0
 """Maximum delay before a failed save is retried."""
@@ -77,6 +78,8 @@ class Spot:
         self._next_save_at = clock() + self.interval.seconds
         self._failed: SaveError | None = None
         self._step: int | None = None
+        self._keep: Keep | None = None
+        self._best_requested: Keep | None = None
         self.progress.is_interrupted = lambda: self.notice.received
         self.checkpointer.stop_waiting_before(
             lambda: self.notice.seconds_left if self.notice.received else None
@@ -90,6 +93,7 @@ class Spot:
                 " allowed: a name for each training, such as name='fold-1'"
             )
         saved = self.checkpointer.restore()
+        self._keep = self._best_requested = None
         self.progress.report(saved.step if saved else 0, self.steps, now=True)
         self._next_save_at = self._clock() + self.interval.seconds
         return saved
@@ -99,8 +103,37 @@ class Spot:
         return self.notice.received
 
     def should_save(self) -> bool:
-        """Return whether a save is due: by the interval, or because a notice was received."""
-        return self._clock() >= self._next_save_at or self.notice.received
+        """Return whether a save is due: by the interval, by ``keep``, or because a notice was received."""
+        return self.keeps or self._clock() >= self._next_save_at or self.notice.received
+
+    def keep(self, *, metric: Any = None, mode: str = "min", pin: str | None = None) -> bool:
+        """Let the present state stay beside the newest checkpoints; the next `after` or `save` writes it.
+
+        It stays if its metric is the best so far (returned), or under a name. ``metric``: a number; NaN and
+        infinity are never the best, and of two equal ones the earlier is. ``mode``: ``min`` if lower is
+        better, else ``max``. ``pin``: the name; one that another checkpoint has moves to this one. Metrics
+        are compared within the history that this process continues. With several ranks call it on all of
+        them; what rank 0 passes is stored.
+        """
+        request = Keep(None if metric is None else float(metric), mode, () if pin is None else (pin,))
+        is_best = request.is_better(self.checkpointer.retained.best) and request.is_better(
+            self._best_requested
+        )
+        if is_best:
+            self._best_requested = request
+        if is_best or pin is not None:
+            self._keep = merge(self._keep, request)
+        return is_best
+
+    @property
+    def keeps(self) -> bool:
+        """Whether ``keep`` has requested a save that has not begun."""
+        return self._keep is not None
+
+    def take_keep(self) -> Keep | None:
+        """Return what ``keep`` has requested for the present state, once; for ``save(keep=...)``."""
+        keep, self._keep = self._keep, None
+        return keep
 
     def after(self, step: int, write: Write, meta: Mapping[str, Any] | None = None) -> None:
         """Report that ``step`` steps are done, and save if due."""
@@ -119,18 +152,22 @@ class Spot:
         last: bool | None = None,
         paused_seconds: Callable[[], float] | None = None,
         replace: bool = False,
+        keep: Keep | None = None,
     ) -> bool:
         """Save now; return whether it succeeded.
 
         ``last`` (default: whether a notice was received): a failure raises ``SaveError``. ``paused_seconds``
         returns how long this save paused the training, if that differs from the duration of this call.
-        ``replace``: see ``Checkpointer.save``.
+        ``replace``: see ``Checkpointer.save``. ``keep``: why the checkpoint stays; default: as requested by
+        ``keep``.
         """
+        keep = keep or self.take_keep()
         last = self.notice.received if last is None else last
         started = self._clock()
         try:
-            self.checkpointer.save(step, write, meta, replace=replace)
+            self.checkpointer.save(step, write, meta, replace=replace, keep=keep)
         except SaveError as error:
+            self._best_requested = None
             if last:
                 raise
             self._failed = error
@@ -138,6 +175,12 @@ class Spot:
             _log.warning("step %d not saved, training continues: %s", step, error)
             return False
         self._failed = None
+        if (
+            keep is not None
+            and self._best_requested is not None
+            and keep.metric == self._best_requested.metric
+        ):
+            self._best_requested = None  # stored: the checkpointer compares from here on
         self.progress.report(step, self.steps, now=True)
         self.interval.saved(paused_seconds() if paused_seconds else self._clock() - started)
         if self.checkpointer.last_size is not None:

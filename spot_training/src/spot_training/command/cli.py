@@ -57,7 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", help="copy a verified checkpoint, or one part of a PyTorch one")
     export.add_argument("location", help="directory or URL")
     export.add_argument("destination", type=Path, help="a new directory; with --part a file")
-    export.add_argument("--step", type=int, help="default: the newest whole one")
+    which = export.add_mutually_exclusive_group()
+    which.add_argument("--step", type=int, help="default: the newest whole one")
+    which.add_argument("--best", action="store_true", help="the one with the best metric")
+    which.add_argument("--pin", help="the one with this name")
     export.add_argument("--part", help="a part of Loop(...), for example model: its state_dict only")
     export.set_defaults(function=_export)
     return parser
@@ -105,6 +108,9 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    step = contents.export(options.location, options.destination, step=options.step, part=options.part)
+    step = options.step
+    if options.best or options.pin is not None:
+        step = contents.step_to_export(options.location, best=options.best, pin=options.pin)
+    step = contents.export(options.location, options.destination, step=step, part=options.part)
     sys.stdout.write(f"step {step} exported to {options.destination}\n")
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from spot_training.checkpointer import store_of
 from spot_training.errors import RestoreError, SpotTrainingError, one_line
 from spot_training.identity import name_of_run
+from spot_training.retention.rules import Retained, parse_retained
 from spot_training.storage.files import Files
 from spot_training.storage.manifest import CheckpointManifest, name_of, parse, part_of
 from spot_training.storage.retry import RetryPolicy
@@ -32,7 +33,8 @@ def read(location: str, *, verifies: bool = False) -> list[CheckpointContent]:
 
 
 def table(checkpoints: Sequence[CheckpointContent]) -> Iterator[str]:
-    """Yield the lines of a table."""
+    """Yield the lines of a table; why a checkpoint stays is by the newest one that can be read."""
+    retained = _retained(checkpoints)
     if not checkpoints:
         yield "no checkpoints"
     for checkpoint in checkpoints:
@@ -43,7 +45,31 @@ def table(checkpoints: Sequence[CheckpointContent]) -> Iterator[str]:
         size = sum(file.size for file in manifest.files.values())
         text = checkpoint.problem or "whole"
         run = f"  run {name_of_run(manifest.run)}" if manifest.run else ""
-        yield f"{checkpoint.name}  {size / 1e6:10.1f} MB  {manifest.world_size:3} rank(s)  {text}{run}"
+        stays = "".join(f"  [{reason}]" for reason in retained.reasons(manifest.step))
+        yield f"{checkpoint.name}  {size / 1e6:10.1f} MB  {manifest.world_size:3} rank(s)  {text}{stays}{run}"
+
+
+def step_to_export(location: str, *, best: bool = False, pin: str | None = None) -> int:
+    """Return the step of the best checkpoint, or of the one with a name, by the newest that can be read.
+
+    Raises:
+        RestoreError: there is none.
+    """
+    retained = _retained(read(location))
+    if pin is not None:
+        if pin not in retained.pins:
+            names = ", ".join(sorted(retained.pins)) or "none, no checkpoint has a name"
+            raise RestoreError(f"{location}: pin {pin!r}, allowed: {names}")
+        return retained.pins[pin]
+    if not best or retained.best is None:
+        raise RestoreError(f"{location}: no checkpoint has a metric; keep(metric=...) stores it")
+    return retained.best.step
+
+
+def _retained(checkpoints: Sequence[CheckpointContent]) -> Retained:
+    manifests = (checkpoint.manifest for checkpoint in checkpoints if checkpoint.manifest is not None)
+    newest = next(manifests, None)
+    return Retained() if newest is None else parse_retained(newest.retained) or Retained()
 
 
 def export(location: str, destination: Path, *, step: int | None = None, part: str | None = None) -> int:

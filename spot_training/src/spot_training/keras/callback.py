@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,35 @@ from spot_training.errors import SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
 from spot_training.log import TrainingLog
+from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 
 
 class StopTrainingError(Exception):
     """Leaves ``fit`` after a notice, once the checkpoint is saved."""
+
+
+@dataclass(frozen=True)
+class BestMetric:
+    """The metric of an epoch's logs by which the best checkpoint is chosen; None: none is."""
+
+    name: str | None = None
+    mode: str = "min"
+
+    def __post_init__(self) -> None:
+        """Raise ``SpotTrainingError`` for another mode."""
+        Keep(mode=self.mode)
+
+    def keep(self, spot: Spot, logs: Mapping[str, float]) -> bool:
+        """Pass an epoch's value to ``Spot.keep``; return whether it is the best so far.
+
+        An epoch without a validation has no ``val_`` metric, and is not the best.
+        """
+        if self.name is None or (self.name.startswith("val_") and self.name not in logs):
+            return False
+        if self.name not in logs:
+            raise SpotTrainingError(f"keep_best is {self.name!r}, allowed: {', '.join(sorted(logs))}")
+        return spot.keep(metric=logs[self.name], mode=self.mode)
 
 
 class CallbackChain(keras.callbacks.CallbackList):
@@ -68,6 +92,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         log_every: int,
         callbacks: Sequence[Any],
         options: Mapping[str, Any],
+        best: BestMetric = BestMetric(),
     ) -> None:
         """``options``: those of ``fit``, to repeat an interrupted validation."""
         super().__init__()
@@ -77,6 +102,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._every = log_every
         self._callbacks = callbacks
         self._options = options
+        self._best = best
         self._saved: Checkpoint | None = None
         self._at = state.BatchPosition(data=batches.identity)
         self._metrics: list[Any] | None = None
@@ -148,11 +174,15 @@ class CheckpointCallback(keras.callbacks.Callback):
             raise StopTrainingError
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Log the epoch."""
+        """Log the epoch; save it if its metric is the best so far."""
         self._log.write({"epoch": epoch, "step": (epoch + 1) * self._batches.whole, **_numbers(logs)})
         self._at = replace(self._at, epoch=epoch + 1, batch=0, logs={})
         if getattr(self.model.optimizer, "use_ema", False):
             self._averaged = [np.asarray(variable.value) for variable in self.model.trainable_variables]
+        if self._best.keep(self._spot, _numbers(logs)):
+            at, self._at = self._at, replace(self._at, stopped=bool(self.model.stop_training))
+            self._spot.save(self._step, self._write)
+            self._at = at
 
     def on_train_end(self, logs: Any = None) -> None:
         """Save the last checkpoint."""

@@ -13,7 +13,12 @@ from spot_training.deprecation import renamed_arguments
 from spot_training.errors import MismatchError, SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
-from spot_training.keras.callback import CheckpointCallback, StopTrainingError, build_callback_chain
+from spot_training.keras.callback import (
+    BestMetric,
+    CheckpointCallback,
+    StopTrainingError,
+    build_callback_chain,
+)
 from spot_training.log import TrainingLog
 from spot_training.spot import Spot
 
@@ -28,7 +33,8 @@ class SpotModel:
     continues on another instance. With ``exits=False`` ``fit`` returns, and ``stopped`` is true. The log has
     a row per epoch and, with ``log_every``, one per that many batches, as JSON lines or, if ``log`` ends in
     ``.csv``, as CSV; default ``training.jsonl`` in the artifacts directory, else the working directory.
-    ``options``: see ``Spot``.
+    ``keep_best``: a name of the epoch's logs, such as ``val_loss``; the checkpoint of the epoch with the
+    lowest value (``mode="max"``: the highest) stays. ``options``: see ``Spot``.
     """
 
     @renamed_arguments(place="location")
@@ -40,6 +46,8 @@ class SpotModel:
         log: str | os.PathLike[str] | None = None,
         log_every: int = 0,
         exits: bool = True,
+        keep_best: str | None = None,
+        mode: str = "min",
         spot: Spot | None = None,
         **options: Any,
     ) -> None:
@@ -50,6 +58,7 @@ class SpotModel:
         self.stopped = False
         self._exits = exits
         self._log_every = log_every
+        self._best = BestMetric(keep_best, mode)
         path = Path(log or Path(os.environ.get("GPU_SPOT_ARTIFACTS", ".")) / "training.jsonl")
         self._log = TrainingLog(path)
         self._used = False
@@ -98,7 +107,7 @@ class SpotModel:
         self._log.rewind(at.log)
         self.spot.steps = batches.whole * epochs
         checkpoint_callback = CheckpointCallback(
-            self.spot, batches, self._log, self._log_every, callbacks, options
+            self.spot, batches, self._log, self._log_every, callbacks, options, self._best
         )
         checkpoint_callback.resume(saved, at)
         chain = build_callback_chain(

@@ -112,6 +112,10 @@ class FolderStore:
             if old.startswith(_REPLACED):
                 self._files.remove(self._folder / old)
 
+    def amend(self, name: str, manifest: str) -> None:
+        """See ``Store``."""
+        self._files.replace(self._folder / name / FILE, manifest.encode())
+
     def drop(self, stage: str) -> None:
         """See ``Store``."""
         self._files.remove(Path(stage))

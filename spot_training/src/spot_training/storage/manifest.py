@@ -56,6 +56,8 @@ class CheckpointManifest:
     files: Mapping[str, File]
     run: Mapping[str, Any] = field(default_factory=dict)
     """``TrainingRun.document`` of the run that wrote it; empty: unknown."""
+    retained: Mapping[str, Any] = field(default_factory=dict)
+    """``Retained.document``: the checkpoints of its history that stay beside the newest ones."""
 
     def to_text(self) -> str:
         """Return the manifest as one line of JSON with its own checksum."""
@@ -86,9 +88,22 @@ def parse(text: str) -> CheckpointManifest:
             dict(body["meta"]),
             files,
             dict(body.get("run") or {}),
+            body.get("retained") or {},
         )
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{FILE} is damaged") from None
+
+
+def with_retained(text: str, retained: Mapping[str, Any]) -> str:
+    """Return a manifest's text with another ``retained``; all other keys stay, also those of other versions.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    parse(text)
+    body = {**json.loads(text), "retained": dict(retained)}
+    del body["checksum"]
+    return json.dumps({**body, "checksum": _checksum(body)}, sort_keys=True) + "\n"
 
 
 def run_id(text: str) -> str:

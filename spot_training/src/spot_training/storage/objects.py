@@ -126,6 +126,10 @@ class ObjectStore:
                     f"{self.location}/{name} exists already; allowed: one training in {self.location}"
                 ) from None
 
+    def amend(self, name: str, manifest: str) -> None:
+        """See ``Store``."""
+        self._objects.put(f"{name}/{FILE}", manifest, is_new=False)
+
     def drop(self, stage: str) -> None:
         """See ``Store``; uploaded files stay without a manifest."""
         shutil.rmtree(self._scratch / "out", ignore_errors=True)

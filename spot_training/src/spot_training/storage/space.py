@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from spot_training.storage.store import Store
@@ -44,24 +44,27 @@ class Space:
                 *(location, _text(size)),
             )
 
-    def make(self, names: Sequence[str]) -> None:
-        """Remove old checkpoints, given newest first, until one of the last size fits."""
-        remaining = list(names)
-        while self.size is not None and len(remaining) > 1:
+    def make(self, candidates: Callable[[], Sequence[tuple[str, str]]]) -> None:
+        """Remove old checkpoints (see ``drop_last``) until one of the last size fits."""
+        while self.size is not None:
             free = self._store.free_bytes()
-            if free is None or free >= self.size * _MARGIN or not self.drop_oldest(remaining):
+            if free is None or free >= self.size * _MARGIN or not self.drop_last(candidates()):
                 return
-            remaining.pop()
 
-    def drop_oldest(self, names: Sequence[str]) -> bool:
-        """Remove what is damaged, else the oldest of ``names`` (newest first) unless it is the only one."""
+    def drop_last(self, candidates: Sequence[tuple[str, str]]) -> bool:
+        """Remove what is damaged, else the last candidate unless it is the only one; return whether it did.
+
+        ``candidates``: names, each with why it stays otherwise; the first is the newest.
+        """
         if self._store.drop_damaged():
             _log.warning("%s is full: damaged checkpoints are removed for the next one", self._store.location)
             return True
-        if len(names) < 2:
+        if len(candidates) < 2:
             return False
-        _log.warning("%s is full: %s is removed for the next checkpoint", self._store.location, names[-1])
-        self._store.remove(names[-1])
+        name, reason = candidates[-1]
+        text = f"{name} ({reason})" if reason else name
+        _log.warning("%s is full: %s is removed for the next checkpoint", self._store.location, text)
+        self._store.remove(name)
         return True
 
 

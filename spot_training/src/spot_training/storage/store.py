@@ -52,6 +52,10 @@ class Store(Protocol):
         """Commit a staged checkpoint atomically."""
         ...
 
+    def amend(self, name: str, manifest: str) -> None:
+        """Replace the manifest of a committed checkpoint atomically."""
+        ...
+
     def drop(self, stage: str) -> None:
         """Remove a staging area without a commit."""
         ...

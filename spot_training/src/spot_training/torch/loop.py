@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader
 
 from spot_training.checkpointer import Checkpoint
 from spot_training.errors import (
-    MismatchError,
     SaveError,
     SpotTrainingError,
     one_line,
@@ -26,13 +25,16 @@ from spot_training.errors import (
 from spot_training.identity import TrainingRun, compare
 from spot_training.interval import Interval
 from spot_training.report import say
+from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
 from spot_training.torch.data import LoaderPosition, position_of, sigterm_blocked
+from spot_training.torch.loading import load_parts
 from spot_training.torch.optimization import hyperparameters, without_steps
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saver import BackgroundSaver
 from spot_training.torch.sharding import refuse_sharded
+from spot_training.torch.snapshot import LoopPosition, StateCopy
 from spot_training.torch.standby import Standby
 
 _PARTS_FILE: Final = "parts.pt"
@@ -42,33 +44,6 @@ _PER_RANK_FILE: Final = "own.pt"
 LONG_STEP_SECONDS: Final = 10.0
 """After a step this long a copy of the state is held in case a notice comes during the next one."""
 _log = logging.getLogger("spot_training")
-
-
-@dataclass
-class LoopPosition:
-    """The position between two steps: total batches, the epoch, its batches and samples.
-
-    Stored in the manifest: ``meta["place"]``.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    samples: int = 0
-    """Samples of all ranks together; 0 if the loader has its own state."""
-
-
-@dataclass(frozen=True)
-class StateCopy:
-    """A copy of the state between two steps."""
-
-    step: int
-    meta: Mapping[str, Any]
-    files: Mapping[str, Any]
-    error: SaveError | None
-    """Why it cannot be written."""
-    seconds: float
-    """How long it took."""
 
 
 class Loop:
@@ -104,13 +79,14 @@ class Loop:
         *,
         name: str | None = None,
         keep: int = 3,
+        keep_every: int | None = None,
         asynchronous: bool = True,
         interval: Interval | None = None,
         ranks: Any = None,
         settings: Mapping[str, Any] | None = None,
         **parts: state.Stateful,
     ) -> None:
-        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``: see there.
+        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
 
         ``asynchronous``: training continues while a copy of the state is written.
         ``ranks``: default: the processes of ``torch.distributed``.
@@ -126,8 +102,10 @@ class Loop:
         self._ranks: TorchRanks = ranks or TorchRanks()
         self._asynchronous = asynchronous
         self._saver = BackgroundSaver()
+        self._buffers = state.HostBuffers()
         self._position = LoopPosition()
         self._loader_position: LoaderPosition | None = None
+        self._epoch_end: StateCopy | None = None
         self._saved: Checkpoint | None = None
         self._per_rank_state: dict[str, Any] = {}
         self._repeat: dict[str, int] | None = None
@@ -144,6 +122,7 @@ class Loop:
             run=TrainingRun.of_process(settings, self._values),
             name=name,
             keep=keep,
+            keep_every=keep_every,
             ranks=self._ranks,
             fingerprint=state.fingerprint(self._parts),
             reshard=True,
@@ -181,6 +160,14 @@ class Loop:
         if not number:
             raise SpotTrainingError(f"mean({name!r}) has no value in this epoch; allowed: after a value")
         return total / number
+
+    def keep(self, *, metric: Any = None, mode: str = "min", pin: str | None = None) -> bool:
+        """Let the state after this step, or after this epoch, stay beside the newest checkpoints.
+
+        It is saved at once if its metric is the best so far (returned), or under a name; see ``Spot.keep``.
+        Call it after an optimizer step or after an epoch's batches. Does nothing while ``repeating``.
+        """
+        return not self._is_repeating and self._spot.keep(metric=metric, mode=mode, pin=pin)
 
     def stop(self) -> None:
         """End the training after this epoch (early stopping); a restart does not continue it."""
@@ -275,7 +262,7 @@ class Loop:
         finally:  # also if the script leaves the loop
             self._is_repeating = False
             self._position = end
-            self._load_parts(saved)
+            load_parts(self._parts, saved.part(0) / _PARTS_FILE)
             self._load_per_rank(per_rank)
             for part in self._parts.values():
                 if isinstance(part, torch.nn.Module):
@@ -287,9 +274,10 @@ class Loop:
 
     def _after_epoch(self) -> None:
         """Go to the next epoch; exit after a notice."""
-        [stopping] = self._ranks.any(self._spot.should_stop())
-        position = self._loader_position
-        can_start_here = position is None or position.starts_epochs
+        stopping, keeps = self._ranks.any(
+            self._spot.should_stop(), self._ranks.rank == 0 and self._spot.keeps
+        )
+        can_start_here = self._starts_epochs
         is_end = self._is_ending or self._position.epoch + 1 == self._epochs
         self._settle_standby(stopping and not is_end and not can_start_here)
         self._position = LoopPosition(step=self._position.step, epoch=self._position.epoch + 1)
@@ -298,14 +286,36 @@ class Loop:
         if stopping and not is_end and can_start_here:
             self._save(last=True)
             self._exit()
+        if keeps and not is_end:
+            self._save_epoch_end(can_start_here)
+        self._epoch_end = None
         if self._standby is not None and self._is_slow and not is_end and can_start_here:
             self._hold(None)
 
+    def _save_epoch_end(self, can_start_here: bool) -> None:
+        """Save the state after an epoch because of ``keep``.
+
+        A loader with its own state cannot start the next epoch in another process: then the state after the
+        epoch's last batch is saved, and the code after the batches runs again.
+        """
+        if can_start_here:
+            self._save(last=False)
+            return
+        self._saver.wait()
+        is_committed = self._spot.checkpointer.last_step == self._position.step  # as after a restore
+        if self._epoch_end is None and is_committed:
+            self._spot.save(self._position.step, lambda folder: None, last=False)
+            return
+        if self._epoch_end is None:
+            raise SpotTrainingError("keep() after an epoch, allowed: a loader with a length, or EpochBatches")
+        snapshot = replace(self._epoch_end, keep=self._spot.take_keep() or Keep())
+        self._begin_write(snapshot, 0.0)
+
     def _hold(self, repeat: tuple[dict[str, int], Any] | None) -> None:
         """Hold a copy of the state, for a notice before the next agreement of the ranks."""
-        assert self._standby is not None
         snapshot = self._snapshot(repeat)
-        self._standby.arm(lambda: self._write(snapshot, last=True))
+        if self._standby is not None:
+            self._standby.arm(lambda: self._write(snapshot, last=True))
 
     def _between_steps(self, repeat: tuple[dict[str, int], Any] | None) -> None:
         """Save if due, exit after a notice; all ranks do the same at the same step.
@@ -315,7 +325,8 @@ class Loop:
         self._saver.check()
         self._spot.progress.report(self._position.step, self._spot.steps)
         is_first = self._ranks.rank == 0
-        is_save_due = is_first and not self._saver.busy and self._spot.should_save()
+        is_save_due = self._spot.keeps or (not self._saver.busy and self._spot.should_save())
+        is_save_due = is_first and is_save_due
         is_slow = is_first and time.monotonic() - self._step_ended_at > LONG_STEP_SECONDS
         is_stopping, is_save_due, is_slow = self._ranks.any(self._spot.should_stop(), is_save_due, is_slow)
         self._is_slow = is_slow
@@ -331,7 +342,7 @@ class Loop:
             self._save(last=False, repeat=repeat)
             if self._standby is not None and repeat is not None:
                 self._standby.arm(self._saver.wait)
-        elif self._standby is not None and (repeat is not None or is_slow):
+        elif (repeat is not None or is_slow) and (self._standby is not None or not self._starts_epochs):
             self._hold(repeat)
         self._step_ended_at = time.monotonic()
 
@@ -360,15 +371,24 @@ class Loop:
         started = time.monotonic()
         self._saver.wait()
         snapshot = self._snapshot(repeat)
-        if self._asynchronous and not last:
-            waited = time.monotonic() - started
-            self._saver.start(partial(self._write, snapshot, last=False, paused_seconds=waited))
+        if last:
+            self._write(snapshot, last=True)
         else:
-            self._write(snapshot, last=last)
+            self._begin_write(snapshot, time.monotonic() - started)
+
+    def _begin_write(self, snapshot: StateCopy, paused_seconds: float) -> None:
+        """Commit a snapshot, in the background unless ``asynchronous`` is false."""
+        if not self._asynchronous:
+            self._write(snapshot, last=False)
+            return
+        save = partial(self._write, snapshot, last=False, paused_seconds=paused_seconds)
+        self._saver.start(save, gives_way=snapshot.keep == Keep())
 
     def _snapshot(self, repeat: tuple[dict[str, int], Any] | None) -> StateCopy:
         """Return a copy of the state; a state that cannot be copied fails the save, not the training."""
         started, files, error = time.monotonic(), {}, None
+        buffers = None if self._saver.busy else self._buffers  # a save that runs writes from them
+        self._buffers.begin()
         per_rank = self._collect_per_rank_state()
         loop_meta: dict[str, Any] = {"stopped": True} if self._has_stopped else {}
         if repeat is not None:
@@ -376,7 +396,7 @@ class Loop:
         try:
             if self._ranks.rank == 0:
                 files[_PARTS_FILE] = state.copy_to_cpu(
-                    {name: part.state_dict() for name, part in self._parts.items()}
+                    {name: part.state_dict() for name, part in self._parts.items()}, buffers
                 )
             files[_PER_RANK_FILE] = state.copy_to_cpu(per_rank)
         except (TypeError, ValueError, AttributeError) as reason:
@@ -387,7 +407,11 @@ class Loop:
         }
         if self._loader_position is not None and self._position.batch:  # another epoch may have other data
             meta |= self._loader_position.identity()
-        return StateCopy(self._position.step, meta, files, error, time.monotonic() - started)
+        seconds, keep = time.monotonic() - started, self._spot.take_keep() or Keep()
+        snapshot = StateCopy(self._position.step, meta, files, error, seconds, keep)
+        if repeat is not None and not self._starts_epochs:
+            self._epoch_end = snapshot
+        return snapshot
 
     def _write(self, snapshot: StateCopy, *, last: bool, paused_seconds: float | None = None) -> None:
         """Commit a snapshot; ``paused_seconds``: if it is written in the background."""
@@ -415,7 +439,13 @@ class Loop:
                 time.monotonic() - started + snapshot.seconds if paused_seconds is None else paused_seconds
             ),
             replace=True,
+            keep=snapshot.keep,
         )
+
+    @property
+    def _starts_epochs(self) -> bool:
+        """Whether an epoch can start in another process."""
+        return self._loader_position is None or self._loader_position.starts_epochs
 
     def _collect_per_rank_state(self) -> dict[str, Any]:
         script_state = {"state": self._state, "means": self._means}
@@ -430,7 +460,7 @@ class Loop:
     def _restore(self) -> None:
         saved = self._spot.restore()
         if saved is not None:
-            self._load_parts(saved)
+            load_parts(self._parts, saved.part(0) / _PARTS_FILE)
             self._report_values(saved)
             is_new = self._ranks.rank >= saved.world_size
             per_rank = state.read(saved.part(0 if is_new else self._ranks.rank) / _PER_RANK_FILE)
@@ -449,14 +479,6 @@ class Loop:
             self._repeat, self._has_stopped = loop_meta.get("repeat"), loop_meta.get("stopped", False)
             self._saved = saved
         self._ranks.level(self._parts)
-
-    def _load_parts(self, saved: Checkpoint) -> None:
-        parts = state.read(saved.part(0) / _PARTS_FILE)
-        for name, part in self._parts.items():
-            try:
-                part.load_state_dict(parts[name])
-            except (KeyError, ValueError, RuntimeError, TypeError) as error:
-                raise MismatchError(f"{saved.path}: {name} cannot be loaded: {one_line(error)}") from error
 
     def _load_per_rank(self, per_rank: Mapping[str, Any]) -> None:
         """Restore the script's values in the dictionary that the script may hold."""

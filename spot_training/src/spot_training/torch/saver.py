@@ -19,6 +19,7 @@ class BackgroundSaver:
         self._started_at = 0.0
         self._seconds: float | None = None
         self._gives_way = threading.Event()
+        self._can_give_way = True
 
     @property
     def gives_way(self) -> bool:
@@ -30,7 +31,7 @@ class BackgroundSaver:
 
         The other one is of a newer state; it is assumed to take as long as the last one did.
         """
-        if not self.busy or seconds_left is None:
+        if not self.busy or not self._can_give_way or seconds_left is None:
             return False
         elapsed = time.monotonic() - self._started_at
         whole = elapsed if self._seconds is None else self._seconds
@@ -50,9 +51,14 @@ class BackgroundSaver:
         if not self.busy:
             self.wait()
 
-    def start(self, save: Callable[[], object]) -> None:
-        """Start a save, after waiting for a running one."""
+    def start(self, save: Callable[[], object], *, gives_way: bool = True) -> None:
+        """Start a save, after waiting for a running one.
+
+        ``gives_way``: whether a save at a notice may replace it; not one that is to stay: the steps after it
+        are trained again, but a best state that is lost is not found again.
+        """
         self.wait()
+        self._can_give_way = gives_way
         self._started_at = time.monotonic()
 
         def carry_out() -> None:

@@ -41,24 +41,51 @@ def unwrap(part: Any) -> Any:
             return part
 
 
-def copy_to_cpu(state: Any) -> Any:
-    """Return a deep copy of a state in host memory; tied tensors stay tied."""
-    return _copy(state, {})
+class HostBuffers:
+    """Host memory of one copy of a state, used again for the next: new memory takes longer than the copy."""
+
+    def __init__(self) -> None:
+        self._tensors: list[torch.Tensor] = []
+        self._count = 0
+
+    def begin(self) -> None:
+        """Use the memory again from its beginning; the copy that has it must not be needed any more."""
+        self._count = 0
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a tensor."""
+        number, self._count = self._count, self._count + 1
+        if number < len(self._tensors) and _is_alike(self._tensors[number], tensor):
+            return self._tensors[number].copy_(tensor)
+        copy_of_tensor = tensor.to("cpu", copy=True)
+        self._tensors[number : number + 1] = [copy_of_tensor]
+        return copy_of_tensor
 
 
-def _copy(state: Any, copies: dict[Any, torch.Tensor]) -> Any:
+def _is_alike(buffer: torch.Tensor, tensor: torch.Tensor) -> bool:
+    if not buffer.layout == tensor.layout == torch.strided:
+        return False
+    return (buffer.dtype, buffer.shape, buffer.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
+
+
+def copy_to_cpu(state: Any, buffers: HostBuffers | None = None) -> Any:
+    """Return a deep copy of a state in host memory, in ``buffers`` if given; tied tensors stay tied."""
+    return _copy(state, {}, buffers or HostBuffers())
+
+
+def _copy(state: Any, copies: dict[Any, torch.Tensor], buffers: HostBuffers) -> Any:
     if isinstance(state, torch.Tensor):
         key = (state.device, state.data_ptr(), state.dtype, state.shape, state.stride())
         if key not in copies or not state.numel():
-            copies[key] = state.detach().to("cpu", copy=True)
+            copies[key] = buffers.copy(state.detach())
         return copies[key]
     if isinstance(state, dict):  # an OrderedDict of a module carries _metadata, which a shallow copy keeps
         new = copy.copy(state)
         for key, value in state.items():
-            new[key] = _copy(value, copies)
+            new[key] = _copy(value, copies, buffers)
         return new
     if type(state) in (list, tuple):
-        return type(state)(_copy(value, copies) for value in state)
+        return type(state)(_copy(value, copies, buffers) for value in state)
     if (numpy := sys.modules.get("numpy")) and isinstance(state, numpy.generic):
         return state.item()  # a Python number of the same value: files hold tensors and plain values
     return copy.deepcopy(state)
@@ -162,9 +189,18 @@ def write(path: Path, state: Any, check: Callable[[], object] = lambda: None) ->
         raise UnsupportedStateError(f"{path.name} cannot be loaded: {_reason(error)}") from error
 
 
-def read(path: Path) -> Any:
-    """Return the state that ``write`` wrote, in host memory."""
+def read(path: Path, *, is_mapped: bool = False) -> Any:
+    """Return the state that ``write`` wrote, in host memory.
+
+    ``is_mapped``: tensors are pages of the file where the file system can map it; they are to be copied
+    before the file is deleted.
+    """
     with torch.serialization.safe_globals(_array_types()):
+        if is_mapped:
+            try:
+                return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            except (OSError, RuntimeError):  # a file system without mmap, or a file of another format
+                pass
         return torch.load(path, map_location="cpu", weights_only=True)
 
 

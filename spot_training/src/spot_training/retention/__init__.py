@@ -1,0 +1,1 @@
+"""Which checkpoints stay beside the newest ones: the rules, and the deletion of all others."""

@@ -1,0 +1,89 @@
+"""Deletes what need not stay; for rank 0, which alone lists and deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spot_training.errors import SpotTrainingError
+from spot_training.retention.rules import Keep, Retained, parse_retained
+from spot_training.storage.manifest import name_of, parse, step_of
+from spot_training.storage.store import Store
+
+
+class CheckpointRetention:
+    """The newest ``keep`` checkpoints of ``store`` stay, and what they or the present history refer to.
+
+    If the newest turns out to be damaged, the one before is restored; so what that one refers to stays as
+    well. A checkpoint whose manifest cannot be read is not deleted, and while it is among the newest, nothing
+    is: what it refers to is not known.
+    """
+
+    def __init__(self, store: Store, keep: int, every: int | None) -> None:
+        if every is not None and every < 1:
+            raise SpotTrainingError(f"keep_every is {every}, allowed: 1 step or more")
+        self._store = store
+        self._keep = keep
+        self._every = every
+        self._read: dict[str, Retained] = {}
+        self.retained = Retained()
+        """Of the history of this process; on all ranks."""
+
+    def resume(self, document: Mapping[str, Any]) -> None:
+        """Continue the history of a restored checkpoint, by what its manifest stores."""
+        self.retained = parse_retained(document) or Retained()
+
+    def planned(self, step: int, keep: Keep | None, before: int | None) -> Retained:
+        """Return what a checkpoint of ``step`` is to store; what was deleted meanwhile is left out.
+
+        ``before``: the step that this process last saved or restored.
+        """
+        steps = {step, *(step_of(name) for name in self._store.names())}
+        present = self.retained.only([one_step for one_step in steps if one_step is not None])
+        return present.after(step, keep or Keep(), before=before, every=self._every)
+
+    def committed(self, step: int, document: Mapping[str, Any]) -> None:
+        """Record what a committed checkpoint of this process stores."""
+        self._read[name_of(step)] = self.retained = parse_retained(document) or Retained()
+
+    def restorable(self, name: str) -> list[str]:
+        """Return the committed checkpoints up to ``name``, newest first; ``restore`` skipped newer ones."""
+        return [committed for committed in self._store.names() if committed <= name]
+
+    def removable(self, name: str) -> list[str]:
+        """Return what need not stay after the commit of ``name``."""
+        names = self._store.names()
+        restorable = [committed for committed in names if committed <= name]
+        older = restorable[self._keep :]
+        if not older:
+            return []
+        stays = set(self.retained.steps)
+        for newest in (*names[: len(names) - len(restorable)], *restorable[: self._keep]):
+            retained = self._stored(newest)
+            if retained is None:
+                return []
+            stays |= retained.steps
+        return [old for old in older if step_of(old) not in stays and self._stored(old) is not None]
+
+    def droppable(self, name: str) -> list[tuple[str, str]]:
+        """Return names up to ``name`` and why each stays; on a full disk the last goes first.
+
+        The first is the newest, which never goes.
+        """
+        newest, *older = self.restorable(name) or [""]
+        readable = [old for old in older if self._stored(old) is not None]
+        readable.sort(key=lambda old: (self.retained.strength(step_of(old) or 0), old), reverse=True)
+        ordered = [newest, *readable] if newest else []
+        return [(old, ", ".join(self.retained.reasons(step_of(old) or 0))) for old in ordered]
+
+    def _stored(self, name: str) -> Retained | None:
+        """Return what a checkpoint stores; None if it cannot be read."""
+        if name not in self._read:
+            try:
+                retained = parse_retained(parse(self._store.manifest(name)).retained)
+            except (OSError, ValueError):
+                return None
+            if retained is None:
+                return None
+            self._read[name] = retained
+        return self._read[name]

@@ -191,6 +191,7 @@ _SECONDS_OF: Final = {
     "real/test_demo_service.py": 56,
     "real/test_docs_commands.py": 13,
     "real/test_keras.py": 30,
+    "real/test_operator.py": 28,
     "real/test_queue_watcher.py": 53,
     "real/test_resnet.py": 77,
     "real/test_site.py": 24,
@@ -201,6 +202,7 @@ _SECONDS_OF: Final = {
     "real/test_torchrun.py": 56,
     "review/test_made.py": 17,
     "scaling/test_bench.py": 16,
+    "spot_work/test_operator.py": 15,
     "test_benches.py": 28,
 }
 

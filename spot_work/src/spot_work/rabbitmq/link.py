@@ -210,12 +210,12 @@ class Link:
             if outage_seconds >= self._max_outage_seconds:
                 self._on_failure(
                     ConnectionError(
-                        f"{self._broker}: unreachable for {outage_seconds:.0f} s: {_describe(self._error)}"
+                        f"{self._broker}: unreachable for {outage_seconds:.0f} s: {describe(self._error)}"
                     )
                 )
                 return
             wait = delay * random.uniform(0.5, 1.0)  # jitter: a fleet's workers must not reconnect together
-            log.warning("%s: %s; reconnecting in %.1f s", self._broker, _describe(self._error), wait)
+            log.warning("%s: %s; reconnecting in %.1f s", self._broker, describe(self._error), wait)
             self._closing.wait(wait)
             outage_seconds += wait
             delay = min(2 * delay, _MAX_DELAY_SECONDS)
@@ -324,19 +324,20 @@ class Link:
 
     def _on_broken(self, connection: pika.SelectConnection, reason: Exception | str) -> None:
         error = reason if isinstance(reason, Exception) else ConnectionError(reason)
-        self._was_refused = self._was_refused or _is_login_refusal(error)
+        self._was_refused = self._was_refused or is_login_refusal(error)
         self._error = self._error or error
         connection.ioloop.stop()
 
 
-def _is_login_refusal(error: Exception) -> bool:
+def is_login_refusal(error: Exception) -> bool:
+    """Return whether the broker refused the login, not a connection that broke during it."""
     return isinstance(error, ProbableAuthenticationError) and str(error.args[0]).startswith(_LOGIN_REFUSED)
 
 
-def _describe(error: BaseException | None) -> str:
+def describe(error: BaseException | None) -> str:
     """Return an error's message; pika's errors are often empty and wrap the error that has the message."""
     candidates = (*getattr(error, "exceptions", ()), *getattr(error, "args", ()))
     wrapped = [candidate for candidate in candidates if candidate]
     if wrapped and isinstance(wrapped[-1], BaseException):
-        return _describe(wrapped[-1])
+        return describe(wrapped[-1])
     return str(error) or type(error).__name__

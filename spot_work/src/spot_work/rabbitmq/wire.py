@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import time
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pika import BasicProperties
 
+from spot_work.command.inspector import DeadLetter
 from spot_work.message import Message
 
 _BYTES: Final = "application/octet-stream"
@@ -25,15 +29,19 @@ _MAX_REASON: Final = 1000
 
 _DELIVERY_COUNT: Final = "x-delivery-count"
 """Set by RabbitMQ's quorum queues: the number of returns so far."""
+_DEATHS: Final = "x-death"
+"""Set by RabbitMQ for what it dead-letters itself: a table for each queue and reason, newest first."""
+_OF_BROKER: Final = (_DEATHS, "x-first-death-", "x-last-death-", _DELIVERY_COUNT, "x-acquired-count")
+"""Beginnings of the headers that RabbitMQ sets."""
 
 
 def properties(message: Message, reason: str = "") -> BasicProperties:
     """Return the AMQP properties of a message; ``reason``: why it is dead-lettered."""
     headers: dict[str, Any] = {}
-    for name, time in ((SENT_AT, message.sent_at), (DEADLINE, message.deadline)):
-        if time is not None:
+    for name, seconds in ((SENT_AT, message.sent_at), (DEADLINE, message.deadline)):
+        if seconds is not None:
             # Integer milliseconds: clients encode fractions in AMQP 0-9-1 tables in different ways.
-            headers[name] = round(time * 1000)
+            headers[name] = round(seconds * 1000)
     flags = ((_RESEND, message.is_resend), (_REPEAT, message.is_repeat), (_ERROR, message.is_error))
     headers |= {name: True for name, is_set in flags if is_set}
     if reason:
@@ -45,6 +53,7 @@ def properties(message: Message, reason: str = "") -> BasicProperties:
         correlation_id=message.id,
         reply_to=message.reply_to or None,
         headers=headers,
+        timestamp=int(time.time()) if reason else None,
     )
 
 
@@ -62,6 +71,33 @@ def read(body: bytes, properties: BasicProperties) -> Message:
         is_repeat=bool(headers.get(_REPEAT)),
         is_error=bool(headers.get(_ERROR)),
     )
+
+
+def read_dead_letter(body: bytes, properties: BasicProperties) -> DeadLetter:
+    """Return what is known of a dead letter: of a worker, or of the broker."""
+    headers = properties.headers or {}
+    reason, died_at = headers.get(REASON), properties.timestamp
+    if reason is None:
+        deaths = headers.get(_DEATHS)
+        death = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
+        reason, died_at = str(death.get("reason", "")).replace("_", " "), death.get("time")
+    if isinstance(died_at, datetime):
+        died_at = (died_at if died_at.tzinfo else died_at.replace(tzinfo=UTC)).timestamp()
+    id_ = properties.correlation_id or properties.message_id or ""
+    return DeadLetter(id_, str(reason), died_at if isinstance(died_at, int | float) else None, len(body))
+
+
+def resend_properties(properties: BasicProperties) -> BasicProperties:
+    """Return the properties of a dead letter as a request: marked, and nothing waits for its reply."""
+    sent = copy.copy(properties)
+    sent.headers = {
+        name: value
+        for name, value in (properties.headers or {}).items()
+        if name not in (REASON, SENT_AT, DEADLINE) and not name.startswith(_OF_BROKER)
+    }
+    sent.headers[_RESEND] = True
+    sent.delivery_mode, sent.reply_to, sent.expiration, sent.timestamp = _PERSISTENT, None, None, None
+    return sent
 
 
 def delivery_count(properties: BasicProperties, *, redelivered: bool) -> int:

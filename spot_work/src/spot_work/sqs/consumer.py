@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
 import threading
@@ -17,7 +16,14 @@ from spot_work.errors import BrokerRefusedError
 from spot_work.queues import Queue
 from spot_work.sqs import wire
 from spot_work.sqs.acknowledger import Acknowledger
-from spot_work.sqs.address import CALL_ERRORS, Address, describe, is_not_found, is_permanent
+from spot_work.sqs.address import (
+    CALL_ERRORS,
+    NO_DEAD_LETTERS,
+    Address,
+    describe,
+    is_not_found,
+    is_permanent,
+)
 from spot_work.sqs.backoff import Backoff
 from spot_work.sqs.in_flight import InFlightMessage, VisibilityExtender
 
@@ -180,12 +186,10 @@ class SqsConsumer(RequestConsumer):
                 f"allowed: {_MIN_VISIBILITY_SECONDS} s or more"
             )
         if not attributes.get("RedrivePolicy"):
-            raise BrokerRefusedError(f"{name}: no dead-letter queue, allowed: queues with a redrive policy")
-        arn = json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"]
-        *_, account, dead_letter_name = arn.split(":")
-        dead_letter = self._client.get_queue_url(QueueName=dead_letter_name, QueueOwnerAWSAccountId=account)
+            raise BrokerRefusedError(f"{name}: {NO_DEAD_LETTERS}")
+        dead_letter_url = self._address.dead_letter_url(self._client, attributes["RedrivePolicy"])
         self._extender.open(url, visibility_seconds)
-        self._acknowledger.open(url, dead_letter["QueueUrl"])
+        self._acknowledger.open(url, dead_letter_url)
         self.is_connected.set()
         log.info("%s: connected", name)
         return url

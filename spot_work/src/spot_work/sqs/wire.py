@@ -11,6 +11,7 @@ import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from spot_work.command.inspector import DeadLetter
 from spot_work.message import Message
 
 MAX_BYTES: Final = 1_048_576
@@ -81,6 +82,34 @@ def read(received: Mapping[str, Any]) -> Message:
         is_repeat="repeat" in flags,
         is_error="failed" in flags,
     )
+
+
+def read_dead_letter(received: Mapping[str, Any]) -> DeadLetter:
+    """Return what is known of a dead letter, from all its attributes.
+
+    SQS says neither why nor when it moved a message: it keeps the time of the first sending (SQS guide,
+    "Using dead-letter queues"). A copy by a worker is as old as its own sending.
+    """
+    attributes, of_sqs = received.get("MessageAttributes", {}), received.get("Attributes", {})
+    reason, time = str(attributes.get(REASON, {}).get("StringValue", "")), None
+    if reason:
+        time = _seconds(of_sqs.get("SentTimestamp"))
+    elif "DeadLetterQueueSourceArn" in of_sqs:
+        reason = "delivery limit"
+    id_ = attributes.get(_ID, {}).get("StringValue") or received.get("MessageId", "")
+    return DeadLetter(id_, reason, time, len(received["Body"].encode()))
+
+
+def resend(received: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dead letter as a request: marked, and nothing waits for its reply."""
+    entry = copy(received)
+    attributes = entry["MessageAttributes"]
+    flags = attributes.get(_FLAGS, {}).get("StringValue", "").split()
+    for name in (REASON, _REPLY_TO, _SENT_AT, _DEADLINE):
+        attributes.pop(name, None)
+    text = " ".join(dict.fromkeys([*flags, "again"]))
+    attributes[_FLAGS] = {"DataType": "String", "StringValue": text}
+    return entry
 
 
 def delivery_count(received: Mapping[str, Any]) -> int:

@@ -26,6 +26,7 @@ from pika.exceptions import (
 )
 
 from spot_work.errors import BrokerRefusedError
+from spot_work.rabbitmq import versions
 from spot_work.rabbitmq.declare import Declarations
 
 log: Final = logging.getLogger("spot_work")
@@ -127,6 +128,8 @@ class Link:
         """Why the broker takes no messages at present, by its own word; empty: it takes them."""
         self.max_bytes: int | None = None
         """The broker's maximum message size; None until it has refused a message."""
+        self.version: versions.Version | None = None
+        """The broker's version; None until connected, or if it is unknown."""
         self.connections = 0
         """Number of connections so far: identifies the present one."""
 
@@ -262,6 +265,7 @@ class Link:
             self._error = BrokerRefusedError(f"{self._broker}: {text}")
 
     def _on_open(self, connection: pika.SelectConnection) -> None:
+        self.version = versions.read(connection.server_properties)
         connection.add_on_connection_blocked_callback(self._on_blocked)
         connection.add_on_connection_unblocked_callback(self._on_unblocked)
         connection.ioloop.call_later(_PREPARE_SECONDS, self._check_prepared)

@@ -12,6 +12,7 @@ Version = tuple[int, int]
 """Major and minor version."""
 
 _FIRST_WITH_LIMIT: Final = (4, 0)
+_FIRST_WITH_PRIORITIES: Final = (4, 0)
 _FIRST_WITH_FREE_RETURNS: Final = (4, 3)
 _MAX_RETURNS: Final = 10
 """Half of the default delivery limit since RabbitMQ 4.0."""
@@ -22,6 +23,16 @@ def read(server_properties: Mapping[str, Any] | None) -> Version | None:
     """Return a server's version from the properties that it sends at the login; None if it is unknown."""
     match = re.match(r"(\d+)\.(\d+)", str((server_properties or {}).get("version", "")))
     return (int(match[1]), int(match[2])) if match else None
+
+
+def has_priorities(version: Version | None) -> bool:
+    """Return whether a quorum queue delivers messages of high priority earlier.
+
+    It needs no declaration (``x-max-priority`` is for classic queues). RabbitMQ 4.0 to 4.2 deliver two of
+    high priority for each other one, later versions all of high priority first. Source: RabbitMQ guide
+    "Quorum Queues", "Priorities".
+    """
+    return version is not None and version >= _FIRST_WITH_PRIORITIES
 
 
 def is_nack_free(version: Version | None) -> bool:

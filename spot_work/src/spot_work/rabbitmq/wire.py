@@ -11,16 +11,22 @@ from pika import BasicProperties
 
 from spot_work.command.inspector import DeadLetter
 from spot_work.message import Message
+from spot_work.request.deadline import QueueDelay
 
 _BYTES: Final = "application/octet-stream"
 _JSON: Final = "application/json"
 _PERSISTENT: Final = 2
+_HIGH_PRIORITY: Final = 5
+"""The lowest priority above that of messages without one, 4. Source: RabbitMQ guide "Quorum Queues"."""
 
 SENT_AT: Final = "spot-sent"
 DEADLINE: Final = "spot-deadline"
 _RESEND: Final = "spot-again"
 _REPEAT: Final = "spot-repeat"
 _ERROR: Final = "spot-failed"
+_RETRY_AFTER: Final = "spot-retry-after"
+_WAIT: Final = "spot-wait"
+_RUN: Final = "spot-run"
 REASON: Final = "spot-reason"
 """Header of a dead-lettered request: why."""
 
@@ -38,7 +44,15 @@ _OF_BROKER: Final = (_DEATHS, "x-first-death-", "x-last-death-", _DELIVERY_COUNT
 def properties(message: Message, reason: str = "") -> BasicProperties:
     """Return the AMQP properties of a message; ``reason``: why it is dead-lettered."""
     headers: dict[str, Any] = {}
-    for name, seconds in ((SENT_AT, message.sent_at), (DEADLINE, message.deadline)):
+    delay = message.delay
+    times = {
+        SENT_AT: message.sent_at,
+        DEADLINE: message.deadline,
+        _RETRY_AFTER: message.retry_after,
+        _WAIT: None if delay is None else delay.wait_seconds,
+        _RUN: None if delay is None else delay.run_seconds,
+    }
+    for name, seconds in times.items():
         if seconds is not None:
             # Integer milliseconds: clients encode fractions in AMQP 0-9-1 tables in different ways.
             headers[name] = round(seconds * 1000)
@@ -49,6 +63,7 @@ def properties(message: Message, reason: str = "") -> BasicProperties:
     return BasicProperties(
         content_type=_JSON if message.is_json else _BYTES,
         delivery_mode=_PERSISTENT,
+        priority=_HIGH_PRIORITY if message.priority == "high" else None,
         message_id=message.id,
         correlation_id=message.id,
         reply_to=message.reply_to or None,
@@ -70,6 +85,9 @@ def read(body: bytes, properties: BasicProperties) -> Message:
         is_resend=bool(headers.get(_RESEND)),
         is_repeat=bool(headers.get(_REPEAT)),
         is_error=bool(headers.get(_ERROR)),
+        priority="high" if (properties.priority or 0) >= _HIGH_PRIORITY else "normal",
+        retry_after=_time(headers.get(_RETRY_AFTER)),
+        delay=_delay(_time(headers.get(_WAIT)), _time(headers.get(_RUN))),
     )
 
 
@@ -104,6 +122,10 @@ def delivery_count(properties: BasicProperties, *, redelivered: bool) -> int:
     """Return the number of deliveries, including this one; without a count 2 means "more than one"."""
     returns = (properties.headers or {}).get(_DELIVERY_COUNT)
     return 1 + returns if isinstance(returns, int) and returns > 0 else 1 + bool(redelivered)
+
+
+def _delay(wait: float | None, run: float | None) -> QueueDelay | None:
+    return None if wait is None or run is None else QueueDelay(wait, run)
 
 
 def _time(value: object) -> float | None:

@@ -78,7 +78,7 @@ class SqsConsumer(RequestConsumer):
         return self._prefetched.qsize()
 
     def receive(self, timeout: float) -> Delivery | None:
-        """Return the next request that is still hidden from other workers and has not expired."""
+        """Return the next request that is still hidden from other workers."""
         end = time.monotonic() + timeout
         while True:
             try:
@@ -87,11 +87,8 @@ class SqsConsumer(RequestConsumer):
                 return None
             if self._failure is not None:
                 raise self._failure
-            if delivery is None or not self._extender.is_hidden(delivery.handle):
-                continue
-            if not delivery.request.has_expired:
+            if delivery is not None and self._extender.is_hidden(delivery.handle):
                 return delivery
-            self._acknowledger.ack([Ack(delivery)])
 
     def set_prefetch(self, count: int) -> None:
         """Have at most ``count`` requests in flight from now on; a poll that has begun may deliver more."""

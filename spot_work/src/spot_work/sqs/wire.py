@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from spot_work.command.inspector import DeadLetter
 from spot_work.message import Message
+from spot_work.request.deadline import QueueDelay
 
 MAX_BYTES: Final = 1_048_576
 """Size limit of a message with attributes, and of a batch. Source: SQS guide, "Amazon SQS batch actions"."""
@@ -24,6 +25,9 @@ _REPLY_TO: Final = "spot-reply-to"
 _SENT_AT: Final = "spot-sent"
 _DEADLINE: Final = "spot-deadline"
 _FLAGS: Final = "spot-marks"
+_RETRY_AFTER: Final = "spot-retry-after"
+_WAIT: Final = "spot-wait"
+_RUN: Final = "spot-run"
 REASON: Final = "spot-reason"
 """Attribute of a dead-lettered request: why."""
 _MAX_REASON: Final = 1000
@@ -36,6 +40,7 @@ _EMPTY_BODY: Final = " "
 def to_entry(message: Message) -> dict[str, Any]:
     """Return body and attributes, as parameters of ``SendMessage``."""
     flags = (("again", message.is_resend), ("repeat", message.is_repeat), ("failed", message.is_error))
+    delay = message.delay
     attributes = {
         _ID: message.id,
         _TYPE: "json" if message.is_json else "bytes",
@@ -43,6 +48,9 @@ def to_entry(message: Message) -> dict[str, Any]:
         _SENT_AT: _milliseconds(message.sent_at),
         _DEADLINE: _milliseconds(message.deadline),
         _FLAGS: " ".join(name for name, is_set in flags if is_set),
+        _RETRY_AFTER: _milliseconds(message.retry_after),
+        _WAIT: _milliseconds(None if delay is None else delay.wait_seconds),
+        _RUN: _milliseconds(None if delay is None else delay.run_seconds),
     }
     return {
         "MessageBody": message.body.decode()
@@ -71,6 +79,7 @@ def read(received: Mapping[str, Any]) -> Message:
             body = base64.b64decode(body.strip(), validate=True)
         except binascii.Error as error:
             raise ValueError(f"invalid base64: {error}") from None
+    wait, run = _seconds(attributes.get(_WAIT)), _seconds(attributes.get(_RUN))
     return Message(
         id=attributes.get(_ID) or received.get("MessageId", ""),
         body=body,
@@ -81,6 +90,8 @@ def read(received: Mapping[str, Any]) -> Message:
         is_resend="again" in flags,
         is_repeat="repeat" in flags,
         is_error="failed" in flags,
+        retry_after=_seconds(attributes.get(_RETRY_AFTER)),
+        delay=None if wait is None or run is None else QueueDelay(wait, run),
     )
 
 

@@ -188,6 +188,7 @@ _SECONDS_OF: Final = {
     "policy/test_shipped.py": 17,
     "preflight/test_stack.py": 14,
     "real/test_containers_crowd.py": 11,
+    "real/test_deadline.py": 30,
     "real/test_demo_service.py": 56,
     "real/test_docs_commands.py": 13,
     "real/test_keras.py": 30,

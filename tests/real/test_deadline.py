@@ -17,11 +17,11 @@ RUN_SECONDS, TIMEOUT = 0.1, 2.0
 
 def test_an_overloaded_worker_runs_only_what_is_in_time(broker: RabbitServer) -> None:
     queue = Queue("overloaded")
-    begun: dict[int, float] = {}
+    started_at: dict[int, float] = {}
     sent: dict[int, float] = {}
 
     def work(number: int) -> int:
-        begun[number] = time.time()
+        started_at[number] = time.time()
         time.sleep(RUN_SECONDS)
         return number
 
@@ -58,14 +58,14 @@ def test_an_overloaded_worker_runs_only_what_is_in_time(broker: RabbitServer) ->
     finally:
         worker.drain()
         thread.join(60)
-    late = {number for number, at in begun.items() if number >= 0 and at > sent[number] + TIMEOUT}
+    late = {number for number, at in started_at.items() if number >= 0 and at > sent[number] + TIMEOUT}
     assert not late
     assert len(outcomes["done"]) >= 10
     assert outcomes["refused"]
     assert all(seconds >= 1.0 for seconds in outcomes["refused"])
     assert worker.refused_count >= 40
     # What was run and came too late is what was at the edge: one batch of it.
-    in_vain = {number for number in begun if number in outcomes["expired"]}
+    in_vain = {number for number in started_at if number in outcomes["expired"]}
     assert len(in_vain) <= 3
 
 

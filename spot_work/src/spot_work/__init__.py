@@ -16,6 +16,7 @@ from spot_work.errors import (
 )
 from spot_work.message import Request
 from spot_work.queues import Queue
+from spot_work.request.trace import trace_carriers
 from spot_work.worker import Overflow, Worker, serve
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "WorkError",
     "Worker",
     "serve",
+    "trace_carriers",
 ]
 
 

@@ -16,6 +16,8 @@ from spot_work.message import PRIORITIES, Priority
 from spot_work.pending import PendingRequests
 from spot_work.queues import Queue
 from spot_work.request import deadline
+from spot_work.request import trace as trace_context
+from spot_work.request.trace import TraceCarrier
 
 _EXPIRY_CHECK_SECONDS: Final = 0.25
 
@@ -58,7 +60,14 @@ class Client:
         """Number of requests that were not sent because they could not have met their deadline."""
         return self._refused_count
 
-    def submit(self, value: Any, timeout: float = 60.0, *, priority: Priority = "normal") -> Future[Any]:
+    def submit(
+        self,
+        value: Any,
+        timeout: float = 60.0,
+        *,
+        priority: Priority = "normal",
+        trace: TraceCarrier | None = None,
+    ) -> Future[Any]:
         """Send a request and return a future of its reply.
 
         If the future is cancelled, workers skip the request unless it is already running. On SQS they run it
@@ -70,6 +79,8 @@ class Client:
                 cannot meet it is refused: here, by the wait that the newest reply reported, or by a worker.
             priority: workers get requests of ``high`` priority before others, on RabbitMQ 4.3 and later; on
                 4.0 to 4.2 two for each other one. Earlier versions and SQS have no priorities.
+            trace: W3C trace context, ``{"traceparent": …, "tracestate": …}``. None: that of OpenTelemetry's
+                current span, if the program uses it, or of the request that a worker's function runs here.
 
         Returns:
             A future that raises `WorkError` with the message of the worker's exception, or `ExpiredError`,
@@ -78,14 +89,16 @@ class Client:
 
         Raises:
             TypeError: the value is neither bytes nor serializable as JSON.
-            ValueError: the request is larger than the transport allows, or it has not this priority.
+            ValueError: the request is larger than the transport allows, or it has not this priority;
+                ``traceparent`` is malformed.
             BrokerRefusedError: the broker has refused this client.
         """
         request_id, now = uuid.uuid4().hex, time.time()
         if priority not in PRIORITIES:
             raise ValueError(f"priority {priority!r}, allowed: {', '.join(PRIORITIES)}")
+        carrier = trace_context.current() if trace is None else trace_context.check(trace)
         request = message.request(
-            value, request_id, "", now, now + timeout, is_resend=False, priority=priority
+            value, request_id, "", now, now + timeout, is_resend=False, priority=priority, trace=carrier
         )
         self._publisher.check(request)
         future: Future[Any] = Future()
@@ -100,9 +113,16 @@ class Client:
         self._publisher.send(request_id)
         return future
 
-    def request(self, value: Any, timeout: float = 60.0, *, priority: Priority = "normal") -> Any:
+    def request(
+        self,
+        value: Any,
+        timeout: float = 60.0,
+        *,
+        priority: Priority = "normal",
+        trace: TraceCarrier | None = None,
+    ) -> Any:
         """Send a request and return its reply; arguments and errors as for `submit`."""
-        return self.submit(value, timeout, priority=priority).result()
+        return self.submit(value, timeout, priority=priority, trace=trace).result()
 
     def close(self) -> None:
         """Close the connection; open requests raise `LostError`."""

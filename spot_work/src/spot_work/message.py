@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from spot_work._renamed import renamed
 from spot_work.request.deadline import QueueDelay
+from spot_work.request.trace import TraceCarrier
 
 Priority = Literal["normal", "high"]
 PRIORITIES: Final[tuple[Priority, ...]] = ("normal", "high")
@@ -22,7 +23,7 @@ class Message:
     know whether it arrived. Fields of a reply: ``is_repeat``: the request may have run more than once;
     ``is_error``: the body is the error message of the worker's function; ``retry_after``: seconds, if the
     worker has refused the request; ``delay`` of the queue, if the worker knows it. ``priority`` is that of
-    the request, also in its reply.
+    the request, also in its reply; ``trace`` is a request's, empty if it has none.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Message:
     priority: Priority = "normal"
     retry_after: float | None = None
     delay: QueueDelay | None = None
+    trace: TraceCarrier = field(default_factory=dict)
 
 
 @renamed(age="age_seconds", tries="delivery_count")
@@ -49,7 +51,8 @@ class Request:
     ``delivery_count`` is 1 for the first delivery. ``deadline`` is the epoch second, by the client's clock,
     at which the request expires; None if the sender gave none. A function that sends requests of its own
     passes it on: ``client.submit(value, timeout=request.deadline - time.time())``. ``sent_at`` is when it was
-    sent, by the same clock; None if unknown.
+    sent, by the same clock; None if unknown. ``trace`` is the W3C trace context, empty
+    if the sender gave none.
     """
 
     id: str
@@ -62,6 +65,7 @@ class Request:
     deadline: float | None = None
     sent_at: float | None = None
     priority: Priority = "normal"
+    trace: TraceCarrier = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ def request(
     *,
     is_resend: bool,
     priority: Priority = "normal",
+    trace: TraceCarrier | None = None,
 ) -> Message:
     """Return the message of a request.
 
@@ -92,7 +97,15 @@ def request(
     """
     body, is_json = _encode(value)
     return Message(
-        request_id, body, is_json, reply_to, sent_at, deadline, is_resend=is_resend, priority=priority
+        request_id,
+        body,
+        is_json,
+        reply_to,
+        sent_at,
+        deadline,
+        is_resend=is_resend,
+        priority=priority,
+        trace=trace or {},
     )
 
 
@@ -113,6 +126,7 @@ def read_request(message: Message, delivery_count: int, now: float) -> Request:
         deadline=message.deadline,
         sent_at=message.sent_at,
         priority=message.priority,
+        trace=message.trace,
     )
 
 

@@ -20,7 +20,7 @@ from spot_work.consumer import Ack, Delivery, RequestConsumer
 from spot_work.errors import Requeue
 from spot_work.message import Request
 from spot_work.queues import Queue
-from spot_work.request import deadline
+from spot_work.request import deadline, trace
 from spot_work.request.deadline import QueueDelay, RunTimes
 from spot_work.watchdog.supervisor import Watchdog
 
@@ -60,7 +60,7 @@ class Worker:
         function: gets a value and returns the result. With a batch size above 1 it gets a list of values and
             returns a list of as many results. An exception, raised or in the list of results, is the reply;
             a failed request without ``reply_to`` goes to the dead-letter queue. `Requeue` returns the request
-            to the queue.
+            to the queue. While it runs, `trace_carriers` has the trace contexts of its values.
         batch: size and maximum wait of a batch.
         overflow: runs requests that have waited too long.
         requests: pass `Request` objects to the functions instead of values.
@@ -199,9 +199,9 @@ class Worker:
         arguments = [self._argument(delivery) for delivery in batch]
         delays = [self._delay(delivery.request, time.time()) for delivery in batch]
         if self._batch.size == 1:
-            self._settle(batch, [_call(self._function, arguments[0])], delays)
+            self._settle(batch, [_call(self._function, arguments[0], batch)], delays)
             return
-        results = _call(self._function, arguments)
+        results = _call(self._function, arguments, batch)
         if isinstance(results, list | tuple) and len(results) == len(arguments):
             self._settle(batch, results, delays)
         elif not isinstance(results, Exception):
@@ -220,12 +220,12 @@ class Worker:
             if self._refuse_late(delivery):
                 continue
             repeat = replace(delivery, request=replace(delivery.request, is_repeat=True))
-            result = _call(self._function, [self._argument(repeat)])
+            result = _call(self._function, [self._argument(repeat)], [repeat])
             self._settle([repeat], [result if isinstance(result, Exception) else result[0]])
 
     def _run_in_overflow_pool(self, overflow: Overflow, delivery: Delivery) -> None:
         if not self._refuse_late(delivery):
-            self._settle([delivery], [_call(overflow.run, self._argument(delivery))])
+            self._settle([delivery], [_call(overflow.run, self._argument(delivery), [delivery])])
 
     def _settle(
         self,
@@ -269,10 +269,11 @@ class Worker:
         self._consumer.requeue([delivery], seconds)
 
 
-def _call(function: Callable[[Any], Any], argument: Any) -> Any:
+def _call(function: Callable[[Any], Any], argument: Any, batch: Sequence[Delivery]) -> Any:
     """Return what the function returns, or the exception that it raises."""
     try:
-        return function(argument)
+        with trace.running([delivery.request.trace for delivery in batch]):
+            return function(argument)
     except Exception as error:  # any failure is the request's reply
         return error
 

@@ -11,6 +11,7 @@ from pika import BasicProperties
 
 from spot_work.command.inspector import DeadLetter
 from spot_work.message import Message
+from spot_work.request import trace
 from spot_work.request.deadline import QueueDelay
 
 _BYTES: Final = "application/octet-stream"
@@ -57,7 +58,7 @@ def properties(message: Message, reason: str = "") -> BasicProperties:
             # Integer milliseconds: clients encode fractions in AMQP 0-9-1 tables in different ways.
             headers[name] = round(seconds * 1000)
     flags = ((_RESEND, message.is_resend), (_REPEAT, message.is_repeat), (_ERROR, message.is_error))
-    headers |= {name: True for name, is_set in flags if is_set}
+    headers |= {name: True for name, is_set in flags if is_set} | dict(message.trace)
     if reason:
         headers[REASON] = reason[:_MAX_REASON]
     return BasicProperties(
@@ -88,6 +89,7 @@ def read(body: bytes, properties: BasicProperties) -> Message:
         priority="high" if (properties.priority or 0) >= _HIGH_PRIORITY else "normal",
         retry_after=_time(headers.get(_RETRY_AFTER)),
         delay=_delay(_time(headers.get(_WAIT)), _time(headers.get(_RUN))),
+        trace=trace.read(headers),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from spot_work.command.inspector import DeadLetter
 from spot_work.message import Message
+from spot_work.request import trace
 from spot_work.request.deadline import QueueDelay
 
 MAX_BYTES: Final = 1_048_576
@@ -51,6 +52,7 @@ def to_entry(message: Message) -> dict[str, Any]:
         _RETRY_AFTER: _milliseconds(message.retry_after),
         _WAIT: _milliseconds(None if delay is None else delay.wait_seconds),
         _RUN: _milliseconds(None if delay is None else delay.run_seconds),
+        **message.trace,
     }
     return {
         "MessageBody": message.body.decode()
@@ -92,6 +94,7 @@ def read(received: Mapping[str, Any]) -> Message:
         is_error="failed" in flags,
         retry_after=_seconds(attributes.get(_RETRY_AFTER)),
         delay=None if wait is None or run is None else QueueDelay(wait, run),
+        trace=trace.read(attributes),
     )
 
 

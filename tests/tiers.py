@@ -194,9 +194,11 @@ _SECONDS_OF: Final = {
     "policy/test_shipped.py": 17,
     "preflight/test_stack.py": 14,
     "real/test_containers_crowd.py": 11,
+    "real/test_deadline.py": 30,
     "real/test_demo_service.py": 56,
     "real/test_docs_commands.py": 13,
     "real/test_keras.py": 30,
+    "real/test_operator.py": 28,
     "real/test_queue_watcher.py": 53,
     "real/test_resnet.py": 77,
     "real/test_site.py": 24,
@@ -208,6 +210,7 @@ _SECONDS_OF: Final = {
     "review/test_made.py": 17,
     "scaling/test_bench.py": 12,
     "spot_training/test_keep.py": 20,
+    "spot_work/test_operator.py": 12,
     "test_benches.py": 12,
 }
 

@@ -32,6 +32,8 @@ class WorkerReport:
         starts: Starts of the worker since the start of the agent's unit.
         batches: Batches of the last minutes by size, smallest first; ``None`` if not reported.
         batch_size: Largest batch that the worker runs; ``None`` if not reported.
+        refused: Requests per second over the last minutes that were not run because they could not meet their
+            deadline; not in ``done``. ``None`` if not reported.
     """
 
     version: str
@@ -46,12 +48,13 @@ class WorkerReport:
     starts: Annotated[int, FieldMark.REQUIRED] = 1
     batches: tuple[BatchRow, ...] | None = None
     batch_size: int | None = None
+    refused: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
         if len(self.version) > MAX_VERSION_LENGTH or len(self.gpu) > MAX_VERSION_LENGTH:
             raise ValueError(f"version and gpu have at most {MAX_VERSION_LENGTH} characters")
-        numbers = (self.reported_at, self.rate, self.gpu_use or 0.0, self.busy or 0.0)
+        numbers = (self.reported_at, self.rate, self.gpu_use or 0.0, self.busy or 0.0, self.refused or 0.0)
         if not all(math.isfinite(number) and number >= 0 for number in numbers):
             raise ValueError("times, rates and shares must be finite, 0 or more")
         if self.busy is not None and self.busy > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -64,12 +65,13 @@ def _report(outcome: HealthOutcome) -> None:
     emit(outcome.group, gauges)
 
 
-def workers_of(summary: HealthSummary) -> dict[str, dict[str, int]]:
-    """Return the worker counts of a group by origin, as metrics."""
-    by_metric = {
+def workers_of(summary: HealthSummary) -> dict[str, dict[str, float]]:
+    """Return the worker counts of a group and its refused requests by origin, as metrics."""
+    by_metric: dict[str, Mapping[str, float]] = {
         names.METRIC_WORKERS_READY: summary.ready,
         names.METRIC_WORKERS_DRAINING: summary.draining,
         names.METRIC_WORKERS_NOT_REPORTING: summary.not_reporting,
+        names.METRIC_REQUESTS_REFUSED: summary.refused,
     }
     return {origin: {name: counts.get(origin, 0) for name, counts in by_metric.items()} for origin in ORIGINS}
 

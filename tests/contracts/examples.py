@@ -318,7 +318,7 @@ WORKER = Worker(
     deadline=1800000120.5,
     progress=Progress(7, 100, 1800000005.5, 1800000001.0, 0.5, 0.75),
     report=WorkerReport(
-        "v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2, (BatchRow(4, 3, 9, 2.5, 1),), 16
+        "v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2, (BatchRow(4, 3, 9, 2.5, 1),), 16, 0.75
     ),
     restart_requested_at=1800000003.0,
     tenant_waits=(TenantWait("vision", "waits for port 8001 of 'speech'"),),
@@ -356,6 +356,7 @@ WORKER_ITEM = {
             "starts": {"N": "2"},
             "batches": {"L": [{"L": [{"N": "4"}, {"N": "3"}, {"N": "9"}, {"N": "2.5"}, {"N": "1"}]}]},
             "batchSize": {"N": "16"},
+            "refused": {"N": "0.75"},
         }
     },
     "restart": {"N": "1800000003"},

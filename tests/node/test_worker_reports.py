@@ -118,12 +118,24 @@ def test_batches_are_those_of_the_last_minutes(bench: Bench) -> None:
     assert bench.worker_reports.build(0).batches == ()
 
 
+def test_refused_requests_have_a_rate_of_their_own(bench: Bench) -> None:
+    bench.worker_reports.record_start(0, "v1")
+    for minute in range(4):
+        bench.write_report({"done": 120 * minute, "refused": 30 * minute})
+        report = bench.worker_reports.build(0)
+        bench.clock.advance(60)
+    assert (report.rate, report.failed, report.refused) == (2.0, 0, 0.5)
+    for wrong in (-1, "many", 1.5, True):
+        bench.write_report({"done": 1, "refused": wrong})
+        assert bench.worker_reports.build(0).done == 0
+
+
 def test_workers_of_the_earlier_version_report_no_batches(bench: Bench) -> None:
     bench.write_report({"done": 5, "busy": 2.5})
     report = bench.worker_reports.build(0)
     assert (report.done, report.batches, report.batch_size) == (5, None, None)
     stored = registry_item.dump(Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", report=report))
-    assert not {"batches", "batchSize"} & stored["pulse"]["M"].keys()
+    assert not {"batches", "batchSize", "refused"} & stored["pulse"]["M"].keys()
     assert registry_item.parse(stored).report == report
 
 

@@ -28,6 +28,7 @@ from lambdas.core.queues import management_api
 from lambdas.core.queues.history import QueueHistory
 from rehearsal.machines.real.broker import RabbitServer, free_port
 from spot_work import BrokerRefusedError, Client, Queue, Worker
+from spot_work import __main__ as command
 from spot_work.rabbitmq.consumer import RabbitMQConsumer
 from tests import models
 
@@ -245,6 +246,30 @@ def test_a_user_may_do_its_part_and_nothing_else(users: Users, name: str) -> Non
     seen = {operation: outcome(users.url(name), run) for operation, run in OPERATIONS.items()}
     assert {operation for operation, result in seen.items() if result == "done"} == MAY[name]
     assert set(seen.values()) <= {"done", "ACCESS_REFUSED"}
+
+
+@pytest.mark.parametrize("arguments", [["dead-letters"], ["resend", "--all"]])
+def test_a_worker_that_lists_dead_letters_gets_one_line(
+    users: Users,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    with pika.BlockingConnection(pika.URLParameters(users.url("administrator"))) as connection:
+        connection.channel().basic_publish("", "ocr.dead", b"1")
+    monkeypatch.setenv(command.URL, users.url("ocr-workers"))
+    assert command.main([*arguments, "--queue", "ocr"]) == 1
+    output, error = capsys.readouterr()
+    assert (output.replace("0 sent again\n", ""), error.count("\n")) == ("", 1)
+    assert "ACCESS_REFUSED" in error
+    assert "'ocr.dead'" in error
+    monkeypatch.setenv(command.URL, users.url("administrator"))
+    assert command.main(["dead-letters", "--queue", "ocr", "--json"]) == 0
+    letters = json.loads(capsys.readouterr().out)["dead_letters"]
+    assert command.main(["resend", "--all", "--queue", "ocr"]) == 0
+    assert letters
+    with pika.BlockingConnection(pika.URLParameters(users.url("administrator"))) as connection:
+        connection.channel().queue_purge("ocr")
 
 
 def test_only_the_monitor_reads_the_management_api_and_only_counts(users: Users) -> None:

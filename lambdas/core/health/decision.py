@@ -169,9 +169,12 @@ def _summarize(snapshot: ServiceSnapshot, memory: HealthMemory) -> HealthSummary
         "draining": Counter(),
         _NOT_REPORTING: Counter(),
     }
+    refused: dict[str, float] = {}
     for host in snapshot.hosts:
         for worker in host.workers:
             state = worker.state if worker.is_fresh(snapshot.now) else _NOT_REPORTING
+            if state != _NOT_REPORTING and worker.report is not None:
+                refused[host.origin] = refused.get(host.origin, 0.0) + (worker.report.refused or 0.0)
             if state in counts:
                 counts[state][host.origin] += 1
     instances = [host for host in snapshot.hosts if not host.is_on_premises]
@@ -180,6 +183,7 @@ def _summarize(snapshot: ServiceSnapshot, memory: HealthMemory) -> HealthSummary
         ready=dict(counts["ready"]),
         draining=dict(counts["draining"]),
         not_reporting=dict(counts[_NOT_REPORTING]),
+        refused=refused,
         instances=len(instances),
         spot_instances=sum(host.is_spot for host in instances),
         restarts=steps[Remedy.RESTART],

@@ -157,13 +157,14 @@ class Incident:
 class HealthSummary:
     """Counts of a group for metrics and the daily report.
 
-    ``ready``, ``draining`` and ``not_reporting`` are workers by origin; ``restarts`` and ``replacements`` are
-    those of the last day.
+    ``ready``, ``draining`` and ``not_reporting`` are workers by origin, ``refused`` are requests per second
+    that they refuse; ``restarts`` and ``replacements`` are those of the last day.
     """
 
     ready: Mapping[str, int] = field(default_factory=dict)
     draining: Mapping[str, int] = field(default_factory=dict)
     not_reporting: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, float] = field(default_factory=dict)
     instances: int = 0
     spot_instances: int = 0
     restarts: int = 0

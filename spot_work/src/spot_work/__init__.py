@@ -9,12 +9,14 @@ from spot_work.errors import (
     BrokerRefusedError,
     ExpiredError,
     LostError,
+    OverloadedError,
     QueueFullError,
     Requeue,
     WorkError,
 )
 from spot_work.message import Request
 from spot_work.queues import Queue
+from spot_work.request.trace import trace_carriers
 from spot_work.worker import Overflow, Worker, serve
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "ExpiredError",
     "LostError",
     "Overflow",
+    "OverloadedError",
     "Queue",
     "QueueFullError",
     "Request",
@@ -31,6 +34,7 @@ __all__ = [
     "WorkError",
     "Worker",
     "serve",
+    "trace_carriers",
 ]
 
 

@@ -1,4 +1,4 @@
-"""``spot-work MODULE:FUNCTION --queue NAME``: run a function as a worker."""
+"""``spot-work MODULE:FUNCTION --queue NAME``: run a function as a worker, or inspect a queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from spot_work import transports
 from spot_work.batching import Batch
+from spot_work.command import operator
 from spot_work.errors import BrokerRefusedError
 from spot_work.queues import Queue
 from spot_work.worker import serve
@@ -37,8 +39,23 @@ class _FormerOption(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 after a drain, 1 without a broker, 2 for an invalid argument."""
-    parser = argparse.ArgumentParser("spot-work", description="Run a function as a worker of a queue.")
+    """Run the command.
+
+    Returns:
+        0: a drain, or done; 1: no broker, or `operator.main` says why; 2: an argument is invalid.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("pika").setLevel(logging.CRITICAL)  # rabbitmq/link.py logs connection errors
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    parser = argparse.ArgumentParser(
+        "spot-work",
+        description="Run a function as a worker of a queue.",
+        epilog=f"an operator's commands:\n{operator.HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if arguments and arguments[0] in operator.NAMES:
+        return operator.main(arguments, os.environ.get(URL, ""), os.environ.get(QUEUE, ""))
     parser.add_argument(
         "function", metavar="MODULE:FUNCTION", help="function to run; importing its module loads the model"
     )
@@ -75,13 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     parser.add_argument("--requests", action="store_true", help="pass Request objects instead of values")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    logging.getLogger("pika").setLevel(logging.CRITICAL)  # rabbitmq/link.py logs connection errors
-    logging.getLogger("botocore").setLevel(logging.WARNING)
     if not (url := os.environ.get(URL)):
-        parser.error(
-            f"{URL} is not set, allowed: amqps://user:password@host:port/vhost or sqs://region/account"
-        )
+        parser.error(f"{URL} is not set, allowed: {transports.URLS}")
     try:
         function, batch = _load(options.function), Batch(options.batch, options.wait)
         queue = Queue(options.queue, options.max_deliveries, options.max_length)

@@ -49,10 +49,12 @@ class Agent:
         busy_seconds: float,
         batches: BatchTable | None = None,
         batch_size: int | None = None,
+        refused: int = 0,
     ) -> None:
         """Report the counts since the start, at most every 10 s.
 
-        ``completed`` includes ``failed``; ``busy_seconds`` is the time in which batches ran, and
+        ``completed`` includes ``failed`` and not ``refused``, requests that could not meet their deadline;
+        ``busy_seconds`` is the time in which batches ran, and
         ``batches`` counts them by size, up to ``batch_size`` requests.
         """
         now = time.monotonic()
@@ -60,7 +62,7 @@ class Agent:
             return
         self._reported_at = now
         counts: dict[str, Any] = {"done": completed, "failed": failed, "busy": round(busy_seconds, 3)}
-        counts |= self._replies_report
+        counts |= {"refused": refused, **self._replies_report}
         if batches is not None:
             counts |= {"batches": batches.rows(), "batchSize": batch_size}
         temporary = self._report_file.with_name(f".{self._report_file.name}")

@@ -11,9 +11,13 @@ from typing import Any, Final, Self
 
 from spot_work import message, transports
 from spot_work._renamed import renamed
-from spot_work.errors import ExpiredError, LostError
+from spot_work.errors import ExpiredError, LostError, OverloadedError
+from spot_work.message import PRIORITIES, Priority
 from spot_work.pending import PendingRequests
 from spot_work.queues import Queue
+from spot_work.request import deadline
+from spot_work.request import trace as trace_context
+from spot_work.request.trace import TraceCarrier
 
 _EXPIRY_CHECK_SECONDS: Final = 0.25
 
@@ -36,6 +40,7 @@ class Client:
         self._queue = Queue(queue) if isinstance(queue, str) else queue
         self._pending = PendingRequests()
         self._closed = threading.Event()
+        self._refused_count = 0
         self._publisher = transports.publisher(url, self._queue, self._pending)
         threading.Thread(target=self._expire_overdue, name="spot-work-expiry", daemon=True).start()
 
@@ -50,7 +55,19 @@ class Client:
         """Number of replies without an open request: duplicates, and those that arrived too late."""
         return self._pending.unmatched_replies
 
-    def submit(self, value: Any, timeout: float = 60.0) -> Future[Any]:
+    @property
+    def refused_count(self) -> int:
+        """Number of requests that were not sent because they could not have met their deadline."""
+        return self._refused_count
+
+    def submit(
+        self,
+        value: Any,
+        timeout: float = 60.0,
+        *,
+        priority: Priority = "normal",
+        trace: TraceCarrier | None = None,
+    ) -> Future[Any]:
         """Send a request and return a future of its reply.
 
         If the future is cancelled, workers skip the request unless it is already running. On SQS they run it
@@ -58,29 +75,54 @@ class Client:
 
         Args:
             value: bytes, or anything that can be serialized as JSON.
-            timeout: seconds until the request expires; workers skip expired requests.
+            timeout: seconds until the request expires: its deadline. No worker begins it later. One that
+                cannot meet it is refused: here, by the wait that the newest reply reported, or by a worker.
+            priority: workers get requests of ``high`` priority before others, on RabbitMQ 4.3 and later; on
+                4.0 to 4.2 two for each other one. Earlier versions and SQS have no priorities.
+            trace: W3C trace context, ``{"traceparent": …, "tracestate": …}``. None: that of OpenTelemetry's
+                current span, if the program uses it, or of the request that a worker's function runs here.
 
         Returns:
             A future that raises `WorkError` with the message of the worker's exception, or `ExpiredError`,
-            `QueueFullError`, `LostError` or `BrokerRefusedError`.
+            `OverloadedError`, `QueueFullError`, `LostError` or `BrokerRefusedError`; `WorkError` for a
+            priority that the broker has not, if it was not connected yet.
 
         Raises:
             TypeError: the value is neither bytes nor serializable as JSON.
-            ValueError: the request is larger than the transport allows.
+            ValueError: the request is larger than the transport allows, or it has not this priority;
+                ``traceparent`` is malformed.
             BrokerRefusedError: the broker has refused this client.
         """
         request_id, now = uuid.uuid4().hex, time.time()
-        request = message.request(value, request_id, "", now, now + timeout, is_resend=False)
+        if priority not in PRIORITIES:
+            raise ValueError(f"priority {priority!r}, allowed: {', '.join(PRIORITIES)}")
+        carrier = trace_context.current() if trace is None else trace_context.check(trace)
+        request = message.request(
+            value, request_id, "", now, now + timeout, is_resend=False, priority=priority, trace=carrier
+        )
         self._publisher.check(request)
         future: Future[Any] = Future()
+        if (late := self._pending.waits.lateness(priority, timeout)) is not None:
+            self._refused_count += 1
+            retry_after = deadline.retry_after(late)
+            text = f"{self._queue.name}: not sent, the queue's wait is too long, retry in {retry_after:.0f} s"
+            future.set_exception(OverloadedError(text, retry_after))
+            return future
         self._pending.add(request, future, now + timeout)
         future.add_done_callback(partial(self._on_done, request_id))
         self._publisher.send(request_id)
         return future
 
-    def request(self, value: Any, timeout: float = 60.0) -> Any:
+    def request(
+        self,
+        value: Any,
+        timeout: float = 60.0,
+        *,
+        priority: Priority = "normal",
+        trace: TraceCarrier | None = None,
+    ) -> Any:
         """Send a request and return its reply; arguments and errors as for `submit`."""
-        return self.submit(value, timeout).result()
+        return self.submit(value, timeout, priority=priority, trace=trace).result()
 
     def close(self) -> None:
         """Close the connection; open requests raise `LostError`."""

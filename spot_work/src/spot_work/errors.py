@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class WorkError(Exception):
     """Base class of this package's errors; as a reply: the message of the worker's exception."""
@@ -13,6 +15,20 @@ class QueueFullError(WorkError):
 
 class ExpiredError(WorkError, TimeoutError):
     """No reply arrived in time. A worker may have run the request, or may still run it."""
+
+
+class OverloadedError(WorkError):
+    """The request cannot meet its deadline and is refused; no worker has run it in this delivery.
+
+    ``retry_after`` is the time in seconds after which it may be sent again with the same timeout.
+    """
+
+    def __init__(self, text: str, retry_after: float) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.retry_after)
 
 
 class LostError(WorkError):

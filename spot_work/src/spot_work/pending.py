@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spot_work.message import Message
+from spot_work.request.deadline import WaitEstimate
 
 
 @dataclass
@@ -40,6 +41,8 @@ class PendingRequests:
         self._open: dict[str, PendingRequest] = {}
         self._lock = threading.Lock()
         self._failure: Exception | None = None
+        self.waits = WaitEstimate()
+        """How long a request would wait, by the replies so far."""
         self.unmatched_replies = 0
         """Number of replies without an open request: duplicates, and those that arrived too late."""
 

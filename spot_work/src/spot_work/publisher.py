@@ -6,7 +6,7 @@ import logging
 from typing import Final, Protocol
 
 from spot_work import message
-from spot_work.errors import WorkError
+from spot_work.errors import OverloadedError, WorkError
 from spot_work.message import Message
 from spot_work.pending import PendingRequests
 
@@ -17,7 +17,7 @@ class RequestPublisher(Protocol):
     """Publishes the requests of a `PendingRequests` and resolves them with the replies."""
 
     def check(self, message: Message) -> None:
-        """Raise ``ValueError`` for a request that is too large for this transport."""
+        """Raise ``ValueError`` for a request that is too large, or whose priority the transport has not."""
         ...
 
     def send(self, request_id: str) -> None:
@@ -34,10 +34,20 @@ class RequestPublisher(Protocol):
 
 
 def resolve_reply(pending: PendingRequests, queue_name: str, received: Message) -> None:
-    """Resolve a request with its reply; a malformed reply is logged and dropped."""
+    """Resolve a request with its reply; a malformed reply is logged and dropped.
+
+    The wait that a reply reports counts also if it arrives too late for its request.
+    """
     try:
         reply = message.read_reply(received)
     except ValueError as error:
         log.error("%s: malformed reply: %s", queue_name, error)
         return
-    pending.resolve_reply(reply.id, WorkError(reply.error) if reply.error else None, reply.value)
+    if received.delay is not None:
+        pending.waits.record(received.priority, received.delay)
+    failure: WorkError | None = None
+    if reply.retry_after is not None:
+        failure = OverloadedError(f"{queue_name}: {reply.error}", reply.retry_after)
+    elif reply.error:
+        failure = WorkError(reply.error)
+    pending.resolve_reply(reply.id, failure, reply.value)

@@ -5,20 +5,25 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from spot_work.command.inspector import QueueInspector
 from spot_work.consumer import RequestConsumer
 from spot_work.pending import PendingRequests
 from spot_work.publisher import RequestPublisher
 from spot_work.queues import Queue
 from spot_work.watchdog.supervisor import Watchdog
 
+URLS: Final = "amqps://user:password@host:port/vhost or sqs://region/account"
+"""The forms of a URL."""
+
 
 class Transport(NamedTuple):
-    """The consumer and the publisher of a transport, which is a separate package."""
+    """The consumer, publisher and inspector of a transport, which is a separate package."""
 
     consumer: Callable[[str, Queue, int, float, Watchdog | None], RequestConsumer]
     publisher: Callable[[str, Queue, PendingRequests], RequestPublisher]
+    inspector: Callable[[str, Queue], QueueInspector]
 
 
 def consumer(
@@ -42,8 +47,14 @@ def publisher(url: str, queue: Queue, pending: PendingRequests) -> RequestPublis
     return _transport(url).publisher(url, queue, pending)
 
 
+def inspector(url: str, queue_name: str) -> QueueInspector:
+    """Return the inspector of a queue; raises as `consumer` does."""
+    return _transport(url).inspector(url, Queue(queue_name))
+
+
 def _rabbitmq() -> Transport:
     from spot_work.rabbitmq.consumer import RabbitMQConsumer
+    from spot_work.rabbitmq.inspector import RabbitMQInspector
     from spot_work.rabbitmq.publisher import RabbitMQPublisher
 
     def of_rabbitmq(
@@ -52,13 +63,14 @@ def _rabbitmq() -> Transport:
         relay = None if watchdog is None else partial(watchdog.relay, "spot_work.rabbitmq.relay")
         return RabbitMQConsumer(url, queue, prefetch, max_outage_seconds, relay)
 
-    return Transport(of_rabbitmq, RabbitMQPublisher)
+    return Transport(of_rabbitmq, RabbitMQPublisher, RabbitMQInspector)
 
 
 def _sqs() -> Transport:
     if importlib.util.find_spec("boto3") is None:
         raise ImportError("SQS needs boto3, which is not installed: pip install spot-work[sqs]")
     from spot_work.sqs.consumer import SqsConsumer
+    from spot_work.sqs.inspector import SqsInspector
     from spot_work.sqs.publisher import SqsPublisher
 
     def of_sqs(
@@ -66,7 +78,7 @@ def _sqs() -> Transport:
     ) -> RequestConsumer:
         return SqsConsumer(url, queue, prefetch, max_outage_seconds)
 
-    return Transport(of_sqs, SqsPublisher)
+    return Transport(of_sqs, SqsPublisher, SqsInspector)
 
 
 _SCHEMES = {"amqp": _rabbitmq, "amqps": _rabbitmq, "sqs": _sqs}
@@ -75,7 +87,5 @@ _SCHEMES = {"amqp": _rabbitmq, "amqps": _rabbitmq, "sqs": _sqs}
 def _transport(url: str) -> Transport:
     scheme, _, _ = url.partition("://")
     if scheme not in _SCHEMES:
-        raise ValueError(
-            f"{scheme}://, allowed: amqps://user:password@host:port/vhost or sqs://region/account"
-        )
+        raise ValueError(f"{scheme}://, allowed: {URLS}")
     return _SCHEMES[scheme]()

@@ -18,7 +18,10 @@ from spot_work.agent import Agent
 from spot_work.batching import Batch, BatchTable, Prefetch, gather
 from spot_work.consumer import Ack, Delivery, RequestConsumer
 from spot_work.errors import Requeue
+from spot_work.message import Request
 from spot_work.queues import Queue
+from spot_work.request import deadline, trace
+from spot_work.request.deadline import QueueDelay, RunTimes
 from spot_work.watchdog.supervisor import Watchdog
 
 log: Final = logging.getLogger("spot_work")
@@ -57,7 +60,7 @@ class Worker:
         function: gets a value and returns the result. With a batch size above 1 it gets a list of values and
             returns a list of as many results. An exception, raised or in the list of results, is the reply;
             a failed request without ``reply_to`` goes to the dead-letter queue. `Requeue` returns the request
-            to the queue.
+            to the queue. While it runs, `trace_carriers` has the trace contexts of its values.
         batch: size and maximum wait of a batch.
         overflow: runs requests that have waited too long.
         requests: pass `Request` objects to the functions instead of values.
@@ -87,6 +90,9 @@ class Worker:
         """Requests that have succeeded or failed here; requeued ones do not count."""
         self.failed_count = 0
         """Completed requests that failed."""
+        self.refused_count = 0
+        """Requests that were not run because they could not meet their deadline; not completed."""
+        self._run_times = RunTimes()
         self.busy_seconds = 0.0
         """Seconds in which a batch was running."""
         self._prefetch = Prefetch(batch.size, has_overflow=overflow is not None)
@@ -123,7 +129,12 @@ class Worker:
             consumer = self._consumer
             self._agent.report_held(consumer.held_replies, consumer.stopped_reason)
             self._agent.report(
-                self.completed_count, self.failed_count, self.busy_seconds, self.batches, self._batch.size
+                self.completed_count,
+                self.failed_count,
+                self.busy_seconds,
+                self.batches,
+                self._batch.size,
+                self.refused_count,
             )
         self._consumer.stop()
         if self._overflow_pool is not None:
@@ -135,8 +146,36 @@ class Worker:
         """Return the next batch, once requests are delivered again."""
         self._consumer.set_prefetch(self._prefetch.idle)
         in_delivery = 0.0 if self._prefetch.is_ahead else _IN_DELIVERY_SECONDS
-        receive = self._consumer.receive
-        return gather(self._batch, receive, time.monotonic, _POLL_SECONDS, in_delivery)
+        return gather(self._batch, self._receive, time.monotonic, _POLL_SECONDS, in_delivery)
+
+    def _receive(self, timeout: float) -> Delivery | None:
+        """Return the next request that can meet its deadline; refuse the others."""
+        end = time.monotonic() + timeout
+        delivery = self._consumer.receive(timeout)
+        while delivery is not None and not self._is_draining.is_set():
+            if not self._refuse_late(delivery, self._run_times.shortest):
+                break
+            delivery = self._consumer.receive(max(end - time.monotonic(), 0.0))
+        return delivery
+
+    def _refuse_late(self, delivery: Delivery, run_seconds: float = 0.0) -> bool:
+        """Refuse a request that cannot meet its deadline if it is run now; return whether it was refused."""
+        request, now = delivery.request, time.time()
+        late = deadline.lateness(request.sent_at, request.deadline, now, run_seconds)
+        if late is None:
+            return False
+        log.debug("request %s: refused, %.1f s late", request.id, late)
+        reply = message.refusal(request, deadline.retry_after(late), self._delay(request, now))
+        with self._counts_lock:
+            self.refused_count += 1
+        self._consumer.ack([Ack(delivery, reply)])
+        return True
+
+    def _delay(self, request: Request, now: float) -> QueueDelay | None:
+        """Return the queue's delay by a request that is run or refused now; a repeat has waited elsewhere."""
+        if request.sent_at is None or request.is_repeat:
+            return None
+        return QueueDelay(max(now - request.sent_at, 0.0), self._run_times.shortest)
 
     def _process(self, deliveries: Sequence[Delivery]) -> None:
         batch = []
@@ -144,24 +183,27 @@ class Worker:
             overflow, pool = self._overflow, self._overflow_pool
             if overflow and pool and delivery.request.age_seconds > overflow.after_seconds:
                 pool.submit(self._run_in_overflow_pool, overflow, delivery)
-            else:
+            elif not self._refuse_late(delivery):
                 batch.append(delivery)
         if batch:
             waiting, started_at = self._consumer.waiting_count, time.monotonic()
             self._run_batch(batch)
-            self.batches.record(len(batch), time.monotonic() - started_at, waiting)
+            seconds = time.monotonic() - started_at
+            self.batches.record(len(batch), seconds, waiting)
+            self._run_times.record(seconds)
 
     def _argument(self, delivery: Delivery) -> Any:
         return delivery.request if self._passes_requests else delivery.request.value
 
     def _run_batch(self, batch: Sequence[Delivery]) -> None:
         arguments = [self._argument(delivery) for delivery in batch]
+        delays = [self._delay(delivery.request, time.time()) for delivery in batch]
         if self._batch.size == 1:
-            self._settle(batch, [_call(self._function, arguments[0])])
+            self._settle(batch, [_call(self._function, arguments[0], batch)], delays)
             return
-        results = _call(self._function, arguments)
+        results = _call(self._function, arguments, batch)
         if isinstance(results, list | tuple) and len(results) == len(arguments):
-            self._settle(batch, results)
+            self._settle(batch, results, delays)
         elif not isinstance(results, Exception):
             actual = f"{len(results)} results" if hasattr(results, "__len__") else type(results).__name__
             error = TypeError(f"{actual} for {len(arguments)} requests, allowed: one result per request")
@@ -175,18 +217,26 @@ class Worker:
     def _run_again(self, batch: Sequence[Delivery]) -> None:
         """Run the requests of a failed batch one by one, marked as repeats."""
         for delivery in batch:
+            if self._refuse_late(delivery):
+                continue
             repeat = replace(delivery, request=replace(delivery.request, is_repeat=True))
-            result = _call(self._function, [self._argument(repeat)])
+            result = _call(self._function, [self._argument(repeat)], [repeat])
             self._settle([repeat], [result if isinstance(result, Exception) else result[0]])
 
     def _run_in_overflow_pool(self, overflow: Overflow, delivery: Delivery) -> None:
-        self._settle([delivery], [_call(overflow.run, self._argument(delivery))])
+        if not self._refuse_late(delivery):
+            self._settle([delivery], [_call(overflow.run, self._argument(delivery), [delivery])])
 
-    def _settle(self, batch: Sequence[Delivery], results: Sequence[Any]) -> None:
-        """Requeue, dead-letter or reply to each request, and count it."""
+    def _settle(
+        self,
+        batch: Sequence[Delivery],
+        results: Sequence[Any],
+        delays: Sequence[QueueDelay | None] | None = None,
+    ) -> None:
+        """Requeue, dead-letter or reply to each request, and count it; ``delays`` as replies report them."""
         acks = []
         completed = failed = 0
-        for delivery, result in zip(batch, results, strict=True):
+        for delivery, result, delay in zip(batch, results, delays or [None] * len(batch), strict=True):
             request = delivery.request
             if isinstance(result, Requeue):
                 self._requeue(delivery)
@@ -200,7 +250,7 @@ class Worker:
                 self._consumer.dead_letter(delivery, error)
                 continue
             try:
-                reply = message.reply(request, result, error)
+                reply = message.reply(request, result, error, delay)
             except TypeError as not_serializable:
                 failed += 1
                 reply = message.reply(request, None, _describe(not_serializable))
@@ -219,10 +269,11 @@ class Worker:
         self._consumer.requeue([delivery], seconds)
 
 
-def _call(function: Callable[[Any], Any], argument: Any) -> Any:
+def _call(function: Callable[[Any], Any], argument: Any, batch: Sequence[Delivery]) -> Any:
     """Return what the function returns, or the exception that it raises."""
     try:
-        return function(argument)
+        with trace.running([delivery.request.trace for delivery in batch]):
+            return function(argument)
     except Exception as error:  # any failure is the request's reply
         return error
 

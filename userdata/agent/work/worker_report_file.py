@@ -6,7 +6,8 @@
   which saves have paused it since its start.
 - ``{"done": 700, "failed": 2, "busy": 310.5, "batches": [[4, 60, 210, 61.2, 3]], "batchSize": 16}``: requests
   that a worker completed since its start, those with an error, the seconds in which it had requests, its
-  batches by size (`BatchRow`), and the largest batch that it runs.
+  batches by size (`BatchRow`), and the largest batch that it runs; ``"refused": 5``, requests that it did not
+  run because they could not meet their deadline.
 
 Other keys are ignored. The file is not trusted: the reader does not block and reads at most 4 KiB.
 """
@@ -145,7 +146,7 @@ def _read_saving(report: dict[str, Any]) -> float | None:
 class RequestCounts(NamedTuple):
     """Request counts of a worker at ``at`` (epoch seconds).
 
-    ``busy`` is in seconds; it, ``batches`` and ``batch_size`` are None if not reported.
+    ``busy`` is in seconds; it, ``batches``, ``batch_size`` and ``refused`` are None if not reported.
     """
 
     done: int
@@ -154,6 +155,7 @@ class RequestCounts(NamedTuple):
     at: float
     batches: tuple[BatchRow, ...] | None = None
     batch_size: int | None = None
+    refused: int | None = None
 
 
 def read_requests(path: Path) -> RequestCounts | None:
@@ -177,7 +179,10 @@ def read_requests(path: Path) -> RequestCounts | None:
         )
     if busy is not None and (type(busy) not in (int, float) or not 0 <= busy <= MAX_STEPS):
         raise ValueError(f"busy is {str(busy)[:40]}, allowed: seconds, 0 or more")
-    return RequestCounts(done, failed, busy, max(written_at, 0.0), *_read_batches(report))
+    refused = report.get("refused")
+    if refused is not None and (type(refused) is not int or not 0 <= refused <= MAX_STEPS):
+        raise ValueError(f"refused is {str(refused)[:40]}, allowed: a whole number, 0 or more")
+    return RequestCounts(done, failed, busy, max(written_at, 0.0), *_read_batches(report), refused)
 
 
 def _read_batches(report: dict[str, Any]) -> tuple[tuple[BatchRow, ...] | None, int | None]:

@@ -6,7 +6,9 @@ import asyncio
 from typing import Any, Self
 
 from spot_work.client import Client
+from spot_work.message import Priority
 from spot_work.queues import Queue
+from spot_work.request.trace import TraceCarrier
 
 
 class AsyncClient:
@@ -38,13 +40,28 @@ class AsyncClient:
         """Number of replies without an open request: duplicates, and those that arrived too late."""
         return self._open_client().unmatched_replies
 
-    async def request(self, value: Any, timeout: float = 60.0) -> Any:
+    async def request(
+        self,
+        value: Any,
+        timeout: float = 60.0,
+        *,
+        priority: Priority = "normal",
+        trace: TraceCarrier | None = None,
+    ) -> Any:
         """Send a request and return its reply; a cancelled call cancels the request."""
-        return await self.submit(value, timeout)
+        return await self.submit(value, timeout, priority=priority, trace=trace)
 
-    def submit(self, value: Any, timeout: float = 60.0) -> asyncio.Future[Any]:
+    def submit(
+        self,
+        value: Any,
+        timeout: float = 60.0,
+        *,
+        priority: Priority = "normal",
+        trace: TraceCarrier | None = None,
+    ) -> asyncio.Future[Any]:
         """Send a request and return a future of its reply; call it in a running event loop."""
-        return asyncio.wrap_future(self._open_client().submit(value, timeout))
+        future = self._open_client().submit(value, timeout, priority=priority, trace=trace)
+        return asyncio.wrap_future(future)
 
     async def close(self) -> None:
         """Close the connection; open requests raise `LostError`."""

@@ -98,7 +98,7 @@ class RabbitMQConsumer(RequestConsumer):
         return self._full_reason
 
     def receive(self, timeout: float) -> Delivery | None:
-        """Return the next request that is neither expired nor cancelled."""
+        """Return the next request that is not cancelled."""
         end = time.monotonic() + timeout
         while True:
             if self._is_full():
@@ -111,7 +111,7 @@ class RabbitMQConsumer(RequestConsumer):
                 self._extend_window()
                 return None
             self._raise_failure()
-            if delivery is not None and delivery.handle.channel.is_open and not self._ack_obsolete(delivery):
+            if delivery is not None and delivery.handle.channel.is_open and not self._ack_cancelled(delivery):
                 return delivery
 
     def set_prefetch(self, count: int) -> None:
@@ -187,9 +187,9 @@ class RabbitMQConsumer(RequestConsumer):
                 deliveries.append(delivery)
         self.requeue(deliveries)
 
-    def _ack_obsolete(self, delivery: Delivery) -> bool:
-        """Acknowledge an expired or cancelled request without running it; return whether it is one."""
-        if not delivery.request.has_expired and delivery.request.id not in self._cancelled_ids:
+    def _ack_cancelled(self, delivery: Delivery) -> bool:
+        """Acknowledge a cancelled request without running it; return whether it is one."""
+        if delivery.request.id not in self._cancelled_ids:
             return False
         self._settle(delivery)
         return True

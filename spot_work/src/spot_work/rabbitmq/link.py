@@ -26,6 +26,7 @@ from pika.exceptions import (
 )
 
 from spot_work.errors import BrokerRefusedError
+from spot_work.rabbitmq import versions
 from spot_work.rabbitmq.declare import Declarations
 
 log: Final = logging.getLogger("spot_work")
@@ -127,6 +128,8 @@ class Link:
         """Why the broker takes no messages at present, by its own word; empty: it takes them."""
         self.max_bytes: int | None = None
         """The broker's maximum message size; None until it has refused a message."""
+        self.version: versions.Version | None = None
+        """The broker's version; None until connected, or if it is unknown."""
         self.connections = 0
         """Number of connections so far: identifies the present one."""
 
@@ -210,12 +213,12 @@ class Link:
             if outage_seconds >= self._max_outage_seconds:
                 self._on_failure(
                     ConnectionError(
-                        f"{self._broker}: unreachable for {outage_seconds:.0f} s: {_describe(self._error)}"
+                        f"{self._broker}: unreachable for {outage_seconds:.0f} s: {describe(self._error)}"
                     )
                 )
                 return
             wait = delay * random.uniform(0.5, 1.0)  # jitter: a fleet's workers must not reconnect together
-            log.warning("%s: %s; reconnecting in %.1f s", self._broker, _describe(self._error), wait)
+            log.warning("%s: %s; reconnecting in %.1f s", self._broker, describe(self._error), wait)
             self._closing.wait(wait)
             outage_seconds += wait
             delay = min(2 * delay, _MAX_DELAY_SECONDS)
@@ -262,6 +265,7 @@ class Link:
             self._error = BrokerRefusedError(f"{self._broker}: {text}")
 
     def _on_open(self, connection: pika.SelectConnection) -> None:
+        self.version = versions.read(connection.server_properties)
         connection.add_on_connection_blocked_callback(self._on_blocked)
         connection.add_on_connection_unblocked_callback(self._on_unblocked)
         connection.ioloop.call_later(_PREPARE_SECONDS, self._check_prepared)
@@ -324,19 +328,20 @@ class Link:
 
     def _on_broken(self, connection: pika.SelectConnection, reason: Exception | str) -> None:
         error = reason if isinstance(reason, Exception) else ConnectionError(reason)
-        self._was_refused = self._was_refused or _is_login_refusal(error)
+        self._was_refused = self._was_refused or is_login_refusal(error)
         self._error = self._error or error
         connection.ioloop.stop()
 
 
-def _is_login_refusal(error: Exception) -> bool:
+def is_login_refusal(error: Exception) -> bool:
+    """Return whether the broker refused the login, not a connection that broke during it."""
     return isinstance(error, ProbableAuthenticationError) and str(error.args[0]).startswith(_LOGIN_REFUSED)
 
 
-def _describe(error: BaseException | None) -> str:
+def describe(error: BaseException | None) -> str:
     """Return an error's message; pika's errors are often empty and wrap the error that has the message."""
     candidates = (*getattr(error, "exceptions", ()), *getattr(error, "args", ()))
     wrapped = [candidate for candidate in candidates if candidate]
     if wrapped and isinstance(wrapped[-1], BaseException):
-        return _describe(wrapped[-1])
+        return describe(wrapped[-1])
     return str(error) or type(error).__name__

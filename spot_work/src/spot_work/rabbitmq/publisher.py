@@ -15,7 +15,7 @@ from spot_work.message import Message
 from spot_work.pending import PendingRequests
 from spot_work.publisher import RequestPublisher, resolve_reply
 from spot_work.queues import Queue
-from spot_work.rabbitmq import declare, wire
+from spot_work.rabbitmq import declare, versions, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
 from spot_work.rabbitmq.outbox import describe_size
@@ -69,10 +69,22 @@ class RabbitMQPublisher(RequestPublisher):
         self._replies.start()
 
     def check(self, message: Message) -> None:
-        """Raise ``ValueError`` for a request above the broker's limit, known since it has refused one."""
+        """Raise ``ValueError`` for a request above the broker's limit, or with a priority that it ignores.
+
+        The limit is known once it has refused a request, its version once it has been reached.
+        """
         limit = self._requests.max_bytes
         if limit is not None and len(message.body) > limit:
             raise ValueError(f"request of {describe_size(message, limit)}")
+        if self._requests.version is not None and (error := self._priority_error(message)):
+            raise ValueError(error)
+
+    def _priority_error(self, message: Message) -> str:
+        version = self._requests.version
+        if message.priority == "normal" or versions.has_priorities(version):
+            return ""
+        name = "unknown" if version is None else ".".join(map(str, version))
+        return f"priority {message.priority!r}, allowed: 'normal' before RabbitMQ 4.0; this is {name}"
 
     def send(self, request_id: str) -> None:
         """Publish a request; without a connection it is published after the next one is made."""
@@ -132,6 +144,9 @@ class RabbitMQPublisher(RequestPublisher):
         request = self._pending.get(request_id)
         route = self._requests.connections, self._reply_queue
         if request is None or request.sent_via == route or not self._can_receive.is_set():
+            return
+        if error := self._priority_error(request.message):
+            self._pending.resolve(request_id, WorkError(f"{self._queue.name}: {error}"))
             return
         message, request.sent_via = request.to_message(self._reply_queue), route
         on_outcome = partial(self._on_outcome, request_id, route)

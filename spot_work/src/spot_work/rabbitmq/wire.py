@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import copy
+import time
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pika import BasicProperties
 
+from spot_work.command.inspector import DeadLetter
 from spot_work.message import Message
+from spot_work.request import trace
+from spot_work.request.deadline import QueueDelay
 
 _BYTES: Final = "application/octet-stream"
 _JSON: Final = "application/json"
 _PERSISTENT: Final = 2
+_HIGH_PRIORITY: Final = 5
+"""The lowest priority above that of messages without one, 4. Source: RabbitMQ guide "Quorum Queues"."""
 
 SENT_AT: Final = "spot-sent"
 DEADLINE: Final = "spot-deadline"
 _RESEND: Final = "spot-again"
 _REPEAT: Final = "spot-repeat"
 _ERROR: Final = "spot-failed"
+_RETRY_AFTER: Final = "spot-retry-after"
+_WAIT: Final = "spot-wait"
+_RUN: Final = "spot-run"
 REASON: Final = "spot-reason"
 """Header of a dead-lettered request: why."""
 
@@ -25,26 +36,40 @@ _MAX_REASON: Final = 1000
 
 _DELIVERY_COUNT: Final = "x-delivery-count"
 """Set by RabbitMQ's quorum queues: the number of returns so far."""
+_DEATHS: Final = "x-death"
+"""Set by RabbitMQ for what it dead-letters itself: a table for each queue and reason, newest first."""
+_OF_BROKER: Final = (_DEATHS, "x-first-death-", "x-last-death-", _DELIVERY_COUNT, "x-acquired-count")
+"""Beginnings of the headers that RabbitMQ sets."""
 
 
 def properties(message: Message, reason: str = "") -> BasicProperties:
     """Return the AMQP properties of a message; ``reason``: why it is dead-lettered."""
     headers: dict[str, Any] = {}
-    for name, time in ((SENT_AT, message.sent_at), (DEADLINE, message.deadline)):
-        if time is not None:
+    delay = message.delay
+    times = {
+        SENT_AT: message.sent_at,
+        DEADLINE: message.deadline,
+        _RETRY_AFTER: message.retry_after,
+        _WAIT: None if delay is None else delay.wait_seconds,
+        _RUN: None if delay is None else delay.run_seconds,
+    }
+    for name, seconds in times.items():
+        if seconds is not None:
             # Integer milliseconds: clients encode fractions in AMQP 0-9-1 tables in different ways.
-            headers[name] = round(time * 1000)
+            headers[name] = round(seconds * 1000)
     flags = ((_RESEND, message.is_resend), (_REPEAT, message.is_repeat), (_ERROR, message.is_error))
-    headers |= {name: True for name, is_set in flags if is_set}
+    headers |= {name: True for name, is_set in flags if is_set} | dict(message.trace)
     if reason:
         headers[REASON] = reason[:_MAX_REASON]
     return BasicProperties(
         content_type=_JSON if message.is_json else _BYTES,
         delivery_mode=_PERSISTENT,
+        priority=_HIGH_PRIORITY if message.priority == "high" else None,
         message_id=message.id,
         correlation_id=message.id,
         reply_to=message.reply_to or None,
         headers=headers,
+        timestamp=int(time.time()) if reason else None,
     )
 
 
@@ -61,13 +86,48 @@ def read(body: bytes, properties: BasicProperties) -> Message:
         is_resend=bool(headers.get(_RESEND)),
         is_repeat=bool(headers.get(_REPEAT)),
         is_error=bool(headers.get(_ERROR)),
+        priority="high" if (properties.priority or 0) >= _HIGH_PRIORITY else "normal",
+        retry_after=_time(headers.get(_RETRY_AFTER)),
+        delay=_delay(_time(headers.get(_WAIT)), _time(headers.get(_RUN))),
+        trace=trace.read(headers),
     )
+
+
+def read_dead_letter(body: bytes, properties: BasicProperties) -> DeadLetter:
+    """Return what is known of a dead letter: of a worker, or of the broker."""
+    headers = properties.headers or {}
+    reason, died_at = headers.get(REASON), properties.timestamp
+    if reason is None:
+        deaths = headers.get(_DEATHS)
+        death = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
+        reason, died_at = str(death.get("reason", "")).replace("_", " "), death.get("time")
+    if isinstance(died_at, datetime):
+        died_at = (died_at if died_at.tzinfo else died_at.replace(tzinfo=UTC)).timestamp()
+    id_ = properties.correlation_id or properties.message_id or ""
+    return DeadLetter(id_, str(reason), died_at if isinstance(died_at, int | float) else None, len(body))
+
+
+def resend_properties(properties: BasicProperties) -> BasicProperties:
+    """Return the properties of a dead letter as a request: marked, and nothing waits for its reply."""
+    sent = copy.copy(properties)
+    sent.headers = {
+        name: value
+        for name, value in (properties.headers or {}).items()
+        if name not in (REASON, SENT_AT, DEADLINE) and not name.startswith(_OF_BROKER)
+    }
+    sent.headers[_RESEND] = True
+    sent.delivery_mode, sent.reply_to, sent.expiration, sent.timestamp = _PERSISTENT, None, None, None
+    return sent
 
 
 def delivery_count(properties: BasicProperties, *, redelivered: bool) -> int:
     """Return the number of deliveries, including this one; without a count 2 means "more than one"."""
     returns = (properties.headers or {}).get(_DELIVERY_COUNT)
     return 1 + returns if isinstance(returns, int) and returns > 0 else 1 + bool(redelivered)
+
+
+def _delay(wait: float | None, run: float | None) -> QueueDelay | None:
+    return None if wait is None or run is None else QueueDelay(wait, run)
 
 
 def _time(value: object) -> float | None:

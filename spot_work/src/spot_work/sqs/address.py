@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,7 @@ _NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
 _READ_TIMEOUT_SECONDS: Final = 40
 """Must exceed the duration of a long poll, at most 20 seconds."""
 
+NO_DEAD_LETTERS: Final = "no dead-letter queue, allowed: queues with a redrive policy"
 CALL_ERRORS: Final = (ClientError, BotoCoreError)
 """Errors that a call to SQS may raise."""
 
@@ -59,6 +61,12 @@ class Address:
         """Return the URL of a queue."""
         owner = {"QueueOwnerAWSAccountId": self.account} if self.account else {}
         return str(client.get_queue_url(QueueName=queue_name, **owner)["QueueUrl"])
+
+    @staticmethod
+    def dead_letter_url(client: Any, redrive_policy: str) -> str:
+        """Return the URL of the dead-letter queue that a queue's redrive policy names."""
+        *_, account, name = json.loads(redrive_policy)["deadLetterTargetArn"].split(":")
+        return str(client.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)["QueueUrl"])
 
 
 def is_not_found(error: Exception) -> bool:

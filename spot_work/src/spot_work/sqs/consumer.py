@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
 import threading
@@ -17,7 +16,14 @@ from spot_work.errors import BrokerRefusedError
 from spot_work.queues import Queue
 from spot_work.sqs import wire
 from spot_work.sqs.acknowledger import Acknowledger
-from spot_work.sqs.address import CALL_ERRORS, Address, describe, is_not_found, is_permanent
+from spot_work.sqs.address import (
+    CALL_ERRORS,
+    NO_DEAD_LETTERS,
+    Address,
+    describe,
+    is_not_found,
+    is_permanent,
+)
 from spot_work.sqs.backoff import Backoff
 from spot_work.sqs.in_flight import InFlightMessage, VisibilityExtender
 
@@ -72,7 +78,7 @@ class SqsConsumer(RequestConsumer):
         return self._prefetched.qsize()
 
     def receive(self, timeout: float) -> Delivery | None:
-        """Return the next request that is still hidden from other workers and has not expired."""
+        """Return the next request that is still hidden from other workers."""
         end = time.monotonic() + timeout
         while True:
             try:
@@ -81,11 +87,8 @@ class SqsConsumer(RequestConsumer):
                 return None
             if self._failure is not None:
                 raise self._failure
-            if delivery is None or not self._extender.is_hidden(delivery.handle):
-                continue
-            if not delivery.request.has_expired:
+            if delivery is not None and self._extender.is_hidden(delivery.handle):
                 return delivery
-            self._acknowledger.ack([Ack(delivery)])
 
     def set_prefetch(self, count: int) -> None:
         """Have at most ``count`` requests in flight from now on; a poll that has begun may deliver more."""
@@ -180,12 +183,10 @@ class SqsConsumer(RequestConsumer):
                 f"allowed: {_MIN_VISIBILITY_SECONDS} s or more"
             )
         if not attributes.get("RedrivePolicy"):
-            raise BrokerRefusedError(f"{name}: no dead-letter queue, allowed: queues with a redrive policy")
-        arn = json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"]
-        *_, account, dead_letter_name = arn.split(":")
-        dead_letter = self._client.get_queue_url(QueueName=dead_letter_name, QueueOwnerAWSAccountId=account)
+            raise BrokerRefusedError(f"{name}: {NO_DEAD_LETTERS}")
+        dead_letter_url = self._address.dead_letter_url(self._client, attributes["RedrivePolicy"])
         self._extender.open(url, visibility_seconds)
-        self._acknowledger.open(url, dead_letter["QueueUrl"])
+        self._acknowledger.open(url, dead_letter_url)
         self.is_connected.set()
         log.info("%s: connected", name)
         return url

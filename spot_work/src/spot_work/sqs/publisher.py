@@ -51,7 +51,11 @@ class SqsPublisher(RequestPublisher):
             threading.Thread(target=loop, name="spot-work-publisher", daemon=True).start()
 
     def check(self, message: Message) -> None:
-        """Raise ``ValueError`` for a request above the maximum message size of SQS."""
+        """Raise ``ValueError`` for a request above the maximum size of SQS, or with a priority."""
+        if message.priority != "normal":
+            raise ValueError(
+                f"priority {message.priority!r}, allowed: 'normal': SQS has no priorities; use another queue"
+            )
         if (size := wire.size(wire.to_entry(message)) + _REPLY_TO_BYTES) > wire.MAX_BYTES:
             raise ValueError(
                 f"request of {size} bytes, allowed: up to {wire.MAX_BYTES} in SQS, with bytes as base64"

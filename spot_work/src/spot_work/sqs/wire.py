@@ -11,7 +11,10 @@ import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from spot_work.command.inspector import DeadLetter
 from spot_work.message import Message
+from spot_work.request import trace
+from spot_work.request.deadline import QueueDelay
 
 MAX_BYTES: Final = 1_048_576
 """Size limit of a message with attributes, and of a batch. Source: SQS guide, "Amazon SQS batch actions"."""
@@ -23,6 +26,9 @@ _REPLY_TO: Final = "spot-reply-to"
 _SENT_AT: Final = "spot-sent"
 _DEADLINE: Final = "spot-deadline"
 _FLAGS: Final = "spot-marks"
+_RETRY_AFTER: Final = "spot-retry-after"
+_WAIT: Final = "spot-wait"
+_RUN: Final = "spot-run"
 REASON: Final = "spot-reason"
 """Attribute of a dead-lettered request: why."""
 _MAX_REASON: Final = 1000
@@ -35,6 +41,7 @@ _EMPTY_BODY: Final = " "
 def to_entry(message: Message) -> dict[str, Any]:
     """Return body and attributes, as parameters of ``SendMessage``."""
     flags = (("again", message.is_resend), ("repeat", message.is_repeat), ("failed", message.is_error))
+    delay = message.delay
     attributes = {
         _ID: message.id,
         _TYPE: "json" if message.is_json else "bytes",
@@ -42,6 +49,10 @@ def to_entry(message: Message) -> dict[str, Any]:
         _SENT_AT: _milliseconds(message.sent_at),
         _DEADLINE: _milliseconds(message.deadline),
         _FLAGS: " ".join(name for name, is_set in flags if is_set),
+        _RETRY_AFTER: _milliseconds(message.retry_after),
+        _WAIT: _milliseconds(None if delay is None else delay.wait_seconds),
+        _RUN: _milliseconds(None if delay is None else delay.run_seconds),
+        **message.trace,
     }
     return {
         "MessageBody": message.body.decode()
@@ -70,6 +81,7 @@ def read(received: Mapping[str, Any]) -> Message:
             body = base64.b64decode(body.strip(), validate=True)
         except binascii.Error as error:
             raise ValueError(f"invalid base64: {error}") from None
+    wait, run = _seconds(attributes.get(_WAIT)), _seconds(attributes.get(_RUN))
     return Message(
         id=attributes.get(_ID) or received.get("MessageId", ""),
         body=body,
@@ -80,7 +92,38 @@ def read(received: Mapping[str, Any]) -> Message:
         is_resend="again" in flags,
         is_repeat="repeat" in flags,
         is_error="failed" in flags,
+        retry_after=_seconds(attributes.get(_RETRY_AFTER)),
+        delay=None if wait is None or run is None else QueueDelay(wait, run),
+        trace=trace.read(attributes),
     )
+
+
+def read_dead_letter(received: Mapping[str, Any]) -> DeadLetter:
+    """Return what is known of a dead letter, from all its attributes.
+
+    SQS says neither why nor when it moved a message: it keeps the time of the first sending (SQS guide,
+    "Using dead-letter queues"). A copy by a worker is as old as its own sending.
+    """
+    attributes, of_sqs = received.get("MessageAttributes", {}), received.get("Attributes", {})
+    reason, time = str(attributes.get(REASON, {}).get("StringValue", "")), None
+    if reason:
+        time = _seconds(of_sqs.get("SentTimestamp"))
+    elif "DeadLetterQueueSourceArn" in of_sqs:
+        reason = "delivery limit"
+    id_ = attributes.get(_ID, {}).get("StringValue") or received.get("MessageId", "")
+    return DeadLetter(id_, reason, time, len(received["Body"].encode()))
+
+
+def resend(received: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dead letter as a request: marked, and nothing waits for its reply."""
+    entry = copy(received)
+    attributes = entry["MessageAttributes"]
+    flags = attributes.get(_FLAGS, {}).get("StringValue", "").split()
+    for name in (REASON, _REPLY_TO, _SENT_AT, _DEADLINE):
+        attributes.pop(name, None)
+    text = " ".join(dict.fromkeys([*flags, "again"]))
+    attributes[_FLAGS] = {"DataType": "String", "StringValue": text}
+    return entry
 
 
 def delivery_count(received: Mapping[str, Any]) -> int:

@@ -109,6 +109,7 @@ class WorkerReports:
         self._xids: dict[str, int] = {}
         self._starts: dict[int, int] = {}
         self._rates: dict[int, RequestRate] = {}
+        self._refused_rates: dict[int, RequestRate] = {}
         self._batches: dict[int, RecentBatches] = {}
         self._logged: set[int] = set()
 
@@ -117,6 +118,7 @@ class WorkerReports:
         self._versions[slot] = version
         self._starts[slot] = self._starts.get(slot, 0) + 1
         self._rates[slot] = RequestRate()
+        self._refused_rates[slot] = RequestRate()
         self._batches[slot] = RecentBatches()
         self._logged.discard(slot)
 
@@ -143,6 +145,10 @@ class WorkerReports:
         counts = self._read_counts(slot)
         rates = self._rates.setdefault(slot, RequestRate())
         rate, busy = rates.update(counts.done, counts.at, counts.busy) if counts.at else (0.0, None)
+        refused = None
+        if counts.refused is not None:
+            refused_rates = self._refused_rates.setdefault(slot, RequestRate())
+            refused = round(refused_rates.update(counts.refused, counts.at)[0], 3)
         batches = counts.batches
         if batches is not None:
             recent = self._batches.setdefault(slot, RecentBatches())
@@ -160,6 +166,7 @@ class WorkerReports:
             starts=self._starts.get(slot, 0),
             batches=batches,
             batch_size=counts.batch_size,
+            refused=refused,
         )
 
     def _read_counts(self, slot: int) -> worker_report_file.RequestCounts:

@@ -1,0 +1,175 @@
+"""An operator's side of a RabbitMQ queue, by AMQP with the URL of workers and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import pika
+from pika import BasicProperties
+from pika.exceptions import (
+    AMQPError,
+    ChannelClosedByBroker,
+    ConnectionClosedByBroker,
+    NackError,
+    UnroutableError,
+)
+
+from spot_work.command.inspector import DeadLetter, QueueInspector, QueueStatus
+from spot_work.errors import BrokerRefusedError, QueueFullError
+from spot_work.queues import Queue
+from spot_work.rabbitmq import declare, versions, wire
+from spot_work.rabbitmq.link import describe, is_login_refusal
+
+_BLOCKED_SECONDS: Final = 30.0
+"""Longest wait for a broker that takes no messages."""
+_IDLE_SECONDS: Final = 5.0
+"""Longest wait for the next dead letter: another client may hold some."""
+_MAX_LISTED: Final = 65_535
+"""Dead letters of one listing: the largest prefetch count of AMQP."""
+
+
+class _Received(NamedTuple):
+    """A dead letter that is unacknowledged; ``publish`` sends it again or copies it, None: it stays."""
+
+    tag: int
+    letter: DeadLetter
+    publish: Callable[[Any], None] | None
+
+
+class RabbitMQInspector(QueueInspector):
+    """See `QueueInspector`; each call has a connection of its own.
+
+    AMQP says neither how many messages are in work nor how long they have waited. A queue without a leader
+    has no messages and no consumers by AMQP. Dead letters are received and returned to their position.
+
+    Args:
+        url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
+
+    Raises:
+        ValueError: the URL cannot be parsed.
+    """
+
+    def __init__(self, url: str, queue: Queue) -> None:
+        self._parameters = pika.URLParameters(url)
+        self._parameters.blocked_connection_timeout = _BLOCKED_SECONDS
+        self._broker = f"{self._parameters.host}:{self._parameters.port}"
+        self._queue = queue
+
+    def status(self) -> QueueStatus:
+        """See `QueueInspector`; a dead-letter queue that the user may not see is unknown."""
+        name = self._queue.name
+        with self._connection() as connection:
+            requests = connection.channel().queue_declare(name, passive=True).method
+            try:
+                dead = connection.channel().queue_declare(
+                    declare.dead_letter_queue(self._queue), passive=True
+                )
+                dead_letters = dead.method.message_count
+            except ChannelClosedByBroker:
+                dead_letters = None
+        return QueueStatus(name, requests.message_count, None, requests.consumer_count, None, dead_letters)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """See `QueueInspector`."""
+        return [letter for letter, _ in self._visit(lambda _: False)]
+
+    def resend(self, ids: Collection[str] | None) -> Iterator[str]:
+        """See `QueueInspector`."""
+        for letter, is_sent in self._visit(lambda id_: ids is None or id_ in ids):
+            if is_sent:
+                yield letter.id
+
+    def close(self) -> None:
+        """See `QueueInspector`."""
+
+    def _visit(self, is_selected: Callable[[str], bool]) -> Iterator[tuple[DeadLetter, bool]]:
+        """Send the selected dead letters again; yield all of this moment, and whether each was sent.
+
+        All are received first; the bodies of the selected ones are in memory. The others stay unacknowledged
+        until the end, then the broker has them at the head again, in their order. If they have been returned
+        so often that the broker would soon drop them, each is replaced by a copy, so that its count begins
+        again: dead letters that arrive meanwhile get among them.
+        """
+        with self._connection() as connection:
+            version = versions.read(connection._impl.server_properties)
+            channel = connection.channel()
+            channel.confirm_delivery()
+            received = self._receive_all(channel, version, is_selected)
+            if channel.consumer_tags:
+                channel.cancel()
+            try:
+                for tag, letter, publish in received:
+                    if publish is not None:
+                        publish(channel)
+                        channel.basic_ack(tag)
+                    yield letter, is_selected(letter.id)
+            finally:
+                if channel.is_open and versions.is_nack_free(version):
+                    channel.basic_nack(0, multiple=True, requeue=True)  # all that are unacknowledged
+
+    def _receive_all(
+        self, channel: Any, version: versions.Version | None, is_selected: Callable[[str], bool]
+    ) -> list[_Received]:
+        """Return the dead letters of this moment, without those that arrive meanwhile.
+
+        All are deliveries of one consumer: it is for a consumer that the broker restores their order; each
+        ``basic.get`` has a consumer of its own.
+        """
+        name = declare.dead_letter_queue(self._queue)
+        count = min(channel.queue_declare(name, passive=True).method.message_count, _MAX_LISTED)
+        received: list[_Received] = []
+        if not count:
+            return received
+        channel.basic_qos(prefetch_count=count)
+        must_copy = False
+        for method, properties, body in channel.consume(name, inactivity_timeout=_IDLE_SECONDS):
+            if method is None:
+                break
+            must_copy = must_copy or (not received and versions.is_near_limit(version, properties))
+            letter = wire.read_dead_letter(body, properties)
+            publish = None
+            if is_selected(letter.id):
+                publish = partial(self._send, body=body, properties=wire.resend_properties(properties))
+            elif must_copy:
+                publish = partial(self._copy, body=body, properties=properties)
+            received.append(_Received(method.delivery_tag, letter, publish))
+            if len(received) == count:
+                break
+        return received
+
+    def _send(self, channel: Any, body: bytes, properties: BasicProperties) -> None:
+        self._publish(channel, declare.request_exchange(self._queue), self._queue.name, body, properties)
+
+    def _copy(self, channel: Any, body: bytes, properties: BasicProperties) -> None:
+        exchange, name = declare.dead_letter_exchange(self._queue), declare.dead_letter_queue(self._queue)
+        self._publish(channel, exchange, name, body, properties)
+
+    def _publish(
+        self, channel: Any, exchange: str, routing_key: str, body: bytes, properties: BasicProperties
+    ) -> None:
+        """Publish a message and wait for its confirmation."""
+        try:
+            channel.basic_publish(exchange, routing_key, body, properties, mandatory=True)
+        except NackError:
+            raise QueueFullError(f"{routing_key}: the queue is full, or has no leader") from None
+        except UnroutableError:
+            raise BrokerRefusedError(f"{exchange}: no queue is bound, allowed: {routing_key}") from None
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """Connect and disconnect; the broker's refusals and lost connections become this package's errors."""
+        connection = None
+        try:
+            connection = pika.BlockingConnection(self._parameters)
+            yield connection
+        except (ChannelClosedByBroker, ConnectionClosedByBroker) as error:
+            raise BrokerRefusedError(f"{self._broker}: {error.reply_text}") from None
+        except (AMQPError, OSError) as error:
+            text = f"{self._broker}: {describe(error)}"
+            raise BrokerRefusedError(text) if is_login_refusal(error) else ConnectionError(text) from None
+        finally:
+            if connection is not None and connection.is_open:
+                connection.close()

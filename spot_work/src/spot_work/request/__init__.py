@@ -1,0 +1,1 @@
+"""What a request carries besides its value: a deadline, and the trace that it belongs to."""

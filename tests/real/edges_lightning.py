@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from spot_training.lightning import SpotCheckpoint
-from tests.real.loop_torch import run
+from tests.real.loop_torch import FORK, run
 
 LENGTH, BATCH, EPOCHS = 24, 4, 2
 
@@ -108,11 +109,13 @@ def fit(
 ) -> None:
     """Train; print the metrics at the end."""
     torch.manual_seed(1)
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
     spot = SpotCheckpoint(folder / "checkpoints")
-    module = model(folder / "ids", **values)
+    module = model(folder / f"ids{os.environ.get('RANK', '')}", **values)
     trainer = lightning.Trainer(
         accelerator="cpu",
-        devices=1,
+        devices=ranks,
+        strategy="ddp" if ranks > 1 else "auto",
         max_epochs=EPOCHS,
         default_root_dir=folder,
         logger=False,
@@ -125,6 +128,41 @@ def fit(
     trainer.fit(module, loader_of(kind, length), ckpt_path=path)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     sys.stdout.write(json.dumps([trainer.current_epoch, metrics, module.layer.weight.tolist()]) + "\n")
+
+
+def on_two_ranks(folder: Path, step: int | None = None) -> None:
+    """Train on two ranks as under torchrun; only rank 0 has the notice."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    def main(rank: int) -> None:
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        os.environ |= {"GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        torch.distributed.init_process_group("gloo")
+        fit(folder, "shuffle", step if rank == 0 else None)
+        torch.distributed.destroy_process_group()
+
+    ranks = [FORK.Process(target=main, args=(rank,)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(50)
+    sys.exit(max(1 if rank.exitcode is None else abs(rank.exitcode) for rank in ranks))
+
+
+def of_two_ranks(folder: Path) -> dict[str, Any]:
+    """Return whether the samples of both ranks and the weights are those of an uninterrupted training."""
+    whole = run(folder / "whole", on_two_ranks)
+    first, second = run(folder / "cut", on_two_ranks, 3), run(folder / "cut", on_two_ranks)
+    names = ("ids0", "ids1")
+    texts = [[(folder / place / name).read_text() for name in names] for place in ("whole", "cut")]
+    return {
+        "codes": [whole["code"], first["code"], second["code"]],
+        "equal": texts[0] == texts[1],
+        "weights": [json.loads(result["log"].splitlines()[-1])[2] for result in (whole, second)],
+        "log": first["log"] + second["log"],
+    }
 
 
 def orders(folder: Path, kind: str) -> dict[str, Any]:
@@ -171,6 +209,7 @@ def main(folder: Path) -> dict[str, Any]:
     results["unsupported"] = run(folder / "c", whole_model)
     results["dataloader_iter"] = run(folder / "d", lambda place: fit(place, model=Iterating))
     results["sharded"] = run(folder / "e", sharded)
+    results["ranks"] = of_two_ranks(folder / "g")
     results["early"] = [run(folder / "f", early), run(folder / "f", early)]
     return results
 

@@ -80,3 +80,10 @@ def test_a_training_that_stopped_early_is_not_continued(results: dict[str, Any])
     assert "not resumed: the best models of a ModelCheckpoint without dirpath" in first["log"]
     assert "nothing to train, this run ended at step 6" in again["log"]
     assert again["log"].splitlines()[-1] == first["log"].splitlines()[-1]  # epoch, metrics and weights
+
+
+def test_two_ranks_stop_at_the_same_step_and_resume_their_order(results: dict[str, Any]) -> None:
+    result = results["ranks"]
+    assert result["codes"] == [0, 0, 0], result["log"]
+    assert result["equal"]
+    assert result["weights"][0] == result["weights"][1]

@@ -139,13 +139,15 @@ class ResumableLoader:
             self.problem = f"{type(sampler).__name__} has no length"
             return loader
         inner = getattr(sampler, "sampler", None)
-        generators = [getattr(one, "generator", None) for one in (loader, sampler, inner)]
+        generators = [getattr(owner, "generator", None) for owner in (loader, sampler, inner)]
         order = EpochOrder(
-            sampler, self._randomness, [one for one in generators if isinstance(one, torch.Generator)]
+            sampler,
+            self._randomness,
+            [generator for generator in generators if isinstance(generator, torch.Generator)],
         )
         is_seeded = all(
-            one is None or isinstance(one, EpochBatches) or type(one).__module__.startswith(_SEEDED)
-            for one in (sampler, inner)
+            part is None or isinstance(part, EpochBatches) or type(part).__module__.startswith(_SEEDED)
+            for part in (sampler, inner)
         )
         if not is_seeded and order.draw(0) != order.draw(0):
             self.problem = f"{type(inner or sampler).__name__} draws another order each time"

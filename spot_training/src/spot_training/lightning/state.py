@@ -73,7 +73,9 @@ def take(trainer: Any, module: Any) -> dict[str, Any]:
             for name, metric in _metrics(module)
         },
         "module": _attributes(module),
-        "callbacks": [[type(one).__qualname__, _attributes(one)] for one in _stateless(trainer)],
+        "callbacks": [
+            [type(callback).__qualname__, _attributes(callback)] for callback in _stateless(trainer)
+        ],
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "should_stop": trainer.should_stop,
         "randomness": state.randomness(),
@@ -101,16 +103,11 @@ def restore_values(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
                 setattr(metric, key, _moved(value, metric.device))
             metric._update_count = saved["metrics"][name]["count"]
             metric._computed = None
-    for one, values in [
-        (module, saved["module"]),
-        *(
-            (one, values)
-            for one, (name, values) in zip(_stateless(trainer), saved["callbacks"], strict=False)
-            if type(one).__qualname__ == name
-        ),
-    ]:
-        for name, value in values.items():
-            setattr(one, name, _moved(value, module.device) if one is module else value)
+    for name, value in saved["module"].items():
+        setattr(module, name, _moved(value, module.device))
+    for callback, (kind, values) in zip(_stateless(trainer), saved["callbacks"], strict=False):
+        if type(callback).__qualname__ == kind:
+            vars(callback).update(values)
     trainer.accumulate_grad_batches = saved["accumulate_grad_batches"]
     state.set_randomness(saved["randomness"])
 
@@ -146,14 +143,18 @@ def _metrics(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _stateless(trainer: Any) -> list[Any]:
     """Return the callbacks that inherit Lightning's empty ``state_dict``."""
-    return [one for one in trainer.callbacks if type(one).state_dict.__qualname__ == "Callback.state_dict"]
+    return [
+        callback
+        for callback in trainer.callbacks
+        if type(callback).state_dict.__qualname__ == "Callback.state_dict"
+    ]
 
 
-def _attributes(one: Any) -> dict[str, Any]:
+def _attributes(owner: Any) -> dict[str, Any]:
     """Return an object's public attributes that are tensors or plain values."""
     return {
         name: value
-        for name, value in vars(one).items()
+        for name, value in vars(owner).items()
         if not name.startswith("_") and name != "training" and _is_plain(value)
     }
 

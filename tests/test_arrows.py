@@ -91,6 +91,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_training.storage.fsspec": {"spot_training", "fsspec"},
     "spot_training.keras": {"spot_training", "keras", "numpy"},
     "spot_training.torch": {"spot_training", "torch"},
+    "spot_training.lightning": {"spot_training", "torch"},  # it names Lightning's packages only in a string
     "spot_training.torch.state": {"spot_training", "torch", "numpy"},  # arrays in a state, if NumPy is there
     "spot_training.huggingface": {"spot_training", "transformers"},
     "spot_training.horovod": set(),

@@ -198,6 +198,7 @@ _SECONDS_OF: Final = {
     "real/test_demo_service.py": 56,
     "real/test_docs_commands.py": 13,
     "real/test_keras.py": 30,
+    "real/test_lightning.py": 80,
     "real/test_operator.py": 28,
     "real/test_queue_watcher.py": 53,
     "real/test_resnet.py": 77,

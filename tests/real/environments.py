@@ -67,8 +67,19 @@ def variables(place: Path) -> dict[str, str]:
 
 def play(place: Path, script: str, *arguments: str | Path, seconds: float) -> dict[str, Any]:
     """Run a script of this folder in the environment of ``place``; return the JSON that it prints."""
-    command = [place / "python", Path(__file__).with_name(script), *arguments]
-    done = subprocess.run(command, env=variables(place), capture_output=True, text=True, timeout=seconds)
+    return _play(place, Path(__file__).with_name(script), *arguments, seconds=seconds)
+
+
+def play_module(place: Path, module: str, *arguments: str | Path, seconds: float) -> dict[str, Any]:
+    """Run a module of this package, which may import others of it."""
+    return _play(place, "-m", f"tests.real.{module}", *arguments, seconds=seconds)
+
+
+def _play(place: Path, *arguments: str | Path, seconds: float) -> dict[str, Any]:
+    own = variables(place)
+    own["PYTHONPATH"] = os.pathsep.join([own["PYTHONPATH"], str(ROOT)])
+    command = [place / "python", *arguments]
+    done = subprocess.run(command, env=own, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -24,7 +24,9 @@ from typing import Any
 from spot_training.storage.files import Files
 
 FORK = multiprocessing.get_context("fork")
-SCRIPTS = ("plateau", "accumulation", "gan", "curriculum", "early", "folds", "stateful")
+TORCH = ("plateau", "accumulation", "gan", "curriculum", "early", "folds", "stateful", "fabric")
+LIGHTNING = ("lightning_plateau", "lightning_early", "lightning_manual")
+SCRIPTS = (*TORCH, *LIGHTNING)
 GRACE_SECONDS = 3.0
 MAX_FRUITLESS = 4
 """Starts in a row that take no step and do not end the script: then it is stuck."""
@@ -41,6 +43,8 @@ class Training:
         self.process: Any = None
         self._read = 0
         self.module_name = ""
+        self.repeated = getattr(module, "REPEATED", 0)
+        """Batches that a notice during a validation may repeat."""
         self.faults: list[str] = []
 
     def start(self, dies_at: int = 0) -> None:
@@ -136,7 +140,7 @@ def interrupt(training: Training, chance: random.Random, seconds: float, counts:
     counts[f"at {mark}" if kind == "mark" else "at a moment"] += 1
     if is_notice and is_listening and "export 0" not in before and training.module_name != "folds":
         lost = max(steps(training.new_marks())) - training.newest()
-        if lost > 0:
+        if lost > training.repeated:
             counts["lost steps"] += lost
             training.faults.append(
                 f"{lost} steps lost with a notice, after {before[-1]}: {training.log()[-300:]}"

@@ -178,6 +178,11 @@ class _LoaderStatePosition:
 
 def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> LoaderPosition:
     """Return the position of a loader for this rank, and prepare the loader's workers (``WorkerStart``)."""
+    if type(loader).__name__ == "_FabricDataLoader":  # draws random numbers when its first batch is requested
+        raise SpotTrainingError(
+            "a loader of fabric.setup_dataloaders cannot be resumed; allowed: the DataLoader itself, and"
+            " fabric.to_device(batch)"
+        )
     start = loader.worker_init_fn
     batches = loader.batch_sampler
     if loader.num_workers and not isinstance(start, WorkerStart):

@@ -18,13 +18,14 @@ def hyperparameters(parts: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, part in parts.items():
         if isinstance(part, Optimizer):
-            result[name] = [_plain(group) for group in part.param_groups]
+            result[name] = [plain_values(group) for group in part.param_groups]
         elif isinstance(part, LRScheduler):
-            result[name] = _plain(part.state_dict())
+            result[name] = plain_values(part.state_dict())
     return result
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are numbers, texts or short lists of them; no counters."""
     result = {}
     for key, value in values.items():
         if isinstance(value, torch.Tensor) and value.numel() == 1:

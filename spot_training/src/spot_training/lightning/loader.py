@@ -1,0 +1,158 @@
+"""The train loader: the order of an epoch's samples, and the moment between two steps."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from copy import copy
+from itertools import islice
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from spot_training.torch import EpochBatches, state
+from spot_training.torch.data import BatchRandomness, WorkerStart, sigterm_blocked
+
+_SEEDED: Final = "torch.utils.data."
+"""The package of the samplers that draw from PyTorch's generators only."""
+
+
+class EpochOrder:
+    """A sampler whose order depends on seed and epoch only; it can begin in the middle of an epoch."""
+
+    def __init__(self, sampler: Any, randomness: BatchRandomness, generators: list[Any]) -> None:
+        """``sampler``: the loader's batch sampler, or its sampler if it makes no batches."""
+        self._sampler, self._randomness, self._generators = sampler, randomness, generators
+        self._order: list[Any] = []
+        self._begin = 0
+        self.digest = ""
+        """A hash of the whole epoch's order."""
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch."""
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the rest of the epoch that ``start`` has drawn."""
+        yield from self._order[self._begin :]
+
+    def start(self, epoch: int, begin: int) -> None:
+        """Draw the order of an epoch; iterations start after ``begin`` batches."""
+        self._order, self._begin = self.draw(epoch), begin
+        self.digest = hashlib.sha256(repr(self._order).encode()).hexdigest()[:16]
+
+    def draw(self, epoch: int) -> list[Any]:
+        """Return an epoch's batches; the random number state of the process is not changed."""
+        before = state.randomness()
+        try:
+            self._randomness.epoch[0] = epoch
+            self._randomness.set(-1)
+            for generator in self._generators:
+                generator.manual_seed(torch.initial_seed())
+            for sampler in (self._sampler, getattr(self._sampler, "sampler", None)):
+                if sampler is not None and hasattr(sampler, "set_epoch"):
+                    sampler.set_epoch(epoch)
+            if isinstance(self._sampler, EpochBatches):
+                self._sampler.begin(epoch, 0)
+            return list(islice(self._sampler, len(self._sampler)))
+        finally:
+            state.set_randomness(before)
+
+
+class ResumableLoader:
+    """A train loader that calls ``between_steps`` when the Trainer requests a batch.
+
+    Then all of the step before is done: the optimizer, validations, schedulers, logs. ``position`` returns
+    epoch and batch of the next iteration.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        seed: int,
+        position: Callable[[], tuple[int, int]],
+        between_steps: Callable[[], None],
+    ) -> None:
+        self._position, self._between_steps = position, between_steps
+        self._randomness = BatchRandomness(seed)
+        self.order: Any = None
+        """``EpochOrder``; None if the loader has a state of its own, or a ``problem``."""
+        self.problem = ""
+        """Why the position in an epoch cannot be resumed; empty if it can."""
+        if isinstance(loader, DataLoader):
+            self._loader = self._with_order(copy(loader))
+        else:
+            self._loader = loader
+            self.problem = "" if self._is_stateful else f"a {type(loader).__name__} has no position"
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch; ``TypeError`` if it is unknown."""
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the loader's attribute, but its state: ``SpotCheckpoint`` saves that."""
+        if name in ("_loader", "state_dict", "load_state_dict"):
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    @property
+    def _is_stateful(self) -> bool:
+        return hasattr(self._loader, "load_state_dict")
+
+    def state(self) -> Any:
+        """Return the state of a loader that has one: torchdata's ``StatefulDataLoader``."""
+        return self._loader.state_dict() if self._is_stateful else None
+
+    def load(self, saved: Any) -> None:
+        """Load that state before the next iteration."""
+        if self._is_stateful and saved is not None:
+            self._loader.load_state_dict(saved)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of an epoch, or its rest."""
+        epoch, begin = self._position()
+        if self.order is not None:
+            self.order.start(epoch, begin)
+        with sigterm_blocked():
+            batches = iter(self._loader)
+        while True:
+            self._between_steps()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            yield batch
+
+    def _with_order(self, loader: Any) -> Any:
+        """Return the copy of a loader with a resumable order and resumable random numbers in its workers."""
+        if not isinstance(loader.worker_init_fn, WorkerStart) and loader.num_workers:
+            loader.worker_init_fn = WorkerStart(loader.worker_init_fn, self._randomness)
+        if hasattr(loader, "load_state_dict"):
+            return loader
+        if isinstance(loader.dataset, IterableDataset):
+            self.problem = "an IterableDataset has no position"
+            return loader
+        kind = "batch_sampler" if loader.batch_sampler is not None else "sampler"
+        sampler = getattr(loader, kind)
+        if not hasattr(sampler, "__len__"):
+            self.problem = f"{type(sampler).__name__} has no length"
+            return loader
+        inner = getattr(sampler, "sampler", None)
+        generators = [getattr(owner, "generator", None) for owner in (loader, sampler, inner)]
+        order = EpochOrder(
+            sampler,
+            self._randomness,
+            [generator for generator in generators if isinstance(generator, torch.Generator)],
+        )
+        is_seeded = all(
+            part is None or isinstance(part, EpochBatches) or type(part).__module__.startswith(_SEEDED)
+            for part in (sampler, inner)
+        )
+        if not is_seeded and order.draw(0) != order.draw(0):
+            self.problem = f"{type(inner or sampler).__name__} draws another order each time"
+            return loader
+        # DataLoader refuses an assignment after its construction, but reads the attribute at each iteration.
+        object.__setattr__(loader, kind, order)
+        self.order = order
+        return loader

@@ -1,0 +1,178 @@
+"""What Lightning's own checkpoint lacks, taken and restored between two steps.
+
+Lightning saves weights, optimizers, schedulers and callbacks with a state. This adds the loops' exact
+position, the means that ``log`` accumulates in an epoch, states of torchmetrics, public attributes of the
+module and of callbacks without a state, and random numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import torch
+
+from spot_training.errors import one_line
+from spot_training.torch import state
+from spot_training.torch.loop import StateCopy
+
+LIGHTNING_FILE: Final = "lightning.ckpt"
+"""Lightning's checkpoint, written by rank 0."""
+RANK_FILE: Final = "rank.pt"
+"""What Lightning's checkpoint lacks, of each rank."""
+_RESULT: Final = (
+    *("value", "cumulated_batch_size", "has_reset"),
+    *("_forward_cache", "_computed", "_update_count"),
+)
+"""The state of one logged value (``_ResultMetric``)."""
+_LOGGED: Final = (
+    *("_callback_metrics", "_logged_metrics", "_progress_bar_metrics"),
+    *("_first_loop_iter", "_current_fx"),
+)
+"""What the Trainer has logged so far (``_LoggerConnector``)."""
+_PLAIN: Final = (bool, int, float, str, type(None), torch.Tensor)
+
+
+def dump(trainer: Any) -> Any:
+    """Return Lightning's own checkpoint."""
+    return trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+
+
+def copy_files(trainer: Any, module: Any, loader: Any, rank: int) -> dict[str, Any]:
+    """Return copies of what a rank saves, by file name."""
+    order = loader.order.digest if loader.order is not None else None
+    per_rank = {**take(trainer, module), "order": order, "loader": loader.state()}
+    files = {LIGHTNING_FILE: state.copy_to_cpu(dump(trainer))} if rank == 0 else {}
+    return {**files, RANK_FILE: state.copy_to_cpu(per_rank)}
+
+
+def copy_state(step: int, meta: Mapping[str, Any], copy_files: Callable[[], Mapping[str, Any]]) -> StateCopy:
+    """Return a copy of the state; a state that cannot be copied fails the save, not the training."""
+    started, files, error = time.monotonic(), dict[str, Any](), None
+    try:
+        files = dict(copy_files())
+    except (TypeError, ValueError, AttributeError) as reason:
+        error = state.UnsupportedStateError(f"the state cannot be copied: {one_line(reason)}")
+    return StateCopy(step, meta, files, error, time.monotonic() - started)
+
+
+def take(trainer: Any, module: Any) -> dict[str, Any]:
+    """Return references to the state; ``state.copy_to_cpu`` copies it."""
+    results = trainer.fit_loop.epoch_loop._results
+    return {
+        "loops": trainer.fit_loop.state_dict(),
+        "results": {
+            key: {name: vars(result)[name] for name in _RESULT if name in vars(result)}
+            for key, result in results.items()
+            if result.is_tensor
+        },
+        "logged": {name: getattr(trainer._logger_connector, name) for name in _LOGGED},
+        "metrics": {
+            name: {"state": metric.metric_state, "count": metric._update_count}
+            for name, metric in _metrics(module)
+        },
+        "module": _attributes(module),
+        "callbacks": [
+            [type(callback).__qualname__, _attributes(callback)] for callback in _stateless(trainer)
+        ],
+        "accumulate_grad_batches": trainer.accumulate_grad_batches,
+        "should_stop": trainer.should_stop,
+        "randomness": state.randomness(),
+    }
+
+
+def restore(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
+    """Restore the state in the middle of an epoch; the Trainer is about to request its next batch."""
+    fit = trainer.fit_loop
+    fit.load_state_dict(saved["loops"])
+    _begin_as_running(fit)
+    fit._data_fetcher.fetched = fit.epoch_loop.batch_progress.current.ready
+    _fill_when_logged(fit.epoch_loop._results, dict(saved["results"]))
+    trainer.should_stop = saved["should_stop"]
+    restore_values(trainer, module, saved)
+
+
+def restore_values(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
+    """Restore all that a script may read after a finished training."""
+    for name, value in saved["logged"].items():
+        setattr(trainer._logger_connector, name, _moved(value, module.device))
+    for name, metric in _metrics(module):
+        if name in saved["metrics"]:
+            for key, value in saved["metrics"][name]["state"].items():
+                setattr(metric, key, _moved(value, metric.device))
+            metric._update_count = saved["metrics"][name]["count"]
+            metric._computed = None
+    for name, value in saved["module"].items():
+        setattr(module, name, _moved(value, module.device))
+    for callback, (kind, values) in zip(_stateless(trainer), saved["callbacks"], strict=False):
+        if type(callback).__qualname__ == kind:
+            vars(callback).update(values)
+    trainer.accumulate_grad_batches = saved["accumulate_grad_batches"]
+    state.set_randomness(saved["randomness"])
+
+
+def _begin_as_running(loop: Any) -> None:
+    """Let a loop and those in it go on as if they had never ended.
+
+    After a restart in an epoch Lightning would not step a plateau scheduler at that epoch's end.
+    """
+    loop._restarting = loop._loaded_from_state_dict = False
+    for inner in vars(loop).values():
+        if hasattr(inner, "_restarting"):
+            _begin_as_running(inner)
+
+
+def _fill_when_logged(results: Any, saved: dict[str, Any]) -> None:
+    """Give each logged value its saved state when the script logs it first."""
+    base = type(results)
+
+    def add(self: Any, key: str, result: Any) -> None:
+        base.__setitem__(self, key, result)
+        vars(result).update(saved.pop(key, {}))
+
+    results.__class__ = type(base.__name__, (base,), {"__setitem__": add})
+
+
+def _metrics(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the module's torchmetrics: their states are in no ``state_dict``, unless persistent."""
+    for name, inner in module.named_modules():
+        if hasattr(inner, "metric_state") and hasattr(inner, "_update_count"):
+            yield name, inner
+
+
+def _stateless(trainer: Any) -> list[Any]:
+    """Return the callbacks that inherit Lightning's empty ``state_dict``."""
+    return [
+        callback
+        for callback in trainer.callbacks
+        if type(callback).state_dict.__qualname__ == "Callback.state_dict"
+    ]
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    """Return an object's public attributes that are tensors or plain values."""
+    return {
+        name: value
+        for name, value in vars(owner).items()
+        if not name.startswith("_") and name != "training" and _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    return type(value) in _PLAIN
+
+
+def _moved(value: Any, device: Any) -> Any:
+    """Return a value whose tensors are on ``device``."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if type(value) in (list, tuple):
+        return type(value)(_moved(inner, device) for inner in value)
+    if type(value) is dict:
+        return {key: _moved(inner, device) for key, inner in value.items()}
+    return value

@@ -31,7 +31,7 @@ FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
 PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,aws-check.md changes.md options.md stack-file.md),$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone engine test-engine test-traces test-real lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone engine test-engine test-traces test-real test-cluster lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,12 @@ engine: # before setup, which takes minutes
 
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 tests/real $(ARGS)
+
+# The plays of one process run at the same time; building is shown, and done once.
+test-cluster: setup ## entries' objects and Jobs on a real Kubernetes control plane: KUBECONFIG's empty cluster, or one built here (go, etcd)
+	@test -n "$${KUBECONFIG:-}" || .ci/system-packages cluster
+	@tests/cluster/control_plane/build "$${XDG_CACHE_HOME:-$$HOME/.cache}/gpu-spot/control-plane" $${KUBECONFIG:+crds} >/dev/null
+	@$(BIN)/python -m pytest --durations 5 -o faulthandler_timeout=600 tests/cluster $(ARGS)
 
 lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, retired words and style of the docs
 	@$(BIN)/ruff check --quiet .

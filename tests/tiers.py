@@ -16,6 +16,7 @@ REHEARSED: Final = TESTS / "live"
 _MARKS_OF: Final = {
     "aws_check": "adapter",
     "aws_check/test_rehearsal.py": "adapter long",
+    "cluster": "cluster long",
     "commands": "adapter",
     "commands/test_json.py": "program",
     "commands/test_operators.py": "whole long",

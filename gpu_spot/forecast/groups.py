@@ -24,6 +24,7 @@ from market.supply.trace import PoolTrace
 
 _WEEK_MINUTES: Final = WEEK * 12 * 60
 _DRAWN_ZONES: Final = 4
+_MONTH_DAYS: Final = 30
 _CHECKPOINT_MINUTES: Final = 10.0
 """Maximum interval of checkpoints of ``spot_training`` (see its ``interval.py``)."""
 ForecastEntry: TypeAlias = Service | Training | SharedHost
@@ -185,6 +186,7 @@ def forecast(
     part = spot / target / _WEEK_MINUTES if target else 0.0
     losses, unannounced = (slot_forecast.losses, slot_forecast.unannounced) if slot_forecast else (0.0, 0.0)
     again = unannounced * _CHECKPOINT_MINUTES / 2 if isinstance(entry, Training) else 0.0
+    delay = _restart_delay_minutes(losses) if _is_delayed(entry) else 0.0
     return GroupForecast(
         entry.name,
         target,
@@ -193,9 +195,32 @@ def forecast(
         _volumes(entry, prices.region),
         Range(*(max(0.0, 1 - minutes * part) for minutes in (shortage.high, shortage.middle, shortage.low))),
         losses * spot,
-        (shortage.middle / 7 + again) * spot,
-        tuple(_notes(entry, zones, prices)),
+        (shortage.middle / 7 + again + delay) * spot,
+        (*_notes(entry, zones, prices), *([_delay_note(losses)] if delay else ())),
         _runs_on(entry),
+    )
+
+
+def _is_delayed(entry: ForecastEntry) -> bool:
+    """Return whether the Job controller delays an entry's restarts (``pods.restart_delay_seconds``)."""
+    return isinstance(entry, Training) and is_on_kubernetes(entry) and entry.nodes == 1
+
+
+def _restart_delays(losses: float) -> list[int]:
+    """Return the seconds before each restart of a run of a month with so many interruptions a day."""
+    return [pods.restart_delay_seconds(number) for number in range(1, round(losses * _MONTH_DAYS) + 1)]
+
+
+def _restart_delay_minutes(losses: float) -> float:
+    """Return the minutes a day that a run waits for its restarts."""
+    return sum(_restart_delays(losses)) / 60 / _MONTH_DAYS
+
+
+def _delay_note(losses: float) -> str:
+    hours = sum(_restart_delays(losses)) / 3600
+    return (
+        f"Kubernetes delays each restart of a run, from 10 s to 10 minutes: {hours:.1f} hours of a run of a "
+        "month, in the lost minutes"
     )
 
 

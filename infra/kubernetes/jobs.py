@@ -173,9 +173,9 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
         "containers": [work],
         "volumes": volumes,
     }
-    return pods.pod_template(
-        context.labels(job.name), spec, annotations={"karpenter.sh/do-not-disrupt": "true"}
-    )
+    # Without karpenter.sh/do-not-disrupt: Karpenter would delete the pod instead of evicting it, later and
+    # without the condition DisruptionTarget. Nothing else moves a job (nodes.node_pool).
+    return pods.pod_template(context.labels(job.name), spec)
 
 
 def _experiments(job: Training, context: ClusterContext) -> Manifest:
@@ -202,7 +202,9 @@ def _experiments(job: Training, context: ClusterContext) -> Manifest:
 def _runtime(job: Training, context: ClusterContext) -> Manifest:
     """Return the TrainingRuntime of a run on several nodes.
 
-    The loss of one node ends all ranks, so all restart; a restart after a disruption does not count.
+    The loss of one node ends all ranks, so all restart; a restart after a disruption does not count. The
+    others crash while the lost node's pod still saves: they may all fail without ending the run's Job, whose
+    reason decides what the restart counts. If all fail, no node was lost.
     """
     disrupted = [{"type": "DisruptionTarget", "status": "True"}]
     saved = {"containerName": "node", "operator": "In", "values": [STOPPED_EXIT_CODE]}
@@ -211,7 +213,7 @@ def _runtime(job: Training, context: ClusterContext) -> Manifest:
     template: Manifest = {
         "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
         "spec": {
-            "backoffLimit": 0,
+            "backoffLimit": job.nodes - 1,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {
                 "rules": [

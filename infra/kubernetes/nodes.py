@@ -16,6 +16,10 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
 
     If both purchase options are allowed, Karpenter prefers Spot and skips offerings without capacity. Nodes
     of jobs are removed only when empty; nodes of a service may be consolidated, one at a time.
+
+    A node of a service has a ``terminationGracePeriod``, before whose end Karpenter deletes pods that their
+    disruption budget protects. A job's node has none: its pods are evicted at once, and a deletion has no
+    condition ``DisruptionTarget``, without which a killed pod counts as a failure.
     """
     name = context.cluster_name(entry.name)
     is_job = isinstance(entry, Training)
@@ -26,13 +30,12 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
             "requirements": _requirements(entry),
             "taints": [{"key": GPU, "value": "present", "effect": "NoSchedule"}],
             "expireAfter": "Never",
-            "terminationGracePeriod": f"{pods.NODE_GRACE_SECONDS}s",
+            **({} if is_job else {"terminationGracePeriod": f"{pods.NODE_GRACE_SECONDS}s"}),
         },
     }
     disruption: Manifest = {
         "consolidationPolicy": "WhenEmpty" if is_job else "WhenEmptyOrUnderutilized",
         "consolidateAfter": "60s",
-        # With a grace period Karpenter replaces drifted nodes despite do-not-disrupt.
         "budgets": [
             {"nodes": "0", "reasons": ["Drifted", "Underutilized"]},
             {"nodes": "100%", "reasons": ["Empty"]},

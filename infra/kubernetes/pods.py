@@ -10,11 +10,15 @@ from infra.schema import Dataset
 from infra.schema.work import Work
 
 GRACE_SECONDS: Final = 110
-"""Seconds from SIGTERM to SIGKILL: 10 s of AWS's 120 s of notice remain to unmount (docs/contract.md)."""
+"""Seconds from SIGTERM to SIGKILL, and to the deadline in a job's notice: of AWS's 120 s 10 are for the way
+from AWS's warning over Karpenter to SIGTERM, and to unmount (docs/contract.md). The node's own deadline is
+in no place that a pod without credentials can read."""
 NODE_GRACE_SECONDS: Final = 120
-"""Seconds from the notice to the node's termination. Karpenter deletes pods that must not be evicted
-(``do-not-disrupt``, a disruption budget) only their own grace period before the end of the node's
-``terminationGracePeriod`` (kubernetes-sigs/karpenter 916)."""
+"""Seconds from the notice to the termination of a service's node. Karpenter deletes pods that a disruption
+budget protects their own grace period before its end (kubernetes-sigs/karpenter 916)."""
+
+_FIRST_RESTART_SECONDS: Final = 10
+_LAST_RESTART_SECONDS: Final = 600
 
 CONTAINER: Final = "work"
 
@@ -24,6 +28,17 @@ CONTAINER_SECURITY_CONTEXT: Final[Manifest] = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 """No privileges and no escalation, as for containers on instances."""
+
+
+def restart_delay_seconds(ends: int) -> int:
+    """Return the seconds from the end of a Job's pod to its successor, the ``ends``-th end of the run.
+
+    Ends that the failure policy ignores are included, and no field changes it. Source: Kubernetes,
+    ``pkg/controller/job``, ``DefaultJobPodFailureBackOff`` and ``MaxJobPodFailureBackOff``. A run on several
+    nodes has no delay, because each restart is another Job.
+    """
+    doubled: int = _FIRST_RESTART_SECONDS * 2 ** min(ends - 1, 10)
+    return min(doubled, _LAST_RESTART_SECONDS)
 
 
 def environment(variables: Mapping[str, str]) -> list[Manifest]:

@@ -107,15 +107,21 @@ def test_a_run_on_several_nodes_restarts_after_a_disruption_without_counting_it(
     [rule] = jobs["failurePolicy"]["rules"]
     assert rule["action"] == "RestartJobSetAndIgnoreMaxRestarts"
     assert rule["onJobFailureReasons"] == ["PodFailurePolicy"]
-    assert node["template"]["spec"]["backoffLimit"] == 0
+    assert node["template"]["spec"]["backoffLimit"] == 1  # all but one may crash while the lost one saves
     assert len(node["name"]) <= 20  # Trainer 2.4
     assert of_kind(variants()["nodes"], "TrainJob")["spec"]["trainer"] == {"numNodes": 2, "numProcPerNode": 4}
 
 
 def test_grace_periods_fit_the_notice() -> None:
     for items in variants().values():
-        for pool in (item for item in items if item["kind"] == "NodePool"):
-            assert pool["spec"]["template"]["spec"]["terminationGracePeriod"] == "120s"
+        periods = {
+            item["metadata"]["labels"]["gpu-spot/group"]: item["spec"]["template"]["spec"].get(
+                "terminationGracePeriod"
+            )
+            for item in items
+            if item["kind"] == "NodePool"
+        }
+        assert periods == {"ocr": "120s", "resnet": None}
     assert pods.GRACE_SECONDS <= pods.NODE_GRACE_SECONDS - 10
     [within] = [item for item in DrainSeconds.__metadata__ if hasattr(item, "maximum")]  # type: ignore[attr-defined]
     assert within.maximum <= pods.GRACE_SECONDS
@@ -131,8 +137,8 @@ def test_nodes_of_jobs_are_not_consolidated_or_replaced() -> None:
     assert job["spec"]["disruption"]["consolidationPolicy"] == "WhenEmpty"
     assert (blocked["nodes"], {*blocked["reasons"]}) == ("0", {"Drifted", "Underutilized"})
     assert job["spec"]["template"]["spec"]["expireAfter"] == "Never"
-    template = of_kind(items, "Job")["spec"]["template"]
-    assert template["metadata"]["annotations"] == {"karpenter.sh/do-not-disrupt": "true"}
+    # With do-not-disrupt Karpenter would delete the pod, not evict it (tests/cluster).
+    assert "annotations" not in of_kind(items, "Job")["spec"]["template"]["metadata"]
     assert service["spec"]["disruption"]["budgets"] == [{"nodes": "1"}]
 
 

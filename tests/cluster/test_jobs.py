@@ -1,0 +1,142 @@
+"""What the Job controller of Kubernetes makes of the ends of a job's pods.
+
+All plays run at the same time, because the controller waits 10 s and longer before it replaces a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from infra.kubernetes import pods
+from tests.cluster import plays
+from tests.cluster.client import ClusterApi
+from tests.cluster.kubelet import KILLED_EXIT_CODE, PlayedKubelet, PodLife
+from tests.cluster.plays import CHECKS_OUT, DEAF, SAVES, JobPlay, JobState, Stage
+from tests.waiting import TIMEOUT_SECONDS
+
+GRACE_SECONDS: Final = 2
+ENDS: Final[dict[str, tuple[PodLife, Callable[[JobPlay, Any], None], int]]] = {
+    # what the pod does, how it is taken, how many failures are counted
+    "drained, saves": (SAVES, lambda play, pod: play.drain(pod), 0),
+    "drained, killed": (DEAF, lambda play, pod: play.drain(pod, GRACE_SECONDS), 0),
+    "drained, checks out": (CHECKS_OUT, lambda play, pod: play.drain(pod), 0),
+    "deleted, saves": (SAVES, lambda play, pod: play.delete(pod), 0),
+    # Nothing says why these ended: a person's `kubectl delete pod`, or a drain that may not evict.
+    "deleted, killed": (DEAF, lambda play, pod: play.delete(pod, GRACE_SECONDS), 1),
+    "deleted, checks out": (CHECKS_OUT, lambda play, pod: play.delete(pod), 1),
+    "fault": (PodLife(), lambda play, pod: play.end(pod, 1), 1),
+    "out of memory": (PodLife(), lambda play, pod: play.end(pod, KILLED_EXIT_CODE), 1),
+}
+SAVES_LATER: Final = PodLife(stops=4, stop_code=75)
+SEVERAL: Final[dict[str, tuple[PodLife, bool, bool, str]]] = {
+    # the taken pod, whether its peer ends first, whether a node is taken, why the run's Job fails
+    "saves": (SAVES, False, True, "PodFailurePolicy"),
+    "saves after its peer crashed": (SAVES_LATER, True, True, "PodFailurePolicy"),
+    "killed": (DEAF, False, True, "PodFailurePolicy"),
+    "both crash": (PodLife(), True, False, "BackoffLimitExceeded"),
+}
+
+
+@dataclass(frozen=True)
+class Started:
+    """Results of the plays, by name, as they come in."""
+
+    results: dict[str, Future[Any]]
+
+    def of(self, name: str) -> Any:
+        return self.results[name].result(2 * TIMEOUT_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def started(api: ClusterApi) -> Iterator[Started]:
+    objects = plays.job_objects()
+    jobs_and_services = {"Job", "Deployment", "ScaledObject", "TriggerAuthentication"}
+    for item in objects:
+        if item["kind"] not in jobs_and_services:
+            api.apply(item)
+    count = len(ENDS) + len(SEVERAL) + 6
+    with PlayedKubelet(api, plays.NAMESPACE) as kubelet, ThreadPoolExecutor(count) as pool:
+        stage = Stage(api, kubelet)
+        results = {
+            f"end: {name}": pool.submit(plays.taken, stage, f"end-{number}", life, take)
+            for number, (name, (life, take, _)) in enumerate(ENDS.items())
+        }
+        results |= {
+            f"several: {name}": pool.submit(
+                plays.node_of_several,
+                *(stage, f"several-{number}", life),
+                peer_ends_first=peer_ends_first,
+                is_taken=is_taken,
+            )
+            for number, (name, (life, peer_ends_first, is_taken, _)) in enumerate(SEVERAL.items())
+        }
+        results["drained thrice"] = pool.submit(plays.drained_thrice, stage)
+        results["failed twice"] = pool.submit(plays.failed_twice, stage)
+        results["lost"] = pool.submit(plays.node_lost, stage, "lost", while_stopping=False)
+        results["lost in a drain"] = pool.submit(plays.node_lost, stage, "lost-drained", while_stopping=True)
+        results["replaced"] = pool.submit(plays.replaced, stage)
+        results["experiments"] = pool.submit(plays.experiment_failed, stage)
+        yield Started(results)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_only_faults_are_counted(started: Started, name: str) -> None:
+    state: JobState = started.of(f"end: {name}")
+    assert state.failed == ENDS[name][2]
+    assert not state.has_ended
+
+
+def test_interruptions_do_not_fail_a_job_whatever_its_command_does(started: Started) -> None:
+    """Its pods are killed, not saved, and the Job may fail once."""
+    _, state, _ = started.of("drained thrice")
+    assert (state.failed, state.conditions) == (0, ())
+
+
+def test_the_controller_waits_twice_as_long_after_each_interruption(started: Started) -> None:
+    waits, _, _ = started.of("drained thrice")
+    expected = [pods.restart_delay_seconds(number) for number in (1, 2, 3)]
+    assert expected == [10, 20, 40]
+    for seconds, delay in zip(waits, expected, strict=True):
+        assert 0.85 * delay - 1 < seconds < 1.25 * delay + 5
+
+
+def test_faults_above_the_limit_fail_the_job(started: Started) -> None:
+    state = started.of("failed twice")
+    assert "Failed: BackoffLimitExceeded" in {
+        item.replace("FailureTarget", "Failed") for item in state.conditions
+    }
+
+
+@pytest.mark.parametrize("name", ["lost", "lost in a drain"])
+def test_a_lost_node_is_not_counted_and_has_one_successor(started: Started, name: str) -> None:
+    state, at_once = started.of(name)
+    assert (state.failed, at_once) == (0, 1)
+
+
+def test_pods_of_a_job_never_run_at_the_same_time(started: Started) -> None:
+    assert started.of("drained thrice")[2] == 1
+
+
+def test_another_revision_is_refused_until_the_old_pod_has_ended(started: Started) -> None:
+    code, seconds, at_once = started.of("replaced")
+    assert code == 422
+    assert seconds >= plays.REPLACED_STOPS_SECONDS - 1
+    assert at_once == 1
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_lost_node_of_several_is_not_counted_even_if_its_peer_crashes_first(
+    started: Started, name: str
+) -> None:
+    """JobSet ignores its maximum of restarts for the reason PodFailurePolicy (``rules`` of the runtime)."""
+    assert started.of(f"several: {name}") == SEVERAL[name][3]
+
+
+def test_an_experiment_that_cannot_run_ends_no_other(started: Started) -> None:
+    state = started.of("experiments")
+    assert (state.failed_indexes, state.succeeded) == ("0", 1)

@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 from tests.real.environments import environment, play_module
+from tests.real.wild import harness
 
 
 def test_scripts_of_lightning_survive_kills(tmp_path: Path) -> None:
-    names = ["lightning_plateau", "lightning_early", "lightning_manual"]
-    result = play_module(
-        environment("torch"),
-        *("wild.harness", "--folder", tmp_path, "--kills", "5", "--only", *names),
-        seconds=170,
-    )
+    options = ["--folder", tmp_path, "--kills", "5", "--only", *harness.LIGHTNING]
+    result = play_module(environment("torch"), "wild.harness", *options, seconds=170)
     assert result["wild_scripts"] == 3
     assert result["wild_kills"] >= 15
     assert result["faults"] == []

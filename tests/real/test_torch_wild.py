@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.real.environments import environment, play_module
+from tests.real.wild import harness
 
 
 def test_scripts_of_habits_survive_kills(tmp_path: Path) -> None:
-    names = [
-        *("plateau", "accumulation", "gan", "curriculum", "early", "folds", "stateful", "fabric"),
-    ]
-    options = ["--folder", tmp_path, "--kills", "1", "--only", *names]
+    options = ["--folder", tmp_path, "--kills", "1", "--only", *harness.TORCH]
     result = play_module(environment("torch"), "wild.harness", *options, seconds=170)
     assert result["wild_scripts"] == 8
     assert result["wild_kills"] >= 8

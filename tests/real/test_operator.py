@@ -89,7 +89,7 @@ def test_status_says_what_amqp_says(channel: Any, run: Run) -> None:
 
 @pytest.mark.parametrize("version", [None, (4, 3)])
 def test_listings_neither_lose_nor_reorder(
-    channel: Any, run: Run, monkeypatch: pytest.MonkeyPatch, version: versions.Version | None
+    channel: Any, run: Run, monkeypatch: pytest.MonkeyPatch, version: versions.BrokerVersion | None
 ) -> None:
     if version is not None:  # there they are returned without counting
         monkeypatch.setattr(versions, "read", lambda _: version)

@@ -22,9 +22,9 @@ from spot_training.lightning.saving import StepSaves
 from spot_training.report import say
 from spot_training.spot import Spot
 from spot_training.torch import state
-from spot_training.torch.loop import StateCopy
 from spot_training.torch.optimization import plain_values
 from spot_training.torch.ranks import TorchRanks
+from spot_training.torch.snapshot import StateCopy
 
 
 class SpotCheckpoint:

@@ -12,9 +12,10 @@ from typing import NoReturn
 from spot_training.errors import SaveError
 from spot_training.spot import Spot
 from spot_training.torch import state
-from spot_training.torch.loop import LONG_STEP_SECONDS, StateCopy
+from spot_training.torch.loop import LONG_STEP_SECONDS
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saver import BackgroundSaver
+from spot_training.torch.snapshot import StateCopy
 from spot_training.torch.standby import Standby
 
 _log = logging.getLogger("spot_training")

@@ -15,7 +15,7 @@ import torch
 
 from spot_training.errors import one_line
 from spot_training.torch import state
-from spot_training.torch.loop import StateCopy
+from spot_training.torch.snapshot import StateCopy
 
 LIGHTNING_FILE: Final = "lightning.ckpt"
 """Lightning's checkpoint, written by rank 0."""

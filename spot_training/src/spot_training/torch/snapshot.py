@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spot_training.errors import SaveError
@@ -35,5 +35,5 @@ class StateCopy:
     """Why it cannot be written."""
     seconds: float
     """How long it took."""
-    keep: Keep
+    keep: Keep = field(default_factory=Keep)
     """Why its checkpoint stays beside the newest ones."""

@@ -111,7 +111,7 @@ class RabbitMQInspector(QueueInspector):
                     channel.basic_nack(0, multiple=True, requeue=True)  # all that are unacknowledged
 
     def _receive_all(
-        self, channel: Any, version: versions.Version | None, is_selected: Callable[[str], bool]
+        self, channel: Any, version: versions.BrokerVersion | None, is_selected: Callable[[str], bool]
     ) -> list[_Received]:
         """Return the dead letters of this moment, without those that arrive meanwhile.
 

@@ -128,7 +128,7 @@ class Link:
         """Why the broker takes no messages at present, by its own word; empty: it takes them."""
         self.max_bytes: int | None = None
         """The broker's maximum message size; None until it has refused a message."""
-        self.version: versions.Version | None = None
+        self.version: versions.BrokerVersion | None = None
         """The broker's version; None until connected, or if it is unknown."""
         self.connections = 0
         """Number of connections so far: identifies the present one."""

@@ -14,7 +14,7 @@ from typing import Final
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 
-Version = tuple[int, ...]
+ProgramVersion = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Component:
 
     name: str
     command: tuple[str, ...]
-    fixed: tuple[Version, ...]
+    fixed: tuple[ProgramVersion, ...]
     cve: str
     source: str
     line_length: int = 2
     needs_gpus: bool = False
 
-    def is_fixed(self, version: Version) -> bool:
+    def is_fixed(self, version: ProgramVersion) -> bool:
         """Return whether a version is one without the vulnerability."""
         line = version[: self.line_length]
         lines = {fixed[: self.line_length]: fixed for fixed in self.fixed}
@@ -85,7 +85,7 @@ COMPONENTS: Final = (
 _VERSION: Final = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+)")
 
 
-def parse_version(text: str) -> Version | None:
+def parse_version(text: str) -> ProgramVersion | None:
     """Return the first version in a program's output, None without one; a release candidate is none.
 
     ``1.4.0-rc.3`` may lack what 1.4.0 has; ``1.7.29-1.amzn2023`` is a package of 1.7.29.

@@ -129,7 +129,7 @@ def stalls(megabytes: int) -> dict[str, Any]:
     """Measure a save of so many megabytes, and a restore of a tenth of it by four ranks."""
     with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
         saving = report_of("torch", "stall_torch", f"{folder}/save", str(megabytes), "5")
-        parameters = str(megabytes * 1_000_000 // 120)
+        parameters = str(megabytes * 1_000_000 // 240)
         restoring = report_of("torch", "restore_torch", f"{folder}/restore", "4", parameters)
     return {**restoring, **saving}
 

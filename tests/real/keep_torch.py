@@ -34,7 +34,7 @@ def train(folder: Path, loader_kind: str, asynchronous: bool, die_at: int) -> No
         if touches[0] == die_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Files.touch = touch  # type: ignore[method-assign]
+    Files.touch = touch  # type: ignore[assignment,method-assign]
     torch.manual_seed(1)
     data = TensorDataset(torch.arange(8.0)[:, None])
     loader: Any

@@ -1,7 +1,8 @@
 """Memory and reads of a restore: ``restore_torch.py FOLDER [RANKS] [PARAMETERS]``; prints JSON.
 
-Ranks of gloo on this machine restore one checkpoint of a model with Adam. Their memory is the sum of their
-proportional set sizes, in which a page that they share counts once.
+Ranks of gloo on this machine restore one checkpoint of a model with Adam, most of it frozen. Their memory is
+the sum of their proportional set sizes, in which a page that they share counts once; it is measured when all
+have loaded the model, and at many moments besides.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def new_parts(parameters: int, *, steps: bool = False) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     width = int((parameters / 4) ** 0.5)
-    model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4)))
+    frozen = [torch.nn.Linear(width, width).requires_grad_(False) for _ in range(12)]
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4)), *frozen)
     optimizer = torch.optim.Adam(model.parameters())
     if steps:
         model(torch.ones(1, width)).square().mean().backward()
@@ -61,6 +63,16 @@ def restore(folder: Path, rank: int, ranks: int, port: int, parameters: int) -> 
     parts = new_parts(parameters)
     for tensor in parts["model"].parameters():
         tensor.data.zero_()
+    load = parts["model"].load_state_dict
+
+    def load_and_wait(state: Any) -> Any:
+        result = load(state)
+        (folder / f"loaded-{rank}").touch()
+        while not (folder / "measured").exists():
+            time.sleep(0.005)
+        return result
+
+    parts["model"].load_state_dict = load_and_wait
     (folder / f"ready-{rank}").touch()
     while not (folder / "go").exists():
         time.sleep(0.005)
@@ -115,9 +127,15 @@ def main(folder: Path, ranks: int, parameters: int) -> dict[str, Any]:
         while len(list(folder.glob("ready-*"))) < ranks:
             time.sleep(0.01)
         before, read_before, peak, started = memory(pids), reads(pids), 0, time.monotonic()
+        at_load = 0
         (folder / "go").touch()
         while len(list(folder.glob("result-*"))) < ranks:
-            peak = max(peak, memory(pids))
+            has_loaded = len(list(folder.glob("loaded-*"))) == ranks
+            now = memory(pids)
+            peak = max(peak, now)
+            if has_loaded and not at_load:
+                at_load = now
+                (folder / "measured").touch()
             time.sleep(0.005)
             if time.monotonic() - started > 300 or not all(process.is_alive() for process in processes):
                 raise SystemExit("a rank has not restored")
@@ -133,7 +151,7 @@ def main(folder: Path, ranks: int, parameters: int) -> dict[str, Any]:
         "ranks": ranks,
         "megabytes": round(size / 1e6),
         "seconds": round(seconds, 2),
-        "extra_memory": round((peak - max(before, after)) / size, 2),
+        "extra_memory": round(max(at_load - before, peak - max(before, after)) / size, 2),
         "storage_reads": round((read_after - read_before) / size, 2),
         "same": all(result["same"] for result in results),
         "mapped_afterwards": any(result["mapped"] for result in results),

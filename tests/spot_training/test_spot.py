@@ -54,7 +54,7 @@ def test_writing_costs_at_most_a_twentieth_of_the_instance(
 ) -> None:
     passed = {"dollars_per_gb": 0.06 * 1e9 / 2**30, "dollars_per_hour": 0.35} if is_passed else {}
     environment = {} if is_passed else PRICES
-    paid = Interval(per_hour=0.5, environment=environment, **passed)  # type: ignore[arg-type]
+    paid = Interval(per_hour=0.5, environment=environment, **passed)
     free = Interval(per_hour=0.5, environment={})
     for interval in (paid, free):
         interval.saved(0.3)
@@ -67,7 +67,7 @@ def test_writing_costs_at_most_a_twentieth_of_the_instance(
         "spot_training: a save writes 0.629 GB for $0.0352: every 7232 s that is 5.0 % of the instance's "
         "$0.35 an hour"
     )
-    small = Interval(per_hour=0.5, environment=environment, **passed)  # type: ignore[arg-type]
+    small = Interval(per_hour=0.5, environment=environment, **passed)
     small.saved(0.3)
     small.wrote(1_000)
     assert small.seconds == free.seconds

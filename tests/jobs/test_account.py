@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from contracts.jobs.attempt import JobAttempt
 from tests.jobs.snapshots import NOW, job_attempt
 from userdata.agent.cost import page
 from userdata.agent.cost.account import RunAccount, account_of, to_json
-from userdata.agent.cost.prices import PriceBook
+from userdata.agent.cost.prices import Charge, PriceBook
 from userdata.agent.cost.timeline import build_timeline
 
 PRICES = PriceBook(
@@ -198,6 +198,10 @@ def _attempts(draw: st.DrawFn) -> list[JobAttempt]:
 def test_the_sums_of_the_parts_are_the_totals(attempts: Sequence[JobAttempt], is_over: bool) -> None:
     seen = account(*attempts, is_over=is_over)
     total, markets = seen.total, list(seen.markets.values())
+    timeline = build_timeline(attempts, PRICES, now=NOW, newest_token=len(attempts))
+    for field in fields(Charge):
+        of_each = [getattr(one.charge, field.name) for one in timeline.attempts]
+        assert sum(of_each) == pytest.approx(getattr(total, field.name))
     assert sum(charge.seconds for charge in markets) == pytest.approx(total.seconds)
     assert sum(charge.dollars for charge in markets) == pytest.approx(total.dollars)
     assert sum(charge.list_dollars for charge in markets) == pytest.approx(total.list_dollars)

@@ -91,7 +91,8 @@ class TenantHost(DiskHost):
         self.places: dict[Path, str] = {}
 
     def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
-        is_tenants = argv[0] in ("docker", "nft", "install", "chown")
+        programs = ("docker", "nft", "install", "chown", "runc", "containerd", "nvidia-ctk", "nvidia-smi")
+        is_tenants = argv[0] in programs
         return self.docker.run(argv, stdin, environment) if is_tenants else ""
 
     def mounted(self, path: Path) -> str | None:

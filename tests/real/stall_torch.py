@@ -66,21 +66,21 @@ class Training:
         started = time.monotonic()
         saving = dcp.async_save(self.state(), checkpoint_id=place)
         paused = time.monotonic() - started
-        beside = self.beside(lambda: not saving.done())
+        steps = self.steps_during(lambda: not saving.done())
         saving.result()
-        return paused, beside
+        return paused, steps
 
     def loop_save(self, loop: Loop) -> tuple[float, list[float]]:
         """Save in the background of ``Loop``; the same."""
         started = time.monotonic()
         loop._save(last=False)
         paused = time.monotonic() - started
-        beside = self.beside(lambda: loop._saver.busy)
+        steps = self.steps_during(lambda: loop._saver.busy)
         loop._saver.wait()
         loop._position.step += 1
-        return paused, beside
+        return paused, steps
 
-    def beside(self, is_saving: Callable[[], bool]) -> list[float]:
+    def steps_during(self, is_saving: Callable[[], bool]) -> list[float]:
         """Take steps until a save has ended; return the seconds of those that lay within it."""
         steps: list[float] = []
         while is_saving():
@@ -105,13 +105,13 @@ def measured(folder: Path, size: int, rounds: int) -> dict[str, Any]:
     for number in range(rounds + 1):  # the first, which also allocates, does not count
         alone = [training.step() for _ in range(4)]
         naive = training.torch_save()
-        dcp_paused, dcp_beside = training.dcp_save()
-        loop_paused, loop_beside = training.loop_save(loop)
+        dcp_paused, dcp_steps = training.dcp_save()
+        loop_paused, loop_steps = training.loop_save(loop)
         if not number:
             continue
         for way, seconds in (("torch_save", naive), ("dcp", dcp_paused), ("loop", loop_paused)):
             pauses[way].append(seconds)
-        for way, several in (("alone", alone), ("dcp", dcp_beside), ("loop", loop_beside)):
+        for way, several in (("alone", alone), ("dcp", dcp_steps), ("loop", loop_steps)):
             steps[way] += several
     pause = {way: statistics.median(several) for way, several in pauses.items()}
     step = {way: statistics.median(several) for way, several in steps.items()}

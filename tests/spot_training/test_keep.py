@@ -200,6 +200,14 @@ def test_ties_and_numbers_that_are_none(
     assert steps(folder) == sorted({40, *([best] if best else [])})
 
 
+def test_the_best_before_stays_for_the_day_the_newest_is_damaged(folder: Path) -> None:
+    save(folder, (10, Keep(0.5)), (20, None), (30, None), (40, Keep(0.1)), keep=2)
+    assert steps(folder) == [10, 30, 40]
+    (folder / name_of(40) / "rank-00000" / "state").write_text("?")
+    assert save(folder, keep=2).retained.best == BestCheckpoint(10, 0.5, "min")
+    assert steps(folder) == [10, 30]
+
+
 def test_another_mode_is_another_metric() -> None:
     best = BestCheckpoint(10, 0.9, "max")
     assert Keep(1.0, "min").is_better(best)

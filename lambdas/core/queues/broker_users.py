@@ -108,10 +108,14 @@ def _of_worker(queue: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def _of_client(queue: str) -> tuple[list[str], list[str], list[str]]:
-    """Return what clients of a queue may configure, write and read."""
+    """Return what clients of a queue may configure, write and read.
+
+    To ask for the length of the queue RabbitMQ requires any permission on it, since 4.2.7 (rabbitmq-server,
+    pull request 16272). To write to it neither reads nor deletes it.
+    """
     name = re.escape(queue)
     reply_queue = rf"{name}\.replies\.[0-9a-f]{{32}}"
-    writable = [reply_queue, rf"{name}\.requests", rf"{name}\.withdrawn"]
+    writable = [reply_queue, name, rf"{name}\.requests", rf"{name}\.withdrawn"]
     return [reply_queue], writable, [reply_queue, rf"{name}\.replies"]
 
 

@@ -74,11 +74,12 @@ def is_declared(url: str) -> bool:
 
 
 def request_queue(channel: Any, queue: Queue, *, is_declared: bool) -> Declarations:
-    """Yield the declarations of a queue of requests and of what belongs to it; checks if it is declared."""
+    """Yield the declarations of a queue of requests and of what belongs to it; none if it is declared.
+
+    A passive declaration would need a permission on each: to configure in RabbitMQ 4.2.6 and 4.3.0, any since
+    (rabbitmq-server, pull requests 16085 and 16272). What is missing fails at its first use.
+    """
     if is_declared:
-        for of_queue in (cancellation_exchange, request_exchange, reply_exchange, dead_letter_exchange):
-            yield partial(channel.exchange_declare, of_queue(queue), passive=True)
-        yield partial(channel.queue_declare, queue.name, passive=True)
         return
     yield partial(
         channel.queue_declare, dead_letter_queue(queue), durable=True, arguments={"x-queue-type": "quorum"}

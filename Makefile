@@ -90,7 +90,7 @@ engine: # before setup, which takes minutes
 	@command -v pulumi >/dev/null || { echo "make test-engine needs pulumi on PATH: https://www.pulumi.com/docs/iac/download-install/" >&2; exit 2; }
 
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
-	@$(PYTEST) --durations 20 tests/real $(ARGS)
+	@$(PYTEST) --durations 20 -m "not soak" tests/real $(ARGS)
 
 # The plays of one process run at the same time; building is shown, and done once.
 test-cluster: setup ## entries' objects and Jobs on a real Kubernetes control plane: KUBECONFIG's empty cluster, or one built here (go, etcd)
@@ -124,9 +124,9 @@ bench-%: setup
 	@mkdir -p out/bench
 	@$(BIN)/python -m $(subst /,.,$(filter %/$(subst -,_,$*),$(SCRIPTS))) --out out/bench/$*.json $(ARGS)
 
-soak: setup ## what make test has too little time for, and a RabbitMQ cluster's bad days at length (root): out/soak.json
+soak: setup system-packages-real ## what make test has too little time for, and a RabbitMQ cluster's bad days at length (root): out/soak.json
 	@mkdir -p out
-	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m soak $(ARGS)
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m soak tests tests/real $(ARGS)
 	@$(BIN)/python -m tests.real.cluster_days > out/soak.json
 
 fit: setup ## fit again what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ

@@ -74,7 +74,7 @@ class ClusterApi:
         """Return the response's JSON, or its text. Raises ``RefusedError`` for a status of 400 or above."""
         if query:
             path = f"{path}?{urlencode(query)}"
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
         headers = {"Content-Type": kind, "Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -136,7 +136,7 @@ class ClusterApi:
         """
         fields = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
         path = self.path(manifest)
-        body = json.dumps(manifest).encode()
+        body = json.dumps(manifest, ensure_ascii=False).encode()
         applied: Manifest = self.request("PATCH", path, body, _APPLY, **fields, **query)
         return applied
 

@@ -110,7 +110,7 @@ def test_what_the_preview_accepts_the_server_accepts(
     [
         ("Job", ("spec", "podFailurePolicy", "rules", 0, "unknown"), True),
         ("Job", ("spec", "template", "spec", "restartPolicy"), "OnFailure"),
-        ("NodePool", ("spec", "template", "metadata", "labels", "app.kubernetes.io/name"), "x"),
+        ("NodePool", ("spec", "template", "metadata", "labels", "karpenter.sh/nodepool"), "x"),
         ("EC2NodeClass", ("spec", "subnetSelectorTerms", 0, "id"), "private"),
         ("ScaledObject", ("spec", "maxReplicas"), 1),
         ("TrainJob", ("spec", "trainer", "numNodes"), "two"),

@@ -51,6 +51,7 @@ def test_no_hostile_image_or_program_gets_its_way(host: SharedHost) -> None:
     assert host.pids() == before
 
 
+@pytest.mark.soak
 def test_what_programs_try_is_possible_where_nothing_prevents_it(host: SharedHost) -> None:
     said: set[str] = set()
     for more in (["NET_ADMIN"], ["SYS_ADMIN", "--security-opt", "seccomp=unconfined"]):

@@ -10,7 +10,7 @@ from tests.real.wild import harness
 
 def test_scripts_of_habits_survive_kills(tmp_path: Path) -> None:
     options = ["--folder", tmp_path, "--kills", "1", "--only", *harness.TORCH]
-    result = play_module(environment("torch"), "wild.harness", *options, seconds=170)
+    result = play_module(environment("torch"), "wild.harness", *options, seconds=300)
     assert result["wild_scripts"] == 8
     assert result["wild_kills"] >= 8
     assert result["faults"] == []

@@ -74,7 +74,7 @@ class ClusterApi:
         """Return the response's JSON, or its text. Raises ``RefusedError`` for a status of 400 or above."""
         if query:
             path = f"{path}?{urlencode(query)}"
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
+        data = body if body is None or isinstance(body, bytes) else _encode(body)
         headers = {"Content-Type": kind, "Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -136,7 +136,7 @@ class ClusterApi:
         """
         fields = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
         path = self.path(manifest)
-        body = json.dumps(manifest, ensure_ascii=False).encode()
+        body = _encode(manifest)
         applied: Manifest = self.request("PATCH", path, body, _APPLY, **fields, **query)
         return applied
 
@@ -153,6 +153,11 @@ class ClusterApi:
         plural, is_namespaced = self._paths[version, kind]
         inside = f"/namespaces/{metadata['namespace']}" if is_namespaced else ""
         return f"{root}{inside}/{plural}/{quote(metadata['name'])}"
+
+
+def _encode(body: Any) -> bytes:
+    """Return JSON without escapes of surrogates, which the server's YAML parser rejects."""
+    return json.dumps(body, ensure_ascii=False).encode()
 
 
 def _named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:

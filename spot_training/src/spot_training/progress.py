@@ -27,7 +27,7 @@ _newest: dict[str, Progress] = {}
 
 
 class Progress:
-    """Writes ``{"step": n, "steps": N}`` to ``$GPU_SPOT_TELL``, at most every ten seconds.
+    """Writes ``{"step": n, "steps": N, "saving": seconds}`` to ``$GPU_SPOT_TELL``, at most every ten seconds.
 
     Without that variable it does nothing. A write error is logged once and not raised.
     """
@@ -48,6 +48,8 @@ class Progress:
         self._process = os.getpid()
         self._is_finished = False
         self._is_first = environment.get(LOCAL_RANK_VARIABLE, "0") == "0"
+        self.saving_seconds = 0.0
+        """For how long saves have paused the training since this process began."""
         self.is_interrupted: Callable[[], bool] = lambda: False
         """Whether the process ends because of a notice, and the training continues elsewhere."""
         if self._progress_file:
@@ -60,6 +62,8 @@ class Progress:
             return
         self._next = self._clock() + REPORT_INTERVAL_SECONDS
         self._body = {"step": int(step)} if steps is None else {"step": int(step), "steps": int(steps)}
+        if self.saving_seconds:
+            self._body["saving"] = round(self.saving_seconds, 3)
         self._write(self._body)
 
     def finished(self) -> None:

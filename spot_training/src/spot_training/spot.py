@@ -181,8 +181,10 @@ class Spot:
             and keep.metric == self._best_requested.metric
         ):
             self._best_requested = None  # stored: the checkpointer compares from here on
+        paused = paused_seconds() if paused_seconds else self._clock() - started
+        self.progress.saving_seconds += paused
         self.progress.report(step, self.steps, now=True)
-        self.interval.saved(paused_seconds() if paused_seconds else self._clock() - started)
+        self.interval.saved(paused)
         if self.checkpointer.last_size is not None:
             self.interval.wrote(self.checkpointer.last_size)
         self._next_save_at = self._clock() + self.interval.seconds

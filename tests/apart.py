@@ -32,9 +32,18 @@ def _forking() -> ForkServerContext:
 
 
 def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a module-level function in a new process; return its result or raise its exception."""
+    """Run a module-level function in a new process; return its result or raise its exception.
+
+    Raises ``TimeoutError`` after ``TIMEOUT_SECONDS``.
+    """
     with ProcessPoolExecutor(1, mp_context=_forking()) as pool:
-        return pool.submit(function, *args, **kwargs).result(timeout=TIMEOUT_SECONDS)
+        future = pool.submit(function, *args, **kwargs)
+        try:
+            return future.result(timeout=TIMEOUT_SECONDS)
+        except TimeoutError:
+            for process in pool._processes.values():
+                process.kill()  # else the end of the block waits for it
+            raise
 
 
 def in_json(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import warnings
 
+import pulumi
+
+from pulumi_on_moto import deploy, load, sandbox
 from pulumi_on_moto.fixes.speedups import models
 from tests.apart import apart
+from tests.infra.declared import ROOT
 
 CALLS: list[str] = []
 
@@ -27,3 +33,15 @@ def read() -> int:
 
 def test_the_server_has_read_the_models_of_services() -> None:
     assert apart(read) >= 30
+
+
+def deployed_after_an_ended_loop() -> int:
+    pulumi.Output.from_input("never awaited")
+    asyncio.run(asyncio.sleep(0))  # the loop of the output is no longer this thread's
+    with sandbox("us-west-2") as clients, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return len(deploy(clients, load(ROOT / "pulumi_on_moto/tests/sample", "dev")).resources)
+
+
+def test_a_program_does_not_wait_for_outputs_of_what_ran_before() -> None:
+    assert apart(deployed_after_an_ended_loop) > 10

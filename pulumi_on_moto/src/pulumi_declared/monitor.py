@@ -17,7 +17,7 @@ from google.protobuf import empty_pb2
 from pulumi.output import Unknown
 from pulumi.runtime import mocks, rpc, run_in_stack, set_all_config
 from pulumi.runtime.proto import resource_pb2
-from pulumi.runtime.settings import set_root_resource
+from pulumi.runtime.settings import SETTINGS, set_root_resource
 from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
 
 from pulumi_declared.errors import UserError
@@ -168,6 +168,8 @@ def run(monitor: Monitor, config: StackConfig, *, preview: bool = False) -> None
     if not config.program.exists():
         raise monitor.error(f"the program {config.program} does not exist")
     _ensure_event_loop()  # type: ignore[no-untyped-call]
+    # `set_mocks` keeps the outputs of what ran before; one of an event loop that has ended never completes.
+    SETTINGS.outputs = set()
     mocks.set_mocks(monitor.mocks, config.project, config.stack, preview=preview, monitor=monitor)
     set_root_resource(None)  # type: ignore[arg-type]  # the program's own stack replaces the one of set_mocks
     set_all_config(config.encoded())

@@ -41,6 +41,8 @@ def test_the_shortage_alarm_allows_for_a_moving_volume(known: Run) -> None:
 
 def test_the_agents_configuration_has_job_volume_and_target(known: Run) -> None:
     config = known.agent("resnet-primary")
+    prices = config["training"].pop("prices")
+    assert prices["onDemand"] == {"g5.xlarge": 1.006, "g6.xlarge": 0.8048}
     assert config["training"] == {
         "job": "resnet",
         "jobTable": "gpu-spot-dev-jobs",

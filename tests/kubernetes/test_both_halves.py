@@ -44,7 +44,7 @@ def both(entry: str, **changes: Any) -> tuple[Service | Training, agent.Config, 
         outputs = JobOutputs(
             "jobs", file_system="fs-0123456789abcdef0", access_point="fsap-0123456789abcdef0"
         )
-        work = of_training.work(on_instances, INSTANCE_CONTEXT.stack, outputs)
+        work = of_training.work(on_instances, INSTANCE_CONTEXT.stack, INSTANCE_CONTEXT.region, outputs)
     entry_settings = cluster_settings.model_copy(update={"services" if entry == "job" else "training": ()})
     return (
         on_cluster,

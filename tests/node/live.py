@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest import mock
+from unittest.mock import Mock
 
 from moto.ec2.models import ec2_backends
 
@@ -41,6 +42,7 @@ from tests.tenants.docker_double import DockerDouble
 from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, PRIVATE_ADDRESS, PURCHASE_OPTION
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume import prepared
 from userdata.agent.tenants import codec
@@ -83,16 +85,23 @@ class NodeHost(DiskHost):
 
 
 class TenantHost(DiskHost):
-    """Disks as EC2 has them, each mounted at a place of its own; Docker in memory."""
+    """Disks as EC2 has them, each mounted at a place of its own; Docker in memory, its images pulled."""
 
     def __init__(self, ec2: Any) -> None:
         super().__init__(ec2)
         self.docker = DockerDouble()
+        self.images: set[str] = set()
         self.places: dict[Path, str] = {}
 
     def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
         programs = ("docker", "nft", "install", "chown", "runc", "containerd", "nvidia-ctk", "nvidia-smi")
         is_tenants = argv[0] in programs
+        if tuple(argv[:2]) == ("docker", "pull"):
+            self.images.add(argv[-1])
+        elif tuple(argv[:3]) == ("docker", "image", "inspect") and argv[-1] not in self.images:
+            raise AgentError("docker image inspect: no such image")
+        if tuple(argv[:2]) in (("docker", "info"), ("docker", "manifest")):
+            return ""
         return self.docker.run(argv, stdin, environment) if is_tenants else ""
 
     def mounted(self, path: Path) -> str | None:
@@ -311,6 +320,7 @@ def train_and_move(group: Group) -> None:
     assert finished["Parameter"]["Value"] == training.revision + made
 
 
+@mock.patch("userdata.agent.tasks.shared_host._free_bytes", new=Mock(return_value=2**40))
 def share(group: Group) -> None:
     """A shared host that is taken in one zone; its tenant's volume follows to the next."""
     first = group.node(GroupRole.PRIMARY, 0, 0)

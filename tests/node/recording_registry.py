@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from contracts.registry.item import Progress, WorkerState
+from contracts.registry.tenant_wait import TenantWait
 from contracts.registry.worker_report import WorkerReport
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
@@ -31,6 +32,7 @@ class RecordingRegistry(WorkerRegistry):
         progress: Progress | None = None,
         worker_reports: Mapping[int, WorkerReport] | None = None,
         first: Collection[int] = (),
+        tenant_waits: tuple[TenantWait, ...] | None = None,
     ) -> frozenset[int]:
         self.asked += 1
         self.progress = progress

@@ -136,7 +136,7 @@ from spot_training.progress import Progress
 progress = Progress()
 progress.report(50, 50, now=True)
 progress.finished()
-print(pathlib.Path(os.environ["GPU_SPOT_TELL"]).read_text())
+print(pathlib.Path(os.environ["GPU_SPOT_TELL"]).read_text(), flush=True)
 """
 
 

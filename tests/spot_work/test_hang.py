@@ -46,6 +46,10 @@ def test_a_worker_without_ticks_and_without_work_hangs() -> None:
     assert seconds_until_hanging([(True, 0.0)] * 5 + [(False, 0.0)] * 30) == 4 + HANG_SECONDS
 
 
+def test_to_ask_for_the_interpreter_lock_is_no_work() -> None:
+    assert seconds_until_hanging([(False, 0.02)] * 30) is not None
+
+
 @pytest.mark.parametrize("sign", [(True, 0.0), (False, 0.5)])
 def test_one_that_ticks_or_works_does_not(sign: tuple[bool, float]) -> None:
     assert seconds_until_hanging([sign] * 600) is None

@@ -13,8 +13,9 @@ from typing import Final
 
 HANG_SECONDS: Final = 10
 """Seconds without a tick and without work after which a worker hangs."""
-_MIN_CPU_SHARE: Final = 0.01
-"""A waiting process uses less."""
+_MIN_CPU_SHARE: Final = 0.05
+"""A waiting process uses less; its threads ask for the interpreter lock 200 times a second, which on a busy
+host is more than 1 %."""
 
 
 class HangDetector:

@@ -94,7 +94,7 @@ def test_what_it_leaves_out_or_replaces_stands_first(name: str, tmp_path: Path) 
         process.communicate()
 
 
-@pytest.mark.parametrize("name", ["market.deadline", "market.rebalance"])
+@pytest.mark.parametrize("name", sample(["market.deadline", "market.rebalance"], 2))
 def test_a_folder_of_traces_that_is_not_there_is_no_model(name: str, tmp_path: Path) -> None:
     process = start_benchmark(name, tmp_path, GPU_SPOT_TRACES="nowhere")
     said, _ = process.communicate(timeout=TIMEOUT_SECONDS)

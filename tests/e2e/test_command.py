@@ -117,6 +117,7 @@ def test_deploy_prints_the_outputs() -> None:
         assert output in done.stdout
 
 
+@pytest.mark.soak
 def test_keep_leaves_a_cloud_that_the_aws_tools_can_look_into(tmp_path: Path) -> None:
     command = ["demo", "--hours", "2", "--target", "2", "--keep", "--out", str(tmp_path)]
     with subprocess.Popen(

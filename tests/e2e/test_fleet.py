@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.test_command import forked
 
 
+@pytest.mark.soak
 def test_the_demo_keeps_a_fleets_workers_alive(tmp_path: Path, traces: Path | None) -> None:
     week = traces / "availability" / "1-node" / "aws-02-15-2023" if traces else None
     files = sorted(week.glob("us-west-2*.json")) if week else []

@@ -13,6 +13,7 @@ from tests.e2e.test_command import REPOSITORY, forked, run_command
 from tests.waiting import TIMEOUT_SECONDS
 
 
+@pytest.mark.soak
 def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
     done = forked("demo", "--stack", "research", "--group", "resnet", "--hours", "8", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

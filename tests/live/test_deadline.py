@@ -33,6 +33,7 @@ def test_a_job_that_loses_spot_makes_its_deadline_through_the_controller() -> No
     assert (job_figures["stack_jobs"], job_figures["stack_misses"]) == (1, 0)
 
 
+@pytest.mark.soak
 def test_a_job_that_stands_still_is_bought_on_demand_while_the_deadline_can_still_be_met() -> None:
     # Its spot is never lost: but for the stall no on-demand would be bought.
     scenario = Scenario(STABLE, 0.5, 4.0, (Slowdown(0.4, 2.4),))

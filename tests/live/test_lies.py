@@ -32,6 +32,7 @@ def test_without_the_bound_an_instance_has_on_demand_bought_for_its_neighbours()
     assert apart(played, "instance", is_bound=False)["on_demand"] >= SIZE - 1
 
 
+@pytest.mark.soak
 def test_an_on_premises_host_counts_for_its_own_slots_only(of_host: dict[str, Any]) -> None:
     assert of_host["spot"] + of_host["on_demand"] == SIZE - 1
     assert of_host["written"] == [f"inference@on-premises#{HOSTS[0]}"]

@@ -124,6 +124,7 @@ def moments(region: Region, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.soak
 def test_whenever_an_instance_dies_after_its_work_one_snapshot_counts(
     region: Region,
     aws: Any,

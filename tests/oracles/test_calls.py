@@ -132,6 +132,7 @@ def commanded(out: Path, arguments: list[str], operation: str, wrong: dict[str, 
     return code, stderr.getvalue()
 
 
+@pytest.mark.soak
 def test_on_a_rehearsed_node_and_in_the_command(tmp_path: Path) -> None:
     arguments = ["--stack", "research", "--group", "resnet", "--hours", "2"]
     code, stderr = apart(commanded, tmp_path, arguments, "CreateVolume", {"VolumeType": "gp9"})

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.real.environments import environment, play
 
 
+@pytest.mark.soak
 def test_the_blogs_job_survives_signals_to_the_bit(tmp_path: Path) -> None:
     arguments = ("--folder", tmp_path / "jobs", "--terms", "1", "--kills", "1", "--images", "24")
     result = play(environment("tensorflow"), "resnet_kills.py", *arguments, seconds=900)

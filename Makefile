@@ -31,7 +31,7 @@ FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
 PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,aws-check.md changes.md options.md stack-file.md),$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone engine test-engine test-traces test-real test-cluster lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone engine test-engine test-markets test-real test-cluster lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,15 +71,14 @@ check: setup lint ## in half a minute: lint, types, and the quick tests of the t
 quick: setup
 	@HYPOTHESIS_PROFILE=quick $(PYTEST) --quick -m "not long" $(ARGS)
 
-test: setup system-packages lint ## lint, types, then all tests that need Python and small packages of Debian's
+test: setup system-packages lint ## lint, types, then what needs Python and small packages of Debian's, but no replay of a market
 	@$(MAKE) --jobs 2 --output-sync types alone
-	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "not soak" $(ARGS)
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "not soak and not traces" $(ARGS)
 
 alone: setup # pulumi_on_moto's own tests, where nothing else of the repository can be imported
 	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
 
-test-traces: setup ## the tests that replay a market, on real spot traces (GPU_SPOT_TRACES=…)
-	@test -n "$${GPU_SPOT_TRACES:-}" || { echo "make test-traces needs GPU_SPOT_TRACES, the folder of real spot traces" >&2; exit 2; }
+test-markets: setup ## the tests that replay a market: on real spot traces (GPU_SPOT_TRACES=…), else on the fitted model
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "traces and not soak" $(ARGS)
 
 # Each test has a state and plugins of its own, so that the tests of a file may run at once.

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpu_spot.review import difference
-from gpu_spot.review.consequences import Severity
-from gpu_spot.review.effect import MAY_END, Effect
+from gpu_spot.review.effects.consequences import Severity
+from gpu_spot.review.effects.effect import MAY_END, Effect
+from gpu_spot.review.effects.workers import Meaning
 from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.preview import Preview
 from gpu_spot.review.text import code, plural, short
 from gpu_spot.review.verdict import verdict_of
-from gpu_spot.review.workers import Meaning
 
 MARKER: Final = "<!-- gpu-spot preview -->"
 """First line of the comment, by which it is found for an update."""

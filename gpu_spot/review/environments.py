@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gpu_spot.review.effects.workers import Meaning, assess_preview
 from gpu_spot.review.preview import Preview
-from gpu_spot.review.workers import Meaning, assess_preview
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from gpu_spot.review.consequences import Severity
+from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.text import code, plural
 

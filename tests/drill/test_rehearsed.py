@@ -90,6 +90,7 @@ def test_a_terminal_asks_for_confirmation_and_a_pipe_requires_yes() -> None:
     drill._confirm(parsed("--yes"), config)
 
 
+@pytest.mark.soak
 def test_a_training_job_resumes_from_its_checkpoint_and_the_report_has_its_loss() -> None:
     report = apart(_drill_a_job)
     [loss], [job] = report["lost"], report["jobs"]

@@ -29,7 +29,8 @@ def same(acted: list[Actions], accounts: list[Account], apart_from: str = "") ->
     return accounts[0]
 
 
-@pytest.mark.parametrize("stack", [pytest.param("dev", marks=pytest.mark.soak), "fleet"])
+@pytest.mark.soak
+@pytest.mark.parametrize("stack", ["dev", "fleet"])
 def test_the_same_decisions_with_types_of_two_sizes(stack: str) -> None:
     """AWS counts GPUs, the controller reads its counts, and the replay has them from the deployment."""
     sizes = {

@@ -119,7 +119,10 @@ def disk(world: World, instance: Any) -> int:
     ("stack", "owned"),
     [
         ("dev", {"DesiredCapacity"}),
-        ("fleet", {"DesiredCapacity", "TargetCapacity", "ExcessCapacityTerminationPolicy"}),
+        pytest.param(
+            *("fleet", {"DesiredCapacity", "TargetCapacity", "ExcessCapacityTerminationPolicy"}),
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_changes_of_the_controller_are_no_difference(stack: str, owned: set[str]) -> None:
@@ -144,7 +147,8 @@ def changed(stack: str, change: dict[str, Any]) -> tuple[Change, ...]:
         return changes(world.deployment, load(stack, {**small(), **change}))
 
 
-@pytest.mark.parametrize("stack", [pytest.param("dev", marks=pytest.mark.soak), "fleet"])
+@pytest.mark.soak
+@pytest.mark.parametrize("stack", ["dev", "fleet"])
 def test_an_up_during_a_shortage_loses_no_worker(stack: str) -> None:
     found = apart(through_a_shortage, stack, {f"{CAPACITY}.rootVolumeGiB": 200})
     assert {change.type for change in found["changes"]} == {TEMPLATE, GROUP}

@@ -11,6 +11,8 @@ from tests.apart import apart
 from tests.e2e.simulated_scaling import MAX_TARGET, Outcome, simulate_all
 from tests.iam import allowed_actions, allows
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def played() -> Outcome:

@@ -17,12 +17,8 @@ SEED = 18
 """Of the fitted model's first markets the one that in so few hours shows all of it in every world."""
 
 
-IN_EACH_RUN = ("what AWS does besides",)
-
-
-@pytest.mark.parametrize(
-    "name", [name if name in IN_EACH_RUN else pytest.param(name, marks=pytest.mark.soak) for name in WORLDS]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", WORLDS)
 def test_the_same_decisions_in_a_world_of_doubt(name: str) -> None:
     doubt = WORLDS[name]
     acted, accounts = apart(both, "dev", small(4, **doubt.capacity), SEED, HOURS, doubt=doubt)

@@ -28,6 +28,7 @@ def test_calls_grow_only_with_pages_and_decisions_are_fast(
     assert "1500" in capsys.readouterr().out
 
 
+@pytest.mark.soak
 def test_a_fleet_of_ten_thousand_needs_few_calls() -> None:
     """docs/scale.md has the number of calls: ``tests/infra/test_scale_page.py``."""
     found = measure("spot-fleet", 10_000, "ready-handover", share_noticed=0.1)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import pytest
+
 from rehearsal.cloud.fault_injection import FaultInjection
 from tests.apart import apart
 from tests.live.days import played
@@ -25,6 +27,7 @@ EVERYTHING: Final = FaultInjection(
 )
 
 
+@pytest.mark.soak
 def test_with_every_fault_on_at_once_the_promises_hold_at_every_tick() -> None:
     seen = apart(played, float(HOURS), SEED, EVERYTHING)
     assert seen["broken"] == []

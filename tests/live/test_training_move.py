@@ -82,6 +82,7 @@ def test_quiet_hours_are_not_played(seen: dict[str, Any]) -> None:
     assert seen["played"] < 110
 
 
+@pytest.mark.soak
 def test_on_demand_trains_while_spot_is_unavailable_and_hands_the_job_back() -> None:
     bridge = apart(bridged)
     away, back = bridge["moves"]
@@ -101,6 +102,7 @@ def test_on_demand_trains_while_spot_is_unavailable_and_hands_the_job_back() -> 
     assert (last["spot"], last["on_demand"], last["ready"]) == (1, 0, 1)
 
 
+@pytest.mark.soak
 def test_a_revision_that_is_asked_for_while_another_trains_runs_after_it() -> None:
     seen = apart(revised)
     [first] = seen["asked"]

@@ -191,6 +191,7 @@ def test_zones_are_balanced_and_within_them_the_cheapest_type_is_bought() -> Non
     assert ledger.cost == pytest.approx((2 * 1.0 + 2 * 3.0) / (4 * 4.0))
 
 
+@pytest.mark.soak
 @pytest.mark.long
 def test_forty_five_days_of_seven_pools_take_seconds() -> None:
     """About 2.7 s on a quiet core, as a market of 5 days takes a ninth: were it a square, an 81st."""
@@ -204,6 +205,7 @@ def test_forty_five_days_of_seven_pools_take_seconds() -> None:
     assert seconds(45) < 27 * seconds(5)
 
 
+@pytest.mark.soak
 @pytest.mark.long
 def test_memory_does_not_grow_with_the_length_of_a_run() -> None:
     peaks = []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from tests.node import crash
 from tests.node.crash import CONDITIONS, STARTS, THENS, Case, Outcome
+from tests.soak import sample
 
 ALL = list(crash.cases())
 CHOSEN = [c for c in ALL if c.conditions == "calm"] + [c for c in ALL if c.conditions != "calm"][::9]
@@ -18,8 +21,7 @@ def test_there_are_enough_cases() -> None:
     assert len(kinds) == len(STARTS) * len(CONDITIONS) * len(THENS)
 
 
-@pytest.mark.parametrize("then", THENS)
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(("start", "then"), sample(product(STARTS, THENS), 2))
 def test_a_kill_or_a_notice_at_any_call_loses_nothing_and_leaves_nothing(start: str, then: str) -> None:
     played = {c: crash.play(c) for c in CHOSEN if (c.start, c.then) == (start, then)}
     assert played

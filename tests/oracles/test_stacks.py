@@ -14,9 +14,10 @@ import pytest
 
 from tests import deprecated
 from tests.oracles.cloudformation import As, template
-from tests.oracles.deployed import NAMES, Declared, deployed
+from tests.oracles.deployed import EXTENDED, NAMES, Declared, deployed
 from tests.oracles.reference import missing_resources, statement_errors
 from tests.oracles.types import NO_COUNTERPART, TYPES
+from tests.soak import chosen
 
 REGION = "us-west-2"
 IGNORED_RULES = {"W3010": "the stack file names zones because a job's volume is in one"}
@@ -32,7 +33,7 @@ def findings(resources: Iterable[Declared]) -> list[tuple[str, str]]:
     return [(one.rule.id, f"{'/'.join(map(str, one.path[1:]))}: {one.message}") for one in found]
 
 
-@pytest.mark.parametrize("stack", NAMES)
+@pytest.mark.parametrize("stack", chosen(NAMES, EXTENDED, "eks"))
 def test_resources_of_a_stack_match_the_schemas(stack: str) -> None:
     found = findings(deployed(stack).resources)
     assert [one for one in found if one[0] not in IGNORED_RULES] == []

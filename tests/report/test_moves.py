@@ -125,6 +125,7 @@ def test_an_uninterrupted_job_has_no_moves(job: Run) -> None:
     assert summarise(without_moves)["moves"] == []
 
 
+@pytest.mark.soak
 def test_the_lanes_are_seen(job: Run, browser: Browser, tmp_path: Path) -> None:
     for figure in figures(job):
         go.Figure(data=figure.data, layout=figure.layout)  # plotly knows every key

@@ -104,6 +104,7 @@ def test_the_table_holds_a_bounded_number_of_decisions_and_those_around_shortage
     assert first not in shown or first in pressing
 
 
+@pytest.mark.soak
 def test_the_page_does_not_grow_with_the_length_of_the_run() -> None:
     restless = rehearse(14 * 24, flips=0.3, notice=0.9)
     assert restless.ticks_played > 5_000

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from rehearsal.report import series
 from rehearsal.report.picture import LIMIT, write_plot
 from rehearsal.report.summary import headline
@@ -26,6 +28,7 @@ def test_the_picture_is_svg_that_shows_the_run_and_loads_nothing(run: Run, tmp_p
     assert text.count("http") == 1  # the name of the format
 
 
+@pytest.mark.soak
 def test_the_picture_of_a_long_run_stays_small(tmp_path: Path) -> None:
     long = rehearse(8 * 24, flips=0.3)
     assert series.stretch(long, LIMIT) > 1

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from gpu_spot.review.consequences import CONSEQUENCES, TYPES, Severity
-from gpu_spot.review.parameters import _undetermined
+from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Severity
+from gpu_spot.review.effects.parameters import _undetermined
+from gpu_spot.review.effects.workers import assess_preview
 from gpu_spot.review.preview import EngineStep, Preview
-from gpu_spot.review.workers import assess_preview
 from tests.infra.declared import ROOT
 from tests.infra.test_replacements import FORCES_NEW
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gpu_spot.review.effects.tenant_list import list_effects
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.tenant_list import list_effects
 from tests.tenants.hosts import tenant
 from userdata.agent.tenants import codec
 from userdata.agent.tenants.model import Tenant

@@ -8,6 +8,8 @@ from bench.services import scaling
 from market.load import worlds
 from market.load.shapes import LoadShape
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def result() -> dict:

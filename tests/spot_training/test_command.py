@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from spot_training import Checkpointer
 from spot_training.command.log_file import LogFile
 from spot_training.command.supervisor import SAVED_CODE
 from spot_training.identity import TrainingRun
+from tests.soak import sample
 from tests.spot_training.disk import content, let_go
 from tests.waiting import wait_until
 
@@ -119,8 +121,9 @@ def test_another_run_is_not_started_again(
     assert "arguments [] there, [another] here" in text.splitlines()[-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("is_shell", [False, True])
+@pytest.mark.parametrize(
+    ("is_shell", "number"), sample(product((False, True), (signal.SIGTERM, signal.SIGINT)), 3)
+)
 def test_at_a_notice_it_saves_and_says_that_it_is_to_be_started_again(
     tmp_path: Path, start: Callable[..., subprocess.Popen[str]], number: int, is_shell: bool
 ) -> None:

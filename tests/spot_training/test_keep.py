@@ -135,7 +135,7 @@ def kill(folder: Path, history: History, number: int, *, keeps_renames: bool = T
     return False
 
 
-@pytest.mark.parametrize("keeps_renames", [True, False])
+@pytest.mark.parametrize("keeps_renames", [pytest.param(True, marks=pytest.mark.soak), False])
 def test_after_a_kill_at_any_touch_the_best_is_that_of_the_surviving_history(
     folder: Path, keeps_renames: bool
 ) -> None:

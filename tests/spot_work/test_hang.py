@@ -110,6 +110,7 @@ def test_a_watchdog_that_was_killed_is_replaced() -> None:
     watchdog.close()
 
 
+@pytest.mark.soak
 def test_a_relayed_connection_has_whole_frames_and_heartbeats_of_a_busy_worker() -> None:
     frame = b"\x01\x00\x00\x00\x00\x00\x02hi\xce"
     watchdog = Watchdog()

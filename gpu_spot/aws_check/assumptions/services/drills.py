@@ -89,7 +89,7 @@ def action_of_drills(test_bed: AwsTestBed) -> str:
 )
 def drill_without_instances_fails(test_bed: AwsTestBed) -> str:
     """An experiment without an instance to interrupt ends as failed."""
-    experiment = _start(test_bed, _template(test_bed, "nobody", {TAG: test_bed.run, "check": "nobody"}))
+    experiment = _start(test_bed, _template(test_bed, "absent", {TAG: test_bed.run, "check": "absent"}))
     ends = ("failed", "completed", "stopped")
     test_bed.wait_until(lambda: _status(test_bed, experiment) in ends, "the end of the experiment")
     if _status(test_bed, experiment) != "failed":

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_spot.review.consequences import Severity
-from gpu_spot.review.effect import Effect, may_end, named, workers
-from gpu_spot.review.groups import Groups
+from gpu_spot.review.effects.consequences import Severity
+from gpu_spot.review.effects.effect import Effect, may_end, named, workers
+from gpu_spot.review.effects.groups import Groups
 from gpu_spot.review.preview import EngineStep
 from gpu_spot.review.text import code, plural
 from gpu_spot.review.value_diff import value_differences

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_spot.review.consequences import Severity
+from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.preview import EngineStep
 from gpu_spot.review.text import code, plural
 

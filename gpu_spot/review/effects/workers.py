@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gpu_spot.review import boot_data
-from gpu_spot.review.consequences import CONSEQUENCES, TYPES, Consequence, Severity
-from gpu_spot.review.effect import MAY_END, Effect, may_end, named, workers
-from gpu_spot.review.groups import PARAMETER, Groups, find_groups, group_of, role_of
-from gpu_spot.review.harmless import is_harmless
-from gpu_spot.review.kubernetes import Pools, find_pools, kubernetes_effects
-from gpu_spot.review.parameters import parameter_effects
+from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Consequence, Severity
+from gpu_spot.review.effects.effect import MAY_END, Effect, may_end, named, workers
+from gpu_spot.review.effects.groups import PARAMETER, Groups, find_groups, group_of, role_of
+from gpu_spot.review.effects.harmless import is_harmless
+from gpu_spot.review.effects.kubernetes import Pools, find_pools, kubernetes_effects
+from gpu_spot.review.effects.parameters import parameter_effects
+from gpu_spot.review.effects.tenant_list import list_effects
 from gpu_spot.review.preview import EngineStep, Preview
-from gpu_spot.review.tenant_list import list_effects
 from gpu_spot.review.text import code, plural
 from gpu_spot.review.value_diff import difference_lines
 from gpu_spot.review.values import grows, has_unknown, items, mapping, number

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gpu_spot.review.consequences import Severity
-from gpu_spot.review.effect import Effect, may_end, workers
-from gpu_spot.review.groups import Groups, value_of
+from gpu_spot.review.effects.consequences import Severity
+from gpu_spot.review.effects.effect import Effect, may_end, workers
+from gpu_spot.review.effects.groups import Groups, value_of
 from gpu_spot.review.preview import EngineStep
 from gpu_spot.review.text import code
 from gpu_spot.review.value_diff import difference_lines, value_differences

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpu_spot.review.consequences import Severity
-from gpu_spot.review.effect import Effect, may_end, workers
+from gpu_spot.review.effects.consequences import Severity
+from gpu_spot.review.effects.effect import Effect, may_end, workers
 from gpu_spot.review.preview import EngineStep
 from gpu_spot.review.text import code
 from gpu_spot.review.values import has_unknown, items, mapping

@@ -1,0 +1,1 @@
+"""What a preview's changes do to workers, by resource."""

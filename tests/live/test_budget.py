@@ -9,6 +9,8 @@ import pytest
 from tests.apart import apart
 from tests.live.budgets import BUDGET, RESUMED_AT, STEPS, held
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:

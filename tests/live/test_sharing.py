@@ -9,6 +9,8 @@ import pytest
 from tests.apart import in_json
 from tests.live import sharing
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:

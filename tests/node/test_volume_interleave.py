@@ -37,7 +37,7 @@ def test_there_are_enough_of_them() -> None:
 
 
 def test_no_interleaving_loses_anything_or_leaves_anything() -> None:
-    chosen = [*with_two_stops()[::6], *[play for play in every() if play.again is not None][::80]]
+    chosen = [*with_two_stops()[::12], *[play for play in every() if play.again is not None][::160]]
     assert [(play, found) for play, found in outcomes(chosen) if found != Outcome(0, 0)] == []
 
 

@@ -15,6 +15,7 @@ from rehearsal.report.page import render
 from rehearsal.results.run import Run
 from tests.report.browser import Browser
 from tests.report.png import Colour, read
+from tests.soak import sample
 
 WIDTH, HEIGHT = 1400, 3400
 CSS: Final = (files("rehearsal.report") / "page.css").read_text(encoding="utf-8")
@@ -129,7 +130,7 @@ def palette(scheme: int) -> dict[str, Colour]:
     return {name: (int(r, 16), int(g, 16), int(b, 16)) for name, r, g, b in named}
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", sample([False, True], 2), ids=["light", "dark"])
 def test_every_plot_is_seen_in_the_picture_of_the_page(
     dark: bool, browser: Browser, page: Path, found: dict[str, Any]
 ) -> None:

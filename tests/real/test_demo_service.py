@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.soak
 def test_every_request_is_answered_while_instances_come_and_go(tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("gpu-spot"), "demo", "--service", "ocr", "--hours", "0.65"]
     done = subprocess.run(

@@ -31,6 +31,7 @@ def test_ten_interruptions_change_no_bit(keras_bin: Path, tmp_path: Path) -> Non
     assert result["lost_steps_with_notice"] == 0
 
 
+@pytest.mark.soak
 def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(keras_bin: Path, tmp_path: Path) -> None:
     quick = ["--option", "pause=0", "--option", "every=1e-9", "--option", "validation=false"]
     result = kills(keras_bin, tmp_path, "--each-write", "--stride", "8", *quick)

@@ -12,6 +12,7 @@ from tests.real.stable import Processes
 from tests.spot_work.faulty_sqs import FaultySqs
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
 def test_a_crowd_that_is_lost_and_drained_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

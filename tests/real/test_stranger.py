@@ -129,6 +129,7 @@ def test_a_caller_with_the_wheel_alone_gets_an_error_in_time(wheels: dict[str, P
     assert "MODULE:FUNCTION" in run(python.with_name("spot-work"), "--help", cwd=tmp_path)
 
 
+@pytest.mark.soak
 def test_the_programs_of_a_checkout_are_imported_where_it_is_installed_in_place(tmp_path: Path) -> None:
     """As the template's requirements.txt does; into an environment with what pyproject.toml names alone."""
     left_out = ("*.egg-info", "build", "__pycache__", "out", ".*", *DISTRIBUTIONS)

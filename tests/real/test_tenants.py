@@ -44,6 +44,7 @@ def test_no_tenant_reads_reaches_sees_or_outgrows_what_is_not_its_own(host: Shar
     assert len(unenforced()) == 4
 
 
+@pytest.mark.soak
 def test_no_hostile_image_or_program_gets_its_way(host: SharedHost) -> None:
     before = host.pids()
     assert hostile.succeeded(host) == []

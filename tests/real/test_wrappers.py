@@ -134,6 +134,7 @@ def test_a_wrapped_training_saves_at_the_notice(
     assert bench.job.marks == ["running"]
 
 
+@pytest.mark.soak
 def test_torchrun_waits_for_a_save_longer_than_its_own_30_seconds(
     bench: Bench, play: Callable[..., str], python: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -142,19 +141,17 @@ def test_torchrun_waits_for_a_save_longer_than_its_own_30_seconds(
     assert len(checkpoints(bench.tmp)) == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("tool", ["uv", "papermill"])
-def test_a_tool_saves_at_the_notice(
-    bench: Bench, play: Callable[..., str], python: Path, tool: str, require_program: Callable[..., None]
-) -> None:
-    require_program(tool)
-    path = str(shutil.which(tool))
+def test_a_tool_saves_at_the_notice(bench: Bench, play: Callable[..., str], python: Path, tool: str) -> None:
+    tools = environment("wrappers")
     if tool == "uv":
-        command = [path, "run", "--no-project", "--python", str(python)]
+        command = [str(tools / "uv"), "run", "--no-project", "--python", str(python)]
         command += ["python", "train.py", str(bench.tmp), "0"]
     else:
         (bench.tmp / "train.ipynb").write_text(NOTEBOOK.format(place=bench.tmp))
-        command = [path, "train.ipynb", "out.ipynb"]
-        bench.variables["PATH"] = os.environ["PATH"]
+        command = [str(tools / "papermill"), "train.ipynb", "out.ipynb"]
+        bench.variables["PATH"] = f"{tools}:{os.environ['PATH']}"
     bench.variables["HOME"] = str(bench.tmp)
     assert play(command) == "stopped"
     assert len(checkpoints(bench.tmp)) == 1

@@ -28,6 +28,10 @@ WORKER: Final = (
 """What Python is told."""
 
 
+PATIENCE_SECONDS: Final = 400.0
+"""Below ``faulthandler_timeout`` (pyproject.toml), which ends a test without a word of the workers."""
+
+
 @dataclass
 class Outcome:
     """What became of all requests."""
@@ -150,9 +154,9 @@ def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses:
 
 
 def wait_for(condition: Callable[[], object], said: Callable[[], str]) -> None:
-    """Wait ten minutes at most; raise `TimeoutError` with what the workers said."""
-    end = time.monotonic() + 600
+    """Raise `TimeoutError` with what the workers said after ``PATIENCE_SECONDS``."""
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"nothing went on for ten minutes; the workers said: {said()}")
+            raise TimeoutError(f"nothing went on for {PATIENCE_SECONDS} s; the workers said: {said()}")
         time.sleep(0.02)

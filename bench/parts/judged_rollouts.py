@@ -1,8 +1,8 @@
-"""Roll-outs of releases that fail more or are slower, in simulated time, with and without an outage.
+"""Roll-outs of releases that fail more, are slower or need more memory, with and without an outage.
 
 Workers take requests in batches and report as the node agent does; `lambdas/core/rollout` decides every
-minute. Arrivals, durations, failures, instances' speeds and types, and the times of reports and of the outage
-are random. Times are seconds.
+minute. Arrivals, durations, failures, instances' speeds and types, peaks of memory, and the times of reports
+and of the outage are random. A worker whose memory is full is killed. Times are simulated seconds.
 """
 
 from __future__ import annotations
@@ -48,6 +48,46 @@ REPORT_SECONDS: Final = 300.0
 OUTAGE_SECONDS: Final = 720.0
 MAX_SECONDS: Final = 24 * 3600.0
 START: Final = 1_767_571_200.0
+MEMORY_MIB: Final = 15_000
+"""What a worker may use."""
+MEMORY_SPREAD: Final = 0.005
+"""Standard deviation of a minute's peak of memory, of what a worker may use."""
+KILLED_SECONDS: Final = 60.0
+"""Until a worker that was killed serves again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A release's memory, in shares of what a worker may use.
+
+    ``level`` after its start, ``growth`` an hour, and ``cache``, which fills with a time constant of
+    ``cache_seconds``.
+    """
+
+    level: float = 0.5
+    growth: float = 0.0
+    cache: float = 0.0
+    cache_seconds: float = 1800.0
+
+    def at(self, age: float) -> float:
+        """Return the mean at an age of the process in seconds."""
+        cached = self.cache * -math.expm1(-age / self.cache_seconds)
+        return self.level + self.growth * age / 3600 + cached
+
+
+USUAL_MEMORY: Final = Memory(cache=0.02)
+MEMORY: Final[dict[str, tuple[Memory, Memory]]] = {
+    "as before": (USUAL_MEMORY, USUAL_MEMORY),
+    "three fifths more": (Memory(0.8, cache=0.02), USUAL_MEMORY),
+    "a cache of 30 % fills in half an hour": (Memory(cache=0.3), USUAL_MEMORY),
+    "a cache of 30 % fills in two hours": (Memory(cache=0.3, cache_seconds=7200), USUAL_MEMORY),
+    "both leak 10 % an hour": (Memory(0.3, 0.1), Memory(0.3, 0.1)),
+    "leaks 60 % an hour": (Memory(growth=0.6), USUAL_MEMORY),
+    "leaks 30 % an hour": (Memory(growth=0.3), USUAL_MEMORY),
+    "96 % from its start": (Memory(0.96), USUAL_MEMORY),
+}
+"""The candidate's memory and the stable release's, by name."""
+BAD_MEMORY: Final = frozenset(name for name in MEMORY if name.startswith(("leaks", "96")))
 _SETTINGS: Final = HealthSettings(daily_report_hour=-1)
 
 
@@ -59,11 +99,16 @@ class Case:
     slowdown: float
     has_outage: bool
     target: int
+    memory: str = "as before"
 
     @property
     def is_bad(self) -> bool:
-        """Whether it must be rejected: at least 4 points more failures, or 1.3 times the time for a batch."""
-        return self.failures - USUAL_FAILURES >= 0.04 or self.slowdown >= 1.3
+        """Whether it must be rejected.
+
+        For at least 4 points more failures, 1.3 times the time for a batch, or memory that will be full.
+        """
+        is_worse = self.failures - USUAL_FAILURES >= 0.04 or self.slowdown >= 1.3
+        return is_worse or self.memory in BAD_MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +156,8 @@ class _Process:
     busy: float = 0.0
     table: _Table = field(default_factory=dict)
     reported: deque[tuple[float, int, float, _Table]] = field(default_factory=deque)
+    memory: float = 0.0
+    """Peak of the last minute, as a share of what it may use."""
 
     def count(self, at: float) -> None:
         """Count the batches that have ended."""
@@ -141,6 +188,8 @@ class _Process:
             starts=starts,
             batches=difference(_rows(self.table), _rows(before)),
             batch_size=MAX_BATCH,
+            memory=round(self.memory * MEMORY_MIB),
+            memory_limit=MEMORY_MIB,
         )
 
 
@@ -163,6 +212,7 @@ class JudgedRollout:
     def __init__(self, case: Case, seed: int) -> None:
         self.case = case
         self.chance = random.Random(f"{seed} {case}")
+        self.memory_chance = random.Random(f"{seed} {case} memory")
         self.now = START
         self.machines: dict[str, _Machine] = {}
         self.memory = Rollout(stable=OLD)
@@ -182,6 +232,7 @@ class JudgedRollout:
         while self.now < START + MAX_SECONDS:
             self.now += PASS_SECONDS
             self._restart()
+            self._use_memory()
             self._work(self.now)
             self._apply(self._plan())
             if self.memory.rejected or self.memory.stable == NEW:
@@ -219,6 +270,16 @@ class JudgedRollout:
         for ready_at in [at for at in self.booting if at <= self.now]:
             self.booting.remove(ready_at)
             self._launch()
+
+    def _use_memory(self) -> None:
+        """Draw the last minute's peaks, and kill the workers whose memory is full."""
+        new, old = MEMORY[self.case.memory]
+        for machine in self.machines.values():
+            process = machine.process
+            mean = (new if process.release is NEW else old).at(self.now - process.since)
+            process.memory = max(0.0, mean + MEMORY_SPREAD * self.memory_chance.gauss(0, 1))
+            if process.memory >= 1 and machine.restart_at is None:
+                machine.restart_at = self.now + KILLED_SECONDS
 
     def _work(self, end: float) -> None:
         """Let all workers work until ``end``; their requests are shared, up to what each can do."""

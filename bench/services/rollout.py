@@ -1,8 +1,9 @@
-"""Roll out releases that fail more or are slower: how often the verdict is right, and what it costs.
+"""Roll out releases that fail more, are slower or leak: how often the verdict is right, and what it costs.
 
     python -m bench.services.rollout [--seeds 1000] [--out FILE] [--docs docs]
 
-Every failure rate × slowdown × outage is played with each seed, the group's size changing with the seed.
+Every failure rate × slowdown × outage and every kind of memory is played with each seed, the group's size
+changing with the seed.
 The result has ``cases``, ``right`` and ``good_refused``, a row for each cell, and ``lost``: the cells with a
 wrong verdict, by size. Fails if in a cell, over all sizes, fewer than 99 % of the verdicts are right.
 """
@@ -30,12 +31,15 @@ TARGETS: Final = (2, 8, 20)
 MIN_RIGHT: Final = 0.99
 
 Played: TypeAlias = tuple[Case, Result]
+_Key: TypeAlias = tuple[float, float, bool, str]
+USUAL_MEMORY: Final = next(iter(world.MEMORY))
 
 
 def cases_of(seed: int) -> list[Case]:
     """Return every cell of the matrix, for one of the sizes."""
     target = TARGETS[seed % len(TARGETS)]
-    return [Case(f, s, outage, target) for f, s, outage in product(FAILURES, SLOWDOWNS, (False, True))]
+    rates = [Case(f, s, outage, target) for f, s, outage in product(FAILURES, SLOWDOWNS, (False, True))]
+    return rates + [Case(FAILURES[0], 1.0, False, target, memory) for memory in world.MEMORY][1:]
 
 
 def play(seed: int) -> list[Played]:
@@ -45,20 +49,17 @@ def play(seed: int) -> list[Played]:
 
 def summarise(played: Iterable[Played]) -> dict[str, Any]:
     """Return the counts over all cases, and a row for each cell."""
-    cells: dict[tuple[float, float, bool], list[Played]] = {}
+    cells: dict[_Key, list[Played]] = {}
     sized: dict[Case, list[Played]] = {}
     sizes: dict[int, list[bool]] = {}
     for case, result in played:
-        cells.setdefault((case.failures, case.slowdown, case.has_outage), []).append((case, result))
+        cells.setdefault(_key(case), []).append((case, result))
         sized.setdefault(case, []).append((case, result))
         sizes.setdefault(case.target, []).append(result.is_right(case))
     everything = [pair for members in cells.values() for pair in members]
     good = [result for case, result in everything if not case.is_bad]
     rows = [_row(key, members) for key, members in sorted(cells.items())]
-    groups = [
-        {"target": case.target, **_row((case.failures, case.slowdown, case.has_outage), members)}
-        for case, members in sized.items()
-    ]
+    groups = [{"target": case.target, **_row(_key(case), members)} for case, members in sized.items()]
     return {
         "cases": len(everything),
         "right": sum(result.is_right(case) for case, result in everything),
@@ -72,12 +73,17 @@ def summarise(played: Iterable[Played]) -> dict[str, Any]:
     }
 
 
-def _row(key: tuple[float, float, bool], members: Sequence[Played]) -> dict[str, Any]:
+def _key(case: Case) -> _Key:
+    return case.failures, case.slowdown, case.has_outage, case.memory
+
+
+def _row(key: _Key, members: Sequence[Played]) -> dict[str, Any]:
     results = [result for _, result in members]
     return {
         "failures": key[0],
         "slowdown": key[1],
         "outage": key[2],
+        "memory": key[3],
         "is_bad": members[0][0].is_bad,
         "cases": len(members),
         "right": sum(result.is_right(case) for case, result in members),
@@ -94,7 +100,8 @@ def page(result: dict[str, Any]) -> str:
     worst = min(result["cells"], key=lambda row: row["right"] / row["cases"])
     lost = "; ".join(
         f"{row['target']} workers, {row['failures']:.0%} failures, × {row['slowdown']:g}"
-        f"{', outage' * row['outage']}: {row['cases'] - row['right']} of {row['cases']}"
+        f"{', outage' * row['outage']}, memory {row['memory']}: "
+        f"{row['cases'] - row['right']} of {row['cases']}"
         for row in result["lost"]
     )
     sizes = ", ".join(f"{size}: {share:.2%}" for size, share in result["right_by_size"].items())
@@ -112,8 +119,9 @@ def page(result: dict[str, Any]) -> str:
     paragraphs = (
         "## Roll-outs judged by rates",
         f"`make bench-rollout`: a release is bad if {MIN_HARMFUL_DIFFERENCE:.0%} of the requests or more "
-        f"fail in addition to the stable release's {world.USUAL_FAILURES:.1%}, or if a batch takes "
-        f"{SLOWDOWN:g} times as long or longer. Of {result['cases']:,} roll-outs, "
+        f"fail in addition to the stable release's {world.USUAL_FAILURES:.1%}, if a batch takes "
+        f"{SLOWDOWN:g} times as long or longer, or if its workers' memory will be full. "
+        f"Of {result['cases']:,} roll-outs, "
         f"{result['cases'] // len(result['cells'])} of each cell, "
         f"**{result['right'] / result['cases']:.2%} ended right**; of {result['good']:,} good releases "
         f"{result['good_refused']} were rolled back, and {result['undecided']} roll-outs stayed undecided. "
@@ -128,12 +136,17 @@ def page(result: dict[str, Any]) -> str:
         "speed. Requests are those that the release ended until it was rolled back or ran on all instances "
         f"(means; at most {max_requests:,} for a bad release), minutes those since its first start.",
         table(head, _lines(result["cells"])),
+        f"By memory, without other faults: of what a worker may use the stable release's has "
+        f"{world.USUAL_MEMORY.level:.0%} and a cache of {world.USUAL_MEMORY.cache:.0%}, peaks vary by "
+        f"{world.MEMORY_SPREAD:.0%}, and a worker at 100 % is killed.",
+        table(("memory", "right", "minutes"), _memory_lines(result["cells"])),
     )
     return "\n\n".join(paragraphs)
 
 
 def _lines(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
-    by_key = {(row["failures"], row["slowdown"], row["outage"]): row for row in cells}
+    usual = [row for row in cells if row["memory"] == USUAL_MEMORY]
+    by_key = {(row["failures"], row["slowdown"], row["outage"]): row for row in usual}
     lines = []
     for failures, slowdown in product(FAILURES, SLOWDOWNS):
         calm, outage = by_key[failures, slowdown, False], by_key[failures, slowdown, True]
@@ -153,13 +166,27 @@ def _lines(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
     return lines
 
 
+def _memory_lines(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
+    rows = {row["memory"]: row for row in cells if row["memory"] != USUAL_MEMORY}
+    return [
+        [
+            name if row["is_bad"] else f"**{name}** (good)",
+            f"{row['right'] / row['cases']:.1%}",
+            f"{row['minutes']:.0f}",
+        ]
+        for name in world.MEMORY
+        if (row := rows.get(name)) is not None
+    ]
+
+
 def publish(result: dict[str, Any], out: Path, docs: Path) -> int:
     """Write result and page; return the exit code."""
     write(out, result)
     replace_part(docs / "performance.md", "rollout", page(result))
     return verdict(
         [
-            f"{row['failures']:.0%} failures × {row['slowdown']:g}: {row['right']} of {row['cases']} right"
+            f"{row['failures']:.0%} failures × {row['slowdown']:g}, memory {row['memory']}: "
+            f"{row['right']} of {row['cases']} right"
             for row in result["cells"]
             if row["right"] < MIN_RIGHT * row["cases"]
         ]

@@ -11,6 +11,10 @@ from contracts.stored import FieldMark, Stored, stored
 
 MAX_VERSION_LENGTH: Final = 100
 """Characters of a version; an image's digest has 71."""
+MAX_STOPPED_LENGTH: Final = 200
+"""Characters of the reason for which no requests are taken."""
+MAX_MEMORY: Final = 2**40
+"""MiB: a bound for numbers of any machine."""
 
 
 @stored(is_open=True, has_defaults=True)
@@ -34,6 +38,10 @@ class WorkerReport:
         batch_size: Largest batch that the worker runs; ``None`` if not reported.
         refused: Requests per second over the last minutes that were not run because they could not meet their
             deadline; not in ``done``. ``None`` if not reported.
+        memory: MiB of memory that the kernel cannot reclaim, at most in the last minute; ``None`` if unknown.
+        memory_limit: MiB that it may use: its control group's limit, or its share of the machine's.
+        gpu_memory: Percent of its GPU's memory in use, at most in the last minute; ``None`` if unknown.
+        stopped: Why it takes no requests at present, in the worker's words; empty: it takes them.
     """
 
     version: str
@@ -49,16 +57,25 @@ class WorkerReport:
     batches: tuple[BatchRow, ...] | None = None
     batch_size: int | None = None
     refused: float | None = None
+    stopped: str = ""
+    memory: int | None = None
+    memory_limit: int | None = None
+    gpu_memory: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
         if len(self.version) > MAX_VERSION_LENGTH or len(self.gpu) > MAX_VERSION_LENGTH:
             raise ValueError(f"version and gpu have at most {MAX_VERSION_LENGTH} characters")
+        if len(self.stopped) > MAX_STOPPED_LENGTH:
+            raise ValueError(f"stopped has at most {MAX_STOPPED_LENGTH} characters")
         numbers = (self.reported_at, self.rate, self.gpu_use or 0.0, self.busy or 0.0, self.refused or 0.0)
         if not all(math.isfinite(number) and number >= 0 for number in numbers):
             raise ValueError("times, rates and shares must be finite, 0 or more")
         if self.busy is not None and self.busy > 1:
             raise ValueError(f"busy for {self.busy} of the time, at most 1 is allowed")
+        memory = (self.memory or 0, self.memory_limit or 0, self.gpu_memory or 0.0)
+        if not all(0 <= number <= MAX_MEMORY for number in memory):
+            raise ValueError(f"memory of {memory}, from 0 to {MAX_MEMORY} is allowed")
         if not 0 <= self.failed <= self.done or self.xid < 0 or self.starts < 0:
             raise ValueError(f"{self.failed} of {self.done} failed, Xid {self.xid}, {self.starts} starts")
         if len(self.batches or ()) > MAX_ROWS or (self.batch_size or 1) < 1:

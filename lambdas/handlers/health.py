@@ -60,8 +60,13 @@ def _report(outcome: HealthOutcome) -> None:
             names.METRIC_HEALTH_FINDINGS: len({finding.host for finding in outcome.decision.findings}),
             names.METRIC_HEALTH_INCIDENTS: len(outcome.decision.open_incidents),
         }
-        for origin, counts in workers_of(outcome.decision.summary).items():
+        summary = outcome.decision.summary
+        if (percent := summary.refused_percent) is not None:
+            gauges[names.METRIC_REQUESTS_REFUSED_SHARE] = percent
+        for origin, counts in workers_of(summary).items():
             emit(outcome.group, counts, **{names.ORIGIN: origin})
+        for reason, count in summary.stopped.items():
+            emit(outcome.group, {names.METRIC_WORKERS_STOPPED: count}, **{names.STOP_REASON: reason})
     emit(outcome.group, gauges)
 
 

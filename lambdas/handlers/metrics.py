@@ -14,6 +14,7 @@ _UNITS = {
     names.METRIC_QUEUE_PUBLISH_RATE: MetricUnit.CountPerSecond,
     names.METRIC_QUEUE_ACK_RATE: MetricUnit.CountPerSecond,
     names.METRIC_REQUESTS_REFUSED: MetricUnit.CountPerSecond,
+    names.METRIC_REQUESTS_REFUSED_SHARE: MetricUnit.Percent,
     names.METRIC_HOURLY_COST: MetricUnit.NoUnit,
     names.METRIC_HOURLY_COST_ON_DEMAND: MetricUnit.NoUnit,
 }

@@ -38,6 +38,7 @@ from lambdas.core.queues.history import QueueHistory
 from lambdas.core.rollout.comparison import Comparison
 from lambdas.core.rollout.counters import WorkerCounters
 from lambdas.core.rollout.memory import CandidateRun, RestartRequest, Rollout
+from lambdas.core.rollout.memory_use import MemoryTrend, WindowGrowth, WorkerPeak
 from lambdas.core.rollout.sequential_test import Evidence
 from lambdas.core.scaling.batches import BatchTimes, LearnedBatches
 from lambdas.core.scaling.dispersion import Dispersion
@@ -171,6 +172,15 @@ HEALTH_MEMORY = HealthMemory(
             speed=Evidence((-1.5,), (2.25,)),
             speed_at=1800000000.0,
             slowdown=(0.25, 40.0),
+            memory=MemoryTrend(
+                {"new": {"i-1/0": WorkerPeak(1800000000.0, 0.5, 0.52)}},
+                1800000060.0,
+                (WindowGrowth(0.02, 0.0),),
+                0.52,
+                0.5,
+                1,
+            ),
+            gpu_memory=MemoryTrend(new_level=0.75),
             outage_began_at=1799990000.0,
             outage_at=1799990600.0,
             is_accepted=True,
@@ -183,7 +193,10 @@ HEALTH_MEMORY_TEXT = (
     '"log":[[1800000000.0,"restart",1]],"over":{"old":[1.5,2.5,"gone",0]},'
     '"rollout":{"asked":{"i-1":["v2",1800000000.0]},"comparison":{"accepted":true,"at":1800000060.0,'
     '"began":1800000000.0,"counters":{"new":{"i-1/0":[1800000000.0,1800000055.0,9,1,2]}},'
-    '"failures":[[0.1,0.2,0.3],[1.5,2.5,3.5]],"minutes":[2.5,20.0],"outageAt":1799990600.0,'
+    '"failures":[[0.1,0.2,0.3],[1.5,2.5,3.5]],"gpuMemory":{"newLevel":0.75},'
+    '"memory":{"fullWindows":1,"growth":[[0.02,0.0]],"newLevel":0.52,"oldLevel":0.5,'
+    '"peaks":{"new":{"i-1/0":[1800000000.0,0.5,0.52]}},"windowBegan":1800000060.0},'
+    '"minutes":[2.5,20.0],"outageAt":1799990600.0,'
     '"outageBegan":1799990000.0,"slowdown":[0.25,40.0],"speed":[[-1.5],[2.25]],"speedAt":1800000000.0,'
     '"starts":[1,0],"total":[30,2,300,1],"window":[9,1,90,0],"windowBegan":1800000060.0},'
     '"left":["v3"],"moved":1800000000.0,'
@@ -318,7 +331,8 @@ WORKER = Worker(
     deadline=1800000120.5,
     progress=Progress(7, 100, 1800000005.5, 1800000001.0, 0.5, 0.75),
     report=WorkerReport(
-        "v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2, (BatchRow(4, 3, 9, 2.5, 1),), 16, 0.75
+        *("v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2, (BatchRow(4, 3, 9, 2.5, 1),), 16, 0.75),
+        *("low on memory", 5120, 8000, 61.5),
     ),
     restart_requested_at=1800000003.0,
     tenant_waits=(TenantWait("vision", "waits for port 8001 of 'speech'"),),
@@ -357,6 +371,10 @@ WORKER_ITEM = {
             "batches": {"L": [{"L": [{"N": "4"}, {"N": "3"}, {"N": "9"}, {"N": "2.5"}, {"N": "1"}]}]},
             "batchSize": {"N": "16"},
             "refused": {"N": "0.75"},
+            "stopped": {"S": "low on memory"},
+            "memory": {"N": "5120"},
+            "memoryLimit": {"N": "8000"},
+            "gpuMemory": {"N": "61.5"},
         }
     },
     "restart": {"N": "1800000003"},

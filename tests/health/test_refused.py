@@ -1,12 +1,19 @@
-"""Requests that workers refuse become a metric by origin."""
+"""Requests that workers refuse and workers that take none become metrics."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from contracts import names
 from contracts.registry.item import Worker
+from lambdas.aws.health.checker import HealthOutcome
+from lambdas.core.health import stopped_workers
 from lambdas.core.health.decision import decide
+from lambdas.handlers import health
 from lambdas.handlers.health import workers_of
 from tests.health.simulated_group import SimulatedGroup
 
@@ -41,3 +48,77 @@ def test_workers_that_do_not_report_any_more_refuse_nothing() -> None:
         ),
     )
     assert not any(decide(stale, group.settings, group.memory).summary.refused.values())
+
+
+def emitted(group: SimulatedGroup, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    decision = decide(group.snapshot(), group.settings, group.memory)
+    health._report(HealthOutcome("ocr", decision))
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+
+
+@pytest.mark.parametrize(("refused", "percent"), [(0.0, 0.0), (1.0, 25.0), (9.0, 75.0)])
+def test_the_share_of_refused_requests_is_of_all_that_arrived(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused: float, percent: float
+) -> None:
+    monkeypatch.setenv(names.ENV_STACK, "dev")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", names.SERVICE_HEALTH)
+
+    def report(worker: Worker) -> Worker:
+        assert worker.report is not None
+        return replace(worker, report=replace(worker.report, refused=refused, rate=3.0))
+
+    group = SimulatedGroup().add("i-1", "i-2")
+    group.faults = {"i-1": report, "i-2": report}
+    [line] = [entry for entry in emitted(group, capsys) if names.METRIC_REQUESTS_REFUSED_SHARE in entry]
+    assert line[names.METRIC_REQUESTS_REFUSED_SHARE] == [percent]
+    assert (line["group"], line["stack"], line["service"]) == ("ocr", "dev", names.SERVICE_HEALTH)
+
+
+def test_without_requests_the_share_is_unknown() -> None:
+    group = SimulatedGroup().add("i-1")
+
+    def idle(worker: Worker) -> Worker:
+        assert worker.report is not None
+        return replace(worker, report=replace(worker.report, refused=0.0, rate=0.0))
+
+    group.faults = {"i-1": idle}
+    assert decide(group.snapshot(), group.settings, group.memory).summary.refused_percent is None
+
+
+BOUND = "1000 replies (5000 bytes) wait for the broker: "
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (BOUND + "low on memory", "memory"),
+        (BOUND + "low on disk", "disk"),
+        (BOUND + "low on memory & disk", "memory"),
+        (BOUND + "no connection", "connection"),
+        (BOUND + "blocked", "other"),
+        ("disk full", "disk"),
+        ("paused by hand", "other"),
+    ],
+)
+def test_workers_that_take_no_requests_are_counted_by_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, reason: str
+) -> None:
+    monkeypatch.setenv(names.ENV_STACK, "dev")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", names.SERVICE_HEALTH)
+
+    def stop(worker: Worker) -> Worker:
+        assert worker.report is not None
+        return replace(worker, report=replace(worker.report, stopped=text))
+
+    group = SimulatedGroup().add("i-1", "i-2", "i-3")
+    group.faults = {"i-1": stop, "i-2": stop}
+    assert reason in names.STOP_REASONS
+    [line] = [entry for entry in emitted(group, capsys) if names.METRIC_WORKERS_STOPPED in entry]
+    assert (line[names.METRIC_WORKERS_STOPPED], line[names.STOP_REASON]) == ([2], reason)
+
+
+def test_workers_that_take_requests_are_not_counted() -> None:
+    group = SimulatedGroup().add("i-1")
+    summary = decide(group.snapshot(), group.settings, group.memory).summary
+    assert summary.stopped == {}
+    assert stopped_workers.count([]) == {}

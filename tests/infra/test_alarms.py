@@ -50,6 +50,9 @@ ALARMS: Final[dict[str, Condition]] = {
     "scaler-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
     "controller-throttles": Condition("Sum", "AWS/Lambda Throttles", ">= 1", (3, 5), 60),
     "<group>-controller-errors": Condition("Sum", "gpu-spot ControllerErrors", ">= 1", (3, 5), 60),
+    # Percent of all requests, emitted each minute while there are any: the scaler plans for at most one late
+    # request in ten, and a boot takes less than 15 minutes.
+    "<group>-requests-refused": Condition("Minimum", "gpu-spot RequestsRefusedShare", ">= 10", (15, 15), 60),
     "<group>-health-check-errors": Condition("Sum", "gpu-spot HealthErrors", ">= 1", (3, 5), 60),
     "<group>-scaler-errors": Condition("Sum", "gpu-spot ScalingErrors", ">= 1", (3, 5), 60),
     # Seconds; messages that are neither in flight nor delayed.

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pynvml
 import pytest
@@ -26,6 +26,7 @@ from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.work import worker_report_file
+from userdata.agent.work.service.memory_use import MemoryReader, MemoryUse
 from userdata.agent.work.service.worker_reports import RequestRate, WorkerReports, version
 
 
@@ -53,7 +54,7 @@ class Bench:
     def pass_time(self, seconds: int) -> None:
         for _ in range(seconds):
             self.clock.advance(1)
-            self.worker_reports.poll_gpus()
+            self.worker_reports.poll()
 
 
 @pytest.fixture
@@ -128,6 +129,45 @@ def test_refused_requests_have_a_rate_of_their_own(bench: Bench) -> None:
     for wrong in (-1, "many", 1.5, True):
         bench.write_report({"done": 1, "refused": wrong})
         assert bench.worker_reports.build(0).done == 0
+
+
+def test_why_a_worker_takes_no_requests_is_one_bounded_line(bench: Bench) -> None:
+    bench.write_report({"done": 1, "stopped": "1000 replies wait for the broker:\nlow on memory"})
+    report = bench.worker_reports.build(0)
+    assert report.stopped == "1000 replies wait for the broker: low on memory"
+    stored = registry_item.dump(Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", report=report))
+    assert registry_item.parse(stored).report == report
+    for untrusted in ("x" * 4000, ["x"] * 500, {"a": 1}):
+        bench.write_report({"done": 1, "stopped": untrusted})
+        assert 0 < len(bench.worker_reports.build(0).stopped) <= worker_report.MAX_STOPPED_LENGTH
+    bench.write_report({"done": 2, "stopped": None})
+    assert bench.worker_reports.build(0).stopped == ""
+
+
+def test_memory_is_the_peak_of_the_last_minute(bench: Bench) -> None:
+    uses = iter([MemoryUse(100, 8000), MemoryUse(900, 8000), MemoryUse(200, 8000)])
+
+    class Reader:
+        def read(self, slot: int) -> MemoryUse | None:
+            return next(uses, MemoryUse(300, 8000)) if slot == 0 else None
+
+    reports = bench.worker_reports
+    reports.memory_reader = cast(MemoryReader, Reader())
+    bench.nvml.gpus[0].memory_used = 60
+    reports.record_start(0, "v1")
+    reports.record_start(2, "v1")
+    assert (reports.build(0).memory, reports.build(0).gpu_memory) == (None, None)
+    bench.pass_time(31)
+    bench.nvml.gpus[0].memory_used = 40
+    bench.pass_time(20)
+    report = reports.build(0)
+    assert (report.memory, report.memory_limit, report.gpu_memory) == (900, 8000, 60.0)
+    assert (reports.build(2).memory, reports.build(2).gpu_memory) == (None, None)  # neither is known
+    bench.pass_time(60)
+    report = reports.build(0)
+    assert (report.memory, report.gpu_memory) == (300, 40.0)
+    reports.record_start(0, "v2")
+    assert reports.build(0).memory is None  # of another process
 
 
 def test_workers_of_the_earlier_version_report_no_batches(bench: Bench) -> None:
@@ -290,12 +330,12 @@ def test_a_hanging_driver_delays_nothing(bench: Bench) -> None:
     hung = WorkerReports({0: 0}, BackgroundPoller(look, run_in_background), bench.clock, bench.tmp)
     for _ in range(100):
         bench.clock.advance(1)
-        hung.poll_gpus()
+        hung.poll()
         assert hung.build(0).gpu_use is None
     assert len(threads) == 1
     hangs.set()
     threads[0].join()
-    hung.poll_gpus()
+    hung.poll()
     assert hung.build(0).gpu_use == 70.0
 
 

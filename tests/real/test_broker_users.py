@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -29,6 +30,7 @@ from lambdas.core.queues.history import QueueHistory
 from rehearsal.machines.real.broker import RabbitServer, free_port
 from spot_work import BrokerRefusedError, Client, Queue, Worker
 from spot_work import __main__ as command
+from spot_work.callers import AsyncClient
 from spot_work.rabbitmq.consumer import RabbitMQConsumer
 from tests import models
 
@@ -412,6 +414,60 @@ def test_the_login_before_the_previous_one_is_refused(users: Users) -> None:
         pika.BlockingConnection(pika.URLParameters(first))
     with Client(first, "ocr") as client, pytest.raises(BrokerRefusedError):
         client.request(1)
+
+
+def test_clients_whose_login_has_become_invalid_read_it_again(users: Users) -> None:
+    """After two rotations the login that they started with is refused; requests that are open stay so."""
+    reads: list[str] = []
+    consumer = RabbitMQConsumer(lambda: users.url("ocr-workers"), Queue("ocr"), 8)
+    worker = Worker(consumer, lambda number: 2 * number)
+
+    def read() -> str:
+        reads.append(users.url("ocr-clients"))
+        return reads[-1]
+
+    async def ask_asynchronously() -> list[int]:
+        async with AsyncClient(read, "ocr") as asynchronous:
+            requests = [asynchronous.submit(number, timeout=60) for number in range(20)]
+            first = list(await asyncio.gather(*requests))
+            before = await asyncio.to_thread(users.url, "ocr-clients")
+            for _ in range(2):
+                assert await asyncio.to_thread(users.run, "ocr.clients", "ocr.workers") == []
+            assert await asyncio.to_thread(outcome_of_login, before) == "refused"
+            end = time.monotonic() + WAIT_SECONDS
+            while len(reads) < 4:  # the broker lists new connections after some seconds
+                assert time.monotonic() < end
+                await asyncio.to_thread(users.close_connections)
+            requests = [asynchronous.submit(number, timeout=60) for number in range(20)]
+            return first + list(await asyncio.gather(*requests))
+
+    running = threading.Thread(target=worker.run)
+    running.start()
+    try:
+        with Client(read, "ocr") as client:
+            load = Load(client)
+            sender = threading.Thread(target=load.send)
+            sender.start()
+            try:
+                assert asyncio.run(ask_asynchronously()) == [2 * n for n in range(20)] * 2
+            finally:
+                load.ended.set()
+                sender.join()
+            assert [future.result(60) for future in load.futures] == [2 * n for n in range(len(load.futures))]
+            assert running.is_alive()
+    finally:
+        worker.drain()
+        running.join(60)
+    # At its start, and again after the refusals: not once for each connection that is refused.
+    assert 4 <= len(reads) <= 8
+
+
+def outcome_of_login(url: str) -> str:
+    try:
+        pika.BlockingConnection(pika.URLParameters(url)).close()
+    except ProbableAuthenticationError:
+        return "refused"
+    return "accepted"
 
 
 def test_a_request_with_a_reply_queue_out_of_reach_is_dead_lettered(users: Users) -> None:

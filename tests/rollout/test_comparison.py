@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -40,8 +40,14 @@ class Side:
     done: int = 0
     failed: int = 0
     starts: int = 1
+    memory: Callable[[int], int] | None = None
+    """MiB of 10,000 by minute."""
+    gpu_memory: Callable[[int], float] | None = None
+    """Percent by minute."""
+    minutes: int = 0
 
     def minute(self) -> None:
+        self.minutes += 1
         self.done += self.per_minute
         self.failed += round(self.share * self.per_minute)
 
@@ -57,6 +63,9 @@ class Side:
             failed=self.failed,
             starts=self.starts,
             batches=rows,
+            memory=None if self.memory is None else self.memory(self.minutes),
+            memory_limit=None if self.memory is None else 10_000,
+            gpu_memory=None if self.gpu_memory is None else self.gpu_memory(self.minutes),
         )
         names = [f"{self.name}-{number}" for number in range(self.count)]
         return [
@@ -106,6 +115,49 @@ def test_a_release_as_good_as_the_other_is_accepted_and_what_failed_before_does_
     assert played.comparison.is_accepted
     assert not played.reason
     assert played.comparison.requests.old_failed == 0
+
+
+def with_memory(new: Callable[[int], int] | None = None, gpu: Callable[[int], float] | None = None) -> Passes:
+    old = Side("old", 5, since=START - 7200, done=100_000)
+    old.memory, old.gpu_memory = lambda _: 5000, lambda _: 50.0
+    return passes(Side("new", 2, memory=new, gpu_memory=gpu), old)
+
+
+def test_a_leak_is_a_reason_with_the_evidence_and_keeps_the_candidate_from_the_others() -> None:
+    played = with_memory(lambda minute: 5000 + 80 * minute)
+    played.run(28)
+    assert played.reason.startswith(
+        "its workers' memory has grown by 16.8% of the memory that a worker may use in 21 minutes, to 72%"
+    )
+    assert not played.comparison.is_accepted
+
+
+def test_a_higher_level_of_memory_is_accepted_once_it_is_seen_not_to_grow() -> None:
+    played = with_memory(lambda _: 8000)
+    without = passes()
+    while not without.run(1).is_accepted:
+        assert not played.run(1).is_accepted
+    played.run(25)
+    assert played.comparison.is_accepted
+    assert not played.reason
+
+
+def test_memory_that_only_the_others_report_delays_and_that_no_worker_reports_does_not() -> None:
+    played = with_memory(None)
+    assert not played.run(50).is_accepted
+    assert not played.reason
+    assert played.comparison.has_expired(START + MAX_HOLD_SECONDS + 120)
+    assert passes().run(25).is_accepted
+
+
+def test_gpu_memory_that_grows_is_a_reason_and_a_full_gpu_is_not() -> None:
+    growing = with_memory(lambda _: 5000, lambda minute: 50 + 0.8 * minute)
+    growing.run(28)
+    assert "of the GPU's memory in" in growing.reason
+    full = with_memory(lambda _: 5000, lambda _: 99.0)
+    full.run(40)
+    assert full.comparison.is_accepted
+    assert not full.reason
 
 
 def test_a_rejection_names_the_evidence() -> None:

@@ -15,6 +15,7 @@ from pika import frame, spec
 from spot_work import BrokerRefusedError
 from spot_work.rabbitmq import link as links
 from spot_work.rabbitmq.link import Link
+from spot_work.url_source import UrlSource
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 Part = Callable[[socket.socket], None]
@@ -89,11 +90,16 @@ def without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "_MAX_DELAY_SECONDS", 0.02)
 
 
-def ended_by(parts: Sequence[Part]) -> tuple[Exception, int]:
+Read = Callable[[str], str]
+"""Returns the URL, given the broker's."""
+
+
+def ended_by(parts: Sequence[Part], read: Read | None = None) -> tuple[Exception, int]:
     """Return the final error of a link, and how many connections the broker saw."""
     failures: list[Exception] = []
     with broker(parts) as (url, played):
-        link = Link(url, lambda _: iter(()), lambda: None, failures.append, max_outage_seconds=0.5)
+        source = UrlSource(url if read is None else lambda: read(url))
+        link = Link(source, lambda _: iter(()), lambda: None, failures.append, max_outage_seconds=0.5)
         link.start()
         wait_until(lambda: failures)
         link.close()
@@ -120,6 +126,72 @@ def test_refusals_count_in_a_row_only() -> None:
     error, connections = ended_by([LOGIN_REFUSED, cut_while_logging_in] * 3)
     assert isinstance(error, ConnectionError)
     assert connections == 6
+
+
+def test_only_a_login_that_was_read_again_counts_as_refused() -> None:
+    reads = []
+    error, connections = ended_by([LOGIN_REFUSED] * 6, lambda url: reads.append(url) or url)
+    assert isinstance(error, BrokerRefusedError)
+    assert (connections, len(reads)) == (3, 3)  # the first one, and two that were read again
+
+
+def test_a_login_that_cannot_be_read_again_is_an_outage() -> None:
+    reads: list[str] = []
+
+    def read(url: str) -> str:
+        reads.append(url)
+        if len(reads) > 1:
+            raise RuntimeError("no secret")
+        return url
+
+    error, connections = ended_by([LOGIN_REFUSED] * 6, read)
+    assert isinstance(error, ConnectionError)
+    assert "no secret" in str(error)
+    assert "guest" not in str(error)
+    assert connections == 1
+    assert len(reads) > 3
+
+
+def test_what_is_no_url_is_an_outage_and_not_shown() -> None:
+    reads: list[str] = []
+
+    def read(url: str) -> str:
+        reads.append(url)
+        return url if len(reads) == 1 else ("amqp://a:secret@b:port/", "secret", "")[len(reads) % 3]
+
+    error, connections = ended_by([LOGIN_REFUSED] * 6, read)
+    assert isinstance(error, ConnectionError)
+    assert "not a URL of AMQP" in str(error)
+    assert "secret" not in str(error)
+    assert connections == 1
+    assert len(reads) > 3  # each time again
+
+
+def test_a_login_that_is_good_after_a_text_that_is_no_url_connects() -> None:
+    reads: list[str] = []
+
+    def read(url: str) -> str:
+        reads.append(url)
+        return "" if len(reads) == 2 else url
+
+    error, connections = ended_by([LOGIN_REFUSED, cut_while_logging_in], read)
+    assert isinstance(error, ConnectionError)
+    assert (connections, len(reads)) == (2, 3)
+
+
+def test_a_connection_takes_the_login_that_another_one_has_read() -> None:
+    reads: list[str] = []
+
+    def read() -> str:
+        reads.append("")
+        return f"amqp://{len(reads)}@h/"
+
+    source = UrlSource(read)
+    first = source.url
+    second = source.read_again(first)
+    assert second != first
+    assert (source.read_again(first), len(reads)) == (second, 2)
+    assert source.read_again(second) != second
 
 
 def test_pika_writes_a_refused_login_as_it_is_recognized() -> None:

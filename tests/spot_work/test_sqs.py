@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from spot_work import (
 from spot_work.sqs import consumer, reply_queue, wire
 from spot_work.sqs.consumer import SqsConsumer
 from spot_work.sqs.in_flight import VisibilityExtender
+from spot_work.watchdog.supervisor import Watchdog
 from tests.spot_work.faulty_sqs import ACCOUNT, REGION, FaultySqs
 from tests.spot_work.test_message import NOW, VALUES
 from tests.waiting import TIMEOUT_SECONDS, wait_until
@@ -298,6 +300,33 @@ def test_a_redelivery_of_an_in_flight_message_updates_its_receipt(extender: Visi
     assert message_ is not None
     assert extender.add(delivery("r2")) is None
     assert message_.receipt == "r2"
+
+
+def test_the_process_that_extends_is_replaced_and_says_what_is_lost(sqs: FaultySqs) -> None:
+    sqs.share = 0.0
+    client, watchdog = sqs.client(), Watchdog()
+    url = client.get_queue_url(QueueName="ocr")["QueueUrl"]
+    for body in "ab":
+        client.send_message(QueueUrl=url, MessageBody=body)
+    extender = VisibilityExtender(None, "ocr", partial(watchdog.relay, "spot_work.sqs.relay", sqs.url))
+    extender.open(url, 3)
+    try:
+        first, second = (
+            extender.add(client.receive_message(QueueUrl=url, VisibilityTimeout=60)["Messages"][0])
+            for _ in range(2)
+        )
+        assert first is not None
+        assert second is not None
+        assert watchdog._process is not None
+        watchdog._process.kill()
+        client.delete_message(QueueUrl=url, ReceiptHandle=first.receipt)
+        hidden_until = second.hidden_until
+        wait_until(lambda: second.hidden_until > hidden_until and first.is_lost)
+        assert extender.is_hidden(second)
+        assert not extender.is_hidden(first)
+    finally:
+        extender.close()
+        watchdog.close()
 
 
 @given(VALUES)

@@ -68,7 +68,7 @@ class HealthChecker(pulumi.ComponentResource):
             ),
             pulumi.ResourceOptions(parent=self),
         )
-        services = [service.name for service in args.services]
+        services = {service.name: service.queue is not None for service in args.services}
         for alarm in alarms(scope.stack, services, function.function_name):
             declare_alarm(scope, args.topic_arn, alarm, self)
         self.log_group_name = function.log_group_name

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pulumi
 
 from contracts import names
 from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec, function_alarms, group_dimensions
 
+MAX_REFUSED_PERCENT: Final = 10
+"""The scaler staffs so that one request in ten is late at most, while On-Demand stands in for Spot, and fewer
+at other times (docs/services.md, "Scaling"). A refused request is late by its whole deadline."""
+REFUSED_MINUTES: Final = 15
+"""Longer than a boot, for which a burst waits: as for ``<group>-at-maximum``."""
 
-def alarms(stack: str, services: list[str], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
-    """Yield the alarms of the health checker of a stack."""
+
+def alarms(stack: str, services: Mapping[str, bool], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
+    """Yield the alarms of the health checker of a stack; ``services``: by name, whether it has a queue."""
     yield from function_alarms(
         "health", function, title="health checker", consequence="unhealthy workers are not detected."
     )
-    for service in services:
+    for service, has_queue in services.items():
         dimensions = group_dimensions(stack, service, names.SERVICE_HEALTH)
         yield AlarmSpec(
             f"{service}-unhealthy",
@@ -41,3 +48,16 @@ def alarms(stack: str, services: list[str], function: pulumi.Input[str]) -> Iter
             datapoints=3,
             logical_name=f"{service}-unchecked",
         )
+        if has_queue:
+            yield AlarmSpec(
+                f"{service}-requests-refused",
+                f"For {REFUSED_MINUTES} minutes {MAX_REFUSED_PERCENT} % or more of the requests to {service} "
+                "have been refused because they could not meet their deadline.",
+                names.METRIC_NAMESPACE,
+                names.METRIC_REQUESTS_REFUSED_SHARE,
+                dimensions,
+                "Minimum",
+                threshold=MAX_REFUSED_PERCENT,
+                periods=REFUSED_MINUTES,
+                datapoints=REFUSED_MINUTES,
+            )

@@ -68,7 +68,7 @@ def group_row(scope: Scope, group: str, *, is_nvidia: bool) -> DashboardRow:
 
 def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> DashboardRow:
     """Return a service's row: queue, scaling, workers and cost."""
-    controller = names.SERVICE_CONTROLLER
+    controller, origins = names.SERVICE_CONTROLLER, (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
 
     def line(function: str, metric: str, label: str, *extra: str, **options: Any) -> list[Any]:
         pairs = [part for pair in group_dimensions(scope.stack, group, function).items() for part in pair]
@@ -90,6 +90,16 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
             [
                 queue(names.METRIC_QUEUE_PUBLISH_RATE, "published"),
                 queue(names.METRIC_QUEUE_ACK_RATE, "acknowledged"),
+                *(
+                    line(
+                        names.SERVICE_HEALTH,
+                        names.METRIC_REQUESTS_REFUSED,
+                        f"refused, {origin}",
+                        names.ORIGIN,
+                        origin,
+                    )
+                    for origin in origins
+                ),
             ],
         ),
         _plot(
@@ -109,12 +119,23 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
     ]
     workers = [
         line(names.SERVICE_HEALTH, metric, f"{state}, {origin}", names.ORIGIN, origin, stat="Maximum")
-        for origin in (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
+        for origin in origins
         for metric, state in (
             (names.METRIC_WORKERS_READY, "ready"),
             (names.METRIC_WORKERS_DRAINING, "draining"),
             (names.METRIC_WORKERS_NOT_REPORTING, "not reporting"),
         )
+    ]
+    stopped = [
+        line(
+            names.SERVICE_HEALTH,
+            names.METRIC_WORKERS_STOPPED,
+            f"taking no requests, {reason}",
+            names.STOP_REASON,
+            reason,
+            stat="Maximum",
+        )
+        for reason in names.STOP_REASONS
     ]
     scaling = [
         line(names.SERVICE_SCALER, names.METRIC_SCALING_DESIRED, "by load", stat="Maximum"),
@@ -128,7 +149,7 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
     return [
         *(requests if has_queue else ()),
         *([_plot(scope, f"{group}: scaling", scaling)] if scales else []),
-        _plot(scope, f"{group}: workers", workers),
+        _plot(scope, f"{group}: workers", [*workers, *(stopped if has_queue else ())]),
         _plot(scope, f"{group}: US dollars per hour", cost),
     ]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from contracts.group.health_settings import NO_DAILY_REPORT, HealthSettings
 from contracts.group.release_settings import DesiredRelease
 from contracts.group.replacement_requests import ReplacementRequest
+from lambdas.core.health import stopped_workers
 from lambdas.core.health.common import find_common_causes, suppressed_origins
 from lambdas.core.health.incidents import RESOLVE_AFTER_SECONDS, find_open_incidents, update_incidents
 from lambdas.core.health.memory import HealthMemory, OpenIncident
@@ -170,11 +171,13 @@ def _summarize(snapshot: ServiceSnapshot, memory: HealthMemory) -> HealthSummary
         _NOT_REPORTING: Counter(),
     }
     refused: dict[str, float] = {}
+    reports = []
     for host in snapshot.hosts:
         for worker in host.workers:
             state = worker.state if worker.is_fresh(snapshot.now) else _NOT_REPORTING
             if state != _NOT_REPORTING and worker.report is not None:
                 refused[host.origin] = refused.get(host.origin, 0.0) + (worker.report.refused or 0.0)
+                reports.append(worker.report)
             if state in counts:
                 counts[state][host.origin] += 1
     instances = [host for host in snapshot.hosts if not host.is_on_premises]
@@ -184,6 +187,8 @@ def _summarize(snapshot: ServiceSnapshot, memory: HealthMemory) -> HealthSummary
         draining=dict(counts["draining"]),
         not_reporting=dict(counts[_NOT_REPORTING]),
         refused=refused,
+        completed=sum(report.rate for report in reports),
+        stopped=stopped_workers.count(reports),
         instances=len(instances),
         spot_instances=sum(host.is_spot for host in instances),
         restarts=steps[Remedy.RESTART],

@@ -158,14 +158,24 @@ class HealthSummary:
     """Counts of a group for metrics and the daily report.
 
     ``ready``, ``draining`` and ``not_reporting`` are workers by origin, ``refused`` are requests per second
-    that they refuse; ``restarts`` and ``replacements`` are those of the last day.
+    that they refuse, ``completed`` those that all of them end, ``stopped`` are workers that take none, by
+    reason; ``restarts`` and ``replacements`` are those of the last day.
     """
 
     ready: Mapping[str, int] = field(default_factory=dict)
     draining: Mapping[str, int] = field(default_factory=dict)
     not_reporting: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, float] = field(default_factory=dict)
+    completed: float = 0.0
+    stopped: Mapping[str, int] = field(default_factory=dict)
     instances: int = 0
     spot_instances: int = 0
     restarts: int = 0
     replacements: int = 0
+
+    @property
+    def refused_percent(self) -> float | None:
+        """Refused requests in percent of all that workers ended or refused; None without any."""
+        refused = sum(self.refused.values())
+        arrived = refused + self.completed
+        return 100 * refused / arrived if arrived else None

@@ -11,7 +11,7 @@ from contracts.registry.item import Worker
 from contracts.stored import Stored, stored
 from lambdas.core.health.fair_share import MIN_REQUESTS
 from lambdas.core.health.model import WorkerHost
-from lambdas.core.rollout import speed
+from lambdas.core.rollout import memory_use, speed
 from lambdas.core.rollout.counters import (
     CountDifference,
     WorkerCounters,
@@ -19,6 +19,7 @@ from lambdas.core.rollout.counters import (
     read_counters,
     total_requests,
 )
+from lambdas.core.rollout.memory_use import MemoryReading, MemoryTrend
 from lambdas.core.rollout.sequential_test import (
     MAX_HARMLESS_DIFFERENCE,
     MIN_HARMFUL_DIFFERENCE,
@@ -61,6 +62,8 @@ class Comparison:
         speed: evidence by seconds per request.
         speed_at: when speeds were last compared.
         slowdown: logarithm of the ratio of seconds per request, and the sum of its weights.
+        memory: resident memory of the workers.
+        gpu_memory: memory of their GPUs.
         outage_began_at, outage_at: first and last sign of the current outage of a dependency.
         is_accepted: the candidate has been proven harmless.
     """
@@ -77,6 +80,8 @@ class Comparison:
     speed: Evidence = field(default_factory=Evidence)
     speed_at: float = 0.0
     slowdown: tuple[float, float] = (0.0, 0.0)
+    memory: MemoryTrend = field(default_factory=MemoryTrend)
+    gpu_memory: MemoryTrend = field(default_factory=MemoryTrend)
     outage_began_at: Annotated[float, Stored("outageBegan")] = 0.0
     outage_at: float = 0.0
     is_accepted: Annotated[bool, Stored("accepted")] = False
@@ -117,7 +122,8 @@ class Comparison:
                 f"its workers take {ratio:.2f} times as long for a request as others do in the same minutes, "
                 "at the same batch size on the same instance type"
             )
-        return ""
+        resident = self.memory.rejection_reason("the memory that a worker may use")
+        return resident or self.gpu_memory.rejection_reason("the GPU's memory")
 
     def is_usual_crash_rate(self) -> bool:
         """Return whether other workers crash at least half as often as the candidate's."""
@@ -130,8 +136,14 @@ class Comparison:
             return "requests fail with both releases, which points to a dependency"
         tally = self.requests
         new, old = f"{tally.new_failed} of its {tally.new}", f"{tally.old_failed} of the others' {tally.old}"
-        slowdown = f", and a request takes {math.exp(self.slowdown[0]):.2f} times as long"
-        return f"{new} requests failed, and {old}{slowdown if self.slowdown[1] else ''}"
+        slowdown = f", a request takes {math.exp(self.slowdown[0]):.2f} times as long"
+        memory = (
+            f", memory is {self.memory.new_level:.0%} full, and that of others {self.memory.old_level:.0%}"
+        )
+        return (
+            f"{new} requests failed, and {old}{slowdown if self.slowdown[1] else ''}"
+            f"{memory if self.memory.growth else ''}"
+        )
 
 
 ComparedWorkers: TypeAlias = Sequence[tuple[WorkerHost, Worker]]
@@ -173,8 +185,15 @@ def update(comparison: Comparison, new: ComparedWorkers, old: ComparedWorkers, n
     )
     comparison = _close_window(comparison, now)
     comparison = _compare_speed(comparison, new, old, now)
+    comparison = _compare_memory(comparison, new, old, now)
     is_speed_harmless = comparison.speed.is_harmless or (bool(old) and not _reports_speed(old))
-    is_accepted = comparison.failures.is_harmless and is_speed_harmless and not comparison.is_outage(now)
+    is_memory_harmless = comparison.memory.is_harmless or (bool(old) and not _resident(old))
+    is_accepted = (
+        comparison.failures.is_harmless
+        and is_speed_harmless
+        and is_memory_harmless
+        and not comparison.is_outage(now)
+    )
     return replace(comparison, is_accepted=comparison.is_accepted or is_accepted)
 
 
@@ -238,6 +257,31 @@ def _close_window(comparison: Comparison, now: float) -> Comparison:
 
 def _reports_speed(side: ComparedWorkers) -> bool:
     return any(worker.report is not None and worker.report.batches is not None for _, worker in side)
+
+
+def _resident(side: ComparedWorkers) -> dict[str, MemoryReading]:
+    return {
+        _worker_key((host, worker)): MemoryReading(worker.since, report.memory / report.memory_limit)
+        for host, worker in side
+        if (report := worker.report) is not None and report.memory is not None and report.memory_limit
+    }
+
+
+def _on_gpu(side: ComparedWorkers) -> dict[str, MemoryReading]:
+    return {
+        _worker_key((host, worker)): MemoryReading(worker.since, report.gpu_memory / 100)
+        for host, worker in side
+        if (report := worker.report) is not None and report.gpu_memory is not None
+    }
+
+
+def _compare_memory(
+    comparison: Comparison, new: ComparedWorkers, old: ComparedWorkers, now: float
+) -> Comparison:
+    """Compare resident and GPU memory; a full GPU is no reason, as frameworks reserve all of it."""
+    memory = memory_use.update(comparison.memory, _resident(new), _resident(old), now)
+    gpu_memory = memory_use.update(comparison.gpu_memory, _on_gpu(new), _on_gpu(old), now)
+    return replace(comparison, memory=memory, gpu_memory=replace(gpu_memory, full_windows=0))
 
 
 def _compare_speed(

@@ -18,6 +18,7 @@ from spot_work.queues import Queue
 from spot_work.request import deadline
 from spot_work.request import trace as trace_context
 from spot_work.request.trace import TraceCarrier
+from spot_work.url_source import BrokerUrl
 
 _EXPIRY_CHECK_SECONDS: Final = 0.25
 
@@ -29,14 +30,18 @@ class Client:
     A request whose publication was unconfirmed when the connection broke is sent again, marked as such.
 
     Args:
-        url: ``amqp://user:password@host:port/vhost``, ``amqps://…`` or ``sqs://region/account``.
+        url: ``amqp://user:password@host:port/vhost``, ``amqps://…`` or ``sqs://region/account``; or a
+            function that returns it, such as one that reads a secret. It is called here, and again, in a
+            thread of the client, when the broker refuses the login: after a rotation the client goes on with
+            the new one.
         queue: the queue of requests, or its name.
 
     Raises:
         ValueError: the URL cannot be parsed.
+        Exception: what the function raises here. What it raises later is logged, and it is called again.
     """
 
-    def __init__(self, url: str, queue: Queue | str) -> None:
+    def __init__(self, url: BrokerUrl, queue: Queue | str) -> None:
         self._queue = Queue(queue) if isinstance(queue, str) else queue
         self._pending = PendingRequests()
         self._closed = threading.Event()

@@ -12,6 +12,7 @@ from spot_work.consumer import RequestConsumer
 from spot_work.pending import PendingRequests
 from spot_work.publisher import RequestPublisher
 from spot_work.queues import Queue
+from spot_work.url_source import BrokerUrl, UrlSource
 from spot_work.watchdog.supervisor import Watchdog
 
 URLS: Final = "amqps://user:password@host:port/vhost or sqs://region/account"
@@ -21,13 +22,13 @@ URLS: Final = "amqps://user:password@host:port/vhost or sqs://region/account"
 class Transport(NamedTuple):
     """The consumer, publisher and inspector of a transport, which is a separate package."""
 
-    consumer: Callable[[str, Queue, int, float, Watchdog | None], RequestConsumer]
-    publisher: Callable[[str, Queue, PendingRequests], RequestPublisher]
+    consumer: Callable[[UrlSource, Queue, int, float, Watchdog | None], RequestConsumer]
+    publisher: Callable[[UrlSource, Queue, PendingRequests], RequestPublisher]
     inspector: Callable[[str, Queue], QueueInspector]
 
 
 def consumer(
-    url: str,
+    url: BrokerUrl,
     queue: Queue,
     prefetch: int,
     max_outage_seconds: float = 900.0,
@@ -38,13 +39,16 @@ def consumer(
     Raises:
         ValueError: the URL cannot be parsed.
         ImportError: a dependency of the transport is not installed.
+        Exception: what a function that returns the URL raises.
     """
-    return _transport(url).consumer(url, queue, prefetch, max_outage_seconds, watchdog)
+    source = UrlSource(url)
+    return _transport(source.url).consumer(source, queue, prefetch, max_outage_seconds, watchdog)
 
 
-def publisher(url: str, queue: Queue, pending: PendingRequests) -> RequestPublisher:
+def publisher(url: BrokerUrl, queue: Queue, pending: PendingRequests) -> RequestPublisher:
     """Return the publisher of a queue; raises as `consumer` does."""
-    return _transport(url).publisher(url, queue, pending)
+    source = UrlSource(url)
+    return _transport(source.url).publisher(source, queue, pending)
 
 
 def inspector(url: str, queue_name: str) -> QueueInspector:
@@ -58,10 +62,10 @@ def _rabbitmq() -> Transport:
     from spot_work.rabbitmq.publisher import RabbitMQPublisher
 
     def of_rabbitmq(
-        url: str, queue: Queue, prefetch: int, max_outage_seconds: float, watchdog: Watchdog | None
+        source: UrlSource, queue: Queue, prefetch: int, max_outage_seconds: float, watchdog: Watchdog | None
     ) -> RequestConsumer:
         relay = None if watchdog is None else partial(watchdog.relay, "spot_work.rabbitmq.relay")
-        return RabbitMQConsumer(url, queue, prefetch, max_outage_seconds, relay)
+        return RabbitMQConsumer(source, queue, prefetch, max_outage_seconds, relay)
 
     return Transport(of_rabbitmq, RabbitMQPublisher, RabbitMQInspector)
 
@@ -74,11 +78,15 @@ def _sqs() -> Transport:
     from spot_work.sqs.publisher import SqsPublisher
 
     def of_sqs(
-        url: str, queue: Queue, prefetch: int, max_outage_seconds: float, watchdog: Watchdog | None
+        source: UrlSource, queue: Queue, prefetch: int, max_outage_seconds: float, watchdog: Watchdog | None
     ) -> RequestConsumer:
-        return SqsConsumer(url, queue, prefetch, max_outage_seconds)
+        relay = None if watchdog is None else partial(watchdog.relay, "spot_work.sqs.relay")
+        return SqsConsumer(source.url, queue, prefetch, max_outage_seconds, relay=relay)
 
-    return Transport(of_sqs, SqsPublisher, SqsInspector)
+    def publisher_of_sqs(source: UrlSource, queue: Queue, pending: PendingRequests) -> RequestPublisher:
+        return SqsPublisher(source.url, queue, pending)
+
+    return Transport(of_sqs, publisher_of_sqs, SqsInspector)
 
 
 _SCHEMES = {"amqp": _rabbitmq, "amqps": _rabbitmq, "sqs": _sqs}

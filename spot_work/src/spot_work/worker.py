@@ -22,6 +22,7 @@ from spot_work.message import Request
 from spot_work.queues import Queue
 from spot_work.request import deadline, trace
 from spot_work.request.deadline import QueueDelay, RunTimes
+from spot_work.url_source import BrokerUrl
 from spot_work.watchdog.supervisor import Watchdog
 
 log: Final = logging.getLogger("spot_work")
@@ -285,7 +286,7 @@ def _describe(error: Exception) -> str:
 def serve(
     function: Callable[[Any], Any],
     queue: Queue | str,
-    url: str,
+    url: BrokerUrl,
     batch: Batch = Batch(),  # noqa: B008 - frozen
     overflow: Overflow | None = None,
     *,
@@ -300,7 +301,7 @@ def serve(
     Args:
         function: as for `Worker`.
         queue: the queue of requests, or its name.
-        url: ``amqp://user:password@host:port/vhost``, ``amqps://…`` or ``sqs://region/account``.
+        url: as for `Client`.
         batch: as for `Worker`.
         overflow: as for `Worker`.
         requests: as for `Worker`.

@@ -53,6 +53,7 @@ def work(node: Node) -> int:
     """Run the workers."""
     from userdata.agent.machine import accounts
     from userdata.agent.machine.background import BackgroundPoller
+    from userdata.agent.work.service.memory_use import MemoryReader
     from userdata.agent.work.service.worker_reports import WorkerReports
     from userdata.agent.work.service.workers import Workers, slots
 
@@ -73,6 +74,7 @@ def work(node: Node) -> int:
         BackgroundPoller(node.gpus.sample, node.run_in_background) if node.gpus else None,
         node.clock,
         node.directory,
+        MemoryReader(node.directory, len(worker_slots)),
     )
     workers = Workers(
         service,

@@ -7,7 +7,8 @@
 - ``{"done": 700, "failed": 2, "busy": 310.5, "batches": [[4, 60, 210, 61.2, 3]], "batchSize": 16}``: requests
   that a worker completed since its start, those with an error, the seconds in which it had requests, its
   batches by size (`BatchRow`), and the largest batch that it runs; ``"refused": 5``, requests that it did not
-  run because they could not meet their deadline.
+  run because they could not meet their deadline; ``"stopped": "1000 replies … wait for the broker: low on
+  memory"``, why it takes no requests at present.
 
 Other keys are ignored. The file is not trusted: the reader does not block and reads at most 4 KiB.
 """
@@ -24,6 +25,7 @@ from contracts import codec
 from contracts.agent.names import READY_DIR
 from contracts.registry.batches import MAX_ROWS, BatchRow
 from contracts.registry.item import MAX_STEPS
+from contracts.registry.worker_report import MAX_STOPPED_LENGTH
 from userdata.agent.machine import log
 
 FRESH_SECONDS: Final = 120.0
@@ -147,6 +149,7 @@ class RequestCounts(NamedTuple):
     """Request counts of a worker at ``at`` (epoch seconds).
 
     ``busy`` is in seconds; it, ``batches``, ``batch_size`` and ``refused`` are None if not reported.
+    ``stopped`` is why no requests are taken, in one line.
     """
 
     done: int
@@ -156,6 +159,7 @@ class RequestCounts(NamedTuple):
     batches: tuple[BatchRow, ...] | None = None
     batch_size: int | None = None
     refused: int | None = None
+    stopped: str = ""
 
 
 def read_requests(path: Path) -> RequestCounts | None:
@@ -182,7 +186,8 @@ def read_requests(path: Path) -> RequestCounts | None:
     refused = report.get("refused")
     if refused is not None and (type(refused) is not int or not 0 <= refused <= MAX_STEPS):
         raise ValueError(f"refused is {str(refused)[:40]}, allowed: a whole number, 0 or more")
-    return RequestCounts(done, failed, busy, max(written_at, 0.0), *_read_batches(report), refused)
+    stopped = " ".join(str(report.get("stopped") or "").split())[:MAX_STOPPED_LENGTH]
+    return RequestCounts(done, failed, busy, max(written_at, 0.0), *_read_batches(report), refused, stopped)
 
 
 def _read_batches(report: dict[str, Any]) -> tuple[tuple[BatchRow, ...] | None, int | None]:

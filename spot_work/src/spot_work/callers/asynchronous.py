@@ -9,6 +9,7 @@ from spot_work.client import Client
 from spot_work.message import Priority
 from spot_work.queues import Queue
 from spot_work.request.trace import TraceCarrier
+from spot_work.url_source import BrokerUrl
 
 
 class AsyncClient:
@@ -22,13 +23,13 @@ class AsyncClient:
             texts = await asyncio.gather(*(ocr.request(image, timeout=30) for image in images))
     """
 
-    def __init__(self, url: str, queue: Queue | str) -> None:
+    def __init__(self, url: BrokerUrl, queue: Queue | str) -> None:
         self._url = url
         self._queue = queue
         self._client: Client | None = None
 
     async def __aenter__(self) -> Self:
-        # SQS creates a reply queue first.
+        # A function that returns the URL may block, and SQS creates a reply queue first.
         self._client = await asyncio.to_thread(Client, self._url, self._queue)
         return self
 

@@ -26,6 +26,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from spot_work.client import Client
 from spot_work.queues import Queue
+from spot_work.url_source import BrokerUrl
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,7 +102,7 @@ class Tasks:
         return self._tasks[name].function(*value.get(_ARGUMENTS, ()), **value.get(_NAMED_ARGUMENTS, {}))
 
     @contextmanager
-    def connect(self, url: str) -> Iterator[Client]:
+    def connect(self, url: BrokerUrl) -> Iterator[Client]:
         """Open the client that `WorkerTask.send` uses, and close it at the end.
 
         Raises:

@@ -22,6 +22,7 @@ from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
 from spot_work.rabbitmq.outbox import Outbox, OutgoingMessage, describe_size
 from spot_work.rabbitmq.window import Window
+from spot_work.url_source import BrokerUrl, UrlSource
 
 log: Final = logging.getLogger("spot_work")
 
@@ -47,7 +48,7 @@ class RabbitMQConsumer(RequestConsumer):
     bounds of `Outbox`; there the consumer stops taking requests.
 
     Args:
-        url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
+        url: ``amqp://user:password@host:port/vhost``, or ``amqps://``; or what returns it.
         prefetch: maximum unacknowledged requests. RabbitMQ's delivery acknowledgement timeout, 30 minutes,
             applies to each.
         max_outage_seconds: time without a connection after which `receive` raises.
@@ -59,14 +60,15 @@ class RabbitMQConsumer(RequestConsumer):
 
     def __init__(
         self,
-        url: str,
+        url: BrokerUrl | UrlSource,
         queue_: Queue,
         prefetch: int,
         max_outage_seconds: float = 900.0,
         relay: Callable[[str], int] | None = None,
     ) -> None:
         self._queue = queue_
-        self._is_declared = declare.is_declared(url)
+        source = UrlSource.of(url)
+        self._is_declared = declare.is_declared(source.url)
         self._prefetched: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
         self._cancelled_ids: OrderedDict[str, None] = OrderedDict()
         self._failure: Exception | None = None
@@ -76,10 +78,10 @@ class RabbitMQConsumer(RequestConsumer):
         self.is_connected = threading.Event()
         """Set once requests can be delivered."""
         self._link = Link(
-            url, self._prepare, self._on_ready, self._on_failure, max_outage_seconds, relay=relay
+            source, self._prepare, self._on_ready, self._on_failure, max_outage_seconds, relay=relay
         )
         self._window = Window(queue_.name, prefetch, self._on_request)
-        self._outbox = Outbox(url, self._on_failure, max_outage_seconds, relay)
+        self._outbox = Outbox(source, self._on_failure, max_outage_seconds, relay)
         self._link.start()
 
     @property

@@ -28,6 +28,7 @@ from pika.exceptions import (
 from spot_work.errors import BrokerRefusedError
 from spot_work.rabbitmq import versions
 from spot_work.rabbitmq.declare import Declarations
+from spot_work.url_source import UrlSource
 
 log: Final = logging.getLogger("spot_work")
 
@@ -45,7 +46,12 @@ _LOGIN_REFUSED: Final = repr(ConnectionClosedByBroker(403, "")).removesuffix("''
 pika raises it for every connection that ends during the login, one that broke as well.
 """
 _MAX_REFUSALS: Final = 2
-"""Refusals in a row that are final: a broker that starts may not know its users and permissions yet."""
+"""Refusals in a row that are final: a broker that starts may not know its users and permissions yet.
+
+Of a login that can be read again only those count that were read since the refusal before: a rotation ends
+the validity of the login that a client started with.
+"""
+_SCHEMES: Final = ("amqp://", "amqps://")
 _NO_QUEUE: Final = "NOT_FOUND - no queue"
 """The broker's text for a queue that does not exist; one that is down has another."""
 _TOO_LARGE: Final = re.compile(r"message size \d+ is larger than (?:configured )?max size (\d+)")
@@ -76,7 +82,8 @@ class Link:
     a connection that publishes must not consume (RabbitMQ guide, "Memory and Disk Alarms").
 
     Args:
-        url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
+        source: of the URL, ``amqp://user:password@host:port/vhost``, or ``amqps://``. It is read again after
+            each login that the broker refuses; while that fails, the link waits as for a broker that is away.
         prepare: declares queues and starts consumers on each new channel.
         on_ready: called in the link's thread after that.
         on_failure: called once, in the link's thread, with an error that ends the connection for good.
@@ -91,7 +98,7 @@ class Link:
 
     def __init__(
         self,
-        url: str,
+        source: UrlSource,
         prepare: Callable[[Any], Declarations],
         on_ready: Callable[[], None],
         on_failure: Callable[[Exception], None],
@@ -100,11 +107,8 @@ class Link:
         on_unprepared: Callable[..., None] = lambda **_: None,
         relay: Callable[[str], int] | None = None,
     ) -> None:
-        self._url = url
-        self._parameters = pika.URLParameters(url)
-        if "heartbeat=" not in url:
-            self._parameters.heartbeat = _HEARTBEAT_SECONDS
-        self._broker = f"{self._parameters.host}:{self._parameters.port}"
+        self._source = source
+        self._use(source.url)
         self._relay = relay
         self._prepare = prepare
         self._on_ready = on_ready
@@ -122,6 +126,10 @@ class Link:
         self._error: Exception | None = None
         self._refusals = 0
         self._was_refused = False
+        self._is_login_refused = False
+        """Whether the broker refused the last login, so that it is read again before the next one."""
+        self._has_read_again = False
+        """Whether the present URL was read since the last refusal of a login."""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spot-work-link", daemon=True)
         self.blocked_reason = ""
@@ -184,6 +192,30 @@ class Link:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout)
 
+    def _use(self, url: str) -> None:
+        """Log in with a URL from now on; raise ``ValueError`` if it cannot be parsed."""
+        self._url = url
+        if not url.startswith(_SCHEMES):  # pika takes an empty text for its defaults
+            raise ValueError(f"not a URL of AMQP, allowed: {' or '.join(_SCHEMES)}")
+        self._parameters = pika.URLParameters(url)
+        if "heartbeat=" not in url:
+            self._parameters.heartbeat = _HEARTBEAT_SECONDS
+        self._broker = f"{self._parameters.host}:{self._parameters.port}"
+
+    def _read_again(self) -> None:
+        """Read a refused login again; raises ``ConnectionError``, without a part of the URL."""
+        if not (self._is_login_refused and self._source.can_read_again):
+            return
+        try:
+            url = self._source.read_again(self._url)
+        except Exception as error:  # of the user's function
+            raise ConnectionError(f"login refused, and its URL cannot be read again: {error!r}") from error
+        try:
+            self._use(url)
+        except (ValueError, TypeError, AttributeError):
+            raise ConnectionError("login refused, and what was read again is not a URL of AMQP") from None
+        self._is_login_refused, self._has_read_again = False, True
+
     def _run_calls(self) -> None:
         while self._calls:
             function, or_else = self._calls.popleft()
@@ -228,6 +260,7 @@ class Link:
         self._error, self._was_refused, was_ready = None, False, False
         self.connections += 1
         try:
+            self._read_again()
             if self._relay is not None:
                 self._parameters.host, self._parameters.port = "127.0.0.1", self._relay(self._url)
                 self._parameters.ssl_options = None  # the relay has the TLS connection
@@ -258,7 +291,12 @@ class Link:
         return was_ready
 
     def _count_refusal(self, *, was_ready: bool) -> None:
-        """Make the second refusal in a row final."""
+        """Make the second refusal in a row final; one of a login that was not read again does not count."""
+        is_outdated = self._is_login_refused and self._source.can_read_again and not self._has_read_again
+        if was_ready:
+            self._has_read_again = False
+        if is_outdated:
+            return
         self._refusals = self._refusals + 1 if self._was_refused and not was_ready else 0
         if self._refusals >= _MAX_REFUSALS:
             text = getattr(self._error, "reply_text", "") or str(self._error)
@@ -328,7 +366,8 @@ class Link:
 
     def _on_broken(self, connection: pika.SelectConnection, reason: Exception | str) -> None:
         error = reason if isinstance(reason, Exception) else ConnectionError(reason)
-        self._was_refused = self._was_refused or is_login_refusal(error)
+        self._is_login_refused = is_login_refusal(error)
+        self._was_refused = self._was_refused or self._is_login_refused
         self._error = self._error or error
         connection.ioloop.stop()
 

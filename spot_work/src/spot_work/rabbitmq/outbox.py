@@ -12,6 +12,7 @@ from typing import Any, Final
 from spot_work.message import Message
 from spot_work.rabbitmq import wire
 from spot_work.rabbitmq.link import Link, PublishOutcome
+from spot_work.url_source import UrlSource
 
 log: Final = logging.getLogger("spot_work")
 
@@ -43,13 +44,13 @@ class Outbox:
     """Publishes messages until the broker has confirmed them, over any number of connections.
 
     Args:
-        url, on_failure, max_outage_seconds, relay: as for `Link`, which the outbox has for itself: RabbitMQ
-            blocks a connection that publishes while memory or disk are short.
+        source, on_failure, max_outage_seconds, relay: as for `Link`, which the outbox has for itself:
+            RabbitMQ blocks a connection that publishes while memory or disk are short.
     """
 
     def __init__(
         self,
-        url: str,
+        source: UrlSource,
         on_failure: Callable[[Exception], None],
         max_outage_seconds: float,
         relay: Callable[[str], int] | None = None,
@@ -58,7 +59,7 @@ class Outbox:
         self._bytes = 0
         self._changed = threading.Condition()
         self._link = Link(
-            url, lambda _: iter(()), self._publish_all, on_failure, max_outage_seconds, relay=relay
+            source, lambda _: iter(()), self._publish_all, on_failure, max_outage_seconds, relay=relay
         )
         self._link.start()
 

@@ -19,6 +19,7 @@ from spot_work.rabbitmq import declare, versions, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
 from spot_work.rabbitmq.outbox import describe_size
+from spot_work.url_source import BrokerUrl, UrlSource
 
 log: Final = logging.getLogger("spot_work")
 
@@ -38,16 +39,17 @@ class RabbitMQPublisher(RequestPublisher):
     under their ids and marked: their replies went to the lost queue.
 
     Args:
-        url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
+        url: ``amqp://user:password@host:port/vhost``, or ``amqps://``; or what returns it.
 
     Raises:
         ValueError: the URL cannot be parsed.
     """
 
-    def __init__(self, url: str, queue: Queue, pending: PendingRequests) -> None:
+    def __init__(self, url: BrokerUrl | UrlSource, queue: Queue, pending: PendingRequests) -> None:
+        source = UrlSource.of(url)
         self._queue = queue
         self._pending = pending
-        self._is_declared = declare.is_declared(url)
+        self._is_declared = declare.is_declared(source.url)
         self._reply_queue = self._new_reply_queue()
         self._is_reply_queue_declared = False
         self._is_reply_queue_lost = False
@@ -55,7 +57,7 @@ class RabbitMQPublisher(RequestPublisher):
         self._failed_openings = 0
         self._can_receive = threading.Event()
         self._replies = Link(
-            url,
+            source,
             self._prepare_replies,
             self._on_replies_ready,
             self._on_failure,
@@ -63,7 +65,7 @@ class RabbitMQPublisher(RequestPublisher):
             on_unprepared=self._on_unprepared,
         )
         self._requests = Link(
-            url, self._prepare_requests, self._send_unconfirmed, self._on_failure, _MAX_OUTAGE_SECONDS
+            source, self._prepare_requests, self._send_unconfirmed, self._on_failure, _MAX_OUTAGE_SECONDS
         )
         self._requests.start()
         self._replies.start()

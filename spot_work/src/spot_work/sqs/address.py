@@ -37,17 +37,15 @@ class Address:
     region: str
     account: str = ""
 
-    @classmethod
-    def parse(cls, url: str, queue_name: str) -> Address:
+    @staticmethod
+    def parse(url: str, queue_name: str) -> Address:
         """Parse ``sqs://region/account``; raise ``ValueError`` for another URL or an invalid queue name."""
-        match = _URL.fullmatch(url)
-        if match is None:
-            raise ValueError(f"{url}, allowed: sqs://region/account, such as sqs://eu-west-1/123456789012")
+        address = address_of(url)
         if not _NAME.fullmatch(queue_name):
             raise ValueError(
                 f"queue {queue_name}, allowed: up to {MAX_NAME_LENGTH} letters, digits, hyphens, underscores"
             )
-        return cls(match["region"], match["account"] or "")
+        return address
 
     def client(self) -> Any:
         """Return a boto3 client, which is safe to use from many threads."""
@@ -67,6 +65,14 @@ class Address:
         """Return the URL of the dead-letter queue that a queue's redrive policy names."""
         *_, account, name = json.loads(redrive_policy)["deadLetterTargetArn"].split(":")
         return str(client.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)["QueueUrl"])
+
+
+def address_of(url: str) -> Address:
+    """Return the address in ``sqs://region/account``; raise ``ValueError`` for another URL."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise ValueError(f"{url}, allowed: sqs://region/account, such as sqs://eu-west-1/123456789012")
+    return Address(match["region"], match["account"] or "")
 
 
 def is_not_found(error: Exception) -> bool:

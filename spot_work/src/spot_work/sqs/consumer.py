@@ -7,7 +7,8 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from spot_work import message
@@ -48,13 +49,20 @@ class SqsConsumer(RequestConsumer):
         prefetch: maximum requests in flight.
         max_outage_seconds: time without SQS after which `receive` raises.
         client: a boto3 client, for tests.
+        relay: as for `spot_work.rabbitmq.link.Link`; it extends visibility timeouts. None: a thread does.
 
     Raises:
         ValueError: the URL cannot be parsed, or the queue's name is invalid.
     """
 
     def __init__(
-        self, url: str, queue_: Queue, prefetch: int, max_outage_seconds: float = 900.0, client: Any = None
+        self,
+        url: str,
+        queue_: Queue,
+        prefetch: int,
+        max_outage_seconds: float = 900.0,
+        client: Any = None,
+        relay: Callable[[str], int] | None = None,
     ) -> None:
         self._address = Address.parse(url, queue_.name)
         self._queue = queue_
@@ -67,7 +75,9 @@ class SqsConsumer(RequestConsumer):
         self._failure: Exception | None = None
         self.is_connected = threading.Event()
         """Set once requests can be delivered."""
-        self._extender = VisibilityExtender(self._client, queue_.name)
+        self._extender = VisibilityExtender(
+            self._client, queue_.name, None if relay is None else partial(relay, url)
+        )
         self._acknowledger = Acknowledger(self._client, self._extender, max_outage_seconds)
         self._poller = threading.Thread(target=self._poll, name="spot-work-poll", daemon=True)
         self._poller.start()

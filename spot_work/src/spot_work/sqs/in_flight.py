@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from spot_work.sqs.address import CALL_ERRORS, describe
-from spot_work.sqs.wire import MAX_BATCH_ENTRIES
+from spot_work.sqs.visibility import EXTENSIONS_PER_TIMEOUT, Extension, batches, extend
 
 log: Final = logging.getLogger("spot_work")
 
-_NOT_IN_FLIGHT: Final = ("MessageNotInflight", "ReceiptHandleIsInvalid", "InvalidParameterValue")
-"""Error codes for a message that is visible again, deleted, or in flight for 12 hours."""
-_EXTENSIONS_PER_TIMEOUT: Final = 3
-"""More than one: a failed extension is retried before the timeout ends."""
+_CONNECT_SECONDS: Final = 5.0
+_START_SECONDS: Final = 30.0
+"""Maximum wait for the process at the start: no message is taken before its timeout can be extended."""
+_RECONNECT_SECONDS: Final = 0.5
+_NEWS_SECONDS: Final = 1.0
+"""Maximum wait for an extension that was made while this process could not read of it."""
 
 
 @dataclass
@@ -36,21 +41,34 @@ class InFlightMessage:
 
 
 class VisibilityExtender:
-    """Extends the visibility timeout of in-flight messages; safe to use from many threads."""
+    """Extends the visibility timeout of in-flight messages; safe to use from many threads.
 
-    def __init__(self, client: Any, queue_name: str) -> None:
+    Args:
+        client: a boto3 client.
+        queue_name: for the log.
+        relay: returns the local port of the process that extends them, also while a function holds this
+            one's interpreter lock (`spot_work.watchdog`); None: a thread here does.
+    """
+
+    def __init__(self, client: Any, queue_name: str, relay: Callable[[], int] | None = None) -> None:
         self._client = client
         self._queue_name = queue_name
+        self._relay = relay
         self._url = ""
         self._visibility_seconds = 0
         self._messages: dict[str, InFlightMessage] = {}
         self._changed = threading.Condition()
         self._closed = threading.Event()
+        self._connection: socket.socket | None = None
 
     def open(self, url: str, visibility_seconds: int) -> None:
         """Start to extend messages; ``visibility_seconds`` is the queue's visibility timeout."""
         self._url, self._visibility_seconds = url, visibility_seconds
-        threading.Thread(target=self._extend_all, name="spot-work-visibility", daemon=True).start()
+        extend_all = self._extend_all if self._relay is None else self._follow
+        threading.Thread(target=extend_all, name="spot-work-visibility", daemon=True).start()
+        if self._relay is not None:
+            with self._changed:
+                self._changed.wait_for(lambda: self._connection is not None, _START_SECONDS)
 
     def add(self, received: Mapping[str, Any]) -> InFlightMessage | None:
         """Add a received message; None if it is in flight here already, which updates its receipt."""
@@ -60,10 +78,12 @@ class VisibilityExtender:
             if in_flight is not None and not in_flight.is_lost:
                 # Only the newest receipt handle reliably deletes a message.
                 # Source: SQS developer guide, "queue and message identifiers".
+                self._send(remove=in_flight.receipt, add=receipt)
                 in_flight.receipt, in_flight.hidden_until = receipt, hidden_until
                 return None
             message = InFlightMessage(received["MessageId"], received, receipt, hidden_until)
             self._messages[message.id] = message
+            self._send(add=receipt)
             return message
 
     def remove(self, messages: Iterable[InFlightMessage]) -> None:
@@ -72,12 +92,20 @@ class VisibilityExtender:
             for message in messages:
                 if self._messages.get(message.id) is message:
                     del self._messages[message.id]
+                    self._send(remove=message.receipt)
             self._changed.notify_all()
 
     def is_hidden(self, message: InFlightMessage) -> bool:
         """Return whether a message is still hidden from other workers; if not, it is removed."""
-        if not message.is_lost and message.hidden_until > time.monotonic():
-            return True
+
+        def is_known() -> bool:
+            return message.is_lost or message.hidden_until > time.monotonic()
+
+        with self._changed:
+            if self._connection is not None:
+                self._changed.wait_for(is_known, _NEWS_SECONDS)
+            if is_known() and not message.is_lost:
+                return True
         self.remove([message])
         return False
 
@@ -98,32 +126,59 @@ class VisibilityExtender:
     def close(self) -> None:
         """Stop extending messages."""
         self._closed.set()
+        with self._changed, contextlib.suppress(OSError):
+            if self._connection is not None:
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+    def _receipts(self) -> list[str]:
+        with self._changed:
+            return [message.receipt for message in self._messages.values() if not message.is_lost]
 
     def _extend_all(self) -> None:
-        while not self._closed.wait(self._visibility_seconds / _EXTENSIONS_PER_TIMEOUT):
-            with self._changed:
-                messages = [message for message in self._messages.values() if not message.is_lost]
-            for first in range(0, len(messages), MAX_BATCH_ENTRIES):
-                self._extend(messages[first : first + MAX_BATCH_ENTRIES])
+        while not self._closed.wait(self._visibility_seconds / EXTENSIONS_PER_TIMEOUT):
+            for batch in batches(self._receipts()):
+                try:
+                    self._apply(extend(self._client, self._url, self._visibility_seconds, batch))
+                except CALL_ERRORS as error:
+                    log.warning("%s: visibility timeout not extended: %s", self._queue_name, describe(error))
 
-    def _extend(self, messages: Sequence[InFlightMessage]) -> None:
-        started_at = time.monotonic()
-        receipts = [message.receipt for message in messages]
-        try:
-            response = self._client.change_message_visibility_batch(
-                QueueUrl=self._url,
-                Entries=[
-                    {"Id": str(n), "ReceiptHandle": receipt, "VisibilityTimeout": self._visibility_seconds}
-                    for n, receipt in enumerate(receipts)
-                ],
-            )
-        except CALL_ERRORS as error:
-            log.warning("%s: visibility timeout not extended: %s", self._queue_name, describe(error))
-            return
-        for entry in response.get("Successful", ()):
-            messages[int(entry["Id"])].hidden_until = started_at + self._visibility_seconds
-        for entry in response.get("Failed", ()):
-            message, receipt = messages[int(entry["Id"])], receipts[int(entry["Id"])]
+    def _apply(self, extension: Extension) -> None:
+        hidden, lost = set(extension.hidden), set(extension.lost)
+        with self._changed:
             # A message with a newer receipt is hidden by that delivery.
-            if entry["Code"].rpartition(".")[2] in _NOT_IN_FLIGHT and message.receipt == receipt:
-                message.is_lost = True
+            for message in self._messages.values():
+                if message.receipt in hidden:
+                    message.hidden_until = extension.until
+                message.is_lost = message.is_lost or message.receipt in lost
+            self._changed.notify_all()
+
+    def _follow(self) -> None:
+        """Keep the process informed of the messages, and read what it has extended."""
+        assert self._relay is not None
+        while not self._closed.is_set():
+            try:
+                address = "127.0.0.1", self._relay()
+                with socket.create_connection(address, _CONNECT_SECONDS) as connection:
+                    connection.settimeout(None)
+                    self._connect(connection)
+                    for line in connection.makefile("rb"):
+                        self._apply(Extension(**json.loads(line)))
+            except (OSError, ValueError) as error:
+                log.warning("%s: visibility timeouts not extended: %s; retrying", self._queue_name, error)
+            with self._changed:
+                self._connection = None
+            self._closed.wait(_RECONNECT_SECONDS)
+
+    def _connect(self, connection: socket.socket) -> None:
+        with self._changed:
+            self._connection = connection
+            self._send(name=self._queue_name, url=self._url, seconds=self._visibility_seconds)
+            for receipt in self._receipts():
+                self._send(add=receipt)
+            self._changed.notify_all()
+
+    def _send(self, **values: Any) -> None:
+        """Send a line; what does not arrive is sent again on the next connection."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.sendall(json.dumps(values).encode() + b"\n")

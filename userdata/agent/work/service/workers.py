@@ -206,7 +206,7 @@ class Workers:
         if absent and not self._stopping and not self._heartbeats.is_in_warm_pool():
             self._start_all(absent)
         if self._worker_reports:
-            self._worker_reports.poll_gpus()
+            self._worker_reports.poll()
         alive = [w for w in self._workers if w.process]
         ready = [w.slot.number for w in alive if not w.is_restarting and self._is_ready(w.slot)]
         worker_report = self._worker_reports.build if self._worker_reports else None

@@ -16,7 +16,7 @@ from tests.node.metadata import MetadataServer
 from userdata.agent.tasks import costs, recording
 from userdata.agent.work import containers, notice, process
 from userdata.agent.work.failures import faults
-from userdata.agent.work.training import job_container, train
+from userdata.agent.work.training import job_container, train, variables
 from userdata.agent.work.training.train import Trainer
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +46,7 @@ def environment(trainer: Trainer) -> dict[str, str]:
 def test_the_table_names_each_variable_and_no_other(environment: dict[str, str]) -> None:
     named = {name for cell in rows("The environment") for name in re.findall(r"`([A-Z_]+)`", cell)}
     of_task = {recording.INTERRUPTIONS_VARIABLE, costs.INSTANCE_VARIABLE, costs.STORAGE_VARIABLE}
+    of_task.add(variables.LOCAL_VARIABLE)
     assert named == {*environment, *of_task}
 
 

@@ -18,6 +18,7 @@ from tests.node.metadata import MetadataServer
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.work import notice
+from userdata.agent.work.training import variables
 from userdata.agent.work.training.checkpoint_files import newest_checkpoint
 
 
@@ -61,6 +62,21 @@ def test_a_file_in_the_parent_of_the_jobs_directory_is_progress_where_the_volume
     )
     assert bench.trainer(script, restarts=1).run() == "done"
     assert len(bench.starts) == 6
+
+
+def test_checkpoints_on_an_instance_store_are_progress(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variables, "SCRATCH_DIR", scratch := tmp_path / "scratch")
+    script = (
+        "d=$GPU_SPOT_LOCAL_CHECKPOINTS; mkdir -p $d; n=$(ls $d | wc -l); test $n -ge 3 && exit 0; "
+        "touch $d/$n; exit 1"
+    )
+    monkeypatch.setattr(bench.host, "mounted", {scratch: "/dev/nvme1n1"}.get)
+    assert bench.trainer(script, restarts=1).run() == "done"
+    assert len(bench.starts) == 4
+    monkeypatch.setattr(bench.host, "mounted", lambda path: None)
+    assert "GPU_SPOT_LOCAL_CHECKPOINTS" not in bench.trainer("true")._environment(0)
 
 
 def test_it_is_none_where_other_jobs_have_their_directories_there(bench: Bench) -> None:

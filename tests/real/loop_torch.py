@@ -20,9 +20,9 @@ from torch import distributed
 from torch.utils.data import DataLoader, TensorDataset, _utils
 
 from spot_training import Interval, SaveError, SpotTrainingError
+from spot_training.levels.background import BackgroundSaver
 from spot_training.torch import EpochBatches, Loop
-from spot_training.torch import loop as loop_module
-from spot_training.torch.saver import BackgroundSaver
+from spot_training.torch import saves as saves_module
 
 FORK = multiprocessing.get_context("fork")
 DATA = TensorDataset(torch.arange(8.0)[:, None])
@@ -80,7 +80,7 @@ def run(folder: Path, target: Callable[..., None], *arguments: Any, during: Any 
 
 def busy(folder: Path, where: str, seconds: float) -> None:
     """Train; be busy in a validation, or in the third step."""
-    loop_module.LONG_STEP_SECONDS = 0.2  # type: ignore[misc]
+    saves_module.LONG_STEP_SECONDS = 0.2  # type: ignore[misc]
     model, optimizer, loop = new_loop(folder / "checkpoints")
     for epoch in loop.epochs(3):
         total = count = 0

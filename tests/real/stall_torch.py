@@ -73,11 +73,11 @@ class Training:
     def loop_save(self, loop: Loop) -> tuple[float, list[float]]:
         """Save in the background of ``Loop``; the same."""
         started = time.monotonic()
-        loop._save(last=False)
+        loop._saves.start(loop._copy)
         paused = time.monotonic() - started
-        steps = self.steps_during(lambda: loop._saver.busy)
-        loop._saver.wait()
-        loop._position.step += 1
+        steps = self.steps_during(lambda: loop._saves.busy)
+        loop._saves.wait()
+        loop._state.position.step += 1
         return paused, steps
 
     def steps_during(self, is_saving: Callable[[], bool]) -> list[float]:
@@ -99,7 +99,7 @@ def measured(folder: Path, size: int, rounds: int) -> dict[str, Any]:
     loop = Loop(
         folder / "checkpoints", keep=1, settings={}, model=training.model, optimizer=training.optimizer
     )
-    loop._loader_position = None
+    loop._state.loader = None
     pauses: dict[str, list[float]] = {"torch_save": [], "dcp": [], "loop": []}
     steps: dict[str, list[float]] = {"alone": [], "dcp": [], "loop": []}
     for number in range(rounds + 1):  # the first, which also allocates, does not count
@@ -153,7 +153,7 @@ def storage_share(folder: Path, seconds: float) -> float:
             if time.monotonic() > end:
                 break
         break
-    loop._saver.wait()
+    loop._saves.wait()
     loop.close()
     committed = sorted((folder / "share").glob("step-*"), key=lambda path: path.stat().st_mtime)
     sizes = [sum(file.stat().st_size for file in path.glob("rank-*/*")) for path in committed]

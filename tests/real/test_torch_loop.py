@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.real.environments import environment, play
+from tests.real.environments import environment, play, play_module
+from tests.soak import sample
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +106,13 @@ def test_a_restore_by_four_ranks_reads_once_and_needs_no_second_state(tmp_path: 
 
 def test_a_background_save_gives_way_only_if_both_would_not_end_in_time(results: dict[str, Any]) -> None:
     assert results["gives way"] == [False, False, False, True, False, "gave way", False]
+
+
+@pytest.mark.parametrize("kills", sample([3, 20], 2))
+def test_kills_lost_machines_and_notices_change_no_bit_on_two_levels(tmp_path: Path, kills: int) -> None:
+    result = play_module(environment("torch"), "local_torch", tmp_path, str(kills), seconds=170)
+    assert result["wrong"] == [], result["log"]
+    assert result["same"]
+    assert min(result["counts"].values()) >= 1
+    assert result["left"] == 0
+    assert "Traceback" not in result["log"]

@@ -12,6 +12,7 @@ import pytest
 from spot_training import Checkpoint, Checkpointer, InUseError, RestoreError, SaveError, SpotTrainingError
 from spot_training.errors import OtherRunError
 from spot_training.identity import TrainingRun
+from spot_training.levels.local_level import LocalLevel
 from spot_training.storage.s3 import S3Store
 from tests.models import moto
 from tests.spot_training.disk import content
@@ -140,3 +141,22 @@ def test_a_bucket_that_is_not_there_is_one_line(s3: Any, tmp_path: Path) -> None
     assert "\n" not in str(caught.value)
     with pytest.raises(SpotTrainingError, match="has no bucket"):
         S3Store("s3://", s3, tmp_path)
+
+
+def test_a_checkpoint_of_this_machine_arrives_as_it_is(s3: Any, tmp_path: Path) -> None:
+    far = checkpointer(s3, tmp_path)
+    local = LocalLevel(tmp_path / "local", far)
+    assert far.restore(local) is None
+    local.save(10, content("at 10"), {"epoch": 1})
+    assert not [key for key in keys(s3) if "step-" in key]
+    assert local.copy_up(10) == 5005
+    local.save(20, content("at 20"), {"epoch": 2})
+    local.close()
+    again = checkpointer(s3, tmp_path)
+    saved = again.restore(LocalLevel(tmp_path / "local", again))
+    assert saved is not None
+    assert (saved.step, saved.meta) == (20, {"epoch": 2})
+    second = checkpointer(s3, tmp_path)
+    saved = second.restore(LocalLevel(tmp_path / "second", second))
+    assert saved is not None
+    assert (saved.step, saved.meta, (saved.part() / "state").read_text()) == (10, {"epoch": 1}, "at 10")

@@ -6,11 +6,12 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from spot_training.deprecation import deprecated_name, module_alias, renamed_arguments
 from spot_training.errors import (
@@ -48,13 +49,18 @@ from spot_training.storage.manifest import (
     parse,
     part_of,
     run_id,
+    step_of,
     with_retained,
 )
 from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.space import Space
 from spot_training.storage.store import Store
 
+if TYPE_CHECKING:
+    from spot_training.levels.local_level import LocalLevel
+
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
+_MAX_LINEAGE: Final = 100
 Write: TypeAlias = Callable[[Path], object]
 T = TypeVar("T")
 _log = logging.getLogger("spot_training")
@@ -147,6 +153,7 @@ class Checkpointer:
         self._run = run
         self._last_step: int | None = None
         self._is_open = False
+        self._lineage: Sequence[str] = (uuid.uuid4().hex[:8],)
 
     @property
     def location(self) -> str:
@@ -170,6 +177,11 @@ class Checkpointer:
         return self._space.size
 
     @property
+    def lineage(self) -> Sequence[str]:
+        """This process and those whose checkpoints it continues, the newest first."""
+        return self._lineage
+
+    @property
     def retained(self) -> Retained:
         """The checkpoints that stay beside the newest ones, of the history of this process."""
         return self._retention.retained
@@ -178,10 +190,10 @@ class Checkpointer:
         """Abandon storage calls that hang shortly before ``seconds_left()`` is 0; None: no deadline."""
         self._calls.seconds_left = seconds_left
 
-    def restore(self) -> Checkpoint | None:
+    def restore(self, local: LocalLevel | None = None) -> Checkpoint | None:
         """Return the newest valid checkpoint, the same on all ranks; None if there are no checkpoints.
 
-        Damaged checkpoints are logged and skipped.
+        Damaged checkpoints are logged and skipped. ``local``: its checkpoints are candidates, too.
 
         Raises:
             RestoreError: all checkpoints are damaged, or the newest is of another format; starting at step 0
@@ -192,27 +204,57 @@ class Checkpointer:
             SaveError: the directory cannot be written.
         """
         try:
-            return self._restore()
+            return self._restore(local)
         except BaseException:
-            self.close()
+            for level in filter(None, (self, local)):
+                level.close()
             raise
 
-    def _restore(self) -> Checkpoint | None:
-        names = json.loads(self._together.on_first(lambda: self._call(self.location, self._open)))
-        for name in names:
-            checkpoint = self._load(name)
+    def _restore(self, local: LocalLevel | None) -> Checkpoint | None:
+        names, levels = self.open(), [self, *filter(None, [local])]
+        candidates: list[tuple[str, Checkpointer]] = [(name, self) for name in names]
+        if local is not None:
+            candidates += [(name, local) for name in local.continuing(names)]
+            candidates.sort(key=lambda candidate: (candidate[0], candidate[1] is local), reverse=True)
+        for name, level in candidates:
+            checkpoint = level._load(name)
             if checkpoint is not None:
-                self._last_step = checkpoint.step
+                before = [old for old in names if old <= name]
+                self._last_step = step_of(before[0]) if before else None
+                level._last_step = checkpoint.step
                 if self._ranks.rank == 0:
-                    say(f"{self.location}: goes on at step {checkpoint.step}{self._of_run(checkpoint.run)}")
+                    text = self._of_run(checkpoint.run)
+                    say(f"{level.location}: goes on at step {checkpoint.step}{text}")
                 return checkpoint
-        damaged = json.loads(self._together.on_first(lambda: self._call(self.location, self._damaged)))
+        for level in levels:
+            level._refuse_damaged([name for name, of in candidates if of is level])
+        return None
+
+    def open(self) -> list[str]:
+        """Acquire the directory; return the names of its checkpoints on all ranks, newest first.
+
+        Raises:
+            InUseError: another process uses the directory.
+            SaveError: the directory cannot be written.
+        """
+        names = self._together.on_first(lambda: self._call(self.location, self._open))
+        return list(json.loads(names))
+
+    def _refuse_damaged(self, names: Sequence[str]) -> None:
+        """Raise ``RestoreError`` if there are checkpoints, but none that can be loaded."""
+        damaged = json.loads(
+            self._together.on_first(lambda: json.dumps(self._call(self.location, self._store.damaged)))
+        )
         if names or (damaged and started_over() != DAMAGED):
             raise RestoreError(
                 f"{self.location}: none of {', '.join(names or damaged)} can be loaded; move them to start at"
                 f" step 0, or set {START_OVER_VARIABLE}={DAMAGED}"
             )
-        return None
+
+    def _resume(self, manifest: CheckpointManifest) -> None:
+        """Continue the history of a restored checkpoint."""
+        self._retention.resume(manifest.retained)
+        self._lineage = (self._lineage[0], *manifest.lineage[: _MAX_LINEAGE - 1])
 
     def close(self) -> None:
         """Release the directory: another training may use it; ``save`` acquires it again."""
@@ -274,7 +316,9 @@ class Checkpointer:
         try:
             files = self._write(stage, write)
             run = self._run.document() if self._run else {}
-            manifest = CheckpointManifest(step, self._ranks.size, self._fingerprint, meta, files, run)
+            manifest = CheckpointManifest(
+                step, self._ranks.size, self._fingerprint, meta, files, run, lineage=self.lineage
+            )
             stored = self._together.on_first(lambda: self._commit(stage, name, manifest, keep))
             self._retention.committed(step, json.loads(stored))
         except Exception:
@@ -300,9 +344,6 @@ class Checkpointer:
                 say(f"{self.location}: {', '.join(foreign)} of run {label} set aside; starting over")
             names = [name for name in names if name not in foreign]
         return json.dumps(names)
-
-    def _damaged(self) -> str:
-        return json.dumps(self._store.damaged())
 
     def _run_id(self, name: str) -> str:
         try:
@@ -345,7 +386,7 @@ class Checkpointer:
         def clean_up() -> None:
             for old in self._retention.removable(name):
                 self._store.remove(old)
-            self._space.saved(sum(file.size for file in manifest.files.values()))
+            self._space.saved(manifest.size)
 
         try:
             self._calls.call(self.location, clean_up)
@@ -382,7 +423,7 @@ class Checkpointer:
             reason = next((result["reason"] for result in results if result["reason"]), "")
             damaged = any(result["damaged"] for result in results)
         if manifest is not None and not reason:
-            self._retention.resume(manifest.retained)
+            self._resume(manifest)
             return Checkpoint(
                 manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size, manifest.run
             )

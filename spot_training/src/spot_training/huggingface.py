@@ -19,9 +19,8 @@ from spot_training.spot import Spot
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.state import fingerprint
 
-# The Trainer's marker of an incomplete checkpoint (trainer_jit_checkpoint.py); its resume ignores such
-# folders.
 INCOMPLETE: Final = "checkpoint-is-incomplete.txt"
+"""The Trainer's marker of a folder that its resume ignores (trainer_jit_checkpoint.py)."""
 RANDOM_STATE: Final = "rng_state_{}.pth"
 """The random number state of each rank (Trainer._save_rng_state)."""
 _log = logging.getLogger("spot_training")
@@ -51,10 +50,14 @@ class SpotCallback(TrainerCallback):
         keep: int = 3,
         keep_every: int | None = None,
         interval: Interval | None = None,
+        local: str | os.PathLike[str] | None = None,
     ) -> None:
-        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there."""
-        self._folder, self._name, self._interval = folder, name, interval
-        self._keep, self._keep_every = keep, keep_every
+        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
+
+        ``local``: of ``Spot``; put ``output_dir`` there, too.
+        """
+        self._options: dict[str, Any] = {"name": name, "keep": keep, "keep_every": keep_every}
+        self._folder, self._options = folder, {**self._options, "interval": interval, "local": local}
         self._spot: Spot | None = None
         self._is_stopping = self._is_training = False
         self._save_started_at = 0.0
@@ -76,12 +79,9 @@ class SpotCallback(TrainerCallback):
         self._ranks = TorchRanks()
         self._spot = Spot(
             self._folder,
-            interval=self._interval,
-            name=self._name,
-            keep=self._keep,
-            keep_every=self._keep_every,
             ranks=self._ranks,
             fingerprint=fingerprint({"model": kwargs["model"]}),
+            **self._options,
         )
 
     def resume_from(self) -> str | None:
@@ -145,7 +145,7 @@ class SpotCallback(TrainerCallback):
             state.global_step,
             partial(self._copy_into, written, copy),
             last=self._is_stopping,
-            paused_seconds=self._paused_seconds,
+            paused_seconds=lambda: time.monotonic() - self._save_started_at,
         )
         if self._ranks.rank == 0:
             if not args.load_best_model_at_end:
@@ -172,30 +172,18 @@ class SpotCallback(TrainerCallback):
             (folder / INCOMPLETE).touch()
         self._save_started_at = time.monotonic()
 
-    def _paused_seconds(self) -> float:
-        return time.monotonic() - self._save_started_at
-
     def _copy_into(self, written: Path, copy: Callable[[str, str], object], destination: Path) -> None:
         """Copy all of the Trainer's files to the checkpoint, as files of rank 0."""
         if self._ranks.rank == 0:
             self._check_all_wrote(written)
-            shutil.copytree(
-                written,
-                destination,
-                copy_function=copy,
-                ignore=shutil.ignore_patterns(INCOMPLETE),
-                dirs_exist_ok=True,
-            )
+            ignore = shutil.ignore_patterns(INCOMPLETE)
+            shutil.copytree(written, destination, copy_function=copy, ignore=ignore, dirs_exist_ok=True)
 
     def _check_all_wrote(self, written: Path) -> None:
         """Raise ``SaveError`` if a rank's random number state is missing: it is needed to resume."""
-        if self._ranks.size == 1:
-            return
         for name in map(RANDOM_STATE.format, range(self._ranks.size)):
-            if not (written / name).exists():
-                raise SaveError(
-                    f"{written} has no {name}; allowed: an output_dir on a disk that all ranks see"
-                )
+            if self._ranks.size > 1 and not (written / name).exists():
+                raise SaveError(f"{written} has no {name}; allowed: an output_dir that all ranks see")
 
     def _get_spot(self) -> Spot:
         if self._spot is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import os
@@ -87,6 +88,13 @@ class Interval:
         self._costs: deque[float] = deque(maxlen=_COSTS_REMEMBERED)
         self._warned = False
 
+    def unpaid(self) -> Interval:
+        """Return one without measurements, for storage that charges nothing for writes."""
+        unpaid = copy.copy(self)
+        unpaid._dollars_per_gb, unpaid._size, unpaid._warned = 0.0, None, False
+        unpaid._costs = deque(maxlen=_COSTS_REMEMBERED)
+        return unpaid
+
     @property
     def cost(self) -> float | None:
         """Seconds for which a save pauses training: the median of the last five; None before the first."""
@@ -124,6 +132,10 @@ class Interval:
     def saved(self, seconds: float) -> None:
         """Record that a save paused training for ``seconds``."""
         self._costs.append(max(seconds, 0.0))
+
+    def copied(self, seconds: float) -> None:
+        """Record a copy beside the training; a slow one does not conflict with ``max_seconds``."""
+        self.saved(min(seconds, self._max_seconds * self._overhead))
 
     def wrote(self, size: int) -> None:
         """Record that a save wrote ``size`` bytes; the first one logs its price, if storage has one."""

@@ -15,12 +15,11 @@ from spot_training.deprecation import renamed_arguments
 from spot_training.errors import InUseError, SaveError
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
+from spot_training.levels.levels import RETRY_SECONDS, CheckpointLevels
 from spot_training.notice import Notice
 from spot_training.progress import Progress
 from spot_training.retention.rules import Keep, merge
 
-RETRY_SECONDS = 60.0
-"""Maximum delay before a failed save is retried."""
 _log = logging.getLogger("spot_training")
 _ended: set[str] = set()
 """Where trainings of this process have ended."""
@@ -60,12 +59,15 @@ class Spot:
         interval: Interval | None = None,
         progress: Progress | None = None,
         run: TrainingRun | None = None,
+        local: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         **options: Any,
     ) -> None:
         """``location``, ``options``: see ``Checkpointer``.
 
         ``steps``: the total number of steps, if known. ``run``: default: of this process's command.
+        ``local``: a directory of this machine, such as ``/dev/shm``: saves by the interval go there, and at
+        longer intervals and at a notice to ``location``; default ``$GPU_SPOT_LOCAL_CHECKPOINTS``, "": none.
         """
         self.notice = notice or Notice()
         self.checkpointer = checkpointer or Checkpointer(
@@ -75,15 +77,24 @@ class Spot:
         self.progress = progress or Progress()
         self.steps = steps
         self._clock = clock
-        self._next_save_at = clock() + self.interval.seconds
+        self._levels = CheckpointLevels(
+            self.checkpointer,
+            self.interval,
+            local,
+            clock=clock,
+            seconds_left=lambda: self.notice.seconds_left if self.notice.received else None,
+        )
+        self._next_save_at = clock() + self._levels.seconds
         self._failed: SaveError | None = None
         self._step: int | None = None
         self._keep: Keep | None = None
         self._best_requested: Keep | None = None
         self.progress.is_interrupted = lambda: self.notice.received
-        self.checkpointer.stop_waiting_before(
-            lambda: self.notice.seconds_left if self.notice.received else None
-        )
+
+    @property
+    def last_step(self) -> int | None:
+        """The step that this process last saved or restored, on this machine or in ``location``."""
+        return self._levels.last_step
 
     def restore(self) -> Checkpoint | None:
         """See ``Checkpointer.restore``; also starts the interval and reports the step to the agent."""
@@ -92,10 +103,10 @@ class Spot:
                 f"{self.checkpointer.location} has the checkpoints of a training that ended in this process;"
                 " allowed: a name for each training, such as name='fold-1'"
             )
-        saved = self.checkpointer.restore()
+        saved = self._levels.restore()
         self._keep = self._best_requested = None
         self.progress.report(saved.step if saved else 0, self.steps, now=True)
-        self._next_save_at = self._clock() + self.interval.seconds
+        self._next_save_at = self._clock() + self._levels.seconds
         return saved
 
     def should_stop(self) -> bool:
@@ -165,13 +176,13 @@ class Spot:
         last = self.notice.received if last is None else last
         started = self._clock()
         try:
-            self.checkpointer.save(step, write, meta, replace=replace, keep=keep)
+            is_far = self._levels.save(step, write, meta, replace=replace, keep=keep, is_last=last)
         except SaveError as error:
             self._best_requested = None
             if last:
                 raise
             self._failed = error
-            self._next_save_at = self._clock() + min(RETRY_SECONDS, self.interval.seconds)
+            self._next_save_at = self._clock() + min(RETRY_SECONDS, self._levels.seconds)
             _log.warning("step %d not saved, training continues: %s", step, error)
             return False
         self._failed = None
@@ -184,10 +195,8 @@ class Spot:
         paused = paused_seconds() if paused_seconds else self._clock() - started
         self.progress.saving_seconds += paused
         self.progress.report(step, self.steps, now=True)
-        self.interval.saved(paused)
-        if self.checkpointer.last_size is not None:
-            self.interval.wrote(self.checkpointer.last_size)
-        self._next_save_at = self._clock() + self.interval.seconds
+        self._levels.saved(paused, is_far=is_far)
+        self._next_save_at = self._clock() + self._levels.seconds
         return True
 
     @contextmanager
@@ -206,12 +215,13 @@ class Spot:
         self._step = self._step if step is None else step
         if self._step is not None:
             self.progress.report(self._step, self.steps, now=True)
-        is_complete = self.steps is not None and self._step is not None and self._step >= self.steps
-        if is_complete or not self.notice.received:
+        has_all = self.steps is not None and self._step is not None and self._step >= self.steps
+        is_complete = has_all or not self.notice.received
+        if is_complete:
             _ended.add(self._key)
             self.progress.finished()
         self.notice.close()
-        self.checkpointer.close()
+        self._levels.end(is_complete=is_complete)
         if self._failed is not None:
             _log.error("last step not saved; the script continues to its end: %s", self._failed)
             self._failed = None
@@ -220,7 +230,7 @@ class Spot:
         """Release the directory before the end: another training of this process may continue from it."""
         _ended.discard(self._key)
         self.notice.close()
-        self.checkpointer.close()
+        self._levels.end(is_complete=False)
 
     @property
     def _key(self) -> str:

@@ -13,12 +13,8 @@ from spot_training.deprecation import renamed_arguments
 from spot_training.errors import MismatchError, SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
-from spot_training.keras.callback import (
-    BestMetric,
-    CheckpointCallback,
-    StopTrainingError,
-    build_callback_chain,
-)
+from spot_training.keras.callback import BestMetric, CheckpointCallback, StopTrainingError
+from spot_training.keras.chain import build_callback_chain
 from spot_training.log import TrainingLog
 from spot_training.spot import Spot
 

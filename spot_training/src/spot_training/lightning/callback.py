@@ -12,19 +12,19 @@ from typing import Any
 
 import torch
 
-from spot_training.errors import MismatchError, SpotTrainingError, print_errors_in_one_line
+from spot_training.errors import SpotTrainingError, print_errors_in_one_line
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.lightning import state as extra
 from spot_training.lightning import trainer as ask
 from spot_training.lightning.loader import ResumableLoader
-from spot_training.lightning.saving import StepSaves
 from spot_training.report import say
 from spot_training.spot import Spot
 from spot_training.torch import state
 from spot_training.torch.optimization import plain_values
 from spot_training.torch.ranks import TorchRanks
-from spot_training.torch.snapshot import StateCopy
+from spot_training.torch.saves import StepSaves
+from spot_training.torch.snapshot import StateCopy, copy_state
 
 
 class SpotCheckpoint:
@@ -52,15 +52,16 @@ class SpotCheckpoint:
         keep: int = 3,
         interval: Interval | None = None,
         settings: Mapping[str, Any] | None = None,
+        local: str | os.PathLike[str] | None = None,
     ) -> None:
-        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``: see there.
+        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``: its; ``local``: of ``Spot``.
 
         ``settings``: what makes this run another one than the last (JSON); default: the command's arguments,
         the module's hyperparameters, and the values that it sets in its optimizers and schedulers.
         """
         print_errors_in_one_line()
         self._folder, self._settings = folder, settings
-        self._options: dict[str, Any] = {"name": name, "keep": keep, "interval": interval}
+        self._options: dict[str, Any] = {"name": name, "keep": keep, "interval": interval, "local": local}
         self._spot: Any = None
         self._saved: Any = None
         self._extra: dict[str, Any] | None = None
@@ -82,7 +83,7 @@ class SpotCheckpoint:
             **self._options,
         )
         self._handler = signal.getsignal(signal.SIGTERM)
-        self._saves = StepSaves(self._spot, self._ranks, self._copy_state)
+        self._saves = StepSaves(self._spot, self._ranks)
         self._saved = saved = self._spot.restore()
         if saved is None:
             self._seed = int(self._ranks.gather(str(torch.initial_seed()))[0])
@@ -122,8 +123,7 @@ class SpotCheckpoint:
         """Begin; say in one line what will not be resumed."""
         self.on_sanity_check_start(trainer, pl_module)
         fit = trainer.fit_loop
-        if "DataLoaderIter" in type(fit._data_fetcher).__name__:
-            raise SpotTrainingError("training_step(dataloader_iter) has no position; allowed: batch")
+        ask.refuse_iterators(fit)
         state.check_types({"the Trainer": SimpleNamespace(state_dict=partial(extra.dump, trainer))})
         if (limits := self._limits + ask.not_resumed(trainer)) and self._ranks.rank == 0:
             say(f"not resumed: {'; '.join(limits)}")
@@ -180,24 +180,21 @@ class SpotCheckpoint:
         """Restore, save if due, exit after a notice."""
         if not self._is_training:
             return
-        spot, trainer = self._spot, self._trainer
         if self._extra is not None:
             self._restore(self._extra)
-        spot.progress.report(self._step, spot.steps)
         # Gradients are not saved: only between two complete optimizer steps.
-        if trainer.fit_loop.epoch_loop.batch_progress.current.ready % trainer.accumulate_grad_batches == 0:
-            self._saves.between_steps(self._step, is_long=ask.is_validated_next(trainer))
+        trainer, done = self._trainer, self._trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        if done % trainer.accumulate_grad_batches == 0:
+            is_long = ask.is_validated_next(trainer)
+            self._saves.between_steps(self._step, self._copy_state, is_long=is_long)
 
     def _restore(self, saved: dict[str, Any]) -> None:
         loader, self._extra = self._loader, None
         extra.restore(self._trainer, self._module, saved)
-        if loader.order is not None and saved["order"] not in (None, loader.order.digest):
-            raise MismatchError(
-                f"{self._saved.path} was saved with other data or another sampler; allowed: those of that run"
-            )
+        ask.refuse_other_order(loader.order, saved["order"], self._saved.path)
 
     def _copy_state(self) -> StateCopy:
         stopped = not self._is_training and self._trainer.should_stop
         meta = {"seed": self._seed, "stopped": stopped, "values": self._values}
         copy_files = partial(extra.copy_files, self._trainer, self._module, self._loader, self._ranks.rank)
-        return extra.copy_state(self._step, meta, copy_files)
+        return copy_state(self._step, meta, copy_files)

@@ -7,15 +7,12 @@ module and of callbacks without a state, and random numbers.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import torch
 
-from spot_training.errors import one_line
 from spot_training.torch import state
-from spot_training.torch.snapshot import StateCopy
 
 LIGHTNING_FILE: Final = "lightning.ckpt"
 """Lightning's checkpoint, written by rank 0."""
@@ -45,16 +42,6 @@ def copy_files(trainer: Any, module: Any, loader: Any, rank: int) -> dict[str, A
     per_rank = {**take(trainer, module), "order": order, "loader": loader.state()}
     files = {LIGHTNING_FILE: state.copy_to_cpu(dump(trainer))} if rank == 0 else {}
     return {**files, RANK_FILE: state.copy_to_cpu(per_rank)}
-
-
-def copy_state(step: int, meta: Mapping[str, Any], copy_files: Callable[[], Mapping[str, Any]]) -> StateCopy:
-    """Return a copy of the state; a state that cannot be copied fails the save, not the training."""
-    started, files, error = time.monotonic(), dict[str, Any](), None
-    try:
-        files = dict(copy_files())
-    except (TypeError, ValueError, AttributeError) as reason:
-        error = state.UnsupportedStateError(f"the state cannot be copied: {one_line(reason)}")
-    return StateCopy(step, meta, files, error, time.monotonic() - started)
 
 
 def take(trainer: Any, module: Any) -> dict[str, Any]:

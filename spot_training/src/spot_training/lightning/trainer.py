@@ -6,10 +6,11 @@ import importlib.util
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from spot_training.checkpointer import Checkpoint
-from spot_training.errors import OtherRunError, SpotTrainingError
+from spot_training.errors import MismatchError, OtherRunError, SpotTrainingError
 from spot_training.identity import TAKE_OVER_VARIABLE, compare, taken_over
 from spot_training.torch.optimization import hyperparameters
 
@@ -33,6 +34,20 @@ def refuse_divided(trainer: Any, ranks: int) -> None:
         raise SpotTrainingError(
             f"{kind} with {trainer.world_size} processes, allowed: one device, or DDP under torchrun after"
             " torch.distributed.init_process_group()"
+        )
+
+
+def refuse_iterators(fit: Any) -> None:
+    """Raise ``SpotTrainingError`` if the script takes its batches itself."""
+    if "DataLoaderIter" in type(fit._data_fetcher).__name__:
+        raise SpotTrainingError("training_step(dataloader_iter) has no position; allowed: batch")
+
+
+def refuse_other_order(order: Any, saved: str | None, path: Path) -> None:
+    """Raise ``MismatchError`` if a checkpoint's epoch had another order of samples, as far as is known."""
+    if order is not None and saved not in (None, order.digest):
+        raise MismatchError(
+            f"{path} was saved with other data or another sampler; allowed: those of that run"
         )
 
 

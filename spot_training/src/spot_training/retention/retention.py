@@ -19,12 +19,18 @@ class CheckpointRetention:
     is: what it refers to is not known.
     """
 
-    def __init__(self, store: Store, keep: int, every: int | None) -> None:
+    def __init__(
+        self, store: Store, keep: int, every: int | None, above: CheckpointRetention | None = None
+    ) -> None:
+        """``above``: of the level that has the history; then ``store`` has its newest checkpoints only."""
         if every is not None and every < 1:
             raise SpotTrainingError(f"keep_every is {every}, allowed: 1 step or more")
         self._store = store
         self._keep = keep
         self._every = every
+        self._above = above
+        self.in_use: str | None = None
+        """A checkpoint that is being copied, and stays."""
         self._read: dict[str, Retained] = {}
         self.retained = Retained()
         """Of the history of this process; on all ranks."""
@@ -38,6 +44,8 @@ class CheckpointRetention:
 
         ``before``: the step that this process last saved or restored.
         """
+        if self._above is not None:
+            return self._above.retained
         steps = {step, *(step_of(name) for name in self._store.names())}
         present = self.retained.only([one_step for one_step in steps if one_step is not None])
         return present.after(step, keep or Keep(), before=before, every=self._every)
@@ -54,9 +62,11 @@ class CheckpointRetention:
         """Return what need not stay after the commit of ``name``."""
         names = self._store.names()
         restorable = [committed for committed in names if committed <= name]
-        older = restorable[self._keep :]
+        older = [old for old in restorable[self._keep :] if old != self.in_use]
         if not older:
             return []
+        if self._above is not None:
+            return [old for old in older if self._stored(old) is not None]
         stays = set(self.retained.steps)
         for newest in (*names[: len(names) - len(restorable)], *restorable[: self._keep]):
             retained = self._stored(newest)
@@ -71,7 +81,7 @@ class CheckpointRetention:
         The first is the newest, which never goes.
         """
         newest, *older = self.restorable(name) or [""]
-        readable = [old for old in older if self._stored(old) is not None]
+        readable = [old for old in older if old != self.in_use and self._stored(old) is not None]
         readable.sort(key=lambda old: (self.retained.strength(step_of(old) or 0), old), reverse=True)
         ordered = [newest, *readable] if newest else []
         return [(old, ", ".join(self.retained.reasons(step_of(old) or 0))) for old in ordered]

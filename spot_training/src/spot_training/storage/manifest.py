@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -58,6 +58,17 @@ class CheckpointManifest:
     """``TrainingRun.document`` of the run that wrote it; empty: unknown."""
     retained: Mapping[str, Any] = field(default_factory=dict)
     """``Retained.document``: the checkpoints of its history that stay beside the newest ones."""
+    lineage: Sequence[str] = ()
+    """The process that wrote it and those that it continued, the newest first; empty: unknown."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files.values())
+
+    def continues(self, manifest: CheckpointManifest) -> bool:
+        """Return whether the process that wrote it is, or continued, the one that wrote ``manifest``."""
+        return bool(manifest.lineage) and manifest.lineage[0] in self.lineage
 
     def to_text(self) -> str:
         """Return the manifest as one line of JSON with its own checksum."""
@@ -89,6 +100,7 @@ def parse(text: str) -> CheckpointManifest:
             files,
             dict(body.get("run") or {}),
             body.get("retained") or {},
+            tuple(map(str, body.get("lineage") or ())),
         )
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{FILE} is damaged") from None

@@ -21,6 +21,8 @@ class Space:
         self._keep = keep
         self.size: int | None = None
         """Bytes of the last committed checkpoint; None before the first."""
+        self.expected: int | None = None
+        """Bytes of the restored checkpoint; None: unknown."""
 
     def saved(self, size: int) -> None:
         """Record the bytes of a committed checkpoint; log at the first how many fit."""
@@ -46,10 +48,13 @@ class Space:
 
     def make(self, candidates: Callable[[], Sequence[tuple[str, str]]]) -> None:
         """Remove old checkpoints (see ``drop_last``) until one of the last size fits."""
-        while self.size is not None:
-            free = self._store.free_bytes()
-            if free is None or free >= self.size * _MARGIN or not self.drop_last(candidates()):
-                return
+        while not self.fits() and self.drop_last(candidates()):
+            pass
+
+    def fits(self) -> bool:
+        """Return whether a checkpoint of the last size fits, as far as is known."""
+        size, free = self.size or self.expected, self._store.free_bytes()
+        return size is None or free is None or free >= size * _MARGIN
 
     def drop_last(self, candidates: Sequence[tuple[str, str]]) -> bool:
         """Remove what is damaged, else the last candidate unless it is the only one; return whether it did.

@@ -1,13 +1,15 @@
-"""The position of a ``Loop`` and a copy of its state, between two steps."""
+"""A position and a copy of a training's state, between two steps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spot_training.errors import SaveError
+from spot_training.errors import SaveError, one_line
 from spot_training.retention.rules import Keep
+from spot_training.torch.state import UnsupportedStateError
 
 
 @dataclass
@@ -37,3 +39,21 @@ class StateCopy:
     """How long it took."""
     keep: Keep = field(default_factory=Keep)
     """Why its checkpoint stays beside the newest ones."""
+
+
+def copy_state(
+    step: int,
+    meta: Mapping[str, Any],
+    copy_files: Callable[[], Mapping[str, Any]],
+    keep: Keep | None = None,
+) -> StateCopy:
+    """Return a copy of the state; a state that cannot be copied fails the save, not the training.
+
+    ``copy_files`` returns copies of what this rank saves, by file name.
+    """
+    started, files, error = time.monotonic(), dict[str, Any](), None
+    try:
+        files = dict(copy_files())
+    except (TypeError, ValueError, AttributeError) as reason:
+        error = UnsupportedStateError(f"the state cannot be copied: {one_line(reason)}")
+    return StateCopy(step, meta, files, error, time.monotonic() - started, keep or Keep())

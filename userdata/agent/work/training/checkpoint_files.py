@@ -18,13 +18,13 @@ def newest_checkpoint(directory: Path) -> float:
 
 
 class CheckpointFiles:
-    """Detects new checkpoints by their names and times together, as clocks may jump.
+    """Detects new checkpoints in directories by their names and times together, as clocks may jump.
 
     A file dated ahead, by a clock that was corrected since, is newer than all that follow it for a while.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, *directories: Path) -> None:
+        self._directories = directories
         self._files: frozenset[tuple[str, int]] = frozenset()
         self.newest = 0.0
         """Modification time of the newest file at the last `scan` (epoch seconds); 0 without files."""
@@ -32,8 +32,8 @@ class CheckpointFiles:
         """Number of scans that found a file which the scan before had not."""
 
     def scan(self) -> int:
-        """Read the directory; return ``changes``."""
-        statuses = dict(_files(self._directory))
+        """Read the directories; return ``changes``."""
+        statuses = dict(_files(*self._directories))
         files = frozenset((path, status.st_mtime_ns) for path, status in statuses.items())
         self.changes += not files <= self._files
         self._files = files
@@ -41,8 +41,8 @@ class CheckpointFiles:
         return self.changes
 
 
-def _files(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
-    directories = [str(directory)]
+def _files(*roots: Path) -> Iterator[tuple[str, os.stat_result]]:
+    directories = [str(root) for root in roots]
     while directories:
         with contextlib.suppress(OSError), os.scandir(directories.pop()) as entries:
             for entry in entries:

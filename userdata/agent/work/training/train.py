@@ -32,6 +32,7 @@ from userdata.agent.work.training.environment import HostEnvironment, JobEnviron
 from userdata.agent.work.training.output import Output
 from userdata.agent.work.training.progress import ProgressReader
 from userdata.agent.work.training.record import Recorder
+from userdata.agent.work.training.variables import local_checkpoints
 
 _POLL_INTERVAL_SECONDS: Final = 0.5
 _GPU_CHECK_INTERVAL_SECONDS: Final = 10.0
@@ -134,7 +135,7 @@ class Trainer:
         )
         self._retries = 0
         self._progress = ProgressReader(paths.directory)
-        self._checkpoint_files = CheckpointFiles(paths.progress)
+        self._checkpoint_files = CheckpointFiles(paths.progress, local_checkpoints())
         self._has_reported = False
 
     @property
@@ -357,6 +358,7 @@ class Trainer:
                 paths.artifacts,
                 self.done_file,
             ),
+            **variables.local_variables(self._host),
             "GPU_SPOT_RESTARTS": str(restarts),
             **self._extra_variables,
         }

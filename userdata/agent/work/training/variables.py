@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from contracts.agent.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from userdata.agent.work import worker_report_file
 from userdata.agent.work.notice import SPOT_NOTICE_SECONDS
 from userdata.agent.work.process import GIVE_BACK_SECONDS
 
+if TYPE_CHECKING:
+    from userdata.agent.machine.host import Host
+
+LOCAL_VARIABLE: Final = "GPU_SPOT_LOCAL_CHECKPOINTS"
 LAUNCHER_SECONDS: Final = int(SPOT_NOTICE_SECONDS - GIVE_BACK_SECONDS)
 """Time that a launcher gives its ranks to save: all that a Spot notice leaves.
 
 torchrun of PyTorch 2.12 and later reads it (pytorch/pytorch#172596); earlier ones kill after 30 s. It holds
 for a forwarded SIGTERM; ranks that remain after a failed one have 30 s (pytorch/pytorch#192815).
 """
+
+
+def local_checkpoints() -> Path:
+    """Return the directory for checkpoints on an instance store; each training has its own below it."""
+    return SCRATCH_DIR / "checkpoints"
+
+
+def local_variables(host: Host) -> dict[str, str]:
+    """Return the variable of `local_checkpoints`; none if scratch space is on the root disk.
+
+    Checkpoints could fill that disk, which the machine needs.
+    """
+    if host.mounted(SCRATCH_DIR) is None:
+        return {}
+    return {LOCAL_VARIABLE: str(local_checkpoints())}
 
 
 def done_file(checkpoints: Path, revision: str, retries: int = 0) -> Path:

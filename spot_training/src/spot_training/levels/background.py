@@ -1,4 +1,4 @@
-"""Asynchronous saves: one checkpoint at a time, written in a background thread."""
+"""Saves and copies beside the training: one at a time, in a background thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 class BackgroundSaver:
     """Runs one save after another in a background thread.
 
-    A save writes a copy of the state (``state.copy_to_cpu``), so that training can continue meanwhile.
+    A save writes a copy of the state, so that training can continue meanwhile.
     """
 
     def __init__(self) -> None:

@@ -1,0 +1,180 @@
+"""Saves between two steps: in the background when due, at a notice, from a copy while a step lasts."""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from spot_training.errors import SaveError
+from spot_training.levels.background import BackgroundSaver
+from spot_training.retention.rules import Keep
+from spot_training.spot import Spot
+from spot_training.torch import state
+from spot_training.torch.snapshot import StateCopy
+from spot_training.torch.standby import Standby
+
+LONG_STEP_SECONDS: Final = 10.0
+"""After a step this long a copy of the state is held in case a notice comes during the next one."""
+_log = logging.getLogger("spot_training")
+
+
+class StepSaves:
+    """Saves copies of a training's state; all ranks do the same at the same step.
+
+    ``copy_state`` of its methods returns a copy of this rank's state between two steps.
+    """
+
+    def __init__(self, spot: Spot, ranks: Any, *, asynchronous: bool = True) -> None:
+        """``ranks``: ``TorchRanks``, or others with ``any``; without ``request_stop`` no copy is held.
+
+        ``asynchronous``: training continues while a copy is written.
+        """
+        self._spot, self._ranks, self._asynchronous = spot, ranks, asynchronous
+        self._saver = BackgroundSaver()
+        self._standby = Standby(spot.notice, ranks) if hasattr(ranks, "request_stop") else None
+        self._committed: Callable[[], StateCopy | None] = lambda: None
+        self.is_slow = False
+        """Whether the last step took longer than ``LONG_STEP_SECONDS``."""
+        self.begin_step()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a copy is being written."""
+        return self._saver.busy
+
+    @property
+    def holds_copies(self) -> bool:
+        """Whether a copy of the state is held while the script is busy."""
+        return self._standby is not None
+
+    def begin_step(self) -> None:
+        """Measure the step from here."""
+        self._step_ended_at = time.monotonic()
+
+    def between_steps(self, step: int, copy_state: Callable[[], StateCopy], *, is_long: bool) -> None:
+        """Save if due; save and raise ``SystemExit(0)`` after a notice.
+
+        ``is_long``: more follows than a step, such as a validation: a copy of the state is held meanwhile.
+        A step that follows one of ``LONG_STEP_SECONDS`` counts as such.
+        """
+        self._saver.check()
+        self._spot.progress.report(step, self._spot.steps)
+        is_first = self._ranks.rank == 0
+        is_due = is_first and (self._spot.keeps or (not self._saver.busy and self._spot.should_save()))
+        is_slow = is_first and time.monotonic() - self._step_ended_at > LONG_STEP_SECONDS
+        stopping, is_due, self.is_slow = self._ranks.any(self._spot.should_stop(), is_due, is_slow)
+        self.settle(step)
+        if stopping:
+            seconds_left = self._spot.notice.seconds_left
+            [gives_way] = self._ranks.any(is_first and self._saver.must_give_way(seconds_left))
+            if gives_way:
+                self._saver.give_way()
+            if step:
+                self.save_last(copy_state)
+            self._exit(step)
+        holds = is_long or (self.is_slow and self._standby is not None)
+        copied = self.start(copy_state) if is_due else None
+        if holds:
+            self.hold(copied or copy_state())
+        self.begin_step()
+
+    def start(self, copy_state: Callable[[], StateCopy]) -> StateCopy:
+        """Save, in the background if ``asynchronous``; return the copy."""
+        started = time.monotonic()
+        self._saver.wait()
+        copied = copy_state()
+        if self._asynchronous:
+            seconds = time.monotonic() - started
+            save = partial(self._write, copied, is_last=False, paused_seconds=lambda: seconds)
+            self._saver.start(save, gives_way=copied.keep == Keep())
+        else:
+            self._write(copied, is_last=False, paused_seconds=lambda: time.monotonic() - started)
+        return copied
+
+    def save_last(self, copy_state: Callable[[], StateCopy]) -> None:
+        """Commit the present state while the training waits; raises ``SaveError``."""
+        self._saver.wait()
+        self.write(copy_state())
+
+    def write(self, copied: StateCopy) -> None:
+        """Commit a copy while the training waits, unless that is done; raises ``SaveError``."""
+        started = time.monotonic() - copied.seconds
+        self._saver.wait()
+        if copied is not self._committed():
+            self._write(copied, is_last=True, paused_seconds=lambda: time.monotonic() - started)
+
+    def hold(self, copied: StateCopy | None) -> None:
+        """Hold a copy, for a notice before the ranks' next agreement; None: nothing is to be saved then."""
+        if self._standby is not None:
+            self._standby.arm((lambda: None) if copied is None else partial(self.write, copied))
+
+    def settle(self, step: int, *, is_stopping: bool = False) -> None:
+        """Drop the held copy on all ranks, or save it on all if one has begun to, and exit.
+
+        ``is_stopping``: save it in any case; without one, exit.
+        """
+        if self._standby is None or not self._standby.is_armed:
+            if is_stopping:
+                self.wait()
+                self._exit(step)
+            return
+        [has_started] = self._ranks.any(self._standby.disarm() or is_stopping)
+        if has_started:
+            self._standby.complete()
+            self._exit(step)
+        self._standby.drop()
+
+    def stop_after(self, step: int, copy_state: Callable[[], StateCopy]) -> NoReturn:
+        """Save the present state and raise ``SystemExit(0)``."""
+        self.save_last(copy_state)
+        self._exit(step)
+
+    def keep_committed(self, step: int) -> None:
+        """Let a committed checkpoint stay; its state is no longer in memory."""
+
+        def write(folder: Path) -> None:
+            raise SaveError("its state is in its checkpoint only")
+
+        self._spot.save(step, write, last=False)
+
+    def wait(self) -> None:
+        """Wait for a copy that is being written; raise its error."""
+        self._saver.wait()
+
+    def drop(self) -> None:
+        """Drop the held copy on this rank, unless it is being saved."""
+        if self._standby is not None and not self._standby.disarm():
+            self._standby.drop()
+
+    def _write(self, copied: StateCopy, *, is_last: bool, paused_seconds: Callable[[], float]) -> None:
+        def check() -> None:
+            if not is_last and self._saver.gives_way:
+                raise SaveError("gave way to the save at the notice")
+
+        def write(folder: Path) -> None:
+            if copied.error is not None:
+                raise copied.error
+            for name, content in copied.files.items():
+                state.write(folder / name, content, check)
+
+        is_saved = self._spot.save(
+            copied.step,
+            write,
+            copied.meta,
+            last=is_last,
+            paused_seconds=paused_seconds,
+            replace=True,
+            keep=copied.keep,
+        )
+        if is_saved:
+            self._committed = weakref.ref(copied)
+
+    def _exit(self, step: int) -> NoReturn:
+        _log.warning("saved at step %d; stopping for the interruption", step)
+        self._spot.progress.is_interrupted = lambda: True  # of this rank, too, if another had the notice
+        raise SystemExit(0)

@@ -198,7 +198,8 @@ class Loop:
     def batches(self, loader: DataLoader[Any], *, accumulate: int = 1) -> Iterator[Any]:
         """Yield the remaining batches of this epoch.
 
-        ``loader`` has ``EpochBatches`` as its ``batch_sampler``, or is a ``StatefulDataLoader`` of torchdata.
+        ``loader`` has ``EpochBatches`` as its ``batch_sampler``, is a ``StatefulDataLoader`` of torchdata, or
+        reads an ``IterableDataset``.
         Gradients are not saved: with ``accumulate`` batches per optimizer step it stops only after complete
         optimizer steps.
         """
@@ -217,7 +218,7 @@ class Loop:
         if "randomness" in per_rank and is_at_start:
             state.set_randomness(per_rank["randomness"])  # before iter(), which draws a number for the epoch
         with sigterm_blocked():
-            batches = iter(loader)
+            batches = position.iterate(loader, accumulate)
         if "randomness" in per_rank and not is_at_start:
             state.set_randomness(per_rank["randomness"])  # after iter(), which draws a number
         yield from self._train(batches, position, accumulate)
@@ -254,7 +255,7 @@ class Loop:
         self._is_repeating = True
         try:
             with sigterm_blocked():
-                batches = iter(loader)
+                batches = position.iterate(loader, 1)
             with without_steps(self._parts):
                 for batch in batches:
                     yield batch

@@ -26,6 +26,7 @@ from bench.parts import needs
 from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, write
 from tests.real.environments import environment, variables
+from tests.real.wild.harness import MOSAIC
 
 REAL: Final = Path(__file__).parents[2] / "tests" / "real"
 PARAMETERS: Final = 40_000_000
@@ -51,6 +52,7 @@ QUICK: Final = ("--each-write", "--option", "pause=0", "--option", "every=1e-9")
 PARTS: Final = (
     Part("keras", "keras", "train_keras"),
     Part("keras, each write", "keras", "train_keras", (*QUICK, "--option", "validation=false"), False),
+    Part("orbax", "keras", "train_orbax"),
     Part("torch", "torch", "train_torch"),
     Part("torch, each write", "torch", "train_torch", QUICK, False),
     Part("torch, two ranks", "torch", "train_torch", ("--ranks", "2")),
@@ -88,15 +90,18 @@ def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
         yield {"part": part.name, **report}
 
 
-def wild(kills: int) -> dict[str, Any]:
-    """Kill each script of habits (``tests/real/wild``) so many times; return the counters."""
-    binaries = environment("torch")
+def wild(kills: int, framework: str = "torch", scripts: Sequence[str] = ()) -> dict[str, Any]:
+    """Kill each script of habits (``tests/real/wild``) so many times; return the counters.
+
+    ``scripts``: some of them; default: those of PyTorch's environment.
+    """
+    binaries = environment(framework)
     environ = variables(binaries)
     with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
         command = [str(binaries / "python"), "-m", "tests.real.wild.harness", "--folder", f"{folder}/jobs"]
         path = os.pathsep.join([environ["PYTHONPATH"], str(REAL.parents[1])])
         done = subprocess.run(  # noqa: S603
-            [*command, "--kills", str(kills)],
+            [*command, "--kills", str(kills), *(("--only", *scripts) if scripts else ())],
             env={**environ, "PYTHONPATH": path},
             stdout=subprocess.PIPE,
             text=True,
@@ -104,6 +109,14 @@ def wild(kills: int) -> dict[str, Any]:
         )
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return report
+
+
+def added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sum of two reports of `wild`: counters are added, lists and mappings joined."""
+    return {
+        name: {**value, **second[name]} if isinstance(value, Mapping) else value + second[name]
+        for name, value in first.items()
+    }
 
 
 def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -211,6 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     needed = {part.framework for part in PARTS if is_selected(part.name)}
     needed |= {"torch"} if is_selected("wild") or is_selected("stall") else set()
+    needed |= {"mosaic"} if is_selected("wild") else set()
     needs.frameworks(sorted(needed | ({"keras", "torch"} if is_selected("overhead") else set())))
     rounds: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
@@ -221,7 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for way, result in overheads(options.seconds, options.parameters) if is_selected("overhead") else ():
         cost[way] = result
         print(json.dumps({"way": way, **result}), flush=True)
-    habits = wild(2 * options.kills) if is_selected("wild") else {}
+    habits: dict[str, Any] = {}
+    if is_selected("wild"):
+        habits = added(wild(2 * options.kills), wild(2 * options.kills, "mosaic", MOSAIC))
     stall = stalls(options.megabytes) if is_selected("stall") else {}
     if stall:
         replace_part(options.docs / "performance.md", "checkpoint", page_part(stall))

@@ -1,4 +1,4 @@
-"""Keras on JAX, killed and told at random moments: the weights and the log are an undisturbed training's."""
+"""Keras and JAX, killed and told at random moments: weights and log are an undisturbed training's."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def test_ten_interruptions_change_no_bit(keras_bin: Path, tmp_path: Path) -> Non
     result = kills(keras_bin, tmp_path, "--terms", "5", "--kills", "5")
     assert (result["sigterm"], result["sigkill"]) == (5, 5)
     assert result["lost_steps_with_notice"] == 0
+
+
+@pytest.mark.soak
+def test_keras_on_pytorch_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    result = kills(environment("torch"), tmp_path, "--terms", "5", "--kills", "5")
+    assert (result["sigterm"], result["sigkill"]) == (5, 5)
+    assert result["lost_steps_with_notice"] == 0
+
+
+@pytest.mark.soak
+def test_arrays_that_orbax_writes_change_no_bit(keras_bin: Path, tmp_path: Path) -> None:
+    arguments = ("train_orbax", "--folder", tmp_path, "--terms", "5", "--kills", "5")
+    result = run(keras_bin, "kills.py", *arguments)
+    assert result["mismatches"] == result["unreadable"] == result["lost_steps_with_notice"] == 0
+    assert result["faults"] == []
 
 
 @pytest.mark.soak

@@ -99,6 +99,11 @@ def test_what_cannot_go_on_is_refused_in_one_line(torch_bin: Path, tmp_path: Pat
         "no parts": "pass model=..., optimizer=...",
         "another model": "step-000000000002 is of another model",
         "other data": "was saved with other data: {'length': 8, 'seed': 0",
+        "a stream that is read again": "a Numbers has no state_dict: a resumed epoch reads it again",
+        "a stream that has changed": "not resumed: the order of samples in this epoch",
+        "workers that stay": "StatefulNumbers with a state in persistent workers cannot be resumed; allowed:",
+        "a state with arguments": "state_dict of a CountedNumbers needs arguments; allowed: one without",
+        "no DataLoader": "a list has no position; allowed: a DataLoader of torch.utils.data",
         "unreadable": "it has spot_training.errors.SpotTrainingError; allowed: tensors, plain values",
         "no process group": "call init_process_group() first",
     }.items():

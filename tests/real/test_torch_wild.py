@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from tests.real.environments import environment, play_module
 from tests.real.wild import harness
 
 
-def test_scripts_of_habits_survive_kills(tmp_path: Path) -> None:
-    options = ["--folder", tmp_path, "--kills", "1", "--only", *harness.TORCH]
-    result = play_module(environment("torch"), "wild.harness", *options, seconds=300)
-    assert result["wild_scripts"] == 8
-    assert result["wild_kills"] >= 8
+def kill(folder: Path, name: str, scripts: Sequence[str], kills: int) -> None:
+    """Kill each of some scripts so many times."""
+    options = ["--folder", folder, "--kills", str(kills), "--only", *scripts]
+    result = play_module(environment(name), "wild.harness", *options, seconds=600)
+    assert result["wild_scripts"] == len(scripts)
+    assert result["wild_kills"] >= kills * len(scripts)
     assert result["faults"] == []
     for key in ("wild_mismatches", "stuck_runs", "exports_lost", "failed_starts", "lost_steps_with_notice"):
         assert result[key] == 0, key
+
+
+def test_scripts_of_habits_survive_kills(tmp_path: Path) -> None:
+    kill(tmp_path, "torch", harness.TORCH, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("script", harness.MORE)
+def test_streams_and_adapters_survive_kills(tmp_path: Path, script: str) -> None:
+    kill(tmp_path, "torch", [script], 10)
+
+
+@pytest.mark.soak
+def test_a_mosaicml_stream_survives_kills(tmp_path: Path) -> None:
+    kill(tmp_path, "mosaic", harness.MOSAIC, 10)

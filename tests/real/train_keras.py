@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
-import jax
 import keras
 import numpy as np
 
@@ -59,7 +58,7 @@ class History(keras.callbacks.Callback):
 
     def _now(self) -> tuple[int, Any]:
         [recorder] = [one for one in self.model.layers if isinstance(one, RunRecorder)]
-        return int(recorder.taken.value), np.asarray(recorder.seen.value)
+        return int(recorder.taken.value), np.array(keras.ops.convert_to_numpy(recorder.seen.value))
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if self._seen is None:  # the first of this process: what the checkpoint has seen
@@ -75,14 +74,27 @@ class History(keras.callbacks.Callback):
         print(json.dumps(line), file=self._file, flush=True)
 
 
-def main(
-    place: Path, *, batch: int = 4, pause: float = 0.01, every: float = 0.03, validation: bool = True
-) -> None:
-    """Train; ``pause`` seconds a step make room for a kill, ``every`` is the interval of saves at most."""
+def settle(place: Path) -> None:
+    """Let JAX keep what it has compiled, and PyTorch compute in one order."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        return
+    import jax
+
     cache = {"compilation_cache_dir": str(place.parent / "compiled")}
     cache |= {"persistent_cache_min_entry_size_bytes": -1, "persistent_cache_min_compile_time_secs": 0}
     for name, value in cache.items():
         jax.config.update(f"jax_{name}", value)
+
+
+def main(
+    place: Path, *, batch: int = 4, pause: float = 0.01, every: float = 0.03, validation: bool = True
+) -> None:
+    """Train; ``pause`` seconds a step make room for a kill, ``every`` is the interval of saves at most."""
+    settle(place)
     keras.utils.set_random_seed(7)
     numbers = np.arange(LENGTH, dtype="float32")
     x = np.concatenate([numbers[:, None], np.sin(numbers[:, None] * np.arange(1.0, 9.0))], axis=1)

@@ -24,9 +24,12 @@ from typing import Any
 from spot_training.storage.files import Files
 
 FORK = multiprocessing.get_context("fork")
-TORCH = ("plateau", "accumulation", "gan", "curriculum", "early", "folds", "stateful", "fabric")
+TORCH = ("plateau", "accumulation", "gan", "curriculum", "early", "folds", "stateful", "fabric", "stream")
+MORE = ("stream_state", "stream_stateful", "webdataset_shards", "lora")
+MOSAIC = ("mosaic",)
+"""Needs an environment of its own."""
 LIGHTNING = ("lightning_plateau", "lightning_early", "lightning_manual")
-SCRIPTS = (*TORCH, *LIGHTNING)
+SCRIPTS = (*TORCH, *MORE, *LIGHTNING)
 GRACE_SECONDS = 3.0
 MAX_FRUITLESS = 4
 """Starts in a row that take no step and do not end the script: then it is stuck."""

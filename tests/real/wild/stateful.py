@@ -1,4 +1,4 @@
-"""torchdata's loader with workers, means in local variables, a scheduler by epoch."""
+"""torchdata's loader with workers that augment, means in local variables, a scheduler by epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ EPOCHS = 4
 def main(folder: Path) -> None:
     """Train."""
     marks = common.start(folder)
-    loader = StatefulDataLoader(common.Samples(), batch_size=common.BATCH, shuffle=True, num_workers=1)
+    data = common.Samples(noise=0.05)
+    loader = StatefulDataLoader(data, batch_size=common.BATCH, shuffle=True, num_workers=2)
     model = common.network()
     optimizer = torch.optim.NAdam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.7)

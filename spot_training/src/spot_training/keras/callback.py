@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from spot_training.checkpointer import Checkpoint
 from spot_training.errors import SpotTrainingError
@@ -72,6 +71,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._at = state.BatchPosition(data=batches.identity)
         self._metrics: list[Any] | None = None
         self._averaged: list[Any] | None = None
+        self._generators: list[Any] = []
         self.ended_early = False
 
     def resume(self, saved: Checkpoint | None, at: state.BatchPosition) -> None:
@@ -94,6 +94,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._build_metrics()
         state.read(folder, self.model, self._callbacks)
         self._metrics = state.metrics(self.model)
+        self._generators = state.torch_generators()
         if self._at.batch >= self._batches.whole and not self._at.stopped:
             logs = {**self._at.logs, **self._validate()}
             for callback in (*self._callbacks, self):
@@ -118,8 +119,13 @@ class CheckpointCallback(keras.callbacks.Callback):
                 variable.assign(value)
         self._metrics = None
 
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Restore PyTorch's generators: loaders draw from them at the start and end of each iteration."""
+        state.set_torch_generators(self._generators)
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Log; save if due; stop after a notice."""
+        self._generators = state.torch_generators()
         done = min(self._batches.skip + batch + 1, self._batches.whole)
         before, self._at = self._at.batch, replace(self._at, batch=done, logs=_numbers(logs))
         if self._every and done // self._every > before // self._every:
@@ -143,7 +149,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._log.write({"epoch": epoch, "step": (epoch + 1) * self._batches.whole, **_numbers(logs)})
         self._at = replace(self._at, epoch=epoch + 1, batch=0, logs={})
         if getattr(self.model.optimizer, "use_ema", False):
-            self._averaged = [np.asarray(variable.value) for variable in self.model.trainable_variables]
+            self._averaged = [state.array_of(variable) for variable in self.model.trainable_variables]
         if self._best.keep(self._spot, _numbers(logs)):
             at, self._at = self._at, replace(self._at, stopped=bool(self.model.stop_training))
             self._spot.save(self._step, self._write)
@@ -169,7 +175,7 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def _write(self, folder: Path) -> None:
         at = replace(self._at, log=self._log.position())
-        state.write(folder, self.model, at, self._callbacks)
+        state.write(folder, self.model, at, self._callbacks, self._generators)
 
     def _validate(self) -> dict[str, float]:
         data = self._options.get("validation_data")

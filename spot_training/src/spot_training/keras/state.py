@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from spot_training.errors import MismatchError
@@ -40,10 +42,12 @@ def variables(model: Any) -> list[Any]:
     return list({id(variable): variable for variable in all_variables}.values())
 
 
-def write(folder: Path, model: Any, position: BatchPosition, callbacks: Sequence[Any]) -> None:
-    """Write the state to an empty directory."""
+def write(
+    folder: Path, model: Any, position: BatchPosition, callbacks: Sequence[Any], generators: Sequence[Any]
+) -> None:
+    """Write the state to an empty directory; ``generators``: ``torch_generators`` after the last batch."""
     arrays: dict[str, Any] = {
-        f"variable-{number}": np.asarray(variable.value) for number, variable in enumerate(variables(model))
+        f"variable-{number}": array_of(variable) for number, variable in enumerate(variables(model))
     }
     scalars = []
     for number, callback in enumerate(callbacks):
@@ -56,6 +60,7 @@ def write(folder: Path, model: Any, position: BatchPosition, callbacks: Sequence
             }
     algorithm, keys, *rest = np.random.get_state()
     arrays["numpy"] = keys
+    arrays |= {f"torch-{number}": generator for number, generator in enumerate(generators)}
     body = {
         "position": asdict(position),
         "variables": [_described(variable) for variable in variables(model)],
@@ -107,6 +112,7 @@ def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
                 for name in entry["lists"]:
                     setattr(callback, name, list(_several(arrays, f"callback-{number}-{name}-")))
         numpy_keys = arrays["numpy"]
+        set_torch_generators(list(_several(arrays, "torch-")))
     version, internal, gauss = body["random"]["python"]
     random.setstate((version, tuple(internal), gauss))
     algorithm, *rest = body["random"]["numpy"]
@@ -116,7 +122,33 @@ def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
 
 def metrics(model: Any) -> list[Any]:
     """Return copies of the metrics' values; Keras resets them at the start of an epoch."""
-    return [np.asarray(variable.value) for variable in model.metrics_variables]
+    return [array_of(variable) for variable in model.metrics_variables]
+
+
+def array_of(variable: Any) -> Any:
+    """Return a copy of a variable's value: PyTorch's would share its memory, or require gradients."""
+    return np.array(keras.ops.convert_to_numpy(variable.value))
+
+
+def torch_generators() -> list[Any]:
+    """Return the states of PyTorch's generators, of the CPU and the GPU; empty on another backend.
+
+    A dropout layer without a seed draws from them.
+    """
+    if keras.backend.backend() != "torch":
+        return []
+    torch = sys.modules["torch"]
+    gpu = [torch.cuda.get_rng_state()] if torch.cuda.is_available() else []
+    return [generator.numpy() for generator in (torch.get_rng_state(), *gpu)]
+
+
+def set_torch_generators(generators: Sequence[Any]) -> None:
+    """Restore what ``torch_generators`` returned."""
+    if generators and keras.backend.backend() == "torch":
+        torch = sys.modules["torch"]
+        torch.set_rng_state(torch.from_numpy(generators[0]))
+        if len(generators) > 1 and torch.cuda.is_available():
+            torch.cuda.set_rng_state(torch.from_numpy(generators[1]))
 
 
 def _described(variable: Any) -> str:
@@ -126,7 +158,7 @@ def _described(variable: Any) -> str:
 
 def _as(array: Any, variable: Any) -> Any:
     """Restore the dtype of types unknown to NumPy files, such as bfloat16, which load as raw bytes."""
-    return array.view(np.asarray(variable.value).dtype) if array.dtype.kind == "V" else array
+    return array.view(array_of(variable).dtype) if array.dtype.kind == "V" else array
 
 
 def _counters(callback: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -159,4 +191,4 @@ def _global_seed_variable() -> Any:
 
 
 def _global_seed() -> Any:
-    return np.asarray(_global_seed_variable().value)
+    return array_of(_global_seed_variable())

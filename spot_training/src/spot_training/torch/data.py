@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from spot_training.checkpointer import Checkpoint
 from spot_training.errors import MismatchError, SpotTrainingError
@@ -86,6 +86,12 @@ class LoaderPosition(Protocol):
     def begin(self, epoch: int, samples: int) -> None:
         """Start the next iteration at this position."""
 
+    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
+        """Return an iterator over the rest of the epoch; the loader's workers start in this call.
+
+        ``accumulate``: the batches of an optimizer step; ``remaining`` is known so many before the end.
+        """
+
     def after(self, samples: int) -> int:
         """Return the number of samples after one more step."""
 
@@ -117,12 +123,15 @@ class _IndexPosition:
         if self._randomness is not None:
             self._randomness.epoch[0] = epoch
 
+    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
+        return iter(loader)
+
     @property
     def steps(self) -> int | None:
         return len(self._batches)
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
-        _refuse_other(saved, self.identity())
+        refuse_other(saved, self.identity())
 
     def remaining(self, batch: int, samples: int) -> int | None:
         whole, rest = divmod(self._batches.length - samples, self._batches.batch_size * self._batches.ranks)
@@ -141,8 +150,8 @@ class _LoaderStatePosition:
 
     starts_epochs = False
 
-    def __init__(self, loader: Any, ranks: int) -> None:
-        self._loader, self._ranks = loader, ranks
+    def __init__(self, loader: Any, ranks: int, randomness: BatchRandomness | None) -> None:
+        self._loader, self._ranks, self._randomness = loader, ranks, randomness
 
     @property
     def steps(self) -> int | None:
@@ -152,7 +161,7 @@ class _LoaderStatePosition:
             return None
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
-        _refuse_other(saved, self.identity())
+        refuse_other(saved, self.identity())
         if saved.world_size != self._ranks:
             raise MismatchError(
                 f"{saved.path} was saved by {saved.world_size} ranks, and a StatefulDataLoader cannot be"
@@ -161,7 +170,12 @@ class _LoaderStatePosition:
         self._loader.load_state_dict(loader_state)
 
     def begin(self, epoch: int, samples: int) -> None:
-        """Do nothing: the loader has its own position."""
+        """Do nothing but set the epoch of random numbers: the loader has its own position."""
+        if self._randomness is not None:
+            self._randomness.epoch[0] = epoch
+
+    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
+        return iter(loader)
 
     def after(self, samples: int) -> int:
         return 0
@@ -178,26 +192,41 @@ class _LoaderStatePosition:
 
 def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> LoaderPosition:
     """Return the position of a loader for this rank, and prepare the loader's workers (``WorkerStart``)."""
-    if type(loader).__name__ == "_FabricDataLoader":  # draws random numbers when its first batch is requested
+    kind = type(loader).__name__
+    if kind == "_FabricDataLoader":  # draws random numbers when its first batch is requested
         raise SpotTrainingError(
             "a loader of fabric.setup_dataloaders cannot be resumed; allowed: the DataLoader itself, and"
             " fabric.to_device(batch)"
         )
+    if not hasattr(loader, "worker_init_fn"):
+        raise SpotTrainingError(f"a {kind} has no position; allowed: a DataLoader of torch.utils.data")
+    batches, is_stream = loader.batch_sampler, isinstance(loader.dataset, IterableDataset)
     start = loader.worker_init_fn
-    batches = loader.batch_sampler
     if loader.num_workers and not isinstance(start, WorkerStart):
-        randomness = BatchRandomness(batches.seed) if isinstance(batches, EpochBatches) else None
-        start = loader.worker_init_fn = WorkerStart(start, randomness)
+        start = loader.worker_init_fn = WorkerStart(start, None if is_stream else _randomness(loader))
+    randomness = start.randomness if isinstance(start, WorkerStart) else None
+    if is_stream:
+        from spot_training.torch.streams.position import StreamPosition  # which needs this module
+
+        return StreamPosition(loader, rank, ranks)
     if isinstance(batches, EpochBatches):
-        return _IndexPosition(
-            batches, rank, ranks, start.randomness if isinstance(start, WorkerStart) else None
-        )
+        return _IndexPosition(batches, rank, ranks, randomness)
     if hasattr(loader, "load_state_dict"):
-        return _LoaderStatePosition(loader, ranks)
+        return _LoaderStatePosition(loader, ranks, randomness)
     raise SpotTrainingError(
         "the position of this DataLoader cannot be saved; allowed: "
-        "batch_sampler=EpochBatches(len(data), batch_size), or a StatefulDataLoader of torchdata"
+        "batch_sampler=EpochBatches(len(data), batch_size), a StatefulDataLoader of torchdata, or an"
+        " IterableDataset"
     )
+
+
+def _randomness(loader: DataLoader[Any]) -> BatchRandomness | None:
+    """Return the random numbers of a map-style loader's workers, seeded as its order is."""
+    if isinstance(loader.batch_sampler, EpochBatches):
+        return BatchRandomness(loader.batch_sampler.seed)
+    if loader.batch_sampler is None:
+        return None  # it requests single samples, not lists of them
+    return BatchRandomness(0 if loader.generator is None else loader.generator.initial_seed())
 
 
 @contextmanager
@@ -247,7 +276,7 @@ class BatchRandomness:
     """
 
     def __init__(self, seed: int) -> None:
-        self._seed = seed
+        self.seed = seed
         self.epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
         """Set by the training's process before each epoch; persistent workers see it."""
 
@@ -264,9 +293,9 @@ class BatchRandomness:
         with contextlib.suppress(TypeError):
             dataset.__class__ = type(base.__name__, (base,), {"__getitems__": fetch})
 
-    def set(self, index: int) -> None:
-        """Seed this process's random number generators for a batch."""
-        text = f"{self._seed} {int(self.epoch[0])} {index}"
+    def set(self, key: object) -> None:
+        """Seed this process's random number generators for a batch, or for a sample of a stream."""
+        text = f"{self.seed} {int(self.epoch[0])} {key}"
         number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
         random.seed(number)
         torch.manual_seed(number)
@@ -280,7 +309,8 @@ def _end_with_parent() -> None:
     os._exit(0)
 
 
-def _refuse_other(saved: Checkpoint, now: dict[str, Any]) -> None:
+def refuse_other(saved: Checkpoint, now: dict[str, Any]) -> None:
+    """Raise ``MismatchError`` if a checkpoint inside an epoch has another ``LoaderPosition.identity``."""
     if saved.meta.get("data") not in (None, now["data"]):
         raise MismatchError(
             f"{saved.path} was saved with other data: {saved.meta.get('data')}, allowed: {now['data']}"

@@ -36,7 +36,7 @@ class EpochSteps:
         if "randomness" in per_rank and is_at_start:
             state.set_randomness(per_rank["randomness"])  # before iter(), which draws a number for the epoch
         with sigterm_blocked():
-            batches = iter(loader)
+            batches = position.iterate(loader, accumulate)
         if "randomness" in per_rank and not is_at_start:
             state.set_randomness(per_rank["randomness"])  # after iter(), which draws a number
         yield from self._train(batches, position, accumulate)
@@ -74,7 +74,7 @@ class EpochSteps:
         now = self._now
         with now.repeating(saved, per_rank, repeat):
             with sigterm_blocked():
-                batches = iter(loader)
+                batches = position.iterate(loader, 1)
             for batch in batches:
                 yield batch
                 now.position.step, now.position.batch = now.position.step + 1, now.position.batch + 1

@@ -152,7 +152,8 @@ class Loop:
     def batches(self, loader: DataLoader[Any], *, accumulate: int = 1) -> Iterator[Any]:
         """Yield the remaining batches of this epoch.
 
-        ``loader`` has ``EpochBatches`` as its ``batch_sampler``, or is a ``StatefulDataLoader`` of torchdata.
+        ``loader`` has ``EpochBatches`` as its ``batch_sampler``, is a ``StatefulDataLoader`` of torchdata, or
+        reads an ``IterableDataset``.
         Gradients are not saved: with ``accumulate`` batches per optimizer step it stops only after complete
         optimizer steps.
         """

@@ -1,0 +1,227 @@
+"""A stream in the process that reads it: a worker of the loader, or the training's.
+
+With each batch it sends its position, so that the training's process knows what the batches that were trained
+on have consumed, whatever has been fetched ahead.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch.utils.data import IterableDataset, _utils, get_worker_info
+
+from spot_training.torch import state
+from spot_training.torch.data import BatchRandomness
+from spot_training.torch.streams import webdatasets
+
+_PRIVATE: Final = ("_dataset", "state_dict", "load_state_dict")
+_PLAIN: Final = (bool, int, float, str, bytes, type(None))
+
+
+class ShardPosition(NamedTuple):
+    """The position of a shard, one worker's part of the stream, after one of its batches."""
+
+    shard: int = 0
+    samples: int = 0
+    """Since the epoch's start, earlier processes included."""
+    digest: int = 0
+    """Of these samples; 0 if the stream has a state."""
+    states: Any = None
+    """Of the dataset and of its iterator; None if it has no state."""
+    is_as_before: bool = True
+    """Whether a stream that was read again has yielded the same samples."""
+
+
+@dataclass(frozen=True)
+class StreamStart:
+    """Where the iterations of an epoch start in this process."""
+
+    epoch: int = -1
+    first: int = 0
+    """The shard that the next batch comes from."""
+    shards: Mapping[int, ShardPosition] = field(default_factory=dict)
+    end: Any = None
+    """The states at the end of the epoch before, of a stream that the training's process reads."""
+    batches: int = 0
+    """Of the epoch, done; of a stream that divides batches among workers itself."""
+
+
+class ShardStream(IterableDataset[Any]):
+    """The dataset of a loader, with a position.
+
+    Random numbers before each sample follow from seed, epoch, rank, shard and the number of the sample.
+    """
+
+    def __init__(self, dataset: Any, randomness: BatchRandomness, rank: int, batch_size: int | None) -> None:
+        self._dataset, self._randomness, self._rank = dataset, randomness, rank
+        self._batch_size = batch_size or 1
+        self.start = StreamStart()
+        self.counts_itself = _counts_itself(dataset)
+        self._has_state = not self.counts_itself and _has_state(dataset)
+        self._iterator: Any = None
+        self._position = ShardPosition()
+        self._worker: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the dataset's attribute, such as ``set_epoch``; its state is not the loader's."""
+        if name in _PRIVATE:
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+    def __len__(self) -> int:
+        """Return the dataset's length; ``TypeError`` if it has none."""
+        return len(self._dataset)
+
+    @property
+    def dataset(self) -> Any:
+        """The script's dataset."""
+        return self._dataset
+
+    @property
+    def randomness(self) -> BatchRandomness:
+        """The random numbers of its samples; ``epoch`` is seen by all workers."""
+        return self._randomness
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the dataset itself has a state."""
+        return self._has_state
+
+    def position(self) -> ShardPosition:
+        """Return the position after the samples that have been read."""
+        states = self.states()
+        return self._position._replace(states=states, digest=0 if states else self._position.digest)
+
+    def states(self) -> Any:
+        """Return copies of the states of the dataset and of its iterator; None if it has none."""
+        sources = (
+            self._dataset if self._has_state else None,
+            self._iterator if not self.counts_itself and _has_state(self._iterator) else None,
+        )
+        if sources == (None, None):
+            return None
+        return [None if source is None else state.copy_to_cpu(source.state_dict()) for source in sources]
+
+    def states_between_epochs(self) -> Any:
+        """Return the dataset's state alone: its next iterator starts from it."""
+        states = self.states()
+        return None if states is None or states[0] is None else [states[0], None]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the samples of an epoch, or its rest."""
+        worker = get_worker_info()
+        if worker is not None and self._worker is None:  # a worker that stays sees the number of the shard
+            self._worker = worker.id
+        number, workers = self._worker or 0, worker.num_workers if worker else 1
+        epoch = int(self._randomness.epoch[0])
+        start = self.start if self.start.epoch == epoch else StreamStart(end=self.start.end)
+        shard = number if self.counts_itself else (number + start.first) % workers
+        before = start.shards.get(shard, ShardPosition(shard))
+        self._position = ShardPosition(shard, before.samples if before.states else 0)
+        if worker is not None and shard != worker.id:
+            _set_worker(worker, shard)
+        self._set_randomness(epoch, start, workers)
+        iterator = self._open(epoch, before.states or (None if worker else start.end))
+        while True:
+            self._set_randomness(epoch, start, workers)
+            try:
+                sample = next(iterator)
+            except StopIteration:
+                return
+            shard, samples, digest, _, is_as_before = self._position
+            digest = 0 if before.states else zlib.crc32(_mark(sample), digest)
+            if samples + 1 == before.samples and not before.states:
+                is_as_before = digest == before.digest
+            self._position = ShardPosition(shard, samples + 1, digest, None, is_as_before)
+            if samples >= (0 if before.states else before.samples):
+                yield sample
+
+    def _open(self, epoch: int, states: Any) -> Any:
+        """Return an iterator over the dataset, restored if it has a state."""
+        if hasattr(self._dataset, "set_epoch"):
+            self._dataset.set_epoch(epoch)
+        webdatasets.set_epoch(self._dataset, epoch, self._randomness.seed)
+        of_dataset, of_iterator = states or (None, None)
+        if of_dataset is not None:
+            self._dataset.load_state_dict(of_dataset)
+        iterator = self._iterator = iter(self._dataset)
+        if of_iterator is not None:
+            iterator.load_state_dict(of_iterator)
+        return iterator
+
+    def _set_randomness(self, epoch: int, start: StreamStart, workers: int) -> None:
+        shard, samples = self._position.shard, self._position.samples
+        if self.counts_itself:  # batches go to workers in turn, from the first, also in a resumed epoch
+            batch, rest = divmod(samples, self._batch_size)
+            key = f"{self._rank} {start.batches + batch * workers + shard} {rest}"
+        else:
+            key = f"{self._rank} {shard} {samples}"
+        self._randomness.set(key)
+
+
+class TaggedCollate:
+    """A ``collate_fn`` that returns the stream's position with the batch."""
+
+    def __init__(self, stream: ShardStream, collate: Callable[[Any], Any]) -> None:
+        self._stream, self._collate = stream, collate
+
+    def __call__(self, samples: Any) -> tuple[ShardPosition, Any]:
+        """Return position and batch."""
+        position = self._stream.position()
+        return position, self._collate(samples)
+
+
+def _has_state(source: Any) -> bool:
+    return hasattr(source, "load_state_dict") and hasattr(source, "state_dict") and not _required(source)
+
+
+def _counts_itself(dataset: Any) -> bool:
+    """Return whether its state needs the number of samples: MosaicML's ``StreamingDataset``."""
+    return hasattr(dataset, "load_state_dict") and _required(dataset) == ["num_samples", "from_beginning"]
+
+
+def takes_other_arguments(dataset: Any) -> bool:
+    """Return whether ``state_dict`` of a dataset needs arguments that are not known here."""
+    return hasattr(dataset, "state_dict") and bool(_required(dataset)) and not _counts_itself(dataset)
+
+
+def _required(source: Any) -> list[str]:
+    """Return the names of the arguments that ``state_dict`` of a dataset requires."""
+    if not hasattr(source, "state_dict"):
+        return []
+    return [
+        parameter.name
+        for parameter in inspect.signature(source.state_dict).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+
+
+def _set_worker(worker: Any, shard: int) -> None:
+    """Let the dataset of this worker see the number of another one, whose part of the stream it continues.
+
+    A loader takes its first batch from worker 0; that of a resumed epoch may be another one's.
+    """
+    changed = copy.copy(worker)
+    object.__setattr__(changed, "id", shard)
+    _utils.worker._worker_info = changed
+
+
+def _mark(sample: Any, depth: int = 3) -> bytes:
+    """Return some of a sample's values, to compare it with that of another process."""
+    if isinstance(sample, Mapping):
+        sample = [sample["__key__"]] if "__key__" in sample else list(sample.values())
+    if isinstance(sample, (list, tuple)):
+        return b"".join(_mark(value, depth - 1) for value in sample[:4]) if depth else b""
+    if isinstance(sample, torch.Tensor):
+        sample = sample.detach().flatten()[:8].tolist()
+        return repr(sample).encode()
+    if hasattr(sample, "dtype") and hasattr(sample, "ravel"):
+        return repr(sample.ravel()[:8].tolist()).encode()
+    return repr(sample)[:64].encode() if isinstance(sample, _PLAIN) else b""

@@ -77,6 +77,8 @@ REQUEST_LOG_NAMESPACE: Final = "gpu-spot/requests"
 
 CloudWatch Logs publishes them: no role needs the permission.
 """
+KUBERNETES_NAMESPACE: Final = "gpu-spot/kubernetes"
+"""Namespace of the metrics that metric filters of a created cluster's audit log publish."""
 METRIC_TENANT_CPU_SECONDS: Final = "TenantCpuSeconds"
 METRIC_TENANT_CPU_BORROWED: Final = "TenantCpuBorrowedSeconds"
 METRIC_TENANT_CPU_LENT: Final = "TenantCpuLentSeconds"
@@ -179,6 +181,11 @@ def health_memory(group: str) -> str:
 def scaling_memory(group: str) -> str:
     """Return the key of the scaler's state of a group in the memory table."""
     return f"{group}@scaling"
+
+
+def kubernetes_failures_metric(stack: str, job: str) -> str:
+    """Return the name of the metric of a failed Job in `KUBERNETES_NAMESPACE`."""
+    return f"{stack}/{job}/failures"
 
 
 def request_metric(stack: str, group: str, measure: str) -> str:

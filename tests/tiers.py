@@ -60,6 +60,7 @@ _MARKS_OF: Final = {
     "kubernetes": "pure",
     "kubernetes/test_own_cluster.py": "program",
     "kubernetes/test_stack.py": "program",
+    "kubernetes/test_supervise.py": "adapter",
     "lambdas": "adapter",
     "lambdas/test_archive.py": "archive",
     "lambdas/test_bench.py": "adapter long",

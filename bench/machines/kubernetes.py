@@ -1,20 +1,25 @@
 """Entries as Kubernetes objects: validity of all, and resumption of a Job (``make bench-kubernetes``).
 
 Every shape of entry is rendered and validated with the schemas of each version that a stack file may name.
-Then a Job's container command runs in real containers, gets notices, is killed repeatedly, and resumes. On a
-machine without containers this part is skipped, and the result gives the reason.
+Then a Job's container command runs in real containers, gets notices, is killed repeatedly, and resumes. Last,
+jobs live on Kubernetes' own Job controller: nodes end or are cut off, pods are drained and deleted, revisions
+change, the git host is down. On a machine without containers, or without the programs of a control plane,
+that part is skipped, and the result gives the reason.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any, get_args
 
 from bench.parts import needs
 from bench.parts.run import parser_of, write
 from infra.kubernetes.context import Manifest
 from infra.schema import Kubernetes
+from tests.cluster import lives
 from tests.kubernetes.entries import variants
 from tests.oracles.kubernetes import CUSTOM_WITHOUT_SCHEMA, validation_error
 from tests.real import containers, kubelet
@@ -61,20 +66,40 @@ def resumed(runs: int) -> dict[str, Any]:
     return {"runs": len(reports), "resumed_runs": len(good), "played": reports}
 
 
+def lived(minutes: float, folders: int, seed: int) -> dict[str, Any]:
+    """Play random lives of jobs for so many minutes, of as many checkpoint folders at once."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="lives-") as folder:
+            return lives.played(Path(folder), minutes, folders, seed)
+    except lives.LackingClusterError as lacking:
+        needs.say(f"the control plane is left out: {lacking}")
+        return {"lives": 0, "double_trainers": 0, "wrongly_failed": 0, "lacking_cluster": str(lacking)}
+
+
 def main() -> int:
-    """Run it; return 1 unless all objects are valid and all runs resumed."""
+    """Run it; return 1 unless all objects are valid, all runs resumed and no two trainers were alive."""
     parser = parser_of(__doc__, "kubernetes")
     parser.add_argument("--runs", type=int, default=RUNS, help="how many Jobs are played")
+    parser.add_argument("--minutes", type=float, default=5, help="how long jobs live on the control plane")
+    parser.add_argument("--folders", type=int, default=4, help="how many jobs live at once")
+    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     needs.containers_or_none(*containers.DOCKER)
-    result = {**validated(), **resumed(options.runs)}
+    result = {
+        **validated(),
+        **resumed(options.runs),
+        **lived(options.minutes, options.folders, options.seed),
+    }
     write(options.out, result)
     print(
         json.dumps(
             {key: value for key, value in result.items() if key not in ("played", "refusals")}, indent=2
         )
     )
-    return int(bool(result["invalid_objects"]) or result["resumed_runs"] != result["runs"])
+    return int(
+        bool(result["invalid_objects"] or result["double_trainers"] or result["wrongly_failed"])
+        or result["resumed_runs"] != result["runs"]
+    )
 
 
 if __name__ == "__main__":

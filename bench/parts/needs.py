@@ -19,12 +19,13 @@ from tests.real import containers, environments
 _TRACES: Final = "GPU_SPOT_TRACES"
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Print a line on standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def _refuse(lacking: object) -> NoReturn:
-    _say(str(lacking))
+    say(str(lacking))
     raise SystemExit(2)
 
 
@@ -41,7 +42,7 @@ def traces_or_model() -> Path | None:
     root = os.environ.get(_TRACES)
     if root and not Path(root).is_dir():
         _refuse(f"{_TRACES} is {root!r}, a folder is needed (unset it to replay the fitted model)")
-    _say(f"replaying {f'the traces in {_TRACES}' if root else f'the fitted model: {_TRACES} is not set'}")
+    say(f"replaying {f'the traces in {_TRACES}' if root else f'the fitted model: {_TRACES} is not set'}")
     return Path(root) if root else None
 
 
@@ -67,4 +68,4 @@ def containers_or_none(*programs: str) -> None:
     try:
         containers.needed(*programs)
     except containers.LackingError as error:
-        _say(f"containers are left out: {error}")
+        say(f"containers are left out: {error}")

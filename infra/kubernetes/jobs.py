@@ -23,14 +23,12 @@ SUPERVISE: Final = Path(__file__).with_name("supervise.sh").read_text("utf-8")
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _EXPERIMENTS_DIR: Final = "/etc/gpu-spot/experiments"
 _LOCAL_DIR: Final = CODE_DIR.parent
-_CHECKOUT: Final = """set -eu
-mkdir -p "$HOME" "$TMPDIR" "$GPU_SPOT_CODE"
-cd "$GPU_SPOT_CODE"
-git init --quiet .
-git fetch --quiet --depth 1 "$GPU_SPOT_REPOSITORY" "$GPU_SPOT_REVISION"
-git -c advice.detachedHead=false checkout --quiet --force FETCH_HEAD
-"""
-_SUBMODULES: Final = "git submodule --quiet update --init --recursive --depth 1\n"
+_CHECKOUT: Final = Path(__file__).with_name("checkout.sh").read_text("utf-8")
+_CHECKOUT_CONTAINER: Final = "checkout"
+OUTAGE_SECONDS: Final = 900
+"""How long a pod waits for a git host that does not answer, before it frees its node."""
+LEASE_SECONDS: Final = 120
+"""Duration of the lease of a checkpoint folder (``supervise.sh``): that of a job's lease on instances."""
 
 
 def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
@@ -68,7 +66,11 @@ def environment(job: Training, name: str = "") -> dict[str, str]:
     job_variables = variables.fixed_variables(
         name, job_environment, DATA_DIR, RUN_DIR, checkpoints, checkpoints / ".artifacts", done
     )
-    return {**job_variables, "GPU_SPOT_GRACE_SECONDS": str(pods.GRACE_SECONDS)}
+    return {
+        **job_variables,
+        "GPU_SPOT_GRACE_SECONDS": str(pods.GRACE_SECONDS),
+        "GPU_SPOT_LEASE_SECONDS": str(LEASE_SECONDS),
+    }
 
 
 def command(job: Training) -> list[str]:
@@ -103,9 +105,15 @@ def _policy(fatal: str) -> Manifest:
         "rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
             {"action": "Ignore", "onExitCodes": {**codes, "values": [STOPPED_EXIT_CODE]}},
+            {"action": "Ignore", "onExitCodes": _outage()},
             {"action": fatal, "onExitCodes": {**codes, "values": [*FATAL_EXIT_CODES]}},
         ]
     }
+
+
+def _outage() -> Manifest:
+    """Return the end of a pod whose git host did not answer."""
+    return {"containerName": _CHECKOUT_CONTAINER, "operator": "In", "values": [STOPPED_EXIT_CODE]}
 
 
 def _spec(job: Training, context: ClusterContext) -> Manifest:
@@ -139,13 +147,13 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
         "GPU_SPOT_CODE": code,
         "GPU_SPOT_REPOSITORY": job.repository,
         "GPU_SPOT_REVISION": job.revision,
+        "GPU_SPOT_SUBMODULES": "yes" if job.submodules else "",
+        "GPU_SPOT_OUTAGE_SECONDS": str(OUTAGE_SECONDS),
     }
     checkout: Manifest = {
-        "name": "checkout",
+        "name": _CHECKOUT_CONTAINER,
         "image": context.cluster.checkout_image or job.image,
-        "command": pods.arguments(
-            ["/bin/sh", "-c", _CHECKOUT + (_SUBMODULES if job.submodules else ""), "gpu-spot"]
-        ),
+        "command": pods.arguments(["/bin/sh", "-c", _CHECKOUT, "gpu-spot"]),
         "env": pods.environment(checkout_environment),
         "securityContext": pods.CONTAINER_SECURITY_CONTEXT,
         "volumeMounts": local,
@@ -219,6 +227,7 @@ def _runtime(job: Training, context: ClusterContext) -> Manifest:
                 "rules": [
                     {"action": "FailJob", "onPodConditions": disrupted},
                     {"action": "FailJob", "onExitCodes": saved},
+                    {"action": "FailJob", "onExitCodes": _outage()},
                 ]
             },
             "template": pod,

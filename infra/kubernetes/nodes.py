@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.context import GPU, ClusterContext, Manifest
@@ -10,19 +11,28 @@ from infra.schema import Service, Training
 from infra.schema.jobs.matrix import count
 from infra.schema.work import Work
 
+_NEVER: Final[Manifest] = {"nodes": "0", "reasons": ["Drifted", "Underutilized"]}
+_RETURN_TO_SPOT: Final[list[Manifest]] = [
+    {"nodes": "0", "reasons": ["Drifted"]},
+    {"nodes": "0", "reasons": ["Underutilized"], "schedule": "10 */6 * * *", "duration": "5h50m"},
+]
+"""Ten minutes every six hours, in UTC, in which Karpenter may replace On-Demand nodes by cheaper ones: a job
+moves once in them, because a start, an interruption and another start take as long. Source: karpenter,
+``IsActive`` and ``GetAllowedDisruptionsByReason`` (the minimum of the active budgets)."""
+
 
 def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manifest]:
     """Return an entry's NodePool and EC2NodeClass.
 
     If both purchase options are allowed, Karpenter prefers Spot and skips offerings without capacity. Nodes
-    of jobs are removed only when empty; nodes of a service may be consolidated, one at a time.
+    of jobs are removed only when empty, or when a job returns to Spot; nodes of a service may be
+    consolidated, one at a time.
 
     A node of a service has a ``terminationGracePeriod``, before whose end Karpenter deletes pods that their
     disruption budget protects. A job's node has none: its pods are evicted at once, and a deletion has no
     condition ``DisruptionTarget``, without which a killed pod counts as a failure.
     """
     name = context.cluster_name(entry.name)
-    is_job = isinstance(entry, Training)
     template: Manifest = {
         "metadata": {"labels": context.node_labels(entry.name)},
         "spec": {
@@ -30,19 +40,20 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
             "requirements": _requirements(entry),
             "taints": [{"key": GPU, "value": "present", "effect": "NoSchedule"}],
             "expireAfter": "Never",
-            **({} if is_job else {"terminationGracePeriod": f"{pods.NODE_GRACE_SECONDS}s"}),
+            **(
+                {}
+                if isinstance(entry, Training)
+                else {"terminationGracePeriod": f"{pods.NODE_GRACE_SECONDS}s"}
+            ),
         },
     }
     disruption: Manifest = {
-        "consolidationPolicy": "WhenEmpty" if is_job else "WhenEmptyOrUnderutilized",
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
         "consolidateAfter": "60s",
-        "budgets": [
-            {"nodes": "0", "reasons": ["Drifted", "Underutilized"]},
-            {"nodes": "100%", "reasons": ["Empty"]},
-        ]
-        if is_job
-        else [{"nodes": "1"}],
+        "budgets": [{"nodes": "1"}],
     }
+    if isinstance(entry, Training):
+        disruption |= _disruption_of_job(entry)
     return [
         {
             "apiVersion": "karpenter.sh/v1",
@@ -56,6 +67,21 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
         },
         _node_class(name, entry, context),
     ]
+
+
+def _disruption_of_job(job: Training) -> Manifest:
+    """Return when Karpenter may take a job's nodes from it.
+
+    A job on On-Demand returns to Spot: Karpenter replaces the node only by a cheaper one, which is Spot if
+    the pool allows both, and takes it away when the replacement is ready; without Spot capacity nothing
+    changes (karpenter, ``consolidation.go``, ``computeConsolidation``). It evicts the pod as at a notice. A
+    Spot node it does not replace. A run on several nodes stays: each node's move would restart all ranks.
+    """
+    returns = len(capacity_types(job)) > 1 and job.nodes == 1
+    return {
+        "consolidationPolicy": "WhenEmptyOrUnderutilized" if returns else "WhenEmpty",
+        "budgets": [*(_RETURN_TO_SPOT if returns else [_NEVER]), {"nodes": "100%", "reasons": ["Empty"]}],
+    }
 
 
 def queues(jobs: Sequence[Training], context: ClusterContext) -> list[Manifest]:

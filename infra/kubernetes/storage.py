@@ -61,7 +61,14 @@ def datasets(entries: Iterable[Work], context: ClusterContext) -> list[Manifest]
         for number, dataset in enumerate(entry.datasets):
             for manifest in _snapshot(pods.snapshot_name(dataset), dataset.snapshot, context):
                 snapshots[f"{manifest['kind']} {manifest['metadata']['name']}"] = manifest
-            parameters = {"type": "gp3", "throughput": str(dataset.throughput_mib), "encrypted": "true"}
+            parameters = {
+                "type": "gp3",
+                "throughput": str(dataset.throughput_mib),
+                "encrypted": "true",
+                # The driver mounts a volume as this type, by default ext4; of an xfs it ignores the UUID,
+                # which all volumes of the snapshot share (aws-ebs-csi-driver, pkg/driver/node.go).
+                "csi.storage.k8s.io/fstype": dataset.file_system,
+            }
             if context.kms_key_arn:
                 parameters["kmsKeyId"] = context.kms_key_arn
             if dataset.initialization_rate_mib is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from infra.components.cluster import job_failures
 from infra.components.control.controller import Controller, ControllerArgs
 from infra.components.control.drills import Drills, DrillsArgs
 from infra.components.control.health import HealthChecker
@@ -20,6 +21,7 @@ from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
 from infra.schema import Service, Settings
 from infra.schema.operations import Previews as PreviewSettings
+from infra.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Work
     """Declare the resources and export the optional ones."""
     controlled = [workload for workload in workloads if workload.capacity.is_managed]
     controller = _controller(foundation, workloads, controlled)
-    alarms = [*_broker_users(foundation)]
+    alarms = [*_broker_users(foundation), *_failed_jobs(settings, foundation.scope)]
     monitoring = _monitoring(settings, foundation, controlled, controller, alarms)
     _queue_watcher(foundation)
     _drills(foundation, controlled, monitoring)
@@ -73,6 +75,13 @@ def _broker_users(foundation: Foundation) -> Iterator[AlarmSpec]:
         function = BrokerUsers(scope.name(SHORT), args, scope.child_options).function_name
         consequence = "no user of a broker is created, and no password rotated."
         yield from function_alarms(SHORT, function, title="broker users function", consequence=consequence)
+
+
+def _failed_jobs(settings: Settings, scope: Scope) -> Iterator[AlarmSpec]:
+    """Yield the alarms of jobs on Kubernetes."""
+    if settings.kubernetes is not None:
+        watched = job_failures.watched(settings.kubernetes, settings.on_kubernetes.training)
+        yield from job_failures.alarms(scope.stack, watched)
 
 
 def _monitoring(

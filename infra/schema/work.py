@@ -33,6 +33,8 @@ class Dataset(Model):
     read."""
     throughput_mib: limits.ThroughputMib = 125
     """Throughput of the volume in MiB/s."""
+    file_system: Literal["xfs", "ext4"] = "xfs"
+    """The snapshot's file system, on Kubernetes, whose driver mounts nothing else. Instances detect it."""
 
 
 class GroupEntry(Protocol):

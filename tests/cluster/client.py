@@ -42,6 +42,8 @@ class ClusterApi:
     """
 
     def __init__(self, kubeconfig: Path) -> None:
+        self.folder = kubeconfig.parent
+        """Where the kubeconfig is."""
         config = yaml.safe_load(kubeconfig.read_text("utf-8"))
         context = _named(config["contexts"], config["current-context"])["context"]
         cluster = _named(config["clusters"], context["cluster"])["cluster"]

@@ -14,7 +14,7 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from infra.kubernetes.context import GPU, Manifest
 from tests.cluster.client import ClusterApi, RefusedError
@@ -75,7 +75,7 @@ class PlayedKubelet:
         """By Job: the highest number of its pods that had a node and had not ended, at one moment."""
         self.errors: list[str] = []
 
-    def __enter__(self) -> PlayedKubelet:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -14,7 +14,21 @@ from pathlib import Path
 from tests.cluster.client import ClusterApi, RefusedError
 from tests.waiting import wait_until
 
+AUDIT_LOG = "audit.log"
+"""In the folder of the control plane: the requests that change Jobs, with their responses."""
 _LOG_END_CHARACTERS = 3000
+# Of EKS's, which extends cluster/gce/gci/configure-helper.sh of Kubernetes, this is the part for `batch`.
+_AUDIT_POLICY = {
+    **{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]},
+    "rules": [
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete"],
+            "resources": [{"group": "batch"}],
+        },
+        {"level": "None"},
+    ],
+}
 
 
 class Components:
@@ -83,12 +97,15 @@ def _started(components: Components, program: Path, etcd: str, folder: Path) -> 
         ],
     )
     certificates = folder / "certificates"
+    policy = folder / "audit-policy.yaml"
+    policy.write_text(json.dumps(_AUDIT_POLICY), "utf-8")  # JSON is YAML
     components.start(
         "apiserver",
         [
             *(program, "apiserver", f"--etcd-servers={client}", f"--cert-dir={certificates}"),
             *("--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--secure-port={port}"),
             *(f"--token-auth-file={tokens}", "--authorization-mode=Node,RBAC"),
+            *(f"--audit-policy-file={policy}", f"--audit-log-path={folder / AUDIT_LOG}"),
             *("--service-cluster-ip-range=10.255.0.0/24", "--endpoint-reconciler-type=none"),
             *("--service-account-issuer=https://kubernetes.default.svc",),
             *(f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}"),

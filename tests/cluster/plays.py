@@ -347,6 +347,7 @@ def experiment_failed(stage: Stage) -> JobState:
     by_index = {pod["metadata"]["labels"][index]: pod for pod in (play.next_pod(), play.next_pod())}
     play.end(by_index["0"], 127)
     play.end(by_index["1"], 0)
-    state = play.wait_until_ended()
+    wait_until(lambda: any(item.startswith("Failed:") for item in play.state().conditions))
+    state = play.state()
     play.remove()
     return state

@@ -5,6 +5,8 @@ All plays run at the same time, because the controller waits 10 s and longer bef
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,12 +14,16 @@ from typing import Any, Final
 
 import pytest
 
+from infra.components.cluster import job_failures
 from infra.kubernetes import pods
-from tests.cluster import plays
+from infra.kubernetes.jobs import STOPPED_EXIT_CODE
+from tests.cluster import folder_plays, plays
 from tests.cluster.client import ClusterApi
 from tests.cluster.kubelet import KILLED_EXIT_CODE, PlayedKubelet, PodLife
+from tests.cluster.local import AUDIT_LOG
 from tests.cluster.plays import CHECKS_OUT, DEAF, SAVES, JobPlay, JobState, Stage
-from tests.waiting import TIMEOUT_SECONDS
+from tests.cluster.trainers import TrainerKubelet
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 GRACE_SECONDS: Final = 2
 ENDS: Final[dict[str, tuple[PodLife, Callable[[JobPlay, Any], None], int]]] = {
@@ -53,14 +59,18 @@ class Started:
 
 
 @pytest.fixture(scope="module")
-def started(api: ClusterApi) -> Iterator[Started]:
+def started(api: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     objects = plays.job_objects()
     jobs_and_services = {"Job", "Deployment", "ScaledObject", "TriggerAuthentication"}
     for item in objects:
         if item["kind"] not in jobs_and_services:
             api.apply(item)
-    count = len(ENDS) + len(SEVERAL) + 6
-    with PlayedKubelet(api, plays.NAMESPACE) as kubelet, ThreadPoolExecutor(count) as pool:
+    count = len(ENDS) + len(SEVERAL) + 9
+    with (
+        PlayedKubelet(api, plays.NAMESPACE) as kubelet,
+        TrainerKubelet(api, plays.NAMESPACE, tmp_path_factory.mktemp("trainers")) as trainers,
+        ThreadPoolExecutor(count) as pool,
+    ):
         stage = Stage(api, kubelet)
         results = {
             f"end: {name}": pool.submit(plays.taken, stage, f"end-{number}", life, take)
@@ -81,6 +91,12 @@ def started(api: ClusterApi) -> Iterator[Started]:
         results["lost in a drain"] = pool.submit(plays.node_lost, stage, "lost-drained", while_stopping=True)
         results["replaced"] = pool.submit(plays.replaced, stage)
         results["experiments"] = pool.submit(plays.experiment_failed, stage)
+        for name, play in (
+            ("two revisions", folder_plays.two_revisions),
+            ("cut off", folder_plays.cut_off),
+            ("outage", folder_plays.outage),
+        ):
+            results[name] = pool.submit(play, stage, trainers)
         yield Started(results)
 
 
@@ -103,6 +119,44 @@ def test_the_controller_waits_twice_as_long_after_each_interruption(started: Sta
     assert expected == [10, 20, 40]
     for seconds, delay in zip(waits, expected, strict=True):
         assert 0.85 * delay - 1 < seconds < 1.25 * delay + 5
+
+
+def matches(pattern: str, event: Any) -> bool:
+    """Return whether a JSON filter pattern of CloudWatch Logs (``=``, ``&&``, ``||``) matches an event."""
+
+    def holds(comparison: re.Match[str]) -> str:
+        value = event
+        for key in re.findall(r"\w+", comparison[1]):
+            part = int(key) if key.isdigit() and isinstance(value, list) else key
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return "False"
+        return str(value == comparison[2])
+
+    text = re.sub(r'\$([\w.\[\]]+) = "([^"]*)"', holds, pattern.strip("{} "))
+    assert re.fullmatch(r"(True|False|&&|\|\||[() ])+", text), text
+    return bool(eval(text.replace("&&", "and").replace("||", "or")))
+
+
+def test_the_audit_log_says_which_job_failed(started: Started, api: ClusterApi) -> None:
+    """The metric filter of a created cluster, on the API server's own events."""
+    log = api.folder / AUDIT_LOG
+    if not log.exists():
+        pytest.skip("the cluster of KUBECONFIG has no audit log here")
+    started.of("experiments")
+
+    def events() -> list[Any]:
+        return [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+
+    def failed(name: str) -> list[Any]:
+        pattern = job_failures.pattern(plays.NAMESPACE, name)
+        return [event for event in events() if matches(pattern, event)]
+
+    wait_until(lambda: failed("experiments"), interval_seconds=0.5)
+    assert {event["objectRef"]["name"] for event in failed("experiments")} == {"experiments"}
+    assert failed("drained-thrice") == []
+    assert any(event["objectRef"]["name"] == "drained-thrice" for event in events())
 
 
 def test_faults_above_the_limit_fail_the_job(started: Started) -> None:
@@ -140,3 +194,22 @@ def test_a_lost_node_of_several_is_not_counted_even_if_its_peer_crashes_first(
 def test_an_experiment_that_cannot_run_ends_no_other(started: Started) -> None:
     state = started.of("experiments")
     assert (state.failed_indexes, state.succeeded) == ("0", 1)
+
+
+def test_of_two_revisions_on_one_folder_one_trains(started: Started) -> None:
+    """Their Jobs are beside each other, as if the engine had not deleted the old one first."""
+    folder = started.of("two revisions")
+    assert (len(folder.trains()), folder.doubles()) == (2, [])
+
+
+def test_a_trainer_without_the_api_server_goes_on_and_its_successor_waits(started: Started) -> None:
+    """Once it has no file system either it ends by itself, before its lease does."""
+    folder, state, code = started.of("cut off")
+    assert (len(folder.trains()), folder.doubles()) == (2, [])
+    assert (state.failed, code) == (0, STOPPED_EXIT_CODE)
+
+
+def test_an_outage_of_the_git_host_counts_nothing(started: Started) -> None:
+    folder, state = started.of("outage")
+    assert (state.failed, state.has_ended) == (0, False)
+    assert len(folder.trains()) == 1

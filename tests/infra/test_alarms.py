@@ -86,6 +86,7 @@ ALARMS: Final[dict[str, Condition]] = {
     "<job>-budget": Condition("Maximum", "gpu-spot BudgetAtRisk", ">= 1", (1, 1), 60),
     # Events, emitted once by an agent.
     "<group>-boot": Condition("Sum", "gpu-spot/instances BootFailures", ">= 1", (1, 1), 300),
+    "eks/resnet-failed": Condition("Sum", "gpu-spot/kubernetes eks/resnet/failures", ">= 1", (1, 1), 300),
     "<job>-failed": Condition("Sum", "gpu-spot/instances JobFailures", ">= 1", (1, 1), 300),
     "<job>-stalled": Condition("Sum", "gpu-spot/instances JobStalls", ">= 1", (1, 1), 300),
     "<job>-host-fault": Condition("Sum", "gpu-spot/instances HostFaults", ">= 1", (1, 1), 300),

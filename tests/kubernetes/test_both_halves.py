@@ -79,7 +79,8 @@ def test_a_job_has_its_image_command_directory_and_variables() -> None:
     expected = variables.fixed_variables(
         job.job, job.environment, DATA_DIR, RUN_DIR, checkpoints, checkpoints / ".artifacts", done
     )
-    assert variables_of(pod) == {**expected, "GPU_SPOT_GRACE_SECONDS": "110"}
+    of_pods = {"GPU_SPOT_GRACE_SECONDS": "110", "GPU_SPOT_LEASE_SECONDS": "120"}
+    assert variables_of(pod) == {**expected, **of_pods}
 
 
 def test_a_job_has_the_same_volumes_at_the_same_paths() -> None:

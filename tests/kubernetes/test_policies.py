@@ -60,7 +60,7 @@ def test_rules_of_the_api_server_that_no_schema_has() -> None:
             spec = job["spec"]
             pod, policy = spec["template"]["spec"], spec["podFailurePolicy"]
             assert pod["restartPolicy"] == "Never", name
-            names = {item["name"] for item in pod["containers"]}
+            names = {item["name"] for item in (*pod["containers"], *pod["initContainers"])}
             for rule in policy["rules"]:
                 codes = rule.get("onExitCodes")
                 assert (codes is None) != ("onPodConditions" not in rule), name
@@ -127,19 +127,50 @@ def test_grace_periods_fit_the_notice() -> None:
     assert within.maximum <= pods.GRACE_SECONDS
 
 
-def test_nodes_of_jobs_are_not_consolidated_or_replaced() -> None:
-    items = variants()["both"]
-    [job, service] = sorted(
-        (item for item in items if item["kind"] == "NodePool"),
-        key=lambda item: "ocr" in item["metadata"]["name"],
+def job_disruption(items: list[Manifest]) -> Manifest:
+    """Return what Karpenter may do with a job's nodes; drift never ends one."""
+    [pool] = [item for item in items if item["kind"] == "NodePool" and "resnet" in item["metadata"]["name"]]
+    assert pool["spec"]["template"]["spec"]["expireAfter"] == "Never"
+    disruption: Manifest = pool["spec"]["disruption"]
+    assert any(
+        (budget["nodes"], budget.get("schedule")) == ("0", None) and "Drifted" in budget["reasons"]
+        for budget in disruption["budgets"]
     )
-    blocked = job["spec"]["disruption"]["budgets"][0]
-    assert job["spec"]["disruption"]["consolidationPolicy"] == "WhenEmpty"
-    assert (blocked["nodes"], {*blocked["reasons"]}) == ("0", {"Drifted", "Underutilized"})
-    assert job["spec"]["template"]["spec"]["expireAfter"] == "Never"
+    return disruption
+
+
+@pytest.mark.parametrize("variant", ["spot alone", "nodes"])
+def test_nodes_of_jobs_without_a_fallback_or_of_several_are_not_consolidated(variant: str) -> None:
+    disruption = job_disruption(variants()[variant])
+    assert disruption["consolidationPolicy"] == "WhenEmpty"
+    assert {*disruption["budgets"][0]["reasons"]} == {"Drifted", "Underutilized"}
+
+
+def test_a_job_on_demand_returns_to_spot_at_most_four_times_a_day() -> None:
+    items = variants()["both"]
+    disruption = job_disruption(items)
+    assert disruption["consolidationPolicy"] == "WhenEmptyOrUnderutilized"
+    [closed] = [budget for budget in disruption["budgets"] if "schedule" in budget]
+    assert (closed["nodes"], closed["reasons"]) == ("0", ["Underutilized"])
+    open_minutes = [minute for minute in range(24 * 60) if not is_active(closed, minute)]
+    assert open_minutes == [hour * 60 + minute for hour in (0, 6, 12, 18) for minute in range(10)]
     # With do-not-disrupt Karpenter would delete the pod, not evict it (tests/cluster).
     assert "annotations" not in of_kind(items, "Job")["spec"]["template"]["metadata"]
+    [service] = [item for item in items if item["kind"] == "NodePool" and "ocr" in item["metadata"]["name"]]
     assert service["spec"]["disruption"]["budgets"] == [{"nodes": "1"}]
+
+
+def is_active(budget: Manifest, minute: int) -> bool:
+    """Return whether a budget holds at a minute of a day, as Karpenter's ``IsActive`` reckons.
+
+    It is if the schedule's first hit after the time ``duration`` ago is not in the future.
+    """
+    first, *rest = budget["schedule"].split()
+    assert rest == ["*/6", "*", "*", "*"]
+    hours, minutes = budget["duration"].removesuffix("m").split("h")
+    since = minute - (int(hours) * 60 + int(minutes))
+    hits = [day * 24 * 60 + hour * 60 + int(first) for day in (-1, 0) for hour in (0, 6, 12, 18)]
+    return min((hit for hit in hits if hit > since), default=minute + 1) <= minute
 
 
 @pytest.mark.parametrize(

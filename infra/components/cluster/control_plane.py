@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.components import fixed
+from infra.components.cluster.job_failures import declare_filters
 from infra.components.cluster.objects import ClusterEndpoint
 from infra.components.cluster.roles import service_role
 from infra.components.network.network import Network
@@ -35,13 +37,17 @@ of the VPC (EKS guide, "Amazon EKS VPC and subnet requirements and consideration
 
 @dataclass(frozen=True)
 class ControlPlaneArgs:
-    """``settings`` are those of any cluster, ``created`` those of a cluster that the stack creates."""
+    """``settings`` are those of any cluster, ``created`` those of a cluster that the stack creates.
+
+    ``watched_jobs``: jobs whose failure the audit log shows.
+    """
 
     scope: Scope
     settings: Kubernetes
     created: CreatedCluster
     network: Network
     log_retention_days: int
+    watched_jobs: Sequence[str] = ()
 
 
 class ControlPlane(pulumi.ComponentResource):
@@ -71,6 +77,7 @@ class ControlPlane(pulumi.ComponentResource):
             tags=scope.tags(scope.name("control-plane")),
             opts=self._child,
         )
+        declare_filters(scope, args.settings.namespace, args.watched_jobs, logs.name, self._child)
         key = scope.kms_key_arn or self._key()
         eks_cluster = aws.eks.Cluster(
             name,

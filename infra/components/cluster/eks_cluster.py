@@ -9,7 +9,7 @@ from typing import Final
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from infra.components.cluster import charts, objects
+from infra.components.cluster import charts, job_failures, objects
 from infra.components.cluster.addons import BEFORE_NODES, Addons, AddonsArgs
 from infra.components.cluster.charts import Charts, ChartsArgs
 from infra.components.cluster.control_plane import ControlPlane, ControlPlaneArgs
@@ -67,7 +67,14 @@ class EksCluster(pulumi.ComponentResource):
         scope, cluster = args.scope, args.settings.cluster
         plane = ControlPlane(
             scope.name("cluster"),
-            ControlPlaneArgs(scope, args.settings, args.created, args.network, args.log_retention_days),
+            ControlPlaneArgs(
+                scope,
+                args.settings,
+                args.created,
+                args.network,
+                args.log_retention_days,
+                job_failures.watched(args.settings, args.entries.training),
+            ),
             self._child,
         )
         self.created_name = plane.name

@@ -41,6 +41,7 @@ from spot_training.storage.bounded import BoundedCalls
 from spot_training.storage.causes import os_error_behind
 from spot_training.storage.files import Files
 from spot_training.storage.folder import FolderStore
+from spot_training.storage.lock import check_lease
 from spot_training.storage.manifest import (
     CheckpointManifest,
     File,
@@ -293,6 +294,7 @@ class Checkpointer:
 
         Raises:
             SaveError: on all ranks; no checkpoint was committed, earlier ones are unchanged.
+            InUseError: another process uses the directory, or the pod's lease was superseded.
         """
         if self._last_step == step and not (replace and self._store.replaces):
             document = self._together.on_first(lambda: self._amend(step, keep))
@@ -332,6 +334,7 @@ class Checkpointer:
         return self._retry_policy.call(description, lambda: self._calls.call(description, action))
 
     def _open(self) -> str:
+        check_lease()
         self._store.acquire()
         self._store.clean()
         self._is_open = True
@@ -380,7 +383,12 @@ class Checkpointer:
         """Commit a staged checkpoint, then delete what need not stay; return what it stores of those."""
         stored = self._call(self.location, lambda: self._planned(manifest.step, keep))
         text = replace(manifest, retained=stored).to_text()
-        self._call(self.location, lambda: self._store.commit(stage, name, text))
+
+        def commit() -> None:
+            check_lease()
+            self._store.commit(stage, name, text)
+
+        self._call(self.location, commit)
         self._retention.committed(manifest.step, stored)
 
         def clean_up() -> None:

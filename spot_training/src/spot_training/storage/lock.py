@@ -5,6 +5,8 @@ which releases it when the client's lease expires (flock(2), "NFS details"; RFC 
 crashed machine waits, and a machine with a longer network failure may have lost the lock without noticing.
 Therefore the lock holder writes an owner record, and each commit checks it. On a file system without locks
 the record alone decides: the later process wins, and the earlier one fails at its next commit.
+
+On Kubernetes a pod has a lease of its checkpoint folder, for any location: see `check_lease`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from spot_training.storage.retry import RetryPolicy
 
 LOCK: Final = ".lock"
 OWNER: Final = ".owner"
+LEASE_VARIABLE: Final = "GPU_SPOT_LEASE"
+"""File of a pod's lease: its name is the fencing token; while the lease holds its first word is ``held``."""
 _NO_LOCKS: Final = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _POLL_SECONDS: Final = 0.5
 _log = logging.getLogger("spot_training")
@@ -58,6 +62,25 @@ def describe_owner(owner: object) -> str:
     if not isinstance(owner, dict):
         return "an unknown process"
     return f"process {owner.get('pid')} on {owner.get('host')} since {owner.get('since')}"
+
+
+def check_lease() -> None:
+    """Check that this process's lease, if it has one, was not superseded by one with a higher token.
+
+    The file is opened each time: NFS then asks the server (nfs(5), "Close-to-open cache consistency").
+
+    Raises:
+        InUseError: another pod has the lease, or it was released, or its file is not there.
+        OSError: the file cannot be read.
+    """
+    if not (path := os.environ.get(LEASE_VARIABLE)):
+        return
+    try:
+        text = Path(path).read_text("utf-8").strip()
+    except FileNotFoundError:
+        text = "not there"
+    if not text.startswith("held"):
+        raise InUseError(f"lease {path} is {text}; allowed: held; this process can no longer save")
 
 
 class FolderLock:

@@ -84,7 +84,9 @@ def test_the_demo_keeps_workers_alive_through_a_market(tmp_path: Path, traces: P
     week = traces / "availability" / "1-node" / "aws-02-15-2023" if traces else None
     files = sorted(week.glob("us-west-2*.json")) if week else []
     given = ["--trace", *files] if files else []
-    hours = "72" if files else "12"  # the bound is of the three days of the traces; the model has more interruptions
+    hours = (
+        "72" if files else "12"
+    )  # the bound is of the three days of the traces; the model has more interruptions
     done = gpu_spot("demo", "--stack", "dev", "--hours", hours, "--target", "4", "--out", tmp_path, *given)
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "summary.json").read_text())

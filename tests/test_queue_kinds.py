@@ -17,7 +17,6 @@ ALLOWED_PATHS = (
     "infra/components/queues/",
     "infra/iam/rabbitmq_statements.py",
     "infra/iam/sqs_statements.py",
-    "infra/kubernetes/triggers.py",
     "infra/schema/services/queues/",
     "lambdas/aws/queues/",
     "rehearsal/loaded_fleet.py",  # it writes their registry items

@@ -33,7 +33,6 @@ class QueueAccess:
         secret: Name of the secret with the workers' URL of the queue, if any.
         count_secret: Name of the secret with the URL of what reads its length, if it is another one.
         work: Permissions of workers.
-        count: Permissions of components that read the queue's length.
         watch: Permissions of the queue watcher.
         preview: Permissions of previews of the stack.
     """
@@ -42,7 +41,6 @@ class QueueAccess:
     secret: pulumi.Input[str] | None = None
     count_secret: pulumi.Input[str] | None = None
     work: Sequence[Statement] = ()
-    count: Sequence[Statement] = ()
     watch: Sequence[Statement] = ()
     preview: Sequence[Statement] = ()
 

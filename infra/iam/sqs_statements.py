@@ -24,7 +24,7 @@ def access(arns: SqsArns) -> QueueAccess:
     """Return the permissions by role."""
     read = Statement("SeeQueues", ["sqs:GetQueueAttributes", "sqs:GetQueueUrl"], [arns.queue])
     metrics = Statement("SeeTheirMetrics", ["cloudwatch:GetMetricData"], ANY_RESOURCE)
-    return QueueAccess("sqs", work=worker(arns), count=[read], watch=[read, metrics])
+    return QueueAccess("sqs", work=worker(arns), watch=[read, metrics])
 
 
 def worker(arns: SqsArns) -> list[Statement]:

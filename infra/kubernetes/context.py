@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from contracts import names
 from contracts.agent import config as agent
 from infra.schema import Kubernetes
 
@@ -25,11 +26,11 @@ class ClusterContext:
         access_points: Ids of EFS access points by name; ``users`` are their user and group ids.
         snapshot_gib: Sizes of the snapshots of ``datasets[]``.
         queues: The node agent's configuration of queues by service.
-        count_secrets: Names of the secrets with which KEDA reads queues, where workers have another one.
         subnets: Subnets of nodes.
         security_groups: Security groups of nodes, in addition to the cluster's.
         node_profile: Instance profile of nodes; if empty they have the cluster's ``node_role``.
         kms_key_arn: Key of disks; if empty that of the account's EBS default.
+        extra_tags: Tags of the stack file.
     """
 
     stack: str
@@ -40,20 +41,27 @@ class ClusterContext:
     users: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     snapshot_gib: Mapping[str, int] = field(default_factory=dict)
     queues: Mapping[str, agent.Queue] = field(default_factory=dict)
-    count_secrets: Mapping[str, str] = field(default_factory=dict)
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
     node_profile: str = ""
     kms_key_arn: str = ""
+    extra_tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
         """Namespace of all namespaced objects."""
-        return self.cluster.namespace
+        return self.cluster.namespace_of(self.stack)
 
     def cluster_name(self, *parts: str) -> str:
-        """Return the name of a cluster-scoped object, with the stack's name: stacks may share a cluster."""
-        return "-".join(("gpu-spot", self.stack.lower(), *parts))
+        """Return the name of a cluster-scoped object, with the stack's name: stacks may share a cluster.
+
+        A stack's name has no dot, so ``a`` with an entry ``b-c`` and ``a-b`` with an entry ``c`` differ.
+        """
+        return f"gpu-spot-{self.stack.lower()}.{'-'.join(parts)}"
+
+    def tags(self, group: str) -> dict[str, str]:
+        """Return the AWS tags of an entry's nodes and volumes."""
+        return {**self.extra_tags, names.TAG_STACK: self.stack, names.TAG_GROUP: group}
 
     def metadata(self, name: str, group: str = "", *, in_cluster: bool = False, **extra: Any) -> Manifest:
         """Return an object's metadata; ``in_cluster`` is for cluster-scoped objects."""

@@ -176,7 +176,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
         "enableServiceLinks": False,
         # No fsGroup: the kubelet would change the group of every file of a dataset at each start.
         "securityContext": {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": group},
-        **pods.placement(job),
+        **pods.placement(job, context),
         "initContainers": [checkout],
         "containers": [work],
         "volumes": volumes,

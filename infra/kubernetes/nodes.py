@@ -62,7 +62,7 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
             "spec": {
                 "template": template,
                 "disruption": disruption,
-                "limits": {GPU: str(_max_gpus(entry))},
+                "limits": {GPU: str(max_gpus(entry))},
             },
         },
         _node_class(name, entry, context),
@@ -149,7 +149,7 @@ def _requirements(entry: Work) -> list[Manifest]:
     return [{"key": key, "operator": "In", "values": values} for key, values in values_by_key.items()]
 
 
-def _max_gpus(entry: Service | Training) -> int:
+def max_gpus(entry: Service | Training) -> int:
     """Return the maximum GPUs of an entry: those of its group's maximum, times the nodes of a run."""
     gpus = pod_resources.job_requests(entry.capacity.types).gpus
     max_slots = entry.capacity.maximum
@@ -191,6 +191,6 @@ def _node_class(name: str, entry: Work, context: ClusterContext) -> Manifest:
                 "httpTokens": "required",
                 "httpPutResponseHopLimit": 1,
             },
-            "tags": {"gpu-spot:stack": context.stack, "gpu-spot:group": entry.name},
+            "tags": context.tags(entry.name),
         },
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from infra.kubernetes.context import GPU, LABEL_GROUP, ClusterContext, Manifest
+from infra.kubernetes.context import GPU, ClusterContext, Manifest
 from infra.schema import Dataset
 from infra.schema.work import Work
 
@@ -13,14 +13,20 @@ GRACE_SECONDS: Final = 110
 """Seconds from SIGTERM to SIGKILL, and to the deadline in a job's notice: of AWS's 120 s 10 are for the way
 from AWS's warning over Karpenter to SIGTERM, and to unmount (docs/contract.md). The node's own deadline is
 in no place that a pod without credentials can read."""
-NODE_GRACE_SECONDS: Final = 120
-"""Seconds from the notice to the termination of a service's node. Karpenter deletes pods that a disruption
-budget protects their own grace period before its end (kubernetes-sigs/karpenter 916)."""
+DRAIN_SECONDS: Final = 1800
+"""Seconds that a service's worker has for the request in work, except at a Spot notice, which is the end of
+its instance. RabbitMQ gives a request to another worker after as long (``consumer_timeout``)."""
+NODE_GRACE_SECONDS: Final = DRAIN_SECONDS + 10
+"""Seconds from the drain of a service's node to its termination. Karpenter deletes pods that a disruption
+budget protects their own grace period before its end, so 10 s after a notice (kubernetes-sigs/karpenter 916;
+``terminator.go``, ``podDeleteTimeWithGracePeriod``)."""
 
 _FIRST_RESTART_SECONDS: Final = 10
 _LAST_RESTART_SECONDS: Final = 600
 
 CONTAINER: Final = "work"
+GPU_TOLERATIONS: Final[list[Manifest]] = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
+"""For the taint of the entries' nodes."""
 
 CONTAINER_SECURITY_CONTEXT: Final[Manifest] = {
     "allowPrivilegeEscalation": False,
@@ -57,11 +63,11 @@ def memory_volume(size_mib: int | None = None) -> Manifest:
     return {"emptyDir": source if size_mib is None else {**source, "sizeLimit": f"{size_mib}Mi"}}
 
 
-def placement(entry: Work) -> Manifest:
+def placement(entry: Work, context: ClusterContext) -> Manifest:
     """Return the node selector and tolerations for the nodes of an entry."""
     return {
-        "nodeSelector": {LABEL_GROUP: entry.name},
-        "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],
+        "nodeSelector": context.node_labels(entry.name),
+        "tolerations": GPU_TOLERATIONS,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.kubernetes import jobs, nodes, services, storage
+from infra.kubernetes import deletion_cost, jobs, nodes, services, storage
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Service, Settings, Training
 
@@ -22,6 +22,7 @@ def manifests(settings: Settings, context: ClusterContext) -> list[Manifest]:
         *nodes.queues(entries_on_kubernetes.training, context),
         *storage.checkpoints(entries_on_kubernetes.training, context),
         *storage.datasets(entries, context),
+        *deletion_cost.policy(entries_on_kubernetes.services, context),
         *(
             manifest
             for service in entries_on_kubernetes.services

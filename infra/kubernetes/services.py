@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR
-from infra.kubernetes import pod_resources, pods
+from infra.kubernetes import deletion_cost, nodes, pod_resources, pods
 from infra.kubernetes.context import ClusterContext, Manifest
-from infra.kubernetes.triggers import TRIGGERS
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
 from userdata.agent.work import worker_report_file
@@ -19,7 +19,11 @@ _URL_VARIABLE: Final = "SPOT_WORK_URL"
 _URL_PLACEHOLDER: Final = "amqps://broker"
 _SCALE_IN_SECONDS: Final = 600
 """Delay before scaling in, as for the scaler on instances (ADR 0036)."""
-_POLL_SECONDS: Final = 15
+_POLL_SECONDS: Final = 60
+"""The queue watcher emits its metrics each minute; each read is charged."""
+_METRIC_PERIOD_SECONDS: Final = 60
+_METRIC_AGE_SECONDS: Final = 300
+"""A number of workers that is older counts as unknown."""
 
 
 def service_manifests(service: Service, context: ClusterContext) -> list[Manifest]:
@@ -34,14 +38,13 @@ def service_manifests(service: Service, context: ClusterContext) -> list[Manifes
     manifests = [account, _deployment(service, queue, context), _budget(service, context)]
     if queue is not None and queue.secret is not None:
         manifests.append(_secret(service, queue.secret, context))
-    if queue is not None and is_scaled_by_keda(service):
-        manifests += [_authentication(service, queue, context), _scaled_object(service, queue, context)]
+    if service.is_scaled:
+        manifests += [
+            *deletion_cost.permissions(service, context),
+            _authentication(service, context),
+            _scaled_object(service, context),
+        ]
     return manifests
-
-
-def is_scaled_by_keda(service: Service) -> bool:
-    """Return whether KEDA sets the number of workers."""
-    return service.scaling is not None and not service.scaling.dry_run
 
 
 def environment(service: Service, queue: agent.Queue | None) -> dict[str, str]:
@@ -59,11 +62,10 @@ def _deployment(service: Service, queue: agent.Queue | None, context: ClusterCon
     selector = {"matchLabels": {"app.kubernetes.io/name": service.name}}
     spec: Manifest = {
         "selector": selector,
-        # Each surge worker needs another GPU, and so a node.
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(service)},
         "template": _pod(service, queue, context),
     }
-    if not is_scaled_by_keda(service):
+    if not service.is_scaled:
         spec["replicas"] = service.capacity.target * service.workers_per_slot
     return {
         "apiVersion": "apps/v1",
@@ -71,6 +73,20 @@ def _deployment(service: Service, queue: agent.Queue | None, context: ClusterCon
         "metadata": context.metadata(service.name, service.name),
         "spec": spec,
     }
+
+
+def _rolling_update(service: Service) -> Manifest:
+    """Return how a roll-out replaces workers: a new one first where a GPU for it is sure, else in place.
+
+    A new worker may need a node within the pool's limit, and a Spot-only pool may have none: a roll-out that
+    may take no worker away would wait for ever.
+    """
+    capacity = service.capacity
+    slots = capacity.max_target if service.is_scaled else capacity.target
+    room = nodes.max_gpus(service) - slots * service.workers_per_slot
+    has_room = room >= pod_resources.job_requests(capacity.types).gpus
+    is_sure = has_room and "on-demand" in nodes.capacity_types(service)
+    return {"maxSurge": 1, "maxUnavailable": 0 if is_sure else 1}
 
 
 def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -> Manifest:
@@ -97,24 +113,42 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
         "securityContext": {**pods.CONTAINER_SECURITY_CONTEXT, "readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
     }
+    if service.is_scaled:
+        volumes.append(deletion_cost.token_volume())
+        mounts.append(deletion_cost.TOKEN_MOUNT)
+        variables.append(deletion_cost.pod_variable())
     if service.command:
         container["args"] = pods.arguments(service.command)
     if service.reports_readiness:
         ready = str(workers.ready_file(workers.Slot(0, 0), RUN_DIR))
         container["readinessProbe"] = {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 5}
     spec: Manifest = {
-        "terminationGracePeriodSeconds": pods.GRACE_SECONDS,
+        "terminationGracePeriodSeconds": pods.DRAIN_SECONDS,
         "serviceAccountName": service.name,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         # The kernel drops a SIGTERM for PID 1 without a handler (pid_namespaces(7)): a worker that is still
         # loading would consume work until it is killed. With a shared namespace PID 1 is the pause process.
         "shareProcessNamespace": True,
-        **pods.placement(service),
+        **pods.placement(service, context),
+        "topologySpreadConstraints": [_zone_spread(service)],
         "containers": [container],
         "volumes": volumes,
     }
     return pods.pod_template(context.labels(service.name), spec)
+
+
+def _zone_spread(service: Service) -> Manifest:
+    """Return the preference for another zone than that of the service's other workers.
+
+    A preference only: a zone without capacity must not stop a worker that another zone has room for.
+    """
+    return {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app.kubernetes.io/name": service.name}},
+    }
 
 
 def _budget(service: Service, context: ClusterContext) -> Manifest:
@@ -152,26 +186,20 @@ def _secret(service: Service, secret: str, context: ClusterContext) -> Manifest:
     }
 
 
-def _authentication(service: Service, queue: agent.Queue, context: ClusterContext) -> Manifest:
-    by_pod = {"provider": "aws"}
-    spec: Manifest = {"podIdentity": by_pod}
-    if queue.secret is not None:
-        secret = context.count_secrets.get(service.name, queue.secret)
-        secrets = [{"parameter": "host", "name": secret}]
-        spec = {"awsSecretManager": {"podIdentity": by_pod, "region": context.region, "secrets": secrets}}
+def _authentication(service: Service, context: ClusterContext) -> Manifest:
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "TriggerAuthentication",
         "metadata": context.metadata(service.name, service.name),
-        "spec": spec,
+        "spec": {"podIdentity": {"provider": "aws"}},
     }
 
 
-def _scaled_object(service: Service, queue: agent.Queue, context: ClusterContext) -> Manifest:
+def _scaled_object(service: Service, context: ClusterContext) -> Manifest:
     scaling = service.scaling
     assert scaling is not None
     per = service.workers_per_slot
-    triggers = [_queue_trigger(service, queue, context), *_floors(scaling, per)]
+    triggers = [_workers_trigger(service, context), *_floors(scaling, per)]
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
@@ -192,11 +220,32 @@ def _scaled_object(service: Service, queue: agent.Queue, context: ClusterContext
     }
 
 
-def _queue_trigger(service: Service, queue: agent.Queue, context: ClusterContext) -> Manifest:
-    """Return the trigger on the queue's length, which includes messages in flight."""
-    assert service.queue is not None
-    trigger = TRIGGERS[service.queue.kind](queue, str(context.cluster.queued_per_worker), context.region)
-    return {**trigger, "authenticationRef": {"name": service.name}}
+def _workers_trigger(service: Service, context: ClusterContext) -> Manifest:
+    """Return the trigger on the number of workers that the queue watcher counts (ADR 0078).
+
+    KEDA fails without a value, and the autoscaler leaves the number as it is. Cached metrics: it would read
+    CloudWatch every 15 s. Source: keda.sh, "AWS CloudWatch", "ScaledObject specification".
+    """
+    dimensions = {"group": service.name, "stack": context.stack, "service": names.SERVICE_QUEUES}
+    metadata = {
+        "namespace": names.METRIC_NAMESPACE,
+        "metricName": names.METRIC_QUEUE_WORKERS,
+        "dimensionName": ";".join(dimensions),
+        "dimensionValue": ";".join(dimensions.values()),
+        "metricStat": "Maximum",
+        "metricStatPeriod": str(_METRIC_PERIOD_SECONDS),
+        "metricCollectionTime": str(_METRIC_AGE_SECONDS),
+        "targetMetricValue": "1",
+        "minMetricValue": "0",
+        "ignoreNullValues": "false",
+        "awsRegion": context.region,
+    }
+    return {
+        "type": "aws-cloudwatch",
+        "metadata": metadata,
+        "useCachedMetrics": True,
+        "authenticationRef": {"name": service.name},
+    }
 
 
 def _floors(scaling: Scaling, per: int) -> list[Manifest]:

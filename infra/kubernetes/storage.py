@@ -74,6 +74,9 @@ def datasets(entries: Iterable[Work], context: ClusterContext) -> list[Manifest]
             if dataset.initialization_rate_mib is not None:
                 # In MiB/s, and only with a snapshot (aws-ebs-csi-driver 2463, 2691).
                 parameters["volumeInitializationRate"] = str(dataset.initialization_rate_mib)
+            # aws-ebs-csi-driver, docs/tagging.md: "StorageClass Tagging"
+            for position, (key, value) in enumerate(context.tags(entry.name).items(), 1):
+                parameters[f"tagSpecification_{position}"] = f"{key}={value}"
             name = pods.storage_class(entry, number, context)
             classes.append(
                 {

@@ -38,7 +38,7 @@ def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Work
     controller = _controller(foundation, workloads, controlled)
     alarms = [*_broker_users(foundation), *_failed_jobs(settings, foundation.scope)]
     monitoring = _monitoring(settings, foundation, controlled, controller, alarms)
-    _queue_watcher(foundation)
+    _queue_watcher(settings, foundation)
     _drills(foundation, controlled, monitoring)
     _service_functions(settings, foundation, workloads, monitoring)
     _tensorboard(settings, foundation)
@@ -102,8 +102,10 @@ def _monitoring(
     return Monitoring(scope.name("monitoring"), args, scope.child_options)
 
 
-def _queue_watcher(foundation: Foundation) -> None:
+def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
     scope, queues = foundation.scope, [*foundation.queues.values()]
+    kubernetes, on_kubernetes = settings.kubernetes, settings.on_kubernetes
+    has_keda = any(service.is_scaled for service in on_kubernetes.services)
     if queues:
         args = QueueWatcherArgs(
             scope,
@@ -112,6 +114,7 @@ def _queue_watcher(foundation: Foundation) -> None:
             foundation.state,
             foundation.layer.arn,
             foundation.log_retention_days,
+            kubernetes.queued_per_worker if kubernetes is not None and has_keda else None,
         )
         QueueWatcher(scope.name("queues"), args, scope.child_options)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from infra.catalogue import accelerators as catalogue
 from infra.schema.base import check_unique
+from infra.schema.jobs import matrix as matrices
 from infra.schema.jobs.builder import builders
 from infra.schema.jobs.training import ON_THE_VOLUME, Training
 from infra.schema.network import Network
@@ -32,6 +34,24 @@ def check_names_of_jobs(jobs: Sequence[Training], services: Iterable[Service]) -
             raise ValueError(
                 f"{conflicts[0]!r} has the prefix of the experiments of {job.name!r}, allowed: another name"
             )
+
+
+def check_quota(jobs: Iterable[Training], quota_gpus: int) -> None:
+    """Raise ``ValueError`` for a job on Kubernetes that needs more GPUs at once than all jobs may use.
+
+    Kueue admits a job's pods together, so this one would wait for ever.
+    """
+    for job in jobs:
+        if job.runs_on == "kubernetes":
+            pods = job.nodes
+            if job.matrix is not None:
+                pods = job.capacity.target if job.shares_group else matrices.count(job.matrix)
+            gpus = pods * min(catalogue.lookup(kind).accelerators for kind in job.capacity.types)
+            if gpus > quota_gpus:
+                raise ValueError(
+                    f"quotaGpus {quota_gpus} is below the {gpus} GPUs that {job.name!r} needs at once, "
+                    f"allowed: at least {gpus}"
+                )
 
 
 def check_brokers(services: Sequence[Service]) -> None:

@@ -21,6 +21,7 @@ from infra.schema.cross_entry_checks import (
     check_checkpoints,
     check_names_of_hosts,
     check_names_of_jobs,
+    check_quota,
     check_requirements,
 )
 from infra.schema.jobs.builder import Builder, builders
@@ -158,6 +159,8 @@ class Settings(Model):
         network: Network | None = info.data.get("network")
         if network is not None and kubernetes is not None and kubernetes.create is not None:
             check_network(network)
+        if kubernetes is not None:
+            check_quota(info.data.get("training", ()), kubernetes.quota_gpus)
         return kubernetes
 
     @field_validator("tensorboard")

@@ -13,6 +13,7 @@ from botocore.config import Config
 from contracts import names, watched_queue
 from contracts.registry.queue_state import QueueState
 from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
+from lambdas.core.scaling.by_queue import workers_for_queue
 from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
@@ -45,13 +46,18 @@ def _report(outcome: QueueOutcome) -> None:
     if outcome.error:
         fields = {"group": queue.group, "queue": queue.name, "reason": outcome.error}
         logger.error("queue unreachable", extra=fields)
-    gauges = {} if outcome.state is None else gauges_of(outcome.state)
+    per_worker = int(os.environ.get(names.ENV_QUEUED_PER_WORKER, 0))
+    gauges = {} if outcome.state is None else gauges_of(outcome.state, per_worker)
     emit(queue.group, {names.METRIC_QUEUE_UNREACHABLE: int(bool(outcome.error)), **gauges})
 
 
-def gauges_of(state: QueueState) -> dict[str, float]:
-    """Return the metrics of a queue's state."""
+def gauges_of(state: QueueState, queued_per_worker: int = 0) -> dict[str, float]:
+    """Return the metrics of a queue's state; with ``queued_per_worker`` also the workers for it."""
+    workers: dict[str, float] = {}
+    if queued_per_worker:
+        workers = {names.METRIC_QUEUE_WORKERS: workers_for_queue(state, queued_per_worker)}
     return {
+        **workers,
         names.METRIC_QUEUE_READY: state.ready,
         names.METRIC_QUEUE_IN_FLIGHT: state.in_flight,
         names.METRIC_QUEUE_OLDEST_MESSAGE_AGE: state.oldest_seconds,

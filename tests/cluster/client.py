@@ -95,8 +95,7 @@ class ClusterApi:
         for is_last in (False, True):
             connection = getattr(self._local, "connection", None)
             if connection is None:
-                host, port = self._server.hostname or "", self._server.port or 443
-                connection = http.client.HTTPSConnection(host, port, context=self._tls, timeout=30)
+                connection = http.client.HTTPSConnection(*self.address, context=self._tls, timeout=30)
                 self._local.connection = connection
                 self._connections.append(connection)
             try:
@@ -109,6 +108,11 @@ class ClusterApi:
                 if is_last:
                     raise
         raise AssertionError("unreachable")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return self._server.hostname or "", self._server.port or 443
 
     def close(self) -> None:
         """Close the connections of all threads."""

@@ -27,6 +27,10 @@ _IN_CLUSTER: Final = (
     "/api/v1/namespaces",
     "/api/v1/persistentvolumes",
     "/apis/storage.k8s.io/v1/storageclasses",
+    *(
+        f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic{ending}"
+        for ending in ("ies", "ybindings")
+    ),
 )
 
 

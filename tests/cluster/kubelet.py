@@ -147,7 +147,7 @@ class PlayedKubelet:
     def _step(self) -> None:
         pods = self._api.items(f"/api/v1/namespaces/{self._namespace}/pods")
         active = Counter(
-            pod["metadata"]["labels"].get(_JOB, "")
+            pod["metadata"].get("labels", {}).get(_JOB, "")
             for pod in pods
             if pod["spec"].get("nodeName") and pod["status"]["phase"] not in _FINISHED
         )

@@ -153,6 +153,8 @@ class Monitor(mocks.MockMonitor):
                     "delete_before_replace": request.deleteBeforeReplace,
                     "protect": request.protect,
                     "parent": request.parent.rpartition("::")[2],
+                    "dependencies": sorted(urn.rpartition("::")[2] for urn in request.dependencies),
+                    "delete_timeout": request.customTimeouts.delete,
                 }
             )
         deployed = (self.recorder.deployed or {}).get((request.type, request.name))

@@ -17,7 +17,6 @@ instances          broker: 5671                                          there i
 queue watcher      the services of its role: 443; broker: 443            it is in the VPC
 system nodes       EC2, ECR, EKS, SQS, SSM, registries: 443              the stack creates the cluster
 GPU nodes          the same; file system, broker                         entries on Kubernetes
-system nodes       broker: 5671 (KEDA)                                   a service with `scaling` has it there
 who runs `up`      the cluster's API: 443                                the stack creates the cluster
 allowed sources    broker: 5671, 443; tenants' ports                     declared
 =================  ====================================================  =====================================
@@ -160,7 +159,6 @@ def _failures(run: Run, world: World) -> Iterator[str]:
             ("broker", group, _HTTPS, [one for one, _ in _watchers(run)])
             for group in _groups_of(run, "Broker")
         ),
-        *(("broker", group, _AMQPS, system) for group in _read_by_keda(run)),
     ):
         for client in clients:
             if not world.admits(group, port, client):
@@ -265,20 +263,6 @@ def _services(run: Run, role: str) -> set[str]:
 
 def _groups_of(run: Run, kind: str) -> set[str]:
     return {group for one in run.of(kind).values() for group in one["securityGroups"]}
-
-
-def _read_by_keda(run: Run) -> set[str]:
-    """Return the groups of brokers of the stack whose queues a ScaledObject names."""
-    services = {service["name"]: service for service in run.settings.get("gpu-spot:services", [])}
-    found = set()
-    for service in services.values():
-        queue = service.get("queue") or {}
-        if service.get("runsOn") == "kubernetes" and "scaling" in service and queue.get("kind") == "rabbitmq":
-            existing = queue.get("existing") or {}
-            owner = existing.get("brokerOf", service["name"])
-            if "secret" not in existing:
-                found.add(f"gpu-spot-{run.stack}-{owner}-mq-id")
-    return found
 
 
 def _covers(rule: Mapping[str, Any], port: int) -> bool:

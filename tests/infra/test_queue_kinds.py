@@ -19,7 +19,6 @@ from infra.components.queues import kinds as declared
 from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
 from infra.iam.queue_statements import QueueAccess
 from infra.iam.statement import Statement
-from infra.kubernetes import triggers
 from infra.program import stack as stack_program
 from infra.schema import Settings
 from infra.schema.services.queues.kinds import MODELS
@@ -87,7 +86,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_every_package_lists_the_kinds_of_the_schema() -> None:
     kinds = {kind for model in MODELS for kind in get_args(model.model_fields["kind"].annotation)}
-    for known in (declared.KINDS, triggers.TRIGGERS, checked.KINDS, watched.KINDS):
+    for known in (declared.KINDS, checked.KINDS, watched.KINDS):
         assert known.keys() == kinds
 
 

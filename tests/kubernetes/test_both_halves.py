@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import pytest
 
+from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import CODE_DIR, DATA_DIR, RUN_DIR
+from infra.components.monitoring.alarm_spec import group_dimensions
 from infra.kubernetes import render
 from infra.kubernetes.context import Manifest
 from infra.program import agent_config
@@ -130,7 +132,7 @@ def test_a_worker_has_its_image_arguments_queue_and_variables(kind: str) -> None
     expected |= queue_environment.environment(service.queue, URL)
     if kind == "rabbitmq":
         del expected["SPOT_WORK_URL"]
-        [secret] = [item for item in pod["env"] if "valueFrom" in item]
+        [secret] = [item for item in pod["env"] if "secretKeyRef" in item.get("valueFrom", ())]
         provider = of_kind(items, "SecretProviderClass")["spec"]
         assert secret["name"] == "SPOT_WORK_URL"
         assert secret["valueFrom"]["secretKeyRef"]["name"] == provider["secretObjects"][0]["secretName"]
@@ -141,13 +143,19 @@ def test_a_worker_has_its_image_arguments_queue_and_variables(kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["rabbitmq", "sqs"])
-def test_keda_scales_workers_by_their_queue(kind: str) -> None:
-    _, config, items = both("service", queue={"kind": "sqs"} if kind == "sqs" else entries.RABBITMQ)
-    assert config.service is not None
-    assert config.service.queue is not None
+def test_keda_scales_workers_by_the_queue_watchers_number(kind: str) -> None:
+    """KEDA's AMQP scaler counts ready messages only, so workers in work would be scaled away."""
+    _, _, items = both("service", queue={"kind": "sqs"} if kind == "sqs" else entries.RABBITMQ)
     spec = of_kind(items, "ScaledObject")["spec"]
-    metadata = spec["triggers"][0]["metadata"]
-    assert metadata["queueURL" if kind == "sqs" else "queueName"] == config.service.queue.name
+    trigger = spec["triggers"][0]
+    metadata = trigger["metadata"]
+    dimensions = dict(
+        zip(metadata["dimensionName"].split(";"), metadata["dimensionValue"].split(";"), strict=True)
+    )
+    assert dimensions == group_dimensions("dev", "ocr", names.SERVICE_QUEUES)
+    assert (trigger["type"], metadata["metricName"]) == ("aws-cloudwatch", "QueueWorkers")
+    # A missing value is an error, and the number of workers stays.
+    assert (metadata["targetMetricValue"], metadata["ignoreNullValues"]) == ("1", "false")
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 7)
     assert "replicas" not in of_kind(items, "Deployment")["spec"]  # each update would reset it
     assert spec["triggers"][1]["metadata"] == {

@@ -76,6 +76,10 @@ WRONG: dict[str, tuple[tuple[Any, ...], str, Any]] = {
     "PersistentVolume": (("spec",), "mountOptions", "tls"),
     "PersistentVolumeClaim": (("spec",), "accessModes", "ReadWriteMany"),
     "PodDisruptionBudget": (("spec",), "selector", []),
+    "Role": ((), "rules", {"verbs": ["patch"]}),
+    "RoleBinding": ((), "subjects", "ocr"),
+    "ValidatingAdmissionPolicy": (("spec",), "validations", {"expression": "true"}),
+    "ValidatingAdmissionPolicyBinding": (("spec",), "validationActions", "Deny"),
     "ServiceAccount": ((), "automountServiceAccountToken", "no"),
     "StorageClass": ((), "parameters", {"throughput": 125}),
     "TrainJob": (("spec", "trainer"), "numNodes", "two"),
@@ -102,6 +106,7 @@ def test_an_invalid_field_is_rejected(kind: str) -> None:
 def test_the_list_of_kinds_without_a_schema_is_complete() -> None:
     core = {"ConfigMap", "Deployment", "Job", "Namespace", "PersistentVolume", "PersistentVolumeClaim"}
     core |= {"PodDisruptionBudget", "ServiceAccount", "StorageClass", "TrainJob", "TrainingRuntime"}
+    core |= {"Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     assert BY_KIND.keys() - core == CUSTOM_WITHOUT_SCHEMA
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.kubernetes import pods
 from infra.settings import SettingsError
 from pulumi_on_moto import changes, deploy, load, sandbox
 from tests import iam
@@ -115,8 +116,8 @@ def test_every_role_of_pods_trusts_one_service_account_of_this_cluster(known: Ru
         (one["namespace"], one["serviceAccount"]) for one in known.of("PodIdentityAssociation").values()
     }
     assert accounts == {
-        ("gpu-spot", "asr"),
-        ("gpu-spot", "ocr"),
+        ("gpu-spot-dev", "asr"),
+        ("gpu-spot-dev", "ocr"),
         ("keda", "keda-operator"),
         ("kube-system", "aws-node"),
         ("kube-system", "ebs-csi-controller-sa"),
@@ -151,6 +152,46 @@ def test_the_customers_key_encrypts_disks_of_nodes_and_datasets(tmp_path: Path) 
 def test_coredns_scales_with_nodes(known: Run) -> None:
     addons = {one["addonName"]: one for one in known.of("Addon").values()}
     assert json.loads(addons["coredns"]["configurationValues"]) == {"autoScaling": {"enabled": True}}
+
+
+def test_the_secrets_provider_runs_on_gpu_nodes(known: Run) -> None:
+    """Its chart tolerates no taint by default, and workers wait for its volume for ever."""
+    addons = {one["addonName"]: one for one in known.of("Addon").values()}
+    values = json.loads(addons["aws-secrets-store-csi-driver-provider"]["configurationValues"])
+    [pool, *_] = [one["inputs"] for one in known.declared if one["type"].endswith(":NodePool")]
+    [taint] = pool["spec"]["template"]["spec"]["taints"]
+    assert values["tolerations"] == [{"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}]
+
+
+def ordered_before(run: Run, last: str) -> set[str]:
+    """Return the kinds of all resources that a kind's resources depend on, which are deleted after them."""
+    declared: dict[str, list[dict[str, Any]]] = {}
+    for one in run.declared:
+        declared.setdefault(one["name"], []).append(one)
+    kinds, names = set(), [one["name"] for one in run.declared if one["type"].endswith(f":{last}")]
+    seen = {*names}
+    while names:
+        for one in declared.get(names.pop(), ()):
+            kinds.add(one["type"].rpartition(":")[2])
+            new = {*one["dependencies"]} - seen
+            seen |= new
+            names += new
+    return kinds
+
+
+def test_nodes_go_before_karpenter_and_after_their_pods(known: Run) -> None:
+    """Else their instances would stay: Karpenter terminates them, and finalizes NodePools only then."""
+    assert {"NodePool", "EC2NodeClass", "Release"} <= ordered_before(known, "Deployment")
+    assert {"NodePool", "Release"} <= ordered_before(known, "Job")
+    before = ordered_before(known, "NodePool")
+    assert {"EC2NodeClass", "Release", "PodIdentityAssociation", "RolePolicy", "NodeGroup"} <= before
+    assert "Addon" in before
+    assert not {"Deployment", "Job"} & before
+    timeouts = {
+        one["delete_timeout"] for one in known.declared if one["type"].endswith(":NodePool") and one["custom"]
+    }
+    assert timeouts == {"45m"}
+    assert pods.NODE_GRACE_SECONDS < 45 * 60
 
 
 def test_karpenter_receives_events_from_the_stacks_rules_only(known: Run) -> None:

@@ -55,6 +55,7 @@ def test_these_keys_are_valid_on_instances() -> None:
         ({}, "gpu-spot:kubernetes: missing, 'ocr' runs on it"),
         ({**CLUSTER, "version": "1.34"}, "gpu-spot:kubernetes.version"),
         ({**CLUSTER, "nodeImage": "al2023@latest"}, "gpu-spot:kubernetes.nodeImage"),
+        ({**CLUSTER, "nodeImage": "bottlerocket@v1.2.3"}, "gpu-spot:kubernetes.nodeImage: .*al2023"),
         ({**CLUSTER, "nodes": 2}, "gpu-spot:kubernetes.nodes: unknown key"),
     ],
 )
@@ -94,3 +95,20 @@ def test_a_target_has_an_effect_without_keda_and_on_instances() -> None:
     assert ignored(service={**plain, "scaling": {"min": 1, "dryRun": True}}) == []
     assert ignored(service={"drainSeconds": 0, "scaling": {"min": 4}}) == []
     assert ignored(service={"runsOn": "instances"}) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "quota", "needed"),
+    [
+        ({"capacity": {**CAPACITY, "instanceTypes": ["g6.12xlarge"]}}, 3, 4),
+        ({"nodes": 3}, 2, 3),
+        ({"environment": {}, "matrix": {"SEED": [1, 2, 3]}}, 2, 3),
+    ],
+)
+def test_a_job_that_the_quota_can_never_admit_is_rejected(
+    job: dict[str, Any], quota: int, needed: int
+) -> None:
+    """Kueue would keep it waiting without an error."""
+    with pytest.raises(SettingsError, match=f"quotaGpus {quota} is below the {needed} GPUs that 'resnet'"):
+        settings(job=job, kubernetes={**CLUSTER, "quotaGpus": quota})
+    assert settings(job=job, kubernetes={**CLUSTER, "quotaGpus": needed})

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from contracts import names
 from infra.schema import Kubernetes
 from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto import changes, deploy, sandbox
@@ -80,6 +81,11 @@ def test_a_preview_without_outputs_declares_the_same(known: Run, unknown: Run) -
     assert all("<unknown>" not in json.dumps(one["metadata"]) for one in objects(unknown))
 
 
+def test_the_queue_watcher_counts_workers_for_keda(known: Run) -> None:
+    variables = known.the("Function", "queues")["environment"]["variables"]
+    assert variables[names.ENV_QUEUED_PER_WORKER] == "5"
+
+
 def documents(of: Run, name: str) -> list[dict[str, Any]]:
     return [json.loads(of.the("RolePolicy", name)["policy"])]
 
@@ -121,14 +127,13 @@ def test_a_preview_may_describe_that_cluster_only(known: Run) -> None:
     assert not iam.allows(documents(known, "previews"), iam.Request(action, f"{arn}other"))
 
 
-def test_policies_of_components_allow_these_queues_and_this_access_point(known: Run) -> None:
+def test_policies_of_components_allow_metrics_and_this_access_point(known: Run) -> None:
     policies = {
         name: [json.loads(known.the("Policy", f"kubernetes-{name}")["policy"])]
         for name in ("keda", "efs-csi")
     }
     assert known.exports["kubernetes"]["policies"].keys() == policies.keys()
-    keda = iam.allowed_actions(policies["keda"])
-    assert not [action for action in keda if action.startswith("sqs:") and not action.startswith("sqs:Get")]
+    assert iam.allowed_actions(policies["keda"]) == {"cloudwatch:GetMetricData"}
     files = known.the("Policy", "kubernetes-efs-csi")["policy"]
     point = {"elasticfilesystem:AccessPointArn": ["arn:gpu-spot-dev-files-checkpoints"]}
     other = {"elasticfilesystem:AccessPointArn": ["arn:gpu-spot-dev-files-other"]}

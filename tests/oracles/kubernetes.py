@@ -131,7 +131,10 @@ _KEYS: Final[dict[tuple[str, str], dict[str, Any]]] = {
                 },
             },
         },
-        "triggers": {"type": None, "metadata": _ANY, "authenticationRef": {"name": None}, "name": None},
+        "triggers": {
+            **dict.fromkeys(("type", "name", "metricType", "useCachedMetrics")),
+            **{"metadata": _ANY, "authenticationRef": {"name": None}},
+        },
     },
 }
 CUSTOM_WITHOUT_SCHEMA: Final = frozenset(kind for _, kind in _KEYS)

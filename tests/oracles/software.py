@@ -133,15 +133,9 @@ KARPENTER: Final = Software(
         *("sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"),
     ),
 )
-KEDA_SQS: Final = Software(
-    'keda.sh, "AWS SQS Queue"; GetQueueUrl is for queues given by name',
-    ("sqs:GetQueueAttributes",),
-    frozenset({"sqs:GetQueueUrl"}),
-)
-KEDA_RABBITMQ: Final = Software(
-    'keda.sh, "AWS Secret Manager": the URL of the queue, read with BatchGetSecretValue or GetSecretValue',
-    ("secretsmanager:GetSecretValue",),
-    frozenset({"secretsmanager:DescribeSecret"}),
+KEDA: Final = Software(
+    'keda.sh, "AWS CloudWatch"; keda 2.21, pkg/scalers/aws_cloudwatch_scaler.go',
+    ("cloudwatch:GetMetricData",),
 )
 SPOT_FLEET: Final = Software(
     'EC2 user guide, "Spot Fleet permissions": the service launches, tags and terminates',

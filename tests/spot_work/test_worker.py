@@ -87,6 +87,22 @@ def test_each_request_gets_its_own_reply() -> None:
     assert consumer.calls == ["stop", "close"]
 
 
+class PausingConsumer(FakeConsumer):
+    """Delivers nothing at its first poll."""
+
+    polls = 0
+
+    def receive(self, timeout: float) -> Delivery | None:
+        self.polls += 1
+        return None if self.polls == 1 else super().receive(timeout)
+
+
+def test_it_says_when_it_has_requests_and_when_not() -> None:
+    said: list[Any] = []
+    PausingConsumer(request("a")).run(said.append, on_working=said.append)
+    assert said == [False, True, "a"]
+
+
 def test_a_batch_is_one_call() -> None:
     consumer, calls = FakeConsumer(*map(request, "abcde")), []
     consumer.run(lambda values: calls.append(values) or [value.upper() for value in values], Batch(3, 1.0))

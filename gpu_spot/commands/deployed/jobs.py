@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
 from gpu_spot.commands import project
@@ -23,6 +23,7 @@ from gpu_spot.commands.deployed.confirmation import confirm
 from gpu_spot.commands.deployed.stack import add_stack_options, clients_for
 from gpu_spot.jobs import report
 from gpu_spot.jobs.adoption import VolumeAdoption, VolumeRules
+from gpu_spot.jobs.cluster import ClusterReader, cluster_table
 from gpu_spot.jobs.logs import JobLog
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.report import JobReport
@@ -116,7 +117,7 @@ def act(
     """Run an action through ``clients``.
 
     ``wait`` is as in `JobLog.follow`; by default it waits until Ctrl-C. ``settings`` returns those of the
-    stack file; only ``adopt-volume`` needs them.
+    stack file; ``adopt-volume`` needs them, and the list shows their jobs on Kubernetes.
     """
     reader = JobReader(clients, args.stack, region)
     try:
@@ -128,7 +129,8 @@ def act(
         elif args.action == "logs":
             _logs(args, clients, reader, wait or _wait)
         else:
-            _show(args, reader, wait or _wait)
+            on_cluster = None if settings is None else partial(_on_cluster, args, clients, region, settings)
+            _show(args, reader, wait or _wait, on_cluster)
     except (BotoCoreError, ClientError) as error:
         raise JobError(f"stack {args.stack!r} in {region}: {error}") from None
     return 0
@@ -140,7 +142,25 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def _show(args: argparse.Namespace, reader: JobReader, wait: Callable[[], bool]) -> None:
+def _on_cluster(
+    args: argparse.Namespace, clients: ClientOf, region: str, settings: Callable[[], Settings]
+) -> RenderableType | None:
+    """Return the table of jobs on Kubernetes; None without any."""
+    read = settings().on_kubernetes
+    if read.kubernetes is None or not read.training:
+        return None
+    cluster = read.kubernetes.cluster
+    reader = ClusterReader(clients("eks"), cluster, region)
+    names = [job.name for job in read.training]
+    return cluster_table(reader.read(names, read.kubernetes.namespace_of(args.stack)), cluster)
+
+
+def _show(
+    args: argparse.Namespace,
+    reader: JobReader,
+    wait: Callable[[], bool],
+    on_cluster: Callable[[], RenderableType | None] | None,
+) -> None:
     if args.json:
         if args.action == "show":
             document: Any = report.to_json(reader.report(args.job))
@@ -152,7 +172,8 @@ def _show(args: argparse.Namespace, reader: JobReader, wait: Callable[[], bool])
     def render() -> RenderableType:
         if args.action == "show":
             return job_card(reader.report(args.job))
-        return jobs_table(reader.reports(), args.stack)
+        table, more = jobs_table(reader.reports(), args.stack), on_cluster and on_cluster()
+        return Group(table, more) if more else table
 
     console = Console()
     if not args.watch:

@@ -31,6 +31,7 @@ _UNUSED_WHEN_NEW: Final = frozenset(
         *("PersistentVolumeClaim", "PodDisruptionBudget", "ResourceFlavor", "Secret", "SecretProviderClass"),
         *("Release", "ServiceAccount", "StorageClass", "TrainingRuntime", "TriggerAuthentication"),
         *("VolumeSnapshot", "VolumeSnapshotClass", "VolumeSnapshotContent"),
+        *("Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     }
 )
 """Kinds that change nothing for running pods when they are created."""

@@ -13,6 +13,7 @@ import pulumi_aws as aws
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.iam import cluster_statements
 from infra.iam.statement import Statement, grant_key, use_key
+from infra.kubernetes.pods import GPU_TOLERATIONS
 from infra.schema.cluster.created_cluster import CreatedCluster
 from infra.scope import Scope
 
@@ -24,8 +25,12 @@ _CONFIGURATION: Final[dict[str, Any]] = {
     # Without autoscaling two pods serve any number of nodes (EKS guide, "Scale CoreDNS Pods for high DNS
     # traffic").
     "coredns": {"autoScaling": {"enabled": True}},
-    # Off by default; a worker whose queue URL is in a secret would never start.
-    _SECRETS: {"secrets-store-csi-driver": {"syncSecret": {"enabled": True}, "enableSecretRotation": True}},
+    # Both off by default; a worker whose queue URL is in a secret would never start. The driver tolerates all
+    # taints, AWS's provider none (secrets-store-csi-driver-provider-aws 267, and its chart's values).
+    _SECRETS: {
+        "tolerations": GPU_TOLERATIONS,
+        "secrets-store-csi-driver": {"syncSecret": {"enabled": True}, "enableSecretRotation": True},
+    },
 }
 
 

@@ -10,7 +10,8 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from infra.components.cluster.karpenter import ACCOUNT, NAMESPACE
-from infra.kubernetes.context import GPU, LABEL_STACK
+from infra.kubernetes.context import LABEL_STACK
+from infra.kubernetes.pods import GPU_TOLERATIONS
 from infra.scope import Scope
 
 _TIMEOUT_MINUTES: Final = 15
@@ -92,7 +93,6 @@ class Charts(pulumi.ComponentResource):
 
 def _values(args: ChartsArgs, chart: Chart) -> Mapping[str, Any]:
     has_stack_label = {"key": LABEL_STACK, "operator": "Exists"}
-    tolerates_gpu_taint = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
     if chart is KARPENTER:
         # Without the queue Karpenter handles no interruption notice.
         settings = {"clusterName": args.cluster, "interruptionQueue": args.queue_name}
@@ -101,13 +101,13 @@ def _values(args: ChartsArgs, chart: Chart) -> Mapping[str, Any]:
         # The chart's default is a label of feature discovery, which is not installed; nodes have our label.
         terms = {"nodeSelectorTerms": [{"matchExpressions": [has_stack_label]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-        return {"affinity": affinity, "tolerations": tolerates_gpu_taint}
+        return {"affinity": affinity, "tolerations": GPU_TOLERATIONS}
     if chart is GPU_METRICS:
         # A ServiceMonitor needs the Prometheus operator, which the stack does not install.
         labels = {LABEL_STACK: args.scope.stack}
         return {
             "nodeSelector": labels,
-            "tolerations": tolerates_gpu_taint,
+            "tolerations": GPU_TOLERATIONS,
             "serviceMonitor": {"enabled": False},
         }
     return {}

@@ -18,7 +18,6 @@ from infra.components.cluster.karpenter import Karpenter, KarpenterArgs
 from infra.components.cluster.system_nodes import SystemNodes, SystemNodesArgs
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.components.network.network import Network
-from infra.components.queues.declared_queue import BrokerListener
 from infra.iam.statement import Statement
 from infra.schema import Kubernetes, Settings
 from infra.schema.cluster.created_cluster import CreatedCluster
@@ -33,7 +32,6 @@ class EksClusterArgs:
     """``entries`` are the settings of entries on Kubernetes.
 
     ``engine_statements`` are the permissions of cluster components (``keda``, ``efs-csi``) by name.
-    ``listeners`` are the brokers that KEDA connects to.
     """
 
     scope: Scope
@@ -42,7 +40,6 @@ class EksClusterArgs:
     entries: Settings
     network: Network
     engine_statements: Mapping[str, Sequence[Statement]]
-    listeners: Sequence[BrokerListener]
     log_retention_days: int
 
 
@@ -80,9 +77,7 @@ class EksCluster(pulumi.ComponentResource):
         self.created_name = plane.name
         ingress = ClusterIngress(
             scope.name("cluster-ingress"),
-            ClusterIngressArgs(
-                scope, plane.security_group_id, args.network, args.listeners, args.created.allowed_sources
-            ),
+            ClusterIngressArgs(scope, plane.security_group_id, args.network, args.created.allowed_sources),
             self._child,
         )
         first = self._addons("node-addons", BEFORE_NODES, ())
@@ -137,7 +132,7 @@ class EksCluster(pulumi.ComponentResource):
         )
 
     def _keda(self) -> list[pulumi.Resource]:
-        """Declare the role of KEDA's operator if it reads queues."""
+        """Declare the role of KEDA's operator if a service scales."""
         args = self._args
         if not (allowed := args.engine_statements.get("keda")):
             return []

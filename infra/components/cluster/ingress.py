@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,6 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.components.network.network import Network
-from infra.components.queues.declared_queue import BrokerListener
 from infra.scope import Scope
 
 _HTTPS: Final = 443
@@ -24,19 +23,17 @@ class ClusterIngressArgs:
         security_group_id: The cluster's security group, which EKS creates. Managed nodes and Karpenter's have
             it, and their pods; it admits itself only (EKS guide, "View Amazon EKS security group
             requirements for clusters").
-        listeners: Brokers that pods of system nodes connect to.
         api_sources: CIDR blocks that may connect to the private API endpoint.
     """
 
     scope: Scope
     security_group_id: pulumi.Input[str]
     network: Network
-    listeners: Collection[BrokerListener] = ()
     api_sources: Sequence[str] = ()
 
 
 class ClusterIngress(pulumi.ComponentResource):
-    """Rules from the cluster to interface endpoints and brokers, and from networks to the API endpoint.
+    """Rules from the cluster to interface endpoints, and from networks to the API endpoint.
 
     With private DNS every client in the VPC uses the interface endpoints, so nodes without access to them
     could call neither EC2 nor ECR.
@@ -54,7 +51,6 @@ class ClusterIngress(pulumi.ComponentResource):
             self._rule(
                 f"api-{cidr.replace('.', '-').replace('/', '-')}",
                 args.security_group_id,
-                _HTTPS,
                 f"Kubernetes API from {cidr}",
                 cidr=cidr,
             )
@@ -65,18 +61,9 @@ class ClusterIngress(pulumi.ComponentResource):
                 self._rule(
                     "endpoints-in-cluster",
                     args.network.endpoint_security_group_id,
-                    _HTTPS,
                     "HTTPS from the cluster",
                     source=args.security_group_id,
                 )
-            )
-        for listener in args.listeners:
-            self._rule(
-                f"{listener.name}-in-cluster",
-                listener.security_group_id,
-                listener.port,
-                "KEDA",
-                source=args.security_group_id,
             )
         self.register_outputs({})
 
@@ -84,7 +71,6 @@ class ClusterIngress(pulumi.ComponentResource):
         self,
         short: str,
         group: pulumi.Input[str],
-        port: int,
         description: str,
         *,
         source: pulumi.Input[str] | None = None,
@@ -95,8 +81,8 @@ class ClusterIngress(pulumi.ComponentResource):
             name,
             security_group_id=group,
             ip_protocol="tcp",
-            from_port=port,
-            to_port=port,
+            from_port=_HTTPS,
+            to_port=_HTTPS,
             referenced_security_group_id=source,
             cidr_ipv4=cidr,
             description=description,

@@ -17,6 +17,16 @@ _MAX_LOGICAL_NAME_LENGTH: Final = 253
 _SKIP_AWAIT_KINDS: Final = frozenset({"Deployment", "Job"})
 """Pulumi would wait until a Deployment has its nodes and a Job has finished (pulumi-kubernetes 417)."""
 _SKIP_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
+_BEFORE_OTHERS: Final = ("Namespace", "EC2NodeClass", "NodePool")
+"""Kinds whose objects are created before those of the kinds after them and of all other kinds, and deleted
+after them: pods end first, then their nodes, while the controllers that end nodes still run.
+
+The provider deletes in the foreground, so a NodePool is there until its NodeClaims are gone, which Karpenter
+finalizes once their instances are terminated. Source: karpenter, ``nodeclaimtemplate.go``
+(``BlockOwnerDeletion``), ``nodeclaim/lifecycle/controller.go`` (``finalize``).
+"""
+_NODES_END_MINUTES: Final = 45
+"""Maximum time to delete a NodePool: a worker may finish its request (``pods.NODE_GRACE_SECONDS``)."""
 _REPLACED_FOR: Final[Mapping[str, Sequence[str]]] = {
     "Job": ("spec.backoffLimitPerIndex", "spec.completionMode", "spec.podFailurePolicy"),
     "TrainJob": ("spec",),
@@ -57,7 +67,7 @@ class ClusterObjectsArgs:
 
 
 class ClusterObjects(pulumi.ComponentResource):
-    """All objects, created after the namespace and ``depends_on``."""
+    """All objects, created after ``depends_on`` and in the order of ``_BEFORE_OTHERS``."""
 
     def __init__(
         self, name: str, args: ClusterObjectsArgs, opts: pulumi.ResourceOptions | None = None
@@ -65,10 +75,9 @@ class ClusterObjects(pulumi.ComponentResource):
         """Declare the objects."""
         super().__init__("gpu-spot:infra:ClusterObjects", name, None, opts)
         depends_on = list(args.depends_on)
-        for item in args.objects:
-            resource = self._declare(args, item, depends_on)
-            if item.header["kind"] == "Namespace":
-                depends_on = [*depends_on, resource]
+        for stage in range(len(_BEFORE_OTHERS) + 1):
+            objects = [item for item in args.objects if _stage(item.header["kind"]) == stage]
+            depends_on += [self._declare(args, item, list(depends_on)) for item in objects]
         self.register_outputs({"count": len(args.objects)})
 
     def _declare(
@@ -89,8 +98,15 @@ class ClusterObjects(pulumi.ComponentResource):
                 depends_on=depends_on,
                 replace_on_changes=list(_REPLACED_FOR.get(kind, ())),
                 delete_before_replace=True if kind in _REPLACED_FOR else None,
+                custom_timeouts=pulumi.CustomTimeouts(delete=f"{_NODES_END_MINUTES}m")
+                if kind == "NodePool"
+                else None,
             ),
         )
+
+
+def _stage(kind: str) -> int:
+    return _BEFORE_OTHERS.index(kind) if kind in _BEFORE_OTHERS else len(_BEFORE_OTHERS)
 
 
 def provider(scope: Scope, cluster: ClusterEndpoint) -> kubernetes.Provider:

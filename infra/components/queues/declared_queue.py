@@ -40,18 +40,6 @@ class QueueArgs(Generic[SettingsT]):
 
 
 @dataclass(frozen=True)
-class BrokerListener:
-    """A broker of the stack; its security group admits clients of ``port`` by rules of their own.
-
-    ``name`` is that of the service for which the stack creates the broker.
-    """
-
-    name: str
-    security_group_id: pulumi.Input[str]
-    port: int
-
-
-@dataclass(frozen=True)
 class ManagedQueue:
     """A queue on a broker of the stack, where a function declares it and maintains ``users``.
 
@@ -82,10 +70,8 @@ class DeclaredQueue:
     """Alarms in addition to those of every queue."""
     outputs: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     """Its part of the stack output ``queues``."""
-    listener: BrokerListener | None = None
-    """The stack's broker that has the queue; None for queues of a service of AWS or an existing broker."""
     managed: ManagedQueue | None = None
-    """The queue's users on the stack's broker; None as for ``listener``."""
+    """The queue's users on the stack's broker; None for a queue of a service of AWS or an existing broker."""
 
     @property
     def for_workers(self) -> pulumi.Output[agent.Queue]:

@@ -22,7 +22,12 @@ _TIMEOUT_SECONDS: Final = 50
 
 @dataclass(frozen=True)
 class QueueWatcherArgs:
-    """``queues`` are all of the stack, also those with workers on Kubernetes or on premises."""
+    """Arguments of ``QueueWatcher``.
+
+    Attributes:
+        queues: All of the stack, also those with workers on Kubernetes or on premises.
+        queued_per_worker: Requests per worker for the metric that KEDA scales by; None without KEDA.
+    """
 
     scope: Scope
     queues: Sequence[DeclaredQueue]
@@ -30,6 +35,7 @@ class QueueWatcherArgs:
     state: State
     layer_arn: pulumi.Input[str]
     log_retention_days: int
+    queued_per_worker: int | None = None
 
 
 class QueueWatcher(pulumi.ComponentResource):
@@ -41,7 +47,7 @@ class QueueWatcher(pulumi.ComponentResource):
     def __init__(self, name: str, args: QueueWatcherArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the watcher."""
         super().__init__("gpu-spot:infra:QueueWatcher", name, None, opts)
-        scope, registry = args.scope, args.state.registry
+        scope, registry, per_worker = args.scope, args.state.registry, args.queued_per_worker
         ScheduledFunction(
             name,
             ScheduledFunctionArgs(
@@ -64,6 +70,7 @@ class QueueWatcher(pulumi.ComponentResource):
                     names.ENV_QUEUES: pulumi.Output.all(*(queue.watched for queue in args.queues)).apply(
                         watched_queue.dumps
                     ),
+                    **({} if per_worker is None else {names.ENV_QUEUED_PER_WORKER: str(per_worker)}),
                 },
                 subnet_ids=list(args.network.subnet_ids.values()),
                 security_group_ids=args.network.security_group_ids,

@@ -67,6 +67,11 @@ class Service(Work):
         return self.slots_per_gpu if self.capacity.unit == "gpus" else max(self.slots.values())
 
     @property
+    def is_scaled(self) -> bool:
+        """Whether the number of workers follows the load."""
+        return self.scaling is not None and not self.scaling.dry_run
+
+    @property
     def desired_release(self) -> releases.DesiredRelease | None:
         """The release that the workers run; None if they only report."""
         if self.image is None and not self.command:

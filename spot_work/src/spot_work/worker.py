@@ -19,6 +19,7 @@ from spot_work.batching import Batch, BatchTable, Prefetch, gather
 from spot_work.consumer import Ack, Delivery, RequestConsumer
 from spot_work.errors import Requeue
 from spot_work.message import Request
+from spot_work.pod import DeletionCost
 from spot_work.queues import Queue
 from spot_work.request import deadline, trace
 from spot_work.request.deadline import QueueDelay, RunTimes
@@ -66,6 +67,7 @@ class Worker:
         overflow: runs requests that have waited too long.
         requests: pass `Request` objects to the functions instead of values.
         agent: the node agent to report to.
+        on_working: called with whether the worker has requests, when that changes.
     """
 
     def __init__(
@@ -77,8 +79,10 @@ class Worker:
         *,
         requests: bool = False,
         agent: Agent | None = None,
+        on_working: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._consumer = consumer
+        self._on_working = on_working
         self._function = function
         self._batch = batch
         self._overflow = overflow
@@ -123,10 +127,13 @@ class Worker:
             if deliveries:
                 started_at = time.monotonic()
                 self._consumer.set_prefetch(self._prefetch.running(len(deliveries)))
+                self._on_working(True)
                 self._process(deliveries)
                 seconds = time.monotonic() - started_at
                 self._prefetch.record(seconds)
                 self.busy_seconds += seconds
+            else:
+                self._on_working(False)
             consumer = self._consumer
             self._agent.report_held(consumer.held_replies, consumer.stopped_reason)
             self._agent.report(
@@ -316,14 +323,23 @@ def serve(
         raise TypeError(f"{function.__name__} is a coroutine function, allowed: a plain function")
     queue = Queue(queue) if isinstance(queue, str) else queue
     prefetch = Prefetch(batch.size, has_overflow=overflow is not None).idle
-    watchdog = Watchdog()
+    watchdog, cost = Watchdog(), DeletionCost.from_environment()
+    cost_stopped = cost.start() if cost is not None else None
     try:
         consumer = transports.consumer(url, queue, prefetch, watchdog=watchdog)
         worker = Worker(
-            consumer, function, batch, overflow, requests=requests, agent=Agent.from_environment()
+            consumer,
+            function,
+            batch,
+            overflow,
+            requests=requests,
+            agent=Agent.from_environment(),
+            on_working=cost.set_working if cost is not None else lambda _: None,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: worker.drain())
         worker.run()
     finally:
+        if cost_stopped is not None:
+            cost_stopped.set()
         watchdog.close()

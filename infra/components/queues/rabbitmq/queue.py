@@ -8,9 +8,9 @@ import pulumi
 
 from contracts.broker_users import BrokerQueue, BrokerRole, BrokerUser
 from contracts.watched_queue import WatchedQueue
-from infra.components.queues.declared_queue import BrokerListener, DeclaredQueue, ManagedQueue, QueueArgs
+from infra.components.queues.declared_queue import DeclaredQueue, ManagedQueue, QueueArgs
 from infra.components.queues.rabbitmq import alarms
-from infra.components.queues.rabbitmq.broker import AMQPS, Broker, BrokerArgs, broker_name
+from infra.components.queues.rabbitmq.broker import Broker, BrokerArgs, broker_name
 from infra.components.queues.rabbitmq.users import UserSecretArgs, declare_secret
 from infra.iam import rabbitmq_statements
 from infra.schema.services.queues.rabbitmq import Queue
@@ -22,9 +22,7 @@ def declare(args: QueueArgs[Queue]) -> DeclaredQueue:
     if settings.broker_of is not None:
         owner = args.declared[settings.broker_of]
         assert owner.managed is not None
-        assert owner.listener is not None
-        shared = _SharedBroker(owner.managed.administrator, owner.managed.monitor, owner.listener)
-        return _managed(args, shared)
+        return _managed(args, _SharedBroker(owner.managed.administrator, owner.managed.monitor))
     if created is None:
         assert settings.existing is not None
         assert settings.existing.secret is not None
@@ -44,8 +42,7 @@ def declare(args: QueueArgs[Queue]) -> DeclaredQueue:
         UserSecretArgs(args.scope, args.service, BrokerRole.MONITOR),
         args.scope.child_options,
     )
-    listener = BrokerListener(args.service, broker.security_group_id, AMQPS)
-    return _managed(args, _SharedBroker(broker.secret_name, monitor.name, listener), broker)
+    return _managed(args, _SharedBroker(broker.secret_name, monitor.name), broker)
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ class _SharedBroker:
 
     administrator: pulumi.Input[str]
     monitor: pulumi.Input[str]
-    listener: BrokerListener
 
 
 def _managed(args: QueueArgs[Queue], shared: _SharedBroker, broker: Broker | None = None) -> DeclaredQueue:
@@ -87,7 +83,6 @@ def _managed(args: QueueArgs[Queue], shared: _SharedBroker, broker: Broker | Non
         access=rabbitmq_statements.access(secrets[BrokerRole.WORKERS], shared.monitor, own_broker=True),
         extra_alarms=[*alarms.broker_alarms(service, broker.name)] if broker is not None else [],
         outputs=outputs,
-        listener=shared.listener,
         managed=ManagedQueue(
             shared.administrator,
             shared.monitor,

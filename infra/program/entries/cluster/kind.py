@@ -12,7 +12,6 @@ from infra.components.cluster.ingress import ClusterIngress, ClusterIngressArgs
 from infra.components.cluster.objects import ClusterEndpoint, ClusterObjects, ClusterObjectsArgs
 from infra.components.kubernetes.engines import EnginePolicies, EnginePoliciesArgs
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
-from infra.components.queues.declared_queue import BrokerListener
 from infra.iam import kubernetes_statements
 from infra.iam.statement import Statement, grant_key, use_key
 from infra.program.entries.cluster import objects
@@ -75,7 +74,7 @@ def _pods(
                 PodIdentityArgs(
                     scope,
                     kubernetes.cluster,
-                    kubernetes.namespace,
+                    kubernetes.namespace_of(scope.stack),
                     service.name,
                     kubernetes_statements.worker(scope, queue.access),
                     group=service.name,
@@ -100,21 +99,19 @@ def _created_cluster(
         settings.on_kubernetes,
         foundation.network,
         engines,
-        _listeners(settings.on_kubernetes, foundation),
         settings.log_retention_days,
     )
     return EksCluster(foundation.scope.name("eks"), args, foundation.scope.child_options)
 
 
 def _existing_cluster(settings: Settings, name: str, foundation: Foundation) -> ClusterEndpoint:
-    """Look up a cluster; its security group is admitted to the stack's endpoints and brokers."""
+    """Look up a cluster; its security group is admitted to the stack's endpoints."""
     scope, network = foundation.scope, foundation.network
     cluster = aws.eks.get_cluster_output(name=name, opts=scope.invoke_options)
     group = cluster.vpc_config.apply(lambda vpc: str(vpc.cluster_security_group_id))
-    listeners = _listeners(settings.on_kubernetes, foundation)
     ClusterIngress(
         scope.name("cluster-ingress"),
-        ClusterIngressArgs(scope, group, network, listeners),
+        ClusterIngressArgs(scope, group, network),
         scope.child_options,
     )
     return ClusterEndpoint(name, cluster.endpoint, cluster.certificate_authorities[0].data)
@@ -129,18 +126,10 @@ def _disk_engines(scope: Scope, entries: Settings) -> dict[str, Sequence[Stateme
     return {"karpenter": allowed, **({"ebs-csi": allowed} if has_datasets else {})}
 
 
-def _listeners(entries: Settings, foundation: Foundation) -> list[BrokerListener]:
-    """Return the stack's brokers whose queues KEDA reads, each once."""
-    queues = [foundation.queues[service.name] for service in entries.services if service.scaling is not None]
-    return [*{queue.listener.name: queue.listener for queue in queues if queue.listener is not None}.values()]
-
-
 def _engines(entries: Settings, foundation: Foundation) -> dict[str, Sequence[Statement]]:
     statements: dict[str, Sequence[Statement]] = {}
-    # A service with scaling has a queue: no other source is supported on Kubernetes.
-    scaled = [service for service in entries.services if service.scaling is not None]
-    if queues := [foundation.queues[service.name].access for service in scaled]:
-        statements["keda"] = kubernetes_statements.keda(foundation.scope, queues)
+    if any(service.scaling is not None for service in entries.services):
+        statements["keda"] = kubernetes_statements.keda()
     files, points = foundation.storage.file_system, sorted({job.checkpoints for job in entries.training})
     if files is not None and points:
         statements["efs-csi"] = kubernetes_statements.file_system_driver(

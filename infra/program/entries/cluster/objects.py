@@ -77,8 +77,6 @@ def _assigned_values(
         values["snapshot_gib", snapshot] = volume.apply(lambda result: result.volume_size)
     for name, queue in _queues(entries, foundation).items():
         values["queues", name] = queue.for_workers
-        if queue.access.count_secret is not None:
-            values["count_secrets", name] = queue.access.count_secret
     if entries.kubernetes is not None and entries.kubernetes.create:
         values[("node_profile",)] = profile
     return values
@@ -127,10 +125,10 @@ def _render(settings: Settings, scope: Scope, values: Mapping[ValueKey, Any]) ->
         access_points=of("access_points"),
         snapshot_gib={snapshot: int(size) for snapshot, size in of("snapshot_gib").items()},
         queues=of("queues"),
-        count_secrets=of("count_secrets"),
         subnets=tuple(values[("subnets",)]),
         security_groups=tuple(values[("security_groups",)]),
         node_profile=values.get(("node_profile",), ""),
         kms_key_arn=scope.kms_key_arn or "",
+        extra_tags=scope.extra_tags,
     )
     return render.manifests(settings, context)

@@ -17,12 +17,16 @@ _CORE: Final = frozenset(
     {
         *("", "apps", "autoscaling", "batch", "policy"),
         *(f"{group}.k8s.io" for group in ("networking", "rbac.authorization", "scheduling", "storage")),
+        "admissionregistration.k8s.io",
     }
 )
 """Built-in API groups that programs use."""
 
 IN_CLUSTER: Final = frozenset(
-    {"Namespace", "PersistentVolume", "StorageClass", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
+    {
+        *("Namespace", "PersistentVolume", "StorageClass", "ClusterRole", "ClusterRoleBinding"),
+        *("PriorityClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    }
 )
 """Core kinds without a namespace."""
 

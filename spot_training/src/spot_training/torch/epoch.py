@@ -29,7 +29,7 @@ class EpochSteps:
         repeat, now.repeat = now.repeat, None
         saved, per_rank = now.enter(position, is_repeated=repeat is not None)
         if saved is not None and repeat is not None:
-            yield from self._repeat(saved, per_rank, repeat, loader)
+            yield from self._repeat(saved, per_rank, repeat, lambda: position.iterate(loader, 1))
             return
         position.begin(now.position.epoch, now.position.samples)
         is_at_start = position.starts_epochs and not now.position.batch
@@ -68,13 +68,13 @@ class EpochSteps:
         saved: Checkpoint,
         per_rank: Mapping[str, Any],
         repeat: Mapping[str, int],
-        loader: DataLoader[Any],
+        begin: Callable[[], Iterator[Any]],
     ) -> Iterator[Any]:
         """Yield the epoch's last batches again; then restore the state after them."""
         now = self._now
         with now.repeating(saved, per_rank, repeat):
             with sigterm_blocked():
-                batches = position.iterate(loader, 1)
+                batches = begin()
             for batch in batches:
                 yield batch
                 now.position.step, now.position.batch = now.position.step + 1, now.position.batch + 1

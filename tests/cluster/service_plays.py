@@ -1,0 +1,201 @@
+"""Services of entries on a cluster's own Deployment and ReplicaSet controllers, while their workers work.
+
+KEDA and its autoscaler are not there: the play sets the number of workers that they would be given.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from contracts.registry.queue_state import QueueState
+from infra.kubernetes.context import Manifest
+from lambdas.core.scaling.by_queue import workers_for_queue
+from spot_work.pod import DeletionCost
+from tests.cluster.client import ClusterApi
+from tests.cluster.kubelet import PlayedKubelet, PlayedNode, PodLife
+from tests.kubernetes.entries import CLUSTER, SERVICE, of_kind, rendered
+from tests.waiting import wait_until
+
+NAMESPACE: Final = "service-plays"
+_NAME: Final = "app.kubernetes.io/name"
+_LIFE: Final = PodLife(starts=0.05, stops=0.05)
+_QUEUED_PER_WORKER: Final = 5
+_SETTLED_SECONDS: Final = 10.0
+
+
+@dataclass
+class ScaleDowns:
+    """What scale-downs did to workers.
+
+    Attributes:
+        events: Scale-downs.
+        deleted: Workers that they ended.
+        in_work: Of these, workers that had a request.
+        cut_short: Of these, workers whose request needs longer than the pod's grace period.
+    """
+
+    events: int = 0
+    deleted: int = 0
+    in_work: int = 0
+    cut_short: int = 0
+
+    def __add__(self, other: ScaleDowns) -> ScaleDowns:
+        return ScaleDowns(*(value + vars(other)[key] for key, value in vars(self).items()))
+
+
+@dataclass
+class PlayedWorker:
+    """A worker: how long its request still takes, in seconds that nobody waits for; 0 without one."""
+
+    path: str
+    cost: DeletionCost
+    grace: float
+    request_seconds: float = 0.0
+
+
+@dataclass
+class ServicePlay:
+    """The Deployment of a rendered service, under a name of its own, with a node of its own."""
+
+    api: ClusterApi
+    kubelet: PlayedKubelet
+    name: str
+    gpus: int
+    service: dict[str, Any] = field(default_factory=dict)
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        deployment = copy.deepcopy(of_kind(service_objects(**self.service), "Deployment"))
+        spec, metadata = deployment["spec"], deployment["metadata"]
+        metadata["name"] = self.name
+        spec["selector"]["matchLabels"][_NAME] = self.name
+        template = spec["template"]
+        template["metadata"]["labels"][_NAME] = self.name
+        template["metadata"]["annotations"] = _LIFE.annotation()
+        template["spec"]["nodeSelector"] = {"gpu-spot-test/play": self.name}
+        self.deployment = deployment
+        self.workers: dict[str, PlayedWorker] = {}
+        self.kubelet.add(PlayedNode(self.name, template["spec"]["nodeSelector"], self.gpus))
+
+    @property
+    def _path(self) -> str:
+        return f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{self.name}"
+
+    def apply(self, **container: Any) -> None:
+        """Apply the Deployment, with changed keys of its container."""
+        deployment = copy.deepcopy(self.deployment)
+        deployment["spec"]["template"]["spec"]["containers"][0] |= container
+        self.api.apply(deployment)
+
+    def status(self) -> Manifest:
+        deployment: Manifest = self.api.get(self._path)
+        seen = deployment["status"].get("observedGeneration", 0)
+        return deployment["status"] if seen >= deployment["metadata"]["generation"] else {}
+
+    def delete(self) -> None:
+        self.api.delete(self._path, {"propagationPolicy": "Background"})
+
+    def pods(self) -> list[Manifest]:
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        return self.api.items(path, labelSelector=f"{_NAME}={self.name}")
+
+    def scale(self, replicas: int) -> None:
+        """Set the number of workers, and wait until as many run and no other is there."""
+        self.api.patch(self._path, {"spec": {"replicas": replicas}})
+
+        def has_settled() -> bool:
+            assert self.kubelet.is_alive, self.kubelet.errors[-3:]
+            pods = self.pods()
+            return len(pods) == replicas and all(
+                pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+                for pod in pods
+            )
+
+        wait_until(has_settled, interval_seconds=0.1)
+        pods = {pod["metadata"]["uid"]: pod for pod in self.pods()}
+        self.workers = {uid: self.workers.get(uid) or self._worker(pod) for uid, pod in sorted(pods.items())}
+
+    def _worker(self, pod: Manifest) -> PlayedWorker:
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}"
+
+        def annotate(key: str, value: str) -> None:
+            self.api.patch(path, {"metadata": {"annotations": {key: value}}})
+
+        cost = DeletionCost(annotate, lambda: self.now)
+        return PlayedWorker(path, cost, pod["spec"]["terminationGracePeriodSeconds"])
+
+    def work(self, worker: PlayedWorker, seconds: float) -> None:
+        worker.request_seconds = seconds
+        worker.cost.set_working(bool(seconds))
+
+    def wait(self, seconds: float) -> None:
+        """Let seconds pass for the workers' reports, without waiting."""
+        self.now += seconds
+        for worker in self.workers.values():
+            worker.cost.step()
+
+
+def service_objects(**service: Any) -> list[Manifest]:
+    """Render the objects of a service; no volume of its pods has to be provisioned."""
+    changes = {"datasets": [], "reportsReadiness": False, **service}
+    return rendered(service=changes, kubernetes={**CLUSTER, "namespace": NAMESPACE})
+
+
+def scale_downs(play: ServicePlay, rounds: int, seed: int, *, by_length: bool = False) -> ScaleDowns:
+    """Scale a service up and down while its workers have requests of up to half an hour.
+
+    Each time some workers have had a request for a while, one begins a request that the autoscaler does not
+    know of yet, and the others have none. ``by_length``: scale by ready messages only, with workers that set
+    no cost and have the grace period of a Spot notice, as before ADR 0078.
+    """
+    draw, result = random.Random(seed), ScaleDowns()
+    play.apply()
+    for _ in range(rounds):
+        play.scale(play.gpus)
+        workers = [*play.workers.values()]
+        draw.shuffle(workers)
+        count = draw.randrange(1, len(workers) - 2)
+        for number, worker in enumerate(workers):
+            play.work(worker, draw.uniform(60, 1700) if number < count else 0)
+        if not by_length:
+            play.wait(_SETTLED_SECONDS)
+        state = QueueState(0.0, 0, count, 0.0, 0.0, 0.0, len(workers))
+        play.work(workers[count], draw.uniform(60, 1700))
+        before = play.workers
+        play.scale(1 if by_length else workers_for_queue(state, _QUEUED_PER_WORKER))
+        ended = [worker for uid, worker in before.items() if uid not in play.workers]
+        result += ScaleDowns(
+            1,
+            len(ended),
+            sum(worker.request_seconds > 0 for worker in ended),
+            sum(worker.request_seconds > (110 if by_length else worker.grace) for worker in ended),
+        )
+    play.delete()
+    return result
+
+
+def rolled_out(play: ServicePlay) -> int:
+    """Replace the image of a service that has all GPUs; return the fewest workers ready on the way."""
+    play.apply()
+
+    def has(**counts: int) -> bool:
+        status = play.status()
+        return all(status.get(key) == value for key, value in counts.items())
+
+    replicas: int = play.deployment["spec"]["replicas"]
+    wait_until(lambda: has(readyReplicas=replicas), interval_seconds=0.1)
+    image: str = SERVICE["image"]
+    play.apply(image=image[:-1] + "3")
+    fewest = replicas
+
+    def is_done() -> bool:
+        nonlocal fewest
+        fewest = min(fewest, play.status().get("readyReplicas", 0) or fewest)
+        return has(updatedReplicas=replicas, readyReplicas=replicas, replicas=replicas)
+
+    wait_until(is_done, interval_seconds=0.1)
+    play.delete()
+    return fewest

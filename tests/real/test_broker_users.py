@@ -416,7 +416,7 @@ def test_the_login_before_the_previous_one_is_refused(users: Users) -> None:
         client.request(1)
 
 
-def test_clients_whose_login_has_become_invalid_read_it_again(users: Users) -> None:
+def test_clients_with_an_outdated_login_read_it_again(users: Users) -> None:
     """After two rotations the login that they started with is refused; requests that are open stay so."""
     reads: list[str] = []
     consumer = RabbitMQConsumer(lambda: users.url("ocr-workers"), Queue("ocr"), 8)

@@ -224,5 +224,5 @@ def _close_window(trend: MemoryTrend, now: float) -> MemoryTrend:
 
 
 def _median(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return statistics.median(known) if known else None
+    present = list(values)
+    return statistics.median(present) if present else None

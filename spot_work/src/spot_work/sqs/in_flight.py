@@ -148,7 +148,7 @@ class VisibilityExtender:
             # A message with a newer receipt is hidden by that delivery.
             for message in self._messages.values():
                 if message.receipt in hidden:
-                    message.hidden_until = extension.until
+                    message.hidden_until = extension.hidden_until
                 message.is_lost = message.is_lost or message.receipt in lost
             self._changed.notify_all()
 

@@ -17,9 +17,9 @@ EXTENSIONS_PER_TIMEOUT: Final = 3
 
 @dataclass(frozen=True)
 class Extension:
-    """What a call has done: ``hidden`` receipts are until ``until`` (monotonic), ``lost`` ones can't be."""
+    """What a call has done: ``hidden`` receipts until ``hidden_until`` (monotonic), not the ``lost`` ones."""
 
-    until: float
+    hidden_until: float
     hidden: tuple[str, ...]
     lost: tuple[str, ...]
 

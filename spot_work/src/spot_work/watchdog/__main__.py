@@ -58,6 +58,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    logging.getLogger("botocore").setLevel(logging.WARNING)
     with socket.socket(fileno=int(sys.argv[1])) as control:
         asyncio.run(run(control))
 

@@ -74,10 +74,14 @@ class Iterating(Line):
 
 
 class Interruption(lightning.Callback):
-    """A notice at a step, once; afterwards the metrics."""
+    """A notice after a step; 0: before the first step of the process."""
 
     def __init__(self, step: int | None) -> None:
         self._step = step
+
+    def on_train_start(self, trainer: Any, *rest: Any) -> None:
+        if self._step == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def on_train_batch_end(self, trainer: Any, *rest: Any) -> None:
         if trainer.global_step == self._step:
@@ -166,14 +170,19 @@ def of_two_ranks(folder: Path) -> dict[str, Any]:
 
 
 def orders(folder: Path, kind: str) -> dict[str, Any]:
-    """Return the samples of an uninterrupted training and of one with a notice in its first epoch."""
-    run(folder / "whole", fit, kind)
-    first, second = run(folder / "cut", fit, kind, 3), run(folder / "cut", fit, kind)
-    whole, cut = ((folder / name / "ids").read_text() for name in ("whole", "cut"))
+    """Return whether samples and metrics are an uninterrupted training's; with ``shuffle`` two notices."""
+    undisturbed = run(folder / "whole", fit, kind)
+    notices = (9, 0) if kind == "shuffle" else (3,)
+    first, *_ = [run(folder / "cut", fit, kind, step) for step in notices]
+    second = run(folder / "cut", fit, kind)
+    whole, cut = (
+        [(folder / name / "ids").read_text(), *result["log"].splitlines()[-1:]]
+        for name, result in (("whole", undisturbed), ("cut", second))
+    )
     return {
         "codes": [first["code"], second["code"]],
         "equal": whole == cut,
-        "steps": cut.count("\n"),
+        "steps": cut[0].count("\n"),
         "log": first["log"] + second["log"],
     }
 

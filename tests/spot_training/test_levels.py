@@ -286,6 +286,20 @@ def test_the_same_state_is_not_written_twice_at_a_notice(training: Callable[...,
     assert newest(one.far) == 20
 
 
+def test_a_restored_step_is_not_saved_again(training: Callable[..., Training]) -> None:
+    """Lightning's state is whole only after the first step of a process."""
+    one = training()
+    one.restore()
+    one.save(10)
+    one.crash()
+    shutil.rmtree(one.root)
+    again = training()
+    assert again.restore() == (10, "far")
+    for options in ({}, {"last": True}):
+        assert again.save(10, **options)
+        assert (newest(again.local), again.clock.now) == (-1, Clock().now)
+
+
 def test_a_state_that_cannot_be_saved_at_a_notice_lets_the_last_one_arrive(
     training: Callable[..., Training],
 ) -> None:

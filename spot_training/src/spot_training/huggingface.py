@@ -183,7 +183,9 @@ class SpotCallback(TrainerCallback):
         """Raise ``SaveError`` if a rank's random number state is missing: it is needed to resume."""
         for name in map(RANDOM_STATE.format, range(self._ranks.size)):
             if self._ranks.size > 1 and not (written / name).exists():
-                raise SaveError(f"{written} has no {name}; allowed: an output_dir that all ranks see")
+                raise SaveError(
+                    f"{written} has no {name}; allowed: an output_dir on a disk that all ranks see"
+                )
 
     def _get_spot(self) -> Spot:
         if self._spot is None:

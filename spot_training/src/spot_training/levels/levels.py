@@ -97,6 +97,8 @@ class CheckpointLevels:
         """
         stays = keep is not None and (keep.metric is not None or len(keep.pins) > 0)
         if self._local is not None and not self._goes_to_far(is_last or stays):
+            if self.last_step == step and not replace:  # either level has it
+                return False
             try:
                 self._local.save(step, write, meta, replace=replace)
             except (InUseError, SaveError) as error:
@@ -121,8 +123,9 @@ class CheckpointLevels:
         else:
             self._local_interval.saved(paused_seconds)
             is_due = self._clock() >= self._copy_due_at and not self._copier.busy
-            if is_due and self._is_first and self._local is not None:
-                self._copier.start(partial(self._copy, self._local, self._local.last_step or 0))
+            local = self._local
+            if is_due and self._is_first and local is not None and self._is_newer(local.last_step):
+                self._copier.start(partial(self._copy, local, local.last_step or 0))
 
     def end(self, *, is_complete: bool) -> None:
         """Release both directories; ``far`` has the newest step, and after a complete training it alone."""
@@ -165,12 +168,15 @@ class CheckpointLevels:
 
     def _copy_now(self, step: int | None) -> None:
         """Copy the newest local checkpoint if ``far`` has an older one; a failure is logged."""
-        far = self._far.last_step
-        if self._local is not None and step is not None and (far is None or step > far):
+        if self._local is not None and step is not None and self._is_newer(step):
             try:
                 self._local.copy_up(step)
             except SpotTrainingError as error:
                 _log.warning("step %d not copied: %s", step, error)
+
+    def _is_newer(self, step: int | None) -> bool:
+        """Return whether ``far`` does not have a step of the local level."""
+        return step is not None and (self._far.last_step is None or step > self._far.last_step)
 
     def _copy(self, local: LocalLevel, step: int) -> None:
         def check() -> None:

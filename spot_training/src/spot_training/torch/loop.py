@@ -88,7 +88,7 @@ class Loop:
             reshard=True,
             **options,  # type: ignore[arg-type]
         )
-        self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous)
+        self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous, replaces=True)
         self._steps = EpochSteps(self._state, self._saves, self._copy)
         saved = self._spot.restore()
         if saved is not None:

@@ -29,12 +29,14 @@ class StepSaves:
     ``copy_state`` of its methods returns a copy of this rank's state between two steps.
     """
 
-    def __init__(self, spot: Spot, ranks: Any, *, asynchronous: bool = True) -> None:
+    def __init__(self, spot: Spot, ranks: Any, *, asynchronous: bool = True, replaces: bool = False) -> None:
         """``ranks``: ``TorchRanks``, or others with ``any``; without ``request_stop`` no copy is held.
 
-        ``asynchronous``: training continues while a copy is written.
+        ``asynchronous``: training continues while a copy is written. ``replaces``: a copy of a step that is
+        saved or restored already may have more than its checkpoint, and replaces it.
         """
         self._spot, self._ranks, self._asynchronous = spot, ranks, asynchronous
+        self._replaces = replaces
         self._saver = BackgroundSaver()
         self._standby = Standby(spot.notice, ranks) if hasattr(ranks, "request_stop") else None
         self._committed: Callable[[], StateCopy | None] = lambda: None
@@ -102,11 +104,10 @@ class StepSaves:
         self.write(copy_state())
 
     def write(self, copied: StateCopy) -> None:
-        """Commit a copy while the training waits, unless that is done; raises ``SaveError``."""
+        """Commit a copy while the training waits; raises ``SaveError``."""
         started = time.monotonic() - copied.seconds
         self._saver.wait()
-        if copied is not self._committed():
-            self._write(copied, is_last=True, paused_seconds=lambda: time.monotonic() - started)
+        self._write(copied, is_last=True, paused_seconds=lambda: time.monotonic() - started)
 
     def hold(self, copied: StateCopy | None) -> None:
         """Hold a copy, for a notice before the ranks' next agreement; None: nothing is to be saved then."""
@@ -168,7 +169,7 @@ class StepSaves:
             copied.meta,
             last=is_last,
             paused_seconds=paused_seconds,
-            replace=True,
+            replace=self._replaces and copied is not self._committed(),
             keep=copied.keep,
         )
         if is_saved:

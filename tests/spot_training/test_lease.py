@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from spot_training.checkpointer import Checkpointer
 from spot_training.errors import InUseError
 

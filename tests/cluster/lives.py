@@ -121,7 +121,7 @@ class _Walk:
         self._actions: dict[str, Callable[[Manifest], None]] = {
             "drained": lambda pod: self._play.drain(pod, _GRACE_SECONDS),
             "deleted": lambda pod: self._play.delete(pod, _GRACE_SECONDS),
-            "node off": self._turn_off,
+            "node off": self._end_machine,
             "node cut off": self._cut_off,
             "no storage": lambda pod: self._folder.container(pod).cut_storage(),
             "own fault": lambda pod: self._folder.container(pod).crash(),
@@ -182,8 +182,8 @@ class _Walk:
         assert pod is not None
         return pod
 
-    def _turn_off(self, pod: Manifest) -> None:
-        self._kubelet.turn_off(pod)
+    def _end_machine(self, pod: Manifest) -> None:
+        self._kubelet.end_machine(pod)
         self._add_node(pod)
 
     def _cut_off(self, pod: Manifest) -> None:

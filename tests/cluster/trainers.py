@@ -54,7 +54,7 @@ class TrainerKubelet(PlayedKubelet):
         """Return the file whose presence is an outage of an entry's git host."""
         return self.folder / f"outage-{entry}"
 
-    def turn_off(self, pod: Manifest) -> None:
+    def end_machine(self, pod: Manifest) -> None:
         """End a pod's machine: its processes are gone, and its node."""
         name = pod["spec"]["nodeName"]
         self.lose(name)

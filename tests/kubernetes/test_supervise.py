@@ -180,7 +180,7 @@ def test_a_deaf_trainer_is_killed_before_the_leases_end(pods: Pods) -> None:
     assert pod.wait() == STOPPED_EXIT_CODE
 
 
-def test_a_pod_whose_lease_was_superseded_ends_at_once_and_is_not_counted(pods: Pods) -> None:
+def test_under_a_superseded_lease_a_pod_ends_at_once_and_is_not_counted(pods: Pods) -> None:
     pod = pods.new(trainer(script=DEAF_TRAINER)).start()
     pods.wait_for_trainer(pod)
     pods.lease(1).write_text("superseded by 2\n", "utf-8")

@@ -348,27 +348,6 @@ def test_a_process_that_lost_the_lock_does_not_commit(folder: Path) -> None:
     assert "step-000000000030" not in names(folder)
 
 
-def test_a_pod_whose_lease_was_superseded_does_not_commit(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pod that was frozen beyond its lease; without its own lock, as in another store."""
-    lease = tmp_path / "lease" / "7"
-    monkeypatch.setenv("GPU_SPOT_LEASE", str(lease))
-    one = Checkpointer(folder, retry_policy=Clock().retry_policy())
-    with pytest.raises(InUseError, match="not there; allowed: held"):
-        one.restore()
-    lease.parent.mkdir()
-    lease.write_text("held by pod-a 5e1\n", "utf-8")
-    one.restore()
-    one.save(10, content("at 10"))
-    for text in ("superseded by 8, held by pod-b 7c2\n", "released\n", ""):
-        lease.write_text(text, "utf-8")
-        with pytest.raises(InUseError, match="can no longer save"):
-            one.save(20, content("at 20"))
-    let_go(one)
-    assert names(folder) == ["step-000000000010"]
-
-
 def test_without_locks_the_later_one_wins(
     folder: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:

@@ -28,7 +28,7 @@ WORKER: Final = (
 """What Python is told."""
 
 
-PATIENCE_SECONDS: Final = 400.0
+LONGEST_WAIT_SECONDS: Final = 400.0
 """Below ``faulthandler_timeout`` (pyproject.toml), which ends a test without a word of the workers."""
 
 
@@ -154,9 +154,9 @@ def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses:
 
 
 def wait_for(condition: Callable[[], object], said: Callable[[], str]) -> None:
-    """Raise `TimeoutError` with what the workers said after ``PATIENCE_SECONDS``."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    """Raise `TimeoutError` with what the workers said after ``LONGEST_WAIT_SECONDS``."""
+    end = time.monotonic() + LONGEST_WAIT_SECONDS
     while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"nothing went on for {PATIENCE_SECONDS} s; the workers said: {said()}")
+            raise TimeoutError(f"nothing went on for {LONGEST_WAIT_SECONDS} s; the workers said: {said()}")
         time.sleep(0.02)

@@ -91,6 +91,15 @@ METRIC_TENANT_WAITING: Final = "TenantWaiting"
 """Per tenant of a shared host, once a minute: CPU seconds used, borrowed from and lent to other tenants,
 memory in MB, unexpected exits of the tenant's container; of a capped tenant also the seconds that its cap
 delayed it, summed over CPUs; 1 if the tenant does not run as the list says, else 0."""
+METRIC_TENANT_CPU_RESERVED: Final = "TenantCpuReservedSeconds"
+METRIC_TENANT_GPU_RESERVED: Final = "TenantGpuReservedSeconds"
+METRIC_TENANT_MEMORY_RESERVED: Final = "TenantMemoryReservedGibHours"
+"""Per tenant whose container runs, once a minute: seconds of its CPUs and GPUs, GiB hours of its memory. A
+MIG instance is the part of a GPU whose memory it has."""
+METRIC_HOST_CPU: Final = "HostCpuSeconds"
+METRIC_HOST_GPU: Final = "HostGpuSeconds"
+METRIC_HOST_MEMORY: Final = "HostMemoryGibHours"
+"""The same of a shared host as a whole: dimensions ``group`` and ``stack``."""
 TENANT: Final = "tenant"
 """Dimension of tenant metrics, in addition to ``group`` and ``stack``."""
 METRIC_HOURLY_COST: Final = "HourlyCost"

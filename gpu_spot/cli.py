@@ -13,7 +13,9 @@ from gpu_spot.renamed_options import replace_renamed_options
 from pulumi_declared.errors import UserError
 
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
-    "Observe a deployed stack": ("deployed.status", "deployed.jobs", "deployed.tensorboard"),
+    "Observe a deployed stack": (
+        *("deployed.status", "deployed.jobs", "deployed.tensorboard", "deployed.tenants"),
+    ),
     "Change a deployed stack": ("deployed.release_budget",),
     "Test a deployed stack": ("deployed.drill",),
     "Rehearse locally, without AWS": (

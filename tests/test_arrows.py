@@ -115,8 +115,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.control": {"contracts", "lambdas.aws", "gpu_spot.text"},
     "gpu_spot.commands": {
         *("gpu_spot.aws_check", "gpu_spot.control", "gpu_spot.drill", "gpu_spot.jobs", "gpu_spot.preflight"),
-        *("gpu_spot.reference", "gpu_spot.review", "gpu_spot.status", "contracts", "infra.catalogue"),
-        *("infra.schema", "infra.settings", "userdata.tensorboard", "pulumi_declared"),
+        *("gpu_spot.reference", "gpu_spot.review", "gpu_spot.status", "gpu_spot.tenants", "contracts"),
+        *("infra.catalogue", "infra.schema", "infra.settings", "userdata.tensorboard", "pulumi_declared"),
         *("boto3", "botocore", "mypy_boto3", "rich", "shtab", "yaml"),
     },
     "gpu_spot.commands.market": {
@@ -155,6 +155,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich"),
         "userdata.agent.cost",
     },
+    "gpu_spot.tenants": {"contracts"},
     "gpu_spot.text": set(),
     # What rehearses may import everything; nothing imports it but the commands that rehearse.
     "rehearsal": {

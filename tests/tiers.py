@@ -138,6 +138,7 @@ _MARKS_OF: Final = {
     "spot_work/test_batching.py": "pure",
     "spot_work/test_message.py": "pure",
     "tenants": "pure",
+    "tenants/test_bill_command.py": "adapter",
     "tenants/test_host.py": "adapter",
     "tenants/test_supervisor.py": "adapter",
     "tenants/test_waits.py": "adapter",

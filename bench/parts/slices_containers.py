@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 from tests.real import containers as real
-from tests.real import hostile
+from tests.real import floods, hostile, shells
 from tests.real.breaches import ALONE, breaches, plant, unenforced
 from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SharedHost, shared_host, tenant, until
@@ -16,6 +16,7 @@ from tests.real.tenants import PROGRAMS as OF_A_HOST
 PROGRAMS: Final = (*real.DOCKER, *OF_A_HOST)
 _WAKES: Final = 5
 _BUSY_SECONDS: Final = 5.0
+_FLOOD_SECONDS: Final = 4.0
 
 
 def measure() -> dict[str, Any]:
@@ -23,18 +24,20 @@ def measure() -> dict[str, Any]:
 
     ``lent_fraction`` is the share of otherwise unused CPU time that one busy tenant with one declared CPU got
     while two were idle; ``give_back_seconds`` the longest time, over several wakes, until an owner had nine
-    tenths of its half for a quarter second.
+    tenths of its half for a quarter second, and ``give_back_seconds_by_flood`` that under `floods.FLOODS`.
+    ``neighbour_share`` is the least that was left to a neighbour under one of them.
     """
     try:
         with real.folder() as directory, shared_host(directory) as host:
             plant(host)
-            breaches_found = [*breaches(host), *hostile.succeeded(host)]
+            breaches_found = [*breaches(host), *hostile.succeeded(host), *shells.reached(host, "ada")]
             return {
-                "attacks": len(ALONE) + hostile.attacks(),
+                "attacks": len(ALONE) + hostile.attacks() + len(shells.KEYS) + len(floods.FLOODS),
                 "isolation_breaches": len(breaches_found),
                 "breaches": breaches_found,
                 "rules_unenforced_here": len(unenforced()),
                 **_lending(host),
+                **_floods(host),
                 "new_tenant_seconds": _new_tenant(host),
             }
     except real.LackingError as error:
@@ -56,6 +59,16 @@ def _lending(host: SharedHost) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "give_back_seconds": max(took),
         "each_give_back": took,
+    }
+
+
+def _floods(host: SharedHost) -> dict[str, Any]:
+    shares = floods.neighbour_shares(host, floods.FLOODS, _FLOOD_SECONDS)
+    give_backs = floods.give_back_seconds(host, floods.FLOODS)
+    return {
+        "neighbour_share": round(min(shares.values()), 3),
+        "neighbour_share_by_flood": {name: round(share, 3) for name, share in shares.items()},
+        "give_back_seconds_by_flood": {name: round(seconds, 2) for name, seconds in give_backs.items()},
     }
 
 

@@ -23,6 +23,7 @@ LINES: Final = {
     "preflight": "preflight",
     "status": "status",
     "tensorboard": "tensorboard --stop",
+    "tenants": "tenants bill --month 2026-11",
 }
 
 

@@ -229,6 +229,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "ec2:DeleteVolume": Authorisation.volume,
     "ec2:DescribeCapacityReservations": None,
     "ec2:DescribeInstances": None,
+    "ec2:DescribeInstanceTypes": None,
     "ec2:DescribeSnapshots": None,
     "ec2:DescribeSpotFleetInstances": None,
     "ec2:DescribeSpotFleetRequestHistory": None,

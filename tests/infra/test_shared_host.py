@@ -90,38 +90,148 @@ def test_a_session_document_forwards_to_one_fixed_port() -> None:
         assert list(content["parameters"]) == ["localPortNumber"]
 
 
+def test_a_session_document_opens_a_shell_in_one_fixed_container() -> None:
+    for name in TENANTS:
+        document = shared().the("Document", f"lab-{name}.shell")
+        content = json.loads(document["content"])
+        assert (document["documentType"], content["sessionType"]) == ("Session", "InteractiveCommands")
+        assert "parameters" not in content
+        linux = content["properties"]["linux"]
+        assert linux["runAsElevated"] is True
+        # What follows the container's name runs in the container; before it is no option that widens it.
+        assert linux["commands"] == f"exec docker exec --interactive --tty gpu-spot-tenant-{name} sh"
+
+
 INSTANCE = "arn:aws:ec2:us-west-2:123456789012:instance/i-0123456789abcdef0"
-HOST_TAGS = {f"{TAGS}/gpu-spot:stack": ["shared"], f"{TAGS}/gpu-spot:group": ["lab"]}
+SESSIONS = "arn:aws:ssm:us-west-2:123456789012:session"
 CHECKED = {"ssm:SessionDocumentAccessCheck": ["true"]}
 
 
+def user(tenant: str = "vision", host: str = "lab", stack: str = "shared") -> dict[str, list[str]]:
+    """Return what AWS knows of a tenant's user."""
+    return {"aws:PrincipalTag/gpu-spot:tenant": [f"{stack}/{host}/{tenant}"], "aws:userid": ["AROA1:ada"]}
+
+
+def tags(host: str = "lab", stack: str = "shared") -> dict[str, list[str]]:
+    """Return the tags of a host's instance, as they are in a request."""
+    return {f"{TAGS}/gpu-spot:stack": [stack], f"{TAGS}/gpu-spot:group": [host]}
+
+
+def document_of(policy_document: dict[str, Any]) -> str:
+    [own] = [one["Resource"][0] for one in policy_document["Statement"] if one["Sid"] == "StartDocument"]
+    return str(own)
+
+
+def starts(
+    policies: list[dict[str, Any]],
+    principal: dict[str, list[str]],
+    document: str,
+    target: dict[str, list[str]] | None = None,
+) -> bool:
+    """Return whether a session starts: AWS asks for the instance and for the document."""
+    on_host = {**principal, **(tags() if target is None else target), **CHECKED}
+    return allows(policies, Request("ssm:StartSession", INSTANCE, on_host)) and allows(
+        policies, Request("ssm:StartSession", document, {**principal, **CHECKED})
+    )
+
+
+def test_a_tenants_users_reach_their_own_port_and_shell_and_no_other() -> None:
+    policies = {(name, kind): policy("Policy", f"lab-{name}{kind}") for name in TENANTS for kind in KINDS}
+    documents = {key: document_of(found) for key, found in policies.items()}
+    assert len({*documents.values()}) == len(TENANTS) * len(KINDS)
+    for name in TENANTS:
+        attached = [policies[name, kind] for kind in KINDS]
+        reached = {key for key, one in documents.items() if starts(attached, user(name), one)}
+        assert reached == {(name, kind) for kind in KINDS}
+        # One of the policies allows its document only.
+        for kind in KINDS:
+            alone = {key for key, one in documents.items() if starts([policies[name, kind]], user(name), one)}
+            assert alone == {(name, kind)}
+
+
+KINDS = ("", ".shell")
+
+
 @pytest.mark.parametrize(
-    ("resource", "context", "allowed"),
+    ("principal", "target"),
     [
-        (INSTANCE, {**HOST_TAGS, **CHECKED}, True),
-        (INSTANCE, {**HOST_TAGS, f"{TAGS}/gpu-spot:group": ["other"], **CHECKED}, False),
-        (INSTANCE, {**HOST_TAGS, f"{TAGS}/gpu-spot:stack": ["prod"], **CHECKED}, False),
-        (INSTANCE, CHECKED, False),
-        # A session without a document would be a shell.
-        (INSTANCE, {**HOST_TAGS, "ssm:SessionDocumentAccessCheck": ["false"]}, False),
-        ("{own}", CHECKED, True),
-        ("{other}", CHECKED, False),
-        ("arn:aws:ssm:us-west-2::document/AWS-StartPortForwardingSession", CHECKED, False),
-        ("arn:aws:ssm:us-west-2:123456789012:document/SSM-SessionManagerRunShell", CHECKED, False),
+        (user("speech"), tags()),
+        (user(host="hall"), tags()),
+        (user(stack="prod"), tags()),
+        ({"aws:userid": ["AROA1:ada"]}, tags()),
+        (user(), tags("hall")),
+        (user(), tags(stack="prod")),
+        (user(), {}),
     ],
 )
-def test_a_tenants_users_may_forward_to_their_port_only(
-    resource: str, context: dict[str, list[str]], allowed: bool
+def test_a_principal_without_the_tenants_tag_or_on_another_machine_reaches_nothing(
+    principal: dict[str, list[str]], target: dict[str, list[str]]
 ) -> None:
-    mine = policy("Policy", "lab-vision")
-    [own] = [s["Resource"][0] for s in mine["Statement"] if s["Sid"] == "ForwardPort"]
-    resource = resource.format(own=own, other=own.replace("vision", "speech"))
-    assert allows([mine], Request("ssm:StartSession", resource, context)) == allowed
+    for kind in KINDS:
+        own = policy("Policy", f"lab-vision{kind}")
+        assert starts([own], user(), document_of(own))
+        assert not starts([own], principal, document_of(own), target)
 
 
-def test_a_tenants_users_have_permissions_for_sessions_only() -> None:
-    actions = {action for one in policy("Policy", "lab-vision")["Statement"] for action in one["Action"]}
-    assert actions == {"ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession"}
+@pytest.mark.parametrize(
+    "document",
+    [
+        *("AWS-StartPortForwardingSession", "AWS-StartPortForwardingSessionToRemoteHost"),
+        *("AWS-StartInteractiveCommand", "AWS-StartSSHSession", "SSM-SessionManagerRunShell"),
+    ],
+)
+def test_no_document_of_aws_can_be_started(document: str) -> None:
+    every = [policy("Policy", f"lab-vision{kind}") for kind in KINDS]
+    for account in ("", "123456789012"):
+        assert not starts(every, user(), f"arn:aws:ssm:us-west-2:{account}:document/{document}")
+    # A session without a document would be a shell of the host.
+    unchecked = {**user(), **tags(), "ssm:SessionDocumentAccessCheck": ["false"]}
+    assert not allows(every, Request("ssm:StartSession", INSTANCE, unchecked))
+
+
+def test_a_user_with_tenants_on_two_hosts_cannot_use_the_document_of_one_on_the_other(tmp_path: Any) -> None:
+    def add(config: dict[str, Any]) -> None:
+        hall = copy.deepcopy(config["gpu-spot:sharedHosts"][0])
+        # Its port is that of another tenant on the first host, its name that of one.
+        hall |= {"name": "hall", "tenants": [{**hall["tenants"][0], "name": "speech", "hostPort": 8003}]}
+        config["gpu-spot:sharedHosts"].append(hall)
+
+    both = run("known", variant(tmp_path, add, SHARED), "shared")
+
+    def of(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(both.the("Policy", name)["policy"])
+        return found
+
+    for kind in KINDS:
+        vision, speech = of(f"lab-vision{kind}"), of(f"hall-speech{kind}")
+        for principal in (user("vision"), user("speech", host="hall")):
+            assert not starts([vision, speech], principal, document_of(speech), tags())
+            assert not starts([vision, speech], principal, document_of(vision), tags("hall"))
+        assert starts([vision, speech], user("vision"), document_of(vision), tags())
+        assert starts([vision, speech], user("speech", host="hall"), document_of(speech), tags("hall"))
+
+
+def test_a_session_needs_a_channel_and_only_its_starter_ends_it() -> None:
+    for kind in KINDS:
+        own = policy("Policy", f"lab-vision{kind}")
+        actions = {action for one in own["Statement"] for action in one["Action"]}
+        channel, ends = "ssmmessages:OpenDataChannel", ("ssm:ResumeSession", "ssm:TerminateSession")
+        assert actions == {"ssm:StartSession", channel, *ends}
+        for action in (channel, *ends):
+            assert allows([own], Request(action, f"{SESSIONS}/AROA1:ada-0123", user()))
+            assert not allows([own], Request(action, f"{SESSIONS}/AROA1:bo-0123", user()))
+        assert not allows([own], Request(channel, f"{SESSIONS}/AROA1:ada-0123", user("speech")))
+
+
+def test_the_outputs_name_what_a_tenants_users_need() -> None:
+    access = shared().exports["sharedHosts"]["lab"]
+    assert {name: one["principalTag"] for name, one in access.items()} == {
+        name: f"shared/lab/{name}" for name in TENANTS
+    }
+    for one in access.values():
+        assert {*one} == {
+            *("principalTag", "document", "policy", "port", "shellDocument", "shellPolicy"),
+        }
 
 
 @pytest.mark.parametrize(

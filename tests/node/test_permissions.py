@@ -90,6 +90,7 @@ NOT_ITS_OWN_CALLS: Final = {
 
 ANYBODYS: Final = {
     "cloudwatch:PutMetricData",  # bound to the namespace
+    "ec2:DescribeInstanceTypes",
     "ec2:DescribeSnapshots",
     "ec2:DescribeSpotPriceHistory",
     "ec2:DescribeVolumes",

@@ -30,6 +30,12 @@ GLOBAL_KEYS: Final = frozenset(
 """Condition keys that the reference does not list by action. Source: IAM user guide, "AWS global condition
 context keys"; Lambda guide, "Working with Lambda execution environment credentials"."""
 
+OF_GUIDES: Final = {"ssmmessages:OpenDataChannel": "ssm:TerminateSession"}
+"""Actions whose resource types the reference does not list, and an action with the same.
+
+Source: Systems Manager guide, "Sample IAM policies for Session Manager".
+"""
+
 _SEGMENT: Final = "\0"
 """In a pattern: any text without a slash; ``*`` is any text."""
 
@@ -53,7 +59,7 @@ def statement_errors(statement: Mapping[str, Any]) -> Iterator[str]:
         if "*" in pattern:
             idle.clear()
         elif meant:
-            info = get_privilege_info(service, meant[0])
+            info = _privilege(f"{service}:{meant[0]}")
             fitting = {resource: _kinds(info, resource) for resource in resources}
             fitting = {resource: kinds for resource, kinds in fitting.items() if kinds or resource == "*"}
             idle -= fitting.keys()
@@ -63,6 +69,7 @@ def statement_errors(statement: Mapping[str, Any]) -> Iterator[str]:
                 yield from (
                     f"{written} on {resource}: has no condition key {key}"
                     for key in sorted(keys - GLOBAL_KEYS)
+                    if not key.startswith("aws:PrincipalTag/")
                     if not _supports_key(info, kinds, key)
                 )
     yield from (
@@ -76,15 +83,28 @@ def missing_resources(document: Mapping[str, Any]) -> Iterator[str]:
     for statement in document["Statement"]:
         if statement["Effect"] == "Allow" and "Resource" in statement:
             for action in as_list(statement["Action"]):
-                info = get_privilege_info(*action.split(":"))
+                info = _privilege(action)
                 granted[action] |= {
                     kind for one in as_list(statement["Resource"]) for kind in _kinds(info, one)
                 }
     for action, kinds in granted.items():
-        info = get_privilege_info(*action.split(":"))
+        info = _privilege(action)
         needed = {kind for kind, rules in info["resource_types"].items() if kind and rules["required"]}
         if missing := sorted(needed - kinds):
             yield f"{action}: requires {' and '.join(missing)} as well"
+
+
+def _privilege(action: str) -> dict[str, Any]:
+    info: dict[str, Any] = get_privilege_info(*action.split(":"))
+    if action not in OF_GUIDES:
+        return info
+    similar: dict[str, Any] = get_privilege_info(*OF_GUIDES[action].split(":"))
+    kinds = {kind: {"required": False, "condition_keys": []} for kind in similar["resource_types"] if kind}
+    return {
+        **info,
+        "service_resources": similar["service_resources"],
+        "resource_types": {**info["resource_types"], **kinds},
+    }
 
 
 def _kinds(info: Mapping[str, Any], resource: str) -> list[str]:

@@ -60,7 +60,11 @@ def network_breaches(host: SharedHost) -> list[str]:
 
 def unenforced() -> list[str]:
     """Return the rules that nothing on this machine tries: its containers have no IPv6."""
-    return [line.strip() for line in firewall.rules([2001]).splitlines() if "ip6" in line or "icmpv6" in line]
+    return [
+        line.strip()
+        for line in firewall.rules({2001: 10**9}).splitlines()
+        if "ip6" in line or "icmpv6" in line
+    ]
 
 
 def _of_all(host: SharedHost, look: Callable[[str, list[str]], Iterable[str]]) -> list[str]:

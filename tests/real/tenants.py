@@ -23,9 +23,11 @@ from userdata.agent.tenants.host.container import TenantPaths, name_of
 from userdata.agent.tenants.host.images import ImageStore
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
+from userdata.agent.tenants.host.shape import disk_of
 from userdata.agent.tenants.host.shares import WeightCurve
 from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
+from userdata.agent.tenants.throughput import Bandwidth
 
 PROGRAMS = ("nft", "mkfs.ext4", "setpriv", "busybox")
 """What a shared host needs beside Docker."""
@@ -154,6 +156,7 @@ class SharedHost:
         self.tenants: tuple[Tenant, ...] = THREE
         self.fetch: Callable[[], tuple[Tenant, ...] | None] = lambda: self.tenants
         self.list_interval_seconds = 1.0
+        self.bandwidth = Bandwidth(10**11, 10**11)
         self.heartbeats = Heartbeats()
         self.metrics: dict[str, list[emf.Metric]] = {}
         self._made: TenantSupervisor | None = None
@@ -175,6 +178,8 @@ class SharedHost:
             prepare_image=ImageStore(self.host, lambda: "", lambda directory: 2**40).prepare,
             outdated=lambda: (),  # this machine's programs are older
             gpus=GpuParts(self.host, None),
+            bandwidth=self.bandwidth,
+            disk_of=disk_of,
             list_interval_seconds=self.list_interval_seconds,
         )
         self._made = TenantSupervisor(means, self.place)
@@ -254,6 +259,36 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> fl
         assert time.monotonic() < started_at + seconds, f"not so in {seconds:.0f} s: {what}"
         time.sleep(0.05)
     return time.monotonic() - started_at
+
+
+OUTSIDE_BYTES = 8_000_000
+
+
+@contextlib.contextmanager
+def outside(host: SharedHost) -> Iterator[str]:
+    """A machine beyond the host's network, at the address that it yields, with a large file to download."""
+    web = host.place.run.parent / "outside"
+    web.mkdir(exist_ok=True)
+    (web / "large").write_bytes(bytes(OUTSIDE_BYTES))
+    address = "203.0.113.2"
+    up = f"until ip addr add {address}/24 dev out1 2>/dev/null; do sleep 0.1; done; ip link set out1 up"
+    route = "ip route add default via 203.0.113.1"
+    serve = f"{up}; {route}; exec busybox httpd -f -p {address}:80 -h {web}"
+    server = subprocess.Popen(["unshare", "--net", "sh", "-c", serve])
+    try:
+        for words in (
+            "link add out0 type veth peer name out1",
+            f"link set out1 netns {server.pid}",
+            "addr add 203.0.113.1/24 dev out0",
+            "link set out0 up",
+        ):
+            subprocess.run([*host.inside, "ip", *words.split()], check=True)
+        until(lambda: host.answers(address, 80), "the other machine answers")
+        yield address
+    finally:
+        server.kill()
+        server.wait()
+        subprocess.run([*host.inside, "ip", "link", "delete", "out0"], capture_output=True)
 
 
 @contextlib.contextmanager

@@ -11,15 +11,28 @@ from dataclasses import replace
 import pytest
 
 from tests.real import containers as real
-from tests.real import hostile
+from tests.real import floods, hostile, shells
 from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, secret, unenforced
 from tests.real.changes import LIMIT_SECONDS, list_changes
 from tests.real.lending import lending
-from tests.real.tenants import ADDRESS, SERVICE, THREE, SharedHost, shape, shared_host, tenant, until
+from tests.real.tenants import (
+    ADDRESS,
+    OUTSIDE_BYTES,
+    SERVICE,
+    THREE,
+    SharedHost,
+    outside,
+    shape,
+    shared_host,
+    tenant,
+    until,
+)
+from tests.soak import sample
 from userdata.agent.machine import files
 from userdata.agent.tenants.host import container, firewall, meter
 from userdata.agent.tenants.host.steps import DesiredTenant
 from userdata.agent.tenants.plan import plan
+from userdata.agent.tenants.throughput import ASSUMED, bounds_of
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
 
@@ -94,7 +107,7 @@ def test_the_firewall_isolates_tenants(host: SharedHost) -> None:
     try:
         found = network_breaches(host)
     finally:
-        firewall.apply_rules(host.host, [one.uid for one in THREE])
+        firewall.apply_rules(host.host, {one.uid: 10**10 for one in THREE})
     assert f"ada reaches {real.METADATA}:80" in found
     assert f"bo reaches {ADDRESS}:{SERVICE}" in found
     assert network_breaches(host) == []
@@ -108,6 +121,65 @@ def test_idle_cpus_are_lent_and_come_back_when_their_owner_wakes(host: SharedHos
         assert tenants.give_back_seconds("ada", "bo") < 5.0
     assert lent.fraction >= 0.9
     assert lent.cpus > 1.2  # one is its own
+
+
+HELD = [name for name in floods.FLOODS if name not in floods.UNSOLVED]
+
+
+@pytest.mark.parametrize("name", sample(HELD, 4))
+def test_a_neighbour_has_its_part_whatever_a_tenant_does(host: SharedHost, name: str) -> None:
+    [share] = floods.neighbour_shares(host, [name], 2.0).values()
+    assert share >= 0.9
+
+
+@pytest.mark.parametrize("name", sample(HELD, 4))
+def test_cpus_come_back_from_a_tenant_that_clings_to_them(host: SharedHost, name: str) -> None:
+    [seconds] = floods.give_back_seconds(host, [name]).values()
+    assert seconds < 5.0  # as above: half a second on a quiet machine
+
+
+def test_a_user_has_a_shell_in_its_container_and_none_of_the_host(host: SharedHost) -> None:
+    with shells.session("ada") as user:
+        user.type("id -u; pwd; tty > /dev/null && echo on a terminal; cat /data/secret; exit\n")
+        assert user.shows(secret("ada")), user.output
+        assert user.process.wait(20) == 0
+    assert "2001" in user.output
+    with shells.session("nobody") as user:
+        assert user.shows("No such container"), user.output
+        assert user.process.wait(20) != 0
+    script = host.place.volume_path("ada") / "data" / "tried.sh"
+    script.write_text(f"{TRIED}\nrm -f /tmp/big /data/big; echo tri''ed\n")
+    with shells.session("ada") as user:
+        user.type("sh /data/tried.sh; exit\n")
+        assert user.shows("tried", 60.0), user.output
+    script.unlink()
+    assert not [what for what in ALONE if what in user.output], user.output
+
+
+def test_no_key_leads_from_a_shell_to_the_host(host: SharedHost) -> None:
+    assert shells.reached(host, "ada") == []
+
+
+def test_traffic_of_a_tenant_is_bounded(host: SharedHost) -> None:
+    rate = 2_000_000
+    with outside(host) as address:
+        fast = _download_seconds(host, "ada", address)
+        firewall.apply_rules(host.host, {2001: rate, 2002: 10**10, 2003: 10**10})
+        try:
+            slow = _download_seconds(host, "ada", address)
+            neighbour = _download_seconds(host, "bo", address)
+        finally:
+            firewall.apply_rules(host.host, {one.uid: 10**10 for one in THREE})
+    bounded = OUTSIDE_BYTES / rate - 1  # a second's worth passes at once
+    assert slow >= 0.9 * bounded
+    assert max(fast, neighbour) < 0.5 * bounded
+
+
+def test_a_disk_of_a_tenant_is_bounded(host: SharedHost) -> None:
+    """On cgroup v1 of this kernel only direct reads and writes count."""
+    found = host.inspected()["ada"]["HostConfig"]
+    for kind in ("BlkioDeviceReadBps", "BlkioDeviceWriteBps"):
+        assert [one["Path"].startswith("/dev/loop") for one in found[kind][:1]] == [True]
 
 
 def test_a_capped_tenant_never_uses_more_than_its_cpus(host: SharedHost) -> None:
@@ -221,6 +293,13 @@ def test_a_tenant_sees_its_own_gpus_and_one_without_sees_none() -> None:
         pytest.skip(str(error))
 
 
+def _download_seconds(host: SharedHost, name: str, address: str) -> float:
+    started_at = time.monotonic()
+    done = host.within(name, f"busybox wget -q -O /dev/null http://{address}/large")
+    assert done.returncode == 0, done.stderr
+    return time.monotonic() - started_at
+
+
 def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) -> list[str]:
     """Return the devices in a tenant's container, and the GPUs that its first process reads.
 
@@ -242,7 +321,8 @@ def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) ->
     )
     files.write_json(place.cdi_file(name), container.cdi_specification(name, gpus))
     part = plan(shape(), [one]).slices[name]
-    argv = container.run_command(DesiredTenant(one, part, "spec", 100, -1, ()), gpus, place)
+    desired = DesiredTenant(one, part, "spec", 100, -1, (), bounds_of(1, 2, ASSUMED))
+    argv = container.run_command(desired, gpus, place, container.TenantDisks("", ""))
     for option in (
         "--runtime",
         "--log-driver",

@@ -21,8 +21,10 @@ from userdata.agent.tenants.host.steps import (
 )
 from userdata.agent.tenants.model import HostShape, PlanRefusedError, Slice, Tenant
 from userdata.agent.tenants.plan import plan
+from userdata.agent.tenants.throughput import ASSUMED, bounds_of
 
 ChangedList = Callable[[random.Random, HostShape, Sequence[Tenant]], list[Tenant]]
+BOUNDS: Final = bounds_of(1, 2, ASSUMED)
 _FAILURES: Final = 3
 """Failures after which the supervisor counts a tenant as failing."""
 
@@ -169,7 +171,7 @@ def planned(tenant: Tenant, part: Slice) -> DesiredTenant:
     gpus = (position,) if position else tuple(map(str, part.gpus))
     # All that another container is needed for; the supervisor has `container.spec_of`.
     spec = repr((tenant.uid, tenant.host_port, tenant.container_port, tenant.memory_gib, gpus))
-    return DesiredTenant(tenant, part, spec, 2 * part.weight, container.cpu_quota(part), gpus)
+    return DesiredTenant(tenant, part, spec, 2 * part.weight, container.cpu_quota(part), gpus, BOUNDS)
 
 
 def running(desired: DesiredTenant, id_: str) -> TenantContainer:

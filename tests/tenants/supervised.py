@@ -18,6 +18,7 @@ from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
 from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
 from userdata.agent.tenants.model import HostShape, Slice, Tenant
+from userdata.agent.tenants.throughput import Bandwidth
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
 
@@ -114,6 +115,8 @@ class Bench:
             prepare_image=lambda image: self.image_volumes,
             outdated=lambda: self.outdated,
             gpus=GpuNames(self.docker, None),
+            bandwidth=Bandwidth(8_000_000_000, 4_000_000_000),
+            disk_of=lambda path: f"/dev/disk-of-{path.name}",
             list_interval_seconds=5.0,
         )
         return TenantSupervisor(dependencies, self.paths)

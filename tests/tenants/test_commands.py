@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import shlex
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,8 +16,8 @@ from infra.catalogue import host_shapes
 from tests.tenants.docker_double import options
 from tests.tenants.hosts import tenant
 from userdata.agent.tenants import mig, weights
-from userdata.agent.tenants.host import container, firewall
-from userdata.agent.tenants.host.container import TenantPaths
+from userdata.agent.tenants.host import container, firewall, shape
+from userdata.agent.tenants.host.container import TenantDisks, TenantPaths
 from userdata.agent.tenants.host.steps import (
     DesiredTenant,
     TenantContainer,
@@ -26,10 +27,12 @@ from userdata.agent.tenants.host.steps import (
 )
 from userdata.agent.tenants.model import UIDS_APART, MigInstance, Slice, Tenant
 from userdata.agent.tenants.plan import plan
+from userdata.agent.tenants.throughput import ASSUMED, IMAGE_DISK, Bandwidth, bounds_of, parse_bandwidth
 
 GOLDEN = Path(__file__).parent / "golden"
 UNITS = Path(container.__file__).parents[2] / "units"
 PLACE = TenantPaths("10.0.1.5", RUN_DIR, Path("/dltraining/tenants"), Path("/var/run/cdi"))
+DISKS = TenantDisks(volume="/dev/nvme1n1", image="/dev/nvme0n1")
 
 HOSTS: dict[str, tuple[Tenant, ...]] = {
     "p4d.24xlarge": (
@@ -59,7 +62,8 @@ HOSTS: dict[str, tuple[Tenant, ...]] = {
 def planned(one: Tenant, part: Slice, gpus: tuple[str, ...]) -> DesiredTenant:
     spec = container.spec_of(one, part, gpus, PLACE)
     shares = weights.shares_for(part.weight)
-    return DesiredTenant(one, part, spec, shares, container.cpu_quota(part), gpus)
+    bounds = bounds_of(one.cpus, 48, Bandwidth(5_000_000_000, 2_000_000_000))
+    return DesiredTenant(one, part, spec, shares, container.cpu_quota(part), gpus, bounds)
 
 
 def commands(name: str) -> list[list[str]]:
@@ -69,7 +73,7 @@ def commands(name: str) -> list[list[str]]:
         part = found[one.name]
         gpus = tuple(f"GPU-{gpu}" for gpu in part.gpus)
         said.append(container.network_command(one))
-        said.append(container.run_command(planned(one, part, gpus), gpus, PLACE))
+        said.append(container.run_command(planned(one, part, gpus), gpus, PLACE, DISKS))
     return said
 
 
@@ -95,6 +99,10 @@ def test_each_container_is_confined(name: str) -> None:
         limit = 100_000 * one.cpus if one.cpu_mode == "capped" else -1
         assert options(argv, "--cpu-quota") == [str(limit)]
         assert "--tmpfs" not in argv
+        for kind in ("read", "write"):
+            [volume, *image] = options(argv, f"--device-{kind}-bps")
+            assert volume == f"/dev/nvme1n1:{2_000_000_000 * one.cpus // 48}"
+            assert len(image) == (kind == "read")
         assert f"/dltraining/tenants/{one.name}/tmp:/tmp" in options(argv, "--volume")
         assert not {"--privileged", "--gpus", "host", "--cap-add", "--pid", "--ipc"} & {*argv}
         assert all(one.startswith(("10.0.1.5:", "127.0.0.1:")) for one in options(argv, "--publish"))
@@ -137,15 +145,60 @@ def test_another_container_is_needed_for_all_but_cpus() -> None:
 
 
 def test_the_firewall_rules_are_one_transaction() -> None:
-    text = firewall.rules([2002, 2001])
+    text = firewall.rules({2002: 250_000_000, 2001: 10**9})
     assert text.startswith(f"table inet {firewall.TABLE}\ndelete table inet {firewall.TABLE}\ntable inet")
     assert 'iifname "gst-*" drop' in text
     assert 'iifname "gst-*" oifname "gst-*" drop' in text
     for address in ("169.254.0.0/16", "fd00:ec2::/32", "fe80::/10"):
         assert any(address in line and line.endswith("drop") for line in text.splitlines())
     assert text.count("meta skuid { 2001, 2002 }") == 2
-    assert "chain output" not in firewall.rules([])
-    assert len(container.bridge_of(tenant("x", uid=59_999))) <= 15
+    assert "chain output" not in firewall.rules({})
+    assert len(container.bridge_of(59_999)) <= 15
+    for direction in ("iifname", "oifname"):
+        limit = f'{direction} "gst-2002" limit rate over 250000000 bytes/second drop'
+        assert text.count(limit) == 1
+    # What may not pass at all is dropped before it counts.
+    assert text.index('"gst-*" oifname "gst-*" drop') < text.index("limit rate")
+
+
+def test_bounds_of_all_tenants_together_are_the_machines() -> None:
+    machine = Bandwidth(network=5_000_000_000, volumes=2_000_000_000)
+    bounds = [bounds_of(cpus, 48, machine) for cpus in (30, 12, 6)]
+    assert sum(one.network for one in bounds) <= machine.network
+    assert sum(one.volume for one in bounds) <= machine.volumes
+    assert sum(one.image for one in bounds) <= IMAGE_DISK
+    assert [one.network for one in bounds] == [3_125_000_000, 1_250_000_000, 625_000_000]
+
+
+def test_bandwidth_that_ec2_does_not_say_is_the_least_of_any_type() -> None:
+    cards = [{"BaselineBandwidthInGbps": 100.0}, {"BaselineBandwidthInGbps": 100.0}]
+    known = {
+        "NetworkInfo": {"NetworkCards": cards},
+        "EbsInfo": {"EbsOptimizedInfo": {"BaselineThroughputInMBps": 2375.0}},
+    }
+    assert parse_bandwidth(known) == Bandwidth(25_000_000_000, 2_375_000_000)
+    assert parse_bandwidth({"NetworkInfo": {"NetworkCards": [{}]}, "EbsInfo": {}}) == ASSUMED
+    assert parse_bandwidth({}) == ASSUMED
+
+
+def test_a_disk_is_bounded_as_a_whole(tmp_path: Path) -> None:
+    sys, dev = tmp_path / "sys", tmp_path / "dev"
+    number = tmp_path.stat().st_dev
+    block = sys / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
+    assert shape.disk_of(tmp_path, sys, dev) == ""
+    partition = sys / "devices/nvme0n1/nvme0n1p1"
+    partition.mkdir(parents=True)
+    block.parent.mkdir(parents=True)
+    block.symlink_to(partition)
+    dev.mkdir()
+    for name in ("nvme0n1", "nvme0n1p1"):
+        (dev / name).touch()
+    assert shape.disk_of(tmp_path, sys, dev) == "/dev/nvme0n1p1"
+    (partition / "partition").write_text("1")
+    assert shape.disk_of(tmp_path, sys, dev) == "/dev/nvme0n1"
+    assert shape.disk_of(tmp_path / "missing", sys, dev) == ""
+    (dev / "nvme0n1").unlink()  # Docker would refuse to start the container
+    assert shape.disk_of(tmp_path, sys, dev) == ""
 
 
 def test_the_unit_leaves_tenants_running_and_is_the_last_to_be_killed() -> None:
@@ -175,7 +228,7 @@ def test_tenants_have_addresses_of_their_own_outside_of_private_networks() -> No
 
 
 def wanted(one: Tenant, part: Slice, spec: str = "1") -> DesiredTenant:
-    return DesiredTenant(one, part, spec, 100, container.cpu_quota(part), ())
+    return DesiredTenant(one, part, spec, 100, container.cpu_quota(part), (), bounds_of(1, 2, ASSUMED))
 
 
 def found(one: Tenant, part: Slice | None, spec: str = "1", *, is_running: bool = True) -> TenantContainer:

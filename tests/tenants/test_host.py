@@ -267,4 +267,4 @@ def test_no_tenant_starts_without_a_firewall() -> None:
             return super().run(argv, stdin, environment)
 
     with pytest.raises(AgentError, match=r"none is started: nft.*; allowed: a machine with nftables"):
-        firewall.apply_rules(Bare(), [2001])
+        firewall.apply_rules(Bare(), {2001: 10**9})

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.tenants.docker_double import options
-from tests.tenants.hosts import tenant
+from tests.tenants.hosts import host, tenant
 from tests.tenants.supervised import ADA, BO, CY, Bench, outage
 from userdata.agent.metrics.owner import Owners
+from userdata.agent.tenants.host import docker, meter
 from userdata.agent.tenants.host.container import name_of
 from userdata.agent.tenants.host.meter import Counters
+from userdata.agent.tenants.model import MigInstance, Slice
 
 
 def test_all_are_started_and_the_host_is_ready_once_they_are(bench: Bench) -> None:
@@ -26,6 +28,30 @@ def test_all_are_started_and_the_host_is_ready_once_they_are(bench: Bench) -> No
     assert bench.docker.ran.index(["nft", "--file", "-"]) < min(
         at for at, argv in enumerate(bench.docker.ran) if argv[:2] == ["docker", "run"]
     )
+
+
+def test_dockers_daemons_have_the_systems_cpus_and_tenants_have_others(bench: Bench) -> None:
+    supervisor = bench.settled()
+    confined = [argv for argv in bench.docker.ran if argv[0] == "systemctl"]
+    prefix = ["systemctl", "set-property", "--runtime"]
+    # A core of two CPUs, of 24 cores.
+    services = ("docker.service", "containerd.service")
+    assert confined == [[*prefix, service, "AllowedCPUs=0,24"] for service in services]
+    for argv in (argv for argv in bench.docker.ran if argv[:2] == ["docker", "run"]):
+        assert not {0, 24} & {*docker.cpus(options(argv, "--cpuset-cpus")[0])}
+    bench.list = lambda: (ADA, BO)
+    bench.pass_(supervisor)
+    assert [argv for argv in bench.docker.ran if argv[0] == "systemctl"] == confined
+
+
+def test_throughput_is_bounded_by_the_share_of_cpus(bench: Bench) -> None:
+    bench.settled()
+    share = ADA.cpus / host().cpus
+    assert f'iifname "gst-{ADA.uid}" limit rate over {int(8e9 * share)} bytes/second' in bench.docker.rules
+    [started] = [argv for argv in bench.docker.ran if argv[:2] == ["docker", "run"] and "ada" in str(argv[6])]
+    assert options(started, "--device-write-bps") == [f"/dev/disk-of-ada:{int(4e9 * share)}"]
+    image = max(int(131_072_000 * share), 8 * 2**20)
+    assert options(started, "--device-read-bps")[1:] == [f"/dev/disk-of-docker:{image}"]
 
 
 def test_one_that_changes_is_replaced_and_no_other(bench: Bench) -> None:
@@ -252,6 +278,29 @@ def test_what_each_used_and_lent_is_sent_once_a_minute(bench: Bench) -> None:
     assert sent["cy"]["TenantMemory"] == 3000.0
     assert sent["bo"]["TenantCpuThrottledSeconds"] == 6.0
     assert "TenantCpuThrottledSeconds" not in sent["ada"]
+    # What is reserved for a tenant and what the host has are of the same interval.
+    interval = sent[meter.HOST]["HostCpuSeconds"] / host().cpus
+    assert interval == pytest.approx(60.0, abs=2)
+    assert sent["ada"]["TenantCpuReservedSeconds"] == pytest.approx(ADA.cpus * interval, abs=0.1)
+    assert sent["ada"]["TenantGpuReservedSeconds"] == pytest.approx(ADA.gpus * interval, abs=0.1)
+    assert sent["ada"]["TenantMemoryReservedGibHours"] == pytest.approx(
+        ADA.memory_gib * interval / 3600, abs=1e-3
+    )
+    assert sent[meter.HOST]["HostGpuSeconds"] == pytest.approx(len(host().gpus) * interval, abs=0.1)
+    assert sent[meter.HOST]["HostMemoryGibHours"] == pytest.approx(
+        host().memory_gib * interval / 3600, abs=1e-3
+    )
+
+
+def test_a_mig_instance_is_part_of_a_gpu_by_its_memory() -> None:
+    profiles = host().mig
+    gpus = {
+        profile.name: meter.gpus_of(Slice((0,), 40, 2**30, mig=MigInstance(0, profile.name, 0)), profiles)
+        for profile in profiles
+    }
+    assert (gpus["1g.5gb"], gpus["3g.20gb"], gpus["7g.40gb"]) == (1 / 8, 1 / 2, 1.0)
+    assert meter.gpus_of(Slice((0,), 40, 2**30, mig=MigInstance(0, "1g.99gb", 0)), profiles) == 1.0
+    assert meter.gpus_of(Slice((0,), 40, 2**30, gpus=(1, 5)), profiles) == 2.0
 
 
 def test_a_process_on_a_gpu_is_known_to_be_the_tenants(bench: Bench, tmp_path: Path) -> None:

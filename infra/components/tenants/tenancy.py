@@ -1,4 +1,4 @@
-"""AWS resources of a shared host's tenants: their list, ports and port forwarding."""
+"""AWS resources of a shared host's tenants: their list, their ports, and their users' sessions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from infra.iam.statement import document
 from infra.schema.shared_host import Tenant
 from infra.scope import Scope
 from userdata.agent.tenants import codec
+from userdata.agent.tenants.host.container import name_of
 
 _MAX_NAME_LENGTH: Final = 128
 """Maximum length of the names of IAM policies and Systems Manager documents. Source: their API references."""
@@ -35,14 +36,16 @@ class TenancyArgs:
 class Tenancy(pulumi.ComponentResource):
     """The list of tenants in S3 and a security group with their ports.
 
-    Each tenant with a port also has a session document that forwards to it and a policy that allows only
-    that. The list is a separate object: a changed tenant does not change user data and replaces no instance.
+    Each tenant has a session document that opens a shell in its container, one that forwards to its port if
+    it has one, and for each document a policy that allows its users only that. The list is a separate
+    object: a changed tenant does not change user data and replaces no instance.
     """
 
     list_arn: pulumi.Output[str]
     security_group_id: pulumi.Output[str]
-    forwarding: dict[str, dict[str, pulumi.Input[str] | int]]
-    """``document``, ``policy`` and ``port`` by tenant, for tenants with a port."""
+    access: dict[str, dict[str, pulumi.Input[str] | int]]
+    """By tenant: ``principalTag`` of its users, ``shellDocument``, ``shellPolicy``, and with a port
+    ``document``, ``policy`` and ``port``."""
 
     def __init__(self, name: str, args: TenancyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the resources."""
@@ -63,11 +66,7 @@ class Tenancy(pulumi.ComponentResource):
             "arn:", scope.partition, ":s3:::", stored.bucket, "/", stored.key
         )
         self.security_group_id = self._ports().id
-        self.forwarding = {
-            tenant.name: self._forwarding(tenant, tenant.host_port)
-            for tenant in host.tenants
-            if tenant.host_port is not None
-        }
+        self.access = {tenant.name: self._access(tenant) for tenant in host.tenants}
         self.register_outputs({"list": self.list_arn, "securityGroupId": self.security_group_id})
 
     def _ports(self) -> aws.ec2.SecurityGroup:
@@ -98,29 +97,64 @@ class Tenancy(pulumi.ComponentResource):
                 )
         return group
 
-    def _forwarding(self, tenant: Tenant, port: int) -> dict[str, pulumi.Input[str] | int]:
+    def _access(self, tenant: Tenant) -> dict[str, pulumi.Input[str] | int]:
         scope, host = self._args.scope, self._args.host
-        name = scope.name(host.name, tenant.name, limit=_MAX_NAME_LENGTH)
+        user = tenant_statements.principal(scope.stack, host.name, tenant.name)
+        access: dict[str, pulumi.Input[str] | int] = {"principalTag": user}
+        if tenant.host_port is not None:
+            content = forwarding(tenant.name, tenant.host_port)
+            session, policy = self._sessions(tenant, "", "Reach the port of", content)
+            access |= {"document": session, "policy": policy, "port": tenant.host_port}
+        # A name of a tenant has no dot: no other tenant's document has this name.
+        session, policy = self._sessions(tenant, ".shell", "Open a shell in", shell(tenant.name))
+        return {**access, "shellDocument": session, "shellPolicy": policy}
+
+    def _sessions(
+        self, tenant: Tenant, suffix: str, purpose: str, content: dict[str, object]
+    ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        """Declare a session document and its policy; return the document's name and the policy's ARN."""
+        scope, host = self._args.scope, self._args.host
+        name = scope.name(host.name, f"{tenant.name}{suffix}", limit=_MAX_NAME_LENGTH)
         tags = scope.tags(name, group=host.name)
-        forwarder = aws.ssm.Document(
+        session = aws.ssm.Document(
             name,
             document_type="Session",
             document_format="JSON",
-            content=json.dumps(session(tenant.name, port), sort_keys=True),
+            content=json.dumps(content, sort_keys=True),
             tags=tags,
             opts=self._child,
+        )
+        statements = tenant_statements.sessions(
+            scope, host=host.name, tenant=tenant.name, document=session.arn
         )
         policy = aws.iam.Policy(
             name,
-            description=f"Reach the port of {tenant.name} on {host.name}, through Session Manager",
-            policy=document(tenant_statements.forwarding(scope, host=host.name, document=forwarder.arn)),
+            description=f"{purpose} {tenant.name} on {host.name}, through Session Manager",
+            policy=document(statements),
             tags=tags,
             opts=self._child,
         )
-        return {"document": forwarder.name, "policy": policy.arn, "port": port}
+        return session.name, policy.arn
 
 
-def session(tenant: str, port: int) -> dict[str, object]:
+def shell(tenant: str) -> dict[str, object]:
+    """Return a session document that opens a shell in a tenant's container, as its user, and nothing else.
+
+    The command is fixed and replaces the shell that starts it: its end, also by a signal or a missing
+    container, ends the session. It runs as root because only root may use Docker; what it starts has the
+    user, the capabilities and the limits of the container.
+    Source: Systems Manager guide, "Session document schema", "Restrict access to commands in a session".
+    """
+    command = f"exec docker exec --interactive --tty {name_of(tenant)} sh"
+    return {
+        "schemaVersion": "1.0",
+        "description": f"Opens a shell in the container of {tenant}",
+        "sessionType": "InteractiveCommands",
+        "properties": {"linux": {"commands": command, "runAsElevated": True}},
+    }
+
+
+def forwarding(tenant: str, port: int) -> dict[str, object]:
     """Return a session document that forwards one fixed port of the host; the caller chooses the local port.
 
     Source: Systems Manager guide, "Session document schema".

@@ -74,7 +74,7 @@ class Containers:
                 if argv[-1] in self.containers:
                     raise AgentError(f"docker: exit 1: network {argv[-1]} has active endpoints")
                 self.networks.remove(argv[-1])
-            case ["install" | "chown" | "rm", *_] | ["docker", "pull" | "login", *_]:
+            case ["install" | "chown" | "rm" | "systemctl", *_] | ["docker", "pull" | "login", *_]:
                 pass
             case _:
                 raise AssertionError(argv)

@@ -31,7 +31,11 @@ class TenantHost(SimulatedHost):
         match list(argv):
             case ["chown", *_]:
                 return ""
-            case ["docker" | "nft" | "runc" | "containerd" | "nvidia-ctk" | "nvidia-smi", command, *_]:
+            case [
+                "docker" | "nft" | "systemctl" | "runc" | "containerd" | "nvidia-ctk" | "nvidia-smi",
+                command,
+                *_,
+            ]:
                 if command not in ("ps", "container", "version", "--version"):
                     self._busy_at = self._scheduler.now
                 return self._containers.run(argv, stdin, environment)

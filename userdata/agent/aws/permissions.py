@@ -159,6 +159,7 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
     ),
     # Describe actions have no resource-level permissions.
     Permission("FindVolumes", ("volume", "attached", "tenants"), ("ec2:DescribeVolumes",), ("*",)),
+    Permission("ReadBandwidth", ("tenants",), ("ec2:DescribeInstanceTypes",), ("*",)),
     Permission("FindSnapshots", ("volume", "tenants"), ("ec2:DescribeSnapshots",), ("*",)),
     Permission("MakeVolume", ("volume",), ("ec2:CreateVolume",), (f"{_EC2}:volume/*",), _REQUESTED),
     # The source: only a snapshot of this job.

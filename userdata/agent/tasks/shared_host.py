@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from userdata.agent.tenants.host.container import TenantPaths
     from userdata.agent.tenants.host.meter import UsageMeter
     from userdata.agent.tenants.host.volumes import TenantVolumes
+    from userdata.agent.tenants.throughput import Bandwidth
 
 TENANTS_DIR: Final = "tenants"
 """Directory of the tenants' mount points, below the data directory."""
@@ -32,6 +33,7 @@ def shared_host(node: Node) -> int:
     from userdata.agent.tenants.host.images import ImageStore
     from userdata.agent.tenants.host.listing import TenantListReader
     from userdata.agent.tenants.host.parts import GpuParts
+    from userdata.agent.tenants.host.shape import disk_of
     from userdata.agent.tenants.host.shares import WeightCurve
     from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
 
@@ -62,6 +64,8 @@ def shared_host(node: Node) -> int:
         prepare_image=ImageStore(node.host, partial(ecr_password, node), _free_bytes).prepare,
         outdated=lambda: versions.outdated(node.host, has_gpus=bool(node.shape().gpus)),
         gpus=GpuParts(node.host, node.nvml),
+        bandwidth=_bandwidth(node),
+        disk_of=partial(disk_of, sys=sys, dev=node.kernel / "dev"),
         list_interval_seconds=host.list_interval_seconds,
     )
     supervisor = TenantSupervisor(means, paths)
@@ -75,6 +79,23 @@ def _free_bytes(directory: str) -> int:
     return shutil.disk_usage(directory).free
 
 
+def _bandwidth(node: Node) -> Bandwidth:
+    """Return the machine's bandwidth by EC2; the least of any type if it cannot be read."""
+    from userdata.agent.aws.clients import aws_errors
+    from userdata.agent.machine import log
+    from userdata.agent.machine.errors import AgentError
+    from userdata.agent.tenants import throughput
+
+    kind = node.identity.instance_type
+    try:
+        with aws_errors(f"instance type {kind}"):
+            types = node.clients.ec2(node.config.region).describe_instance_types(InstanceTypes=[kind])
+    except AgentError as error:
+        log.warning("bandwidth unknown: tenants share the least of any type", error=str(error))
+        return throughput.ASSUMED
+    return throughput.parse_bandwidth(next(iter(types["InstanceTypes"]), {}))
+
+
 def _meter(node: Node) -> UsageMeter:
     from userdata.agent.metrics import emf
     from userdata.agent.tenants.host import meter
@@ -85,7 +106,8 @@ def _meter(node: Node) -> UsageMeter:
     read = partial(meter.read, proc=node.kernel / "proc", cgroups=node.kernel / "sys/fs/cgroup")
 
     def send(tenant: str, metrics: list[emf.Metric]) -> None:
-        dimensions = {"stack": config.stack, "group": config.group, names.TENANT: tenant}
+        dimensions = {"stack": config.stack, "group": config.group}
+        dimensions |= {} if tenant == meter.HOST else {names.TENANT: tenant}
         more = {"instance": instance}
         put(emf.line(node.clock.wall(), config.metrics.log_group, instance, dimensions, metrics, more))
 

@@ -191,6 +191,10 @@ class Slice:
         return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
+MEMORY_SLICES: Final = 8
+"""Memory slices of a GPU, in which MIG profiles are measured; see ``mig``."""
+
+
 @dataclass(frozen=True)
 class HostPlan:
     """The slices by tenant name, in the order of the list, and the CPUs that no tenant has pinned."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
 from gpu_spot.aws_check.roles import document
+from infra.iam.tenant_statements import PRINCIPAL_TAG
 
 _EC2: Final = "Service authorization reference, Amazon EC2"
 _ACCOUNT: Final = "us-east-1:123456789012"
@@ -203,6 +204,24 @@ SIMULATED: Final = (
         {"Action": "ssm:TerminateSession", "Resource": _on("ssm", _SESSION)},
         (_on("ssm", "session/me-0123"), {"aws:userid": ["me"]}),
         (_on("ssm", "session/them-0123"), {"aws:userid": ["me"]}),
+    ),
+    _simulated(
+        "own-channels",
+        "OpenDataChannel can be restricted to sessions of the caller.",
+        'Systems Manager guide, "Sample IAM policies for Session Manager"; no authorization reference',
+        "infra/iam/tenant_statements.py",
+        {"Action": "ssmmessages:OpenDataChannel", "Resource": _on("ssm", _SESSION)},
+        (_on("ssm", "session/me-0123"), {"aws:userid": ["me"]}),
+        (_on("ssm", "session/them-0123"), {"aws:userid": ["me"]}),
+    ),
+    _simulated(
+        "tags-of-principals-bound-sessions",
+        "StartSession can be restricted by a tag of the caller.",
+        'IAM user guide, "AWS global condition context keys", aws:PrincipalTag',
+        "infra/iam/tenant_statements.py",
+        _bound("ssm:StartSession", "*", "StringEquals", f"aws:PrincipalTag/{PRINCIPAL_TAG}", "a/b/c"),
+        (_INSTANCE, {f"aws:PrincipalTag/{PRINCIPAL_TAG}": ["a/b/c"]}),
+        (_INSTANCE, {f"aws:PrincipalTag/{PRINCIPAL_TAG}": ["a/b/d"]}),
     ),
     _simulated(
         "key-through-services",

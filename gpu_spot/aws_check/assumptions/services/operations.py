@@ -9,7 +9,7 @@ from contracts import names
 from gpu_spot.aws_check import roles
 from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
-from infra.components.tenants.tenancy import session
+from infra.components.tenants.tenancy import forwarding, shell
 
 _BUDGETS: Final = "infra/components/monitoring/monitoring.py"
 
@@ -27,7 +27,7 @@ def document_with_a_fixed_port(test_bed: AwsTestBed) -> str:
             Name=name,
             DocumentType="Session",
             DocumentFormat="JSON",
-            Content=json.dumps(session("check", 8080)),
+            Content=json.dumps(forwarding("check", 8080)),
             Tags=test_bed.tags,
         )
     )
@@ -35,6 +35,29 @@ def document_with_a_fixed_port(test_bed: AwsTestBed) -> str:
     if content["properties"]["portNumber"] != "8080":
         raise Falsified(f"its properties are {content['properties']}")
     return "accepted with port 8080"
+
+
+@assumes(
+    'Systems Manager guide, "Restrict access to commands in a session"',
+    "infra/components/tenants/tenancy.py",
+    "CreateDocument is rejected, or the document has parameters",
+)
+def document_with_a_fixed_command(test_bed: AwsTestBed) -> str:
+    """A session document can fix a command of root's and leave nothing to the caller."""
+    ssm, name = test_bed.clients("ssm"), test_bed.resource_name("shell")
+    test_bed.expect_success(
+        lambda: ssm.create_document(
+            Name=name,
+            DocumentType="Session",
+            DocumentFormat="JSON",
+            Content=json.dumps(shell("check")),
+            Tags=test_bed.tags,
+        )
+    )
+    described = ssm.describe_document(Name=name)["Document"]
+    if described.get("Parameters"):
+        raise Falsified(f"its parameters are {described['Parameters']}")
+    return "accepted without parameters"
 
 
 @assumes(

@@ -25,7 +25,7 @@ def needs(settings: Settings) -> frozenset[Need]:
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
-    """Declare the hosts and export commands that forward their tenants' ports."""
+    """Declare the hosts and export what their tenants' users need for sessions."""
     scope = foundation.scope
     tenancies = {
         host.name: Tenancy(
@@ -36,7 +36,7 @@ def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
         for host in settings.shared_hosts
     }
     if tenancies:
-        scope.export("sharedHosts", {name: tenancy.forwarding for name, tenancy in tenancies.items()})
+        scope.export("sharedHosts", {name: tenancy.access for name, tenancy in tenancies.items()})
     return [_workload(host, tenancies[host.name], foundation) for host in settings.shared_hosts]
 
 

@@ -14,6 +14,7 @@ from contracts.agent.names import NOTICE_FILE, RUN_DIR, WORKERS_DIR
 from userdata.agent.tenants import codec
 from userdata.agent.tenants.host.steps import DesiredTenant
 from userdata.agent.tenants.model import UIDS_APART, Slice, Tenant
+from userdata.agent.tenants.throughput import TenantBounds
 from userdata.agent.work import containers
 
 LABEL_TENANT: Final = "gpu-spot.tenant"
@@ -86,9 +87,9 @@ def name_of(tenant: str) -> str:
     return f"gpu-spot-tenant-{tenant}"
 
 
-def bridge_of(tenant: Tenant) -> str:
+def bridge_of(uid: int) -> str:
     """Return the name of a tenant's bridge; it uses the user id because the kernel allows 15 characters."""
-    return f"{BRIDGES}{tenant.uid}"
+    return f"{BRIDGES}{uid}"
 
 
 def subnet_of(uid: int) -> str:
@@ -102,7 +103,7 @@ def subnet_of(uid: int) -> str:
 
 def network_command(tenant: Tenant) -> list[str]:
     """Return the command that creates a tenant's bridge, which no other container uses."""
-    bridge = f"com.docker.network.bridge.name={bridge_of(tenant)}"
+    bridge = f"com.docker.network.bridge.name={bridge_of(tenant.uid)}"
     label = f"{LABEL_TENANT}={tenant.name}"
     subnet = ["--subnet", subnet_of(tenant.uid)]
     return ["docker", "network", "create", *subnet, "--opt", bridge, "--label", label, name_of(tenant.name)]
@@ -153,8 +154,23 @@ def spec_of(tenant: Tenant, part: Slice, gpus: Sequence[str], paths: TenantPaths
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class TenantDisks:
+    """Devices of the disks with a tenant's volume and with its image, such as ``/dev/nvme1n1``.
+
+    Empty: not a disk, which has no bound.
+    """
+
+    volume: str
+    image: str
+
+
 def run_command(
-    desired: DesiredTenant, gpus: Sequence[str], paths: TenantPaths, volumes: Sequence[str] = ()
+    desired: DesiredTenant,
+    gpus: Sequence[str],
+    paths: TenantPaths,
+    disks: TenantDisks,
+    volumes: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that starts a tenant's container, with the labels that identify it.
 
@@ -166,6 +182,7 @@ def run_command(
     for number, path in enumerate(volumes):
         argv += ["--volume", f"{paths.image_volume(tenant.name, number)}:{path}"]
     argv += _cpu_options(part, desired.shares)
+    argv += _disk_options(desired.bounds, disks)
     for key, value in (
         (LABEL_TENANT, tenant.name),
         (LABEL_SLICE, codec.encode_slice(part)),
@@ -187,6 +204,17 @@ def _cpu_options(part: Slice, shares: int) -> list[str]:
     """
     options = ["--cpu-shares", str(shares), "--cpuset-cpus", part.cpuset]
     return [*options, "--cpu-quota", str(cpu_quota(part))]
+
+
+def _disk_options(bounds: TenantBounds, disks: TenantDisks) -> list[str]:
+    """Return the options that bound a container's disks: ``io.max`` of cgroup v2."""
+    options = []
+    if disks.volume:
+        for kind in ("read", "write"):
+            options += [f"--device-{kind}-bps", f"{disks.volume}:{bounds.volume}"]
+    if disks.image and disks.image != disks.volume:
+        options += ["--device-read-bps", f"{disks.image}:{bounds.image}"]
+    return options
 
 
 def _command(tenant: Tenant, memory_bytes: int, gpus: Sequence[str], paths: TenantPaths) -> list[str]:

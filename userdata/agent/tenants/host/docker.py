@@ -14,6 +14,7 @@ from userdata.agent.tenants.host import container
 from userdata.agent.tenants.host.steps import TenantContainer
 from userdata.agent.tenants.model import Slice
 
+_DAEMONS: Final = ("docker.service", "containerd.service")
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -65,6 +66,19 @@ def remove(host: Host, tenant: str, seconds: int) -> None:
 def stop(host: Host, tenant: str, seconds: int) -> None:
     """Stop a tenant's container, with ``seconds`` between SIGTERM and SIGKILL, without removing it."""
     host.run(["docker", "stop", "--time", str(seconds), container.name_of(tenant)])
+
+
+def confine(host: Host, cpuset: str) -> None:
+    """Bind Docker's daemons to CPUs that no tenant has, until the next boot.
+
+    What a tenant prints is copied by them, outside of its control group: a flood of output would cost its
+    neighbours CPU time. Source: systemd.resource-control(5), ``AllowedCPUs``.
+
+    Raises:
+        AgentError: systemd does not manage the daemons, or not by cgroup v2.
+    """
+    for service in _DAEMONS:
+        host.run(["systemctl", "set-property", "--runtime", service, f"AllowedCPUs={cpuset}"])
 
 
 def _ids(host: Host, listing: list[str], name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""nftables rules that block tenants from the host, other tenants and the metadata service.
+"""nftables rules that block tenants from the host, other tenants and the metadata service, and bound traffic.
 
 They are in a separate table: Docker replaces its chains when it starts, and its nftables backend has no chain
 ``DOCKER-USER`` (Docker's manual, "Docker with nftables"). A drop in one base chain is final (nft(8), "VERDICT
@@ -7,12 +7,12 @@ STATEMENTS").
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Final
 
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
-from userdata.agent.tenants.host.container import BRIDGES
+from userdata.agent.tenants.host.container import BRIDGES, bridge_of
 
 TABLE: Final = "gpu_spot_tenants"
 
@@ -26,14 +26,15 @@ _LINK: Final = (
 )
 
 
-def rules(users: Iterable[int]) -> str:
+def rules(rates: Mapping[int, int]) -> str:
     """Return the rules as one transaction that creates or replaces the table atomically.
 
     They drop traffic from a tenant's bridge to the host (except replies), to other tenants' bridges and to
-    the metadata service, for IPv4 and IPv6. ``users`` are the tenants' user ids: their processes in the
-    host's network, where none should be, cannot reach the metadata service either.
+    the metadata service, for IPv4 and IPv6. ``rates`` are bytes per second by the tenants' user ids: what a
+    bridge sends or receives beyond is dropped; a second's worth may pass at once (Linux, ``nft_limit.c``).
+    The users' processes in the host's network, where none should be, cannot reach the metadata service.
     """
-    bridge, user_ids = f'"{BRIDGES}*"', ", ".join(map(str, sorted(users)))
+    bridge, user_ids = f'"{BRIDGES}*"', ", ".join(map(str, sorted(rates)))
     lines = [
         "  chain input {",
         "    type filter hook input priority filter - 10; policy accept;",
@@ -46,6 +47,11 @@ def rules(users: Iterable[int]) -> str:
         "    type filter hook forward priority filter - 10; policy accept;",
         f"    iifname {bridge} oifname {bridge} drop",
         *(f"    iifname {bridge} {match} drop" for match in _LINK),
+        *(
+            f'    {direction} "{bridge_of(uid)}" limit rate over {rate} bytes/second drop'
+            for uid, rate in sorted(rates.items())
+            for direction in ("iifname", "oifname")
+        ),
         "  }",
     ]
     if user_ids:
@@ -59,14 +65,14 @@ def rules(users: Iterable[int]) -> str:
     return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{body}\n}}\n"
 
 
-def apply_rules(host: Host, users: Iterable[int]) -> None:
+def apply_rules(host: Host, rates: Mapping[int, int]) -> None:
     """Apply the rules; idempotent.
 
     Raises:
         AgentError: nftables is missing or fails. No tenant may run then.
     """
     try:
-        host.run(["nft", "--file", "-"], stdin=rules(users))
+        host.run(["nft", "--file", "-"], stdin=rules(rates))
     except AgentError as error:
         raise AgentError(
             f"cannot isolate tenants, so none is started: {error}; allowed: a machine with nftables"

@@ -1,4 +1,4 @@
-"""Usage metrics of each tenant, sent every minute: CPU seconds, memory, restarts, waits."""
+"""Metrics of each tenant, sent every minute: what it used, what is reserved for it, restarts and waits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from contracts import names
 from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import usage
 from userdata.agent.tenants.host.steps import DesiredTenant, TenantContainer
+from userdata.agent.tenants.model import MEMORY_SLICES, HostShape, MigProfile, Slice
 
 PERIOD_SECONDS: Final = 60.0
+HOST: Final = ""
+"""In place of a tenant's name: the whole host."""
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _PROC: Final = Path("/proc")
 
@@ -56,7 +59,7 @@ def _cpu_statistics(directory: Path) -> dict[str, int]:
 
 
 class UsageMeter:
-    """Reads counters every minute; ``send`` is called with a tenant and its metrics."""
+    """Reads counters every minute; ``send`` is called with a tenant, or ``HOST``, and its metrics."""
 
     def __init__(
         self,
@@ -77,10 +80,12 @@ class UsageMeter:
         containers: Mapping[str, TenantContainer],
         restarts: Mapping[str, int],
         waiting: Collection[str],
+        shape: HostShape,
     ) -> bool:
         """Send once a minute; return whether it did.
 
-        ``restarts`` are those since the last send; ``waiting`` the tenants that do not run as listed.
+        ``restarts`` are those since the last send; ``waiting`` the tenants that do not run as listed;
+        ``shape`` has the host's resources.
         """
         if self._last_at is not None and now - self._last_at < PERIOD_SECONDS:
             return False
@@ -90,7 +95,10 @@ class UsageMeter:
             if container.is_running
         }
         if self._last_at is not None:
-            self._report(now - self._last_at, desired, counters, restarts, waiting)
+            interval = now - self._last_at
+            self._report(interval, desired, counters, restarts, waiting, shape)
+            self._send(HOST, [*_capacity(shape, interval)])
+            self._flush()
         self._previous = {id_: counter for id_, (_, counter) in counters.items() if counter}
         self._last_at = now
         return True
@@ -102,6 +110,7 @@ class UsageMeter:
         counters: Mapping[str, tuple[str, Counters | None]],
         restarts: Mapping[str, int],
         waiting: Collection[str],
+        shape: HostShape,
     ) -> None:
         used, further = {}, {}
         for id_, (name, counter) in counters.items():
@@ -110,7 +119,7 @@ class UsageMeter:
                 cpu_seconds = max(counter.seconds - previous.seconds, 0.0)
                 cpus, mode = desired[name].tenant.cpus, desired[name].tenant.cpu_mode
                 used[name] = usage.CpuUsage(cpus, cpu_seconds, mode != "pinned", mode == "shared")
-                further[name] = [_memory(counter)]
+                further[name] = [_memory(counter), *_reserved(desired[name], interval, shape.mig)]
                 if mode == "capped":
                     further[name].append(_throttled(counter, previous))
         accounts = usage.compute_accounts(used, interval)
@@ -118,13 +127,40 @@ class UsageMeter:
             account = accounts.get(name)
             metrics = [*_cpu_seconds(account), *further[name]] if account is not None else []
             self._send(name, [*metrics, _restarts(restarts.get(name, 0)), _waiting(name in waiting)])
-        self._flush()
 
 
 def _cpu_seconds(account: usage.CpuAccount) -> Iterable[emf.Metric]:
     yield emf.Metric(names.METRIC_TENANT_CPU_SECONDS, "Seconds", (round(account.used, 2),))
     yield emf.Metric(names.METRIC_TENANT_CPU_BORROWED, "Seconds", (round(account.borrowed, 2),))
     yield emf.Metric(names.METRIC_TENANT_CPU_LENT, "Seconds", (round(account.lent, 2),))
+
+
+def gpus_of(part: Slice, profiles: Iterable[MigProfile]) -> float:
+    """Return the number of a slice's GPUs; a MIG instance is the part of a GPU whose memory it has.
+
+    One of a profile that the host does not have counts as a GPU.
+    """
+    if part.mig is None:
+        return float(len(part.gpus))
+    sizes = {profile.name: profile.size for profile in profiles}
+    return sizes.get(part.mig.profile, MEMORY_SLICES) / MEMORY_SLICES
+
+
+def _reserved(
+    desired: DesiredTenant, interval: float, profiles: Iterable[MigProfile]
+) -> Iterable[emf.Metric]:
+    tenant = desired.tenant
+    gpu_seconds = gpus_of(desired.part, profiles) * interval
+    yield emf.Metric(names.METRIC_TENANT_CPU_RESERVED, "Seconds", (round(tenant.cpus * interval, 2),))
+    yield emf.Metric(names.METRIC_TENANT_GPU_RESERVED, "Seconds", (round(gpu_seconds, 2),))
+    gib_hours = tenant.memory_gib * interval / 3600
+    yield emf.Metric(names.METRIC_TENANT_MEMORY_RESERVED, "None", (round(gib_hours, 4),))
+
+
+def _capacity(shape: HostShape, interval: float) -> Iterable[emf.Metric]:
+    yield emf.Metric(names.METRIC_HOST_CPU, "Seconds", (round(shape.cpus * interval, 2),))
+    yield emf.Metric(names.METRIC_HOST_GPU, "Seconds", (round(len(shape.gpus) * interval, 2),))
+    yield emf.Metric(names.METRIC_HOST_MEMORY, "None", (round(shape.memory_gib * interval / 3600, 4),))
 
 
 def _memory(counter: Counters) -> emf.Metric:

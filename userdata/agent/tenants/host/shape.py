@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from userdata.agent.tenants.host.docker import cpus
 from userdata.agent.tenants.model import HostShape, MigProfile, NumaNode
 
 _SYS: Final = Path("/sys")
+_DEV: Final = Path("/dev")
 _MEMINFO: Final = Path("/proc/meminfo")
 
 
@@ -28,6 +30,20 @@ def read_shape(nvml: Any | None, sys: Path = _SYS, meminfo: Path = _MEMINFO) -> 
         return HostShape(nodes, int(memory.split()[1]) // 2**20, gpus, profiles)
     except (OSError, ValueError, StopIteration) as error:
         raise AgentError(f"cannot read the host's CPUs and memory: {error}") from None
+
+
+def disk_of(path: Path, sys: Path = _SYS, dev: Path = _DEV) -> str:
+    """Return the device of the disk with ``path``, empty if there is none; bounds apply to whole disks.
+
+    Source: kernel manual, "Control Group v2", ``io.max``.
+    """
+    try:
+        number = path.stat().st_dev
+        block = (sys / "dev/block" / f"{os.major(number)}:{os.minor(number)}").resolve(strict=True)
+    except OSError:
+        return ""
+    disk = block.parent if (block / "partition").exists() else block
+    return f"/dev/{disk.name}" if (dev / disk.name).exists() else ""
 
 
 def _nodes(sys: Path, nodes_by_gpu: dict[int, int]) -> Iterator[NumaNode]:

@@ -11,17 +11,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from userdata.agent.tenants.model import MigProfile, Slice, Tenant
+from userdata.agent.tenants.model import MEMORY_SLICES, MigProfile, Slice, Tenant
+from userdata.agent.tenants.throughput import TenantBounds
 
 StepKind: TypeAlias = Literal["update", "end", "clear", "start"]
-_MEMORY_SLICES: Final = 8
-"""Memory slices of a GPU, in which MIG profiles are measured; see ``mig``."""
 _UNKNOWN_GPUS: Final = "GPU unknown"
 
 
 @dataclass(frozen=True)
 class DesiredTenant:
-    """A tenant with its slice, and the ``spec`` hash, ``shares``, ``quota`` and GPUs of its container."""
+    """A tenant with its slice, and the ``spec`` hash, ``shares``, ``quota`` and GPUs of its container.
+
+    Changed ``bounds`` of its throughput apply from the container's next start.
+    """
 
     tenant: Tenant
     part: Slice
@@ -30,6 +32,7 @@ class DesiredTenant:
     quota: int
     gpus: tuple[str, ...]
     """Names that do not change: see `parts.GpuParts.names`."""
+    bounds: TenantBounds
 
 
 @dataclass(frozen=True)
@@ -99,11 +102,11 @@ def exclusive_resources(
     if part is None:
         return frozenset(resources | {_UNKNOWN_GPUS})
     for gpu in part.gpus:
-        resources |= {f"GPU {gpu} slice {number}" for number in range(_MEMORY_SLICES)}
+        resources |= {f"GPU {gpu} slice {number}" for number in range(MEMORY_SLICES)}
     if part.mig is not None:
         sizes = {profile.name: profile.size for profile in profiles}
         size = sizes.get(part.mig.profile)
-        numbers = range(part.mig.start, part.mig.start + size) if size else range(_MEMORY_SLICES)
+        numbers = range(part.mig.start, part.mig.start + size) if size else range(MEMORY_SLICES)
         resources |= {f"GPU {part.mig.gpu} slice {number}" for number in numbers}
     return frozenset(resources)
 

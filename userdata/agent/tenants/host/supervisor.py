@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from contracts.registry.tenant_wait import MAX_REASON_LENGTH, TenantWait
@@ -14,7 +15,7 @@ from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
-from userdata.agent.tenants.host import container, docker
+from userdata.agent.tenants.host import container, docker, firewall
 from userdata.agent.tenants.host.container import TenantPaths
 from userdata.agent.tenants.host.meter import UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
@@ -31,8 +32,9 @@ from userdata.agent.tenants.host.steps import (
 )
 from userdata.agent.tenants.host.tenancy import TenantLifecycle
 from userdata.agent.tenants.host.volumes import TenantVolumes
-from userdata.agent.tenants.model import HostShape, Tenant
+from userdata.agent.tenants.model import HostShape, Slice, Tenant
 from userdata.agent.tenants.plan import plan
+from userdata.agent.tenants.throughput import Bandwidth, bounds_of
 from userdata.agent.work import notice, process
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
@@ -52,7 +54,8 @@ class SupervisorDependencies:
 
     ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
     boot. ``prepare_image`` pulls an image, and returns its declared volumes. ``outdated`` returns the
-    programs below their least versions: see `versions`.
+    programs below their least versions: see `versions`. ``bandwidth`` is the machine's; ``disk_of`` as in
+    `shape`.
     """
 
     host: Host
@@ -68,6 +71,8 @@ class SupervisorDependencies:
     prepare_image: Callable[[str], Sequence[str]]
     outdated: Callable[[], Sequence[str]]
     gpus: GpuParts
+    bandwidth: Bandwidth
+    disk_of: Callable[[Path], str]
     list_interval_seconds: float
     """Seconds between two reads of the tenant list."""
 
@@ -130,7 +135,8 @@ class TenantSupervisor:
             dependencies.volumes,
             dependencies.prepare_image,
             lambda part: dependencies.gpus.prepare(part, self._shape),
-            self._user_ids,
+            self._network_rates,
+            dependencies.disk_of,
             lambda: self._termination is not None,
         )
 
@@ -214,9 +220,8 @@ class TenantSupervisor:
         self._record_waits(self._reasons(containers, result.waits))
         restarts = {name: state.restarts for name, state in self._states.items()}
         waiting = {wait.tenant for wait in self._waits or ()}
-        if self._dependencies.meter.tick(
-            self._dependencies.clock.monotonic(), self._desired, containers, restarts, waiting
-        ):
+        now = self._dependencies.clock.monotonic()
+        if self._dependencies.meter.tick(now, self._desired, containers, restarts, waiting, self._shape):
             for state in self._states.values():
                 state.restarts = 0
 
@@ -256,12 +261,15 @@ class TenantSupervisor:
             shares = self._dependencies.weight_curve.shares_for(part.weight)
             gpus = self._dependencies.gpus.names(part)
             spec = container.spec_of(tenant, part, gpus, self._paths)
-            desired[tenant.name] = DesiredTenant(tenant, part, spec, shares, container.cpu_quota(part), gpus)
+            quota = container.cpu_quota(part)
+            bounds = bounds_of(tenant.cpus, shape.cpus, self._dependencies.bandwidth)
+            desired[tenant.name] = DesiredTenant(tenant, part, spec, shares, quota, gpus, bounds)
         for name, planned in desired.items():
             state = self._states.setdefault(name, _TenantState())
             if name in self._desired and self._desired[name].spec != planned.spec:
                 # What failed was another container: the changed one is tried at once.
                 state.failures, state.retry_at, state.error = 0, 0.0, ""
+        self._confine_daemons(shape)
         self._desired, self._shape = desired, shape
         self._is_planned = self._has_plan = True
 
@@ -293,6 +301,7 @@ class TenantSupervisor:
             desired = self._desired[name]
             try:
                 self._dependencies.host.run(container.update_command(name, desired.part, desired.shares))
+                firewall.apply_rules(self._dependencies.host, self._network_rates())
             except AgentError as error:
                 self._log_once(f"updating the CPUs of {name}", error)
             return
@@ -417,8 +426,18 @@ class TenantSupervisor:
         state.retry_at = self._dependencies.clock.monotonic() + pause
         return pause
 
-    def _user_ids(self) -> list[int]:
-        return [desired.tenant.uid for desired in self._desired.values()]
+    def _confine_daemons(self, shape: HostShape) -> None:
+        """Bind Docker's daemons to the system's CPUs, once; if that fails tenants still start."""
+        if self._has_plan:
+            return
+        cpus = tuple(cpu for core in shape.reserved_cores for cpu in core)
+        try:
+            docker.confine(self._dependencies.host, Slice(cpus, 0, 0).cpuset)
+        except AgentError as error:
+            log.error("Docker's daemons are not bound to the system's CPUs", error=str(error))
+
+    def _network_rates(self) -> dict[int, int]:
+        return {desired.tenant.uid: desired.bounds.network for desired in self._desired.values()}
 
     def _log_once(self, operation: str, error: AgentError) -> None:
         """Log an error unless it is the same as the last one of its kind."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from userdata.agent.tenants.host.steps import DesiredTenant, TenantContainer
 from userdata.agent.tenants.host.volumes import TenantVolumes
 from userdata.agent.tenants.model import Slice, Tenant
 
+_IMAGES_DIR: Final = Path("/var/lib/docker")
 _STOP_TIMEOUT_SECONDS: Final = 30
 """Seconds between SIGTERM and SIGKILL for a replaced or removed container."""
 
@@ -27,7 +28,8 @@ class TenantLifecycle:
     Args:
         prepare_image: pulls an image, and returns its declared volumes.
         prepare_gpus: returns the UUIDs of a slice's GPUs; creates a MIG instance.
-        users: returns the user ids of all tenants, for the firewall.
+        network_rates: returns the network bounds of all tenants by user id, for the firewall.
+        disk_of: returns the disk with a directory.
         is_stopping: returns whether no tenant may be started any more.
     """
 
@@ -36,7 +38,8 @@ class TenantLifecycle:
     volumes: TenantVolumes
     prepare_image: Callable[[str], Sequence[str]]
     prepare_gpus: Callable[[Slice], Sequence[str]]
-    users: Callable[[], Iterable[int]]
+    network_rates: Callable[[], Mapping[int, int]]
+    disk_of: Callable[[Path], str]
     is_stopping: Callable[[], bool]
 
     def start(self, desired: DesiredTenant, previous: TenantContainer | None) -> None:
@@ -54,8 +57,11 @@ class TenantLifecycle:
         gpus = self.prepare_gpus(desired.part)
         self._prepare_directories(tenant, gpus)
         self._empty_temporary_directories(tenant, len(image_volumes))
-        firewall.apply_rules(self.host, self.users())
-        argv = container.run_command(desired, gpus, self.paths, image_volumes)
+        firewall.apply_rules(self.host, self.network_rates())
+        disks = container.TenantDisks(
+            self.disk_of(self.paths.volume_path(tenant.name)), self.disk_of(_IMAGES_DIR)
+        )
+        argv = container.run_command(desired, gpus, self.paths, disks, image_volumes)
         container_id = docker.start(self.host, tenant.name, container.network_command(tenant), argv)
         record = self.paths.record_file(tenant.name)
         files.write_atomic(record.with_suffix(".cid"), container_id)

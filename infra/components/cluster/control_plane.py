@@ -77,7 +77,9 @@ class ControlPlane(pulumi.ComponentResource):
             tags=scope.tags(scope.name("control-plane")),
             opts=self._child,
         )
-        declare_filters(scope, args.settings.namespace, args.watched_jobs, logs.name, self._child)
+        declare_filters(
+            scope, args.settings.namespace_of(scope.stack), args.watched_jobs, logs.name, self._child
+        )
         key = scope.kms_key_arn or self._key()
         eks_cluster = aws.eks.Cluster(
             name,

@@ -40,7 +40,7 @@ from spot_training.retention.rules import Keep, Retained
 from spot_training.storage.bounded import BoundedCalls
 from spot_training.storage.causes import os_error_behind
 from spot_training.storage.files import Files
-from spot_training.storage.folder import FolderStore
+from spot_training.storage.location import store_of
 from spot_training.storage.lock import check_lease
 from spot_training.storage.manifest import (
     CheckpointManifest,
@@ -84,20 +84,6 @@ class Checkpoint:
     def part(self, rank: int = 0) -> Path:
         """Return the directory with the files of a rank."""
         return self.path / part_of(rank)
-
-
-def store_of(location: str | os.PathLike[str], files: Files, retry_policy: RetryPolicy) -> Store:
-    """Return the store of a directory, of ``s3://bucket/prefix``, or of another URL by fsspec."""
-    if str(location).startswith("s3://"):
-        from spot_training.storage.s3 import S3Store  # needs boto3, which most environments lack
-
-        return S3Store(str(location))
-    if "://" in str(location):
-        from spot_training.storage.fsspec import FsspecObjects
-        from spot_training.storage.objects import ObjectStore
-
-        return ObjectStore(FsspecObjects(str(location)))
-    return FolderStore(Path(location), files, retry_policy)
 
 
 class Checkpointer:

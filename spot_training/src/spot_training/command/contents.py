@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spot_training.checkpointer import store_of
 from spot_training.errors import RestoreError, SpotTrainingError, one_line
 from spot_training.identity import name_of_run
 from spot_training.retention.rules import Retained, parse_retained
 from spot_training.storage.files import Files
+from spot_training.storage.location import store_of
 from spot_training.storage.manifest import CheckpointManifest, name_of, parse, part_of
 from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.store import Store

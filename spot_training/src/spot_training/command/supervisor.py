@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from spot_training.checkpointer import FOLDER_VARIABLE, store_of
+from spot_training.checkpointer import FOLDER_VARIABLE
 from spot_training.command.log_file import LogFile
 from spot_training.errors import OtherRunError, one_line
 from spot_training.notice import NOTICE_VARIABLE, Notice
 from spot_training.progress import DONE_FILE_VARIABLE, PROGRESS_FILE_VARIABLE
 from spot_training.storage.files import Files
+from spot_training.storage.location import store_of
 from spot_training.storage.manifest import FILE
 from spot_training.storage.retry import RetryPolicy
 

@@ -27,7 +27,6 @@ from tests.real.tenants import (
     tenant,
     until,
 )
-from tests.soak import sample
 from userdata.agent.machine import files
 from userdata.agent.tenants.host import container, firewall, meter
 from userdata.agent.tenants.host.steps import DesiredTenant
@@ -126,13 +125,15 @@ def test_idle_cpus_are_lent_and_come_back_when_their_owner_wakes(host: SharedHos
 HELD = [name for name in floods.FLOODS if name not in floods.UNSOLVED]
 
 
-@pytest.mark.parametrize("name", sample(HELD, 4))
+@pytest.mark.soak  # shares of a machine on which other tests run, too
+@pytest.mark.parametrize("name", HELD)
 def test_a_neighbour_has_its_part_whatever_a_tenant_does(host: SharedHost, name: str) -> None:
     [share] = floods.neighbour_shares(host, [name], 2.0).values()
     assert share >= 0.9
 
 
-@pytest.mark.parametrize("name", sample(HELD, 4))
+@pytest.mark.soak  # shares of a machine on which other tests run, too
+@pytest.mark.parametrize("name", HELD)
 def test_cpus_come_back_from_a_tenant_that_clings_to_them(host: SharedHost, name: str) -> None:
     [seconds] = floods.give_back_seconds(host, [name]).values()
     assert seconds < 5.0  # as above: half a second on a quiet machine

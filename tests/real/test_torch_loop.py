@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.real.environments import environment, play, play_module
-from tests.soak import sample
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,8 @@ def test_a_background_save_gives_way_only_if_both_would_not_end_in_time(results:
     assert results["gives way"] == [False, False, False, True, False, "gave way", False]
 
 
-@pytest.mark.parametrize("kills", sample([3, 20], 2))
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [3, 20])
 def test_kills_lost_machines_and_notices_change_no_bit_on_two_levels(tmp_path: Path, kills: int) -> None:
     result = play_module(environment("torch"), "local_torch", tmp_path, str(kills), seconds=170)
     assert result["wrong"] == [], result["log"]

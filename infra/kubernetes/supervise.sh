@@ -145,8 +145,6 @@ end_command() {
 # Ends a command that outlives its lease, or fills the node's disk.
 watch() {
   has_signalled=
-  measure
-  free_at_start=$free
   while sleep 1; do
     read -r renewed <"$run/lease"
     clock
@@ -184,6 +182,8 @@ mkdir -p "$HOME" "$TMPDIR" || exit 1
 if [ -e "$GPU_SPOT_DONE" ]; then exit 0; fi
 if [ -z "$is_stopped" ]; then
   acquire || exit 75
+  measure
+  free_at_start=$free
   "$@" &
   child=$!
   if [ -n "$is_stopped" ]; then kill -TERM "$child" 2>/dev/null; fi

@@ -81,7 +81,7 @@ class FakeNvml:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return SimpleNamespace(gpu=handle.busy, memory=0)
 
-    def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu, version: Any = None) -> Any:
+    def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu) -> Any:
         self._check(handle.error)
         if handle.memory_used is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)

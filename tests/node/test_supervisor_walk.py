@@ -171,6 +171,7 @@ class Life:
         host: Any = SimpleNamespace(
             run=lambda argv: self.said.append(("ran", argv)),
             processes=list,
+            mounted=lambda path: None,
             signal_group=lambda pid, number: self.process and self.process.signalled(number),
             signal=lambda pid, number: self.process and self.process.signalled(number),
             polling=lambda on_poll: nullcontext(),

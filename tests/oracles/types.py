@@ -123,7 +123,9 @@ def _metric_filter(inputs: Inputs) -> Properties:
     transformation = inputs.pop("metricTransformation")
     renamed = {"name": "MetricName", "namespace": "MetricNamespace", "value": "MetricValue"}
     made = {renamed.get(key, key[0].upper() + key[1:]): value for key, value in transformation.items()}
-    return {"MetricTransformations": [made | {"DefaultValue": float(made["DefaultValue"])}]}
+    if "DefaultValue" in made:
+        made["DefaultValue"] = float(made["DefaultValue"])
+    return {"MetricTransformations": [made]}
 
 
 def _flow_log(inputs: Inputs) -> Properties:

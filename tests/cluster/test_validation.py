@@ -153,8 +153,9 @@ def is_unchanged(api: ClusterApi, item: Manifest) -> bool:
 
 
 def stored_fields(item: Manifest) -> Manifest:
-    """Return an object without the times at which its managers wrote, and its version."""
+    """Return an object without its version and the times of its managers' writes, which order them."""
     metadata = dict(item["metadata"])
     del metadata["resourceVersion"]
     managers = [{**manager, "time": ""} for manager in metadata.pop("managedFields")]
+    managers.sort(key=lambda manager: (manager["manager"], manager.get("subresource", "")))
     return {**item, "metadata": metadata, "managers": managers}

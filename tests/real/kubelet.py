@@ -23,6 +23,7 @@ from tests.kubernetes.verdicts import verdict
 from tests.real import containers
 from tests.real.environments import ROOT
 
+LEASE_SECONDS: Final = 24
 STEPS: Final = 400
 TRAINING: Final = f"""
 import os, time
@@ -81,6 +82,8 @@ class Kubelet:
             argv += ["--volume", f"{self._folder(name, volumes[mount['name']])}:{mount['mountPath']}"]
         for variable in self.container["env"]:
             argv += ["--env", f"{variable['name']}={_expanded(variable['value'])}"]
+        # The pod after one that was lost waits for its lease, which is longer in a cluster.
+        argv += ["--env", f"GPU_SPOT_LEASE_SECONDS={LEASE_SECONDS}"]
         program, *arguments = map(_expanded, self.container["command"])
         argv += ["--workdir", self.container["workingDir"], "--entrypoint", program]
         subprocess.run([*argv, containers.PYTHON, *arguments], check=True, capture_output=True)

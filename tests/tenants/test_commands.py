@@ -161,6 +161,12 @@ def test_the_firewall_rules_are_one_transaction() -> None:
     assert text.index('"gst-*" oifname "gst-*" drop') < text.index("limit rate")
 
 
+def test_no_rate_is_above_what_the_kernel_counts() -> None:
+    """Bytes times nanoseconds in 64 bits: of 400 GB/s, as of 8 GPUs with 3,200 Gbit/s, a half is too much."""
+    assert "limit rate over 10000000000 bytes/second" in firewall.rules({2001: 2 * 10**11})
+    assert 10**10 * 10**9 < 2**64
+
+
 def test_bounds_of_all_tenants_together_are_the_machines() -> None:
     machine = Bandwidth(network=5_000_000_000, volumes=2_000_000_000)
     bounds = [bounds_of(cpus, 48, machine) for cpus in (30, 12, 6)]

@@ -25,6 +25,10 @@ _LINK: Final = (
     "ip6 daddr fe80::/10",
 )
 
+_MAX_RATE: Final = 10**10
+"""Bytes per second, 80 Gbit/s: the kernel counts bytes times nanoseconds in 64 bits, and refuses a rate above
+18 GB/s (Linux, ``nft_limit.c``)."""
+
 
 def rules(rates: Mapping[int, int]) -> str:
     """Return the rules as one transaction that creates or replaces the table atomically.
@@ -48,7 +52,7 @@ def rules(rates: Mapping[int, int]) -> str:
         f"    iifname {bridge} oifname {bridge} drop",
         *(f"    iifname {bridge} {match} drop" for match in _LINK),
         *(
-            f'    {direction} "{bridge_of(uid)}" limit rate over {rate} bytes/second drop'
+            f'    {direction} "{bridge_of(uid)}" limit rate over {min(rate, _MAX_RATE)} bytes/second drop'
             for uid, rate in sorted(rates.items())
             for direction in ("iifname", "oifname")
         ),

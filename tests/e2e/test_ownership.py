@@ -115,14 +115,12 @@ def disk(world: World, instance: Any) -> int:
     return int(world.clients("ec2").describe_volumes(VolumeIds=[volume])["Volumes"][0]["Size"])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("stack", "owned"),
     [
         ("dev", {"DesiredCapacity"}),
-        pytest.param(
-            *("fleet", {"DesiredCapacity", "TargetCapacity", "ExcessCapacityTerminationPolicy"}),
-            marks=pytest.mark.soak,
-        ),
+        ("fleet", {"DesiredCapacity", "TargetCapacity", "ExcessCapacityTerminationPolicy"}),
     ],
 )
 def test_changes_of_the_controller_are_no_difference(stack: str, owned: set[str]) -> None:

@@ -17,7 +17,6 @@ from pulumi_on_moto.sandbox import sandbox
 from tests.apart import apart
 from tests.e2e.world import REPOSITORY, START
 from tests.infra.bounds import EXTREMES, ZONES, Bound, Extreme, bounds
-from tests.soak import chosen
 
 BOUNDS = bounds()
 CASES = [(bound, extreme) for bound in BOUNDS for extreme in EXTREMES[bound.kind]]
@@ -325,7 +324,8 @@ def test_one_beyond_is_refused_by_its_key(bound: Bound) -> None:
     assert not more or key == "aws:region"  # whose zones are then wrong, too
 
 
-@pytest.mark.parametrize("extreme", chosen(("least", "most"), "most"))
+@pytest.mark.soak
+@pytest.mark.parametrize("extreme", ["least", "most"])
 def test_the_extremes_declare_and_deploy(extreme: Extreme) -> None:
     assert apart(deployed, extreme_file(extreme)) >= 7
 

@@ -9,6 +9,8 @@ import pytest
 from tests.apart import apart
 from tests.live.lies import HOSTS, SIZE, played
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def of_instance() -> dict[str, Any]:
@@ -27,17 +29,14 @@ def test_an_instance_cannot_speak_for_its_neighbours(of_instance: dict[str, Any]
     assert of_instance["written"] == ["inference"]
 
 
-@pytest.mark.soak
 def test_without_the_bound_an_instance_has_on_demand_bought_for_its_neighbours() -> None:
     assert apart(played, "instance", is_bound=False)["on_demand"] >= SIZE - 1
 
 
-@pytest.mark.soak
 def test_an_on_premises_host_counts_for_its_own_slots_only(of_host: dict[str, Any]) -> None:
     assert of_host["spot"] + of_host["on_demand"] == SIZE - 1
     assert of_host["written"] == [f"inference@on-premises#{HOSTS[0]}"]
 
 
-@pytest.mark.soak
 def test_without_the_bound_an_on_premises_host_leaves_next_to_nothing_on_aws() -> None:
     assert apart(played, "host", is_bound=False)["spot"] <= 1

@@ -15,6 +15,9 @@ def three_hours() -> dict[str, Any]:
     return asdict(day("research-efs", 1, 3.0))
 
 
+pytestmark = pytest.mark.soak
+
+
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
     return in_json(three_hours)

@@ -95,6 +95,7 @@ def open_connection(url: str) -> Iterator[pika.BlockingConnection]:
         connection.close()
 
 
+@pytest.mark.soak
 def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None:
     watched.failure("no such queue (404)")
     with open_connection(watched.broker.url) as connection:

@@ -38,6 +38,7 @@ def test_a_dead_anchor_ends_the_build(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 # What is too wide shows in any colours, and what is too pale at any width.
+@pytest.mark.soak
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
 def test_axe_finds_nothing_serious(width: int, scheme: str, site: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"

@@ -105,6 +105,7 @@ def test_an_index_would_show_the_wheel_well(name: str, wheels: dict[str, Path], 
     assert not re.findall(r"\]\((?!https://|#)[^)]*\)", str(shown.get_payload()))
 
 
+@pytest.mark.soak
 def test_the_example_runs_from_the_wheel_alone(wheels: dict[str, Path], tmp_path: Path) -> None:
     python = installed(tmp_path, wheels["pulumi_on_moto"], "pytest")
     shutil.copytree(ROOT / "pulumi_on_moto" / "example", tmp_path / "example")

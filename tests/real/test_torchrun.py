@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.real.environments import environment, variables
-from tests.soak import sample
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import process
@@ -122,7 +121,8 @@ def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bo
     assert left == []
 
 
-@pytest.mark.parametrize("module", sample(("train_torch", "train_trainer"), 2))
+@pytest.mark.soak
+@pytest.mark.parametrize("module", ["train_torch", "train_trainer"])
 def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
     python: Path, tmp_path: Path, module: str
 ) -> None:

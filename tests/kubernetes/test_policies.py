@@ -14,7 +14,7 @@ from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
 from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.context import Manifest
 from infra.kubernetes.jobs import FATAL_EXIT_CODES, STOPPED_EXIT_CODE
-from tests.kubernetes.entries import JOB, of_kind, rendered, variants
+from tests.kubernetes.entries import JOB, SNAPSHOT, of_kind, rendered, variants
 from tests.kubernetes.verdicts import verdict
 
 
@@ -254,3 +254,11 @@ def test_the_quota_admits_a_whole_job() -> None:
                 assert requests.keys() == quota.keys(), name
                 assert int(requests["memory"][:-2]) <= int(quota["memory"][:-2])
     assert JOB["capacity"]["target"] == 1
+
+
+@pytest.mark.parametrize(("more", "expected"), [({}, "xfs"), ({"fileSystem": "ext4"}, "ext4")])
+def test_a_dataset_is_mounted_with_the_file_system_of_its_snapshot(
+    more: dict[str, str], expected: str
+) -> None:
+    items = rendered(job={"datasets": [{"snapshot": SNAPSHOT, "path": "/data/circles", **more}]})
+    assert of_kind(items, "StorageClass")["parameters"]["csi.storage.k8s.io/fstype"] == expected

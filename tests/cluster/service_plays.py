@@ -48,7 +48,7 @@ class ScaleDowns:
 
 @dataclass
 class PlayedWorker:
-    """A worker: how long its request still takes, in seconds that nobody waits for; 0 without one."""
+    """A worker: the simulated seconds that its request still takes; 0 without one."""
 
     path: str
     cost: DeletionCost

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from contracts import names
 from gpu_spot.aws_check import roles
@@ -14,6 +15,20 @@ from infra.components.tenants.tenancy import forwarding, shell
 _BUDGETS: Final = "infra/components/monitoring/monitoring.py"
 
 
+def _create_document(test_bed: AwsTestBed, name: str, content: Mapping[str, Any]) -> None:
+    """Create a session document. Raises ``Falsified`` if it is rejected."""
+    ssm = test_bed.clients("ssm")
+    test_bed.expect_success(
+        lambda: ssm.create_document(
+            Name=name,
+            DocumentType="Session",
+            DocumentFormat="JSON",
+            Content=json.dumps(content),
+            Tags=test_bed.tags,
+        )
+    )
+
+
 @assumes(
     'Systems Manager guide, "Session document schema"',
     "infra/components/tenants/tenancy.py",
@@ -22,15 +37,7 @@ _BUDGETS: Final = "infra/components/monitoring/monitoring.py"
 def document_with_a_fixed_port(test_bed: AwsTestBed) -> str:
     """A session document can fix the host's port and leave the local port to the caller."""
     ssm, name = test_bed.clients("ssm"), test_bed.resource_name("port")
-    test_bed.expect_success(
-        lambda: ssm.create_document(
-            Name=name,
-            DocumentType="Session",
-            DocumentFormat="JSON",
-            Content=json.dumps(forwarding("check", 8080)),
-            Tags=test_bed.tags,
-        )
-    )
+    _create_document(test_bed, name, forwarding("check", 8080))
     content = json.loads(ssm.get_document(Name=name)["Content"])
     if content["properties"]["portNumber"] != "8080":
         raise Falsified(f"its properties are {content['properties']}")
@@ -45,15 +52,7 @@ def document_with_a_fixed_port(test_bed: AwsTestBed) -> str:
 def document_with_a_fixed_command(test_bed: AwsTestBed) -> str:
     """A session document can fix a command of root's and leave nothing to the caller."""
     ssm, name = test_bed.clients("ssm"), test_bed.resource_name("shell")
-    test_bed.expect_success(
-        lambda: ssm.create_document(
-            Name=name,
-            DocumentType="Session",
-            DocumentFormat="JSON",
-            Content=json.dumps(shell("check")),
-            Tags=test_bed.tags,
-        )
-    )
+    _create_document(test_bed, name, shell("check"))
     described = ssm.describe_document(Name=name)["Document"]
     if described.get("Parameters"):
         raise Falsified(f"its parameters are {described['Parameters']}")

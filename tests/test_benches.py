@@ -74,7 +74,7 @@ def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
     assert names == {*STOPS, *CONTINUES, *NEEDS_NOTHING, "machines.checkpoint"}
 
 
-@pytest.mark.parametrize("name", sample(STOPS, 4))
+@pytest.mark.parametrize("name", sample(STOPS, 8))
 def test_without_what_it_needs_it_ends_with_code_2(name: str, tmp_path: Path) -> None:
     process = start_benchmark(name, tmp_path)
     said, _ = process.communicate(timeout=TIMEOUT_SECONDS)
@@ -83,7 +83,7 @@ def test_without_what_it_needs_it_ends_with_code_2(name: str, tmp_path: Path) ->
     assert process.returncode == 2
 
 
-@pytest.mark.parametrize("name", sample(CONTINUES, 4))
+@pytest.mark.parametrize("name", sample(CONTINUES, 10))
 def test_what_it_leaves_out_or_replaces_stands_first(name: str, tmp_path: Path) -> None:
     process = start_benchmark(name, tmp_path, "--out", str(tmp_path / "out.json"))
     assert process.stdout is not None

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from docs.site.stage import ROOT
 from tests.waiting import wait_until
 
@@ -23,6 +25,7 @@ def block(language: str) -> str:
     return found[1]
 
 
+@pytest.mark.soak
 def test_a_training_is_killed_stopped_and_resumed(tmp_path: Path) -> None:
     script = block("python")
     assert script.startswith("# train.py\n")

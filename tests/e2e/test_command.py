@@ -99,6 +99,7 @@ def test_the_demo_keeps_workers_alive_through_a_market(tmp_path: Path, traces: P
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
+@pytest.mark.soak
 def test_demo_and_deploy_print_one_document(tmp_path: Path) -> None:
     shown = forked("demo", "--hours", "1.5", "--target", "2", "--json", "--out", tmp_path)
     assert shown.returncode == 0, shown.stderr

@@ -10,6 +10,8 @@ from tests.apart import apart
 from tests.e2e.simulated_health import Outcome, simulate_all
 from tests.iam import allowed_actions, allows
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def played() -> dict[str, Outcome]:

@@ -13,6 +13,8 @@ from tests.apart import apart
 from tests.e2e.world import World, living, load
 from tests.oracles.shares import SHARES, on_demand_by_awss_rule
 
+pytestmark = pytest.mark.soak
+
 DECLARED_TARGET: Final = 8
 SCALED_TARGETS: Final = (7, 13, 3)
 TYPES: Final = ["g6.xlarge", "g5.xlarge"]

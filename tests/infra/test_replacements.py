@@ -217,6 +217,7 @@ def listed() -> set[str]:
     return set(re.findall(r"`([A-Z]\w+\.\w+)`", table))
 
 
+@pytest.mark.soak
 def test_the_page_lists_what_a_changed_stack_file_replaces(listed: set[str], tmp_path: Path) -> None:
     found = {
         *replaced("fleet", nothing, many_of_a_fleet, tmp_path / "fleet"),

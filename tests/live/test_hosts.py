@@ -9,6 +9,8 @@ import pytest
 from tests.apart import apart
 from tests.live.hosts import played
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:

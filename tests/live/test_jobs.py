@@ -10,6 +10,8 @@ import pytest
 from tests.apart import apart
 from tests.live.steered import RESUME_AT, STOP_AT, steered
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:

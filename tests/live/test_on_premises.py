@@ -9,6 +9,8 @@ import pytest
 from tests.apart import apart
 from tests.live.on_premises import END, FAULTY, HOSTS, STUCK, TARGET, VANISH, played
 
+pytestmark = pytest.mark.soak
+
 NOTICED = VANISH + 2
 """The heartbeat of a minute ago is believed, that of two minutes ago is not."""
 

@@ -33,7 +33,7 @@ def findings(resources: Iterable[Declared]) -> list[tuple[str, str]]:
     return [(one.rule.id, f"{'/'.join(map(str, one.path[1:]))}: {one.message}") for one in found]
 
 
-@pytest.mark.parametrize("stack", chosen(NAMES, EXTENDED, "eks"))
+@pytest.mark.parametrize("stack", chosen(NAMES, EXTENDED))
 def test_resources_of_a_stack_match_the_schemas(stack: str) -> None:
     found = findings(deployed(stack).resources)
     assert [one for one in found if one[0] not in IGNORED_RULES] == []

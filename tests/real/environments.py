@@ -44,6 +44,12 @@ def environment(name: str) -> Path:
     return folder / "bin"
 
 
+def main() -> None:
+    """Build the environments that the arguments name, so that no test waits for them."""
+    for name in sys.argv[1:]:
+        environment(name)
+
+
 def _install(lock: Path, *command: str | Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -83,3 +89,7 @@ def _play(place: Path, *arguments: str | Path, seconds: float) -> dict[str, Any]
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+if __name__ == "__main__":
+    main()

@@ -34,10 +34,6 @@ from spot_work.callers import AsyncClient
 from spot_work.rabbitmq.consumer import RabbitMQConsumer
 from tests import models
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-
 CONFIG = "loopback_users = none\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n"
 OCR, PAGES = BrokerQueue("ocr", 20, 100_000), BrokerQueue("pages", 3, 0)
 USERS = (

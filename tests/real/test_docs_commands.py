@@ -16,6 +16,7 @@ from tests.docs.commands import code_block_commands
 LINES = sorted({one.line for one in code_block_commands() if one.line.startswith(".venv/bin/gpu-spot demo ")})
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("line", LINES)
 def test_demo(line: str, tmp_path: Path) -> None:
     for zone in "abc":

@@ -25,9 +25,9 @@ def kills(place: Path, folder: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_ten_interruptions_change_no_bit(keras_bin: Path, tmp_path: Path) -> None:
-    result = kills(keras_bin, tmp_path, "--terms", "5", "--kills", "5")
-    assert (result["sigterm"], result["sigkill"]) == (5, 5)
+def test_six_interruptions_change_no_bit(keras_bin: Path, tmp_path: Path) -> None:
+    result = kills(keras_bin, tmp_path, "--terms", "3", "--kills", "3")
+    assert (result["sigterm"], result["sigkill"]) == (3, 3)
     assert result["lost_steps_with_notice"] == 0
 
 

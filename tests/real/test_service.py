@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,18 +28,6 @@ from spot_work.rabbitmq.consumer import RabbitMQConsumer
 from spot_work.rabbitmq.declare import dead_letter_queue
 from tests.real import crowd
 from tests.real.stable import Processes
-
-# pika 1.4.4 leaves the socket of a refused connection to the collector.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """Sockets that are left open are not another test's."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

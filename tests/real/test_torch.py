@@ -25,13 +25,13 @@ def torch_bin() -> Path:
         pytest.param("train_trainer", [], id="Trainer"),
     ],
 )
-def test_ten_interruptions_change_no_bit(
+def test_six_interruptions_change_no_bit(
     torch_bin: Path, tmp_path: Path, module: str, options: list[str]
 ) -> None:
     result = run(
-        torch_bin, "kills.py", module, "--folder", tmp_path, "--terms", "5", "--kills", "5", *options
+        torch_bin, "kills.py", module, "--folder", tmp_path, "--terms", "3", "--kills", "3", *options
     )
-    assert (result["sigterm"], result["sigkill"]) == (5, 5)
+    assert (result["sigterm"], result["sigkill"]) == (3, 3)
     assert result["mismatches"] == result["unreadable"] == 0
     assert result["faults"] == []
     assert result["lost_steps_with_notice"] == 0
@@ -58,11 +58,12 @@ def test_other_ways_to_train_change_no_bit(torch_bin: Path, tmp_path: Path, opti
 
 
 def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(torch_bin: Path, tmp_path: Path) -> None:
-    quick = ["--option", "pause=0", "--option", "every=1e-9"]  # all of them: make bench-checkpoint
+    # Saves in the training's own thread: the same ones on any machine. All touches: make bench-checkpoint.
+    quick = ["--option", "pause=0", "--option", "every=1e-9", "--option", "asynchronous=false"]
     result = run(
         torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--each-write", "--stride", "5", *quick
     )
-    assert result["writes"] > 3
+    assert result["writes"] == 5
     assert result["mismatches"] == result["unreadable"] == 0
     assert result["faults"] == []
 

@@ -23,7 +23,12 @@ def kill(folder: Path, name: str, scripts: Sequence[str], kills: int) -> None:
 
 
 def test_scripts_of_habits_survive_kills(tmp_path: Path) -> None:
-    kill(tmp_path, "torch", harness.TORCH, 1)
+    kill(tmp_path, "torch", harness.TORCH[::2], 1)
+
+
+@pytest.mark.soak
+def test_more_scripts_of_habits_survive_kills(tmp_path: Path) -> None:
+    kill(tmp_path, "torch", harness.TORCH[1::2], 10)
 
 
 @pytest.mark.soak

@@ -69,6 +69,7 @@ def start(kind: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", WORKER, kind], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.soak
 def test_a_function_that_hangs_in_c_is_killed_within_20_seconds_and_a_busy_one_is_not() -> None:
     with start("hang") as hanging, start("busy") as busy:
         try:

@@ -83,7 +83,12 @@ class RabbitServer:
             self._names = self._name_server()
         with (self._folder / "output").open("ab") as output:
             self._server = subprocess.Popen(  # noqa: S603
-                [self._program], env=self._environment, stdout=output, stderr=output, start_new_session=True
+                [self._program],
+                cwd=self._folder,  # for the dump of a crash
+                env=self._environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         end = time.monotonic() + _START_SECONDS
         while not self._accepts_connections():

@@ -122,9 +122,14 @@ class Job:
                 one.join()
         return [one.exitcode for one in self.running]
 
-    def log(self) -> str:
-        """Return the end of what rank 0 said."""
-        return (self.folder / "log-0").read_text()[-2000:]
+    def log(self, rank: int = 0) -> str:
+        """Return the end of what a rank said."""
+        return (self.folder / f"log-{rank}").read_text()[-2000:]
+
+    def failure(self, codes: list[int]) -> SystemExit:
+        """Return the error of a start that ended with these codes: what each rank that failed said."""
+        said = "\n".join(self.log(rank) for rank, code in enumerate(codes) if code)
+        return SystemExit(f"{self.folder}: ended with {codes}: {said}")
 
     def weights(self) -> str:
         """Return the final weights' digest; empty where there are none."""
@@ -220,7 +225,7 @@ def interrupted(
                     lost_seconds = max(lost_seconds, time.time() - max(job.newest(), working))
             codes = job.end()
             if number != signal.SIGKILL and any(codes):
-                raise SystemExit(f"{job.folder}: ended with {codes}: {job.log()}")
+                raise job.failure(codes)
             new = job.steps()[len(before) :]
             if was_signalled and new:
                 lost_steps = max(lost_steps, before[-1] + 1 - new[0])
@@ -255,7 +260,7 @@ def at_each_write(
         counts["writes"] += 1
         job.start()
         if any(codes := job.end()):
-            raise SystemExit(f"{job.folder}: ended with {codes}: {job.log()}")
+            raise job.failure(codes)
         counts["mismatches"] += job.weights() != wanted
         counts["unreadable"] += (job.folder / "log-0").read_text().count("is skipped")
         faults += job.faults()

@@ -214,6 +214,11 @@ def queue_partition(group: str) -> str:
     return f"{group}@queue"
 
 
+def proxy_partition(group: str) -> str:
+    """Return the registry's group of the states of a service's proxies, see `registry.item.partition`."""
+    return f"{group}@proxy"
+
+
 def release_partition(group: str) -> str:
     """Return the registry's partition of the releases of a group's workers."""
     return f"{group}@release"

@@ -199,6 +199,14 @@ QueueName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*"), Le
 SqsUrl: TypeAlias = Annotated[str, Matches(r"sqs://[a-z0-9-]+/[0-9]{12}"), Length(1, 64)]
 """Region and account of SQS queues, in the URL format of ``spot_work``."""
 
+WorkerPort: TypeAlias = Annotated[int, Within(1024, 65_000)]
+"""First port of an instance's workers; more than 65,000 leaves no room for their slots."""
+HttpPath: TypeAlias = Annotated[str, Matches(r"/[A-Za-z0-9/._~-]*"), Length(1, 128)]
+"""A path of a URL, or the prefix of paths."""
+HttpConcurrency: TypeAlias = Annotated[int, Within(1, 10_000)]
+"""Requests at one worker at once."""
+HttpIdleSeconds: TypeAlias = Annotated[int, Within(1, 4000)]
+"""Time without a byte. Source of the maximum: the Application Load Balancer's idle timeout."""
 MaxDeliveries: TypeAlias = Annotated[int, Within(1, 1000)]
 """Maximum deliveries of a message."""
 

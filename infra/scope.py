@@ -16,7 +16,7 @@ from infra.settings import SettingsError
 
 _MIN_NAME_LIMIT: Final = 64
 """Length limit of the names of IAM roles, Lambda functions and EventBridge rules."""
-_SUFFIX_LENGTH: Final = 8
+NAME_SUFFIX_LENGTH: Final = 8
 """Length of the suffix of Pulumi's auto-naming: a hyphen and seven hexadecimal digits."""
 
 
@@ -70,10 +70,10 @@ class Scope:
         ``limit`` is the length limit of physical names of the type.
         """
         name = self.prefix + "-".join(parts)
-        if len(name) + _SUFFIX_LENGTH > limit:
+        if len(name) + NAME_SUFFIX_LENGTH > limit:
             raise SettingsError(
                 f"resource name {name!r} has {len(name)} characters, allowed: "
-                f"at most {limit - _SUFFIX_LENGTH} (shorten the name of the stack or the service)"
+                f"at most {limit - NAME_SUFFIX_LENGTH} (shorten the name of the stack or the service)"
             )
         return name
 

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from contracts import codec
 from contracts.agent import config, names
@@ -31,7 +31,8 @@ class BootSettings:
     """Settings of the boot script.
 
     ``bucket``, ``key`` and ``sha256`` identify the agent's archive; ``cloudwatch_parameter`` is the SSM
-    parameter with the CloudWatch agent's configuration.
+    parameter with the CloudWatch agent's configuration. ``packages`` are installed first, from the
+    repositories of the image.
     """
 
     agent: Config
@@ -39,6 +40,7 @@ class BootSettings:
     key: str
     sha256: str
     cloudwatch_parameter: str
+    packages: tuple[str, ...] = ()
 
 
 def configuration(agent: Config) -> str:
@@ -63,12 +65,17 @@ def render(settings: BootSettings) -> str:
         "/etc/logrotate.d/gpu-spot": _LOGROTATE,
         "/opt/gpu-spot/boot.sh": SCRIPT.read_text(encoding="utf-8"),
     }
-    body = {
+    body: dict[str, list[Any]] = {
         "write_files": [
             {"path": path, "permissions": "0644", "content": content} for path, content in files.items()
         ],
         "runcmd": [["bash", "/opt/gpu-spot/boot.sh"]],
     }
+    if settings.packages:
+        # cloud-init installs packages before it runs commands. A log daemon among them is not started yet.
+        # Source: cloud-init documentation, "Boot stages" (final stage) and the order of its modules there.
+        body["packages"] = list(settings.packages)
+        body["runcmd"].insert(0, ["systemctl", "start", "rsyslog.service"])
     text = f"#cloud-config\n{json.dumps(body, indent=1)}\n"
     if (size := len(text.encode())) > LIMIT_BYTES:
         raise ValueError(f"user data is {size} bytes, allowed: at most {LIMIT_BYTES}")
@@ -77,15 +84,18 @@ def render(settings: BootSettings) -> str:
 
 def units(agent: Config) -> tuple[str, ...]:
     """Return the systemd units that an instance with this configuration starts at every boot."""
+    # On a proxy nothing reports workers or samples GPUs.
+    is_for_workers = agent.proxy is None
     is_started = {
-        names.UNIT_WATCH: True,
+        names.UNIT_WATCH: is_for_workers,
         names.UNIT_PREPARE: agent.hooks is not None and bool(agent.hooks.launch),
         names.UNIT_VOLUME: agent.volume is not None,
         names.UNIT_EFS: bool(agent.efs),
         names.UNIT_RUN: agent.training is not None,
         names.UNIT_WORK: agent.service is not None,
         names.UNIT_TENANT_SUPERVISOR: agent.shared_host is not None,
-        names.UNIT_METRICS: True,
+        names.UNIT_PROXY: agent.proxy is not None,
+        names.UNIT_METRICS: is_for_workers,
     }
     return tuple(unit for unit, is_wanted in is_started.items() if is_wanted)
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from contracts import codec, limits
-from contracts.agent.names import DATA_DIR, UNIT_RUN, UNIT_TENANT_SUPERVISOR, UNIT_WORK, DatasetDevice
+from contracts.agent.names import (
+    DATA_DIR,
+    UNIT_PROXY,
+    UNIT_RUN,
+    UNIT_TENANT_SUPERVISOR,
+    UNIT_WORK,
+    DatasetDevice,
+)
 from contracts.limits import Above, Matches, Within
 from contracts.stored import Stored
 
@@ -161,6 +168,44 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class HttpWorkers:
+    """HTTP servers that are a service's workers; the one in slot ``n`` listens on ``port + n``."""
+
+    port: limits.WorkerPort
+    readiness: limits.HttpPath = "/health"
+    """Path that answers with a status of 2xx once the worker is ready."""
+    check_port: limits.WorkerPort = 8900
+    """Port on which the agent answers the proxies' checks of its workers."""
+    is_grpc: bool = False
+    """Whether the workers speak gRPC: ready is then a worker that accepts connections."""
+
+
+@dataclass(frozen=True)
+class HttpProxy:
+    """HAProxy on this instance, in front of the HTTP workers of the service ``group``."""
+
+    workers: HttpWorkers
+    listen_port: limits.WorkerPort = 8080
+    max_workers: Annotated[int, Within(1, 1000)] = 16
+    """Largest number of workers, those on premises included."""
+    max_slots: Annotated[int, Within(1, 128)] = 1
+    """Largest number of workers of one instance."""
+    concurrency: limits.HttpConcurrency = 16
+    """Requests at one worker at once, over all ``proxies``; more wait at the proxy."""
+    proxies: Annotated[int, Within(1, 20)] = 2
+    idle_timeout_seconds: limits.HttpIdleSeconds = 60
+    """Time without a byte after which a request counts as lost."""
+    retries: Annotated[int, Within(0, 10)] = 2
+    retry_paths: tuple[limits.HttpPath, ...] = ()
+    """Prefixes of paths whose requests may be repeated, whatever their method."""
+    is_grpc: bool = False
+    hosts: tuple[str, ...] = ()
+    """Addresses of hosts on premises."""
+    retry_after_seconds: Annotated[int, Within(1, 3600)] = 60
+    """Sent with a 503 while there is no worker, unless a boot time has been learned."""
+
+
+@dataclass(frozen=True)
 class Service:
     """Workers of a service: ``slots_per_gpu`` processes or containers on each GPU of this instance."""
 
@@ -177,6 +222,7 @@ class Service:
     """Whether the worker creates the file ``$GPU_SPOT_READY`` once its model is loaded; if not, it counts as
     ready when it starts."""
     queue: Queue | None = None
+    http: HttpWorkers | None = None
 
     def __post_init__(self) -> None:
         """Require an image or a command."""
@@ -233,6 +279,7 @@ class Config:
     prepared: Prepared | None = None
     service: Service | None = None
     shared_host: SharedHost | None = None
+    proxy: HttpProxy | None = None
     metrics: Metrics = field(default_factory=Metrics)
     on_premises: bool = False
     """Whether this machine is an on-premises host, not an EC2 instance."""
@@ -241,8 +288,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check combinations of keys."""
-        if [self.training, self.service, self.shared_host].count(None) != 2:
-            raise ValueError("exactly one of training, service and sharedHost is needed")
+        if [self.training, self.service, self.shared_host, self.proxy].count(None) != 3:
+            raise ValueError("exactly one of training, service, sharedHost and proxy is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease is part of the job's table item)")
         if self.training and self.training.experiments and self.volume:
@@ -268,6 +315,8 @@ class Config:
         """The systemd unit of the workload."""
         if self.shared_host:
             return UNIT_TENANT_SUPERVISOR
+        if self.proxy:
+            return UNIT_PROXY
         return UNIT_RUN if self.training else UNIT_WORK
 
 

@@ -24,7 +24,7 @@ from pulumi_declared.stackfile import StackConfig
 _ENTRY_LISTS: Final = (f"{PROJECT}:services", f"{PROJECT}:training")
 _SIGNIFICANT_KEYS: Final = (
     *("kind", "fleetType", "deployment", "engineVersion", "checkpoints", "instanceType"),
-    "runsOn",
+    *("runsOn", "count"),
 )
 """Keys whose text determines the declared resources."""
 _INVOCATIONS: Final = prices.HOURS * 60
@@ -124,6 +124,8 @@ def not_counted(stack: Stack, file_system_gib: float) -> Iterator[str]:
         yield "reads and writes on EFS: depend on usage"
     if stack.has("aws:mq/broker:Broker"):
         yield "storage of brokers: depends on usage"
+    if stack.has("aws:lb/loadBalancer:LoadBalancer"):
+        yield "load balancer capacity units (LCU): depend on connections, requests and bytes"
     settings = stack.settings
     if any(entry.datasets for entry in (*settings.on_instances.services, *settings.on_instances.training)):
         yield "dataset volumes: one per instance, with the size of the snapshot"

@@ -46,12 +46,17 @@ _USAGE_TYPES: Final = {
     price_tables.INTERFACE_ENDPOINT: ("AmazonVPC", "VpcEndpoint-Hours"),
     price_tables.EFS_STANDARD: ("AmazonEFS", "TimedStorage-ByteHrs"),
     price_tables.EFS_WRITE: ("AmazonEFS", "ETDataAccess-Bytes"),
+    price_tables.LOAD_BALANCER: ("AWSELB", "LoadBalancerUsage"),
     price_tables.EKS_CLUSTER: ("AmazonEKS", "AmazonEKS-Hours:perCluster"),
     price_tables.EKS_EXTENDED: ("AmazonEKS", "AmazonEKS-Hours:extendedSupport"),
 }
 """Service code and usage type, which in most regions has a prefix such as ``EUN1-``."""
-_ACCESS_TYPES: Final = {price_tables.EFS_WRITE: "Write"}
-"""``accessType`` of the products whose usage type is that of reads, too."""
+_ATTRIBUTES: Final[Mapping[str, tuple[str, str]]] = {
+    price_tables.EFS_WRITE: ("accessType", "Write"),
+    price_tables.LOAD_BALANCER: ("operation", "LoadBalancing:Application"),
+}
+"""Attribute, and its value, of products whose usage type is also that of others: of reads, and of the other
+kinds of load balancers."""
 _UNITS: Final = {
     "hrs": 1.0,
     "hours": 1.0,
@@ -149,14 +154,17 @@ def _queries(types: Iterable[str]) -> Iterator[_Query]:
             service,
             (("CONTAINS", "usagetype", usage),),
             lambda product, item=item, exact=exact: (  # type: ignore[misc]
-                item
-                if exact.fullmatch(product.get("usagetype", ""))
-                and product.get("accessType", "") == _ACCESS_TYPES.get(item, product.get("accessType", ""))
-                else None
+                item if exact.fullmatch(product.get("usagetype", "")) and _fits(product, item) else None
             ),
         )
     brokers = tuple(("TERM_MATCH", key, value) for key, value in _BROKERS.items())
     yield _Query("AmazonMQ", brokers, _broker_type)
+
+
+def _fits(product: Mapping[str, str], item: str) -> bool:
+    """Return whether a product has the attribute that tells the item from others of its usage type."""
+    name, value = _ATTRIBUTES.get(item, ("", ""))
+    return product.get(name, "") == value
 
 
 def _broker_type(product: Mapping[str, str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -99,6 +100,15 @@ class Stack:
     def of_type(self, type_: str) -> Iterator[Mapping[str, Any]]:
         """Yield the inputs of the resources of a type."""
         return (resource.inputs for resource in self.declared if resource.type == type_)
+
+    @property
+    def proxies(self) -> Counter[str]:
+        """Number of proxies of HTTP services by instance type."""
+        counts = Counter[str]()
+        for service in self.settings.services:
+            if service.http is not None:
+                counts[service.http.proxies.instance_type] += service.http.proxies.count
+        return counts
 
 
 def read(folder: Path, name: str) -> Stack:

@@ -20,6 +20,7 @@ EFS_WRITE: Final = "efs-elastic-write"
 NAT_GATEWAY: Final = "nat-gateway"
 INTERFACE_ENDPOINT: Final = "interface-endpoint"
 PUBLIC_IPV4: Final = "public-ipv4"
+LOAD_BALANCER: Final = "application-load-balancer"
 EKS_CLUSTER: Final = "eks-cluster"
 EKS_EXTENDED: Final = "eks-cluster-extended-support"
 
@@ -31,6 +32,7 @@ ITEMS: Final[Mapping[str, str]] = {
     NAT_GATEWAY: "an hour of a NAT gateway",
     INTERFACE_ENDPOINT: "an hour of an interface endpoint in a zone",
     PUBLIC_IPV4: "an hour of a public IPv4 address",
+    LOAD_BALANCER: "an hour of an Application Load Balancer",
     EKS_CLUSTER: "an hour of an EKS control plane in standard support",
     EKS_EXTENDED: "an hour of an EKS control plane in extended support",
 }

@@ -94,3 +94,22 @@ def bucket(bucket_arn: pulumi.Input[str]) -> list[Statement]:
             effect="Deny",
         )
     ]
+
+
+def access_logs(scope: Scope, bucket_arn: pulumi.Input[str]) -> list[Statement]:
+    """Allow load balancers of this account and Region to write access logs to a bucket.
+
+    The service principal is the same in every Region; the accounts of Elastic Load Balancing by Region are
+    AWS's former policy. Source: Application Load Balancer guide, "Enable access logs for your Application
+    Load Balancer", bucket policy; "Protect against the confused deputy problem".
+    """
+    load_balancers = scope.arn("elasticloadbalancing", "loadbalancer/*")
+    return [
+        Statement(
+            "LoadBalancersWriteLogs",
+            ["s3:PutObject"],
+            [pulumi.Output.concat(bucket_arn, "/AWSLogs/", scope.account_id, "/*")],
+            {"ArnLike": {"aws:SourceArn": load_balancers}},
+            principal={"Service": "logdelivery.elasticloadbalancing.amazonaws.com"},
+        )
+    ]

@@ -12,6 +12,7 @@ from infra.schema.jobs.builder import builders
 from infra.schema.jobs.training import ON_THE_VOLUME, Training
 from infra.schema.network import Network
 from infra.schema.operations import Storage
+from infra.schema.services.http import Http
 from infra.schema.services.service import Service
 from infra.schema.shared_host import SharedHost
 from infra.schema.work import Work
@@ -21,6 +22,10 @@ _REQUIREMENTS: Final = 4
 
 Source: Auto Scaling API reference, ``LaunchTemplateOverrides``.
 """
+
+_LOAD_BALANCER_ZONES: Final = 2
+_SECURITY_GROUPS: Final = 3
+"""Additional security groups of instances with HTTP workers, which have two of the stack."""
 
 
 def check_names_of_jobs(jobs: Sequence[Training], services: Iterable[Service]) -> None:
@@ -134,6 +139,32 @@ def check_checkpoints(training: Iterable[Training], storage: Storage) -> None:
 def access_points(storage: Storage) -> list[str]:
     """Return the names of the file system's access points."""
     return [point.name for point in (storage.file_system.access_points if storage.file_system else ())]
+
+
+def check_http(services: Iterable[Service], network: Network | None) -> None:
+    """Raise ``ValueError`` for an address that the network has no place for."""
+    for service in services:
+        if service.http is not None and network is not None:
+            _check_place(service.name, service.http, network)
+
+
+def _check_place(name: str, http: Http, network: Network) -> None:
+    """Source: Application Load Balancer guide, "Availability Zones and subnets"; VPC guide, "Quotas"."""
+    subject = f"http of {name!r}"
+    if len(network.zones) < _LOAD_BALANCER_ZONES:
+        raise ValueError(f"{subject} in one zone, allowed: two or more (network.zones)")
+    if len(network.security_groups) > _SECURITY_GROUPS:
+        raise ValueError(
+            f"{subject} with {len(network.security_groups)} network.securityGroups, "
+            f"allowed: at most {_SECURITY_GROUPS} (an interface has five)"
+        )
+    if http.subnets and network.vpc_id is None:
+        raise ValueError(f"{subject} has subnets without network.vpcId, allowed: with an existing VPC")
+    if len(http.subnets) == 1:
+        raise ValueError(f"{subject} has one subnet, allowed: two or more, in two zones")
+    if http.public and not http.subnets and (network.vpc_id is not None or network.egress == "none"):
+        allowed = "with public subnets" if network.vpc_id is not None else "with network.egress"
+        raise ValueError(f"{subject} is public in a network without public subnets, allowed: {allowed}")
 
 
 def check_requirements(entries: Iterable[Work], network: Network | None) -> None:

@@ -22,6 +22,8 @@ _OF_CAPACITY: Final = (
     ("on_demand_ceiling", "onDemandCeiling", "the alarm covers instances only"),
 )
 """Field, key and reason."""
+_DRAIN_SECONDS: Final = 10
+"""Time in which an HTTP worker of an instance that ends serves what it has."""
 
 
 def single_pool_warnings(key: str, entries: Sequence[Work | SharedHost], network: Network) -> Iterator[str]:
@@ -94,6 +96,17 @@ def deadline_warnings(training: Sequence[Training], now: datetime) -> Iterator[s
                 f"gpu-spot:training[{index}].deadline: {job.deadline} has passed; unless the job is "
                 "finished, it "
                 "continues as fast as possible"
+            )
+
+
+def drain_warnings(services: Sequence[Service]) -> Iterator[str]:
+    """Yield a warning for each HTTP service whose requests have no time to end at a notice."""
+    for index, service in enumerate(services):
+        if service.http is not None and service.drain_seconds < _DRAIN_SECONDS:
+            yield (
+                f"gpu-spot:services[{index}].drainSeconds: {service.drain_seconds} s with http: requests "
+                "that arrive in the last seconds of an instance are lost with it; set it to the time that a "
+                f"request needs, at least {_DRAIN_SECONDS} s"
             )
 
 

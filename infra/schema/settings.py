@@ -19,6 +19,7 @@ from infra.schema.cross_entry_checks import (
     check_blocks,
     check_brokers,
     check_checkpoints,
+    check_http,
     check_names_of_hosts,
     check_names_of_jobs,
     check_quota,
@@ -118,6 +119,7 @@ class Settings(Model):
     def _unique_names(cls, services: tuple[Service, ...], info: ValidationInfo) -> tuple[Service, ...]:
         check_unique([service.name for service in services], "services")
         check_requirements(services, info.data.get("network"))
+        check_http(services, info.data.get("network"))
         return services
 
     @field_validator("training")
@@ -240,10 +242,10 @@ class Settings(Model):
         yield from entry_warnings.deadline_warnings(self.training, now)
 
     @property
-    def queue_source_security_groups(self) -> list[str]:
-        """Security groups of ``allowedSources`` of queues, sorted, without those of the network."""
-        queues = [service.queue for service in self.services if service.queue is not None]
-        groups = {group for queue in queues for group in queue.source_security_groups}
+    def source_security_groups(self) -> list[str]:
+        """Security groups of ``allowedSources`` of services, sorted, without those of the network."""
+        parts = [part for service in self.services for part in (service.queue, service.http)]
+        groups = {group for part in parts if part is not None for group in part.source_security_groups}
         return sorted(groups - {*self.network.security_groups})
 
     def warnings(self) -> Iterator[str]:
@@ -258,6 +260,7 @@ class Settings(Model):
         yield from entry_warnings.ignored_key_warnings("training", self.training)
         yield from entry_warnings.egress_warnings(self.network, self.tensorboard, self.training)
         yield from entry_warnings.cluster_warnings(self.network, self.kubernetes)
+        yield from entry_warnings.drain_warnings(self.services)
         yield from wait_warnings(self.services, self.region)
         yield from budget_warnings(self.on_instances.capacities, self.region, self.budget)
 

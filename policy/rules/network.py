@@ -6,7 +6,16 @@ import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
+from contracts import names
+from policy.rules.model import (
+    UNKNOWN,
+    ExternalFacts,
+    PolicyRule,
+    RuleSettings,
+    Subject,
+    as_list,
+    names_setting,
+)
 
 MAX_PUBLIC_V4: Final = 2**24
 """Public IPv4 addresses that one security group may admit: as many as a /8 has."""
@@ -20,12 +29,35 @@ _PRIVATE_V6: Final = ipaddress.IPv6Network("fc00::/7")
 _RULES_OF_ONE: Final = ("SecurityGroupIngressRule", "SecurityGroupRule")
 
 
-def _open_to_all(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
-    yield from _too_many(_sources(subject), "ingress")
+_HTTPS: Final = 443
+_PUBLIC_SERVICES: Final = {
+    "publicServices": names_setting("Services whose address (http.public) may be on the internet.")
+}
+_TLS_POLICIES: Final = "ELBSecurityPolicy-TLS13-1-"
+"""Prefix of AWS's policies with TLS 1.3; those with 1.2 or 1.3 as the lowest version follow."""
+
+
+def _open_to_all(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
+    if not _is_https_of(subject, settings):
+        yield from _too_many(_sources(subject), "ingress")
+
+
+def _is_https_of(subject: Subject, settings: RuleSettings) -> bool:
+    """Return whether a rule admits callers to the HTTPS listener of a service that may be public."""
+    ports = {subject.inputs.get("fromPort"), subject.inputs.get("toPort")}
+    return (
+        subject.kind == "SecurityGroupIngressRule"
+        and ports == {_HTTPS}
+        and _is_public_service(subject, settings)
+    )
+
+
+def _is_public_service(subject: Subject, settings: RuleSettings) -> bool:
+    return subject.tags.get(names.TAG_GROUP) in settings["publicServices"]
 
 
 def _open_in_total(
-    subjects: Sequence[Subject], _settings: RuleSettings, _facts: ExternalFacts
+    subjects: Sequence[Subject], settings: RuleSettings, _facts: ExternalFacts
 ) -> Iterator[tuple[str, str]]:
     """Add up the ingress rules of each security group: two halves of the internet are the internet.
 
@@ -34,7 +66,7 @@ def _open_in_total(
     sources: dict[str, list[str]] = {}
     urns: dict[str, str] = {}
     for subject in subjects:
-        if subject.kind in _RULES_OF_ONE:
+        if subject.kind in _RULES_OF_ONE and not _is_https_of(subject, settings):
             group = str(subject.inputs.get("securityGroupId") or UNKNOWN)
             sources.setdefault(group, []).extend(_sources(subject))
             urns.setdefault(group, subject.urn)
@@ -132,27 +164,82 @@ _ENDPOINTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = 
 """The check of each resource kind that can be reached from the internet by itself."""
 
 
-def _public_endpoints(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
+def _public_endpoints(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     if subject.kind and subject.inputs.get("publiclyAccessible") not in (None, False, "false", UNKNOWN):
         yield "publiclyAccessible is true, allowed: false"
     if subject.kind in _ENDPOINTS:
         yield from _ENDPOINTS[subject.kind](subject.inputs)
+    is_balancer = subject.kind == "LoadBalancer" and subject.inputs.get("internal") not in (True, UNKNOWN)
+    if is_balancer and not _is_public_service(subject, settings):
+        yield "internal is not true, allowed: true, or the service in publicServices"
+
+
+def _load_balancers(
+    subjects: Sequence[Subject], _settings: RuleSettings, _facts: ExternalFacts
+) -> Iterator[tuple[str, str]]:
+    """Check load balancers and their listeners, which belong to the service of their tag."""
+    public = set[str]()
+    for subject in subjects:
+        if subject.kind == "LoadBalancer":
+            yield from ((subject.urn, message) for message in _balancer(subject.inputs))
+            if subject.inputs.get("internal") is not True:
+                public.add(str(subject.tags.get(names.TAG_GROUP, "")))
+    for subject in subjects:
+        if subject.kind == "Listener":
+            is_public = str(subject.tags.get(names.TAG_GROUP, "")) in public
+            yield from ((subject.urn, message) for message in _listener(subject.inputs, is_public=is_public))
+
+
+def _balancer(inputs: Mapping[str, Any]) -> Iterator[str]:
+    if inputs.get("loadBalancerType", "application") not in ("application", UNKNOWN):
+        return
+    if inputs.get("dropInvalidHeaderFields") not in (True, UNKNOWN):
+        yield "dropInvalidHeaderFields is not true, allowed: true"
+    logs = inputs.get("accessLogs")
+    is_logged = logs == UNKNOWN or (isinstance(logs, Mapping) and logs.get("enabled") in (True, UNKNOWN))
+    if not is_logged:
+        yield "accessLogs are not enabled, allowed: enabled"
+
+
+def _listener(inputs: Mapping[str, Any], *, is_public: bool) -> Iterator[str]:
+    protocol = inputs.get("protocol", "HTTP")
+    if is_public and protocol not in ("HTTPS", "TLS", UNKNOWN):
+        yield f"protocol {protocol} of a public load balancer, allowed: HTTPS"
+    policy = inputs.get("sslPolicy")
+    if protocol in ("HTTPS", "TLS") and policy != UNKNOWN and not _is_modern(str(policy or "")):
+        yield f"sslPolicy is {policy or 'not set'}, allowed: {_TLS_POLICIES}2-… or {_TLS_POLICIES}3-…"
+
+
+def _is_modern(policy: str) -> bool:
+    return policy.startswith((f"{_TLS_POLICIES}2-", f"{_TLS_POLICIES}3-"))
 
 
 RULES: Final = (
     PolicyRule(
-        "no-ingress-from-anywhere", "No security group admits the whole internet.", "mandatory", _open_to_all
+        "no-ingress-from-anywhere",
+        "No security group admits the whole internet.",
+        "mandatory",
+        _open_to_all,
+        settings=_PUBLIC_SERVICES,
     ),
     PolicyRule(
         "no-ingress-in-total",
         "The rules of a security group do not admit the internet in parts.",
         "mandatory",
         check_stack=_open_in_total,
+        settings=_PUBLIC_SERVICES,
     ),
     PolicyRule(
         "no-public-endpoints",
-        "Functions, clusters, brokers, databases and buckets are not public.",
+        "Functions, clusters, brokers, databases, buckets and load balancers are not public.",
         "mandatory",
         _public_endpoints,
+        settings=_PUBLIC_SERVICES,
+    ),
+    PolicyRule(
+        "load-balancers",
+        "Load balancers log requests and drop invalid headers; public ones use TLS 1.2 or later.",
+        "mandatory",
+        check_stack=_load_balancers,
     ),
 )

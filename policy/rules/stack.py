@@ -10,9 +10,18 @@ from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings,
 
 TAGGED: Final = frozenset(
     {
-        *("Broker", "Bucket", "FileSystem", "Function", "Group", "LaunchTemplate", "LogGroup", "MetricAlarm"),
-        *("NatGateway", "Parameter", "Queue", "Repository", "Role", "Secret", "SecurityGroup"),
-        *("SpotFleetRequest", "Subnet", "Table", "Topic", "Vpc", "VpcEndpoint"),
+        *(
+            "Broker",
+            "Bucket",
+            "FileSystem",
+            "Function",
+            "Group",
+            "LaunchTemplate",
+            "LoadBalancer",
+            "LogGroup",
+        ),
+        *("MetricAlarm", "NatGateway", "Parameter", "Queue", "Repository", "Role", "Secret", "SecurityGroup"),
+        *("SpotFleetRequest", "Subnet", "Table", "TargetGroup", "Topic", "Vpc", "VpcEndpoint"),
     }
 )
 """Resource kinds that cost money, or that IAM conditions select by tag."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from gpu_spot.preflight.stack import settings_of
 from infra.schema import Settings
 from pulumi_declared.stackfile import StackConfig
-from pulumi_on_moto import AwsClients, Deployment, deploy, existing_network, existing_policies
+from pulumi_on_moto import (
+    AwsClients,
+    Deployment,
+    deploy,
+    existing_certificates,
+    existing_network,
+    existing_policies,
+    existing_zones,
+)
 
 START: Final = 1_767_571_200.0
 """Start of every rehearsal: 2026-01-05 00:00 UTC, a Monday. Fixed, to make runs comparable."""
@@ -25,11 +34,29 @@ def deployed(clients: AwsClients, config: StackConfig) -> Deployment:
 
 
 def make_given(settings: Settings, clients: AwsClients) -> None:
-    """Create the existing networks, security groups and policies that a stack file names."""
-    network = settings.network
+    """Create the existing networks, security groups, names and policies that a stack file names."""
+    network, addresses = settings.network, [s.http for s in settings.services if s.http is not None]
     if network.vpc_id is not None:
-        existing_network(clients, network.vpc_id, network.subnets, network.security_groups)
-    if settings.queue_source_security_groups:
-        existing_network(clients, _CALLERS, {}, settings.queue_source_security_groups)
+        subnets = [*dict.fromkeys(subnet for address in addresses for subnet in address.subnets)]
+        more = [*zip(itertools.cycle(network.zones), subnets, strict=False)]
+        existing_network(clients, network.vpc_id, network.subnets, network.security_groups, more)
+    existing_certificates(
+        clients,
+        {
+            address.certificate_arn: address.domain or "example.com"
+            for address in addresses
+            if address.certificate_arn is not None
+        },
+    )
+    existing_zones(
+        clients,
+        {
+            address.hosted_zone_id: address.domain.partition(".")[2]
+            for address in addresses
+            if address.hosted_zone_id is not None and address.domain is not None
+        },
+    )
+    if settings.source_security_groups:
+        existing_network(clients, _CALLERS, {}, settings.source_security_groups)
     if (deploys := settings.identity.deploys) is not None:
         existing_policies(clients, (*deploys.policies, *deploys.drift_policies))

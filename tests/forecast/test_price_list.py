@@ -104,6 +104,14 @@ OTHERS: list[tuple[dict[str, Any], list[str]]] = [
         ],
     ),
     (
+        asked("AWSELB", usage("LoadBalancerUsage")),
+        [
+            product("EUN1-LoadBalancerUsage", "0.02646", operation="LoadBalancing"),
+            product("EUN1-LoadBalancerUsage", "0.02394", operation="LoadBalancing:Application"),
+            product("EUN1-LoadBalancerUsage", "0.02394", operation="LoadBalancing:Network"),
+        ],
+    ),
+    (
         asked("AmazonEKS", usage("AmazonEKS-Hours:perCluster")),
         [product("EUN1-AmazonEKS-Hours:perCluster", "0.1")],
     ),
@@ -143,6 +151,7 @@ def test_prices_of_all_regions_are_read_page_by_page(stubbed: Stubber) -> None:
             "interface-endpoint": 0.011,
             "efs-standard": 0.33,
             "efs-elastic-write": 0.066,
+            "application-load-balancer": 0.02394,
             "eks-cluster": 0.1,
             "mq.m7g.large": 0.2,
         },
@@ -197,7 +206,7 @@ def test_an_update_is_used_from_then_on(
     before = price_tables.find("g6.xlarge", "eu-west-1")
     assert run_update(stubbed, monkeypatch, {"g6.xlarge": [PRODUCT]}) == 0
     shown = capsys.readouterr()
-    assert f"11 prices of 3 regions written to {project_file}" in shown.err.replace("\n", " ")
+    assert f"12 prices of 3 regions written to {project_file}" in shown.err.replace("\n", " ")
     assert "rejected: eks-cluster-extended-support in eu-north-1" in shown.err
     after = price_tables.find("g6.xlarge", "eu-west-1")
     assert before is None  # AWS's table of January does not have it
@@ -231,8 +240,8 @@ def test_a_failed_update_leaves_the_file_unchanged(
 def test_what_is_at_hand_is_shown_by_region(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prices"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"eu-north-1 +41 of 78 +0 of 9 +0 +2026-01-21", shown)
-    assert re.search(r"us-west-2 .* 8 of 9 .* 2026-01-21 to 2026-11", shown)
+    assert re.search(r"eu-north-1 +41 of 78 +0 of 10 +0 +2026-01-21", shown)
+    assert re.search(r"us-west-2 .* 9 of 10 .* 2026-01-21 to 2026-11", shown)
     assert re.search(r"No price: ap-east-2, .*mx-central-1\.", shown)
     assert main(["prices", "--region", "mars-1"]) == 2
     assert "--region is mars-1, allowed: af-south-1, " in capsys.readouterr().err

@@ -31,6 +31,8 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
     "hosts": lambda n: [
         {"name": f"g{k}", "gpus": 1, "principals": [f"arn:aws:iam::123456789012:role/g{k}"]} for k in range(n)
     ],
+    "retryPaths": lambda n: [f"/{k}" for k in range(n)],
+    "http.subnets": lambda n: [f"subnet-{k:08d}" for k in range(n)],
     "principals": lambda n: [f"arn:aws:iam::123456789012:role/{k}" for k in range(n)],
     "calls": lambda n: [f"c{k}" for k in range(n)],
     "extraEndpoints": lambda n: [f"service{k}" for k in range(n)],
@@ -61,6 +63,17 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "log.secondsPattern": (3, 1024, lambda n: "[t" + (", " + "t" * 99).ljust(n - 3)[: n - 3] + "]"),
     "log.sample": (1, 4096, lambda n: "s" * n),
     "queue.name": (1, 100, lambda n: "q" * n),
+    "http.readiness": (1, 128, lambda n: "/" + "r" * (n - 1)),
+    "http.retryPaths[0]": (1, 128, lambda n: "/" + "p" * (n - 1)),
+    "http.allowedSources[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
+    "http.certificateArn": (
+        83,
+        83,
+        lambda n: ("arn:aws:acm:us-east-1:123456789012:certificate/" + _UUID)[:n].ljust(n, "0"),
+    ),
+    "http.domain": (4, 253, lambda n: "a." * ((n - 2) // 2) + ("com" if n % 2 else "co")),
+    "http.hostedZoneId": (2, 32, lambda n: "Z" + "0" * (n - 1)),
+    "http.subnets[0]": (15, 24, lambda n: "subnet-" + "0" * (n - 7)),
     "queue.allowedSources[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
     "queue.calls[0]": (1, 24, lambda n: "c" * n),
     "queue.maintenance.time": (5, 5, lambda n: "00:00"[:n]),
@@ -75,6 +88,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
         lambda n: ("arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/" + _UUID)[:n].ljust(n, "0"),
     ),
     "onPremises.organizationalUnit": (1, 64, lambda n: "u" * n),
+    "onPremises.hosts[0].address": (8, 15, lambda n: "10.0.0.1" if n < 15 else "192.168.100.100"),
     "onPremises.hosts[0].name": (1, 63, lambda n: "g" * n),
     "onPremises.hosts[0].principals[0]": (
         32,

@@ -123,6 +123,8 @@ class Recorder(mocks.Mocks):
         if args.typ == "aws:mq/broker:Broker":
             # AWS tells no users of RabbitMQ, so the provider forgets them.
             computed |= {"instances": [BROKER], "brokerName": f"{args.name}-0123456", "users": []}
+        if args.typ in ("aws:lb/loadBalancer:LoadBalancer", "aws:lb/targetGroup:TargetGroup"):
+            computed |= {"arnSuffix": f"suffix/{args.name}", "dnsName": f"{args.name}.elb", "zoneId": "ZELB"}
         if args.typ == "aws:eks/cluster:Cluster":
             computed |= LOOKUPS["aws:eks/getCluster:getCluster"] | {"certificateAuthority": {"data": "Y2E="}}
             computed["vpcConfig"] = args.inputs["vpcConfig"] | computed["vpcConfig"]

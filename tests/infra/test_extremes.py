@@ -11,9 +11,10 @@ import pytest
 
 from infra.settings import SettingsError, load_settings
 from pulumi_declared.stackfile import StackConfig
-from pulumi_on_moto import deploy, existing_policies
+from pulumi_on_moto import deploy
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
+from rehearsal.commands.deployed import make_given
 from tests.apart import apart
 from tests.e2e.world import REPOSITORY, START
 from tests.infra.bounds import EXTREMES, ZONES, Bound, Extreme, bounds
@@ -74,6 +75,11 @@ TENANT = {
     **{"hostPort": 8001, "containerPort": 80, "datasetGiB": 1, "environment": {"A": "b"}},
 }
 WHOLE = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["p6-b300.48xlarge"]}
+ADDRESS = {
+    **{"port": 8000, "allowedSources": ["10.0.0.0/8"], "retryPaths": ["/a"], "proxies": {}},
+    "certificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/00000000-0000-0000-0000-000000000000",
+    **{"domain": "a.co", "hostedZoneId": "Z0"},
+}
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 PYTHON = {"version": "3.12", "requirements": "r.txt"}
 IMAGE = f"worker@sha256:{'0' * 64}"
@@ -83,7 +89,7 @@ BASE: dict[str, Any] = {
     "aws:region": "us-east-1",
     "gpu-spot:network": {
         "cidr": "10.20.0.0/16",
-        "zones": [ZONES[0]],
+        "zones": list(ZONES[:2]),
         "endpoints": "interface",
         "extraEndpoints": ["sts"],
     },
@@ -107,6 +113,7 @@ BASE: dict[str, Any] = {
         {"name": "shares", "capacity": DATED, "command": ["x"], "queue": SHARED_BROKER},
         {"name": "logged", "capacity": DATED, "scaling": {"source": "log", "log": MEASURED}},
         {"name": "stated", "capacity": DATED, "scaling": {"source": "log", "log": STATED}},
+        {"name": "web", "capacity": DATED, "command": ["x"], "http": ADDRESS},
     ],
     "gpu-spot:training": [
         {
@@ -152,7 +159,7 @@ BASE: dict[str, Any] = {
 }
 EXISTING = {
     "vpcId": "vpc-00000000",
-    "subnets": {ZONES[0]: "subnet-00000000"},
+    "subnets": {ZONES[0]: "subnet-00000000", ZONES[1]: "subnet-11111111"},
     "securityGroups": ["sg-00000000"],
 }
 OF_EXISTING = ("network.vpcId", "network.subnets", "network.securityGroups")
@@ -196,10 +203,18 @@ APART: dict[tuple[str, Extreme], str] = {
     ("services[0].capacity.kind", "most"): "stands in services[1], a fleet",
     ("network.endpoints", "least"): "stands in the environments that ship; extra endpoints are interfaces",
     ("network.endpoints", "most"): "stands in an existing network",
-    (
-        "services[0].queue.allowedSources[0]",
-        "most",
-    ): "a security group of others, which the local cloud lacks",
+    **{
+        (
+            f"services[0].{owner}.allowedSources[0]",
+            "most",
+        ): "a security group of others, which the local cloud lacks"
+        for owner in ("queue", "http")
+    },
+    ("network.zones", "least"): "an address needs two; stands in the environments that ship",
+    **{
+        ("services[0].http.subnets", "most"): "in an existing network; tests/infra/test_http.py has them",
+        **{("services[0].http.subnets[0]", extreme): "the same" for extreme in ("least", "most")},
+    },
     **{
         (
             "services[0].queue.existing.brokerOf",
@@ -235,6 +250,8 @@ APART: dict[tuple[str, Extreme], str] = {
 
 def steps(path: str) -> list[str | int]:
     """A bound's path in `BASE`: some keys stand in entries of their own."""
+    if ".http" in path:
+        path = path.replace("[0]", "[9]", 1)
     if "capacityBlock" in path:
         path = path.replace("[0]", "[2]", 1)
     if "<sqs>" in path:
@@ -302,8 +319,7 @@ def deployed(document: dict[str, Any]) -> int:
     config = StackConfig("gpu-spot", "dev", REPOSITORY / "infra", document)
     with simulated(START), sandbox(config.region, 1) as clients, warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
-        deploys = load_settings(document).identity.deploys
-        existing_policies(clients, (*deploys.policies, *deploys.drift_policies) if deploys else ())
+        make_given(load_settings(document), clients)
         return len(deploy(clients, config).of_type("aws:ec2/launchTemplate:LaunchTemplate"))
 
 

@@ -71,6 +71,17 @@ _EXTENDED_CONFIG: dict[str, Any] = {
             "datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
         },
         {
+            "name": "chat",
+            "capacity": _TYPES,
+            "command": ["serve"],
+            "http": {
+                **{"port": 8000, "allowedSources": ["10.30.0.0/16"], "domain": "chat.example.com"},
+                "certificateArn": "arn:aws:acm:us-west-2:123456789012:certificate/"
+                "00000000-0000-0000-0000-000000000000",
+                "hostedZoneId": "Z0123456789",
+            },
+        },
+        {
             "name": "batch",
             "capacity": {"kind": "spot-fleet", **_REQUIREMENTS},
             "command": ["serve"],

@@ -202,6 +202,60 @@ def _addon(inputs: Inputs) -> Properties:
     return {"ResolveConflicts": created}
 
 
+def _listed(pairs: dict[str, Any]) -> list[Properties]:
+    return [{"Key": key, "Value": str(value).lower()} for key, value in pairs.items()]
+
+
+def _balancer(inputs: Inputs) -> Properties:
+    logs = inputs.pop("accessLogs")
+    attributes = {
+        "idle_timeout.timeout_seconds": inputs.pop("idleTimeout"),
+        "routing.http.drop_invalid_header_fields.enabled": inputs.pop("dropInvalidHeaderFields"),
+        "routing.http.preserve_host_header.enabled": inputs.pop("preserveHostHeader"),
+        "access_logs.s3.enabled": logs["enabled"],
+        "access_logs.s3.bucket": logs["bucket"],
+    }
+    return {
+        "Scheme": "internal" if inputs.pop("internal") else "internet-facing",
+        "LoadBalancerAttributes": _listed(attributes),
+    }
+
+
+def _target_group(inputs: Inputs) -> Properties:
+    check = inputs.pop("healthCheck")
+    attributes = {
+        "deregistration_delay.timeout_seconds": inputs.pop("deregistrationDelay"),
+        "load_balancing.algorithm.type": inputs.pop("loadBalancingAlgorithmType"),
+    }
+    return {
+        "HealthCheckIntervalSeconds": check["interval"],
+        "HealthCheckPath": check["path"],
+        "HealthCheckPort": check["port"],
+        "HealthCheckProtocol": check["protocol"],
+        "HealthCheckTimeoutSeconds": check["timeout"],
+        "HealthyThresholdCount": check["healthyThreshold"],
+        "UnhealthyThresholdCount": check["unhealthyThreshold"],
+        "Matcher": {"HttpCode": check["matcher"]},
+        "TargetGroupAttributes": _listed(attributes),
+    }
+
+
+def _listener(inputs: Inputs) -> Properties:
+    return {"Certificates": [{"CertificateArn": inputs.pop("certificateArn")}]}
+
+
+def _dns_record(inputs: Inputs) -> Properties:
+    [alias] = inputs.pop("aliases")
+    return {
+        "HostedZoneId": inputs.pop("zoneId"),
+        "AliasTarget": {
+            "DNSName": alias["name"],
+            "HostedZoneId": alias["zoneId"],
+            "EvaluateTargetHealth": alias["evaluateTargetHealth"],
+        },
+    }
+
+
 def _public_access(inputs: Inputs) -> Properties:
     return {"PublicAccessBlockConfiguration": pascal_case({k: v for k, v in inputs.items() if k != "bucket"})}
 
@@ -219,10 +273,13 @@ TYPES: Final[dict[str, As | Part]] = {
         "AutoScalingGroupName",
         rename={
             "protectFromScaleIn": "NewInstancesProtectedFromScaleIn",
+            "targetGroupArns": "TargetGroupARNs",
             "vpcZoneIdentifiers": "VPCZoneIdentifier",
         },
         # The pool is a resource of its own there, and nothing there suspends a process.
-        provider_inputs=("forceDelete", "suspendedProcesses", "waitForCapacityTimeout", "warmPool"),
+        provider_inputs=(
+            *("forceDelete", "instanceRefresh", "suspendedProcesses", "waitForCapacityTimeout", "warmPool"),
+        ),
         shape=_group,
         tag_format=pascal_case,
     ),
@@ -345,9 +402,20 @@ TYPES: Final[dict[str, As | Part]] = {
     "aws:lambda/permission:Permission": As(
         "AWS::Lambda::Permission", rename={"function": "FunctionName"}, tags=""
     ),
+    "aws:lb/listener:Listener": As("AWS::ElasticLoadBalancingV2::Listener", shape=_listener, tags=""),
+    "aws:lb/loadBalancer:LoadBalancer": As(
+        "AWS::ElasticLoadBalancingV2::LoadBalancer",
+        "Name",
+        rename={"loadBalancerType": "Type"},
+        shape=_balancer,
+    ),
+    "aws:lb/targetGroup:TargetGroup": As(
+        "AWS::ElasticLoadBalancingV2::TargetGroup", "Name", shape=_target_group
+    ),
     "aws:mq/broker:Broker": As(
         "AWS::AmazonMQ::Broker", "BrokerName", provider_inputs=("applyImmediately",), shape=_broker
     ),
+    "aws:route53/record:Record": As("AWS::Route53::RecordSet", shape=_dns_record),
     "aws:secretsmanager/secret:Secret": As(
         "AWS::SecretsManager::Secret", "Name", provider_inputs=("recoveryWindowInDays",)
     ),

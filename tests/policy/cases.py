@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from contracts.group import config
-from policy.rules.model import ExternalFacts, Subject
+from policy.rules.model import UNKNOWN, ExternalFacts, Subject
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 OLD, YOUNG = "ami-00000000000000001", "ami-00000000000000002"
@@ -34,6 +34,8 @@ TYPES: Final = {
     "Instance": "aws:ec2/instance:Instance",
     "Key": "aws:kms/key:Key",
     "LaunchTemplate": "aws:ec2/launchTemplate:LaunchTemplate",
+    "Listener": "aws:lb/listener:Listener",
+    "LoadBalancer": "aws:lb/loadBalancer:LoadBalancer",
     "MetricAlarm": "aws:cloudwatch/metricAlarm:MetricAlarm",
     "NodeGroup": "aws:eks/nodeGroup:NodeGroup",
     "NodePool": "kubernetes:karpenter.sh/v1:NodePool",
@@ -148,6 +150,23 @@ ALARM: Final = subject(
     "MetricAlarm", "inference-shortage", alarmActions=["arn:aws:sns:us-west-2:1:alarms"], tags=TAGS
 )
 
+
+def balancer(**inputs: Any) -> Subject:
+    declared = {"internal": True, "dropInvalidHeaderFields": True, "accessLogs": {"enabled": True}}
+    return subject("LoadBalancer", "inference-http", **{**declared, "tags": TAGS, **inputs})
+
+
+def listener(protocol: str = "HTTPS", policy: str | None = "ELBSecurityPolicy-TLS13-1-2-2021-06") -> Subject:
+    return subject("Listener", "inference-http", protocol=protocol, sslPolicy=policy, tags=TAGS)
+
+
+def admitted(port: int = 443) -> Subject:
+    """Return a rule that admits the internet to a service's load balancer."""
+    return subject("SecurityGroupIngressRule", cidrIpv4="0.0.0.0/0", fromPort=port, toPort=port, tags=TAGS)
+
+
+PUBLIC: Final = {"publicServices": ["inference"]}
+
 Case = tuple[dict[str, Any], list[Subject]]
 """RuleSettings of the rule, and a program."""
 
@@ -156,6 +175,9 @@ VIOLATING: Final[dict[str, list[Case]]] = {
         ({}, [subject("SecurityGroupIngressRule", cidrIpv4="0.0.0.0/0")]),
         ({}, [subject("SecurityGroupIngressRule", cidrIpv6="::/0")]),
         ({}, [subject("SecurityGroup", ingress=[{"cidrBlocks": ["10.0.0.0/8", "0.0.0.0/0"]}], tags=TAGS)]),
+        ({}, [admitted()]),
+        (PUBLIC, [admitted(80)]),
+        ({"publicServices": ["chat"]}, [admitted()]),
     ],
     "no-wildcards": [
         ({}, [allowing(Action="s3:*", Resource="arn:aws:s3:::data")]),
@@ -183,6 +205,18 @@ VIOLATING: Final[dict[str, list[Case]]] = {
         ({}, [subject("FunctionUrl", authorizationType="NONE")]),
         ({}, [subject("Cluster", vpcConfig={"subnetIds": []})]),
         ({}, [subject("Broker", publiclyAccessible=True, tags=TAGS)]),
+        ({}, [balancer(internal=False)]),
+        ({"publicServices": ["chat"]}, [balancer(internal=None)]),
+    ],
+    "load-balancers": [
+        ({}, [balancer(accessLogs=None)]),
+        ({}, [balancer(accessLogs={"enabled": False})]),
+        ({}, [balancer(dropInvalidHeaderFields=None)]),
+        ({}, [balancer(internal=False), listener("HTTP", None)]),
+        ({}, [balancer(internal=UNKNOWN), listener("HTTP", None)]),
+        ({}, [balancer(), listener(policy="ELBSecurityPolicy-2016-08")]),
+        ({}, [balancer(), listener(policy="ELBSecurityPolicy-TLS13-1-0-2021-06")]),
+        ({}, [balancer(), listener(policy=None)]),
     ],
     "managed-policies": [
         ({}, [subject("RolePolicyAttachment", policyArn=f"{AWS_POLICY}AdministratorAccess")])
@@ -231,6 +265,7 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
             [subject("SecurityGroupIngressRule", cidrIpv4="10.0.0.0/8"), subject("SecurityGroup", tags=TAGS)],
         ),
         ({}, [subject("SecurityGroup", egress=[{"cidrBlocks": ["0.0.0.0/0"]}], tags=TAGS)]),
+        (PUBLIC, [admitted()]),
     ],
     "no-wildcards": [
         ({}, [allowing(Action="s3:GetObject", Resource="arn:aws:s3:::data/*")]),
@@ -262,11 +297,20 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
                 for part in ("203.0.113.0/24", "10.0.0.0/8", "172.16.0.0/12")
             ],
         ),
+        (PUBLIC, [admitted()]),
     ],
     "no-public-endpoints": [
         ({}, [subject("FunctionUrl", authorizationType="AWS_IAM"), subject("Broker", tags=TAGS)]),
         ({}, [subject("Cluster", vpcConfig={"publicAccessCidrs": ["203.0.113.0/24"]})]),
         ({}, [subject("Permission", principal="*", sourceArn="arn:aws:s3:::data")]),
+        ({}, [balancer(), balancer(internal=UNKNOWN)]),
+        (PUBLIC, [balancer(internal=False)]),
+    ],
+    "load-balancers": [
+        ({}, [balancer(), listener("HTTP", None)]),
+        ({}, [balancer(internal=False), listener()]),
+        ({}, [balancer(accessLogs=UNKNOWN), listener(policy=UNKNOWN)]),
+        ({}, [balancer(loadBalancerType="network", accessLogs=None)]),
     ],
     "managed-policies": [
         ({}, [subject("RolePolicyAttachment", policyArn=f"{AWS_POLICY}AmazonEKS_CNI_Policy")]),

@@ -1,7 +1,7 @@
 """Network quotas of the account, compared with existing resources and those that the stack adds.
 
 Source: VPC user guide, "Amazon VPC quotas": 5 VPCs, 5 internet gateways, 5 Elastic IP addresses, 20 gateway
-endpoints per region by default.
+endpoints per region by default; Application Load Balancer guide, "Quotas": 50 load balancers per region.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME: Final = "network quotas"
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """A quota: the Pulumi resource type that it counts, and the EC2 operation and key that list it."""
+    """A quota: the Pulumi resource type that it counts, and the client, operation and key that list it."""
 
     service: str
     code: str
@@ -29,6 +29,7 @@ class _Counted:
     operation: str
     key: str
     inputs: Mapping[str, str] | None = None
+    client: str = "ec2"
 
 
 _COUNTED: Final = (
@@ -49,6 +50,14 @@ _COUNTED: Final = (
         "VpcEndpoints",
         {"vpcEndpointType": "Gateway"},
     ),
+    _Counted(
+        "elasticloadbalancing",
+        "L-53DA6B97",
+        "aws:lb/loadBalancer:LoadBalancer",
+        "describe_load_balancers",
+        "LoadBalancers",
+        client="elbv2",
+    ),
 )
 
 
@@ -62,7 +71,7 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
 
 
 def _compare(stack: Stack, account: Account, counted: _Counted, declared: int) -> CheckResult:
-    existing = getattr(account.clients("ec2"), counted.operation)()[counted.key]
+    existing = getattr(account.clients(counted.client), counted.operation)()[counted.key]
     if counted.inputs:
         existing = [endpoint for endpoint in existing if endpoint["VpcEndpointType"] == "Gateway"]
     owned = sum(_is_own(resource, stack.name) for resource in existing)

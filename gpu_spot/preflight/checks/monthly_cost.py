@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from contracts import names
 from gpu_spot.preflight import prices
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult
@@ -14,6 +15,8 @@ from gpu_spot.preflight.stack import Stack
 from infra.catalogue import price_tables
 
 NAME: Final = "monthly cost"
+_GROUP: Final = "aws:autoscaling/group:Group"
+_LOAD_BALANCER: Final = "aws:lb/loadBalancer:LoadBalancer"
 _NODE_GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 _TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
 _BROKER_INSTANCES: Final = {"SINGLE_INSTANCE": 1, "CLUSTER_MULTI_AZ": 3}
@@ -57,11 +60,16 @@ def lines(stack: Stack) -> Iterator[Line]:
     yield table(
         "NAT gateways", _count(stack, "aws:ec2/natGateway:NatGateway"), price_tables.NAT_GATEWAY, hours
     )
-    yield table("public IPv4 addresses", _count(stack, "aws:ec2/eip:Eip"), price_tables.PUBLIC_IPV4, hours)
+    addresses = _count(stack, "aws:ec2/eip:Eip") + _addresses_of_load_balancers(stack)
+    yield table("public IPv4 addresses", addresses, price_tables.PUBLIC_IPV4, hours)
     zones = sum(
         len(inputs.get("subnetIds", ())) for inputs in stack.of_type("aws:ec2/vpcEndpoint:VpcEndpoint")
     )
     yield table("interface endpoints × zones", zones, price_tables.INTERFACE_ENDPOINT, hours)
+    yield table("load balancers", _count(stack, _LOAD_BALANCER), price_tables.LOAD_BALANCER, hours)
+    for kind, count in sorted(stack.proxies.items()):
+        yield priced(f"proxies {kind}", count, prices.node_hour(kind, region), hours)
+    yield table("GiB of proxies", _proxies_gib(stack), price_tables.EBS_GP3)
     yield table("GiB of stopped warm instances", _warm_gib(stack), price_tables.EBS_GP3)
     for name, type_, unit_price in (
         ("alarms", "aws:cloudwatch/metricAlarm:MetricAlarm", prices.ALARM_MONTH),
@@ -78,6 +86,28 @@ def lines(stack: Stack) -> Iterator[Line]:
     yield table("GiB of system nodes", _nodes_gib(stack), price_tables.EBS_GP3)
     for (kind, mode), count in sorted(_brokers(stack).items()):
         yield table(f"broker {kind}, {mode}", count * _BROKER_INSTANCES.get(mode, 1), kind, hours)
+
+
+def _addresses_of_load_balancers(stack: Stack) -> int:
+    """Return the public addresses of load balancers: at least one in each subnet ("Amazon VPC pricing")."""
+    return sum(
+        len(inputs.get("subnets", ())) for inputs in stack.of_type(_LOAD_BALANCER) if not inputs["internal"]
+    )
+
+
+def _proxies_gib(stack: Stack) -> int:
+    """Return the GiB of the proxies' root volumes; a group has the name of its template."""
+    templates = {r.name: r.inputs for r in stack.declared if r.type == _TEMPLATE}
+    groups = [(r.name, r.inputs) for r in stack.declared if r.type == _GROUP and _is_of_proxies(r.inputs)]
+    return sum(
+        int(group["desiredCapacity"]) * int(disk["ebs"]["volumeSize"])
+        for name, group in groups
+        for disk in templates[name]["blockDeviceMappings"]
+    )
+
+
+def _is_of_proxies(group: Mapping[str, Any]) -> bool:
+    return any(tag["key"] == names.TAG_PROXY for tag in group.get("tags", ()))
 
 
 def _brokers(stack: Stack) -> Counter[tuple[str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.check_result import CheckResult
+from gpu_spot.preflight.check_result import CheckResult, Status
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
 
@@ -29,11 +29,17 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
             yield CheckResult(zone, "failure", "the account does not have this zone", advice, "network.zones")
     capacities = stack.capacities
     offered = _offered_pools(
-        ec2, sorted({name for capacity in capacities.values() for name in capacity.types})
+        ec2,
+        sorted({name for capacity in capacities.values() for name in capacity.types} | stack.proxies.keys()),
     )
     for group, capacity in capacities.items():
         key = stack.key(group, "capacity.instanceTypes")
         yield from _check_group(group, key, capacity, stack.zones, offered)
+    for service in stack.settings.services:
+        if service.http is not None:
+            key = stack.key(service.name, "http.proxies.instanceType")
+            name = service.http.proxies.instance_type
+            yield _check_proxies(service.name, key, name, stack.zones, offered)
 
 
 def _offered_pools(ec2: Any, types: list[str]) -> set[tuple[str, str]]:
@@ -46,6 +52,17 @@ def _offered_pools(ec2: Any, types: list[str]) -> set[tuple[str, str]]:
         for page in pages
         for offering in page["InstanceTypeOfferings"]
     }
+
+
+def _check_proxies(
+    service: str, key: str, name: str, zones: tuple[str, ...], offered: set[tuple[str, str]]
+) -> CheckResult:
+    subject, missing = f"{service}: proxies", [zone for zone in zones if (name, zone) not in offered]
+    if not missing:
+        return CheckResult(subject, "ok", f"{name} is offered in each zone")
+    finding = f"{name} is not offered in {', '.join(missing)}"
+    status: Status = "failure" if len(missing) == len(zones) else "warning"
+    return CheckResult(subject, status, finding, "choose another type", key)
 
 
 def _check_group(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gpu_spot.review import boot_data
+from gpu_spot.review.effects import http
 from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Consequence, Severity
 from gpu_spot.review.effects.effect import MAY_END, Effect, may_end, named, workers
 from gpu_spot.review.effects.groups import PARAMETER, Groups, find_groups, group_of, role_of
@@ -108,6 +109,9 @@ def _effects(step: EngineStep, groups: Groups, pools: Pools, preview: Preview) -
         yield Effect(Severity.LATER, group, "new group, which starts empty")
     if step.type == PARAMETER:
         yield from parameter_effects(step, group, groups)
+        return
+    if step.type in http.TYPES and (effects := http.http_effects(step, group)) is not None:
+        yield from effects
         return
     special = _SPECIAL.get(step.type)
     if special is not None and (effects := special(step, group, preview)) is not None:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import pulumi_aws as aws
 
 from infra.scope import Scope
+
+AMAZON_LINUX: Final = (
+    "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{architecture}"
+)
+"""Amazon Linux 2023: it includes the Systems Manager agent, and its packages come from S3."""
+AMAZON_LINUX_ROOT: Final = "/dev/xvda"
+"""Its root device."""
 
 
 def metadata_options(*, with_tags: bool = False) -> aws.ec2.LaunchTemplateMetadataOptionsArgs:

@@ -71,7 +71,7 @@ class LaunchTemplate(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:LaunchTemplate", name, None, opts)
         tags = args.scope.tags(name, group=args.group, group_role=args.group_role)
         boot_data = pulumi.Output.all(bucket=args.store.bucket, agent=args.agent).apply(
-            lambda outputs: _boot_data(args, outputs["bucket"], outputs["agent"])
+            lambda outputs: render_boot_data(args.store, args.cloudwatch_parameter, **outputs)
         )
         template = aws.ec2.LaunchTemplate(
             name,
@@ -194,10 +194,17 @@ def look_up_snapshot(scope: Scope, snapshot: str) -> pulumi.Output[aws.ebs.GetSn
     return checked
 
 
-def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Config) -> tuple[str, str]:
-    """Return the user data in base64, and a text with the hash of each of its parts."""
-    archive = args.store.archive
-    text = render(BootSettings(agent, bucket, archive.key, archive.sha256, args.cloudwatch_parameter))
+def render_boot_data(
+    store: AgentStore, cloudwatch_parameter: str, bucket: str, agent: Config, packages: Sequence[str] = ()
+) -> tuple[str, str]:
+    """Return the user data in base64, and a text with the hash of each of its parts.
+
+    ``packages`` are installed from the repositories of the image before the agent starts.
+    """
+    archive = store.archive
+    settings = BootSettings(
+        agent, bucket, archive.key, archive.sha256, cloudwatch_parameter, packages=tuple(packages)
+    )
     agent_config = codec.dump(agent)
     parts = {"boot.sh": SCRIPT.read_bytes(), "agent": archive.sha256.encode()}
     parts |= {
@@ -206,4 +213,4 @@ def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Config) -> tuple[st
         if isinstance(agent_config[key], dict | list)
     }
     hashes = ", ".join(f"{name} {hashlib.sha256(part).hexdigest()[:8]}" for name, part in parts.items())
-    return base64.b64encode(text.encode()).decode(), f"Boot data: {hashes}"
+    return base64.b64encode(render(settings).encode()).decode(), f"Boot data: {hashes}"

@@ -14,11 +14,12 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class InstanceIdentityArgs:
-    """``group`` is the capacity group of the instances."""
+    """``group`` is the capacity group of the instances; ``part`` as in `TelemetryArgs`."""
 
     scope: Scope
     group: str
     access: instance_statements.InstanceAccess
+    part: str = "instance"
 
 
 class InstanceIdentity(pulumi.ComponentResource):
@@ -33,7 +34,7 @@ class InstanceIdentity(pulumi.ComponentResource):
         """Declare the identity."""
         super().__init__("gpu-spot:infra:InstanceIdentity", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        role_name = args.scope.name(args.group, "instance")
+        role_name = args.scope.name(args.group, args.part)
         tags = args.scope.tags(role_name, group=args.group)
         role = aws.iam.Role(
             role_name,

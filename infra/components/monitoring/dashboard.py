@@ -154,6 +154,43 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
     ]
 
 
+def http_row(scope: Scope, service: str, load_balancer: pulumi.Input[str]) -> DashboardRow:
+    """Return the row of an HTTP service: requests, queues, workers and latency.
+
+    ``load_balancer`` is the dimension of AWS's metrics.
+    """
+
+    def line(metric: str, label: str, statistic: str = "Sum") -> list[Any]:
+        dimensions = ["group", service, "stack", scope.stack]
+        return [names.INSTANCE_NAMESPACE, metric, *dimensions, {"stat": statistic, "label": label}]
+
+    def latency(statistic: str) -> list[Any]:
+        options = {"stat": statistic, "label": statistic}
+        return ["AWS/ApplicationELB", "TargetResponseTime", "LoadBalancer", load_balancer, options]
+
+    requests = [
+        line(names.METRIC_HTTP_REQUESTS, "received"),
+        line(names.METRIC_HTTP_REFUSED, "refused"),
+        line(names.METRIC_HTTP_WORKER_ERRORS, "errors of workers"),
+        line(names.METRIC_HTTP_REPEATED, "repeated"),
+        line(names.METRIC_HTTP_CUT, "cut"),
+    ]
+    queues = [
+        line(names.METRIC_HTTP_WAITING, "waiting at one proxy", "Maximum"),
+        line(names.METRIC_HTTP_IN_FLIGHT, "at workers, from one proxy", "Maximum"),
+    ]
+    ready = [
+        line(names.METRIC_HTTP_WORKERS_READY, "most", "Maximum"),
+        line(names.METRIC_HTTP_WORKERS_READY, "fewest", "Minimum"),
+    ]
+    return [
+        _plot(scope, f"{service}: requests per minute", requests),
+        _plot(scope, f"{service}: requests at proxies", queues),
+        _plot(scope, f"{service}: workers that proxies see ready", ready),
+        _plot(scope, f"{service}: seconds to the answer", [latency("p50"), latency("p99")]),
+    ]
+
+
 def tenants_row(scope: Scope, host: str, tenants: Collection[str]) -> DashboardRow:
     """Return a shared host's row: CPU used, borrowed and lent, and memory, by tenant."""
 

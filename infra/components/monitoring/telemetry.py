@@ -29,12 +29,16 @@ Each is billed as a custom metric. Per GPU, these five would cost $12 a month fo
 
 @dataclass(frozen=True)
 class TelemetryArgs:
-    """``group`` is the capacity group of the instances; ``is_nvidia`` adds GPU metrics."""
+    """``group`` is the capacity group of the instances; ``is_nvidia`` adds GPU metrics.
+
+    ``part`` are other instances of the group than its workers, in words: their names end with it.
+    """
 
     scope: Scope
     group: str
     log_retention_days: int
     is_nvidia: bool
+    part: str = ""
 
 
 class Telemetry(pulumi.ComponentResource):
@@ -48,9 +52,11 @@ class Telemetry(pulumi.ComponentResource):
         """Declare log group and parameter."""
         super().__init__("gpu-spot:infra:Telemetry", name, None, opts)
         scope, group, child = args.scope, args.group, pulumi.ResourceOptions(parent=self)
-        self.log_group_name = f"/gpu-spot/{scope.stack}/instances/{group}"
-        self.parameter_name = f"/gpu-spot/{scope.stack}/cloudwatch-agent/{group}"
-        log_name, parameter_name = scope.name(group, "log"), scope.name(group, "agent")
+        parts = [group, *([args.part] if args.part else [])]
+        # A slash: no name of another group has one.
+        self.log_group_name = f"/gpu-spot/{scope.stack}/instances/{'/'.join(parts)}"
+        self.parameter_name = f"/gpu-spot/{scope.stack}/cloudwatch-agent/{'/'.join(parts)}"
+        log_name, parameter_name = scope.name(*parts, "log"), scope.name(*parts, "agent")
         log = aws.cloudwatch.LogGroup(
             log_name,
             name=self.log_group_name,
@@ -64,7 +70,7 @@ class Telemetry(pulumi.ComponentResource):
             parameter_name,
             name=self.parameter_name,
             type=aws.ssm.ParameterType.STRING,
-            description=f"Configuration of the CloudWatch agent on instances of {group}",
+            description=f"Configuration of the CloudWatch agent on instances of {'/'.join(parts)}",
             insecure_value=json.dumps(configuration(scope.stack, group, self.log_group_name, args.is_nvidia)),
             tags=scope.tags(parameter_name, group=group),
             opts=child,

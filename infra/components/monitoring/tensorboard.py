@@ -5,22 +5,24 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import pulumi
 import pulumi_aws as aws
 
 from contracts import names
 from infra import schema
-from infra.components.capacity.launch_options import metadata_options, root_volume, tag_specifications
+from infra.components.capacity.launch_options import (
+    AMAZON_LINUX,
+    AMAZON_LINUX_ROOT,
+    metadata_options,
+    root_volume,
+    tag_specifications,
+)
 from infra.components.storage.file_system import FileSystem
 from infra.iam import aws_service_statements, instance_statements
 from infra.iam.statement import document
 from infra.scope import Scope
 from userdata.tensorboard import render
-
-_IMAGE: Final = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{architecture}"
-"""Amazon Linux 2023: it includes the Systems Manager agent, and its packages come from S3."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class TensorBoard(pulumi.ComponentResource):
         template = aws.ec2.LaunchTemplate(
             name,
             description="Shows TensorBoard until it is unused",
-            image_id=_IMAGE.format(architecture=settings.architecture),
+            image_id=AMAZON_LINUX.format(architecture=settings.architecture),
             instance_type=settings.instance_type,
             iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=profile.arn),
             # It shuts itself down, which terminates it.
@@ -80,7 +82,7 @@ class TensorBoard(pulumi.ComponentResource):
                 )
             ],
             metadata_options=metadata_options(),
-            block_device_mappings=[root_volume(scope, "/dev/xvda", 10)],
+            block_device_mappings=[root_volume(scope, AMAZON_LINUX_ROOT, 10)],
             tag_specifications=tag_specifications(tags),
             user_data=boot_data,
             update_default_version=True,

@@ -58,12 +58,14 @@ class Network(pulumi.ComponentResource):
 
     Attributes:
         subnet_ids: Private subnets by zone.
+        public_subnet_ids: Public subnets by zone; empty for an existing VPC and one without NAT.
         security_group_ids: Those of workers: the stack's own and existing ones of the settings.
         endpoint_security_group_id: That of the interface endpoints; None without any.
     """
 
     vpc_id: pulumi.Output[str]
     subnet_ids: Mapping[str, pulumi.Output[str]]
+    public_subnet_ids: Mapping[str, pulumi.Output[str]]
     worker_security_group_id: pulumi.Output[str]
     security_group_ids: list[pulumi.Output[str]]
     endpoint_security_group_id: pulumi.Output[str] | None
@@ -75,6 +77,7 @@ class Network(pulumi.ComponentResource):
         self._creates_subnets = settings.cidr is not None
         self._child = pulumi.ResourceOptions(parent=self)
         tables: Mapping[str, aws.ec2.RouteTable] = {}
+        self.public_subnet_ids = {}
         extra_group_ids: tuple[pulumi.Output[str], ...] = ()
         if settings.cidr is None:
             network = existing.look_up(self._scope, settings)
@@ -183,6 +186,7 @@ class Network(pulumi.ComponentResource):
         )
         for zone, subnet in public.items():
             self._associate("public", zone, subnet, out)
+        self.public_subnet_ids = {zone: subnet.id for zone, subnet in public.items()}
         first = next(iter(public))
         nats = {
             zone: self._nat(zone, subnet, route=route)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -9,17 +10,25 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.iam import resource_policies
-from infra.iam.statement import document
+from infra.iam.statement import Statement, document
 from infra.scope import Scope
 
 
 @dataclass(frozen=True)
 class BucketArgs:
-    """``disposable`` deletes the bucket with its objects."""
+    """Arguments of ``Bucket``.
+
+    Attributes:
+        disposable: Whether the bucket is deleted with its objects.
+        with_customer_key: Whether the customer's key encrypts objects, if there is one; else S3's own does.
+        writers: Further statements of its policy, by its ARN.
+    """
 
     scope: Scope
     settings: schema.Bucket
     disposable: bool = False
+    with_customer_key: bool = True
+    writers: Callable[[pulumi.Output[str]], Sequence[Statement]] = lambda _: ()
 
 
 class Bucket(pulumi.ComponentResource):
@@ -40,7 +49,7 @@ class Bucket(pulumi.ComponentResource):
             opts=child,
         )
         self.name, self.arn = bucket.id, bucket.arn
-        key = args.scope.kms_key_arn
+        key = args.scope.kms_key_arn if args.with_customer_key else None
         private = aws.s3.BucketPublicAccessBlock(
             name,
             bucket=bucket.id,
@@ -54,7 +63,7 @@ class Bucket(pulumi.ComponentResource):
         aws.s3.BucketPolicy(
             name,
             bucket=bucket.id,
-            policy=document(resource_policies.bucket(bucket.arn)),
+            policy=document([*resource_policies.bucket(bucket.arn), *args.writers(bucket.arn)]),
             opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[private])),
         )
         aws.s3.BucketOwnershipControls(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, TypeAlias
 
@@ -28,8 +29,20 @@ class ListedHost(Model):
     """Host name, also the common name (CN) in the subject of the host's certificate."""
     gpus: Annotated[int, Field(ge=1, le=16)]
     """Number of GPUs. At most this number times `slotsPerGpu` workers of the host count."""
+    address: Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}$")] | None = None
+    """IPv4 address at which proxies reach the host, with ``http``."""
     principals: Annotated[tuple[Principal, ...], Field(max_length=10)] = ()
     """ARNs of IAM roles and users that may assume the host's role, and no other host's."""
+
+    @field_validator("address")
+    @classmethod
+    def _is_an_address(cls, address: str | None) -> str | None:
+        if address is not None:
+            try:
+                ipaddress.IPv4Address(address)
+            except ValueError as error:
+                raise ValueError(f"{address!r} ({error}), allowed: such as 192.168.1.10") from None
+        return address
 
     @field_validator("name")
     @classmethod
@@ -52,7 +65,9 @@ class OnPremises(Model):
     @field_validator("hosts")
     @classmethod
     def _have_one_identity_each(cls, hosts: tuple[ListedHost, ...]) -> tuple[ListedHost, ...]:
-        for texts in ([host.name for host in hosts], [arn for host in hosts for arn in set(host.principals)]):
+        addresses = [host.address for host in hosts if host.address is not None]
+        principals = [arn for host in hosts for arn in set(host.principals)]
+        for texts in ([host.name for host in hosts], addresses, principals):
             repeated = next((text for text in texts if texts.count(text) > 1), None)
             if repeated is not None:
                 raise ValueError(f"{repeated!r} in two hosts, allowed: in one host")

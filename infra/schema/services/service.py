@@ -14,6 +14,7 @@ from infra.catalogue import accelerators as catalogue
 from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
 from infra.schema.services.health import Health
+from infra.schema.services.http import Http, check_workers
 from infra.schema.services.on_premises import OnPremises
 from infra.schema.services.queues.kinds import MODELS, AnyQueue
 from infra.schema.services.scaling import Scaling
@@ -47,6 +48,8 @@ class Service(Work):
     """Health checks of the workers."""
     on_premises: OnPremises | None = None
     """Workers of the service on hosts outside AWS."""
+    http: Http | None = None
+    """Address at which callers reach the workers, which are then HTTP servers."""
     scaling: Scaling | None = None
     """Scaling of the service by its load."""
 
@@ -60,6 +63,19 @@ class Service(Work):
         """Worker slots by name of on-premises host."""
         hosts = self.on_premises.hosts if self.on_premises is not None else ()
         return {host.name: host.gpus * self.slots_per_gpu for host in hosts}
+
+    @property
+    def max_workers(self) -> int:
+        """Maximum number of workers, those on premises included."""
+        capacity = self.capacity
+        # Weighted launches may exceed the maximum by up to one weight.
+        above = 0 if capacity.unit == "instances" else max(capacity.weights.values())
+        return (capacity.maximum + above) * self.workers_per_slot + sum(self.on_premises_slots.values())
+
+    @property
+    def max_slots(self) -> int:
+        """Maximum number of workers of one instance or host."""
+        return max(*self.slots.values(), *self.on_premises_slots.values(), 1)
 
     @property
     def workers_per_slot(self) -> int:
@@ -137,6 +153,24 @@ class Service(Work):
             )
         return hosts
 
+    @field_validator("http")
+    @classmethod
+    def _can_serve(cls, http: Http | None, info: ValidationInfo) -> Http | None:
+        if http is None:
+            return None
+        if info.data.get("image") is None and not info.data.get("command"):
+            raise ValueError("without an image or a command, allowed: with one of them")
+        if info.data.get("reports_readiness"):
+            raise ValueError(f"with reportsReadiness, allowed: readiness, which is {http.readiness!r}")
+        capacity: Capacity | None = info.data.get("capacity")
+        if capacity is not None and not capacity.is_managed:
+            raise ValueError("with fleetType 'request', allowed: 'maintain'")
+        on_premises: OnPremises | None = info.data.get("on_premises")
+        for host in on_premises.hosts if on_premises is not None else ():
+            if host.address is None:
+                raise ValueError(f"without an address of {host.name!r}, allowed: with onPremises' addresses")
+        return http
+
     @field_validator("scaling")
     @classmethod
     def _can_scale(cls, scaling: Scaling | None, info: ValidationInfo) -> Scaling | None:
@@ -163,6 +197,12 @@ class Service(Work):
         return scaling
 
     @model_validator(mode="after")
+    def _has_ports_for_its_workers(self) -> Service:
+        if self.http is not None:
+            check_workers(self.http, self.max_workers, self.max_slots)
+        return self
+
+    @model_validator(mode="after")
     def _supported_by_platform(self) -> Service:
         if self.runs_on != "kubernetes":
             return self
@@ -175,6 +215,8 @@ class Service(Work):
             raise unsupported_error(f"with scaling.source {self.scaling.source!r}", "'queue'")
         if self.on_premises is not None:
             raise unsupported_error("with onPremises", "on instances")
+        if self.http is not None:
+            raise unsupported_error("with http", "on instances (in the cluster, use its own ingress)")
         check_capacity(self.capacity)
         return self
 

@@ -20,7 +20,12 @@ from pulumi_declared.stackfile import StackConfig, load
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import register
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
-from pulumi_on_moto.program.existing import existing_network, existing_policies
+from pulumi_on_moto.program.existing import (
+    existing_certificates,
+    existing_network,
+    existing_policies,
+    existing_zones,
+)
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.program.second_run import Change, changes, up
@@ -44,8 +49,10 @@ __all__ = [
     "changes",
     "deliver",
     "deploy",
+    "existing_certificates",
     "existing_network",
     "existing_policies",
+    "existing_zones",
     "invoke",
     "load",
     "outline",

@@ -9,7 +9,7 @@ checked.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -49,7 +49,7 @@ class _VcpuRequirement:
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Compare each affected quota with the requirement of all groups together."""
     capacities = stack.capacities.values()
-    types = {name for capacity in capacities for name in capacity.types} | _node_types(stack).keys()
+    types = {name for capacity in capacities for name in capacity.types} | _further_types(stack).keys()
     vcpus = _vcpus(account.clients("ec2"), types)
     for name in sorted(name for name in vcpus if codes(name) is None):
         yield CheckResult(name, "not known", "its quota is not in the list of this check")
@@ -58,9 +58,9 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
             yield _compare(quota(account, "ec2", code), requirement)
 
 
-def _node_types(stack: Stack) -> Mapping[str, int]:
-    """Return the number of a cluster's system nodes by type."""
-    counts = Counter[str]()
+def _further_types(stack: Stack) -> Mapping[str, int]:
+    """Return the number of a cluster's system nodes and of proxies by type; both are On-Demand."""
+    counts = stack.proxies
     for inputs in stack.of_type("aws:eks/nodeGroup:NodeGroup"):
         for name in inputs["instanceTypes"]:
             counts[name] += int(inputs["scalingConfig"]["desiredSize"])
@@ -84,7 +84,7 @@ def _requirements(stack: Stack, vcpus: Mapping[str, int]) -> dict[str, _VcpuRequ
     requirements = defaultdict[str, _VcpuRequirement](_VcpuRequirement)
     for capacity in stack.capacities.values():
         _add_capacity(requirements, capacity, vcpus)
-    for name, count in _node_types(stack).items():
+    for name, count in _further_types(stack).items():
         if name in vcpus and (of_type := codes(name)) is not None:
             requirement = requirements[of_type[1]]
             requirement.target_vcpus += count * vcpus[name]

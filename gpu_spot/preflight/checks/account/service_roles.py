@@ -3,7 +3,8 @@
 Source: EC2 user guide, "Service-linked role for Spot Instance requests" and "Spot Fleet permissions": only
 the console creates the Spot roles automatically, API users "must first ensure that this role exists". Auto
 Scaling guide, "Service-linked roles": created with the first group. Amazon MQ guide, "Using service-linked
-roles": created with the first broker, writes the logs. FIS user guide, "Using service-linked roles": created
+roles": created with the first broker, writes the logs. Elastic Load Balancing guide, "Using service-linked
+roles": created with the first load balancer. FIS user guide, "Using service-linked roles": created
 with the first experiment. That Spot launches of a group fail without the role is
 from logs of others (AuthFailure.ServiceLinkedRoleCreationNotPermitted).
 """
@@ -26,6 +27,7 @@ _FLEET: Final = ("AWSServiceRoleForEC2SpotFleet", "spotfleet.amazonaws.com")
 _CREATED_BY_AWS: Final = {
     "aws:autoscaling/group:Group": ("AWSServiceRoleForAutoScaling", "group", "up"),
     "aws:fis/experimentTemplate:ExperimentTemplate": ("AWSServiceRoleForFIS", "experiment", "gpu-spot drill"),
+    "aws:lb/loadBalancer:LoadBalancer": ("AWSServiceRoleForElasticLoadBalancing", "load balancer", "up"),
     "aws:mq/broker:Broker": ("AWSServiceRoleForAmazonMQ", "broker", "up"),
 }
 """Role, what AWS creates it with, and the command whose caller must be allowed to create it."""

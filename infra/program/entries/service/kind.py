@@ -10,7 +10,8 @@ from infra.iam.instance_statements import InstanceAccess
 from infra.program import group_config
 from infra.program.entries import needs as entry_needs
 from infra.program.entries.group import EntryGroup, declare_capacity_group
-from infra.program.entries.service import agent_config, on_premises
+from infra.program.entries.service import agent_config, http, on_premises
+from infra.program.entries.service.http import DeclaredHttp
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
 from infra.schema import Service, Settings
@@ -18,15 +19,26 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return the needs of the instances of all services."""
-    return frozenset().union(*map(needs_of, settings.on_instances.services))
+    """Return the needs of the instances of all services, their proxies included."""
+    services = settings.on_instances.services
+    proxies = http.NEEDS if any(service.http is not None for service in services) else frozenset()
+    return proxies.union(*map(needs_of, services))
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
     """Declare the services on instances, and the identities of their workers on premises."""
     accesses = [(service, _access(service, foundation)) for service in settings.on_instances.services]
     on_premises.declare(accesses, foundation)
-    return [_workload(service, access, foundation) for service, access in accesses]
+    addresses = {
+        service.name: http.declare(service, service.http, foundation)
+        for service, _ in accesses
+        if service.http is not None
+    }
+    if addresses:
+        foundation.scope.export("addresses", {name: one.address for name, one in addresses.items()})
+    return [
+        _workload(service, access, addresses.get(service.name), foundation) for service, access in accesses
+    ]
 
 
 def needs_of(service: Service) -> frozenset[Need]:
@@ -54,7 +66,9 @@ def _access(service: Service, foundation: Foundation) -> InstanceAccess:
     )
 
 
-def _workload(service: Service, access: InstanceAccess, foundation: Foundation) -> Workload:
+def _workload(
+    service: Service, access: InstanceAccess, declared: DeclaredHttp | None, foundation: Foundation
+) -> Workload:
     scales = service.scaling is not None
     group = EntryGroup(
         entry=service,
@@ -69,10 +83,15 @@ def _workload(service: Service, access: InstanceAccess, foundation: Foundation) 
             on_premises_hosts=service.on_premises_slots,
         ),
         is_scaled=service.scaling is not None and not service.scaling.dry_run,
+        security_groups=(declared.workers_security_group_id,) if declared is not None else (),
     )
     row = dashboard.service_row(
         foundation.scope, service.name, has_queue=service.queue is not None, scales=scales
     )
-    return Workload(
-        declare_capacity_group(group, foundation), MonitoredGroup(service.name, service.capacity, rows=(row,))
+    monitored = MonitoredGroup(
+        service.name,
+        service.capacity,
+        rows=(row, *([declared.row] if declared is not None else [])),
+        alarms=declared.alarms if declared is not None else (),
     )
+    return Workload(declare_capacity_group(group, foundation), monitored)

@@ -21,23 +21,52 @@ _ALLOWS_NOTHING = json.dumps(
 
 
 def existing_network(
-    clients: AwsClients, vpc: str, subnets: Mapping[str, str], security_groups: Sequence[str] = ()
+    clients: AwsClients,
+    vpc: str,
+    subnets: Mapping[str, str],
+    security_groups: Sequence[str] = (),
+    more_subnets: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Create a VPC with private subnets (ids by zone) and security groups that have these ids.
 
-    It has both DNS attributes, which interface endpoints and EFS need.
+    It has both DNS attributes, which interface endpoints and EFS need. ``more_subnets`` are further ones,
+    with the zone of each.
     """
     ec2, models = clients("ec2"), "moto.ec2.models"
     with mock.patch(f"{models}.vpcs.random_vpc_id", return_value=vpc):
         ec2.create_vpc(CidrBlock=_RANGE)
     ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
     blocks = ipaddress.IPv4Network(_RANGE).subnets(new_prefix=24)
-    for (zone, subnet), block in zip(subnets.items(), blocks, strict=False):
+    for (zone, subnet), block in zip((*subnets.items(), *more_subnets), blocks, strict=False):
         with mock.patch(f"{models}.subnets.random_subnet_id", return_value=subnet):
             ec2.create_subnet(VpcId=vpc, CidrBlock=str(block), AvailabilityZone=zone)
     for group in security_groups:
         with mock.patch(f"{models}.security_groups.random_security_group_id", return_value=group):
             ec2.create_security_group(GroupName=group, Description="given", VpcId=vpc)
+
+
+def existing_certificates(clients: AwsClients, arns: Mapping[str, str]) -> None:
+    """Create certificates in Certificate Manager with these ARNs, by ARN for a domain name."""
+    from moto.acm.models import acm_backends  # imported on use: few programs have certificates
+
+    backend = acm_backends[DEFAULT_ACCOUNT_ID][clients("acm").meta.region_name]
+    for arn, domain in arns.items():
+        requested = clients("acm").request_certificate(DomainName=domain)["CertificateArn"]
+        certificate = backend._certificates.pop(requested)
+        certificate.arn = arn
+        backend._certificates[arn] = certificate
+
+
+def existing_zones(clients: AwsClients, zones: Mapping[str, str]) -> None:
+    """Create hosted zones with these ids, by id for a domain name."""
+    from moto.route53.models import route53_backends
+
+    backend = route53_backends[DEFAULT_ACCOUNT_ID][get_partition(clients("ec2").meta.region_name)]
+    for zone_id, domain in zones.items():
+        reply = clients("route53").create_hosted_zone(Name=domain, CallerReference=zone_id)
+        zone = backend.zones.pop(reply["HostedZone"]["Id"].rpartition("/")[2])
+        zone.id = zone_id
+        backend.zones[zone_id] = zone
 
 
 def existing_policies(clients: AwsClients, arns: Iterable[str]) -> None:

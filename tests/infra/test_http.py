@@ -1,0 +1,302 @@
+"""An address for HTTP workers: who may connect to whom, what proxies run, alarms, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contracts import codec, names
+from contracts.agent.config import HttpProxy, HttpWorkers
+from contracts.registry import proxy_state
+from infra.components.http.proxies import PACKAGES
+from infra.settings import SettingsError, load_settings
+from tests.infra.declared import Run, run, shipped, variant
+from tests.infra.runbook import heading
+from tests.infra.test_refusals import settings
+
+CERTIFICATE = "arn:aws:acm:us-west-2:123456789012:certificate/00000000-0000-0000-0000-000000000000"
+ADDRESS: dict[str, Any] = {"port": 8000}
+PUBLIC: dict[str, Any] = {
+    **{"port": 8000, "public": True, "allowedSources": ["0.0.0.0/0"], "certificateArn": CERTIFICATE},
+    **{"domain": "chat.example.com", "hostedZoneId": "Z0123", "protocol": "grpc", "accessLogDays": 7},
+    **{"concurrency": 64, "idleTimeout": 300, "retryPaths": ["/v1/"], "proxies": {"count": 3}},
+}
+NAME = "gpu-spot-dev-inference-http"
+
+
+def stack(folder: Path, http: dict[str, Any], mode: str = "known") -> Run:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0] |= {"command": ["serve"], "slotsPerGpu": 2, "http": http}
+
+    return run(mode, variant(folder, change), "dev")
+
+
+@pytest.fixture(scope="module")
+def internal(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return stack(tmp_path_factory.mktemp("internal"), ADDRESS)
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return stack(tmp_path_factory.mktemp("public"), PUBLIC)
+
+
+def rules(of: Run, kind: str, group: str) -> set[tuple[str, int, int]]:
+    """Return source or target, first and last port of a security group's rules."""
+    return {
+        (source, int(rule["fromPort"]), int(rule["toPort"]))
+        for rule in of.of(kind).values()
+        for source in [rule.get("referencedSecurityGroupId") or rule["cidrIpv4"]]
+        if rule["securityGroupId"] == f"gpu-spot-dev-inference-{group}-id"
+    }
+
+
+def test_each_admits_the_one_before_it_only(internal: Run, public: Run) -> None:
+    workers, balancer, proxies = "gpu-spot-dev-workers-id", f"{NAME}-id", f"{NAME}-proxies-id"
+    assert rules(internal, "SecurityGroupIngressRule", "http") == {(workers, 80, 80)}
+    assert rules(public, "SecurityGroupIngressRule", "http") == {(workers, 443, 443), ("0.0.0.0/0", 443, 443)}
+    for of in (internal, public):
+        assert rules(of, "SecurityGroupEgressRule", "http") == {(proxies, 8080, 8080)}
+        assert rules(of, "SecurityGroupIngressRule", "http-proxies") == {(balancer, 8080, 8080)}
+        # Two workers on the one GPU of an instance, and the agent's check.
+        checks = {(proxies, 8000, 8001), (proxies, 8900, 8900)}
+        assert rules(of, "SecurityGroupIngressRule", "http-workers") == checks
+        for side in ("primary", "fallback"):
+            groups = of.the("LaunchTemplate", f"inference-{side}")["vpcSecurityGroupIds"]
+            assert groups == [workers, f"{NAME}-workers-id"]
+
+
+def test_the_load_balancer_is_internal_by_default_and_in_two_zones(internal: Run, public: Run) -> None:
+    [inside], [outside] = internal.of("LoadBalancer").values(), public.of("LoadBalancer").values()
+    subnets = {of["internal"]: [name.split("-")[3] for name in of["subnets"]] for of in (inside, outside)}
+    zones = len(shipped("dev").settings["gpu-spot:network"]["zones"])
+    assert subnets == {True: ["private"] * zones, False: ["public"] * zones}
+    for one, run_ in ((inside, internal), (outside, public)):
+        assert one["dropInvalidHeaderFields"] is True
+        assert one["preserveHostHeader"] is True
+        assert one["securityGroups"] == [f"{NAME}-id"]
+        assert one["accessLogs"]["bucket"] in {f"{name}-id" for name in run_.of("Bucket")}
+    # Longer than a wait and a silence at the proxies.
+    assert (inside["idleTimeout"], outside["idleTimeout"]) == (130, 610)
+
+
+def test_only_tls_is_public_and_the_name_leads_to_the_load_balancer(internal: Run, public: Run) -> None:
+    [plain], [encrypted] = internal.of("Listener").values(), public.of("Listener").values()
+    assert (plain["protocol"], plain["port"], plain.get("certificateArn")) == ("HTTP", 80, None)
+    assert (encrypted["protocol"], encrypted["port"]) == ("HTTPS", 443)
+    assert encrypted["certificateArn"] == CERTIFICATE
+    assert "TLS13-1-2" in encrypted["sslPolicy"]
+    [record] = public.of("Record").values()
+    [alias] = record["aliases"]
+    assert (record["name"], record["zoneId"], alias["name"]) == ("chat.example.com", "Z0123", f"{NAME}.elb")
+    assert internal.exports["addresses"] == {"inference": f"http://{NAME}.elb"}
+    assert public.exports["addresses"] == {"inference": "https://chat.example.com"}
+
+
+def test_proxies_drain_before_they_end_and_grpc_is_carried_by_http_2(internal: Run, public: Run) -> None:
+    [inside], [outside] = internal.of("TargetGroup").values(), public.of("TargetGroup").values()
+    assert (inside["protocolVersion"], outside["protocolVersion"]) == ("HTTP1", "HTTP2")
+    for one in (inside, outside):
+        assert (one["port"], one["targetType"], one["deregistrationDelay"]) == (8080, "instance", 300)
+        assert one["healthCheck"]["path"] == names.PROXY_HEALTH_PATH
+        assert one["loadBalancingAlgorithmType"] == "least_outstanding_requests"
+    group = public.the("Group", "inference-proxies")
+    assert (group["minSize"], group["desiredCapacity"], group["maxSize"]) == (3, 3, 6)
+    assert group["targetGroupArns"] == [f"arn:{NAME}"]
+    assert group["healthCheckType"] == "ELB"
+    preferences = group["instanceRefresh"]["preferences"]
+    assert preferences["minHealthyPercentage"] == 100 < preferences["maxHealthyPercentage"]
+    distribution = group["mixedInstancesPolicy"]["instancesDistribution"]
+    assert distribution["onDemandPercentageAboveBaseCapacity"] == 100
+    assert len(group["vpcZoneIdentifiers"]) >= 2
+
+
+def test_nothing_takes_a_proxy_for_a_worker(internal: Run) -> None:
+    template = internal.the("LaunchTemplate", "inference-proxies")
+    for specification in template["tagSpecifications"]:
+        assert names.TAG_GROUP not in specification["tags"]
+        assert specification["tags"][names.TAG_PROXY] == "inference"
+    tags = {tag["key"] for tag in internal.the("Group", "inference-proxies")["tags"]}
+    assert names.TAG_GROUP not in tags
+    assert {names.TAG_STACK, names.TAG_PROXY} <= tags
+    # Neither the watcher, which reports workers, nor metrics of GPUs.
+    files = {one["path"]: one["content"] for one in internal.cloud_init("inference-proxies")["write_files"]}
+    assert 'UNITS="gpu-spot-proxy.service"' in files["/etc/gpu-spot/boot.env"]
+
+
+def test_a_proxy_is_configured_and_installs_from_the_images_repositories(public: Run) -> None:
+    found = codec.parse(HttpProxy, public.agent("inference-proxies")["proxy"])
+    assert found == HttpProxy(
+        HttpWorkers(8000, is_grpc=True),
+        max_workers=found.max_workers,
+        max_slots=2,
+        concurrency=64,
+        proxies=3,
+        idle_timeout_seconds=300,
+        retry_paths=("/v1/",),
+        is_grpc=True,
+    )
+    service = load_settings(public.settings).services[0]
+    assert found.max_workers == 2 * service.capacity.maximum
+    assert public.agent("inference-primary")["service"]["http"]["port"] == 8000
+    boot = public.cloud_init("inference-proxies")
+    assert boot["packages"] == list(PACKAGES)
+    assert boot["runcmd"][-1] == ["bash", "/opt/gpu-spot/boot.sh"]
+    assert "packages" not in public.cloud_init("inference-primary")
+    assert "al2023-ami" in public.the("LaunchTemplate", "inference-proxies")["imageId"]
+
+
+def test_a_proxy_may_find_workers_and_write_its_own_item_only(internal: Run) -> None:
+    policy = json.loads(internal.the("RolePolicy", "inference-proxies")["policy"])
+    by_sid = {one["Sid"]: one for one in policy["Statement"]}
+    assert by_sid["FindWorkers"]["Action"] == ["ec2:DescribeInstances"]
+    report = by_sid["ReportRequests"]
+    assert report["Action"] == ["dynamodb:PutItem"]
+    [key] = report["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+    arn = "arn:aws:ec2:us-west-2:123456789012:instance/i-0"
+    own = proxy_state.key("inference", arn)[names.REGISTRY_KEY]["S"]
+    assert key.replace("${ec2:SourceInstanceARN}", arn) == own
+    assert not {"ReportWorkers", "ListBuckets", "PullImages", "CompleteHooks"} & by_sid.keys()
+
+
+def test_only_load_balancers_of_the_account_write_access_logs(public: Run) -> None:
+    bucket = "gpu-spot-dev-inference-access-logs"
+    policy = json.loads(public.of("BucketPolicy")[bucket]["policy"])
+    [write] = [one for one in policy["Statement"] if one["Effect"] == "Allow"]
+    assert write["Principal"] == {"Service": "logdelivery.elasticloadbalancing.amazonaws.com"}
+    assert (write["Action"], write["Resource"]) == (
+        ["s3:PutObject"],
+        [f"arn:{bucket}/AWSLogs/123456789012/*"],
+    )
+    of_account = "arn:aws:elasticloadbalancing:us-west-2:123456789012:loadbalancer/*"
+    assert write["Condition"] == {"ArnLike": {"aws:SourceArn": of_account}}
+    [rule] = public.of("BucketServerSideEncryptionConfiguration")[bucket]["rules"]
+    assert rule["applyServerSideEncryptionByDefault"]["sseAlgorithm"] == "AES256"
+    [_, expire] = public.of("BucketLifecycleConfiguration")[bucket]["rules"]
+    assert expire["expiration"]["days"] == 7
+
+
+def test_every_alarm_of_an_address_has_a_heading_and_a_metric_by_its_dimensions(internal: Run) -> None:
+    added = internal.alarms().keys() - shipped("dev").alarms().keys()
+    of_address = {name: internal.alarms()[name] for name in added if "-http-" in name}
+    assert of_address.keys() == {
+        f"inference-http-{part}"
+        for part in (
+            *("load-balancer-errors", "proxies-unhealthy", "no-worker", "refused", "worker-errors", "cut"),
+        )
+    }
+    assert all(heading(name) == f"<group>{name.removeprefix('inference')}" for name in of_address)
+    for alarm in of_address.values():
+        for metric in (one["metric"] for one in alarm.get("metricQueries", ()) if "metric" in one):
+            assert metric["dimensions"] == {"group": "inference", "stack": "dev"}
+            assert metric["namespace"] == names.INSTANCE_NAMESPACE
+    # What is not known counts as broken.
+    breaching = {name for name, one in of_address.items() if one["treatMissingData"] == "breaching"}
+    assert breaching == {"inference-http-proxies-unhealthy", "inference-http-no-worker"}
+
+
+def test_without_an_address_nothing_is_added(internal: Run) -> None:
+    plain = {name for _, name in shipped("dev").identities()}
+    assert not [name for name in plain if "http" in name or "proxies" in name]
+    changed = {name for _, name in internal.identities()} - plain
+    assert all(name.startswith("gpu-spot-dev-inference-") for name in changed)
+
+
+def refusal(http: dict[str, Any] | None, service: dict[str, Any] | None = None, **changes: Any) -> str:
+    """Return the line that refuses dev with such a service."""
+    entry = {
+        "name": "chat",
+        "command": ["serve"],
+        "capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]},
+        **({} if http is None else {"http": {**ADDRESS, **http}}),
+        **(service or {}),
+    }
+    with pytest.raises(SettingsError) as caught:
+        settings("dev", {"gpu-spot:services": [entry], **{f"gpu-spot:{k}": v for k, v in changes.items()}})
+    return str(caught.value).splitlines()[0]
+
+
+HOSTS = {"hosts": [{"name": "g", "gpus": 1}]}
+SUBNETS = {"us-west-2a": "subnet-0000000a", "us-west-2b": "subnet-0000000b"}
+EXISTING = {"vpcId": "vpc-0000000a", "subnets": SUBNETS}
+
+
+@pytest.mark.parametrize(
+    ("http", "service", "changes", "says"),
+    [
+        ({"public": True, "allowedSources": ["0.0.0.0/0"]}, {}, {}, "certificateArn: missing with public"),
+        ({"public": True}, {}, {}, "public: true without allowedSources"),
+        ({"allowedSources": ["0.0.0.0/0"]}, {}, {}, "public: false with 0.0.0.0/0 in allowedSources"),
+        ({"allowedSources": ["203.0.113.0/24"]}, {}, {}, "public: false with 203.0.113.0/24"),
+        ({"protocol": "grpc"}, {}, {}, "certificateArn: missing with protocol 'grpc'"),
+        ({"domain": "a.example.com"}, {}, {}, "domain: 'a.example.com' without certificateArn"),
+        ({"hostedZoneId": "Z1"}, {}, {}, "hostedZoneId: 'Z1' without domain"),
+        ({"certificateArn": CERTIFICATE.replace("us-west-2", "eu-west-1")}, {}, {}, "of us-west-2"),
+        ({"proxies": {"instanceType": "g5.xlarge"}}, {}, {}, "not a supported CPU type"),
+        ({"port": 8899}, {"slotsPerGpu": 4}, {}, "up to 8902, include that of the node agent"),
+        ({}, {"command": []}, {}, "without an image or a command"),
+        ({}, {"reportsReadiness": True}, {}, "with reportsReadiness, allowed: readiness"),
+        ({}, {"onPremises": HOSTS}, {}, "without an address of 'g'"),
+        ({"subnets": ["subnet-0000000a", "subnet-0000000b"]}, {}, {}, "without network.vpcId"),
+        (
+            {},
+            {"capacity": {"kind": "mixed-asg", "target": 1, "max": 2000, "instanceTypes": ["g6.xlarge"]}},
+            {},
+            "up to 2000 workers, allowed: at most 1000",
+        ),
+        (
+            {},
+            {},
+            {"network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a"]}},
+            "http of 'chat' in one zone, allowed: two or more",
+        ),
+        (
+            {"public": True, "allowedSources": ["0.0.0.0/0"], "certificateArn": CERTIFICATE},
+            {},
+            {"network": EXISTING},
+            "is public in a network without public subnets, allowed: with public subnets",
+        ),
+        (
+            {},
+            {},
+            {"network": {**EXISTING, "securityGroups": [f"sg-0000000{k}" for k in range(4)]}},
+            "with 4 network.securityGroups, allowed: at most 3",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    http: dict[str, Any], service: dict[str, Any], changes: dict[str, Any], says: str
+) -> None:
+    line = refusal(http, service, **changes)
+    assert says in line
+    assert "allowed: " in line
+
+
+def test_kubernetes_is_refused_in_words() -> None:
+    line = refusal({}, {"runsOn": "kubernetes", "image": f"worker@sha256:{'0' * 64}"})
+    assert "runsOn 'kubernetes' with http, allowed: on instances" in line
+
+
+def test_a_preview_warns_if_requests_have_no_time_to_end() -> None:
+    entry = {"name": "chat", "command": ["serve"], "http": ADDRESS, "drainSeconds": 0}
+    entry["capacity"] = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
+
+    def warned(**keys: int) -> list[str]:
+        of = settings("dev", {"gpu-spot:services": [{**entry, **keys}]})
+        return [line for line in of.warnings() if "drainSeconds" in line]
+
+    [line] = warned()
+    assert line.startswith("gpu-spot:services[0].drainSeconds: 0 s with http")
+    assert warned(drainSeconds=30) == []
+
+
+def test_a_long_name_still_fits_a_load_balancer(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        service = config["gpu-spot:services"][0]
+        service |= {"name": "large-language-model", "command": ["serve"], "http": ADDRESS}
+
+    [balancer] = run("unknown", variant(tmp_path, change), "dev").of("LoadBalancer").values()
+    assert balancer["namePrefix"] == "gpu-s-"

@@ -102,6 +102,19 @@ METRIC_HOST_MEMORY: Final = "HostMemoryGibHours"
 """The same of a shared host as a whole: dimensions ``group`` and ``stack``."""
 TENANT: Final = "tenant"
 """Dimension of tenant metrics, in addition to ``group`` and ``stack``."""
+METRIC_HTTP_REQUESTS: Final = "HttpRequests"
+METRIC_HTTP_REFUSED: Final = "HttpRefused"
+METRIC_HTTP_CUT: Final = "HttpCut"
+METRIC_HTTP_REPEATED: Final = "HttpRepeated"
+METRIC_HTTP_WORKER_ERRORS: Final = "HttpWorkerErrors"
+"""Counts of a proxy since it last sent them, emitted by its agent, once a minute or more often, also at 0:
+requests received; of these answered with 503 by the proxy, lost with their worker, sent to another worker
+after theirs was lost, and answered with a status of 5xx by a worker. Dimensions ``group`` and ``stack``."""
+METRIC_HTTP_WAITING: Final = "HttpWaiting"
+METRIC_HTTP_IN_FLIGHT: Final = "HttpInFlight"
+METRIC_HTTP_WORKERS_READY: Final = "HttpWorkersReady"
+"""Gauges of a proxy, with the same dimensions: requests that wait, requests at workers, and workers that take
+requests."""
 METRIC_HOURLY_COST: Final = "HourlyCost"
 METRIC_HOURLY_COST_ON_DEMAND: Final = "HourlyCostOnDemand"
 """US dollars an hour: a group's instances as billed, and at On-Demand prices; emitted by the controller."""
@@ -120,6 +133,12 @@ TAG_REGISTRY: Final = "gpu-spot:registry"
 """Tag of instances whose agent writes items of `item.partition`; those of the previous version lack it."""
 REGISTRY_BY_WRITER: Final = "by-writer"
 """Value of the tag."""
+TAG_PROXY: Final = "gpu-spot:proxy"
+"""Tag of the instances that are proxies of a service: its name. They lack `TAG_GROUP`, so that nothing takes
+them for workers."""
+PROXY_HEALTH_PATH: Final = "/gpu-spot/proxy"
+"""Path that a proxy answers itself, with 200, while it takes requests: the load balancer's health check. It
+does not depend on workers: without any the proxy answers 503 with ``Retry-After``."""
 
 ENV_STACK: Final = "GPU_SPOT_STACK"
 ENV_PARAMETER_ROOT: Final = "GPU_SPOT_PARAMETER_ROOT"

@@ -77,15 +77,18 @@ def render(settings: BootSettings) -> str:
 
 def units(agent: Config) -> tuple[str, ...]:
     """Return the systemd units that an instance with this configuration starts at every boot."""
+    # On a proxy nothing reports workers or samples GPUs.
+    is_for_workers = agent.proxy is None
     is_started = {
-        names.UNIT_WATCH: True,
+        names.UNIT_WATCH: is_for_workers,
         names.UNIT_PREPARE: agent.hooks is not None and bool(agent.hooks.launch),
         names.UNIT_VOLUME: agent.volume is not None,
         names.UNIT_EFS: bool(agent.efs),
         names.UNIT_RUN: agent.training is not None,
         names.UNIT_WORK: agent.service is not None,
         names.UNIT_TENANT_SUPERVISOR: agent.shared_host is not None,
-        names.UNIT_METRICS: True,
+        names.UNIT_PROXY: agent.proxy is not None,
+        names.UNIT_METRICS: is_for_workers,
     }
     return tuple(unit for unit, is_wanted in is_started.items() if is_wanted)
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from contracts import codec, limits
-from contracts.agent.names import DATA_DIR, UNIT_RUN, UNIT_TENANT_SUPERVISOR, UNIT_WORK, DatasetDevice
+from contracts.agent.names import (
+    DATA_DIR,
+    UNIT_PROXY,
+    UNIT_RUN,
+    UNIT_TENANT_SUPERVISOR,
+    UNIT_WORK,
+    DatasetDevice,
+)
 from contracts.limits import Above, Matches, Within
 from contracts.stored import Stored
 
@@ -169,6 +176,8 @@ class HttpWorkers:
     """Path that answers with a status of 2xx once the worker is ready."""
     check_port: limits.WorkerPort = 8900
     """Port on which the agent answers the proxies' checks of its workers."""
+    is_grpc: bool = False
+    """Whether the workers speak gRPC: ready is then a worker that accepts connections."""
 
 
 @dataclass(frozen=True)
@@ -279,8 +288,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check combinations of keys."""
-        if [self.training, self.service, self.shared_host].count(None) != 2:
-            raise ValueError("exactly one of training, service and sharedHost is needed")
+        if [self.training, self.service, self.shared_host, self.proxy].count(None) != 3:
+            raise ValueError("exactly one of training, service, sharedHost and proxy is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease is part of the job's table item)")
         if self.training and self.training.experiments and self.volume:
@@ -306,6 +315,8 @@ class Config:
         """The systemd unit of the workload."""
         if self.shared_host:
             return UNIT_TENANT_SUPERVISOR
+        if self.proxy:
+            return UNIT_PROXY
         return UNIT_RUN if self.training else UNIT_WORK
 
 

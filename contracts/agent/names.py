@@ -64,6 +64,8 @@ DatasetDevice = Literal["/dev/sdk", "/dev/sdl", "/dev/sdm", "/dev/sdn", "/dev/sd
 DATASET_DEVICES: Final[tuple[DatasetDevice, ...]] = get_args(DatasetDevice)
 """Devices of the volumes that the launch template creates."""
 
+UNIT_HAPROXY: Final = "haproxy.service"
+"""HAProxy's own unit, of the operating system's package."""
 UNIT_PREPARE: Final = "gpu-spot-prepare.service"
 UNIT_RUN: Final = "gpu-spot-run.service"
 UNIT_WORK: Final = "gpu-spot-work.service"
@@ -72,6 +74,7 @@ UNIT_VOLUME: Final = "gpu-spot-volume.service"
 UNIT_EFS: Final = "gpu-spot-efs.service"
 UNIT_WATCH: Final = "gpu-spot-watch.service"
 UNIT_METRICS: Final = "gpu-spot-metrics.service"
+UNIT_PROXY: Final = "gpu-spot-proxy.service"
 
 
 def job_tags(stack: str, job: str, name: str = VOLUME_NAME) -> dict[str, str]:

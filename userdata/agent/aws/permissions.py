@@ -59,12 +59,13 @@ Need = Literal[
     "queue",
     "sqs",
     "tenants",
+    "proxy",
 ]
 """Needs of an instance that require permissions: workers, an agent of the previous version, their release,
 their image in ECR, lifecycle hooks, an image pull during a launch, a job, several experiments of it, its
 volume, a dataset in S3, volumes attached at launch, the secret of a private repository, artifacts in S3,
 preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the tenants of a
-shared host, each with a volume."""
+shared host, each with a volume, a proxy of a service's requests."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,15 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
     # Calls of docker with that token, not of the agent.
     Permission(
         "PullImages", ("image",), ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"), ("{repository}",)
+    ),
+    # A describe action has no resource-level permissions.
+    Permission("FindWorkers", ("proxy",), ("ec2:DescribeInstances",), ("*",)),
+    _items(
+        "ReportRequests",
+        ("proxy",),
+        "PutItem",
+        "registry",
+        registry_item.partition("{group}@proxy", "{writer}"),
     ),
     Permission("ReadTenants", ("tenants",), ("s3:GetObject",), ("{tenants}",)),
 )

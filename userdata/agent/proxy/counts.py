@@ -45,6 +45,8 @@ class Counts:
     _sampled_at: float | None = None
     _statistics: Statistics | None = None
     _lines: dict[WorkerKey, Line] = field(default_factory=dict)
+    _closed: int = 0
+    """Requests of whose outcome HAProxy counts nothing: it closed the caller's connection."""
 
     def sample(self, now: float, statistics: Statistics, servers: Mapping[str, WorkerKey]) -> None:
         """Add a sample; ``servers`` has the worker behind each server in use, by the server's name.
@@ -62,17 +64,26 @@ class Counts:
             worker.request_seconds += seconds * line.in_flight
         self._arrivals.append((now, statistics.backend.total))
         self._sampled_at, self._statistics = now, statistics
+        backend = statistics.backend
+        counted = sum(line.responses for line in statistics.servers.values()) + self._own_errors(statistics)
+        counted += backend.unanswered + backend.left + statistics.waiting + statistics.in_flight
+        self._closed = max(self._closed, backend.total - counted)
 
     def is_known_up(self, key: WorkerKey) -> bool:
         """Return whether a worker has taken requests."""
         return key in self._workers and self._workers[key].was_up
 
     def state(self) -> ProxyState | None:
-        """Return the state at the last sample; None before the first."""
+        """Return the state at the last sample; None before the first.
+
+        If a worker is lost before its response, HAProxy answers 502 to the first request of a connection, and
+        closes the connection at a later one, which it does not count (``TX_NOT_FIRST`` in its
+        ``src/http_ana.c``). Those are what is missing from the other counts: a lower bound while responses
+        are in flight, as their headers are counted before their end.
+        """
         if self._statistics is None or self._sampled_at is None:
             return None
         backend, servers = self._statistics.backend, self._statistics.servers.values()
-        errors = sum(line.errors for line in servers)
         return ProxyState(
             observed_at=self._sampled_at,
             started_at=self.started_at,
@@ -82,11 +93,16 @@ class Counts:
             arrived=backend.total,
             ended=sum(line.responses for line in servers),
             refused=backend.unanswered,
-            # 502 and 504 of HAProxy, and responses that ended too soon.
-            cut=max(backend.errors - errors - backend.unanswered, 0) + backend.cut,
+            cut=self._own_errors(self._statistics) + backend.cut + self._closed,
             repeated=backend.repeated,
             workers=tuple(self._requests(key) for key in self._lines if self.is_known_up(key)),
         )
+
+    @staticmethod
+    def _own_errors(statistics: Statistics) -> int:
+        """Return how often HAProxy answered 502 or 504."""
+        errors = sum(line.errors for line in statistics.servers.values())
+        return max(statistics.backend.errors - errors - statistics.backend.unanswered, 0)
 
     def _oldest_seconds(self) -> float:
         """Return a lower bound of the oldest request's wait: the queue is in the order of arrival.

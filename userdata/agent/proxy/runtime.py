@@ -43,9 +43,11 @@ class Line:
         total: Requests (backend) or attempts to connect (server).
         responses: Responses whose header has arrived.
         errors: Responses with a status of 5xx; those of the backend contain HAProxy's.
-        lost: Requests whose worker closed the connection; those that were repeated, too.
+        lost: Requests whose worker closed the connection; those that were repeated, too, but not those whose
+            caller got a closed connection in place of a 502, see `Counts.state`.
         cut: Those of ``lost`` whose response had begun.
         unanswered: Requests that no server took (backend).
+        left: Requests whose caller closed the connection.
         repeated: Requests that went to another server.
         is_up: Whether it takes requests.
     """
@@ -59,6 +61,7 @@ class Line:
     lost: int
     cut: int
     unanswered: int
+    left: int
     repeated: int
     is_up: bool
 
@@ -161,6 +164,7 @@ def _line(record: dict[str, str]) -> Line:
         lost=count("eresp"),
         cut=count("srv_abrt"),
         unanswered=count("econ"),
+        left=count("cli_abrt"),
         repeated=count("wredis"),
         is_up=record["status"].startswith("UP"),
     )

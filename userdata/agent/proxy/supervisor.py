@@ -36,6 +36,7 @@ class ProxySupervisor:
         write: stores a state, and its metrics.
         clock: wall and monotonic time.
         run_in_background: runs ``discover`` and ``write``, which may take seconds.
+        discover_seconds: interval of ``discover``.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ProxySupervisor:
         write: Callable[[ProxyState, int], None],
         clock: Clock,
         run_in_background: BackgroundRunner,
+        discover_seconds: float = DISCOVER_SECONDS,
     ) -> None:
         self._proxy = proxy
         self._paths = paths
@@ -53,6 +55,7 @@ class ProxySupervisor:
         self._clock = clock
         self._discover = BackgroundPoller(discover, run_in_background)
         self._write = BackgroundPoller(lambda: self._store(write), run_in_background)
+        self._discover_seconds = discover_seconds
         self._hosts: tuple[WorkerHost, ...] = ()
         self._counts = Counts(clock.wall())
         self._process = ""
@@ -64,6 +67,11 @@ class ProxySupervisor:
         self._retry_after = proxy.retry_after_seconds
         self._logged: set[str] = set()
         self._is_stopping = False
+
+    @property
+    def state(self) -> ProxyState | None:
+        """The state at the last sample; None before the first."""
+        return self._state[0] if self._state else None
 
     def stop(self) -> None:
         """End `run`; safe in a signal handler. HAProxy serves on."""
@@ -101,7 +109,7 @@ class ProxySupervisor:
             self._hosts = hosts
             self._log_recovered("discovery")
         self._is_discovering = False
-        self._discover_at = self._clock.monotonic() + DISCOVER_SECONDS
+        self._discover_at = self._clock.monotonic() + self._discover_seconds
 
     def _observe(self) -> None:
         """Sample HAProxy's statistics and bring its table to the hosts."""

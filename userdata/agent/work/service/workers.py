@@ -29,7 +29,8 @@ _MIN_BACKOFF_SECONDS: Final = 2.0
 _MAX_BACKOFF_SECONDS: Final = 300.0
 _POLL_INTERVAL_SECONDS: Final = 0.5
 _TERM_SECONDS: Final = 5.0
-"""Time from SIGTERM to SIGKILL of an HTTP worker whose requests run until the deadline."""
+"""Time from SIGTERM to SIGKILL of an HTTP worker whose requests run until the deadline; at most a tenth of
+the time that it has to drain."""
 _NOT_READY_CHECK_SECONDS: Final = 60.0
 """Interval at which the release is read again for a worker that does not become ready."""
 
@@ -126,8 +127,10 @@ class _Worker:
     """The service that it was started from."""
     checked_at: float = 0.0
     """When the release was last read for it while it was not ready (monotonic seconds)."""
-    kill_at: float | None = None
-    """When an HTTP worker that drains is killed at the latest (monotonic seconds); None: not draining."""
+    drain_until: float | None = None
+    """When an HTTP worker that drains gets SIGTERM at the latest (monotonic seconds); None: not draining."""
+    kill_at: float = 0.0
+    """When it is killed then."""
 
 
 SpawnWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
@@ -247,17 +250,20 @@ class Workers:
             running.stop(seconds)
             return
         self._http.drain(worker.slot.number)
-        kill_at = self._clock.monotonic() + seconds
-        worker.kill_at = kill_at if worker.kill_at is None else min(kill_at, worker.kill_at)
+        now = self._clock.monotonic()
+        drain_until = now + seconds - min(_TERM_SECONDS, seconds / 10)
+        if worker.drain_until is None or drain_until < worker.drain_until:
+            worker.kill_at = now + seconds
+            worker.drain_until = drain_until
 
     def _end_drained(self, worker: _Worker) -> None:
         """Send an HTTP worker SIGTERM that has drained, or has no more time."""
-        if self._http is None or worker.kill_at is None or worker.process is None:
+        if self._http is None or worker.drain_until is None or worker.process is None:
             return
-        seconds = worker.kill_at - self._clock.monotonic()
-        if seconds <= _TERM_SECONDS or self._http.is_drained(worker.slot.number):
-            worker.process.stop(max(seconds, 0.0))
-            worker.kill_at = None
+        now = self._clock.monotonic()
+        if now >= worker.drain_until or self._http.is_drained(worker.slot.number):
+            worker.process.stop(max(worker.kill_at - now, 0.0))
+            worker.drain_until = None
 
     def _find_not_ready(self, workers: Iterable[_Worker]) -> set[int]:
         """Return the slots that are not ready and were not checked recently.
@@ -278,7 +284,9 @@ class Workers:
     def _restart(self, workers: Iterable[_Worker]) -> None:
         """Drain and restart workers; they are deregistered until they run again."""
         for worker in workers:
-            if worker.process is None or worker.process.is_stop_requested or worker.kill_at is not None:
+            if worker.process is None or worker.process.is_stop_requested:
+                continue
+            if worker.drain_until is not None:
                 continue
             log.warning("restarting worker on request", slot=worker.slot.number)
             worker.is_restarting = True
@@ -351,7 +359,7 @@ class Workers:
     def _reap(self, worker: _Worker) -> None:
         if worker.process is None or (code := worker.process.poll()) is None:
             return
-        worker.process = worker.kill_at = None
+        worker.process = worker.drain_until = None
         if self._http:
             self._http.record_end(worker.slot.number)
         if self._clock.monotonic() - worker.started_at >= _MAX_BACKOFF_SECONDS:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import random
 import sys
 import time
@@ -186,7 +187,7 @@ def dump(config: LoadConfig) -> str:
 async def _main(config: LoadConfig, out: TextIO) -> None:
     is_over = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_reader(sys.stdin, lambda: is_over.set() if not sys.stdin.buffer.read1() else None)
+    loop.add_reader(0, lambda: None if os.read(0, 4096) else is_over.set())
     await _Callers(config, out).run(is_over)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -48,22 +50,34 @@ class RealProxy:
         paths.retry_after.write_text(f"{haproxy_config.RETRY_AFTER_KEY} {proxy.retry_after_seconds}\n")
         config = folder / "haproxy.cfg"
         config.write_text(haproxy_config.render(proxy, paths, address=address))
-        self._log = folder / "haproxy.log"
-        with self._log.open("w") as output:
-            self._process = subprocess.Popen(  # noqa: S603
-                [installed(), "-W", "-db", "-f", str(config)], stdout=output, stderr=output
-            )
-        end = time.monotonic() + _STARTS_IN
-        while not paths.socket.exists():
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise LocalCloudError(f"haproxy has not started: {self._log.read_text()}")
-            time.sleep(0.02)
+        self._log, self._config, self._path = folder / "haproxy.log", config, paths.socket
+        self._process = self._start()
         self._socket = RuntimeSocket(paths.socket)
         self._supervisor = ProxySupervisor(
             proxy, paths, discover, self._write, SystemClock(), _in_thread, discover_seconds
         )
         self._thread = threading.Thread(target=self._supervisor.run, daemon=True)
         self._thread.start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._path.unlink(missing_ok=True)
+        command = [installed(), "-W", "-db", "-f", str(self._config)]
+        with self._log.open("a") as output:
+            process = subprocess.Popen(  # noqa: S603
+                command, stdout=output, stderr=output, start_new_session=True
+            )
+        end = time.monotonic() + _STARTS_IN
+        while not self._path.exists():
+            if process.poll() is not None or time.monotonic() > end:
+                raise LocalCloudError(f"haproxy has not started: {self._log.read_text()}")
+            time.sleep(0.02)
+        return process
+
+    def restart(self) -> None:
+        """Kill HAProxy and start it again, as its unit does."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = self._start()
 
     def _write(self, state: ProxyState, ready: int) -> None:
         self.states.append(state)

@@ -37,6 +37,7 @@ class ProxySupervisor:
         clock: wall and monotonic time.
         run_in_background: runs ``discover`` and ``write``, which may take seconds.
         discover_seconds: interval of ``discover``.
+        runtime: HAProxy's socket; None: that of ``paths``.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class ProxySupervisor:
         clock: Clock,
         run_in_background: BackgroundRunner,
         discover_seconds: float = DISCOVER_SECONDS,
+        runtime: RuntimeSocket | None = None,
     ) -> None:
         self._proxy = proxy
         self._paths = paths
-        self._socket = RuntimeSocket(paths.socket)
+        self._socket = runtime or RuntimeSocket(paths.socket)
         self._clock = clock
         self._discover = BackgroundPoller(discover, run_in_background)
         self._write = BackgroundPoller(lambda: self._store(write), run_in_background)

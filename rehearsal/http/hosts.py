@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -82,6 +83,7 @@ class HttpHosts:
         """Kill a host with all its processes."""
         process = self._hosts.pop(name)
         if process.poll() is None:
+            process.send_signal(signal.SIGSTOP)  # else it may start a worker meanwhile
             kill_all(process.pid)
         process.wait()
         self._listed.pop(name, None)

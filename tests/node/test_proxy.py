@@ -136,13 +136,14 @@ STATISTICS = """\
 hrsp_other,cli_abrt,srv_abrt,
 requests,FRONTEND,,9,99,,,,OPEN,0,0,0,0,0,0,,,
 workers,s0-1,0,{flight},30,0,{lost},0,{status},0,{ok},0,0,{errors},0,0,{cut},
-workers,BACKEND,{waiting},5,{total},{refused},3,4,UP,0,20,0,0,{all_errors},0,{left},{cut},
+workers,BACKEND,{waiting},{now},{total},{refused},3,4,UP,0,{ok},0,0,{all_errors},0,{left},{cut},
 """.replace("\\\n", "")
 
 
 def statistics(**values: Any) -> list[str]:
     defaults = dict.fromkeys(
-        ("flight", "lost", "ok", "errors", "cut", "waiting", "total", "refused", "all_errors", "left"), 0
+        ("flight", "now", "lost", "ok", "errors", "cut", "waiting", "total", "refused", "all_errors", "left"),
+        0,
     )
     return STATISTICS.format(**{**defaults, "status": "UP", **values}).splitlines()
 
@@ -153,22 +154,24 @@ def test_counts_are_those_of_haproxy() -> None:
     worker = {"s0-1": WorkerKey("i-1", 0)}
     counts.sample(100.0, parse_statistics(statistics(ok=5, total=5)), worker)
     later = statistics(
-        ok=12, errors=2, all_errors=6, lost=3, cut=1, refused=3, total=26, waiting=4, flight=2, left=1
+        ok=12, errors=2, all_errors=6, lost=3, cut=1, refused=3, total=30, waiting=4, flight=2, now=6, left=1
     )
     counts.sample(110.0, parse_statistics(later), worker)
     state = counts.state()
     assert state is not None
-    assert (state.arrived, state.ended, state.refused, state.waiting, state.in_flight) == (26, 14, 3, 4, 2)
+    assert (state.arrived, state.ended, state.refused, state.waiting, state.in_flight) == (30, 14, 3, 4, 2)
     # One 502, one stream that ended too soon; of one request HAProxy says nothing.
-    assert state.cut == 1 + 1 + (26 - (14 + 1 + 3 + 1 + 4 + 2))
+    assert state.cut == 1 + 1
     [requests] = state.workers
     assert (requests.done, requests.failed, requests.in_flight) == (7 + 2 + 2, 2 + 3, 2)
     assert (requests.busy_seconds, requests.request_seconds) == (10.0, 20.0)
     assert state.oldest_seconds == 0.0  # all four may have arrived just now
+    counts.sample(110.5, parse_statistics(later), worker)
     counts.sample(111.0, parse_statistics(later), worker)
     waited = counts.state()
     assert waited is not None
     assert waited.oldest_seconds == 1.0
+    assert waited.cut == state.cut + (30 - (18 + 1 + 6))
 
 
 def test_a_worker_counts_from_its_first_sample_in_a_reused_server_and_once_it_was_up() -> None:

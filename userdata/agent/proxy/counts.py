@@ -47,6 +47,7 @@ class Counts:
     _lines: dict[WorkerKey, Line] = field(default_factory=dict)
     _closed: int = 0
     """Requests of whose outcome HAProxy counts nothing: it closed the caller's connection."""
+    _missing: tuple[int, ...] = (0,)
 
     def sample(self, now: float, statistics: Statistics, servers: Mapping[str, WorkerKey]) -> None:
         """Add a sample; ``servers`` has the worker behind each server in use, by the server's name.
@@ -65,9 +66,10 @@ class Counts:
         self._arrivals.append((now, statistics.backend.total))
         self._sampled_at, self._statistics = now, statistics
         backend = statistics.backend
-        counted = sum(line.responses for line in statistics.servers.values()) + self._own_errors(statistics)
-        counted += backend.unanswered + backend.left + statistics.waiting + statistics.in_flight
-        self._closed = max(self._closed, backend.total - counted)
+        missing = backend.total - backend.responses - backend.left - backend.in_flight
+        # Three times in a row, as HAProxy's other threads count while it writes the line.
+        self._missing = (*self._missing[-2:], missing)
+        self._closed = max(self._closed, min(self._missing))
 
     def is_known_up(self, key: WorkerKey) -> bool:
         """Return whether a worker has taken requests."""

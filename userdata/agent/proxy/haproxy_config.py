@@ -95,7 +95,9 @@ def _defaults(proxy: HttpProxy) -> list[str]:
         "  mode http",
         "  log global",
         "  option httplog",
+        # Failed requests only, at a level that the log takes.
         "  option dontlog-normal",
+        "  option log-separate-errors",
         # Tokens of a stream go out at once.
         "  option http-no-delay",
         "  option forwardfor if-none",
@@ -109,7 +111,7 @@ def _defaults(proxy: HttpProxy) -> list[str]:
         "  srvtcpka-intvl 5s",
         "  srvtcpka-cnt 3",
         "  timeout connect 1s",
-        "  timeout check 1s",
+        "  timeout check 3s",
         "  timeout http-request 30s",
         f"  timeout http-keep-alive {2 * idle + _KEEP_ALIVE_RESERVE_SECONDS}s",
         f"  timeout client {idle}s",

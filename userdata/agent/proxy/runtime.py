@@ -39,7 +39,7 @@ class Line:
 
     Attributes:
         waiting: Requests in its queue.
-        in_flight: Requests at it.
+        in_flight: Requests at it; those of the backend contain the waiting ones.
         total: Requests (backend) or attempts to connect (server).
         responses: Responses whose header has arrived.
         errors: Responses with a status of 5xx; those of the backend contain HAProxy's.

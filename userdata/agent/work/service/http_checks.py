@@ -163,8 +163,9 @@ class _CheckHandler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the proxy has gone
-            line = self.rfile.readline(_LINE_BYTES).decode("ascii", "replace").strip()
-            self.wfile.write(f"{self.server.answer(line)}\n".encode())
+            line = self.rfile.readline(_LINE_BYTES).decode("ascii", "replace")
+            if line.endswith("\n"):
+                self.wfile.write(f"{self.server.answer(line.strip())}\n".encode())
 
 
 def open_connections(port: int, address: str = "", tables: Iterable[Path] = _TABLES) -> int:

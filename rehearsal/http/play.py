@@ -22,7 +22,7 @@ from rehearsal.http.load_client import LoadConfig, Record
 from rehearsal.http.proxies import RealProxy
 
 SERVER: Final = Path(__file__).parents[2] / "examples" / "http-service" / "server.py"
-_PORT, _CHECK_PORT, _PROXY_PORT = 8000, 8900, 8080
+WORKER_PORT, _CHECK_PORT, _PROXY_PORT = 8000, 8900, 8080
 _PROXY_ADDRESSES: Final = ("127.0.77.1", "127.0.77.2")
 _READY_WITHIN: Final = 60.0
 _POLL_SECONDS: Final = 0.05
@@ -94,11 +94,11 @@ class World:
             folder,
             python_command(SERVER),
             {"TOKEN_SECONDS": str(script.token_seconds)},
-            _PORT,
+            WORKER_PORT,
             _CHECK_PORT,
         )
         settings = HttpProxy(
-            HttpWorkers(_PORT, check_port=_CHECK_PORT),
+            HttpWorkers(WORKER_PORT, check_port=_CHECK_PORT),
             listen_port=_PROXY_PORT,
             max_workers=2 * script.hosts,
             concurrency=script.concurrency,

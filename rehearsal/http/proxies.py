@@ -26,7 +26,7 @@ _STARTS_IN = 10.0
 
 def installed() -> str:
     """Return HAProxy's program; raise ``LocalCloudError`` if there is none."""
-    program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    program = shutil.which("haproxy")
     if program is None:
         raise LocalCloudError("no haproxy on PATH; on Debian: apt-get install haproxy")
     return program

@@ -31,7 +31,7 @@ FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
 PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,aws-check.md changes.md options.md stack-file.md),$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone engine test-engine test-markets test-real test-cluster lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
+.PHONY: help setup demo demo-http demo-research demo-service aws-check check quick test alone engine test-engine test-markets test-real test-cluster lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ demo: setup ## deploy the dev stack into a local cloud and replay two days of sp
 
 demo-service: setup ## two chained services on a real RabbitMQ server while a market takes their instances: out/demo-service
 	@$(BIN)/gpu-spot demo --service ocr --out out/demo-service $(ARGS)
+
+demo-http: setup system-packages-real ## HTTP workers behind HAProxy while a market takes their hosts: out/demo-http/report.html
+	@$(BIN)/gpu-spot demo --http --out out/demo-http $(ARGS)
 
 demo-research: setup ## a training job whose volume follows it: really run, then a simulated day: out/demo-research
 	@$(BIN)/gpu-spot demo --stack research --job examples/training --notice-share 0.5 --seed 5 --out out/demo-research/job

@@ -25,6 +25,7 @@ STOPS: Final = {
     "fit.hazard": TRACES,
     "fit.market": TRACES,
     "machines.tenant_cpus": "containers are needed: ",
+    "services.http": "no haproxy on PATH",
     "services.service": BROKER,
 }
 """What ends with code 2 where neither traces nor programs are at hand, and the line that it ends with."""

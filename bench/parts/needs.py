@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.http import proxies
 from rehearsal.machines.real import broker
 from tests.real import containers, environments
 
@@ -50,6 +51,14 @@ def rabbitmq() -> None:
     """Exit if RabbitMQ is not installed."""
     try:
         broker.installed()
+    except LocalCloudError as error:
+        _refuse(error)
+
+
+def haproxy() -> None:
+    """Exit if HAProxy is not installed."""
+    try:
+        proxies.installed()
     except LocalCloudError as error:
         _refuse(error)
 

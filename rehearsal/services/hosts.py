@@ -66,7 +66,7 @@ class Processes:
     def __init__(self, code: Path, folder: Path) -> None:
         self._code = code
         self._folder = folder
-        package_root = str(Path(load_client.__file__).parents[2])
+        package_root = str(Path(load_client.__file__).parents[3])
         paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._environment = {
             **os.environ,

@@ -39,7 +39,7 @@ def test_a_training_configuration_is_read() -> None:
         ({"volume": {"sizeGib": "100"}}, "volume.sizeGib: '100' is not of type int"),
         ({"volume": {"dataset": "datasets"}}, "volume.dataset: 'datasets'; allowed: what matches ^s3://"),
         ({"volume": {"initializationRateMib": 50}}, "volume.initializationRateMib: 50; allowed: 100 to 300"),
-        ({"service": {"command": ["x"]}}, "exactly one of training, service and sharedHost"),
+        ({"service": {"command": ["x"]}}, "exactly one of training, service, sharedHost and proxy"),
         ({"hooks": {"autoScalingGroup": "a", "terminateSeconds": 5}}, "allowed: 30 to 7200"),
         (
             {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},

@@ -16,6 +16,7 @@ from userdata.agent.aws.imds import Metadata
 from userdata.agent.machine.background import BackgroundRunner
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.heartbeat import HeartbeatSender
+from userdata.agent.work.service.http_checks import HttpChecks
 from userdata.agent.work.service.worker_reports import WorkerReports
 from userdata.agent.work.service.workers import Slot, Workers
 
@@ -27,6 +28,7 @@ class Bench:
         self.secrets: Callable[[], Mapping[str, str]] = dict
         self.run_in_background: BackgroundRunner = lambda work: work()
         self.release: Callable[[], Service] | None = None
+        self.http: HttpChecks | None = None
         self.host: SystemHost = SystemHost()
         self.heartbeats = HeartbeatSender(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
 
@@ -52,6 +54,7 @@ class Bench:
             worker_reports=WorkerReports(dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
             run_in_background=lambda work: self.run_in_background(work),
             release=self.release,
+            http=self.http,
         )
 
     def wait_up(self) -> None:

@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     add("prepare", lambda node, _: tasks.prepare(node), "prepare the instance and complete the launch hook")
     add("work", lambda node, _: tasks.work(node), "run the service's workers")
     add("landlord", lambda node, _: tasks.shared_host(node), "supervise the tenants of a shared host")
+    add("proxy", lambda node, _: tasks.proxy(node), "configure and supervise the proxy of an HTTP service")
     add("metrics", lambda node, _: tasks.metrics(node), "send GPU metrics")
     hook = add("hook", lambda node, a: tasks.hook(node, a.which, a.result), "complete a lifecycle hook")
     hook.add_argument("which", choices=("launch", "terminate"))

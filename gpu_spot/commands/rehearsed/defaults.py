@@ -6,6 +6,8 @@ from typing import Final
 
 HOURS: Final = 48.0
 LOAD_HOURS: Final = 24.0
+HTTP_HOURS: Final = 1 / 60
+"""Hours with ``--http``, in real time."""
 NOTICE_SHARE: Final = 0.9
 SHARED_HOURS: Final = 10.0
 """Hours for a shared host, whose moves are simulated in steps of a second."""

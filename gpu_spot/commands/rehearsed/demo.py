@@ -8,6 +8,7 @@ from typing import Any
 
 from gpu_spot.commands.rehearsed.defaults import (
     HOURS,
+    HTTP_HOURS,
     LOAD_HOURS,
     NOTICE_SHARE,
     SERVICE_HOURS,
@@ -35,7 +36,7 @@ def add_parser(commands: Any) -> None:
         "--hours",
         type=_positive,
         help=f"simulated hours (default: {HOURS:g}; for a shared host {SHARED_HOURS:g}; with --service "
-        f"{SERVICE_HOURS:g}, one minute each)",
+        f"{SERVICE_HOURS:g}, one minute each; with --http {HTTP_HOURS:g}, in real time)",
     )
     parser.add_argument("--target", type=_count, help="target capacity (default: the stack's)")
     parser.add_argument(
@@ -61,6 +62,11 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="run the workers of a service, such as ocr, and of those it is chained with, with a local "
         "RabbitMQ server while the market interrupts their instances",
+    )
+    parser.add_argument(
+        "--http",
+        action="store_true",
+        help="run the workers of examples/http-service, HAProxy and callers, while a market takes hosts",
     )
     parser.add_argument(
         "--load",
@@ -91,6 +97,10 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Deploy, replay and report. Returns 1 if real workers lost a request or ran one twice unmarked."""
+    if args.http:
+        with rehearsal_installed():
+            from rehearsal.commands import demo_http
+        return demo_http.run(args)
     with rehearsal_installed():
         from rehearsal.commands import demo
     return demo.run(args)

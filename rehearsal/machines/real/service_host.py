@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
-from contracts.agent.config import Service
+from contracts.agent.config import HttpWorkers, Service
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import notice
 from userdata.agent.work.heartbeat import HeartbeatSender
+from userdata.agent.work.service.http_checks import HttpChecks
 from userdata.agent.work.service.workers import Slot, Workers, ready_file
 
 _HEARTBEAT_SECONDS: Final = 1.0
@@ -34,7 +35,8 @@ class ServiceHostConfig:
     """Boot configuration of an instance; ``secrets`` must not appear in command lines.
 
     With ``image`` its workers are containers, named by slot; ``first`` is the first slot number, for several
-    instances on one machine.
+    instances on one machine. With ``port`` its workers are HTTP servers at ``address``, their checks are
+    answered on ``check_port``.
     """
 
     command: list[str]
@@ -44,6 +46,9 @@ class ServiceHostConfig:
     directory: str
     image: str | None = None
     first: int = 0
+    port: int = 0
+    check_port: int = 0
+    address: str = ""
 
 
 class _NoRegistry:
@@ -87,8 +92,20 @@ def supervise(config: ServiceHostConfig, notices: TextIO) -> None:
     clock = SystemClock()
     heartbeat_sender = HeartbeatSender(_NoRegistry(), _NoPool(), clock, directory, _HEARTBEAT_SECONDS)  # type: ignore[arg-type]
     slots = worker_slots(config.slots, config.first)
+    http = None
+    if config.port:
+        settings = HttpWorkers(config.port, check_port=config.check_port)
+        http = HttpChecks(settings, [slot.number for slot in slots], clock, config.address)
+        http.serve()
     workers = Workers(
-        service, slots, heartbeat_sender, SystemHost(), clock, directory, secrets=lambda: config.secrets
+        service,
+        slots,
+        heartbeat_sender,
+        SystemHost(),
+        clock,
+        directory,
+        secrets=lambda: config.secrets,
+        http=http,
     )
     signal.signal(signal.SIGTERM, lambda *_: workers.stop())
     threading.Thread(target=_listen, args=(notices, directory), daemon=True).start()

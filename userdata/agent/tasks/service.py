@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from contracts.agent.config import Service
 from contracts.agent.names import JOB_USER
@@ -15,6 +15,9 @@ from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tasks.node import STATE_POLL_SECONDS, Node
+
+if TYPE_CHECKING:
+    from userdata.agent.work.service.http_checks import HttpChecks
 
 _HOOK_WAIT_SECONDS: Final = 120.0
 _MAX_TRIES: Final = 5
@@ -69,6 +72,7 @@ def work(node: Node) -> int:
     node.wait_outside_warm_pool()
     worker_slots = slots(service, _expect_gpus(service))
     paths = [dataset.path for dataset in node.config.datasets]
+    http = _http_checks(node, service, [slot.number for slot in worker_slots])
     worker_reports = WorkerReports(
         {slot.number: slot.gpu for slot in worker_slots},
         BackgroundPoller(node.gpus.sample, node.run_in_background) if node.gpus else None,
@@ -88,10 +92,29 @@ def work(node: Node) -> int:
         release=_release_fetcher(node, declared, service),
         worker_reports=worker_reports,
         run_in_background=node.run_in_background,
+        http=http,
     )
     node.on_sigterm(workers.stop)
     workers.run()
     return 0
+
+
+def _http_checks(node: Node, service: Service, slots: Sequence[int]) -> HttpChecks | None:
+    """Return the readiness and drain of HTTP workers, answered to the proxies from now on; else None.
+
+    Raises:
+        AgentError: the port is taken.
+    """
+    from userdata.agent.work.service.http_checks import HttpChecks
+
+    if service.http is None:
+        return None
+    checks = HttpChecks(service.http, slots, node.clock)
+    try:
+        checks.serve()
+    except OSError as error:
+        raise AgentError(f"service.http.checkPort: {service.http.check_port}: {error.strerror}") from None
+    return checks
 
 
 def released(node: Node, service: Service) -> Service:

@@ -20,6 +20,7 @@ from userdata.agent.machine.host import Host
 from userdata.agent.work import containers, notice, process, worker_report_file
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.process import JobProcess
+from userdata.agent.work.service.http_checks import HttpChecks
 from userdata.agent.work.service.restarts import RestartCoordinator
 from userdata.agent.work.service.worker_reports import WorkerReports, version
 
@@ -27,6 +28,9 @@ _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _MIN_BACKOFF_SECONDS: Final = 2.0
 _MAX_BACKOFF_SECONDS: Final = 300.0
 _POLL_INTERVAL_SECONDS: Final = 0.5
+_TERM_SECONDS: Final = 5.0
+"""Time from SIGTERM to SIGKILL of an HTTP worker whose requests run until the deadline; at most a tenth of
+the time that it has to drain."""
 _NOT_READY_CHECK_SECONDS: Final = 60.0
 """Interval at which the release is read again for a worker that does not become ready."""
 
@@ -72,10 +76,16 @@ def container(slot: Slot) -> str:
     return f"gpu-spot-{slot.number}"
 
 
-def process_command(service: Service, slot: Slot, directory: Path) -> list[str]:
-    """Return the argv of a worker that is a plain process; it sees only its GPU."""
+def process_command(
+    service: Service, slot: Slot, directory: Path, port: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the argv of a worker that is a plain process; it sees only its GPU.
+
+    ``port`` are the variables with an HTTP worker's port.
+    """
     pairs = {
         **environment(slot, directory),
+        **(port or {}),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": str(slot.gpu),
     }
@@ -117,6 +127,10 @@ class _Worker:
     """The service that it was started from."""
     checked_at: float = 0.0
     """When the release was last read for it while it was not ready (monotonic seconds)."""
+    drain_until: float | None = None
+    """When an HTTP worker that drains gets SIGTERM at the latest (monotonic seconds); None: not draining."""
+    kill_at: float = 0.0
+    """When it is killed then."""
 
 
 SpawnWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
@@ -146,6 +160,7 @@ class Workers:
         worker_reports: WorkerReports | None = None,
         run_in_background: BackgroundRunner = lambda work: work(),
         release: Callable[[], Service] | None = None,
+        http: HttpChecks | None = None,
     ) -> None:
         """Prepare the slots; no worker is started yet.
 
@@ -165,6 +180,7 @@ class Workers:
             run_in_background: runs ``secrets`` and ``release``, which may take minutes.
             release: returns, once it is fetched, the service that restarted workers start from; they keep
                 running until then.
+            http: readiness and drain of workers that are HTTP servers.
         """
         self._service = service
         self._heartbeats = heartbeats
@@ -175,6 +191,7 @@ class Workers:
         self._spawn = spawn or partial(_start, "" if service.image else service.user)
         self._secrets = BackgroundPoller(secrets, run_in_background)
         self._worker_reports = worker_reports
+        self._http = http
         at_once: BackgroundRunner = lambda work: work()  # noqa: E731
         self._restarts = RestartCoordinator(
             release or (lambda: self._service), run_in_background if release else at_once
@@ -184,14 +201,14 @@ class Workers:
         self._stopping = False
 
     def stop(self) -> None:
-        """Send every worker SIGTERM, once, to finish its requests; safe in a signal handler."""
+        """Stop every worker, once, so that it finishes its requests; safe in a signal handler."""
         if self._stopping:
             return
         self._stopping = True
         seconds = process.seconds_to_save(notice.read(self._directory), self._clock.wall())
         for worker in self._workers:
             if worker.process:
-                worker.process.stop(seconds)
+                self._stop_worker(worker, worker.process, seconds)
 
     def run(self) -> None:
         """Supervise until `stop` was called and all workers have ended."""
@@ -202,6 +219,7 @@ class Workers:
         """Run one pass over all workers; return whether there is more to do."""
         for worker in self._workers:
             self._reap(worker)
+            self._end_drained(worker)
         absent = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
         if absent and not self._stopping and not self._heartbeats.is_in_warm_pool():
             self._start_all(absent)
@@ -221,6 +239,31 @@ class Workers:
             to_restart = [w for w in alive if w.slot.number in restart_slots]
             self._restart(w for w in to_restart if w.slot.number in ready or w.service != self._service)
         return not self._stopping or bool(alive)
+
+    def _stop_worker(self, worker: _Worker, running: JobProcess, seconds: float) -> None:
+        """Send a worker SIGTERM, to end within ``seconds``.
+
+        An HTTP worker gets it once its requests have ended, at the latest shortly before that time: many
+        servers end at once, and a proxy needs a second to see that it drains.
+        """
+        if self._http is None or running.is_stop_requested:
+            running.stop(seconds)
+            return
+        self._http.drain(worker.slot.number)
+        now = self._clock.monotonic()
+        drain_until = now + seconds - min(_TERM_SECONDS, seconds / 10)
+        if worker.drain_until is None or drain_until < worker.drain_until:
+            worker.kill_at = now + seconds
+            worker.drain_until = drain_until
+
+    def _end_drained(self, worker: _Worker) -> None:
+        """Send an HTTP worker SIGTERM that has drained, or has no more time."""
+        if self._http is None or worker.drain_until is None or worker.process is None:
+            return
+        now = self._clock.monotonic()
+        if now >= worker.drain_until or self._http.is_drained(worker.slot.number):
+            worker.process.stop(max(worker.kill_at - now, 0.0))
+            worker.drain_until = None
 
     def _find_not_ready(self, workers: Iterable[_Worker]) -> set[int]:
         """Return the slots that are not ready and were not checked recently.
@@ -243,10 +286,12 @@ class Workers:
         for worker in workers:
             if worker.process is None or worker.process.is_stop_requested:
                 continue
+            if worker.drain_until is not None:
+                continue
             log.warning("restarting worker on request", slot=worker.slot.number)
             worker.is_restarting = True
             self._heartbeats.deregister(worker.slot.number)
-            worker.process.stop(process.STOP_SECONDS)
+            self._stop_worker(worker, worker.process, process.STOP_SECONDS)
 
     def _start_all(self, workers: Sequence[_Worker]) -> None:
         if failed := {w.slot.number for w in workers if w.failures}:
@@ -279,6 +324,7 @@ class Workers:
         (workers_directory / f"{slot.number}.cid").unlink(missing_ok=True)
         worker_report_file.create_worker_directory(self._directory, slot.number)
         ready_file(slot, self._directory).unlink(missing_ok=True)
+        port = self._http.environment(slot.number) if self._http else {}
         if self._service.image:
             try:
                 # A container whose client was killed keeps running, with its name and its GPU.
@@ -287,12 +333,13 @@ class Workers:
                 log.error("worker not started", slot=slot.number, reason=str(error))
                 self._postpone(worker)
                 return
-            variables = _lines({**environment(slot, self._directory), **self._service.environment, **secrets})
+            pairs = {**environment(slot, self._directory), **port, **self._service.environment, **secrets}
+            variables = _lines(pairs)
             files.write_atomic(workers_directory / f"{slot.number}.env", "\n".join(variables) + "\n", 0o600)
             argv = container_command(self._service, slot, self._directory, self._datasets)
         else:
             workers_directory.mkdir(parents=True, exist_ok=True)
-            argv = process_command(self._service, slot, self._directory)
+            argv = process_command(self._service, slot, self._directory, port)
         # For a container they are in its file; the Docker client needs none.
         inherited = {} if self._service.image else secrets
         worker.process = JobProcess(self._spawn(argv, inherited), self._host, self._clock)
@@ -301,6 +348,8 @@ class Workers:
             False,
             self._service,
         )
+        if self._http:
+            self._http.record_start(slot.number)
         if self._worker_reports:
             self._worker_reports.record_start(slot.number, version(self._service))
         record = {"slot": slot.number, "gpu": slot.gpu, "pid": worker.process.pid}
@@ -310,7 +359,9 @@ class Workers:
     def _reap(self, worker: _Worker) -> None:
         if worker.process is None or (code := worker.process.poll()) is None:
             return
-        worker.process = None
+        worker.process = worker.drain_until = None
+        if self._http:
+            self._http.record_end(worker.slot.number)
         if self._clock.monotonic() - worker.started_at >= _MAX_BACKOFF_SECONDS:
             worker.failures = 0
         backoff = 0.0 if worker.is_restarting else self._postpone(worker)
@@ -323,6 +374,8 @@ class Workers:
         )
 
     def _is_ready(self, slot: Slot) -> bool:
+        if self._http:
+            return self._http.is_ready(slot.number)
         if not self._service.reports_readiness:
             return True
         return ready_file(slot, self._directory).exists()

@@ -1,0 +1,114 @@
+"""An HTTP service behind HAProxy (``make bench-http``): failed requests in a market, and the path's cost.
+
+Failures: two plays of ``rehearsal/http``, all interruptions with a notice, then all without. Cost: the same
+requests to the workers themselves and through the proxies, at the same time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.parts import needs
+from bench.parts.page import replace_part
+from bench.parts.run import MACHINE, parser_of, verdict, write
+from rehearsal.http import load_client, play
+from rehearsal.http.load_client import LoadConfig
+from rehearsal.http.page import quantile, summarise
+from rehearsal.http.play import Script
+
+REQUESTS: Final = 50_000
+_NOTICED: Final = Script(hosts=5, rate=150.0, interval=4.0, notice_share=1.0, notice_seconds=10.0)
+_KILLED: Final = dataclasses.replace(_NOTICED, notice_share=0.0, interval=3.0)
+_KILLED_SHARE: Final = 0.2
+"""Share of the requests without notices."""
+_OVERHEAD_SECONDS: Final = 40.0
+_OVERHEAD_RATE: Final = 20.0
+_OVERHEAD: Final = Script(hosts=2, token_seconds=0.01, tokens=5, concurrency=8)
+"""Each worker answers at most 8 requests of 50 ms at once: 40 a second are far below what HAProxy limits."""
+
+
+def overhead() -> dict[str, float]:
+    """Return what the path adds to the time to the last byte, in milliseconds."""
+    with play.world(_OVERHEAD) as (running, folder):
+        direct = [(host.address, play.WORKER_PORT) for host in running.hosts.listed()]
+        proxied = [proxy.address for proxy in running.proxies]
+        times = {}
+        configs = {
+            name: LoadConfig(addresses, _OVERHEAD_RATE, _OVERHEAD.tokens, seed=1)
+            for name, addresses in {"direct": direct, "proxied": proxied}.items()
+        }
+        with (
+            play.load(configs["direct"], folder / "direct"),
+            play.load(configs["proxied"], folder / "proxied"),
+        ):
+            time.sleep(_OVERHEAD_SECONDS)
+        for name in configs:
+            records = list(load_client.read(folder / name))
+            times[name] = [record.last for record in records if record.kind == "models"]
+    return {
+        f"p{percent}_ms_added": round(
+            1000 * (quantile(times["proxied"], percent / 100) - quantile(times["direct"], percent / 100)), 2
+        )
+        for percent in (50, 99)
+    } | {"p50_ms_direct": round(1000 * quantile(times["direct"], 0.5), 2)}
+
+
+def failures(requests: int, seed: int) -> dict[str, Any]:
+    """Return the counts of both plays."""
+    counts: dict[str, Any] = {}
+    for script, share in ((_NOTICED, 1 - _KILLED_SHARE), (_KILLED, _KILLED_SHARE)):
+        seconds = requests * share / script.rate * 1.02  # random arrivals: a few more
+        outcome = play.run(dataclasses.replace(script, seconds=seconds, seed=seed))
+        for name, value in summarise(outcome).items():
+            counts[name] = counts.get(name, 0) + value if not name.startswith("p") else value
+    return counts
+
+
+def write_page(result: dict[str, Any], docs: Path) -> None:
+    """Write the part of ``performance.md``."""
+    text = (
+        "## HTTP\n\n"
+        f"`make bench-http` sends {result['requests']:,} requests ({result['streamed']:,} streamed) through "
+        f"two HAProxy processes to {_NOTICED.hosts} workers under the agent's supervisor, while "
+        f"{result['with_notice']} hosts get a notice ({_NOTICED.notice_seconds:g} s, a twelfth of AWS's) and "
+        f"{result['without_notice']} are killed without one. Failed: **{result['failed_with_notice']} with "
+        f"notice, {result['failed_repeatable']} repeatable ones**, and {result['failed_other']} that must "
+        f"not be repeated and were at a worker that was killed; {result['repeated']} went to another worker. "
+        f"{result['overdue']} workers outran their deadline.\n\n"
+        f"The path adds {result['p50_ms_added']} ms at the median and {result['p99_ms_added']} ms at the "
+        "99th percentile to a request of "
+        f"{result['p50_ms_direct']} ms, in one run on {MACHINE['cpus']} cores that callers, workers and "
+        "proxies share. Not measured: the load balancer, a network.\n"
+    )
+    replace_part(docs / "performance.md", "http", text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write the file; return 1 if a request failed that must not."""
+    parser = parser_of(__doc__, "http", docs=True)
+    parser.add_argument("--requests", type=int, default=REQUESTS, metavar="N")
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    options = parser.parse_args(arguments)
+    needs.haproxy()
+    result = {
+        "machine": MACHINE,
+        "seed": options.seed,
+        **overhead(),
+        **failures(options.requests, options.seed),
+    }
+    write(options.out, result)
+    print(json.dumps(result, indent=2))
+    if options.requests >= REQUESTS:
+        write_page(result, options.docs)
+    names = ("failed_with_notice", "failed_repeatable", "overdue")
+    return verdict([f"{name} is {result[name]}, allowed: 0" for name in names if result[name]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""An HTTP service with Debian's HAProxy, real workers and callers: what callers notice of interruptions."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contracts.names import PROXY_HEALTH_PATH
+from rehearsal.http import load_client, play
+from rehearsal.http.load_client import LoadConfig
+from rehearsal.http.play import Script, World
+from tests.waiting import wait_until
+
+SCRIPT = Script(hosts=3, token_seconds=0.02, concurrency=4)
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[tuple[World, Path]]:
+    with play.world(SCRIPT) as running:
+        yield running
+
+
+def get(world: World, path: str) -> http.client.HTTPResponse:
+    with contextlib.closing(http.client.HTTPConnection(*world.proxies[0].address, timeout=30)) as connection:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        response.read()
+        return response
+
+
+def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
+    world: tuple[World, Path],
+) -> None:
+    running, folder = world
+    hosts, out = running.hosts, folder / "requests"
+    config = LoadConfig([proxy.address for proxy in running.proxies], rate=40, tokens=10)
+    states = [proxy.state() for proxy in running.proxies]
+    with play.load(config, out):
+        time.sleep(0.5)
+        [noticed, dies, *_] = hosts.names()
+        hosts.notice(noticed, 30.0)
+        hosts.launch()
+        time.sleep(0.5)
+        died_at = time.time()
+        hosts.end(dies)
+        wait_until(lambda: hosts.has_drained(noticed))
+        drained_after = time.time() - died_at
+    records = list(load_client.read(out))
+    assert len(records) > 60
+    assert drained_after < 10  # once its requests had ended, long before the deadline
+    failures = [record for record in records if record.error]
+    assert not [record for record in failures if record.is_repeatable]
+    assert all(record.at <= died_at < record.at + record.last + 0.5 for record in failures)
+    assert len(failures) <= SCRIPT.concurrency
+    wait_until(lambda: sum(proxy.state().arrived for proxy in running.proxies) == len(records))
+    after = [proxy.state() for proxy in running.proxies]
+    assert sum(state.cut for state in after) == len(failures)
+    assert sum(state.refused - before.refused for state, before in zip(after, states, strict=True)) == 0
+    assert sum(state.ended + state.cut for state in after) == len(records)
+
+
+@pytest.mark.soak
+def test_a_killed_haproxy_is_filled_again(world: tuple[World, Path]) -> None:
+    running, _ = world
+    proxy = running.proxies[0]
+    running.wait_ready(2)
+    assert get(running, PROXY_HEALTH_PATH).status == 200
+    proxy.restart()
+    running.wait_ready(2)
+    assert get(running, "/v1/models").status == 200
+    wait_until(lambda: proxy.state().arrived == 1)  # counted from its start
+
+
+@pytest.mark.soak
+def test_without_workers_a_caller_hears_when_to_come_again_and_the_next_worker_serves(
+    world: tuple[World, Path],
+) -> None:
+    running, _ = world
+    for name in running.hosts.names():
+        running.hosts.end(name)
+    wait_until(lambda: running.ready == 0)
+    response = get(running, "/v1/models")
+    assert response.status == 503
+    assert 1 <= int(response.headers["Retry-After"]) <= 60
+    assert get(running, PROXY_HEALTH_PATH).status == 200
+    running.hosts.launch()
+    running.wait_ready(1)
+    assert get(running, "/v1/models").status == 200
+
+
+@pytest.mark.soak
+def test_requests_that_wait_while_all_workers_drain_go_to_the_next_one(world: tuple[World, Path]) -> None:
+    """HAProxy itself leaves them in its queue until their timeout: ``ProxySupervisor._take_waiting``."""
+    running, _ = world
+    [name] = running.hosts.names()
+    proxy = running.proxies[0]
+    host, port = proxy.address
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 100}
+    command = ["curl", "-sf", "-o", "/dev/null", "-d", json.dumps(body)]
+    url = f"http://{host}:{port}/v1/chat/completions"
+    callers = [subprocess.Popen([*command, url]) for _ in range(SCRIPT.concurrency)]
+    try:
+        wait_until(lambda: proxy.state().waiting > 0)
+        running.hosts.notice(name, 60.0)
+        wait_until(lambda: running.ready == 0)
+        running.hosts.launch()
+        assert [caller.wait(20) for caller in callers] == [0] * len(callers)
+    finally:
+        for caller in callers:
+            caller.kill()
+            caller.wait()

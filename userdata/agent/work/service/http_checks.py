@@ -1,0 +1,189 @@
+"""What an instance's agent knows and reports of its HTTP workers: readiness, drain, connections.
+
+Proxies ask it each second for each worker, by HAProxy's agent checks: a line with the slot's number, answered
+with one line. Source: HAProxy's configuration manual, ``agent-check``. ``ready up`` sends requests there,
+``drain`` sends no new ones and lets those in flight run on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socketserver
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from contracts.agent.config import HttpWorkers
+from userdata.agent.machine import log
+from userdata.agent.machine.clock import Clock
+from userdata.agent.work.service.readiness import probe
+
+READY: Final = "ready up"
+DRAIN: Final = "drain"
+SEEN_SECONDS: Final = 3.0
+"""Time after which all proxies have seen a drain: they ask each second, and an answer takes at most one."""
+_PROBE_SECONDS: Final = 1.0
+_LINE_BYTES: Final = 16
+_LINE_TIMEOUT_SECONDS: Final = 1.0
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_ESTABLISHED: Final = "01"
+
+
+@dataclass(slots=True)
+class _SlotState:
+    """A slot's worker. Single attributes are set, so that a signal handler needs no lock."""
+
+    start: int = 0
+    """Number of its starts."""
+    is_running: bool = False
+    is_ready: bool = False
+    draining_since: float | None = None
+    """Monotonic seconds."""
+
+
+class HttpChecks:
+    """Readiness and drain of the workers in ``slots``, by number.
+
+    Args:
+        http: ports and readiness path.
+        slots: the numbers of the slots.
+        clock: monotonic time.
+        address: address of the workers, where several instances share a machine; empty: all of this one.
+        connections: returns how many connections to a port are open.
+    """
+
+    def __init__(
+        self,
+        http: HttpWorkers,
+        slots: Iterable[int],
+        clock: Clock,
+        address: str = "",
+        connections: Callable[[int], int] | None = None,
+    ) -> None:
+        self._http = http
+        self._clock = clock
+        self._address = address
+        self._connections = connections or (lambda port: open_connections(port, address))
+        self._slots = {slot: _SlotState() for slot in slots}
+        self._server: _CheckServer | None = None
+        self._is_closed = threading.Event()
+
+    def port(self, slot: int) -> int:
+        """Return the port of a worker."""
+        return self._http.port + slot
+
+    def environment(self, slot: int) -> dict[str, str]:
+        """Return the variables by which a worker finds its port."""
+        return {"PORT": str(self.port(slot)), "GPU_SPOT_PORT": str(self.port(slot))}
+
+    def record_start(self, slot: int) -> None:
+        """Record that a new worker runs in a slot; it is not ready."""
+        state = self._slots[slot]
+        state.start += 1
+        state.is_ready, state.draining_since, state.is_running = False, None, True
+
+    def record_end(self, slot: int) -> None:
+        """Record that a slot's worker has ended."""
+        state = self._slots[slot]
+        state.is_running = state.is_ready = False
+
+    def drain(self, slot: int) -> None:
+        """Let the proxies send no new requests to a slot's worker; safe in a signal handler."""
+        state = self._slots[slot]
+        if state.draining_since is None:
+            state.draining_since = self._clock.monotonic()
+
+    def is_ready(self, slot: int) -> bool:
+        """Return whether a worker has become ready since its start."""
+        return self._slots[slot].is_ready
+
+    def is_drained(self, slot: int) -> bool:
+        """Return whether all proxies have seen the drain and no request is in flight."""
+        since = self._slots[slot].draining_since
+        seen = since is not None and self._clock.monotonic() - since >= SEEN_SECONDS
+        return seen and self._connections(self.port(slot)) == 0
+
+    def answer(self, line: str) -> str:
+        """Return the answer to a proxy's check; a slot that is not here takes no requests."""
+        state = self._slots.get(int(line)) if line.isdecimal() else None
+        takes_requests = state is not None and state.is_ready and state.draining_since is None
+        return READY if takes_requests else DRAIN
+
+    def _is_running(self, slot: int) -> bool:
+        return self._slots[slot].is_running
+
+    def probe_once(self) -> None:
+        """Ask the workers that are not ready yet, once each; a second at most for each."""
+        for slot, state in self._slots.items():
+            if not state.is_running or state.is_ready:
+                continue
+            start = state.start
+            is_ready = probe(self._http, self.port(slot), self._address or "127.0.0.1")
+            if is_ready and state.start == start and self._is_running(slot):
+                state.is_ready = True
+                log.info("worker ready", slot=slot, port=self.port(slot))
+
+    def serve(self) -> None:
+        """Answer proxies and ask workers, in threads, until `close`.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        self._server = _CheckServer((self._address, self._http.check_port), self.answer)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._probe, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._is_closed.set()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _probe(self) -> None:
+        while not self._is_closed.wait(_PROBE_SECONDS):
+            self.probe_once()
+
+
+class _CheckServer(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], answer: Callable[[str], str]) -> None:
+        self.answer = answer
+        super().__init__(address, _CheckHandler)
+
+
+class _CheckHandler(socketserver.StreamRequestHandler):
+    timeout = _LINE_TIMEOUT_SECONDS
+    server: _CheckServer
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # the proxy has gone
+            line = self.rfile.readline(_LINE_BYTES).decode("ascii", "replace")
+            if line.endswith("\n"):
+                self.wfile.write(f"{self.server.answer(line.strip())}\n".encode())
+
+
+def open_connections(port: int, address: str = "", tables: Iterable[Path] = _TABLES) -> int:
+    """Return how many established TCP connections to a local port this machine has.
+
+    ``address``, an IPv4 address, counts only those to it. Source: Linux, ``Documentation/networking/
+    proc_net_tcp.rst`` (local address as hexadecimal words in the machine's byte order, port, state).
+    """
+    wanted = "".join(f"{int(part):02X}" for part in reversed(address.split("."))) if address else ""
+    count = 0
+    for table in tables:
+        try:
+            lines = table.read_text().splitlines()[1:]
+        except OSError:
+            continue  # no IPv6
+        for line in lines:
+            _, local, _, state = line.split(maxsplit=4)[:4]
+            local_address, _, local_port = local.partition(":")
+            is_here = int(local_port, 16) == port and local_address.endswith(wanted)
+            count += is_here and state == _ESTABLISHED
+    return count

@@ -14,6 +14,7 @@ from infra.catalogue import accelerators as catalogue
 from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
 from infra.schema.services.health import Health
+from infra.schema.services.http import Http
 from infra.schema.services.on_premises import OnPremises
 from infra.schema.services.queues.kinds import MODELS, AnyQueue
 from infra.schema.services.scaling import Scaling
@@ -47,6 +48,8 @@ class Service(Work):
     """Health checks of the workers."""
     on_premises: OnPremises | None = None
     """Workers of the service on hosts outside AWS."""
+    http: Http | None = None
+    """Address at which callers reach the workers, which are then HTTP servers."""
     scaling: Scaling | None = None
     """Scaling of the service by its load."""
 
@@ -143,10 +146,7 @@ class Service(Work):
         capacity: Capacity | None = info.data.get("capacity")
         if scaling is None or capacity is None:
             return scaling
-        if scaling.source == "queue" and info.data.get("queue", "") is None:
-            raise ValueError("without a queue, allowed: with one, or source 'log'")
-        if scaling.source == "log" and info.data.get("queue") is not None:
-            raise ValueError("source 'log' with a queue, which knows what waits, allowed: source 'queue'")
+        check_source(scaling, info.data.get("queue"), info.data.get("http"))
         if not capacity.is_managed:
             raise ValueError("with fleetType 'request', allowed: 'maintain'")
         if capacity.unit == "instances" and len({*_gpus(capacity).values()}) > 1:
@@ -177,6 +177,18 @@ class Service(Work):
             raise unsupported_error("with onPremises", "on instances")
         check_capacity(self.capacity)
         return self
+
+
+def check_source(scaling: Scaling, queue: AnyQueue | None, http: Http | None) -> None:
+    """Raise ``ValueError`` for a source of load that the service does not have, or that shows too little."""
+    if http is not None and scaling.source != "http":
+        raise ValueError(f"source {scaling.source!r} with http, whose requests it lacks, allowed: 'http'")
+    if scaling.source == "http" and http is None:
+        raise ValueError("source 'http' without http, allowed: with it")
+    if scaling.source == "queue" and queue is None:
+        raise ValueError("without a queue, allowed: with one, or source 'log'")
+    if scaling.source == "log" and queue is not None:
+        raise ValueError("source 'log' with a queue, which knows what waits, allowed: source 'queue'")
 
 
 def _gpus(capacity: Capacity) -> dict[str, int]:

@@ -66,9 +66,10 @@ def batches(traffic: WorkerTraffic) -> tuple[BatchRow, ...]:
     A server that batches by itself has b requests while it is busy, and each takes t(b) seconds: by Little's
     law it ends b of them every t(b) seconds, as a worker does with batches of b.
     """
-    requests, seconds = round(traffic.rate * traffic.seconds), traffic.busy * traffic.seconds
-    if not requests or not seconds:
+    requests = round(traffic.rate * traffic.seconds)
+    if not requests or not traffic.busy:
         return ()
+    seconds = requests * traffic.busy / traffic.rate
     at_once = max(1.0, traffic.in_flight / traffic.busy)
     count = min(requests, max(1, round(requests / at_once)))
     max_size = min(_MAX_SIZE, 1 << (math.ceil(at_once) - 1).bit_length())

@@ -83,7 +83,7 @@ class GroupConfig:
     budget: Annotated[float, AtLeast(0)] = 0.0
     own_prices: Mapping[str, Price] = field(default_factory=dict)
     hourly_budget: HourlyBudget | None = None
-    http_concurrency: WholeNumber = 0
+    http_concurrency: Annotated[WholeNumber, FieldMark.SPARSE] = 0
 
 
 def dumps(config: GroupConfig) -> str:

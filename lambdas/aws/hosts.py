@@ -64,8 +64,8 @@ class RegistrySnapshot:
 
     def longest_queue(self, now: float) -> QueueState | None:
         """Return where more requests wait, at the proxies or in the queue, of what is known and fresh."""
-        known = (self.queue, None if self.http is None else self.http.queue)
-        fresh = [state for state in known if state is not None and state.is_fresh(now)]
+        states = (self.queue, None if self.http is None else self.http.queue)
+        fresh = [state for state in states if state is not None and state.is_fresh(now)]
         return max(fresh, key=lambda state: state.ready, default=self.queue)
 
     def has_fresh_worker(self, now: float) -> bool:

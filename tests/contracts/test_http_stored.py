@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
 
 from contracts import watched_queue
+from contracts.group import config as group_config
 from contracts.registry import http_state, proxy_state
 from contracts.registry.http_state import HttpState, WorkerTraffic
 from contracts.registry.proxy_state import ProxyState, WorkerRequests
@@ -15,6 +16,7 @@ from contracts.stored import ContractError
 from contracts.watched_queue import WatchedQueue
 from lambdas.core.queues import proxies
 from lambdas.core.queues.proxies import Flow, ProxyCounts, ProxyHistory, WorkerCounts, WorkerMeans
+from tests.contracts.examples import CONFIG
 
 PROXY_ARN = "arn:aws:ec2:us-west-2:123456789012:instance/i-9"
 PROXY = ProxyState(
@@ -160,3 +162,8 @@ def test_the_watchers_memory_of_proxies_is_stored_word_for_word() -> None:
 def test_the_examples_leave_no_field_at_its_default() -> None:
     for value in (PROXY, HTTP, PROXY_HISTORY):
         assert not {None, 0, ()} & {member for member in astuple(value) if isinstance(member, int | tuple)}
+
+
+def test_the_configuration_of_a_group_without_http_stays_as_it_was() -> None:
+    assert "httpConcurrency" not in group_config.dumps(replace(CONFIG, http_concurrency=0))
+    assert group_config.parse(group_config.dumps(CONFIG)).http_concurrency == 16

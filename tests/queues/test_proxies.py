@@ -238,7 +238,7 @@ def test_no_event_hides_requests_that_were_counted(events: list[tuple[str, int, 
     service.add("a", "b")
     service.poll()
     names, replaced = ["a", "b"], 0
-    unread: list[int] = []
+    missed: list[int] = []
     for event, first, second in events:
         name = names[1]
         proxy = service.proxies[name]
@@ -255,10 +255,10 @@ def test_no_event_hides_requests_that_were_counted(events: list[tuple[str, int, 
             proxy.lag = 20.0
         state = service.known(**{names[0]: first, names[1]: second})
         is_readable = service.proxies[names[1]].is_readable
-        unread = [second] if event in ("restart", "replace") else [*unread, second]
+        missed = [second] if event in ("restart", "replace") else [*missed, second]
         # When those arrived that were not read is unknown: their mean.
-        read = [first, sum(unread) / len(unread)] if is_readable else [first]
-        unread = [] if is_readable else unread
+        read = [first, sum(missed) / len(missed)] if is_readable else [first]
+        missed = [] if is_readable else missed
         # An item is written up to 15 s later than the one before.
         assert state.arrival_rate * 60 >= sum(read) * 60 / 75 - 1e-6
         assert state.unreadable == (0 if is_readable else 1)

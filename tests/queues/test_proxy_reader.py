@@ -196,7 +196,7 @@ def test_the_handler_logs_and_counts_what_is_unknown(
     }.items():
         monkeypatch.setenv(name, value)
     log = io.StringIO()
-    monkeypatch.setattr(entry, "logger", Logger(service="queues", stream=log))
+    monkeypatch.setattr(entry, "logger", Logger(service="proxies", stream=log))
     monkeypatch.setattr(entry.time, "time", lambda: aws.now)
     entry._watcher.cache_clear()
     found = []

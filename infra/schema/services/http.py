@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contracts import limits
+from contracts.agent.config import HttpWorkers
 from infra.schema.base import Model
 
 
@@ -15,3 +16,8 @@ class Http(Model):
     """Path that a worker answers with a status of 2xx once it is ready."""
     concurrency: limits.HttpConcurrency = 16
     """Requests that a worker serves at once. More wait at the proxies."""
+
+    @property
+    def workers(self) -> HttpWorkers:
+        """The workers in the format of the node agent."""
+        return HttpWorkers(self.port, self.readiness)

@@ -83,10 +83,10 @@ class ProxyReader:
         }
 
     def _states(
-        self, group: str, asked: set[str], launched: Iterable[str], budget: Budget, now: float
+        self, group: str, instances: set[str], launched: Iterable[str], budget: Budget, now: float
     ) -> tuple[dict[str, ProxyState], dict[str, str]]:
         """Return the states of proxies, and why those of listed ones are unknown."""
-        arns = {self.instance_arns + proxy: proxy for proxy in asked}
+        arns = {self.instance_arns + proxy: proxy for proxy in instances}
         by_key = {_partition(proxy_state.key(group, arn)): proxy for arn, proxy in arns.items()}
         states: dict[str, ProxyState] = {}
         problems = dict.fromkeys(launched, "no item")
@@ -111,13 +111,13 @@ class ProxyReader:
             slots[host] = max(slots.get(host, 0), slot + 1)
         instances = {host: count for host, count in slots.items() if _INSTANCE.fullmatch(host)}
         on_premises = {host: count for host, count in slots.items() if host not in instances}
-        found = (
+        workers_by_origin = (
             self._registry.read(group, instances, budget),
             self._registry.read_on_premises(group, on_premises, budget),
         )
         return {
             (worker.instance, worker.slot): worker.since
-            for registered in found
+            for registered in workers_by_origin
             for members in registered.workers.values()
             for worker in members
         }

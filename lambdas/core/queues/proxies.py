@@ -58,24 +58,24 @@ class Flow:
     end_rate: float = 0.0
     refused_rate: float = 0.0
 
-    def plus(self, other: Flow) -> Flow:
+    def plus(self, flow: Flow) -> Flow:
         """Return the sum of both."""
         return Flow(
-            self.waiting + other.waiting,
-            self.in_flight + other.in_flight,
-            self.arrival_rate + other.arrival_rate,
-            self.end_rate + other.end_rate,
-            self.refused_rate + other.refused_rate,
+            self.waiting + flow.waiting,
+            self.in_flight + flow.in_flight,
+            self.arrival_rate + flow.arrival_rate,
+            self.end_rate + flow.end_rate,
+            self.refused_rate + flow.refused_rate,
         )
 
-    def at_least(self, other: Flow) -> Flow:
+    def at_least(self, flow: Flow) -> Flow:
         """Return the maximum of each value."""
         return Flow(
-            max(self.waiting, other.waiting),
-            max(self.in_flight, other.in_flight),
-            max(self.arrival_rate, other.arrival_rate),
-            max(self.end_rate, other.end_rate),
-            max(self.refused_rate, other.refused_rate),
+            max(self.waiting, flow.waiting),
+            max(self.in_flight, flow.in_flight),
+            max(self.arrival_rate, flow.arrival_rate),
+            max(self.end_rate, flow.end_rate),
+            max(self.refused_rate, flow.refused_rate),
         )
 
 
@@ -308,7 +308,7 @@ def _workers(
 def _with_minute(means: WorkerMeans, done: Iterable[_Done], elapsed: float) -> WorkerMeans:
     """Return the means after an interval: those of all of the time, later of about `WINDOW_SECONDS`.
 
-    A worker is idle while it has a request of no proxy: proxies choose independently of each other.
+    A worker is idle while it has a request of no proxy: proxies choose independently of each flow.
     """
     parts = tuple(done)
     seconds = min(means.seconds + elapsed, WINDOW_SECONDS)

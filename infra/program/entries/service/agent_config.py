@@ -21,7 +21,8 @@ def work(service: Service, queue: agent.Queue | None) -> dict[str, Any]:
     user = JOB_USER if service.command and service.image is None else ""
     if service.image is None and not service.command:
         service = service.model_copy(update={"command": _IDLE_COMMAND})
-    settings = {**shared_settings(agent.Service, service), "queue": queue}
+    http = service.http.workers if service.http is not None else None
+    settings = {**shared_settings(agent.Service, service), "queue": queue, "http": http}
     agent_service = agent.Service(**settings, user=user, gpus=0 if service.capacity.is_nvidia else 1)
     return {"service": agent_service, "drain_seconds": service.drain_seconds}
 

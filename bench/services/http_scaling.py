@@ -117,7 +117,7 @@ def compared(name: str, shape: LoadShape, days: int) -> list[dict[str, Any]]:
 
 def bursts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return both rules in a burst; target tracking as tuned for conversation at the shorter wait."""
-    found = []
+    played_bursts = []
     for row in rows:
         if row.get("load") == SHAPES[0].name and row.get("wait") == WAITS[-1]:
             server = TIMES[row["time"]]
@@ -125,8 +125,10 @@ def bursts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 (f"gpu-spot, headroom {share:g}", partial(ours, WAITS[-1], share)) for share in (0.0, 1.0)
             ]
             rules.append(("target tracking", partial(tracking, server, row["share"], row["step"])))
-            found += [{"time": row["time"], **burst(server, (name, make, 60))} for name, make in rules]
-    return found
+            played_bursts += [
+                {"time": row["time"], **burst(server, (name, make, 60))} for name, make in rules
+            ]
+    return played_bursts
 
 
 def measure(

@@ -72,7 +72,7 @@ class HttpRule(ScalerRule):
     def target(self, view: View) -> int:
         """See ``Rule``."""
         written, self.before = self.before or view, view
-        seen = replace(
+        delayed = replace(
             written,
             now=view.now,
             target=view.target,
@@ -80,7 +80,7 @@ class HttpRule(ScalerRule):
             booting=view.booting,
             batches={name: _at_once(done) for name, done in written.batches.items()},
         )
-        return ScalerRule.target(self, seen)
+        return ScalerRule.target(self, delayed)
 
 
 def _at_once(done: BatchesDone) -> BatchesDone:

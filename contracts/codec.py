@@ -135,7 +135,7 @@ def _dump_fields(value: Any) -> Any:
         field_value = getattr(value, field.name)
         if field.is_inline:
             result |= _dump_fields(field_value)
-        elif table.form.has_defaults or field.default is None or field_value != field.default():
+        elif not field.is_sparse or field.default is None or field_value != field.default():
             result[field.key] = dump(field_value)
     return result
 

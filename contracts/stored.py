@@ -48,6 +48,8 @@ class FieldMark(enum.Enum):
 
     REQUIRED = "required"
     """Must be stored, although it has a default in Python."""
+    SPARSE = "sparse"
+    """Not stored at its default, also in a layout with defaults: texts without the value stay as they are."""
     OR_DEFAULT = "or default"
     """An invalid value is read as the default."""
     INLINE = "inline"

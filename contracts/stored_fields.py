@@ -27,6 +27,7 @@ class StoredField:
     default: Callable[[], Any] | None
     is_required: bool
     is_inline: bool = False
+    is_sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ def _compile(cls: type[Any], *, is_item: bool) -> StoredFields:
             read = _or_default(read, default)
         is_required = default is None or FieldMark.REQUIRED in marks
         is_inline = FieldMark.INLINE in marks
-        stored_fields.append(StoredField(field.name, key, read, default, is_required, is_inline))
+        is_sparse = default is not None and (FieldMark.SPARSE in marks or not form.has_defaults)
+        stored_fields.append(StoredField(field.name, key, read, default, is_required, is_inline, is_sparse))
     by_key = {field.key: (field.name, field.read) for field in stored_fields if not field.is_inline}
     inline = tuple(field for field in stored_fields if field.is_inline)
     required = frozenset(field.key for field in stored_fields if field.is_required and not field.is_inline)

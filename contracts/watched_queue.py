@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from contracts import codec
 from contracts.stored import stored
+
+HTTP: Final = "http"
+"""Kind of the requests at a service's proxies, which are watched as a queue is."""
 
 
 @stored(is_list=True)
@@ -17,6 +21,7 @@ class WatchedQueue:
 
     ``location`` is the account id for SQS, and the name of the secret with the broker's URL for RabbitMQ.
     ``management`` is the address of RabbitMQ's management API, empty if it follows from the broker's URL.
+    Of the kind `HTTP` the location is empty: proxies are found by their tag.
     """
 
     group: str

@@ -52,6 +52,7 @@ NEEDS_NOTHING: Final = {
     "functions.walk",
     "machines.node",
     "machines.research",
+    "services.http_scaling",
     "services.rollout",
     "services.service_sqs",
 }

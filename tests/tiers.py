@@ -110,6 +110,8 @@ _MARKS_OF: Final = {
     "queues": "adapter",
     "queues/test_history.py": "pure",
     "queues/test_management_api.py": "pure",
+    "queues/test_proxies.py": "pure",
+    "queues/test_worker_requests.py": "pure",
     "oracles": "program",
     "reference": "pure",
     "report": "pure",

@@ -55,6 +55,7 @@ class GroupConfig:
         budget: Maximum cost of a job's run in US dollars; 0: unlimited.
         own_prices: With a budget, the hourly On-Demand price of each instance type itself.
         hourly_budget: Maximum hourly cost; ``None``: unlimited.
+        http_concurrency: Requests at one HTTP worker at once; 0: the workers are no HTTP servers.
     """
 
     kind: GroupKind
@@ -82,6 +83,7 @@ class GroupConfig:
     budget: Annotated[float, AtLeast(0)] = 0.0
     own_prices: Mapping[str, Price] = field(default_factory=dict)
     hourly_budget: HourlyBudget | None = None
+    http_concurrency: Annotated[WholeNumber, FieldMark.SPARSE] = 0
 
 
 def dumps(config: GroupConfig) -> str:

@@ -16,9 +16,9 @@ MAX_REQUESTS: Final = 40
 """A standard-tier parameter holds 4,096 bytes. Source: Systems Manager user guide, "Parameter tiers"."""
 MAX_REASON_LENGTH: Final = 40
 """Characters of a reason, which is one of the health checker's verdicts."""
-NOT_SERVING: Final = frozenset({"stuck", "idle-gpu"})
-"""Verdicts on instances that report but do not serve: they are terminated before a successor is ready. An
-instance that does not report is terminated early under any verdict."""
+NOT_SERVING: Final = frozenset({"stuck", "failing", "idle-gpu"})
+"""Verdicts on instances that report but do not serve, or answer with errors: they are terminated before a
+successor is ready. An instance that does not report is terminated early under any verdict."""
 
 
 @dataclass(frozen=True, slots=True)

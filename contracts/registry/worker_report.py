@@ -41,6 +41,7 @@ class WorkerReport:
         memory: MiB of memory that the kernel cannot reclaim, at most in the last minute; ``None`` if unknown.
         memory_limit: MiB that it may use: its control group's limit, or its share of the machine's.
         gpu_memory: Percent of its GPU's memory in use, at most in the last minute; ``None`` if unknown.
+        failed_rate: Requests per second over the last minutes that ended with an error; ``None`` if unknown.
         stopped: Why it takes no requests at present, in the worker's words; empty: it takes them.
     """
 
@@ -61,6 +62,7 @@ class WorkerReport:
     memory: int | None = None
     memory_limit: int | None = None
     gpu_memory: float | None = None
+    failed_rate: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
@@ -69,7 +71,7 @@ class WorkerReport:
         if len(self.stopped) > MAX_STOPPED_LENGTH:
             raise ValueError(f"stopped has at most {MAX_STOPPED_LENGTH} characters")
         numbers = (self.reported_at, self.rate, self.gpu_use or 0.0, self.busy or 0.0, self.refused or 0.0)
-        if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        if not all(math.isfinite(number) and number >= 0 for number in (*numbers, self.failed_rate or 0.0)):
             raise ValueError("times, rates and shares must be finite, 0 or more")
         if self.busy is not None and self.busy > 1:
             raise ValueError(f"busy for {self.busy} of the time, at most 1 is allowed")

@@ -9,6 +9,7 @@ from typing import Final
 import pulumi
 
 from contracts import names
+from contracts.registry import item as registry_item
 from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, use_key
 from infra.scope import Scope
 
@@ -82,9 +83,17 @@ def merge(statements: Iterable[Statement]) -> list[Statement]:
 
 
 def queue_watcher(
-    scope: Scope, function: str, registry_arn: pulumi.Input[str], queues: Sequence[QueueAccess]
+    scope: Scope,
+    function: str,
+    registry_arn: pulumi.Input[str],
+    queues: Sequence[QueueAccess],
+    *,
+    reads_proxies: bool,
 ) -> list[Statement]:
-    """Return the permissions of ``function``: read ``queues`` and write their registry items."""
+    """Return the permissions of ``function``: read ``queues`` and write their registry items.
+
+    ``reads_proxies``: a service has proxies, whose items it reads, and those of the workers behind them.
+    """
     allowed = [
         Statement(
             "KeepQueues",
@@ -94,6 +103,12 @@ def queue_watcher(
         ),
         *in_the_network(scope, function),
     ]
+    if reads_proxies:
+        instances = registry_item.partition("*", "*")
+        allowed += [
+            Statement("ReadProxies", ["dynamodb:BatchGetItem"], [registry_arn], keys_like(instances)),
+            Statement("FindProxies", ["ec2:DescribeInstances"], ANY_RESOURCE),
+        ]
     if secrets := secrets_to_count(queues):
         arns = secret_arns(scope, secrets)
         allowed.append(Statement("ReadQueueSecrets", ["secretsmanager:GetSecretValue"], arns))

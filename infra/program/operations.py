@@ -106,7 +106,8 @@ def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
     scope, queues = foundation.scope, [*foundation.queues.values()]
     kubernetes, on_kubernetes = settings.kubernetes, settings.on_kubernetes
     has_keda = any(service.is_scaled for service in on_kubernetes.services)
-    if queues:
+    with_http = [service.name for service in settings.on_instances.services if service.http is not None]
+    if queues or with_http:
         args = QueueWatcherArgs(
             scope,
             queues,
@@ -115,6 +116,7 @@ def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
             foundation.layer.arn,
             foundation.log_retention_days,
             kubernetes.queued_per_worker if kubernetes is not None and has_keda else None,
+            with_http,
         )
         QueueWatcher(scope.name("queues"), args, scope.child_options)
 

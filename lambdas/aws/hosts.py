@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from contracts import names
-from contracts.registry import queue_state
+from contracts.registry import http_state, queue_state
+from contracts.registry.http_state import HttpState
 from contracts.registry.item import EXPIRES_AFTER_SECONDS, Worker
 from contracts.registry.queue_state import QueueState
 from lambdas.aws.budget import Budget
@@ -17,12 +18,15 @@ from lambdas.aws.settings import SPOT_FLEET, GroupSettings
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.health.model import WorkerHost
 from lambdas.core.model import GroupRole
+from lambdas.core.queues.worker_requests import with_requests
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+StateT = TypeVar("StateT")
 
 _LIVE: Final = ("pending", "running")
 _MAX_BATCH: Final = 50
@@ -33,12 +37,36 @@ _IN_SERVICE: Final = "InService"
 
 @dataclass(frozen=True, slots=True)
 class RegistrySnapshot:
-    """The registry's items of a group: workers on instances and on premises, and the state of its queue."""
+    """The registry's items of a group: workers on instances and on premises, and the state of its queue.
+
+    ``http`` are the requests at its proxies, ``has_http`` whether it has any.
+    """
 
     instances: RegisteredWorkers
     on_premises: RegisteredWorkers
     queue: QueueState | None
     queue_error: str = ""
+    http: HttpState | None = None
+    http_error: str = ""
+    has_http: bool = False
+
+    @property
+    def errors(self) -> list[str]:
+        """What is malformed, each in one line."""
+        malformed = self.instances.malformed_items + self.on_premises.malformed_items
+        items = [f"{malformed} malformed items in the worker registry"] if malformed else []
+        return [*items, *(error for error in (self.queue_error, self.http_error) if error)]
+
+    def are_requests_unknown(self, now: float) -> bool:
+        """Return whether requests at a proxy are unknown."""
+        state = self.http
+        return self.has_http and (state is None or not state.is_fresh(now) or state.unreadable > 0)
+
+    def longest_queue(self, now: float) -> QueueState | None:
+        """Return where more requests wait, at the proxies or in the queue, of what is known and fresh."""
+        states = (self.queue, None if self.http is None else self.http.queue)
+        fresh = [state for state in states if state is not None and state.is_fresh(now)]
+        return max(fresh, key=lambda state: state.ready, default=self.queue)
 
     def has_fresh_worker(self, now: float) -> bool:
         """Return whether any worker reports."""
@@ -73,20 +101,16 @@ class HostReader:
         return instances
 
     def read_registry(
-        self, settings: GroupSettings, instances: Iterable[InstanceTypeDef], budget: Budget
+        self, settings: GroupSettings, instances: Iterable[InstanceTypeDef], budget: Budget, now: float
     ) -> RegistrySnapshot:
-        """Return the items of a group with these instances, and of its queue.
+        """Return the items of a group with these instances, and of its queue, at ``now`` (epoch seconds).
 
-        A malformed queue item is returned as ``queue_error``.
+        A malformed item is returned as ``queue_error`` or ``http_error``. Workers that are HTTP servers have
+        the requests that the proxies counted.
         """
         group, by_id = settings.group.name, {instance["InstanceId"]: instance for instance in instances}
-        item = self.dynamodb.get_item(TableName=self.registry.table, Key=queue_state.key(group)).get("Item")
-        queue, queue_error = None, ""
-        try:
-            queue = None if item is None else queue_state.parse(item)
-        except ValueError as error:
-            queue_error = str(error)
-        return RegistrySnapshot(
+        queue, queue_error = self._parsed(queue_state.key(group), queue_state.parse)
+        snapshot = RegistrySnapshot(
             self.registry.read(
                 group,
                 {i: settings.config.slots.get(instance["InstanceType"], 1) for i, instance in by_id.items()},
@@ -97,6 +121,30 @@ class HostReader:
             queue,
             queue_error,
         )
+        concurrency = settings.config.http_concurrency
+        if not concurrency:
+            return snapshot
+        http, http_error = self._parsed(http_state.key(group), http_state.parse)
+        snapshot = replace(snapshot, http=http, http_error=http_error, has_http=True)
+        if http is None or not http.is_fresh(now):
+            return snapshot
+
+        def filled(registered: RegisteredWorkers) -> RegisteredWorkers:
+            return replace(registered, workers=with_requests(registered.workers, http, concurrency))
+
+        return replace(
+            snapshot, instances=filled(snapshot.instances), on_premises=filled(snapshot.on_premises)
+        )
+
+    def _parsed(
+        self, key: dict[str, Any], parse: Callable[[Mapping[str, Any]], StateT]
+    ) -> tuple[StateT | None, str]:
+        """Return an item's value, None without an item, and why it is malformed."""
+        item = self.dynamodb.get_item(TableName=self.registry.table, Key=key).get("Item")
+        try:
+            return None if item is None else parse(item), ""
+        except ValueError as error:
+            return None, str(error)
 
     def not_in_service(self, instance_ids: Sequence[str], fleet: frozenset[str]) -> dict[str, str]:
         """Return the instances that must not be replaced, with their lifecycle state or ``Unhealthy``.

@@ -1,4 +1,4 @@
-"""The source of a service's load, chosen by its settings: its queue's state, or its request log."""
+"""The source of a service's load, chosen by its settings: its queue, its proxies, or its request log."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
 from contracts.group.scaling_settings import RequestLogSettings, ScalingSettings
-from contracts.registry.queue_state import QueueState
+from lambdas.aws.hosts import RegistrySnapshot
 from lambdas.core.scaling.log_source import STALE_SECONDS, LogMinute, LogSource
 from lambdas.core.scaling.model import POLL_SECONDS, LoadSource
-from lambdas.core.scaling.queue_source import QueueSource
+from lambdas.core.scaling.queue_source import QueueSource, http_source
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
@@ -34,11 +34,13 @@ class LoadReader:
     cloudwatch: CloudWatchClient
 
     def source(
-        self, group: str, settings: ScalingSettings, queue: QueueState | None, now: float
+        self, group: str, settings: ScalingSettings, registry: RegistrySnapshot, now: float
     ) -> tuple[LoadSource, list[str]]:
         """Return a service's source and read errors, with which its load is unknown."""
+        if settings.log is None and registry.has_http:
+            return http_source(registry.http), []
         if settings.log is None:
-            return QueueSource(queue), []
+            return QueueSource(registry.queue), []
         try:
             minutes = self._minutes(group, settings.log, now)
         except (BotoCoreError, ClientError) as error:

@@ -6,7 +6,7 @@ names the only writer that IAM allows, so an item is about its own host, and no 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,16 +86,20 @@ class RegistryReader:
         workers: dict[str, list[Worker]] = {}
         malformed_items = 0
         malformed_hosts: set[str] = set()
-        for start in range(0, len(keys), _BATCH):
-            for item in self._items(keys[start : start + _BATCH], budget):
-                try:
-                    worker = registry_item.parse(item)
-                except ValueError:
-                    malformed_items += 1
-                    malformed_hosts.add(registry_item.instance_of(item))
-                else:
-                    workers.setdefault(worker.instance, []).append(worker)
+        for item in self.items(keys, budget):
+            try:
+                worker = registry_item.parse(item)
+            except ValueError:
+                malformed_items += 1
+                malformed_hosts.add(registry_item.instance_of(item))
+            else:
+                workers.setdefault(worker.instance, []).append(worker)
         return RegisteredWorkers(workers, malformed_items, frozenset(malformed_hosts))
+
+    def items(self, keys: Sequence[Mapping[str, Any]], budget: Budget) -> Iterator[Mapping[str, Any]]:
+        """Yield the items with these keys; missing ones are left out. Raises ``BudgetError``."""
+        for start in range(0, len(keys), _BATCH):
+            yield from self._items(keys[start : start + _BATCH], budget)
 
     def _items(self, keys: Sequence[Mapping[str, Any]], budget: Budget) -> list[Mapping[str, Any]]:
         """Return the items of at most 100 keys; missing ones are left out."""

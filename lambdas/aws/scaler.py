@@ -12,7 +12,7 @@ from contracts.group.on_demand_share import on_demand_share
 from contracts.group.scaling_settings import ScalingSettings
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
-from lambdas.aws.hosts import HostReader, RegistrySnapshot, hosts
+from lambdas.aws.hosts import HostReader, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.load_sources import LoadReader
 from lambdas.aws.memory import MemoryStore
@@ -107,10 +107,10 @@ class Scaler:
         group_settings = parameters.parse(group, {**texts, names.PARAMETER_TARGET: str(target_before)})
         limit = max(1, hourly.limit_group(replace(group_settings.group, target=scaling.maximum), now).target)
         scaling = replace(scaling, minimum=min(scaling.minimum, limit), maximum=min(scaling.maximum, limit))
-        registry = self.reader.read_registry(group_settings, instances, budget)
+        registry = self.reader.read_registry(group_settings, instances, budget, now)
         controller_memory = self.controller_memory.load(group).memory
         memory, version = self._load_memory(group)
-        source, load_errors = self.loads.source(group, scaling, registry.queue, now)
+        source, load_errors = self.loads.source(group, scaling, registry, now)
         observation = observe(
             now,
             target_before * scaling.per_slot,
@@ -135,7 +135,7 @@ class Scaler:
             None if decision.desired is None else scaling.slots(decision.desired),
             self._write(group, texts, target, dry_run=scaling.dry_run),
             scaling.dry_run,
-            (*_read_errors(registry), *load_errors),
+            (*registry.errors, *load_errors),
         )
 
     def _load_memory(self, group: str) -> tuple[ScalingMemory, int]:
@@ -168,12 +168,6 @@ def _target(group: str, texts: Mapping[str, str], scaling: ScalingSettings) -> i
     # Python refuses to parse numbers with thousands of digits.
     maximum = scaling.maximum
     return maximum if len(text.lstrip("0")) > len(str(maximum)) else min(int(text), maximum)
-
-
-def _read_errors(registry: RegistrySnapshot) -> list[str]:
-    malformed = registry.instances.malformed_items + registry.on_premises.malformed_items
-    errors = [f"{malformed} malformed items in the worker registry"] if malformed else []
-    return errors + ([registry.queue_error] if registry.queue_error else [])
 
 
 def build(client: Callable[[str], Any], config: ScalerConfig, clock: Callable[[], float]) -> Scaler:

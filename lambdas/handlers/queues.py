@@ -38,17 +38,30 @@ def _watcher() -> QueueWatcher:
         watched_queue.parse(os.environ[names.ENV_QUEUES]),
         os.environ[names.ENV_REGISTRY_TABLE],
         time.time,
+        os.environ[names.ENV_STACK],
+        os.environ.get(names.ENV_INSTANCE_ARNS, ""),
     )
 
 
 def _report(outcome: QueueOutcome) -> None:
     queue = outcome.queue
+    if queue.kind == watched_queue.HTTP:
+        _report_proxies(outcome)
+        return
     if outcome.error:
         fields = {"group": queue.group, "queue": queue.name, "reason": outcome.error}
         logger.error("queue unreachable", extra=fields)
     per_worker = int(os.environ.get(names.ENV_QUEUED_PER_WORKER, 0))
     gauges = {} if outcome.state is None else gauges_of(outcome.state, per_worker)
     emit(queue.group, {names.METRIC_QUEUE_UNREACHABLE: int(bool(outcome.error)), **gauges})
+
+
+def _report_proxies(outcome: QueueOutcome) -> None:
+    group, state = outcome.queue.group, outcome.http
+    if outcome.error:
+        logger.error("requests at proxies unknown", extra={"group": group, "reason": outcome.error})
+    unknown = int(bool(outcome.error)) if state is None else state.unreadable
+    emit(group, {names.METRIC_PROXIES_UNREADABLE: unknown})
 
 
 def gauges_of(state: QueueState, queued_per_worker: int = 0) -> dict[str, float]:

@@ -18,7 +18,7 @@ from lambdas.handlers.metrics import emit
 
 _SPARE_SECONDS: Final = 10.0
 """Part of the function's timeout that is reserved for the work after the reads."""
-_LOAD_UNKNOWN: Final = frozenset({Reason.QUEUE_UNKNOWN, Reason.LOG_UNKNOWN})
+_LOAD_UNKNOWN: Final = frozenset({Reason.QUEUE_UNKNOWN, Reason.LOG_UNKNOWN, Reason.HTTP_UNKNOWN})
 _THROUGHPUT_UNKNOWN: Final = frozenset({Reason.THROUGHPUT_UNKNOWN, Reason.THROUGHPUT_STALE})
 
 logger = Logger(service="gpu-spot-scaler")

@@ -58,7 +58,8 @@ class TargetTracking:
     scale-in, so ``step`` is tuned in its favour.
 
     ``metric`` is ``backlog``, visible messages for each instance (Auto Scaling guide, "Scaling policy based
-    on Amazon SQS"), or ``gpu``, the share of time in which GPUs work.
+    on Amazon SQS"), ``gpu``, the share of time in which GPUs work, or ``requests``, those of a minute for
+    each target of a load balancer (``ALBRequestCountPerTarget``).
     """
 
     metric: str
@@ -74,7 +75,11 @@ class TargetTracking:
         ready = sum(view.ready.values())
         if not ready:
             return max(1, view.target)
-        metric = view.waiting / ready if self.metric == "backlog" else view.busy
+        metric = {
+            "backlog": view.waiting / ready,
+            "gpu": view.busy,
+            "requests": 60 * view.arriving / ready,
+        }[self.metric]
         self._above = self._above + 1 if metric > self.value else 0
         self._below = self._below + 1 if metric < 0.9 * self.value else 0
         desired = math.ceil(ready * metric / self.value - 1e-9)

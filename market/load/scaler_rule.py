@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from contracts.group.scaling_settings import Bounds
 from contracts.registry.queue_state import QueueState
+from lambdas.core.scaling.batches import BatchesDone
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.log_source import LogMinute, LogSource
 from lambdas.core.scaling.memory import ScalingMemory
@@ -56,6 +58,38 @@ class ScalerRule:
         )
         work_done = {name: WorkDone(*work) for name, work in view.served.items()}
         return QueueSource(queue).load(view.now), work_done
+
+
+@dataclass(slots=True)
+class HttpRule(ScalerRule):
+    """``decide`` by the requests at proxies, which the queue watcher has written a minute ago.
+
+    Proxies do not see batches, but how many requests are at a worker while it is busy.
+    """
+
+    before: View | None = None
+
+    def target(self, view: View) -> int:
+        """See ``Rule``."""
+        written, self.before = self.before or view, view
+        delayed = replace(
+            written,
+            now=view.now,
+            target=view.target,
+            ready=view.ready,
+            booting=view.booting,
+            batches={name: _at_once(done) for name, done in written.batches.items()},
+        )
+        return ScalerRule.target(self, delayed)
+
+
+def _at_once(done: BatchesDone) -> BatchesDone:
+    """Return batches as proxies see them: of the mean number of requests at a worker in its busy time."""
+    requests = sum(row[1] for row in done.rows.values())
+    seconds = sum(row[2] for row in done.rows.values())
+    at_once = sum(row[1] / row[0] * row[2] for row in done.rows.values()) / seconds
+    bound = 1 << (math.ceil(at_once) - 1).bit_length()
+    return BatchesDone({bound: (requests / at_once, requests, seconds)}, done.max_size)
 
 
 @dataclass(slots=True)

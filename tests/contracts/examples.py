@@ -79,6 +79,7 @@ CONFIG = GroupConfig(
     hourly_budget=HourlyBudget(
         slot_price=2.5, dollars=20.5, on_demand_dollars=5.5, largest=4, assumed=("p9.xlarge",)
     ),
+    http_concurrency=16,
 )
 CONFIG_TEXT = (
     '{"kind": "mixed-asg", "primary": "dev-ocr-primary", "fallback": "dev-ocr-fallback", "base": 1, '
@@ -89,7 +90,7 @@ CONFIG_TEXT = (
     '"byZone": true, "deadline": 1803920400.0, "onPremises": 4, "onPremisesHosts": {"gpu-1": 8}, '
     '"budget": 120.5, "ownPrices": {"g5.xlarge": 1.25}, '
     '"hourlyBudget": {"slotPrice": 2.5, "dollars": 20.5, '
-    '"onDemandDollars": 5.5, "largest": 4, "assumed": ["p9.xlarge"]}}'
+    '"onDemandDollars": 5.5, "largest": 4, "assumed": ["p9.xlarge"]}, "httpConcurrency": 16}'
 )
 
 HEALTH = HealthSettings(600, 1200, 25, -1)
@@ -333,7 +334,7 @@ WORKER = Worker(
     progress=Progress(7, 100, 1800000005.5, 1800000001.0, 0.5, 0.75),
     report=WorkerReport(
         *("v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2, (BatchRow(4, 3, 9, 2.5, 1),), 16, 0.75),
-        *("low on memory", 5120, 8000, 61.5),
+        *("low on memory", 5120, 8000, 61.5, 0.125),
     ),
     restart_requested_at=1800000003.0,
     tenant_waits=(TenantWait("vision", "waits for port 8001 of 'speech'"),),
@@ -376,6 +377,7 @@ WORKER_ITEM = {
             "memory": {"N": "5120"},
             "memoryLimit": {"N": "8000"},
             "gpuMemory": {"N": "61.5"},
+            "failedRate": {"N": "0.125"},
         }
     },
     "restart": {"N": "1800000003"},

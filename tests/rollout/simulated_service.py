@@ -169,11 +169,15 @@ class SimulatedService:
             if self.served - self.per_slot * self.serves(self.instances[name]) >= self.target * self.per_slot:
                 del self.instances[name]
 
-    def _run_health_checker(self) -> None:
+    def snapshot(self) -> ServiceSnapshot:
+        """Return what the health checker observes."""
         queue = QueueState(self.now - 20, self.waiting_requests, 4, 30.0, 2.0, 2.0, len(self.instances))
-        snapshot = ServiceSnapshot(
+        return ServiceSnapshot(
             self.now, tuple(map(self._host, self.instances.values())), queue, self.boot_seconds
         )
+
+    def _run_health_checker(self) -> None:
+        snapshot = self.snapshot()
         demand = RolloutDemand(self.target, self.maximum, self.per_slot)
         desired = DesiredRelease(self.desired, self.per_slot)
         decision = health.decide(snapshot, self.settings, parse(dump(self.memory)), desired, demand)

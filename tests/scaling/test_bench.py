@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.services import scaling
+from bench.services import http_scaling, scaling
 from market.load import worlds
 from market.load.shapes import LoadShape
 
@@ -46,3 +46,14 @@ def test_random_worlds_have_no_reversals_and_rollouts_keep_nine_tenths_serving()
     assert summary["most_on_a_bad_release"] == 1
     assert summary["asked_with_too_few_left"] == 0
     assert summary["taken_back"] >= 2
+
+
+def test_requests_at_proxies_cost_less_than_target_tracking_at_no_later_a_wait() -> None:
+    name = "8 + 0.25 b, b ≤ 16"
+    result = http_scaling.measure(2, [name], [LoadShape("small", bursts=6.0)], workers=1)
+    assert len(result["rows"]) == len(http_scaling.WAITS)
+    assert result["never_as_early"] == 0
+    assert result["cost_ratio"] <= 1.0
+    for row in result["rows"]:
+        assert row["tracking"]["cost"] > 1
+        assert http_scaling.SHARES[0] <= row["share"] <= http_scaling.SHARES[1]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from contracts.group.scaling_settings import Bounds
+from lambdas.core.scaling.batches import BatchesDone
 from market.load.queue import RequestQueue
 from market.load.replay import reversals
 from market.load.rules import Keda, TargetTracking, View
+from market.load.scaler_rule import HttpRule
 from market.load.shapes import SHAPES, LoadShape
 
 
@@ -78,6 +83,25 @@ def test_target_tracking_waits_three_minutes_out_and_fifteen_in() -> None:
     assert [rule.target(view(m, waiting=60)) for m in range(3)] == [10, 10, 30]
     assert [rule.target(view(m)) for m in range(3, 18)] == [10] * 14 + [9]
     assert rule.target(view(19)) == 10
+
+
+def test_target_tracking_on_requests_counts_those_of_a_minute_per_target() -> None:
+    rule = TargetTracking("requests", 30.0)
+    # 7.5 requests a second are 45 a minute for each of ten targets
+    assert [rule.target(view(m, rate=7.5)) for m in range(3)] == [10, 10, 15]
+
+
+def test_proxies_see_how_many_requests_are_at_a_worker_a_minute_later() -> None:
+    rule = HttpRule(Bounds(60, 1, 50), 180.0)
+    for minute, rate in enumerate((2.0, 4.0, 8.0)):
+        rows = {4: (10.0, 40.0, 40.0), 16: (10.0, 160.0, 120.0)}
+        now = view(minute, rate=rate)
+        rule.target(replace(now, batches={"t": BatchesDone(rows, 16)}))
+    assert [rate for _, rate in rule.memory.arrivals] == [2.0, 2.0, 4.0]
+    [row] = rule.memory.batch_times.by_type["t"].rows.values()
+    # 40 s with four and 120 s with sixteen of them: 13 at once
+    assert row[1] / row[0] == pytest.approx(13.0)
+    assert row[1] / row[2] == pytest.approx(200 / 160)
 
 
 def test_a_reversal_is_a_scale_in_soon_after_a_scale_out() -> None:

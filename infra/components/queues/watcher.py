@@ -9,6 +9,7 @@ from typing import Final
 import pulumi
 
 from contracts import names, watched_queue
+from contracts.watched_queue import WatchedQueue
 from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
 from infra.components.control.state import State
 from infra.components.network.network import Network
@@ -27,6 +28,7 @@ class QueueWatcherArgs:
     Attributes:
         queues: All of the stack, also those with workers on Kubernetes or on premises.
         queued_per_worker: Requests per worker for the metric that KEDA scales by; None without KEDA.
+        http_services: Services whose requests are read from their proxies.
     """
 
     scope: Scope
@@ -36,6 +38,7 @@ class QueueWatcherArgs:
     layer_arn: pulumi.Input[str]
     log_retention_days: int
     queued_per_worker: int | None = None
+    http_services: Sequence[str] = ()
 
 
 class QueueWatcher(pulumi.ComponentResource):
@@ -64,11 +67,15 @@ class QueueWatcher(pulumi.ComponentResource):
                     scope.name(_SHORT),
                     registry.arn,
                     [queue.access for queue in args.queues],
+                    reads_proxies=bool(args.http_services),
                 ),
                 environment={
                     names.ENV_REGISTRY_TABLE: registry.name,
                     names.ENV_QUEUES: pulumi.Output.all(*(queue.watched for queue in args.queues)).apply(
-                        watched_queue.dumps
+                        lambda queues: watched_queue.dumps([*queues, *map(_proxies, args.http_services)])
+                    ),
+                    **(
+                        {names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/")} if args.http_services else {}
                     ),
                     **({} if per_worker is None else {names.ENV_QUEUED_PER_WORKER: str(per_worker)}),
                 },
@@ -80,3 +87,7 @@ class QueueWatcher(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})
+
+
+def _proxies(service: str) -> WatchedQueue:
+    return WatchedQueue(service, watched_queue.HTTP, service, "")

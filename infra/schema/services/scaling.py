@@ -58,8 +58,9 @@ class ScalingFloor(Model):
 class Scaling(Model):
     """Scaling of the target by the load, from ``min`` to what ``capacity.max`` allows."""
 
-    source: Literal["queue", "log"] = "queue"
-    """What the load is read from: the service's queue, or the log of requests of a service without one."""
+    source: Literal["queue", "log", "http"] = "queue"
+    """What the load is read from: the service's queue, the log of requests of a service without one, or the
+    proxies of a service with ``http``; requests in a queue that it has, too, do not count then."""
     log: RequestLog | None = None
     """Log of requests, with ``source: log``."""
     wait_seconds: Annotated[int, Field(ge=1, le=3600)] = settings.WAIT_SECONDS

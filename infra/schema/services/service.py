@@ -177,10 +177,7 @@ class Service(Work):
         capacity: Capacity | None = info.data.get("capacity")
         if scaling is None or capacity is None:
             return scaling
-        if scaling.source == "queue" and info.data.get("queue", "") is None:
-            raise ValueError("without a queue, allowed: with one, or source 'log'")
-        if scaling.source == "log" and info.data.get("queue") is not None:
-            raise ValueError("source 'log' with a queue, which knows what waits, allowed: source 'queue'")
+        check_source(scaling, info.data.get("queue"), info.data.get("http"))
         if not capacity.is_managed:
             raise ValueError("with fleetType 'request', allowed: 'maintain'")
         if capacity.unit == "instances" and len({*_gpus(capacity).values()}) > 1:
@@ -219,6 +216,18 @@ class Service(Work):
             raise unsupported_error("with http", "on instances (in the cluster, use its own ingress)")
         check_capacity(self.capacity)
         return self
+
+
+def check_source(scaling: Scaling, queue: AnyQueue | None, http: Http | None) -> None:
+    """Raise ``ValueError`` for a source of load that the service does not have, or that shows too little."""
+    if http is not None and scaling.source != "http":
+        raise ValueError(f"source {scaling.source!r} with http, whose requests it lacks, allowed: 'http'")
+    if scaling.source == "http" and http is None:
+        raise ValueError("source 'http' without http, allowed: with it")
+    if scaling.source == "queue" and queue is None:
+        raise ValueError("without a queue, allowed: with one, or source 'log'")
+    if scaling.source == "log" and queue is not None:
+        raise ValueError("source 'log' with a queue, which knows what waits, allowed: source 'queue'")
 
 
 def _gpus(capacity: Capacity) -> dict[str, int]:

@@ -116,7 +116,7 @@ class HealthChecker:
         all_inputs: list[_GroupInputs] = []
         for group, texts in services.items():
             try:
-                all_inputs.append(self._read_inputs(group, texts, instances.get(group, []), budget))
+                all_inputs.append(self._read_inputs(group, texts, instances.get(group, []), budget, now))
             except Exception as error:  # reported with the other groups
                 outcomes.append(HealthOutcome(group, errors=(error,)))
         host_count = sum(len(i.instances) + len(i.registry.on_premises.workers) for i in all_inputs)
@@ -126,7 +126,12 @@ class HealthChecker:
         return self._send_daily_report(outcomes, now)
 
     def _read_inputs(
-        self, group: str, texts: Mapping[str, str], instances: list[InstanceTypeDef], budget: Budget
+        self,
+        group: str,
+        texts: Mapping[str, str],
+        instances: list[InstanceTypeDef],
+        budget: Budget,
+        now: float,
     ) -> _GroupInputs:
         leaf = names.PARAMETER_HEALTH
         try:
@@ -137,7 +142,7 @@ class HealthChecker:
         except ValueError as error:
             raise ParameterError(f"parameter {group}/{leaf}: {error}") from None
         group_settings = parameters.parse(group, texts)
-        registry = self.reader.read_registry(group_settings, instances, budget)
+        registry = self.reader.read_registry(group_settings, instances, budget, now)
         return _GroupInputs(group_settings, health, desired_release, texts, registry, tuple(instances))
 
     def _outcome(self, inputs: _GroupInputs, now: float, *, is_registry_stale: bool) -> HealthOutcome:
@@ -158,10 +163,7 @@ class HealthChecker:
         memory, errors = self._apply(inputs, decision, now)
         if memory != decision.memory:
             version = self.memory_store.save(inputs.name, memory, version)
-        registry = inputs.registry
-        malformed = registry.instances.malformed_items + registry.on_premises.malformed_items
-        read_errors = [f"{malformed} malformed items in the worker registry"] if malformed else []
-        read_errors += [registry.queue_error] if registry.queue_error else []
+        read_errors = inputs.registry.errors
         read_errors += [f"memory was reset: {stored.parse_error}"] if stored.parse_error else []
         return HealthOutcome(
             inputs.name, replace(decision, memory=memory), version, tuple(read_errors), tuple(errors)
@@ -177,10 +179,11 @@ class HealthChecker:
             snapshot = ServiceSnapshot(
                 now,
                 hosts(inputs.group, inputs.instances, inputs.registry, controller_memory, now, exemptions),
-                inputs.registry.queue,
+                inputs.registry.longest_queue(now),
                 controller_memory.slowest_boot(0.0),
                 is_registry_stale,
                 inputs.group.group.control.mode in _ACTING,
+                inputs.registry.are_requests_unknown(now),
             )
             return health_decision.decide(
                 snapshot, inputs.health, memory, inputs.desired_release, inputs.demand

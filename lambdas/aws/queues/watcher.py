@@ -1,4 +1,4 @@
-"""The queue watcher: reads the state of each service's queue and writes it to the worker registry."""
+"""The queue watcher: writes the state of each service's queue and proxies to the worker registry."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from contracts import names
 from contracts.registry import queue_state
+from contracts.registry.http_state import HttpState
 from contracts.registry.queue_state import QueueState
-from contracts.watched_queue import WatchedQueue
+from contracts.watched_queue import HTTP, WatchedQueue
+from lambdas.aws.queues import proxies
 from lambdas.aws.queues.kinds import KINDS
+from lambdas.aws.queues.proxies import ProxyReader
 from lambdas.aws.queues.reader import QueueReader
 from lambdas.core.queues import history as queue_history
 from lambdas.core.queues.history import QueueHistory
@@ -28,23 +31,29 @@ _HISTORY: Final = "history"
 class QueueOutcome:
     """The result of reading a queue: the state that was written, or the error.
 
-    Neither is set after the first read of a queue, which gives no rates yet.
+    Neither is set after the first read of a queue, which gives no rates yet. Of the requests at a service's
+    proxies ``http`` is the state that was written; with it, ``error`` names the proxies that are unknown.
     """
 
     queue: WatchedQueue
     state: QueueState | None = None
     error: str = ""
+    http: HttpState | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueWatcher:
-    """Reads all queues of a stack; ``readers`` by kind, ``clock`` returns epoch seconds."""
+    """Reads all queues of a stack; ``readers`` by kind, ``clock`` returns epoch seconds.
+
+    ``proxies`` reads the requests at proxies; None if no service has any.
+    """
 
     queues: Sequence[WatchedQueue]
     readers: Mapping[str, QueueReader]
     dynamodb: DynamoDBClient
     table: str
     clock: Callable[[], float]
+    proxies: ProxyReader | None = None
 
     def run(self, seconds: float) -> list[QueueOutcome]:
         """Read each queue within ``seconds``; each has its share, and the order rotates each minute."""
@@ -56,25 +65,26 @@ class QueueWatcher:
             share = (ends_at - self.clock()) / len(pending)
             queue = pending.pop(0)
             try:
-                state = self._observe(queue, min(share, _MAX_SECONDS_PER_QUEUE))
+                outcomes.append(self._observe(queue, min(share, _MAX_SECONDS_PER_QUEUE)))
             except Exception as error:  # reported; the other queues are read
                 text = " ".join(str(error).split())
                 outcomes.append(QueueOutcome(queue, error=text or type(error).__name__))
-            else:
-                outcomes.append(QueueOutcome(queue, state))
         return outcomes
 
-    def _observe(self, queue: WatchedQueue, seconds: float) -> QueueState | None:
-        if queue.kind not in self.readers:
-            raise ValueError(f"queue kind {queue.kind!r}, allowed: {', '.join(self.readers)}")
+    def _observe(self, queue: WatchedQueue, seconds: float) -> QueueOutcome:
         if seconds <= 0:
             raise TimeoutError("no time left for this queue")
+        if queue.kind == HTTP and self.proxies is not None:
+            http, error = self.proxies.observe(queue, seconds)
+            return QueueOutcome(queue, error=error, http=http)
+        if queue.kind not in self.readers:
+            raise ValueError(f"queue kind {queue.kind!r}, allowed: {', '.join(self.readers)}")
         history = self._load_history(queue)
         state, history = self.readers[queue.kind].observe(queue, history, self.clock(), seconds)
         self._save_history(queue, history)
         if state is not None:
             self.dynamodb.put_item(TableName=self.table, Item=queue_state.dump(queue.group, state))
-        return state
+        return QueueOutcome(queue, state)
 
     def _load_history(self, queue: WatchedQueue) -> QueueHistory:
         """Return the queue's history; empty if it is malformed or belongs to a former queue."""
@@ -106,9 +116,18 @@ def _identity(queue: WatchedQueue) -> str:
 
 
 def build(
-    client: Callable[[str], Any], queues: Sequence[WatchedQueue], table: str, clock: Callable[[], float]
+    client: Callable[[str], Any],
+    queues: Sequence[WatchedQueue],
+    table: str,
+    clock: Callable[[], float],
+    stack: str = "",
+    instance_arns: str = "",
 ) -> QueueWatcher:
-    """Return the watcher; ``client`` returns the boto3 client of a service by its name."""
+    """Return the watcher; ``client`` returns the boto3 client of a service by its name.
+
+    ``stack`` and ``instance_arns``, the ARN of instances up to the instance id, are needed for proxies only.
+    """
     kinds = {queue.kind for queue in queues}
     readers = {kind: reader(client) for kind, reader in KINDS.items() if kind in kinds}
-    return QueueWatcher(queues, readers, client("dynamodb"), table, clock)
+    watched = proxies.build(client, stack, table, instance_arns, clock) if HTTP in kinds else None
+    return QueueWatcher(queues, readers, client("dynamodb"), table, clock, watched)

@@ -24,6 +24,7 @@ _COMMON_SYMPTOMS: Final = {
     "unfinished": "complete no requests or leave their GPU idle, although the queue has messages or other "
     "hosts complete requests",
     "crashing": "have workers in a crash loop",
+    "failing": "answer most requests with an error",
     "xid": "have a GPU with a critical Xid error",
 }
 _SYMPTOMS: Final = {
@@ -33,6 +34,7 @@ _SYMPTOMS: Final = {
     HealthVerdict.MISSING: "fewer workers run than expected",
     HealthVerdict.STUCK: "workers complete no requests, although the queue has messages or other workers "
     "complete requests",
+    HealthVerdict.FAILING: "workers answer most requests with an error",
     HealthVerdict.IDLE_GPU: "a GPU is idle, although the queue has messages",
     HealthVerdict.CLOCK: "the clock is wrong",
     HealthVerdict.OLD_VERSION: "workers run an old version",
@@ -40,6 +42,7 @@ _SYMPTOMS: Final = {
 _ADVICE: Final = {
     "unheard": "Check the registry table, the network, and whether instances boot.",
     "unfinished": "Check the message broker and the other services that the workers depend on.",
+    "failing": "Check the worker logs and the services that the workers depend on.",
     "crashing": "Check the worker logs, and roll back to the previous version.",
     "xid": "Check the GPU driver and the latest deployment.",
 }

@@ -28,6 +28,7 @@ class HealthVerdict(StrEnum):
     CRASHING = "crashing"
     MISSING = "missing"
     STUCK = "stuck"
+    FAILING = "failing"
     IDLE_GPU = "idle-gpu"
     CLOCK = "clock"
     OLD_VERSION = "old-version"
@@ -40,7 +41,7 @@ class Remedy(StrEnum):
     REPLACE = "replace"
 
 
-RESTARTABLE: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.IDLE_GPU})
+RESTARTABLE: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.FAILING, HealthVerdict.IDLE_GPU})
 """A worker restart is tried before a replacement.
 
 A worker that does not report cannot receive the request, the agent restarts a crashed worker itself, and a
@@ -54,6 +55,7 @@ FAMILY: Final[Mapping[HealthVerdict, str]] = {
     HealthVerdict.STUCK: "unfinished",
     HealthVerdict.IDLE_GPU: "unfinished",
     HealthVerdict.CRASHING: "crashing",
+    HealthVerdict.FAILING: "failing",
     HealthVerdict.XID: "xid",
 }
 """Families of verdicts: one common cause can show as different verdicts of a family on different hosts.
@@ -109,6 +111,7 @@ class ServiceSnapshot:
         boot_seconds: the boot time that the controller has measured.
         is_registry_stale: no worker of the whole stack has a fresh heartbeat.
         can_act: False in modes where the controller would not replace instances (paused, dry run).
+        are_requests_unknown: the workers are HTTP servers, and requests at a proxy are unknown.
     """
 
     now: float
@@ -117,6 +120,7 @@ class ServiceSnapshot:
     boot_seconds: float = 0.0
     is_registry_stale: bool = False
     can_act: bool = True
+    are_requests_unknown: bool = False
 
     @property
     def has_waiting_requests(self) -> bool:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts.group.health_settings import HealthSettings
+from contracts.registry.batches import WINDOW_SECONDS
 from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, Worker
+from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health.fair_share import MIN_REQUESTS, WorkRate
 from lambdas.core.health.memory import MAX_PENDING_SYMPTOMS, MAX_VERSIONS, HealthMemory, PendingSymptom
 from lambdas.core.health.model import (
@@ -26,10 +28,13 @@ MISSING_SECONDS: Final = 300.0
 CRASH_LOOP_STARTS: Final = 3
 """Restarts within `CRASH_LOOP_SECONDS` that make a crash loop."""
 CRASH_LOOP_SECONDS: Final = 1800.0
-EXPLAINED_BY_CRASHING: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.IDLE_GPU})
+EXPLAINED_BY_CRASHING: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.FAILING, HealthVerdict.IDLE_GPU})
 """Symptoms that a crash loop explains."""
 STALE_REPORT_SECONDS: Final = 120.0
 """A worker whose progress report is older than this may be stuck."""
+FAILING_SHARE: Final = 0.5
+"""A worker is failing if this share of its requests of the last minutes failed, at least `MIN_REQUESTS`."""
+FAILING_SECONDS: Final = 60.0
 OLD_VERSION_SECONDS: Final = 7200.0
 """Other versions are old this long after the newest version was first observed."""
 
@@ -192,10 +197,18 @@ def _worker_symptoms(
             settings.stall_timeout_seconds,
             ready_since,
         )
+    if _is_failing(report):
+        yield _Symptom(HealthVerdict.FAILING, host.id, slot, 0.0, FAILING_SECONDS)
     if report.gpu_use == 0 and snapshot.has_waiting_requests:
         yield _Symptom(
             HealthVerdict.IDLE_GPU, host.id, slot, 0.0, settings.stall_timeout_seconds, ready_since
         )
+
+
+def _is_failing(report: WorkerReport) -> bool:
+    """Return whether most requests of the last minutes failed; a worker that answers quickly gets many."""
+    failed_rate = report.failed_rate or 0.0
+    return failed_rate * WINDOW_SECONDS >= MIN_REQUESTS and failed_rate >= FAILING_SHARE * report.rate
 
 
 def _busy_origins(snapshot: ServiceSnapshot, settings: HealthSettings) -> set[str]:

@@ -86,7 +86,7 @@ def plan_step(
     findings = tuple(f for f in findings if not _is_from_previous_release(f, memory, snapshot.now))
     memory = _follow_desired(desired.release, settings, memory, snapshot.now)
     state = _update_runs(_compare(RolloutState.of(snapshot, findings, settings, demand, memory)))
-    can_step = snapshot.can_act and not snapshot.is_registry_stale
+    can_step = snapshot.can_act and not snapshot.is_registry_stale and not snapshot.are_requests_unknown
     restart_hosts: list[WorkerHost] = []
     if can_step:
         verdict = evaluate_candidate(state, findings) if state.candidate_version else None
@@ -228,7 +228,7 @@ def _has_successful_requests(state: RolloutState) -> bool:
 def _compare(state: RolloutState) -> RolloutState:
     """Add the work since the last pass to the comparison of candidate and stable release."""
     memory = state.memory
-    if memory.candidate is None or memory.stable is None:
+    if memory.candidate is None or memory.stable is None or state.snapshot.are_requests_unknown:
         return state
     new = state.workers_with(memory.candidate.version)
     old = state.workers_with(memory.stable.version)
@@ -409,7 +409,11 @@ def _open_incidents(state: RolloutState, desired: DesiredRelease) -> dict[str, s
         return {
             STALLED: f"the rollout of version {version} makes no progress: it is verified on "
             f"{len(state.verified)} of {len(state.hosts)} instances, {state.serving_workers} workers serve, "
-            f"and {state.demand.min_serving_workers} must serve while one restarts. Check whether "
-            "capacity.max leaves room for one more instance."
+            f"and {state.demand.min_serving_workers} must serve while one restarts. Check "
+            + (
+                "why the requests at the proxies are unknown."
+                if state.snapshot.are_requests_unknown
+                else "whether capacity.max leaves room for one more instance."
+            )
         }
     return {}

@@ -12,11 +12,17 @@ from lambdas.core.health.symptoms import CRASH_LOOP_STARTS
 from lambdas.core.rollout.state import RolloutState, count_requests, count_starts, reports_progress
 
 RELEASE_SYMPTOMS: Final = frozenset(
-    {HealthVerdict.CRASHING, HealthVerdict.MISSING, HealthVerdict.STUCK, HealthVerdict.IDLE_GPU}
+    {
+        HealthVerdict.CRASHING,
+        HealthVerdict.FAILING,
+        HealthVerdict.MISSING,
+        HealthVerdict.STUCK,
+        HealthVerdict.IDLE_GPU,
+    }
 )
 """Verdicts that a release can cause; an Xid error, missing heartbeats and a wrong clock are host faults."""
 LATE: Final = "late"
-FAILING: Final = "failing"
+FAILING: Final = FAMILY[HealthVerdict.FAILING]
 MAX_FAILED_SHARE: Final = 0.5
 """The candidate is rejected above this share of failed requests.
 
@@ -81,7 +87,8 @@ def evaluate_candidate(state: RolloutState, findings: Iterable[HostFinding]) -> 
     if comparison.is_usual_crash_rate():
         common_families.add("crashing")
     symptoms[LATE] = {host.id for host in state.unverified_hosts if _is_late(state, host)}
-    symptoms[FAILING] = ids if _has_failing_requests(state, candidate_hosts, other_hosts) else set()
+    if _has_failing_requests(state, candidate_hosts, other_hosts):
+        symptoms[FAILING] = ids
     blamed_on_release = {f: hosts for f, hosts in symptoms.items() if hosts and f not in common_families}
     unhealthy = set().union(*blamed_on_release.values())
     if unhealthy and 2 * len(unhealthy) >= len(candidate_hosts):
@@ -101,10 +108,16 @@ def is_verified(state: RolloutState, host: WorkerHost) -> bool:
     A host with successful requests must run the candidate for `VERIFY_SECONDS`. A host without any must also
     run it for the stall timeout; if it reports progress, it is not verified while the queue has messages, if
     other hosts process so many requests that it should have had one, or if all its requests failed. While
-    other hosts serve, the comparison with them must have accepted the candidate, or have expired.
+    other hosts serve, the comparison with them must have accepted the candidate, or have expired. While the
+    requests at a service's proxies are unknown, no host is verified.
     """
     run = state.memory.runs.get(host.id)
-    if run is None or host.id in state.unhealthy or not state.runs_only(host, state.candidate_version):
+    if (
+        run is None
+        or state.snapshot.are_requests_unknown
+        or host.id in state.unhealthy
+        or not state.runs_only(host, state.candidate_version)
+    ):
         return False
     done, failed = count_requests([host])
     succeeded = done - failed

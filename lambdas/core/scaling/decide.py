@@ -164,7 +164,7 @@ def _within_bounds(
 
 def _missing_inputs(observation: LoadObservation, memory: ScalingMemory) -> tuple[Reason, ...]:
     load = observation.load
-    if load is None:
+    if load is None or load.is_estimate:
         return (observation.unknown,)
     working = observation.workers
     if load.arrival_rate and working and not memory.throughput.by_type:

@@ -61,15 +61,20 @@ class ScalingMemory:
             observation.busy_share,
             POLL_SECONDS * sum(rate for _, rate in arrivals),
         )
-        return replace(
+        memory = replace(
             self,
-            profile=self.profile.update(now, load.arrival_rate),
             throughput=throughput,
             batch_times=batch_times,
-            staffed_wait=self._staffed_wait(load, waiting_estimate, wait - observation.waiting_seconds),
-            dispersion=self._dispersion(now, load.arrival_rate),
             arrivals=arrivals,
             waiting_estimate=waiting_estimate,
+        )
+        if load.is_estimate:
+            return memory  # nothing is learned from what is assumed
+        return replace(
+            memory,
+            profile=self.profile.update(now, load.arrival_rate),
+            staffed_wait=self._staffed_wait(load, waiting_estimate, wait - observation.waiting_seconds),
+            dispersion=self._dispersion(now, load.arrival_rate),
         )
 
     def _staffed_wait(self, load: Load, waiting_estimate: WaitingEstimate, wait: float) -> StaffedWait:
@@ -80,6 +85,7 @@ class ScalingMemory:
             late = waiting_estimate.requests > wait * load.start_rate
         else:
             late = bool(load.waiting) and load.oldest_seconds > wait
+        late = late or load.refused_rate > 0
         return self.staffed_wait.update(load.start_rate, late=late)
 
     def _dispersion(self, now: float, rate: float) -> Dispersion:

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     WAKE = "wake"
     QUEUE_UNKNOWN = "queue-unknown"
     LOG_UNKNOWN = "log-unknown"
+    HTTP_UNKNOWN = "http-unknown"
     THROUGHPUT_UNKNOWN = "throughput-unknown"
     THROUGHPUT_STALE = "throughput-stale"
 
@@ -46,6 +47,7 @@ _ALARMS: Final = frozenset(
     {
         Reason.QUEUE_UNKNOWN,
         Reason.LOG_UNKNOWN,
+        Reason.HTTP_UNKNOWN,
         Reason.THROUGHPUT_UNKNOWN,
         Reason.THROUGHPUT_STALE,
     }
@@ -72,6 +74,8 @@ class Load:
         start_rate: requests a second that workers took, or ended; None if the source does not see them.
         counts_ended: whether ``arrival_rate`` counts requests at their end: while all workers are busy, more
             may arrive.
+        refused_rate: requests a second that were refused, because no worker took them in time.
+        is_estimate: a part of the load is unknown, and counts as the worse case.
     """
 
     ended_at: float
@@ -81,18 +85,23 @@ class Load:
     oldest_seconds: float | None = None
     start_rate: float | None = None
     counts_ended: bool = False
+    refused_rate: float = 0.0
+    is_estimate: bool = False
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
-        numbers = (self.ended_at, self.arrival_rate, self.waiting or 0, self.in_flight, self.start_rate or 0)
-        if not all(math.isfinite(number) and number >= 0 for number in (*numbers, self.oldest_seconds or 0)):
+        counts = (self.waiting or 0, self.in_flight)
+        rates = (self.arrival_rate, self.start_rate or 0.0, self.refused_rate)
+        numbers = (self.ended_at, self.oldest_seconds or 0.0, *rates, *counts)
+        if not all(math.isfinite(number) and number >= 0 for number in numbers):
             raise ValueError("times, rates and counts of a load must be finite, 0 or more")
 
 
 class LoadSource(Protocol):
     """What says how many requests arrive, and how long workers need for them.
 
-    A service has a single source, its queue or a request log, chosen in ``lambdas/aws/load_sources.py``.
+    A service has a single source, its queue, its proxies or a request log, chosen in
+    ``lambdas/aws/load_sources.py``.
     """
 
     @property
@@ -127,7 +136,7 @@ class LoadObservation:
 
     Attributes:
         target: the current target of the group, in workers.
-        load: None if the load is unknown, for the reason ``unknown``.
+        load: None if the load is unknown, for the reason ``unknown``, which an estimate has, too.
         ready: ready workers by instance type.
         booting: workers of the group that are not ready yet.
         work_done: completed work of the last minute by instance type.

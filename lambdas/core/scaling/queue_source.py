@@ -1,4 +1,4 @@
-"""The load of a service from its queue's state and its workers' reports."""
+"""The load of a service from the state of its queue or its proxies, and its workers' reports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts.registry.batches import WINDOW_SECONDS
+from contracts.registry.http_state import HttpState
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
@@ -25,14 +26,15 @@ _MIN_GPU_USE_PERCENT: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class QueueSource:
-    """See `LoadSource`; ``state`` is None if the queue watcher wrote none that can be read."""
+    """See `LoadSource`; ``state`` is None if the queue watcher wrote none that can be read.
+
+    ``refused_rate`` and ``is_estimate`` are those of the `Load`.
+    """
 
     state: QueueState | None
-
-    @property
-    def unknown(self) -> Reason:
-        """See `LoadSource`."""
-        return Reason.QUEUE_UNKNOWN
+    unknown: Reason = Reason.QUEUE_UNKNOWN
+    refused_rate: float = 0.0
+    is_estimate: bool = False
 
     def load(self, now: float) -> Load | None:
         """See `LoadSource`; None if the state is stale."""
@@ -46,6 +48,8 @@ class QueueSource:
             in_flight=state.in_flight,
             oldest_seconds=state.oldest_seconds,
             start_rate=state.ack_rate,
+            refused_rate=self.refused_rate,
+            is_estimate=self.is_estimate,
         )
 
     def work_done(
@@ -60,6 +64,13 @@ class QueueSource:
         """See `LoadSource`; from the workers' reports."""
         reports = {name: _fresh_reports(now, ready) for name, ready in workers.items()}
         return {name: done for name, of_type in reports.items() if (done := _batches_done(of_type))}
+
+
+def http_source(state: HttpState | None) -> QueueSource:
+    """Return the source of a service with proxies: what waits there is its queue."""
+    if state is None:
+        return QueueSource(None, Reason.HTTP_UNKNOWN)
+    return QueueSource(state.queue, Reason.HTTP_UNKNOWN, state.refused_rate, state.unreadable > 0)
 
 
 def _fresh_reports(now: float, workers: Sequence[Worker]) -> list[WorkerReport]:

@@ -81,6 +81,7 @@ def _workload(
             slots=service.slots,
             on_premises=service.workers_per_slot if service.on_premises is not None else 0,
             on_premises_hosts=service.on_premises_slots,
+            http_concurrency=service.http.concurrency if service.http is not None else 0,
         ),
         is_scaled=service.scaling is not None and not service.scaling.dry_run,
         security_groups=(declared.workers_security_group_id,) if declared is not None else (),

@@ -1,0 +1,219 @@
+"""Compare scaling by the requests at proxies with AWS's target tracking on requests per target.
+
+    python -m bench.services.http_scaling [--out FILE] [--docs docs]
+
+HTTP servers that answer b requests at once in a + c · b seconds, under the loads of `bench.services.scaling`,
+two weeks each, on instances that launch at once and boot for `BOOT` seconds. Target tracking is tuned by
+search on the first week: for each scale-in step the most requests per target that keep the wait. It sees the
+last minute at once, and requests wait in one queue, as at a proxy; with a load balancer alone they wait at
+the server that they were sent to. Ours sees the minute before, as the queue watcher writes it, and not
+batches, but how many requests are at a server.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.parts.batched_scaling import BURST, PEAK, TIMES, burst
+from bench.parts.page import replace_part, table
+from bench.parts.run import parser_of, write
+from contracts.group.scaling_settings import Bounds
+from lambdas.core.scaling.batches import BatchTime
+from market.load.batched import PlayedBatches, play_batches
+from market.load.rules import Rule, TargetTracking
+from market.load.scaler_rule import HttpRule
+from market.load.shapes import DAY, SHAPES, LoadShape
+from market.load.worlds import BOOT, MAX_SLOTS
+
+DAYS: Final = 14
+WAITS: Final = (60.0, 10.0)
+"""Allowed waits until a server begins (seconds), of 99 of 100 requests."""
+KNOB: Final = (3.0, 5.0, 10.0, 20.0, 40.0, 60.0, 90.0)
+"""Values of our one parameter."""
+STEPS: Final = (0.1, 0.3, 1.0)
+"""Largest share of the instances that target tracking ends at once."""
+SHARES: Final = (0.2, 1.2)
+"""Bounds of the search: requests per target, as a share of what a server answers at most."""
+PRECISION: Final = 0.02
+
+Make = Callable[[], Rule]
+
+
+def ours(wait: float, headroom: float = 0.0) -> Rule:
+    """Return our rule."""
+    return HttpRule(Bounds(wait, 1, MAX_SLOTS, headroom=headroom), BOOT)
+
+
+def tracking(server: BatchTime, share: float, step: float) -> Rule:
+    """Return target tracking on a share of the requests that a server answers in a minute at most."""
+    return TargetTracking("requests", share * 60 * server.rate(server.max_size), step=step)
+
+
+def played(arrivals: NDArray[np.int64], server: BatchTime, make: Make) -> PlayedBatches:
+    """Replay a load."""
+    return play_batches(arrivals, server, make(), BOOT, MAX_SLOTS)
+
+
+def tuned(arrivals: NDArray[np.int64], server: BatchTime, wait: float) -> tuple[float, float]:
+    """Return share and step of the cheapest target tracking that keeps the wait, by search."""
+    best: tuple[float, float, float] | None = None
+    for step in STEPS:
+        low, high = SHARES
+        cost = None
+        while high - low > PRECISION:
+            middle = (low + high) / 2
+            outcome = played(arrivals, server, partial(tracking, server, middle, step))
+            if outcome.p99(0, len(arrivals)) <= wait:
+                low, cost = middle, outcome.cost(0, len(arrivals))
+            else:
+                high = middle
+        if cost is not None and (best is None or cost < best[0]):
+            best = cost, round(low, 3), step
+    return (SHARES[0], STEPS[0]) if best is None else best[1:]
+
+
+def compared(name: str, shape: LoadShape, days: int) -> list[dict[str, Any]]:
+    """Return a row for each allowed wait: both rules on the second half of the days."""
+    server = TIMES[name]
+    arrivals = replace(shape, peak=PEAK * server.rate(server.max_size)).arrivals(days, 1)
+    half, end = days * DAY // 2, days * DAY
+
+    def judged(make: Make) -> dict[str, float]:
+        outcome = played(arrivals, server, make)
+        return {"p99_wait": outcome.p99(half, end), "cost": outcome.cost(half, end)}
+
+    knobs = {knob: judged(partial(ours, knob)) for knob in KNOB}
+    rows = []
+    for wait in WAITS:
+        share, step = tuned(arrivals[:half], server, wait)
+        its = judged(partial(tracking, server, share, step))
+        no_later = [mine["cost"] for mine in knobs.values() if mine["p99_wait"] <= its["p99_wait"]]
+        rows.append(
+            {
+                "time": name,
+                "load": shape.name,
+                "wait": wait,
+                "share": share,
+                "step": step,
+                "tracking": its,
+                "ours": knobs[wait],
+                "cost_ratio_at_setting": knobs[wait]["cost"] / its["cost"],
+                "cost_ratio": min(no_later) / its["cost"] if no_later else None,
+            }
+        )
+    return [*rows, {"time": name, "load": shape.name, "knobs": knobs}]
+
+
+def bursts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return both rules in a burst; target tracking as tuned for conversation at the shorter wait."""
+    played_bursts = []
+    for row in rows:
+        if row.get("load") == SHAPES[0].name and row.get("wait") == WAITS[-1]:
+            server = TIMES[row["time"]]
+            rules: list[tuple[str, Make]] = [
+                (f"gpu-spot, headroom {share:g}", partial(ours, WAITS[-1], share)) for share in (0.0, 1.0)
+            ]
+            rules.append(("target tracking", partial(tracking, server, row["share"], row["step"])))
+            played_bursts += [
+                {"time": row["time"], **burst(server, (name, make, 60))} for name, make in rules
+            ]
+    return played_bursts
+
+
+def measure(
+    days: int = DAYS,
+    names: Sequence[str] = tuple(TIMES),
+    shapes: Sequence[LoadShape] = SHAPES,
+    workers: int | None = None,
+) -> dict[str, Any]:
+    """Return all rows and their worst ratios; ``workers`` are processes."""
+    with ProcessPoolExecutor(workers) as pool:
+        tasks = [pool.submit(compared, name, shape, days) for name, shape in product(names, shapes)]
+        results = [row for task in tasks for row in task.result()]
+    rows = [row for row in results if "wait" in row]
+    ratios = [row["cost_ratio"] for row in rows]
+    return {
+        "days": days,
+        # Where no value of ours waits as short as target tracking, there is no ratio.
+        "cost_ratio": None if None in ratios else max(ratios),
+        "cost_ratio_mean": float(np.mean([ratio for ratio in ratios if ratio is not None])),
+        "cost_ratio_at_setting": max(row["cost_ratio_at_setting"] for row in rows),
+        "never_as_early": sum(ratio is None for ratio in ratios),
+        "rows": rows,
+        "knobs": [row for row in results if "knobs" in row],
+        "burst": bursts(rows),
+    }
+
+
+def document(docs: Path, result: Mapping[str, Any]) -> None:
+    """Write this benchmark's part of ``performance.md``."""
+    rows = [
+        (
+            f"{row['time']}, {row['load']}, {row['wait']:g} s",
+            f"{row['share']:.2f}, in by {row['step']:g}",
+            f"{row['tracking']['p99_wait']:.0f}, {row['tracking']['cost']:.2f}",
+            f"{row['ours']['p99_wait']:.0f}, {row['ours']['cost']:.2f}",
+            f"{row['cost_ratio_at_setting']:.3f}",
+            "none" if row["cost_ratio"] is None else f"{row['cost_ratio']:.3f}",
+        )
+        for row in result["rows"]
+    ]
+    burst_rows = [
+        (
+            f"{row['time']}: {row['rule']}",
+            f"{row['p99_wait']:.0f}",
+            f"{row['p99_usual']:.0f}",
+            f"{row['cost_usual']:.2f}",
+            f"{row['cost_burst']:.2f}",
+        )
+        for row in result["burst"]
+    ]
+    worst = "none" if result["cost_ratio"] is None else f"{result['cost_ratio']:.3f}"
+    text = (
+        "## Scaling of HTTP services",
+        f"HTTP servers that answer b requests at once in a + c · b seconds (coefficient of variation 0.2), "
+        f"{result['days']} days of three loads, the second half counts; instances launch at once, boot for "
+        f"{BOOT:g} s and cost the same; waits are until a server begins. Target tracking on "
+        "`ALBRequestCountPerTarget`, tuned by search on the first half: the most requests per target, as a "
+        "share of what a server answers at most, that keep the wait for 99 of 100 requests. It sees each "
+        "minute at its end, and its requests wait in one queue, in its favor; ours sees the minute before. "
+        f"Cost ÷ its with our `waitSeconds` at the allowed wait, and at no longer a wait than its: at most "
+        f"**{worst}**, on average {result['cost_ratio_mean']:.3f}.",
+        table(
+            ("server, load, wait", "tuned to", "its p99 wait, cost", "ours", "cost ÷", "no later ÷"),
+            rows,
+        ),
+        f"Ten minutes of {BURST:g} times a steady load of {PEAK:g} servers, after a day, with "
+        f"{WAITS[-1]:g} s allowed:",
+        table(("rule", "p99 wait in the burst", "before", "cost before", "cost with burst"), burst_rows),
+    )
+    replace_part(docs / "performance.md", "http-scaling", "\n\n".join(text))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and write the results."""
+    parser = parser_of(__doc__, "http-scaling", docs=True)
+    parser.add_argument("--days", type=int, default=DAYS, help=f"half of them to tune on ({DAYS})")
+    args = parser.parse_args(arguments)
+    started = time.monotonic()
+    result = measure(args.days)
+    write(args.out, result)
+    if args.days >= DAYS:
+        document(args.docs, result)
+    summary = {key: value for key, value in result.items() if key not in ("rows", "knobs", "burst")}
+    print(f"{json.dumps(summary)}\n{time.monotonic() - started:.0f} s → {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,6 @@ from typing import Any
 import numpy
 import torch
 import torch._dynamo  # as the first optimizer does; before the forks
-from torch import distributed
 from torch.utils.data import DataLoader, TensorDataset, _utils
 
 from spot_training import Interval, SaveError, SpotTrainingError
@@ -179,23 +178,6 @@ def raced(folder: Path) -> None:
     sys.stdout.write(f"all {loop.step}\n")
 
 
-def sharded(folder: Path, kind: str) -> None:
-    """Pass a state that is divided among ranks."""
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/{kind}", rank=0, world_size=1)
-    model = torch.nn.Linear(4, 4)
-    if kind == "zero":
-        from torch.distributed.optim import ZeroRedundancyOptimizer
-
-        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
-        Loop(folder / "checkpoints", model=model, optimizer=optimizer)
-    else:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-
-        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
-        Loop(folder / "checkpoints", model=model)
-
-
 def gives_way() -> list[Any]:
     """Return when a background save must give way, and how it ends."""
     saver = BackgroundSaver()
@@ -233,7 +215,6 @@ def main(folder: Path) -> dict[str, Any]:
     results["rate"] = [run(folder / "d", rate, value) for value in (0.1, 0.01, 0.1)]
     results["twice"] = run(folder / "e", twice)
     results["raced"] = run(folder / "f", raced)
-    results["sharded"] = [run(folder / "g", sharded, kind) for kind in ("zero", "fsdp")]
     results["gives way"] = gives_way()
     return results
 

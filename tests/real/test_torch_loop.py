@@ -72,16 +72,6 @@ def test_a_sigterm_before_a_workers_start_function_does_not_end_it(results: dict
     assert "all 4" in results["raced"]["log"]
 
 
-def test_state_that_is_divided_among_ranks_is_refused_in_one_line(results: dict[str, Any]) -> None:
-    zero, fsdp = results["sharded"]
-    for result, kind in ((zero, "ZeroRedundancyOptimizer"), (fsdp, "DTensor")):
-        assert result["code"] == 1
-        line = result["log"].splitlines()[-1]
-        assert line.startswith("spot_training.errors.SpotTrainingError: ")
-        assert "divided among the ranks" in line
-        assert kind in line
-
-
 def test_the_best_checkpoint_survives_kills_with_each_kind_of_loader(tmp_path: Path) -> None:
     results = play(environment("torch"), "keep_torch.py", tmp_path / "keep", "37", seconds=170)
     for kind, outcomes in results.items():

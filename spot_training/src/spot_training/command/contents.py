@@ -93,19 +93,18 @@ def export(location: str, destination: Path, *, step: int | None = None, part: s
             shutil.rmtree(new, ignore_errors=True)
             shutil.copytree(store.fetch(name), new)
         else:
-            _export_part(store.fetch(name), new, part)
+            _export_part(store.fetch(name), checkpoint.manifest.world_size, new, part)
         new.rename(destination)
         return checkpoint.manifest.step
     raise RestoreError(f"{location}: {'; '.join(problems) or 'no checkpoints'}")
 
 
-def _export_part(folder: Path, destination: Path, part: str) -> None:
-    file = folder / part_of(0) / "parts.pt"
-    if not file.exists():
+def _export_part(folder: Path, ranks: int, destination: Path, part: str) -> None:
+    if not any((folder / part_of(0) / name).exists() for name in ("parts.pt", "shard.pt")):
         raise SpotTrainingError(f"{folder} has no parts, allowed with --part: a checkpoint of torch.Loop")
     from spot_training.torch.parts import export_part  # needs PyTorch
 
-    export_part(file, destination, part)
+    export_part(folder, ranks, destination, part)
 
 
 def _read(store: Store, name: str, *, verifies: bool) -> CheckpointContent:

@@ -190,8 +190,13 @@ class _LoaderStatePosition:
         return self._loader.state_dict()
 
 
-def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> LoaderPosition:
-    """Return the position of a loader for this rank, and prepare the loader's workers (``WorkerStart``)."""
+def position_of(
+    loader: DataLoader[Any], rank: int, ranks: int, *, processes: int | None = None
+) -> LoaderPosition:
+    """Return the position of a loader for this rank, and prepare the loader's workers (``WorkerStart``).
+
+    ``rank``, ``ranks``: of those that take different batches; ``processes``: all (default: ``ranks``).
+    """
     kind = type(loader).__name__
     if kind == "_FabricDataLoader":  # draws random numbers when its first batch is requested
         raise SpotTrainingError(
@@ -212,7 +217,7 @@ def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> LoaderPositio
     if isinstance(batches, EpochBatches):
         return _IndexPosition(batches, rank, ranks, randomness)
     if hasattr(loader, "load_state_dict"):
-        return _LoaderStatePosition(loader, ranks, randomness)
+        return _LoaderStatePosition(loader, processes or ranks, randomness)
     raise SpotTrainingError(
         "the position of this DataLoader cannot be saved; allowed: "
         "batch_sampler=EpochBatches(len(data), batch_size), a StatefulDataLoader of torchdata, or an"

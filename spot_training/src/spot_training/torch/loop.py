@@ -48,7 +48,9 @@ class Loop:
     true, optimizers and schedulers take no steps, and the state after the epoch's batches is restored before
     that code runs.
 
-    With several ranks each of them creates it, after DDP has wrapped the model.
+    With several ranks each of them creates it, after DDP has wrapped the model, or ``fully_shard`` and
+    ``parallelize_module`` have divided it. Of a divided state (DTensor, ``ZeroRedundancyOptimizer``) each
+    rank saves its part; any number of ranks restores it.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Loop:
         ranks: Any = None,
         settings: Mapping[str, Any] | None = None,
         local: str | os.PathLike[str] | None = None,
+        data_mesh: Any = None,
         **parts: state.Stateful,
     ) -> None:
         """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
@@ -71,12 +74,14 @@ class Loop:
         ``ranks``: default: the processes of ``torch.distributed``.
         ``settings``: what makes this run another one than the last (JSON); default: the command's arguments
         and the values that the script has set in its optimizers and schedulers. ``local``: of ``Spot``.
+        ``data_mesh``: the ``DeviceMesh`` of the ranks that take different batches; default: of
+        ``fully_shard``; ranks of one tensor parallel model take the same.
         """
         print_errors_in_one_line()
         if not parts:
             raise SpotTrainingError("Loop() has nothing to save; pass model=..., optimizer=...")
         self._ranks: TorchRanks = ranks or TorchRanks()
-        self._state = LoopState(parts, self._ranks.rank)
+        self._state = LoopState(parts, self._ranks, data_mesh)
         self._is_ending, self._epochs = False, 0
         options = {"name": name, "keep": keep, "keep_every": keep_every, "local": local}
         self._spot = Spot(
@@ -157,7 +162,8 @@ class Loop:
         Gradients are not saved: with ``accumulate`` batches per optimizer step it stops only after complete
         optimizer steps.
         """
-        position = position_of(loader, self._ranks.rank, self._ranks.size)
+        now = self._state
+        position = position_of(loader, now.data_rank, now.data_ranks, processes=self._ranks.size)
         if self._epochs and (steps := position.steps) is not None:
             self._spot.steps = self._epochs * steps
         yield from self._steps.batches(loader, position, accumulate)

@@ -20,11 +20,15 @@ from spot_training.torch import state
 from spot_training.torch.data import LoaderPosition
 from spot_training.torch.loading import load_parts
 from spot_training.torch.optimization import hyperparameters, without_steps
-from spot_training.torch.sharding import refuse_sharded
+from spot_training.torch.shards.batches import data_ranks
+from spot_training.torch.shards.loading import has_shards, load_shards
+from spot_training.torch.shards.saving import SHARD_FILE, DividedState
+from spot_training.torch.shards.support import is_divided, refuse_unsupported
+from spot_training.torch.shards.zero import adapted
 from spot_training.torch.snapshot import LoopPosition, StateCopy, copy_state
 
 _PARTS_FILE: Final = "parts.pt"
-"""The state of the parts: the same at every rank, written by rank 0."""
+"""The state of the parts if it is the same at every rank, written by rank 0; else each has ``SHARD_FILE``."""
 _PER_RANK_FILE: Final = "own.pt"
 """The state of each rank: random numbers, ``Loop.state``, a stateful loader. The name is a stored format."""
 _log = logging.getLogger("spot_training")
@@ -33,14 +37,20 @@ _log = logging.getLogger("spot_training")
 class LoopState:
     """What a ``Loop`` saves and restores."""
 
-    def __init__(self, parts: Mapping[str, state.Stateful], rank: int) -> None:
-        """``parts``: see ``Loop``; raises ``SpotTrainingError`` for what cannot be saved."""
-        refuse_sharded(parts)
+    def __init__(self, parts: Mapping[str, state.Stateful], ranks: Any, data_mesh: Any = None) -> None:
+        """``parts``, ``data_mesh``: see ``Loop``; raises ``SpotTrainingError`` for what cannot be saved."""
+        refuse_unsupported(parts)
         self.parts = {name: state.unwrap(part) for name, part in parts.items()}
-        state.check_types(self.parts)
+        self._adapted = adapted(self.parts)
+        state.check_types(self._adapted)
         self.values = hyperparameters(self.parts)
         """Set by the script in optimizers and schedulers."""
         self.fingerprint = state.fingerprint(self.parts)
+        self._divided = (
+            DividedState(self._adapted, ranks, self.fingerprint) if is_divided(self.parts) else None
+        )
+        self.data_rank, self.data_ranks = data_ranks(self.parts, ranks, data_mesh)
+        """This rank's number among those that take different batches, and their number."""
         self.position = LoopPosition()
         self.loader: LoaderPosition | None = None
         self.script: dict[str, Any] = {}
@@ -52,7 +62,7 @@ class LoopState:
         """The position before the epoch's last batches, if it was interrupted after them."""
         self.epoch_end: StateCopy | None = None
         """After the epoch's batches, if the loader cannot start an epoch in another process."""
-        self._rank = rank
+        self._rank: int = ranks.rank
         self._buffers = state.HostBuffers()
         self._saved: Checkpoint | None = None
         self._per_rank: dict[str, Any] = {}
@@ -88,10 +98,12 @@ class LoopState:
             loop_meta["repeat"], per_rank["repeated loader"] = repeat
 
         def copy_files() -> dict[str, Any]:
-            files = {}
-            if self._rank == 0:
+            files, buffers = {}, self._buffers if has_buffers else None
+            if self._divided is not None:
+                files[SHARD_FILE] = state.copy_to_cpu(self._divided.content(), buffers)
+            elif self._rank == 0:
                 parts = {name: part.state_dict() for name, part in self.parts.items()}
-                files[_PARTS_FILE] = state.copy_to_cpu(parts, self._buffers if has_buffers else None)
+                files[_PARTS_FILE] = state.copy_to_cpu(parts, buffers)
             return {**files, _PER_RANK_FILE: state.copy_to_cpu(per_rank)}
 
         meta = {"place": asdict(self.position), "loop": loop_meta}
@@ -104,7 +116,7 @@ class LoopState:
 
     def restore(self, saved: Checkpoint, location: str) -> None:
         """Restore a checkpoint; print which of the script's values it replaces."""
-        load_parts(self.parts, saved.part(0) / _PARTS_FILE)
+        self._load(saved)
         self._report_values(saved, location)
         is_new = self._rank >= saved.world_size
         per_rank = state.read(saved.part(0 if is_new else self._rank) / _PER_RANK_FILE)
@@ -148,11 +160,18 @@ class LoopState:
         finally:  # also if the script leaves the loop
             self.is_repeating = False
             self.position = end
-            load_parts(self.parts, saved.part(0) / _PARTS_FILE)
+            self._load(saved)
             self._load_script_state(per_rank)
             for part in self.parts.values():
                 if isinstance(part, torch.nn.Module):
                     part.zero_grad(set_to_none=True)
+
+    def _load(self, saved: Checkpoint) -> None:
+        if self._divided is None and not has_shards(saved.path):
+            load_parts(self.parts, saved.part(0) / _PARTS_FILE)
+        else:
+            is_divided_here = self._divided is not None
+            load_shards(self._adapted, saved, _PARTS_FILE, is_divided=is_divided_here)
 
     def _per_rank_state(self) -> dict[str, Any]:
         script_state = {"state": self.script, "means": self.means}

@@ -83,5 +83,13 @@ class TorchRanks:
         distributed.all_gather_object(texts, text, group=self._saves)
         return texts
 
+    def exchange(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, by rank; for the training thread, as ``any``."""
+        if not self._together:
+            return [value]
+        values: list[Any] = [None] * self.size
+        distributed.all_gather_object(values, value, group=self._flags)
+        return values
+
     def level(self, parts: Mapping[str, Any]) -> None:
         """Do nothing: all ranks read the same checkpoint, and DDP broadcasts the initial weights."""

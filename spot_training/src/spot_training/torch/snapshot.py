@@ -51,9 +51,12 @@ def copy_state(
 
     ``copy_files`` returns copies of what this rank saves, by file name.
     """
-    started, files, error = time.monotonic(), dict[str, Any](), None
+    started, files = time.monotonic(), dict[str, Any]()
+    error: SaveError | None = None
     try:
         files = dict(copy_files())
+    except SaveError as reason:
+        error = reason
     except (TypeError, ValueError, AttributeError) as reason:
         error = UnsupportedStateError(f"the state cannot be copied: {one_line(reason)}")
     return StateCopy(step, meta, files, error, time.monotonic() - started, keep or Keep())

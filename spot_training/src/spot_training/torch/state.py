@@ -75,6 +75,8 @@ def copy_to_cpu(state: Any, buffers: HostBuffers | None = None) -> Any:
 
 def _copy(state: Any, copies: dict[Any, torch.Tensor], buffers: HostBuffers) -> Any:
     if isinstance(state, torch.Tensor):
+        if hasattr(state, "device_mesh"):  # a DTensor: here is a part of it
+            raise TypeError("a tensor became divided among the ranks; allowed: Loop() after fully_shard")
         key = (state.device, state.data_ptr(), state.dtype, state.shape, state.stride())
         if key not in copies or not state.numel():
             copies[key] = buffers.copy(state.detach())

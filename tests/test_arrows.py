@@ -95,6 +95,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_training.torch.state": {"spot_training", "torch", "numpy"},  # arrays in a state, if NumPy is there
     "spot_training.huggingface": {"spot_training", "transformers"},
     "spot_training.horovod": set(),
+    "spot_training.command.suggest": {"spot_training", "optuna"},
     # The rules are pure; what they ask of the world stands beside the pack.
     "policy.rules": {"contracts.names", "contracts.group"},
     "policy": {"policy.rules", "infra.catalogue.on_demand_prices", "pulumi_policy", *AWS_SDK},
@@ -137,7 +138,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "gpu_spot.jobs": {
         *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
-        *("gpu_spot.control", "userdata.agent.aws", "userdata.agent.cost", "rich"),
+        *("gpu_spot.control", "userdata.agent.aws", "userdata.agent.cost", "userdata.agent.study", "rich"),
         *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
     },
     # It tries what the program declares: its patterns, policies, names and tables.

@@ -42,6 +42,7 @@ CONTINUES: Final = {
     "services.scaling": MODEL,
     "machines.slices": CONTAINERS,
     "market.warm_pool": MODEL,
+    "machines.study": "Optuna is left out: ",
 }
 """What does a part or something else there, and the line that says so."""
 NEEDS_NOTHING: Final = {

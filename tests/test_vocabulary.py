@@ -174,6 +174,9 @@ ONE_THING_AND_ITS_SCHEMA = {
     "TensorBoard": {"infra.schema.tensorboard", "infra.components.monitoring.tensorboard"},
     "SharedHost": {"infra.schema.shared_host", "contracts.agent.config"},
     "Tenant": {"infra.schema.shared_host", "userdata.agent.tenants.model"},
+    "Pruning": {"infra.schema.jobs.study", "contracts.agent.study"},
+    "Study": {"infra.schema.jobs.study", "contracts.agent.study"},
+    "StudyParameter": {"infra.schema.jobs.study", "contracts.agent.study"},
     "Training": {"infra.schema.jobs.training", "contracts.agent.config"},
 }
 """What the stack file says of a thing, what the program or a component declares of it, what is known of it,

@@ -18,6 +18,7 @@ from contracts.agent.names import (
     UNIT_WORK,
     DatasetDevice,
 )
+from contracts.agent.study import Study
 from contracts.limits import Above, Matches, Within
 from contracts.stored import Stored
 
@@ -124,10 +125,15 @@ class Training:
     experiments: limits.Experiments = field(default_factory=dict)
     """Values by environment variable. Each combination is an experiment, a separate job with a name derived
     from its values; the group's instances run one experiment after another."""
+    study: Study | None = None
+    """Trials, each a separate job with a name derived from its number; the group's instances run one after
+    another."""
     prices: JobPrices = field(default_factory=JobPrices)
 
     def __post_init__(self) -> None:
-        """Reject ``image`` together with ``python``."""
+        """Reject ``image`` together with ``python``, and ``experiments`` with ``study``."""
+        if self.experiments and self.study:
+            raise ValueError("experiments and study are both set; allowed: one of them")
         if self.image and self.python:
             raise ValueError(
                 "image and python are both set; allowed: one of them (an image has its own Python)"
@@ -292,10 +298,9 @@ class Config:
             raise ValueError("exactly one of training, service, sharedHost and proxy is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease is part of the job's table item)")
-        if self.training and self.training.experiments and self.volume:
-            raise ValueError(
-                "training.experiments: allowed without volume only (one instance holds a volume)"
-            )
+        if self.training and (self.training.experiments or self.training.study) and self.volume:
+            key = "study" if self.training.study else "experiments"
+            raise ValueError(f"training.{key}: allowed without volume only (one instance holds a volume)")
         if self.training and not self.volume and not self.efs:
             raise ValueError("training: allowed with volume or efs only, which store its checkpoints")
         if self.on_premises and (not self.service or self.hooks or self.efs or self.datasets):

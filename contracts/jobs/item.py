@@ -1,7 +1,7 @@
 """Item of a job in the job table: its state, lease and volume.
 
 Each writer updates its own attributes (``userdata.agent.aws.jobs``, ``userdata.agent.lease.store``,
-``gpu_spot.jobs.steering``); the whole item is only read.
+``userdata.agent.study.table``, ``gpu_spot.jobs.steering``); the whole item is only read.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
 from contracts import codec
+from contracts.agent.study import TrialResult
 from contracts.stored import Stored, stored
 
 JobState: TypeAlias = Literal["running", "done", "failed"]
@@ -42,7 +43,8 @@ class JobItem:
 
     ``state`` (`JobState`) and ``reason``, set at ``changed_at``, apply to ``revision``; another revision is a
     new run. ``holder`` has the lease until ``lease_expires_at``; ``token`` is the fencing token of the last
-    lease, ``writer`` the token under which ``volume`` was last mounted. ``experiments`` share the group.
+    lease, ``writer`` the token under which ``volume`` was last mounted. ``experiments`` share the group; of a
+    study they are its trials, in their order, ``study`` is its text (JSON), and each has a ``trial``.
     """
 
     state: str = ""
@@ -57,6 +59,8 @@ class JobItem:
     retries: Retries = field(default_factory=Retries)
     host_faults: HostFaults = field(default_factory=HostFaults)
     experiments: tuple[str, ...] = ()
+    study: str = ""
+    trial: TrialResult = field(default_factory=TrialResult)
 
     def state_of(self, revision: str) -> str:
         """Return the state of a run; empty if the item is about another run."""

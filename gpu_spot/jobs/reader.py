@@ -16,6 +16,7 @@ from contracts.group.config import GroupConfig
 from contracts.jobs import attempt as attempts
 from contracts.jobs import item as job_item
 from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
+from contracts.jobs.item import JobItem
 from contracts.registry.item import Worker, instance_arns
 from gpu_spot.jobs.report import JobReport, with_account
 from gpu_spot.jobs.snapshot import JobHost, JobSnapshot, experiment_of
@@ -272,6 +273,24 @@ class JobReader:
                 continue  # skip malformed items, as the controller skips malformed workers
             if attempt.token in tokens:
                 yield attempt
+
+    def attempts(self, rows: Mapping[str, JobItem]) -> dict[str, tuple[JobAttempt, ...]]:
+        """Return the attempts of several jobs, given with their items. Calls: one for each hundred."""
+        tokens = {
+            attempts.key(name, token)[JOB_KEY]["S"]: (name, token)
+            for name, row in rows.items()
+            for token in range(max(1, row.token - ATTEMPTS_RETAINED + 1), row.token + 1)
+        }
+        by_job: dict[str, list[JobAttempt]] = {}
+        for item in self._items([{JOB_KEY: {"S": key}} for key in tokens]):
+            name, token = tokens[item[JOB_KEY]["S"]]
+            try:
+                attempt = attempts.parse(item)
+            except ValueError:
+                continue  # as above
+            if attempt.token == token:
+                by_job.setdefault(name, []).append(attempt)
+        return {name: tuple(its_attempts) for name, its_attempts in by_job.items()}
 
     def _items(self, keys: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """Yield the job table's items of these keys; unprocessed keys are requested again."""

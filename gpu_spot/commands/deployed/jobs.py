@@ -21,7 +21,7 @@ from rich.live import Live
 from gpu_spot.commands import project
 from gpu_spot.commands.deployed.confirmation import confirm
 from gpu_spot.commands.deployed.stack import add_stack_options, clients_for
-from gpu_spot.jobs import report
+from gpu_spot.jobs import report, study
 from gpu_spot.jobs.adoption import VolumeAdoption, VolumeRules
 from gpu_spot.jobs.cluster import ClusterReader, cluster_table
 from gpu_spot.jobs.logs import JobLog
@@ -41,6 +41,7 @@ POLL_SECONDS: Final = 5.0
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _JOB: Final = "name of the job"
 _ADOPT: Final = "adopt-volume"
+_STUDY: Final = "study"
 _STEERING: Final = {
     "stop": "stop a run: it saves a checkpoint, keeps its volume and releases its capacity",
     "resume": "resume a stopped run",
@@ -59,6 +60,7 @@ def add_parser(commands: Any) -> None:
     _watching(actions, "show", "show a job: its state and the timeline of its run").add_argument(
         "job", help=_JOB
     )
+    _watching(actions, _STUDY, "show a study: its trials, best first").add_argument("job", help=_JOB)
     logs = _action(actions, "logs", "print the logs of a job's instances")
     logs.add_argument("job", help=_JOB)
     form = logs.add_mutually_exclusive_group()
@@ -162,8 +164,11 @@ def _show(
     on_cluster: Callable[[], RenderableType | None] | None,
 ) -> None:
     if args.json:
+        document: Any
         if args.action == "show":
-            document: Any = report.to_json(reader.report(args.job))
+            document = report.to_json(reader.report(args.job))
+        elif args.action == _STUDY:
+            document = study.to_json(study.read_study(reader, args.job))
         else:
             document = [report.to_json(job) for job in reader.reports()]
         print_line(json.dumps(document, indent=2))
@@ -172,6 +177,8 @@ def _show(
     def render() -> RenderableType:
         if args.action == "show":
             return job_card(reader.report(args.job))
+        if args.action == _STUDY:
+            return study.study_table(study.read_study(reader, args.job))
         table, more = jobs_table(reader.reports(), args.stack), on_cluster and on_cluster()
         return Group(table, more) if more else table
 

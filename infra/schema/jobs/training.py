@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from contracts import limits
+from contracts.agent import study as studies
 from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATA_DIR
 from contracts.group import policies
@@ -19,6 +20,7 @@ from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
 from infra.schema.jobs import matrix as matrices
 from infra.schema.jobs.date_time import parse_date_time
 from infra.schema.jobs.prepare import MAX_DATASET_NAME_LENGTH, Prepare
+from infra.schema.jobs.study import Study
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work, check_names, check_text
 
@@ -35,6 +37,7 @@ _ON_INSTANCES: Final[dict[str, str]] = {
     "repository_secret": "a public repository, or an image with the code",
     "prepare": "datasets[], volumes from snapshots",
     "capacity_block": "on instances",
+    "study": "on instances, or matrix",
     "deadline": "on instances",
     "budget": "on instances",
 }
@@ -108,6 +111,9 @@ class Training(Work):
     matrix: matrices.Matrix | None = None
     """Values by environment variable. Each combination is an experiment. Up to 20 experiments are a job each;
     more share one group, whose instances run one after another."""
+    study: Study | None = None
+    """Trials whose parameters a sampler suggests, instead of ``matrix``. They share one group, whose
+    instances run one after another."""
     nodes: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of nodes that train together. More than one requires ``runsOn: kubernetes``."""
     deadline: str | None = None
@@ -184,6 +190,8 @@ class Training(Work):
     @property
     def shares_group(self) -> bool:
         """Whether the experiments share one group, whose instances run one after another."""
+        if self.study is not None:
+            return True
         return self.matrix is not None and matrices.count(self.matrix) > matrices.MAX_SEPARATE_EXPERIMENTS
 
     @property
@@ -279,6 +287,32 @@ class Training(Work):
             raise ValueError("with capacityBlock, allowed: one of them (a block is for one job)")
         return matrix
 
+    @field_validator("study")
+    @classmethod
+    def _valid_study(cls, study: Study | None, info: ValidationInfo) -> Study | None:
+        data = info.data
+        if study is None or not {"name", "environment", "capacity_block", "matrix"} <= data.keys():
+            return study
+        if data["matrix"] is not None:
+            raise ValueError("with matrix, allowed: one of them")
+        if data["capacity_block"] is not None:
+            raise ValueError("with capacityBlock, allowed: one of them (a block is for one job)")
+        check_names(study.longest_values)
+        if both := sorted(study.longest_values.keys() & data["environment"].keys()):
+            raise ValueError(f"{both[0]} is in environment as well, allowed: in one of them")
+        if len(data["name"]) > studies.MAX_NAME_LENGTH:
+            raise ValueError(
+                f"with the name {data['name']!r}, allowed: a name of at most {studies.MAX_NAME_LENGTH} "
+                "characters, because the name of each trial adds to it"
+            )
+        if study.concurrency is not None and "capacity" in data:
+            target = data["capacity"].target
+            if study.concurrency < target:
+                raise ValueError(
+                    f"concurrency {study.concurrency} with capacity.target {target}, allowed: at least that"
+                )
+        return study
+
     @model_validator(mode="after")
     def _target_matches_experiments(self) -> Training:
         if self.shares_group:
@@ -294,20 +328,20 @@ class Training(Work):
 
     def _check_shared(self) -> None:
         """Raise ``ValueError`` for settings that experiments of a shared group do not support."""
-        assert self.matrix is not None
-        shared = f"matrix with {matrices.count(self.matrix)} experiments, which share one group"
+        if self.study is not None:
+            shared, allowed, values = "study", "without", self.study.longest_values
+        else:
+            assert self.matrix is not None
+            shared = f"matrix with {matrices.count(self.matrix)} experiments, which share one group"
+            allowed = f"at most {matrices.MAX_SEPARATE_EXPERIMENTS} experiments, which have a group each"
+            values = {variable: " ".join(values) for variable, values in self.matrix.items()}
         if self.has_volume:
             raise ValueError(f"{shared}, with volumeGiB {self.volume_gib}, allowed: 0 (checkpoints on EFS)")
         for key in ("deadline", "budget"):
             if getattr(self, key) is not None:
-                raise ValueError(
-                    f"{shared}, with {key}, allowed: at most {matrices.MAX_SEPARATE_EXPERIMENTS} "
-                    "experiments, "
-                    "which have a group each"
-                )
-        all_values = {variable: " ".join(values) for variable, values in self.matrix.items()}
+                raise ValueError(f"{shared}, with {key}, allowed: {allowed}")
         try:
-            check_text(self.command, {**self.environment, **all_values})
+            check_text(self.command, {**self.environment, **values})
         except ValueError as error:
             raise ValueError(f"{shared}: {error}") from None
 

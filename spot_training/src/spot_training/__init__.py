@@ -9,6 +9,7 @@ from spot_training.errors import (
     InUseError,
     MismatchError,
     OtherRunError,
+    ReportError,
     RestoreError,
     SaveError,
     SpotTrainingError,
@@ -19,6 +20,7 @@ from spot_training.progress import Progress
 from spot_training.ranks import ALONE, Ranks
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
+from spot_training.study import report
 
 __all__ = [
     "ALONE",
@@ -32,10 +34,12 @@ __all__ = [
     "OtherRunError",
     "Progress",
     "Ranks",
+    "ReportError",
     "RestoreError",
     "SaveError",
     "Spot",
     "SpotTrainingError",
+    "report",
 ]
 
 __getattr__ = module_alias(__name__, {"Saved": ("Checkpoint", Checkpoint)})

@@ -33,8 +33,8 @@ from spot_training.identity import (
     started_over,
     taken_over,
 )
+from spot_training.lines import say
 from spot_training.ranks import ALONE, RankCalls, Ranks
-from spot_training.report import say
 from spot_training.retention.retention import CheckpointRetention
 from spot_training.retention.rules import Keep, Retained
 from spot_training.storage.bounded import BoundedCalls

@@ -38,6 +38,10 @@ class OtherRunError(MismatchError):
     """The checkpoint is valid, but of another run; it is not changed."""
 
 
+class ReportError(SpotTrainingError):
+    """A value of a study's trial is invalid, or cannot be stored."""
+
+
 class InUseError(SpotTrainingError):
     """Another process, or another training of this process, uses this checkpoint directory."""
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from spot_training.deprecation import renamed_arguments
 from spot_training.errors import SpotTrainingError
-from spot_training.report import say
+from spot_training.lines import say
 
 RATE_VARIABLE: Final = "GPU_SPOT_INTERRUPTIONS_PER_HOUR"
 INSTANCE_PRICE_VARIABLE: Final = "GPU_SPOT_INSTANCE_DOLLARS_AN_HOUR"

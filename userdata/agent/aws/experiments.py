@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts.jobs import item as job_item
+from contracts.jobs.item import JobItem, JobState
 from userdata.agent.aws.clients import aws_errors
 from userdata.agent.aws.jobs import Jobs
 from userdata.agent.lease.experiment_selection import ExperimentLease
@@ -22,7 +23,18 @@ _MAX_ATTEMPTS: Final = 5
 
 
 class ExperimentJobs(Jobs):
-    """The state of one experiment; its end does not end the group's run."""
+    """The state of one experiment; its end does not end the group's run.
+
+    ``before_end`` is called before the end is written: whoever reads the end also reads what it wrote.
+    """
+
+    before_end: Callable[[], None] | None = None
+
+    def mark(self, state: JobState, reason: str = "") -> None:
+        """See `Jobs.mark`."""
+        if state != "running" and self.before_end is not None:
+            self.before_end()
+        super().mark(state, reason)
 
     def publish_finished(self) -> None:
         """Do nothing: the instance continues with the next experiment."""
@@ -31,11 +43,14 @@ class ExperimentJobs(Jobs):
 class GroupJobs(Jobs):
     """The state of the run of all experiments of a group."""
 
-    def record_names(self, experiments: Sequence[str]) -> None:
-        """Write the names of the experiments to the group's item."""
+    def record_names(self, experiments: Sequence[str], study: str = "") -> None:
+        """Write the names of the experiments to the group's item, and the study whose trials they are."""
         self._update(
-            UpdateExpression=f"SET {NAMES} = :names",
-            ExpressionAttributeValues={":names": {"L": [{"S": name} for name in experiments]}},
+            UpdateExpression=f"SET {NAMES} = :names, study = :study",
+            ExpressionAttributeValues={
+                ":names": {"L": [{"S": name} for name in experiments]},
+                ":study": {"S": study},
+            },
         )
 
 
@@ -46,7 +61,7 @@ class ExperimentTable:
         self._dynamodb = dynamodb
         self._table = table
         self._names = names
-        self._revision = revision
+        self.revision = revision
 
     def read_leases(self) -> dict[str, ExperimentLease]:
         """Return the lease of each experiment; one call per hundred items, more if DynamoDB throttles.
@@ -54,8 +69,12 @@ class ExperimentTable:
         Raises:
             AgentError: DynamoDB returned an error or is unreachable.
         """
+        return {name: parse_lease(row, self.revision) for name, row in self.read().items()}
+
+    def read(self) -> dict[str, JobItem]:
+        """Return the item of each experiment, that of a new job if there is none; calls, errors: as above."""
         items = {item["job"]["S"]: item for item in self._items()}
-        return {name: parse_lease(items.get(name, {}), self._revision) for name in self._names}
+        return {name: job_item.parse(items.get(name, {})) for name in self._names}
 
     def _items(self) -> Iterator[Mapping[str, Any]]:
         keys: list[Any] = [{"job": {"S": name}} for name in self._names]
@@ -77,9 +96,8 @@ class ExperimentTable:
                 )
 
 
-def parse_lease(item: Mapping[str, Any], revision: str) -> ExperimentLease:
-    """Return the lease of an experiment in a run of ``revision``; an empty item is a new experiment."""
-    row = job_item.parse(item)
+def parse_lease(row: JobItem, revision: str) -> ExperimentLease:
+    """Return the lease of an experiment in a run of ``revision``."""
     state = row.state_of(revision)
     return ExperimentLease(
         has_started=row.revision == revision,

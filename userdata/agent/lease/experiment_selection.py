@@ -17,7 +17,8 @@ class ExperimentLease:
     """The state of an experiment and its lease, which ``holder`` has until ``expires_at`` (epoch seconds).
 
     ``holder``: empty if there is none. ``has_started``: an instance has run it; ``is_finished``: it is done
-    or has failed permanently.
+    or has failed permanently. ``is_ready``: what it needs to start is known. Of new ones those of a lower
+    ``order`` come first.
     """
 
     has_started: bool = False
@@ -25,10 +26,13 @@ class ExperimentLease:
     has_failed: bool = False
     holder: str = ""
     expires_at: float = 0.0
+    is_ready: bool = True
+    order: int = 0
 
     def is_available(self, instance: str, now: float) -> bool:
-        """Return whether ``instance`` may acquire it; the same condition as in the lease's write."""
-        return not self.is_finished and (self.holder in ("", instance) or self.expires_at < int(now))
+        """Return whether ``instance`` may acquire it: ready, and the condition of the lease's write."""
+        is_free = self.holder in ("", instance) or self.expires_at < int(now)
+        return self.is_ready and not self.is_finished and is_free
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class TakeExperiment:
 
 @dataclass(frozen=True, slots=True)
 class WaitForLease:
-    """Wait: other instances hold the leases of all ``unfinished`` experiments, and one may become free."""
+    """Wait: other instances hold the leases of all ``unfinished`` experiments that are ready."""
 
     unfinished: int
 
@@ -69,11 +73,12 @@ def choose_experiment(leases: Mapping[str, ExperimentLease], instance: str, now:
     if not available:
         return WaitForLease(len(unfinished))
 
-    def rank(name: str) -> tuple[bool, bool, bytes]:
+    def rank(name: str) -> tuple[bool, bool, int, bytes]:
         lease = unfinished[name]
         return (
             lease.holder != instance,
             not lease.has_started,
+            0 if lease.has_started else lease.order,
             hashlib.sha256(f"{instance} {name}".encode()).digest(),
         )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from contracts.agent.experiments import by_name, run_of
+from contracts import codec
 from userdata.agent.aws.experiments import ExperimentTable, GroupJobs
 from userdata.agent.lease.experiment_selection import (
     AllFinished,
@@ -14,6 +15,7 @@ from userdata.agent.lease.experiment_selection import (
     choose_experiment,
 )
 from userdata.agent.machine import log
+from userdata.agent.study.leases import trial_leases
 from userdata.agent.tasks import holding, job
 from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.work.heartbeat import HeartbeatSender
@@ -31,10 +33,8 @@ def run(node: Node, stop: Stop, train: Callable[[Node, Stop, HeartbeatSender], R
 
     ``train`` runs an experiment whose lease this instance has, and releases the lease.
     """
-    shared = job.training(node)
-    names = list(by_name(shared.job, shared.experiments))
-    dynamodb = node.clients.dynamodb(node.config.region)
-    table = ExperimentTable(dynamodb, shared.job_table, names, shared.revision)
+    names, study = job.experiment_names(node), job.training(node).study
+    table = experiment_table(node, names)
     group = group_jobs(node)
     holding.end_container(job.current_job(node))
     heartbeats = node.heartbeat_sender()
@@ -51,12 +51,13 @@ def run(node: Node, stop: Stop, train: Callable[[Node, Stop, HeartbeatSender], R
     def should_stop() -> bool:
         return stop.is_requested or node.is_terminating()
 
+    def read() -> Mapping[str, ExperimentLease]:
+        return table.read_leases() if study is None else trial_leases(study, table.read(), table.revision)
+
     try:
-        group.record_names(names)
+        group.record_names(names, "" if study is None else json.dumps(codec.dump(study)))
         group.mark("running")
-        outcome = run_experiments(
-            table.read_leases, work, idle, should_stop, node.identity.instance, node.clock.wall
-        )
+        outcome = run_experiments(read, work, idle, should_stop, node.identity.instance, node.clock.wall)
         if isinstance(outcome, AllFinished):
             _end(group, outcome, len(names))
             return "done"
@@ -104,6 +105,13 @@ def run_experiments(
     return "stopped"
 
 
+def experiment_table(node: Node, names: Sequence[str]) -> ExperimentTable:
+    """Return the experiments ``names`` in the job table."""
+    shared = job.training(node)
+    dynamodb = node.clients.dynamodb(node.config.region)
+    return ExperimentTable(dynamodb, shared.job_table, names, shared.revision)
+
+
 def group_jobs(node: Node) -> GroupJobs:
     """Return the state of the run that contains all of a group's experiments."""
     shared, region = job.training(node), node.config.region
@@ -112,7 +120,7 @@ def group_jobs(node: Node) -> GroupJobs:
         node.clients.ssm(region),
         shared.job_table,
         shared.job,
-        run_of(shared.revision, shared.experiments),
+        job.run_of_group(node),
         shared.finished_parameter,
         node.clock,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contracts.agent import experiments
+from contracts.agent import study as studies
 from contracts.agent.names import CODE_DIR, LEASE_FILE, SCRATCH_DIR
 from contracts.names import METRIC_JOB_FAILURES
 from userdata.agent.machine import files
@@ -65,10 +66,40 @@ def environments(node: Node) -> Path:
     return (SCRATCH_DIR if node.config.volume is None else node.data) / "environments"
 
 
-def experiment(node: Node, name: str) -> Node:
-    """Return a copy of ``node`` whose job is one of its group's experiments."""
+def shares_group(node: Node) -> bool:
+    """Return whether the job of ``node`` is a group's experiments, or its trials, and not one of them."""
     shared = training(node)
-    chosen = experiments.by_name(shared.job, shared.experiments)[name]
+    return bool(shared.experiments or shared.study) and shared.job == node.config.group
+
+
+def is_trial(node: Node) -> bool:
+    """Return whether the job of ``node`` is a trial of a study."""
+    return training(node).study is not None and training(node).job != node.config.group
+
+
+def experiment_names(node: Node) -> list[str]:
+    """Return the names of a group's experiments, or of its trials in their order."""
+    shared, group = training(node), node.config.group
+    if shared.study is not None:
+        return studies.trial_names(group, shared.study)
+    return list(experiments.by_name(group, shared.experiments))
+
+
+def run_of_group(node: Node) -> str:
+    """Return the id of the run of all of a group's experiments."""
+    shared = training(node)
+    if shared.study is not None:
+        return studies.run_of(shared.revision, shared.study)
+    return experiments.run_of(shared.revision, shared.experiments)
+
+
+def experiment(node: Node, name: str) -> Node:
+    """Return a copy of ``node`` whose job is one of its group's experiments.
+
+    The parameters of a trial are not in its environment: they are suggested after it is prepared.
+    """
+    shared = training(node)
+    chosen = {} if shared.study else experiments.by_name(shared.job, shared.experiments)[name]
     experiment_training = replace(
         shared,
         job=name,
@@ -84,7 +115,7 @@ def experiment(node: Node, name: str) -> Node:
 def current_job(node: Node) -> Node:
     """Return ``node`` for the job whose lease this instance has, which may be an experiment."""
     name = (files.read_json(node.directory / LEASE_FILE) or {}).get("experiment")
-    return experiment(node, str(name)) if name and training(node).experiments else node
+    return experiment(node, str(name)) if name and shares_group(node) else node
 
 
 def jobs(node: Node) -> Jobs:

@@ -14,13 +14,14 @@ from userdata.agent.machine.errors import (
     DependencyUnavailableError,
     LeaseLostError,
 )
-from userdata.agent.tasks import costs, experiments, holding, job, preparing, recording, snapshots
+from userdata.agent.tasks import costs, experiments, holding, job, preparing, recording, snapshots, studies
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
     from contracts.agent.config import Training
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.lease.renewal import LeaseRenewer
+    from userdata.agent.tasks.studies import RunningTrial
     from userdata.agent.work.failures.fault_handler import RunEnd
     from userdata.agent.work.failures.inspection import Inspector
     from userdata.agent.work.heartbeat import HeartbeatSender
@@ -42,7 +43,7 @@ def run(node: Node) -> int:
     jobs, stop = job.jobs(node), Stop()
     node.on_sigterm(stop)
     node.wait_outside_warm_pool(stop)
-    if job.training(node).experiments:
+    if job.shares_group(node):
         return _run_experiments(node, stop)
     if node.config.volume is None:  # with a volume, its unit does this
         holding.end_container(node)
@@ -93,13 +94,16 @@ def _train(node: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
     lease_renewer = _lease_renewer(node)
     ahead = snapshots.background_snapshots(node, lambda: not stop.is_requested and not node.is_terminating())
     recorder = recording.recorder(node, jobs.revision)
-    pollers = [poller.poll for poller in (ahead, recorder) if poller is not None]
-    trainer = _trainer(node, jobs, lease_renewer, heartbeats, pollers, recorder)
+    trial = studies.trial(node, jobs) if job.is_trial(node) else None
+    pollers = [poller.poll for poller in (ahead, recorder, trial) if poller is not None]
+    trainer = _trainer(node, jobs, lease_renewer, heartbeats, pollers, recorder, trial)
 
     def stop_all() -> None:
         stop()
         trainer.stop()
 
+    if trial is not None:
+        trial.on_prune = trainer.stop
     node.on_sigterm(stop_all)
     if stop.is_requested:
         trainer.stop()
@@ -111,6 +115,8 @@ def _train(node: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
     except (LeaseLostError, preparing.DatasetNotPublishedError):
         holding.release(node)
         raise
+    if trial is not None and outcome == "stopped" and trial.is_pruned:
+        outcome = trial.end()
     recording.record_end(node, recorder, outcome)
     return outcome
 
@@ -133,6 +139,7 @@ def _trainer(
     heartbeats: HeartbeatSender,
     pollers: Sequence[Callable[[], None]],
     recorder: Recorder | None,
+    trial: RunningTrial | None,
 ) -> Trainer:
     from userdata.agent.aws.alarm_metrics import AlarmMetrics
     from userdata.agent.tasks.environment import job_environment
@@ -143,6 +150,12 @@ def _trainer(
         job.code(node), node.data, node.directory, job.artifacts(node), job.progress_directory(node)
     )
     environment = job_environment(node, paths.code)
+    more_variables = {**recording.history_variables(node), **costs.price_variables(node)}
+
+    def prepare() -> None:
+        _prepare(node, paths, environment)
+        if trial is not None:
+            more_variables.update(trial.variables(environment, paths.code))
 
     def on_poll() -> None:
         for poll in pollers:
@@ -157,14 +170,14 @@ def _trainer(
         node.clock,
         lease_renewer,
         _inspector(node, jobs, lease_renewer),
-        partial(_prepare, node, paths, environment),
+        prepare,
         AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group).increment,
         node.spawn,
         environment=environment,
         on_poll=on_poll,
         results=_artifacts(node, paths),
         recorder=recorder,
-        variables={**recording.history_variables(node), **costs.price_variables(node)},
+        variables=more_variables,
         write_account=partial(costs.write_page, node, jobs.revision),
     )
 

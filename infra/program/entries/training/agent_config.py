@@ -8,6 +8,7 @@ from typing import Any
 from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import DATA_DIR, JOB_USER
+from contracts.agent.study import Study
 from infra.catalogue import price_tables
 from infra.program.agent_config import shared_settings
 from infra.schema import Training
@@ -42,10 +43,15 @@ def work(
     }
 
 
+def study_of(job: Training) -> Study | None:
+    """Return a job's study as the agent reads it; None without one."""
+    return None if job.study is None else job.study.settings(job.capacity.target)
+
+
 def _training(job: Training, stack: str, region: str, outputs: JobOutputs) -> agent.Training:
     python = job.python and agent.Python(**shared_settings(agent.Python, job.python))
     return agent.Training(
-        **{**shared_settings(agent.Training, job), "python": python},
+        **{**shared_settings(agent.Training, job), "python": python, "study": study_of(job)},
         experiments=dict(job.matrix or {}) if job.shares_group else {},
         job=job.name,
         job_table=outputs.job_table,

@@ -8,6 +8,7 @@ import pulumi
 
 from contracts import names
 from contracts.agent import config as agent
+from contracts.agent import study as studies
 from contracts.agent.experiments import run_of
 from contracts.agent.names import TAG_JOB
 from infra.components.monitoring import job_alarms
@@ -65,8 +66,15 @@ def _images(job: Training) -> tuple[str, ...]:
 
 def _job(job: Training, foundation: Foundation) -> Workload:
     prepared = _prepared(dataset_of(job), group_of(job), foundation.scope) if job.prepare else None
-    run = run_of(job.revision, job.matrix or {}) if job.shares_group else job.revision
-    return _workload(job, run, prepared, foundation)
+    return _workload(job, _run(job), prepared, foundation)
+
+
+def _run(job: Training) -> str:
+    """Return the id of a job's run, as its instances report it."""
+    study = agent_config.study_of(job)
+    if study is not None:
+        return studies.run_of(job.revision, study)
+    return run_of(job.revision, job.matrix or {}) if job.shares_group else job.revision
 
 
 def _builder(builder: Builder, foundation: Foundation) -> Workload:

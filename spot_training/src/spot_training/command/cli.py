@@ -63,6 +63,11 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--pin", help="the one with this name")
     export.add_argument("--part", help="a part of Loop(...), for example model: its state_dict only")
     export.set_defaults(function=_export)
+
+    suggest = commands.add_parser("suggest", help="parameters of a study's trial, by Optuna; for the agent")
+    suggest.add_argument("question", type=Path, help="JSON file of the agent")
+    suggest.add_argument("answer", type=Path, help="a new JSON file")
+    suggest.set_defaults(function=_suggest)
     return parser
 
 
@@ -113,4 +118,11 @@ def _export(options: argparse.Namespace) -> int:
         step = contents.step_to_export(options.location, best=options.best, pin=options.pin)
     step = contents.export(options.location, options.destination, step=step, part=options.part)
     sys.stdout.write(f"step {step} exported to {options.destination}\n")
+    return 0
+
+
+def _suggest(options: argparse.Namespace) -> int:
+    from spot_training.command import suggest
+
+    suggest.answer_file(options.question, options.answer)
     return 0

@@ -16,7 +16,7 @@ from spot_training.interval import Interval
 from spot_training.levels.background import BackgroundSaver
 from spot_training.levels.local import LOCAL_VARIABLE
 from spot_training.levels.local_level import LocalLevel
-from spot_training.report import say
+from spot_training.lines import say
 from spot_training.retention.rules import Keep
 
 RETRY_SECONDS: Final = 60.0

@@ -14,7 +14,7 @@ from spot_training.checkpointer import Checkpointer
 from spot_training.errors import SaveError, one_line
 from spot_training.levels.copying import copy_files
 from spot_training.levels.local import LocalFiles, local_folder, machine, make_private
-from spot_training.report import say
+from spot_training.lines import say
 from spot_training.retention.retention import CheckpointRetention
 from spot_training.storage.manifest import CheckpointManifest, OtherFormatError, name_of, parse
 from spot_training.storage.retry import FULL_ERRNOS

@@ -18,7 +18,7 @@ from spot_training.interval import Interval
 from spot_training.lightning import state as extra
 from spot_training.lightning import trainer as ask
 from spot_training.lightning.loader import ResumableLoader
-from spot_training.report import say
+from spot_training.lines import say
 from spot_training.spot import Spot
 from spot_training.torch import state
 from spot_training.torch.optimization import plain_values

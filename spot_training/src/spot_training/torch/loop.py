@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from spot_training.errors import SpotTrainingError, print_errors_in_one_line
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
-from spot_training.report import say
+from spot_training.lines import say
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state

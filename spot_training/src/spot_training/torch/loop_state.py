@@ -14,7 +14,7 @@ import torch
 from spot_training.checkpointer import Checkpoint
 from spot_training.errors import SpotTrainingError
 from spot_training.identity import compare
-from spot_training.report import say
+from spot_training.lines import say
 from spot_training.retention.rules import Keep
 from spot_training.torch import state
 from spot_training.torch.data import LoaderPosition

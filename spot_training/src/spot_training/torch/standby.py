@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from spot_training.errors import one_line
+from spot_training.lines import say
 from spot_training.notice import Notice
-from spot_training.report import say
 
 _POLL_SECONDS: Final = 0.2
 _EXIT_SECONDS: Final = 10.0

@@ -82,7 +82,7 @@ class Trainer:
         on_poll: called in every loop; it must not block.
         results: uploads artifacts to S3; None: they stay on the volume.
         recorder: records the attempt; None: it is not recorded.
-        variables: further environment variables of the command.
+        variables: further environment variables of the command, read at each start.
         write_account: writes the account of a run that ends as ``done`` or ``failed`` among its artifacts;
             its second argument is to be called between requests.
     """
@@ -125,7 +125,7 @@ class Trainer:
         self._results = results
         self._recorder = recorder
         self._write_account = write_account
-        self._extra_variables = dict(variables or {})
+        self._extra_variables = {} if variables is None else variables
         self._kill_at = math.inf
         self._process: JobProcess | None = None
         self._stopping = False

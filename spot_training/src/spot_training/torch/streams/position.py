@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from spot_training.checkpointer import Checkpoint
 from spot_training.errors import SpotTrainingError
-from spot_training.report import say
+from spot_training.lines import say
 from spot_training.torch.data import BatchRandomness, refuse_other
 from spot_training.torch.streams import source, webdatasets
 from spot_training.torch.streams.lookahead import Lookahead

@@ -1,0 +1,1 @@
+"""Studies: which trial is next, with which parameters, and which one is pruned."""

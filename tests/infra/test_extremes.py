@@ -162,7 +162,7 @@ EXISTING = {
     "subnets": {ZONES[0]: "subnet-00000000", ZONES[1]: "subnet-11111111"},
     "securityGroups": ["sg-00000000"],
 }
-OF_EXISTING = ("network.vpcId", "network.subnets", "network.securityGroups")
+OF_EXISTING = ("network.vpcId", "network.subnets", "network.securityGroups", "services[0].http.subnets")
 # Other settings that an extreme requires.
 ALSO_REQUIRED: dict[Extreme, dict[str, Any]] = {
     "least": {"services[0].capacity.fallback.enabled": False, "training[0].capacity.fallback.enabled": False},
@@ -297,6 +297,7 @@ def base(*, existing: bool) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(json.dumps(BASE))
     if existing:
         document["gpu-spot:network"] = json.loads(json.dumps(EXISTING))
+        document["gpu-spot:services"][9]["http"]["subnets"] = [*EXISTING["subnets"].values()]
     return document
 
 

@@ -1,4 +1,4 @@
-"""docs/services.md: the entry that readers copy is one that a stack file may have."""
+"""docs/services.md, docs/http.md: the entries that readers copy are such as a stack file may have."""
 
 from __future__ import annotations
 
@@ -18,3 +18,14 @@ def test_the_whole_entry_passes_the_schema() -> None:
     assert service.queue is not None
     assert service.scaling is not None
     assert service.workers_per_slot == 2
+
+
+def test_the_entry_with_an_address_passes_the_schema() -> None:
+    page = (ROOT / "docs" / "http.md").read_text("utf-8")
+    block = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    of = settings("dev", {**yaml.safe_load(block[1]), "gpu-spot:training": REMOVED})
+    [service] = of.services
+    assert service.http is not None
+    assert service.http.domain == "chat.example.com"
+    assert not [line for line in of.warnings() if "drainSeconds" in line]

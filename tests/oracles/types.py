@@ -461,7 +461,13 @@ TYPES: Final[dict[str, As | Part]] = {
         "AWS::SSM::Parameter", rename={"insecureValue": "Value"}, tag_format=lambda tags: dict(tags)
     ),
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": As(
-        "AWS::EC2::SecurityGroupEgress", rename={"securityGroupId": "GroupId", "cidrIpv4": "CidrIp"}, tags=""
+        "AWS::EC2::SecurityGroupEgress",
+        rename={
+            "securityGroupId": "GroupId",
+            "cidrIpv4": "CidrIp",
+            "referencedSecurityGroupId": "DestinationSecurityGroupId",
+        },
+        tags="",
     ),
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": As(
         "AWS::EC2::SecurityGroupIngress",

@@ -134,7 +134,7 @@ def test_load_balancers_are_counted_and_cost(clients: AwsClients) -> None:
     )
     found = {one.subject: one.finding for one in results_of(monthly_cost, of(declared), clients)}
     assert found["load balancers"] == "1 × $16.43 = $16.43"
-    assert found["proxies c7g.large"] == "2 × $52.93 = $105.85"
+    assert found["proxies c7g.large"] == "2 × $52.92 = $105.85"
     assert found["GiB of proxies"].startswith("20 × ")
     assert found["public IPv4 addresses"].startswith("2 × ")
     stub_operation(

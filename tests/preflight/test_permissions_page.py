@@ -9,7 +9,7 @@ from pathlib import Path
 import boto3
 
 REPOSITORY = Path(__file__).parents[2]
-SERVICES = {"service-quotas": "servicequotas"}
+SERVICES = {"service-quotas": "servicequotas", "elbv2": "elasticloadbalancing"}
 # Attributes of a client that are not operations.
 OTHER = {"meta", "get_paginator"}
 

@@ -71,7 +71,8 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
 
 
 def _compare(stack: Stack, account: Account, counted: _Counted, declared: int) -> CheckResult:
-    existing = getattr(account.clients(counted.client), counted.operation)()[counted.key]
+    clients = {"ec2": account.clients("ec2"), "elbv2": account.clients("elbv2")}
+    existing = getattr(clients[counted.client], counted.operation)()[counted.key]
     if counted.inputs:
         existing = [endpoint for endpoint in existing if endpoint["VpcEndpointType"] == "Gateway"]
     owned = sum(_is_own(resource, stack.name) for resource in existing)

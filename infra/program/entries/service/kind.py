@@ -35,7 +35,7 @@ def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
         if service.http is not None
     }
     if addresses:
-        foundation.scope.export("addresses", {name: one.address for name, one in addresses.items()})
+        foundation.scope.export("addresses", {name: declared.address for name, declared in addresses.items()})
     return [
         _workload(service, access, addresses.get(service.name), foundation) for service, access in accesses
     ]

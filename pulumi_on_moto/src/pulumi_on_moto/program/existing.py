@@ -65,7 +65,7 @@ def existing_zones(clients: AwsClients, zones: Mapping[str, str]) -> None:
     for zone_id, domain in zones.items():
         reply = clients("route53").create_hosted_zone(Name=domain, CallerReference=zone_id)
         zone = backend.zones.pop(reply["HostedZone"]["Id"].rpartition("/")[2])
-        zone.id = zone_id
+        zone.resource_id = zone_id
         backend.zones[zone_id] = zone
 
 

@@ -95,7 +95,7 @@ class ProxyCounts:
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class WorkerMeans:
-    """See `WorkerTraffic`; the worker was registered at ``seen_at``, its last request ended by ``done_at``."""
+    """See `WorkerTraffic`; the worker was registered at ``seen_at``, and last ended one by ``done_at``."""
 
     seen_at: float
     since: float

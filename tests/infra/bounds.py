@@ -57,6 +57,7 @@ _UUID: Final = "00000000-0000-0000-0000-000000000000"
 TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "floors[0].from": (5, 5, lambda n: "00:00"[:n]),
     "floors[0].to": (5, 5, lambda n: "24:00"[:n]),
+    "http.readiness": (1, 128, lambda n: "/" + "r" * (n - 1)),
     "log.group": (1, 512, lambda n: "g" * n),
     "log.pattern": (1, 1024, lambda n: "p" * n),
     "log.seconds": (2, 100, lambda n: "$" + "t" * (n - 1)),

@@ -65,6 +65,7 @@ EXISTING_QUEUE = {"kind": "rabbitmq", "existing": {"secret": "s"}}
 SHARED_BROKER = {"kind": "rabbitmq", "existing": {"brokerOf": "chosen"}}
 EXISTING_SQS = {"kind": "sqs", "existing": {"queue": "q", "deadLetters": "d"}}
 ANCHOR = "arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/00000000-0000-0000-0000-000000000000"
+HTTP_SOURCE = {"source": "http"}
 HOSTS = {
     "trustAnchor": ANCHOR,
     "organizationalUnit": "u",
@@ -113,7 +114,7 @@ BASE: dict[str, Any] = {
         {"name": "shares", "capacity": DATED, "command": ["x"], "queue": SHARED_BROKER},
         {"name": "logged", "capacity": DATED, "scaling": {"source": "log", "log": MEASURED}},
         {"name": "stated", "capacity": DATED, "scaling": {"source": "log", "log": STATED}},
-        {"name": "web", "capacity": DATED, "command": ["x"], "http": ADDRESS},
+        {"name": "web", "capacity": DATED, "command": ["x"], "http": ADDRESS, "scaling": HTTP_SOURCE},
     ],
     "gpu-spot:training": [
         {
@@ -229,6 +230,7 @@ APART: dict[tuple[str, Extreme], str] = {
     ("region", "least"): "another region has other zones",
     ("region", "most"): "another region has other zones",
     ("services[0].scaling.source", "least"): "the service has no queue",
+    ("services[0].scaling.source", "most"): "stands in services[9]",
     **{
         (
             f"{entry}.capacity.instanceRequirements.{key}",
@@ -258,6 +260,8 @@ def steps(path: str) -> list[str | int]:
         path = path.replace("<sqs>", "").replace("[0]", "[5]" if "existing" in path else "[4]", 1)
     elif "brokerOf" in path:
         path = path.replace("[0]", "[6]", 1)
+    elif ".http." in path:
+        path = path.replace("[0]", "[9]", 1)
     elif "scaling.log" in path or "scaling.source" in path:
         path = path.replace("[0]", "[8]" if path.endswith("secondsPerRequest") else "[7]", 1)
     elif "queue" in path or "onPremises" in path or "scaling" in path:

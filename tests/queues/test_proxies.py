@@ -213,6 +213,20 @@ def test_a_restarted_workers_requests_begin_at_0(service: Service) -> None:
     assert (traffic.done, traffic.failed, traffic.rate) == (30, 0, 0.5)
 
 
+def test_a_worker_that_ends_nothing_has_no_rate_after_five_minutes(service: Service) -> None:
+    for done in (0, 60, 120, 180):
+        service.proxies["a"].worker = worker(done, busy=done / 2)
+        service.poll()
+    rates = []
+    for minute in range(6):
+        service.proxies["a"].worker = worker(180, busy=90 + 60 * minute)
+        [traffic] = service.known().workers
+        rates.append(traffic.rate)
+    assert min(rates[:4]) > 0.1
+    assert rates[4:] == [0, 0]
+    assert traffic.busy > 0.7
+
+
 def test_a_worker_without_an_item_is_left_out(service: Service) -> None:
     service.proxies["a"].worker = worker(100)
     service.poll()

@@ -177,7 +177,8 @@ class Service(Work):
         capacity: Capacity | None = info.data.get("capacity")
         if scaling is None or capacity is None:
             return scaling
-        check_source(scaling, info.data.get("queue"), info.data.get("http"))
+        if info.data.keys() >= {"queue", "http"}:  # an invalid one has its own error
+            check_source(scaling, info.data["queue"], info.data["http"])
         if not capacity.is_managed:
             raise ValueError("with fleetType 'request', allowed: 'maintain'")
         if capacity.unit == "instances" and len({*_gpus(capacity).values()}) > 1:

@@ -95,7 +95,7 @@ class ProxyCounts:
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class WorkerMeans:
-    """See `WorkerTraffic`; the worker was registered at ``seen_at``."""
+    """See `WorkerTraffic`; the worker was registered at ``seen_at``, and last ended one by ``done_at``."""
 
     seen_at: float
     since: float
@@ -106,6 +106,7 @@ class WorkerMeans:
     failed_rate: float = 0.0
     busy: float = 0.0
     in_flight: float = 0.0
+    done_at: float = 0.0
 
 
 @stored(is_list=True)
@@ -300,6 +301,7 @@ def _workers(
             seen_at=now,
             done=means.done + sum(part.counts.done for part in done),
             failed=means.failed + sum(part.counts.failed for part in done),
+            done_at=now if any(part.counts.done for part in done) else means.done_at,
         )
         workers[key] = _with_minute(counted, done, elapsed) if is_complete and elapsed else counted
     return workers
@@ -319,6 +321,8 @@ def _with_minute(means: WorkerMeans, done: Iterable[_Done], elapsed: float) -> W
         return round(before + weight * (now - before), 4)
 
     rate = mean(means.rate, sum(part.counts.done / part.seconds for part in parts))
+    if means.seen_at - means.done_at >= WINDOW_SECONDS:
+        rate = 0.0  # a mean that fades never says that nothing is done
     return replace(
         means,
         seconds=seconds,

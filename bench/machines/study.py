@@ -81,16 +81,15 @@ def section(rows: list[dict[str, Any]]) -> str:
         [str(row["sampler"]), *(f"{row[key]:.3g}" for key in (*keys, "paid_share_with_losses"))]
         for row in rows
     ]
-    return f"""## Studies
-
-`make bench-study`: {TRIALS} trials of {STEPS} steps of a minute on {MACHINES} played machines, with the
-shipped lease, loop and comparison, pruned by successive halving at 1, 3, 9 and 27 steps; {len(SEEDS)} plays
-each in which machines are lost, more than half of them with a notice, and others stand still for longer than
-their lease. *Equal*: plays with the same history and best trial as without losses. *Hours*: machine-hours
-with a trial, of those of all trials trained to their end; *paid*: with idle machines and boots.
-
-{page.table(columns, cells)}
-"""
+    text = (
+        f"`make bench-study`: {TRIALS} trials of {STEPS} steps of a minute on {MACHINES} played machines, "
+        "with the shipped lease, loop and comparison, pruned by successive halving at 1, 3, 9 and 27 steps; "
+        f"{len(SEEDS)} plays each in which machines are lost, more than half of them with a notice, and "
+        "others stand still for longer than their lease. *Equal*: plays with the same history and best trial "
+        "as without losses. *Hours*: machine-hours with a trial, of those of all trials trained to their "
+        "end; *paid*: with idle machines and boots."
+    )
+    return f"## Studies\n\n{text}\n\n{page.table(columns, cells)}\n"
 
 
 def main(arguments: list[str] | None = None) -> int:

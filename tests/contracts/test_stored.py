@@ -50,8 +50,6 @@ from tests.contracts.examples import (
     HEALTH_MEMORY,
     HEALTH_MEMORY_TEXT,
     HEALTH_TEXT,
-    JOB,
-    JOB_ITEM,
     MEMORY,
     MEMORY_TEXT,
     QUEUE_HISTORY,
@@ -77,6 +75,7 @@ from tests.contracts.examples import (
     WORKER,
     WORKER_ITEM,
 )
+from tests.contracts.job_examples import JOB, JOB_ITEM
 from userdata.agent.tenants import codec as tenants_codec
 
 TEXTS: list[tuple[str, Callable[[Any], str], Callable[[str], Any], Any, str]] = [

@@ -121,6 +121,31 @@ def test_what_does_not_work_is_refused_in_words(
     assert str(caught.value).startswith("gpu-spot:training")
 
 
+@pytest.mark.parametrize(
+    ("keys", "least", "most"),
+    [
+        (("trials",), 1, 1000),
+        (("concurrency",), 4, 64),
+        (("seed",), 0, 2**31 - 1),
+        (("prune", "minSteps"), 1, 10**9),
+        (("prune", "factor"), 2, 100),
+        (("prune", "minTrials"), 1, 1000),
+    ],
+)
+def test_bounds(keys: tuple[str, ...], least: int, most: int) -> None:
+    def given(value: int) -> dict[str, Any]:
+        inner: Any = value
+        for key in reversed(keys):
+            inner = {key: inner}
+        return {**nine(), **inner}
+
+    for value in (least, most):
+        study(given(value))
+    for value in (least - 1, most + 1):
+        with pytest.raises(SettingsError, match=rf"study(\.{keys[0]})?.*allowed"):
+            study(given(value))
+
+
 def test_the_agent_gets_it_as_the_stack_declares_it() -> None:
     [job] = settings(**{**SHARED, "study": {"trials": 9, "parameters": SPACE, "prune": {}}}).jobs
     outputs = agent_config.JobOutputs("jobs", "fs-1", "fsap-1")

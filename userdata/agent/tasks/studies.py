@@ -27,8 +27,8 @@ from userdata.agent.work.failures.fault_handler import RunEnd
 from userdata.agent.work.training.environment import JobEnvironment
 
 REPORTS_VARIABLE: Final = "GPU_SPOT_REPORTS"
-_QUESTION: Final = ".suggest.json"
-_ANSWER: Final = ".suggested.json"
+_REQUEST: Final = ".suggest.json"
+_RESPONSE: Final = ".suggested.json"
 
 
 class RunningTrial(TrialMonitor):
@@ -118,14 +118,14 @@ def _ask_optuna(
 ) -> object:
     """Run Optuna's sampler in the job's environment, as the job's user; return its answer."""
     directory = job.checkpoints(node)
-    (directory / _ANSWER).unlink(missing_ok=True)
-    files.write_below(directory, Path(_QUESTION), question)
+    (directory / _RESPONSE).unlink(missing_ok=True)
+    files.write_below(directory, Path(_REQUEST), question)
     variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(JOB_HOME), **training.environment}
-    command = ["spot-training", "suggest", str(directory / _QUESTION), str(directory / _ANSWER)]
+    command = ["spot-training", "suggest", str(directory / _REQUEST), str(directory / _RESPONSE)]
     start = environment.start(command, variables, code)
     as_user = ["runuser", "--user", environment.user, "--"] if environment.user else []
     try:
         node.host.run([*as_user, *start.argv], environment=start.environment)
     except AgentError as error:
         raise AgentError(f"study.sampler tpe: {error}") from None
-    return read_answer(directory / _ANSWER)
+    return read_answer(directory / _RESPONSE)

@@ -173,9 +173,10 @@ class Study(Model):
         """Return the study as the agent reads it, on ``target`` instances."""
         parameters = self._parameters
         is_grid = self.sampler == "grid" or (self.sampler is None and self.trials is None)
-        prune = self.prune and agent.Pruning(
-            self.prune.rule, self.prune.min_steps, self.prune.factor, self.prune.min_trials
-        )
+        pruning = self.prune
+        prune = None
+        if pruning is not None:
+            prune = agent.Pruning(pruning.rule, pruning.min_steps, pruning.factor, pruning.min_trials)
         return agent.Study(
             trials=self.trials or len(self.combinations) or agent.count_combinations(parameters),
             concurrency=self.concurrency or max(1, target),

@@ -73,7 +73,7 @@ def failures(requests: int, seed: int) -> dict[str, Any]:
 def write_page(result: dict[str, Any], docs: Path) -> None:
     """Write the part of ``performance.md``."""
     text = (
-        "## HTTP\n\n"
+        "## HTTP services\n\n"
         f"`make bench-http` sends {result['requests']:,} requests ({result['streamed']:,} streamed) through "
         f"two HAProxy processes to {_NOTICED.hosts} workers under the agent's supervisor, while "
         f"{result['with_notice']} hosts get a notice ({_NOTICED.notice_seconds:g} s, a twelfth of AWS's) and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
 from userdata.agent.machine.errors import ConfigError
+from userdata.agent.machine.host import SystemHost
 from userdata.agent.proxy import discovery, haproxy_config, metrics, servers
 from userdata.agent.proxy.counts import Counts, WorkerKey
 from userdata.agent.proxy.discovery import WorkerHost
@@ -290,6 +291,16 @@ def test_only_a_proxy_has_the_subcommand(tmp_path: Path) -> None:
         tasks.proxy(tasks.Node(configs.load(configs.service()), tmp_path, "http://x"))
 
 
+class CommandHost(SystemHost):
+    def __init__(self, commands: list[list[str]]) -> None:
+        super().__init__()
+        self.commands = commands
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        self.commands.append(list(argv))
+        return ""
+
+
 class FakeHaproxy(socketserver.BaseRequestHandler):
     """HAProxy's socket, with one server: what `RuntimeSocket` reads from a real one in ``tests/real``."""
 
@@ -323,7 +334,7 @@ def test_the_subcommand_configures_haproxy_once_and_reports_its_requests(
     made.run_in_background = lambda work: work()
     made.on_sigterm = lambda stop: setattr(clock, "on_sleep", lambda seconds: stop())
     units: list[list[str]] = []
-    made.host.run = lambda argv, *_, **__: units.append(list(argv)) or ""  # type: ignore[method-assign,func-returns-value]
+    made.host = CommandHost(units)
     with socketserver.UnixStreamServer(str(tmp_path / "haproxy.sock"), FakeHaproxy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         assert tasks.proxy(made) == 0

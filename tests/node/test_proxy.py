@@ -26,7 +26,7 @@ from userdata.agent.machine.errors import ConfigError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.proxy import discovery, haproxy_config, metrics, servers
 from userdata.agent.proxy.counts import Counts, WorkerKey
-from userdata.agent.proxy.discovery import WorkerHost
+from userdata.agent.proxy.discovery import HttpHost
 from userdata.agent.proxy.haproxy_config import Paths
 from userdata.agent.proxy.runtime import (
     HaproxyUnavailableError,
@@ -56,7 +56,7 @@ class Table:
         }
         self.in_flight: dict[str, int] = {}
 
-    def plan(self, addresses: Iterable[str]) -> servers.Plan:
+    def plan(self, addresses: Iterable[str]) -> servers.TablePlan:
         return servers.plan(self.servers.values(), self.in_flight, set(addresses), self.rows, self.slots)
 
     def apply(self, commands: Iterable[str]) -> None:
@@ -235,7 +235,7 @@ class FakeSocket(RuntimeSocket):
             self.table.apply([command])
 
 
-def supervisor(clock: FakeClock, hosts: list[WorkerHost], socket: FakeSocket) -> ProxySupervisor:
+def supervisor(clock: FakeClock, hosts: list[HttpHost], socket: FakeSocket) -> ProxySupervisor:
     return ProxySupervisor(
         PROXY,
         PATHS,
@@ -249,7 +249,7 @@ def supervisor(clock: FakeClock, hosts: list[WorkerHost], socket: FakeSocket) ->
 
 def test_the_boot_time_of_a_host_becomes_the_callers_wait(clock: FakeClock) -> None:
     socket = FakeSocket()
-    hosts = [WorkerHost("i-1", "10.0.0.1", clock.wall() - 20)]
+    hosts = [HttpHost("i-1", "10.0.0.1", clock.wall() - 20)]
     running = supervisor(clock, hosts, socket)
     for _ in range(3):
         running.tick()
@@ -257,7 +257,7 @@ def test_the_boot_time_of_a_host_becomes_the_callers_wait(clock: FakeClock) -> N
     socket.status = "UP"
     running.tick()
     assert f"set map {PATHS.retry_after} seconds 50" in socket.commands
-    hosts.append(WorkerHost("i-2", "10.0.0.2", clock.wall() - 999))  # ready before it was seen
+    hosts.append(HttpHost("i-2", "10.0.0.2", clock.wall() - 999))  # ready before it was seen
     socket.commands.clear()
     clock.advance(10)
     running.tick()
@@ -266,7 +266,7 @@ def test_the_boot_time_of_a_host_becomes_the_callers_wait(clock: FakeClock) -> N
 
 def test_what_waits_is_offered_to_servers_with_room(clock: FakeClock) -> None:
     socket = FakeSocket()
-    running = supervisor(clock, [WorkerHost("i-1", "10.0.0.1")], socket)
+    running = supervisor(clock, [HttpHost("i-1", "10.0.0.1")], socket)
     running.tick()
     assert not [command for command in socket.commands if "maxconn" in command]
     socket.status = "UP"
@@ -276,7 +276,7 @@ def test_what_waits_is_offered_to_servers_with_room(clock: FakeClock) -> None:
 
 def test_a_new_haproxy_is_filled_at_once(clock: FakeClock) -> None:
     socket = FakeSocket()
-    running = supervisor(clock, [WorkerHost("i-1", "10.0.0.1")], socket)
+    running = supervisor(clock, [HttpHost("i-1", "10.0.0.1")], socket)
     running.tick()
     socket.pid, socket.table = "2", Table(rows=4, slots=2)
     clock.advance(1)

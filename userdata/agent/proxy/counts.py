@@ -23,7 +23,7 @@ class WorkerKey:
 
 
 @dataclass
-class _Worker:
+class _WorkerSums:
     """A worker's counts at its first sample, and the seconds summed since."""
 
     first: StatisticsLine
@@ -40,7 +40,7 @@ class Counts:
     """
 
     started_at: float
-    _workers: dict[WorkerKey, _Worker] = field(default_factory=dict)
+    _workers: dict[WorkerKey, _WorkerSums] = field(default_factory=dict)
     _arrivals: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_MAX_SAMPLES))
     _sampled_at: float | None = None
     _statistics: Statistics | None = None
@@ -59,7 +59,7 @@ class Counts:
         self._lines = {worker: statistics.servers[name] for name, worker in servers.items()}
         self._workers = {key: worker for key, worker in self._workers.items() if key in self._lines}
         for key, line in self._lines.items():
-            worker = self._workers.setdefault(key, _Worker(line))
+            worker = self._workers.setdefault(key, _WorkerSums(line))
             worker.was_up |= line.is_up
             worker.busy_seconds += seconds if line.in_flight else 0.0
             worker.request_seconds += seconds * line.in_flight

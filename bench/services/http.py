@@ -20,16 +20,16 @@ from bench.parts.run import MACHINE, parser_of, verdict, write
 from rehearsal.http import load_client, play
 from rehearsal.http.load_client import LoadConfig
 from rehearsal.http.page import quantile, summarise
-from rehearsal.http.play import Script
+from rehearsal.http.play import HttpScript
 
 REQUESTS: Final = 50_000
-_NOTICED: Final = Script(hosts=5, rate=150.0, interval=4.0, notice_share=1.0, notice_seconds=10.0)
+_NOTICED: Final = HttpScript(hosts=5, rate=150.0, interval=4.0, notice_share=1.0, notice_seconds=10.0)
 _KILLED: Final = dataclasses.replace(_NOTICED, notice_share=0.0, interval=3.0)
 _KILLED_SHARE: Final = 0.2
 """Share of the requests without notices."""
 _OVERHEAD_SECONDS: Final = 40.0
 _OVERHEAD_RATE: Final = 20.0
-_OVERHEAD: Final = Script(hosts=2, token_seconds=0.01, tokens=5, concurrency=8)
+_OVERHEAD: Final = HttpScript(hosts=2, token_seconds=0.01, tokens=5, concurrency=8)
 """Each worker answers at most 8 requests of 50 ms at once: 40 a second are far below what HAProxy limits."""
 
 
@@ -65,6 +65,8 @@ def failures(requests: int, seed: int) -> dict[str, Any]:
     for script, share in ((_NOTICED, 1 - _KILLED_SHARE), (_KILLED, _KILLED_SHARE)):
         seconds = requests * share / script.rate * 1.02  # random arrivals: a few more
         outcome = play.run(dataclasses.replace(script, seconds=seconds, seed=seed))
+        for record in outcome.failed(repeatable=True):
+            needs.say(f"failed, though it may be repeated: {record}")
         for name, value in summarise(outcome).items():
             counts[name] = counts.get(name, 0) + value if not name.startswith("p") else value
     return counts
@@ -73,7 +75,7 @@ def failures(requests: int, seed: int) -> dict[str, Any]:
 def write_page(result: dict[str, Any], docs: Path) -> None:
     """Write the part of ``performance.md``."""
     text = (
-        "## HTTP\n\n"
+        "## HTTP services\n\n"
         f"`make bench-http` sends {result['requests']:,} requests ({result['streamed']:,} streamed) through "
         f"two HAProxy processes to {_NOTICED.hosts} workers under the agent's supervisor, while "
         f"{result['with_notice']} hosts get a notice ({_NOTICED.notice_seconds:g} s, a twelfth of AWS's) and "

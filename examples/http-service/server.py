@@ -53,6 +53,8 @@ class TokenHandler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    # Head and body in one packet: a caller gets all of a short reply, or nothing, which a proxy may repeat.
+    wbufsize = 65536
 
     def do_GET(self) -> None:
         """Answer the readiness probe, and the list of models."""
@@ -113,6 +115,7 @@ class TokenHandler(BaseHTTPRequestHandler):
         """Send an event as a chunk."""
         data = f"data: {text}\n\n".encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
 
     def reply(self, status: int, body: dict[str, Any]) -> None:
         """Send a JSON body."""

@@ -12,7 +12,7 @@ from gpu_spot.commands import files
 from gpu_spot.commands.rehearsed.defaults import HTTP_HOURS, SERVICE_NOTICE_SHARE
 from pulumi_declared.errors import UserError
 from rehearsal.http import page, proxies
-from rehearsal.http.play import Outcome, Script
+from rehearsal.http.play import HttpOutcome, HttpScript
 from rehearsal.http.play import run as play
 
 _NOT_USED = ("stack", "group", "trace", "job", "service", "load", "pool_size", "python", "keep")
@@ -26,15 +26,15 @@ def run(args: argparse.Namespace) -> int:
     files.check_directory_writable("--out", args.out)
     proxies.installed()
     console = Console(stderr=args.json)
-    script = Script(
-        hosts=args.target or Script.hosts,
+    script = HttpScript(
+        hosts=args.target or HttpScript.hosts,
         seconds=(args.hours or HTTP_HOURS) * 3600,
         notice_share=SERVICE_NOTICE_SHARE if args.notice_share is None else args.notice_share,
         seed=args.seed,
     )
     reported: list[int] = []
 
-    def on_progress(outcome: Outcome) -> None:
+    def on_progress(outcome: HttpOutcome) -> None:
         if len(outcome.interruptions) > len(reported):
             reported.append(1)
             last = outcome.interruptions[-1]

@@ -15,7 +15,7 @@ from typing import Final
 from rehearsal.machines.real import service_host
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.services.hosts import Processes
-from userdata.agent.proxy.discovery import WorkerHost
+from userdata.agent.proxy.discovery import HttpHost
 
 _NETWORK: Final = "127.0.78"
 _ADDRESSES: Final = 250
@@ -36,7 +36,7 @@ class HttpHosts:
         self._environment = environment
         self._ports = port, check_port
         self._hosts: dict[str, subprocess.Popen[str]] = {}
-        self._listed: dict[str, WorkerHost] = {}
+        self._listed: dict[str, HttpHost] = {}
         self._launched = 0
 
     def launch(self) -> str:
@@ -60,10 +60,10 @@ class HttpHosts:
         process = self._processes.start("hosts", ["-m", service_host.__name__], {})
         self._hosts[name] = process
         self._send(process, asdict(config))
-        self._listed[name] = WorkerHost(name, address, time.time())
+        self._listed[name] = HttpHost(name, address, time.time())
         return name
 
-    def listed(self) -> tuple[WorkerHost, ...]:
+    def listed(self) -> tuple[HttpHost, ...]:
         """Return the hosts as EC2 lists them: from their launch to their end."""
         return tuple(self._listed.values())
 

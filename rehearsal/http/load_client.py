@@ -70,16 +70,16 @@ class _Callers:
         self._out = out
         self._random = random.Random(config.seed)
         self._idle: dict[tuple[str, int], list[_Connection]] = {}
-        self._turn = itertools.cycle([(str(host), int(port)) for host, port in config.addresses])
+        self._next_address = itertools.cycle([(str(host), int(port)) for host, port in config.addresses])
         self._running: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
 
     async def run(self, is_over: asyncio.Event) -> None:
-        due = time.monotonic()
+        next_at = time.monotonic()
         while not is_over.is_set():
-            due += self._random.expovariate(self._config.rate)
+            next_at += self._random.expovariate(self._config.rate)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(is_over.wait(), max(due - time.monotonic(), 0.0))
+                await asyncio.wait_for(is_over.wait(), max(next_at - time.monotonic(), 0.0))
             task = asyncio.create_task(self._request(self._random.choice(self._config.kinds)))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
@@ -90,7 +90,7 @@ class _Callers:
         error = ""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                first = await self._exchange(kind, next(self._turn), started)
+                first = await self._exchange(kind, next(self._next_address), started)
         except (_FailedError, OSError, asyncio.IncompleteReadError, ValueError, TimeoutError) as failure:
             error = str(failure) or type(failure).__name__
         last = time.perf_counter() - started
@@ -161,15 +161,15 @@ async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> b
 def _check(kind: str, tokens: int, body: bytes) -> None:
     """Raise `_FailedError` unless the reply has all its tokens."""
     if kind == "models":
-        count = wanted = len(json.loads(body)["data"])
+        count = expected = len(json.loads(body)["data"])
     elif kind == "stream":
-        count, wanted = body.count(b'"content"'), tokens
+        count, expected = body.count(b'"content"'), tokens
         if not body.endswith(b"data: [DONE]\n\n"):
             raise _FailedError("the stream has no end")
     else:
-        count, wanted = len(json.loads(body)["choices"][0]["message"]["content"].split()), tokens
-    if count != wanted:
-        raise _FailedError(f"{count} of {wanted} tokens")
+        count, expected = len(json.loads(body)["choices"][0]["message"]["content"].split()), tokens
+    if count != expected:
+        raise _FailedError(f"{count} of {expected} tokens")
 
 
 def read(path: Path) -> Iterator[Record]:

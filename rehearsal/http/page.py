@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Final
 
 from rehearsal.http.load_client import Record
-from rehearsal.http.play import Interruption, Outcome
+from rehearsal.http.play import HttpOutcome, Interruption
 
 _WIDTH: Final = 960
 _HEIGHT: Final = 220
@@ -36,7 +36,7 @@ def is_by_death(record: Record, interruptions: Sequence[Interruption]) -> bool:
     )
 
 
-def summarise(outcome: Outcome) -> dict[str, Any]:
+def summarise(outcome: HttpOutcome) -> dict[str, Any]:
     """Return the counts: failures without a death near are those with notice."""
     failures = outcome.failed()
     by_death = [record for record in failures if is_by_death(record, outcome.interruptions)]
@@ -68,7 +68,7 @@ def headline(summary: dict[str, Any]) -> str:
     )
 
 
-def render(outcome: Outcome) -> str:
+def render(outcome: HttpOutcome) -> str:
     """Return the page, one HTML file."""
     summary = summarise(outcome)
     rows = "".join(
@@ -85,7 +85,7 @@ def render(outcome: Outcome) -> str:
     )
 
 
-def _latency(outcome: Outcome) -> str:
+def _latency(outcome: HttpOutcome) -> str:
     by_second: dict[int, list[float]] = defaultdict(list)
     for record in outcome.records:
         if not record.error:
@@ -106,14 +106,14 @@ def _latency(outcome: Outcome) -> str:
     return _svg("".join(drawn), f"{1000 * top:.0f} ms", f"{end:.0f} s")
 
 
-def _ready(outcome: Outcome) -> str:
+def _ready(outcome: HttpOutcome) -> str:
     end = _end(outcome)
     top = max((count for _, count in outcome.ready), default=1) + 1
     points = [(at - outcome.began, float(count)) for at, count in outcome.ready]
     return _svg(_marks(outcome, end) + _line(points, end, top, "#080"), f"{top}", f"{end:.0f} s")
 
 
-def _end(outcome: Outcome) -> float:
+def _end(outcome: HttpOutcome) -> float:
     last = max((record.at + record.last for record in outcome.records), default=outcome.began)
     return max(last - outcome.began, 1.0)
 
@@ -127,7 +127,7 @@ def _line(points: Iterable[tuple[float, float]], end: float, top: float, color: 
     return f'<polyline points="{text}" fill="none" stroke="{color}" stroke-width="1.5"/>'
 
 
-def _marks(outcome: Outcome, end: float) -> str:
+def _marks(outcome: HttpOutcome, end: float) -> str:
     marks = []
     for interruption in outcome.interruptions:
         x = _x(interruption.at - outcome.began, end)

@@ -29,7 +29,7 @@ _POLL_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Script:
+class HttpScript:
     """A run.
 
     Attributes:
@@ -66,13 +66,13 @@ class Interruption(NamedTuple):
 
 
 @dataclass
-class Outcome:
+class HttpOutcome:
     """What happened: each request, each interruption, the proxies' last states, and hosts in time.
 
     ``overdue`` are hosts with a notice that ran until they were killed.
     """
 
-    script: Script
+    script: HttpScript
     began: float
     records: list[Record] = field(default_factory=list)
     interruptions: list[Interruption] = field(default_factory=list)
@@ -86,10 +86,10 @@ class Outcome:
         return [record for record in failures if repeatable in (None, record.is_repeatable)]
 
 
-class World:
+class HttpWorld:
     """Proxies and hosts of one service."""
 
-    def __init__(self, script: Script, folder: Path) -> None:
+    def __init__(self, script: HttpScript, folder: Path) -> None:
         self.hosts = HttpHosts(
             folder,
             python_command(SERVER),
@@ -131,11 +131,11 @@ class World:
 
 
 @contextlib.contextmanager
-def world(script: Script) -> Iterator[tuple[World, Path]]:
+def world(script: HttpScript) -> Iterator[tuple[HttpWorld, Path]]:
     """Start proxies and hosts; yield them, ready, and their folder."""
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-http-", ignore_cleanup_errors=True) as name,
-        contextlib.closing(World(script, Path(name))) as running,
+        contextlib.closing(HttpWorld(script, Path(name))) as running,
     ):
         for _ in range(script.hosts):
             running.hosts.launch()
@@ -159,13 +159,13 @@ def load(config: LoadConfig, out: Path) -> Iterator[None]:
         callers.wait()
 
 
-def run(script: Script, on_progress: Callable[[Outcome], None] = lambda outcome: None) -> Outcome:
+def run(script: HttpScript, on_progress: Callable[[HttpOutcome], None] = lambda outcome: None) -> HttpOutcome:
     """Run a script; ``on_progress`` is called about ten times a second."""
     with world(script) as (running, folder):
         config = LoadConfig(
             [proxy.address for proxy in running.proxies], script.rate, script.tokens, script.seed
         )
-        outcome = Outcome(script, time.time())
+        outcome = HttpOutcome(script, time.time())
         with load(config, folder / "requests"):
             _Market(script, running.hosts, outcome).play(lambda: _observe(running, outcome, on_progress))
         outcome.records = list(load_client.read(folder / "requests"))
@@ -173,7 +173,7 @@ def run(script: Script, on_progress: Callable[[Outcome], None] = lambda outcome:
         return outcome
 
 
-def _observe(running: World, outcome: Outcome, on_progress: Callable[[Outcome], None]) -> None:
+def _observe(running: HttpWorld, outcome: HttpOutcome, on_progress: Callable[[HttpOutcome], None]) -> None:
     outcome.ready.append((time.time(), running.ready))
     on_progress(outcome)
 
@@ -181,7 +181,7 @@ def _observe(running: World, outcome: Outcome, on_progress: Callable[[Outcome], 
 class _Market:
     """Interrupts hosts at random; a replacement is launched with each notice, as the controller does."""
 
-    def __init__(self, script: Script, hosts: HttpHosts, outcome: Outcome) -> None:
+    def __init__(self, script: HttpScript, hosts: HttpHosts, outcome: HttpOutcome) -> None:
         self._script = script
         self._hosts = hosts
         self._outcome = outcome

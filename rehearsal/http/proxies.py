@@ -16,7 +16,7 @@ from contracts.registry.proxy_state import ProxyState
 from pulumi_on_moto.errors import LocalCloudError
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.proxy import haproxy_config
-from userdata.agent.proxy.discovery import WorkerHost
+from userdata.agent.proxy.discovery import HttpHost
 from userdata.agent.proxy.haproxy_config import Paths
 from userdata.agent.proxy.runtime import RuntimeSocket
 from userdata.agent.proxy.supervisor import ProxySupervisor
@@ -40,7 +40,7 @@ class RealProxy:
         proxy: HttpProxy,
         address: str,
         folder: Path,
-        discover: Callable[[], tuple[WorkerHost, ...]],
+        discover: Callable[[], tuple[HttpHost, ...]],
         discover_seconds: float = 1.0,
     ) -> None:
         folder.mkdir()

@@ -55,19 +55,19 @@ def test_a_worker_takes_requests_from_its_own_readiness_until_it_drains(
     checks = checks_of(clock, worker_port)
     checks.record_start(0)
     checks.probe_once()
-    assert (checks.answer("0"), checks.is_ready(0)) == (DRAIN, False)
+    assert (checks.respond("0"), checks.is_ready(0)) == (DRAIN, False)
     FakeWorker.status = 204
     checks.probe_once()
-    assert (checks.answer("0"), checks.is_ready(0)) == (READY, True)
-    assert [checks.answer(line) for line in ("1", "7", "", "x", "-1")] == [DRAIN] * 5
+    assert (checks.respond("0"), checks.is_ready(0)) == (READY, True)
+    assert [checks.respond(line) for line in ("1", "7", "", "x", "-1")] == [DRAIN] * 5
     checks.drain(0)
-    assert checks.answer("0") == DRAIN
+    assert checks.respond("0") == DRAIN
     checks.record_start(0)  # another process: its readiness is unknown
-    assert checks.answer("0") == DRAIN
+    assert checks.respond("0") == DRAIN
     checks.probe_once()
-    assert checks.answer("0") == READY
+    assert checks.respond("0") == READY
     checks.record_end(0)
-    assert checks.answer("0") == DRAIN
+    assert checks.respond("0") == DRAIN
 
 
 def test_it_is_drained_when_the_proxies_have_seen_it_and_no_request_is_in_flight(clock: FakeClock) -> None:
@@ -120,7 +120,7 @@ def test_a_noticed_worker_gets_sigterm_once_its_requests_have_ended(workbench: B
     now = workbench.clock.wall()
     notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now, now))
     workers.stop()
-    assert workbench.http.answer("0") == DRAIN
+    assert workbench.http.respond("0") == DRAIN
     workbench.clock.advance(60)
     assert workers.tick()
     assert workbench.processes[0].poll() is None
@@ -159,13 +159,13 @@ def test_a_requested_restart_waits_for_the_requests_and_is_requested_once(workbe
     workbench.registry.restarts_requested = {0}
     workbench.clock.advance(11)
     workers.tick()
-    assert workbench.http.answer("0") == DRAIN
+    assert workbench.http.respond("0") == DRAIN
     workbench.clock.advance(11)
     workers.tick()
     assert workbench.processes[0].poll() is None
     open_now[0] = 0
     wait_until(lambda: (workers.tick(), len(workbench.processes) == 2)[1])
-    assert workbench.http.answer("0") == DRAIN  # until the new one is ready
+    assert workbench.http.respond("0") == DRAIN  # until the new one is ready
     workers.stop()
     workbench.clock.advance(4)
     wait_until(lambda: not workers.tick())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
 from userdata.agent.machine.errors import ConfigError
+from userdata.agent.machine.host import SystemHost
 from userdata.agent.proxy import discovery, haproxy_config, metrics, servers
 from userdata.agent.proxy.counts import Counts, WorkerKey
-from userdata.agent.proxy.discovery import WorkerHost
+from userdata.agent.proxy.discovery import HttpHost
 from userdata.agent.proxy.haproxy_config import Paths
 from userdata.agent.proxy.runtime import (
     HaproxyUnavailableError,
@@ -55,7 +56,7 @@ class Table:
         }
         self.in_flight: dict[str, int] = {}
 
-    def plan(self, addresses: Iterable[str]) -> servers.Plan:
+    def plan(self, addresses: Iterable[str]) -> servers.TablePlan:
         return servers.plan(self.servers.values(), self.in_flight, set(addresses), self.rows, self.slots)
 
     def apply(self, commands: Iterable[str]) -> None:
@@ -234,7 +235,7 @@ class FakeSocket(RuntimeSocket):
             self.table.apply([command])
 
 
-def supervisor(clock: FakeClock, hosts: list[WorkerHost], socket: FakeSocket) -> ProxySupervisor:
+def supervisor(clock: FakeClock, hosts: list[HttpHost], socket: FakeSocket) -> ProxySupervisor:
     return ProxySupervisor(
         PROXY,
         PATHS,
@@ -248,7 +249,7 @@ def supervisor(clock: FakeClock, hosts: list[WorkerHost], socket: FakeSocket) ->
 
 def test_the_boot_time_of_a_host_becomes_the_callers_wait(clock: FakeClock) -> None:
     socket = FakeSocket()
-    hosts = [WorkerHost("i-1", "10.0.0.1", clock.wall() - 20)]
+    hosts = [HttpHost("i-1", "10.0.0.1", clock.wall() - 20)]
     running = supervisor(clock, hosts, socket)
     for _ in range(3):
         running.tick()
@@ -256,7 +257,7 @@ def test_the_boot_time_of_a_host_becomes_the_callers_wait(clock: FakeClock) -> N
     socket.status = "UP"
     running.tick()
     assert f"set map {PATHS.retry_after} seconds 50" in socket.commands
-    hosts.append(WorkerHost("i-2", "10.0.0.2", clock.wall() - 999))  # ready before it was seen
+    hosts.append(HttpHost("i-2", "10.0.0.2", clock.wall() - 999))  # ready before it was seen
     socket.commands.clear()
     clock.advance(10)
     running.tick()
@@ -265,7 +266,7 @@ def test_the_boot_time_of_a_host_becomes_the_callers_wait(clock: FakeClock) -> N
 
 def test_what_waits_is_offered_to_servers_with_room(clock: FakeClock) -> None:
     socket = FakeSocket()
-    running = supervisor(clock, [WorkerHost("i-1", "10.0.0.1")], socket)
+    running = supervisor(clock, [HttpHost("i-1", "10.0.0.1")], socket)
     running.tick()
     assert not [command for command in socket.commands if "maxconn" in command]
     socket.status = "UP"
@@ -275,7 +276,7 @@ def test_what_waits_is_offered_to_servers_with_room(clock: FakeClock) -> None:
 
 def test_a_new_haproxy_is_filled_at_once(clock: FakeClock) -> None:
     socket = FakeSocket()
-    running = supervisor(clock, [WorkerHost("i-1", "10.0.0.1")], socket)
+    running = supervisor(clock, [HttpHost("i-1", "10.0.0.1")], socket)
     running.tick()
     socket.pid, socket.table = "2", Table(rows=4, slots=2)
     clock.advance(1)
@@ -288,6 +289,16 @@ def test_a_new_haproxy_is_filled_at_once(clock: FakeClock) -> None:
 def test_only_a_proxy_has_the_subcommand(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="proxy: missing"):
         tasks.proxy(tasks.Node(configs.load(configs.service()), tmp_path, "http://x"))
+
+
+class CommandHost(SystemHost):
+    def __init__(self, commands: list[list[str]]) -> None:
+        super().__init__()
+        self.commands = commands
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        self.commands.append(list(argv))
+        return ""
 
 
 class FakeHaproxy(socketserver.BaseRequestHandler):
@@ -323,7 +334,7 @@ def test_the_subcommand_configures_haproxy_once_and_reports_its_requests(
     made.run_in_background = lambda work: work()
     made.on_sigterm = lambda stop: setattr(clock, "on_sleep", lambda seconds: stop())
     units: list[list[str]] = []
-    made.host.run = lambda argv, *_, **__: units.append(list(argv)) or ""  # type: ignore[method-assign,func-returns-value]
+    made.host = CommandHost(units)
     with socketserver.UnixStreamServer(str(tmp_path / "haproxy.sock"), FakeHaproxy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         assert tasks.proxy(made) == 0

@@ -15,19 +15,19 @@ import pytest
 from contracts.names import PROXY_HEALTH_PATH
 from rehearsal.http import load_client, play
 from rehearsal.http.load_client import LoadConfig
-from rehearsal.http.play import Script, World
+from rehearsal.http.play import HttpScript, HttpWorld
 from tests.waiting import wait_until
 
-SCRIPT = Script(hosts=3, token_seconds=0.02, concurrency=4)
+SCRIPT = HttpScript(hosts=3, token_seconds=0.02, concurrency=4)
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[tuple[World, Path]]:
+def world() -> Iterator[tuple[HttpWorld, Path]]:
     with play.world(SCRIPT) as running:
         yield running
 
 
-def get(world: World, path: str) -> http.client.HTTPResponse:
+def get(world: HttpWorld, path: str) -> http.client.HTTPResponse:
     with contextlib.closing(http.client.HTTPConnection(*world.proxies[0].address, timeout=30)) as connection:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -36,7 +36,7 @@ def get(world: World, path: str) -> http.client.HTTPResponse:
 
 
 def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
-    world: tuple[World, Path],
+    world: tuple[HttpWorld, Path],
 ) -> None:
     running, folder = world
     hosts, out = running.hosts, folder / "requests"
@@ -67,7 +67,7 @@ def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
 
 
 @pytest.mark.soak
-def test_a_killed_haproxy_is_filled_again(world: tuple[World, Path]) -> None:
+def test_a_killed_haproxy_is_filled_again(world: tuple[HttpWorld, Path]) -> None:
     running, _ = world
     proxy = running.proxies[0]
     running.wait_ready(2)
@@ -79,8 +79,8 @@ def test_a_killed_haproxy_is_filled_again(world: tuple[World, Path]) -> None:
 
 
 @pytest.mark.soak
-def test_without_workers_a_caller_hears_when_to_come_again_and_the_next_worker_serves(
-    world: tuple[World, Path],
+def test_without_workers_a_caller_reads_when_to_try_again_and_the_next_worker_serves(
+    world: tuple[HttpWorld, Path],
 ) -> None:
     running, _ = world
     for name in running.hosts.names():
@@ -96,7 +96,7 @@ def test_without_workers_a_caller_hears_when_to_come_again_and_the_next_worker_s
 
 
 @pytest.mark.soak
-def test_requests_that_wait_while_all_workers_drain_go_to_the_next_one(world: tuple[World, Path]) -> None:
+def test_requests_that_wait_while_all_workers_drain_go_to_the_next_one(world: tuple[HttpWorld, Path]) -> None:
     """HAProxy itself leaves them in its queue until their timeout: ``ProxySupervisor._take_waiting``."""
     running, _ = world
     [name] = running.hosts.names()

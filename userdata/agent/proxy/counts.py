@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from contracts.registry.proxy_state import ProxyState, WorkerRequests
-from userdata.agent.proxy.runtime import Line, Statistics
+from userdata.agent.proxy.runtime import Statistics, StatisticsLine
 
 _MAX_SAMPLES: Final = 4096
 """Samples of arrivals: more than an hour at one a second, longer than a request may wait."""
@@ -23,10 +23,10 @@ class WorkerKey:
 
 
 @dataclass
-class _Worker:
+class _WorkerSums:
     """A worker's counts at its first sample, and the seconds summed since."""
 
-    first: Line
+    first: StatisticsLine
     busy_seconds: float = 0.0
     request_seconds: float = 0.0
     was_up: bool = False
@@ -40,11 +40,11 @@ class Counts:
     """
 
     started_at: float
-    _workers: dict[WorkerKey, _Worker] = field(default_factory=dict)
+    _workers: dict[WorkerKey, _WorkerSums] = field(default_factory=dict)
     _arrivals: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_MAX_SAMPLES))
     _sampled_at: float | None = None
     _statistics: Statistics | None = None
-    _lines: dict[WorkerKey, Line] = field(default_factory=dict)
+    _lines: dict[WorkerKey, StatisticsLine] = field(default_factory=dict)
     _closed: int = 0
     """Requests of whose outcome HAProxy counts nothing: it closed the caller's connection."""
     _missing: tuple[int, ...] = (0,)
@@ -59,14 +59,14 @@ class Counts:
         self._lines = {worker: statistics.servers[name] for name, worker in servers.items()}
         self._workers = {key: worker for key, worker in self._workers.items() if key in self._lines}
         for key, line in self._lines.items():
-            worker = self._workers.setdefault(key, _Worker(line))
+            worker = self._workers.setdefault(key, _WorkerSums(line))
             worker.was_up |= line.is_up
             worker.busy_seconds += seconds if line.in_flight else 0.0
             worker.request_seconds += seconds * line.in_flight
         self._arrivals.append((now, statistics.backend.total))
         self._sampled_at, self._statistics = now, statistics
         backend = statistics.backend
-        missing = backend.total - backend.responses - backend.left - backend.in_flight
+        missing = backend.total - backend.responses - backend.aborted - backend.in_flight
         # Three times in a row, as HAProxy's other threads count while it writes the line.
         self._missing = (*self._missing[-2:], missing)
         self._closed = max(self._closed, min(self._missing))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerHost:
+class HttpHost:
     """A host with workers; ``launched_at`` is in epoch seconds, None on premises."""
 
     name: str
@@ -23,16 +23,16 @@ class WorkerHost:
     launched_at: float | None = None
 
 
-Discovery = Callable[[], tuple[WorkerHost, ...]]
+Discovery = Callable[[], tuple[HttpHost, ...]]
 """Returns the hosts; raises `AgentError` if they are unknown now."""
 
 
-def on_premises(addresses: tuple[str, ...]) -> tuple[WorkerHost, ...]:
+def on_premises(addresses: tuple[str, ...]) -> tuple[HttpHost, ...]:
     """Return the hosts at fixed addresses."""
-    return tuple(WorkerHost(address, address) for address in addresses)
+    return tuple(HttpHost(address, address) for address in addresses)
 
 
-def describe(client: EC2Client, stack: str, group: str) -> tuple[WorkerHost, ...]:
+def describe(client: EC2Client, stack: str, group: str) -> tuple[HttpHost, ...]:
     """Return the group's instances that run or start, with their private addresses.
 
     Proxies lack the group's tag (`names.TAG_PROXY`).
@@ -52,5 +52,5 @@ def describe(client: EC2Client, stack: str, group: str) -> tuple[WorkerHost, ...
                 for instance in reservation["Instances"]:
                     if address := instance.get("PrivateIpAddress"):
                         launched_at = instance["LaunchTime"].timestamp()
-                        hosts.append(WorkerHost(instance["InstanceId"], address, launched_at))
+                        hosts.append(HttpHost(instance["InstanceId"], address, launched_at))
     return tuple(hosts)

@@ -34,7 +34,7 @@ class ServerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StatisticsLine:
     """A line of the statistics, of a server or of the whole backend; counts are since HAProxy's start.
 
     Attributes:
@@ -47,7 +47,7 @@ class Line:
             caller got a closed connection in place of a 502, see `Counts.state`.
         cut: Those of ``lost`` whose response had begun.
         unanswered: Requests that no server took (backend).
-        left: Requests whose caller closed the connection.
+        aborted: Requests whose caller closed the connection.
         repeated: Requests that went to another server.
         is_up: Whether it takes requests.
     """
@@ -61,7 +61,7 @@ class Line:
     lost: int
     cut: int
     unanswered: int
-    left: int
+    aborted: int
     repeated: int
     is_up: bool
 
@@ -70,8 +70,8 @@ class Line:
 class Statistics:
     """The backend's line, and those of its servers by name."""
 
-    backend: Line
-    servers: dict[str, Line]
+    backend: StatisticsLine
+    servers: dict[str, StatisticsLine]
 
     @property
     def waiting(self) -> int:
@@ -150,11 +150,11 @@ def parse_statistics(lines: Sequence[str]) -> Statistics:
     return Statistics(backend, parsed)
 
 
-def _line(record: dict[str, str]) -> Line:
+def _line(record: dict[str, str]) -> StatisticsLine:
     def count(name: str) -> int:
         return int(record[name] or 0)
 
-    return Line(
+    return StatisticsLine(
         name=record["svname"],
         waiting=count("qcur"),
         in_flight=count("scur"),
@@ -164,7 +164,7 @@ def _line(record: dict[str, str]) -> Line:
         lost=count("eresp"),
         cut=count("srv_abrt"),
         unanswered=count("econ"),
-        left=count("cli_abrt"),
+        aborted=count("cli_abrt"),
         repeated=count("wredis"),
         is_up=record["status"].startswith("UP"),
     )

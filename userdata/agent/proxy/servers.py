@@ -14,7 +14,7 @@ from userdata.agent.proxy.runtime import ServerState
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """The commands that give each host a row, and the addresses for which there is no room."""
 
     commands: tuple[str, ...]
@@ -27,7 +27,7 @@ def plan(
     addresses: Collection[str],
     rows: int,
     slots: int,
-) -> Plan:
+) -> TablePlan:
     """Return what brings the table to ``addresses``.
 
     A host that is gone is set to maintenance; its row is used again once no request is in flight there. A new
@@ -64,7 +64,7 @@ def plan(
         for slot in range(slots):
             server = servers[server_name(slot, row_of[address])]
             commands += _activate(server, address)
-    return Plan(tuple(commands), tuple(without_row))
+    return TablePlan(tuple(commands), tuple(without_row))
 
 
 def _activate(server: ServerState, address: str) -> list[str]:

@@ -15,7 +15,7 @@ from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.proxy import haproxy_config, servers
 from userdata.agent.proxy.counts import Counts, WorkerKey
-from userdata.agent.proxy.discovery import Discovery, WorkerHost
+from userdata.agent.proxy.discovery import Discovery, HttpHost
 from userdata.agent.proxy.haproxy_config import BACKEND, RETRY_AFTER_KEY, Paths
 from userdata.agent.proxy.runtime import RuntimeSocket, ServerState, Statistics
 
@@ -58,7 +58,7 @@ class ProxySupervisor:
         self._discover = BackgroundPoller(discover, run_in_background)
         self._write = BackgroundPoller(lambda: self._store(write), run_in_background)
         self._discover_seconds = discover_seconds
-        self._hosts: tuple[WorkerHost, ...] = ()
+        self._hosts: tuple[HttpHost, ...] = ()
         self._counts = Counts(clock.wall())
         self._process = ""
         self._discover_at = self._write_at = 0.0
@@ -170,8 +170,8 @@ class ProxySupervisor:
         for name in sorted(self._booting & up & launched.keys()):
             self._boots.append(max(self._clock.wall() - launched[name], 1.0))
             log.info("worker ready", instance=name, seconds=round(self._boots[-1]))
-        seen = {key.instance for key in workers.values()}
-        not_up = {name for name in seen - up if not self._is_known_up(name)}
+        observed = {key.instance for key in workers.values()}
+        not_up = {name for name in observed - up if not self._is_known_up(name)}
         self._booting = ((self._booting - up) | not_up) & launched.keys()
         if not self._boots:
             return
@@ -206,12 +206,12 @@ class ProxySupervisor:
             write(*state)
         return True
 
-    def _log_once(self, what: str, error: AgentError) -> None:
-        if what not in self._logged:
-            self._logged.add(what)
-            log.error(f"{what} fails", error=str(error))
+    def _log_once(self, topic: str, error: AgentError) -> None:
+        if topic not in self._logged:
+            self._logged.add(topic)
+            log.error(f"{topic} fails", error=str(error))
 
-    def _log_recovered(self, what: str) -> None:
-        if what in self._logged:
-            self._logged.discard(what)
-            log.info(f"{what} recovered")
+    def _log_recovered(self, topic: str) -> None:
+        if topic in self._logged:
+            self._logged.discard(topic)
+            log.info(f"{topic} recovered")

@@ -39,7 +39,7 @@ def proxy(node: Node) -> int:
     sink = Sink(config.metrics.emf_port)
     requests = metrics.RequestMetrics(config, identity.instance)
 
-    def discover() -> tuple[discovery.WorkerHost, ...]:
+    def discover() -> tuple[discovery.HttpHost, ...]:
         hosts = discovery.describe(ec2, config.stack, config.group)
         return (*hosts, *discovery.on_premises(settings.hosts))
 
@@ -57,7 +57,7 @@ def proxy(node: Node) -> int:
 
 
 def _start_haproxy(node: Node, paths: Paths) -> None:
-    """Write the configuration; start HAProxy, anew only if it has changed: requests in flight would end.
+    """Write the configuration; start HAProxy, again only if it has changed: requests in flight would end.
 
     Raises:
         AgentError: the package is missing, or HAProxy refuses its configuration.

@@ -102,10 +102,10 @@ class HttpChecks:
     def is_drained(self, slot: int) -> bool:
         """Return whether all proxies have seen the drain and no request is in flight."""
         since = self._slots[slot].draining_since
-        seen = since is not None and self._clock.monotonic() - since >= SEEN_SECONDS
-        return seen and self._connections(self.port(slot)) == 0
+        is_seen = since is not None and self._clock.monotonic() - since >= SEEN_SECONDS
+        return is_seen and self._connections(self.port(slot)) == 0
 
-    def answer(self, line: str) -> str:
+    def respond(self, line: str) -> str:
         """Return the answer to a proxy's check; a slot that is not here takes no requests."""
         state = self._slots.get(int(line)) if line.isdecimal() else None
         takes_requests = state is not None and state.is_ready and state.draining_since is None
@@ -131,7 +131,7 @@ class HttpChecks:
         Raises:
             OSError: the port is taken.
         """
-        self._server = _CheckServer((self._address, self._http.check_port), self.answer)
+        self._server = _CheckServer((self._address, self._http.check_port), self.respond)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         threading.Thread(target=self._probe, daemon=True).start()
 
@@ -152,8 +152,8 @@ class _CheckServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], answer: Callable[[str], str]) -> None:
-        self.answer = answer
+    def __init__(self, address: tuple[str, int], respond: Callable[[str], str]) -> None:
+        self.respond = respond
         super().__init__(address, _CheckHandler)
 
 
@@ -165,7 +165,7 @@ class _CheckHandler(socketserver.StreamRequestHandler):
         with contextlib.suppress(OSError):  # the proxy has gone
             line = self.rfile.readline(_LINE_BYTES).decode("ascii", "replace")
             if line.endswith("\n"):
-                self.wfile.write(f"{self.server.answer(line.strip())}\n".encode())
+                self.wfile.write(f"{self.server.respond(line.strip())}\n".encode())
 
 
 def open_connections(port: int, address: str = "", tables: Iterable[Path] = _TABLES) -> int:
@@ -174,7 +174,7 @@ def open_connections(port: int, address: str = "", tables: Iterable[Path] = _TAB
     ``address``, an IPv4 address, counts only those to it. Source: Linux, ``Documentation/networking/
     proc_net_tcp.rst`` (local address as hexadecimal words in the machine's byte order, port, state).
     """
-    wanted = "".join(f"{int(part):02X}" for part in reversed(address.split("."))) if address else ""
+    address_words = "".join(f"{int(part):02X}" for part in reversed(address.split("."))) if address else ""
     count = 0
     for table in tables:
         try:
@@ -184,6 +184,6 @@ def open_connections(port: int, address: str = "", tables: Iterable[Path] = _TAB
         for line in lines:
             _, local, _, state = line.split(maxsplit=4)[:4]
             local_address, _, local_port = local.partition(":")
-            is_here = int(local_port, 16) == port and local_address.endswith(wanted)
+            is_here = int(local_port, 16) == port and local_address.endswith(address_words)
             count += is_here and state == _ESTABLISHED
     return count

@@ -460,7 +460,7 @@ class Checkpointer:
                 if digest != expected.sha256:
                     return {"reason": f"{path} has a wrong checksum", "damaged": True}
         except FileNotFoundError as error:
-            path = "/".join(Path(str(error.filename)).parts[-2:])
+            path = str(error.filename).rpartition(f"{name}/")[2]
             return {"reason": f"{path} is missing", "damaged": True}
         except OSError as error:
             return {"reason": one_line(error), "damaged": False}

@@ -14,7 +14,7 @@ from typing import Any, Final
 from tests.real.environments import environment, play_module
 
 KINDS: Final = ("fsdp", "hsdp", "tensor", "fsdp+tensor", "zero")
-_SECONDS: Final = 600.0
+_SECONDS: Final = 1800.0
 
 
 def reshard(

@@ -149,6 +149,12 @@ def late(folder: Path, lines: dict[str, str]) -> None:
     lines["late"] = f"{len(list(folder.glob('step-*')))} checkpoints"
 
 
+def steps(folder: Path) -> int:
+    """Return how many steps rank 0 has taken, over all starts."""
+    path = folder / "samples-0"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
 def killed(folder: Path, kills: int) -> dict[str, Any]:
     """Kill one of two ranks, or the machine, at random moments; save on two levels."""
     epochs, options = 2 + kills, {"every": 0.05, "local": True}
@@ -156,13 +162,11 @@ def killed(folder: Path, kills: int) -> dict[str, Any]:
     chance, copy, codes = random.Random(kills), folder / "killed", list[list[int]]()
     slow = {**options, "pause": 0.01}
     for number in range(kills):
-        processes = start(copy, 2, train, "fsdp", epochs, "killed", slow)
-        starts, deadline = copy / "starts-0", time.monotonic() + 30
-        while time.monotonic() < deadline and (
-            not starts.exists() or len(starts.read_text().split()) < number + 1
-        ):
+        processes, before = start(copy, 2, train, "fsdp", epochs, "killed", slow), steps(copy)
+        taken, deadline = before + chance.randint(2, 6), time.monotonic() + 60
+        while steps(copy) < taken and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.4 * chance.random())
+        time.sleep(0.05 * chance.random())
         if number % 3 == 2:
             for process in processes:
                 os.kill(process.pid, signal.SIGTERM)

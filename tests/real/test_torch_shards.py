@@ -26,11 +26,11 @@ def mismatches(results: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_two_ranks_save_halves_and_four_restore_the_same_bits(tmp_path: Path) -> None:
-    results = reshard(tmp_path, 60, kinds=["fsdp"], saved_by=[2], restored_by=[4])
+    results = reshard(tmp_path, 60, kinds=["fsdp"], saved_by=[2], restored_by=[4], others=[])
     [result] = results.values()
     assert result["codes"] == [0, 0], result["log"]
     assert mismatches(results) == {}
-    assert result["mismatches"].keys() == {"export", "fsdp 4", "whole 1"}
+    assert result["mismatches"].keys() == {"export", "fsdp 4"}
 
 
 @pytest.mark.soak
@@ -40,7 +40,8 @@ def test_any_number_of_ranks_restores_the_same_bits(tmp_path: Path, kind: str) -
     assert mismatches(results) == {}
     for result in results.values():
         shares = [number / sum(result["bytes"]) for number in result["bytes"]]
-        assert max(shares) < 1.1 / len(shares), result["bytes"]
+        # ZeRO divides by parameters, of which one here has half of the state.
+        assert max(shares) < (0.6 if kind == "zero" else 1.1 / len(shares)), result["bytes"]
     assert sum(len(result["mismatches"]) for result in results.values()) == 12
 
 

@@ -155,7 +155,7 @@ def damage(place: Path, kind: str) -> None:
 DAMAGE = {
     "flipped": "wrong checksum",
     "truncated": "has 7 of 5000 bytes",
-    "missing": "weights is missing",
+    "missing": "rank-00000/inner/weights is missing",
     "no manifest": "no manifest",
     "torn manifest": "manifest.json is damaged",
     "changed manifest": "manifest.json is damaged",

@@ -460,7 +460,8 @@ class Checkpointer:
                 if digest != expected.sha256:
                     return {"reason": f"{path} has a wrong checksum", "damaged": True}
         except FileNotFoundError as error:
-            return {"reason": f"{Path(str(error.filename)).name} is missing", "damaged": True}
+            path = str(error.filename).rpartition(f"{name}/")[2]
+            return {"reason": f"{path} is missing", "damaged": True}
         except OSError as error:
             return {"reason": one_line(error), "damaged": False}
         return {"reason": "", "damaged": False}

@@ -24,8 +24,8 @@ class OptimizerParameters:
         return self._parameters[path[1]] if 0 <= path[1] < len(self._parameters) else None
 
 
-def divided_as(parameter: Any, dtype: torch.dtype) -> Any:
-    """Return a new tensor, divided among the ranks as a DTensor is."""
+def new_like(parameter: Any, dtype: torch.dtype) -> Any:
+    """Return a new tensor of a parameter's shape, divided among the ranks as it is."""
     return torch.empty_like(parameter.detach(), dtype=dtype)
 
 

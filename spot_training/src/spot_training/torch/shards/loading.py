@@ -17,7 +17,7 @@ from spot_training.checkpointer import Checkpoint
 from spot_training.errors import MismatchError, one_line
 from spot_training.storage.manifest import part_of
 from spot_training.torch import state
-from spot_training.torch.shards.layout import OptimizerParameters, device_of, divided_as, on_all_ranks
+from spot_training.torch.shards.layout import OptimizerParameters, device_of, new_like, on_all_ranks
 from spot_training.torch.shards.saving import SHARD_FILE
 from spot_training.torch.shards.support import is_dtensor
 from spot_training.torch.shards.tree import TreePath, key_of, replaced, tensors_of, without_tensors
@@ -174,8 +174,8 @@ class _Targets:
         is_module = isinstance(self._part, torch.nn.Module)
         if present is not None and present.shape == size and (is_module or present.dtype == dtype):
             return present
-        if is_dtensor(parameter) and parameter.shape == size:
-            return divided_as(parameter, dtype)
+        if parameter is not None and parameter.shape == size:
+            return new_like(parameter, dtype)
         if self._stored.is_divided(key) and self._is_divided:
             if not is_dtensor(parameter):
                 raise ValueError(f"{key} was divided among ranks, and here is no tensor of that shape")

@@ -67,8 +67,10 @@ def refuse_unsupported(parts: Mapping[str, Any]) -> None:
 def _reasons(part: Any) -> Iterator[str]:
     if isinstance(part, torch.nn.Module):
         inner = list(part.modules())
-    else:
+    elif hasattr(part, "param_groups"):  # a scheduler has an optimizer, too, but not its state
         inner = [part, *(value for name in _INNER if (value := getattr(part, name, None)) is not None)]
+    else:
+        inner = [part]
     for value in inner:
         for kind in sorted(_classes(value) & _REFUSED_CLASSES.keys()):
             yield f"it has a {kind} ({_REFUSED_CLASSES[kind]})"

@@ -30,7 +30,11 @@ class ZeroState:
         """Return the groups of all parameters, and the state of those that this rank updates."""
         zero, local = self.optimizer, self.optimizer.optim.state
         state = {index: dict(local[tensor]) for index, tensor in self._parameters() if tensor in local}
-        return {**Optimizer.state_dict(zero), "state": state}
+        stored = {**Optimizer.state_dict(zero), "state": state}
+        # A group that was added later has only in the local optimizer what its class sets.
+        pairs = zip(zero.optim.param_groups, stored["param_groups"], strict=True)
+        stored["param_groups"] = [{**local_group, **group} for local_group, group in pairs]
+        return stored
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state with at least this rank's parameters."""

@@ -24,6 +24,8 @@ from spot_training.levels.background import BackgroundSaver
 from spot_training.torch import EpochBatches, Loop
 from spot_training.torch import saves as saves_module
 
+import parts_torch  # isort: skip
+
 FORK = multiprocessing.get_context("fork")
 DATA = TensorDataset(torch.arange(8.0)[:, None])
 
@@ -235,6 +237,7 @@ def main(folder: Path) -> dict[str, Any]:
     results["raced"] = run(folder / "f", raced)
     results["sharded"] = [run(folder / "g", sharded, kind) for kind in ("zero", "fsdp")]
     results["gives way"] = gives_way()
+    results["parts"] = parts_torch.results()
     return results
 
 

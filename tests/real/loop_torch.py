@@ -23,6 +23,8 @@ from spot_training.levels.background import BackgroundSaver
 from spot_training.torch import EpochBatches, Loop
 from spot_training.torch import saves as saves_module
 
+import parts_torch  # isort: skip
+
 FORK = multiprocessing.get_context("fork")
 DATA = TensorDataset(torch.arange(8.0)[:, None])
 
@@ -216,6 +218,7 @@ def main(folder: Path) -> dict[str, Any]:
     results["twice"] = run(folder / "e", twice)
     results["raced"] = run(folder / "f", raced)
     results["gives way"] = gives_way()
+    results["parts"] = parts_torch.results()
     return results
 
 

@@ -97,6 +97,16 @@ def test_a_background_save_gives_way_only_if_both_would_not_end_in_time(results:
     assert results["gives way"] == [False, False, False, True, False, "gave way", False]
 
 
+def test_a_step_has_the_same_samples_and_gradients_at_any_number_of_ranks(results: dict[str, Any]) -> None:
+    assert results["parts"]["same"]
+    assert results["parts"]["difference"] < 1e-12
+
+
+def test_learning_rates_follow_the_global_batch_by_the_rule_that_is_named(results: dict[str, Any]) -> None:
+    assert results["parts"]["linear"] == pytest.approx([0.05, 0.05, 0.025])
+    assert results["parts"]["sqrt"] == pytest.approx([0.05, 0.05, 0.025])
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kills", [3, 20])
 def test_kills_lost_machines_and_notices_change_no_bit_on_two_levels(tmp_path: Path, kills: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
@@ -47,6 +48,8 @@ class InUseError(SpotTrainingError):
 
 
 _hook = sys.excepthook
+before_errors: Final[list[Callable[[BaseException], object]]] = []
+"""Called with an uncaught error before it is printed."""
 
 
 def print_errors_in_one_line() -> None:
@@ -57,6 +60,8 @@ def print_errors_in_one_line() -> None:
 
 
 def _print_error(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    for call in before_errors:
+        call(error)
     if isinstance(error, SpotTrainingError) and not os.environ.get(TRACEBACK_VARIABLE):
         sys.stderr.write(f"{kind.__module__}.{kind.__qualname__}: {one_line(error)}\n")
     else:

@@ -95,6 +95,13 @@ class Interval:
         unpaid._costs = deque(maxlen=_COSTS_REMEMBERED)
         return unpaid
 
+    def for_nodes(self, count: int) -> Interval:
+        """Return one for ``count`` instances that train together: each interruption stops all of them."""
+        together = copy.copy(self)
+        together._between, together._costs = self._between / count, deque(maxlen=_COSTS_REMEMBERED)
+        together._dollars_per_hour = self._dollars_per_hour * count
+        return together
+
     @property
     def cost(self) -> float | None:
         """Seconds for which a save pauses training: the median of the last five; None before the first."""

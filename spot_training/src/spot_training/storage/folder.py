@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from spot_training.errors import InUseError
 from spot_training.storage.files import Files
-from spot_training.storage.lock import OWNER, FolderLock
+from spot_training.storage.lock import OWNER, WORLD_VARIABLE, FolderLock
 from spot_training.storage.manifest import FILE, File, step_of
 from spot_training.storage.retry import RetryPolicy
 
@@ -70,7 +71,8 @@ class FolderStore:
     def stage(self, name: str) -> str:
         """See ``Store``; a stage is the path of a new hidden directory."""
         self._count += 1
-        path = self._folder / f"{_STAGING}{name}.{self._count}"
+        world = Path(os.environ.get(WORLD_VARIABLE, "")).name  # a frozen node of another may still write
+        path = self._folder / f"{_STAGING}{name}.{self._count}{world and f'.{world}'}"
         try:
             self._files.make_new(path)
         except FileExistsError:

@@ -6,7 +6,8 @@ crashed machine waits, and a machine with a longer network failure may have lost
 Therefore the lock holder writes an owner record, and each commit checks it. On a file system without locks
 the record alone decides: the later process wins, and the earlier one fails at its next commit.
 
-On Kubernetes a pod has a lease of its checkpoint folder, for any location: see `check_lease`.
+On Kubernetes a pod has a lease of its checkpoint folder, for any location; of several nodes each world has
+one: see `check_lease`. Then the lock of a lost node is not waited for.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ LOCK: Final = ".lock"
 OWNER: Final = ".owner"
 LEASE_VARIABLE: Final = "GPU_SPOT_LEASE"
 """File of a pod's lease: its name is the fencing token; while the lease holds its first word is ``held``."""
+WORLD_VARIABLE: Final = "SPOT_TRAINING_WORLD"
+"""File of the lease of this process's world of nodes (`spot_training.nodes`), like `LEASE_VARIABLE`."""
+VALID_LEASE: Final = "held"
 _NO_LOCKS: Final = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _POLL_SECONDS: Final = 0.5
 _log = logging.getLogger("spot_training")
@@ -54,6 +58,7 @@ def new_owner() -> dict[str, object]:
         "pid": os.getpid(),
         "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "token": uuid.uuid4().hex,
+        **({"world": world} if (world := os.environ.get(WORLD_VARIABLE)) else {}),
     }
 
 
@@ -65,22 +70,37 @@ def describe_owner(owner: object) -> str:
 
 
 def check_lease() -> None:
-    """Check that this process's lease, if it has one, was not superseded by one with a higher token.
+    """Check that this process's leases, if it has any, were not superseded by one with a higher token.
 
     The file is opened each time: NFS then asks the server (nfs(5), "Close-to-open cache consistency").
 
     Raises:
-        InUseError: another pod has the lease, or it was released, or its file is not there.
+        InUseError: another pod has the lease, the world is over, or the file is not there.
         OSError: the file cannot be read.
     """
-    if not (path := os.environ.get(LEASE_VARIABLE)):
-        return
-    try:
-        text = Path(path).read_text("utf-8").strip()
-    except FileNotFoundError:
-        text = "not there"
-    if not text.startswith("held"):
-        raise InUseError(f"lease {path} is {text}; allowed: held; this process can no longer save")
+    for variable in (LEASE_VARIABLE, WORLD_VARIABLE):
+        if not (path := os.environ.get(variable)):
+            continue
+        try:
+            text = Path(path).read_text("utf-8").strip()
+        except FileNotFoundError:
+            text = "not there"
+        if not text.startswith(VALID_LEASE):
+            raise InUseError(
+                f"lease {path} is {text}; allowed: {VALID_LEASE}; this process can no longer save"
+            )
+
+
+def _is_of_an_earlier_world(owner: object) -> bool:
+    """Return whether the owner is a process of the same training in a world before this one.
+
+    A lost node's lock stays until the server ends it; its world is over, so it can commit nothing.
+    """
+    world = os.environ.get(WORLD_VARIABLE)
+    before = owner.get("world") if isinstance(owner, dict) else None
+    if not world or not before or world == before:
+        return False
+    return Path(world).parent == Path(str(before)).parent
 
 
 class FolderLock:
@@ -137,13 +157,16 @@ class FolderLock:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                owner = describe_owner(self._read())
+                owner = describe_owner(record := self._read())
                 if any(lock.is_on(handle) for lock in list(_locks)):
                     os.close(handle)
                     raise InUseError(
                         f"{self._folder} is in use by another training of this process; allowed: to end or"
                         " close() that one first, or a name for each, such as name='fold-1'"
                     ) from None
+                if _is_of_an_earlier_world(record):
+                    _log.warning("%s is locked by %s, whose world is over", self._folder, owner)
+                    break
                 if self._retry_policy.clock() > end:
                     os.close(handle)
                     raise InUseError(

@@ -27,18 +27,25 @@ class EpochBatches:
     together: an epoch started by two ranks can be finished by one, and each sample is still used once. The
     last step of an epoch is divided equally; a remainder of fewer samples than ranks is dropped for that
     epoch (never with one rank).
+
+    With ``per_rank=False`` it is of all ranks together: each step has the same samples at any number of
+    ranks, and no remainder is dropped. A rank without a sample of a step repeats one; multiply losses by the
+    weights of ``Loop.parts``.
     """
 
-    def __init__(self, length: int, batch_size: int, *, seed: int = 0, shuffle: bool = True) -> None:
+    def __init__(
+        self, length: int, batch_size: int, *, seed: int = 0, shuffle: bool = True, per_rank: bool = True
+    ) -> None:
         if length < 1 or batch_size < 1:
             raise SpotTrainingError(f"EpochBatches({length}, {batch_size}), allowed: both 1 or more")
         self.length, self.batch_size, self.seed, self.shuffle = length, batch_size, seed, shuffle
+        self.per_rank = per_rank
         self.rank, self.ranks = 0, 1
         self._epoch = self._begin = 0
 
     def share(self, rank: int, ranks: int) -> None:
         """Set the rank and the number of ranks; called by ``Loop``."""
-        if self.length < ranks:
+        if self.per_rank and self.length < ranks:
             raise SpotTrainingError(
                 f"{self.length} samples for {ranks} ranks, allowed: at least one per rank"
             )
@@ -50,12 +57,32 @@ class EpochBatches:
 
     def after(self, samples: int) -> int:
         """Return the position one step after ``samples``."""
-        return min(samples + self.batch_size * self.ranks, self.length)
+        return min(samples + self._step_size, self.length)
+
+    @property
+    def _step_size(self) -> int:
+        return self.batch_size * (self.ranks if self.per_rank else 1)
 
     def __len__(self) -> int:
         """Return the number of steps of an epoch."""
-        whole, rest = divmod(self.length, self.batch_size * self.ranks)
-        return whole + (rest >= self.ranks)
+        return self.steps_after(0)
+
+    def steps_after(self, samples: int) -> int:
+        """Return the number of steps of an epoch after ``samples`` samples of all ranks."""
+        whole, rest = divmod(self.length - samples, self._step_size)
+        return whole + (rest >= (self.ranks if self.per_rank else 1))
+
+    def part_of(self, samples: int) -> tuple[int, int]:
+        """Return how many samples the step after ``samples`` has, and how many of them are this rank's."""
+        size = self.after(samples) - samples
+        if self.per_rank:
+            size -= size % self.ranks
+        begin, end = self._bounds(size)
+        return size, end - begin
+
+    def _bounds(self, size: int) -> tuple[int, int]:
+        """Return where this rank's part of a step's samples begins and ends."""
+        return size * self.rank // self.ranks, size * (self.rank + 1) // self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield this rank's indices, a list for each remaining step of the epoch."""
@@ -63,10 +90,11 @@ class EpochBatches:
         order = torch.randperm(self.length, generator=chance) if self.shuffle else torch.arange(self.length)
         position = self._begin
         while position < self.length:
-            step = order[position : self.after(position)]
-            mine = len(step) // self.ranks
-            if mine:
-                yield step[self.rank * mine : (self.rank + 1) * mine].tolist()
+            step = order[position : self.after(position)].tolist()
+            size, _ = self.part_of(position)
+            begin, end = self._bounds(size)
+            if size:
+                yield step[begin:end] or step[:1]
             position = self.after(position)
 
 
@@ -114,12 +142,12 @@ class _IndexPosition:
         self, batches: EpochBatches, rank: int, ranks: int, randomness: BatchRandomness | None
     ) -> None:
         batches.share(rank, ranks)
-        self._batches = batches
+        self.batches = batches
         self._randomness = randomness
         self.after = batches.after
 
     def begin(self, epoch: int, samples: int) -> None:
-        self._batches.begin(epoch, samples)
+        self.batches.begin(epoch, samples)
         if self._randomness is not None:
             self._randomness.epoch[0] = epoch
 
@@ -128,17 +156,16 @@ class _IndexPosition:
 
     @property
     def steps(self) -> int | None:
-        return len(self._batches)
+        return len(self.batches)
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
         refuse_other(saved, self.identity())
 
     def remaining(self, batch: int, samples: int) -> int | None:
-        whole, rest = divmod(self._batches.length - samples, self._batches.batch_size * self._batches.ranks)
-        return whole + (rest >= self._batches.ranks)
+        return self.batches.steps_after(samples)
 
     def identity(self) -> dict[str, Any]:
-        batches = self._batches
+        batches = self.batches
         return {"data": {"length": batches.length, "seed": batches.seed, "shuffle": batches.shuffle}}
 
     def state(self) -> Any:

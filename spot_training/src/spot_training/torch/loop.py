@@ -16,9 +16,12 @@ from spot_training.lines import say
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
-from spot_training.torch.data import position_of
+from spot_training.torch.data import EpochBatches, position_of
 from spot_training.torch.epoch import EpochSteps
 from spot_training.torch.loop_state import LoopState
+from spot_training.torch.microbatches import parts_of
+from spot_training.torch.nodes import World
+from spot_training.torch.optimization import SCALE_RULES, scale_learning_rates
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saves import StepSaves
 from spot_training.torch.snapshot import LoopPosition, StateCopy
@@ -66,6 +69,7 @@ class Loop:
         settings: Mapping[str, Any] | None = None,
         local: str | os.PathLike[str] | None = None,
         data_mesh: Any = None,
+        scale_lr: str | None = None,
         **parts: state.Stateful,
     ) -> None:
         """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
@@ -76,11 +80,19 @@ class Loop:
         and the values that the script has set in its optimizers and schedulers. ``local``: of ``Spot``.
         ``data_mesh``: the ``DeviceMesh`` of the ranks that take different batches; default: of
         ``fully_shard``; ranks of one tensor parallel model take the same.
+        ``scale_lr``: ``linear`` or ``sqrt``: how learning rates follow the global batch where another number
+        of ranks goes on and ``EpochBatches`` is per rank; default: not at all.
         """
         print_errors_in_one_line()
         if not parts:
             raise SpotTrainingError("Loop() has nothing to save; pass model=..., optimizer=...")
-        self._ranks: TorchRanks = ranks or TorchRanks()
+        if scale_lr not in (None, *SCALE_RULES):
+            raise SpotTrainingError(f"scale_lr is {scale_lr!r}, allowed: {', '.join(SCALE_RULES)}")
+        self._ranks: TorchRanks = ranks or TorchRanks(goes_on=True)
+        self._world: World | None = getattr(self._ranks, "world", None)
+        if self._world is not None and self._world.has_nodes:
+            local = ""  # a lost machine's disk is lost, and its copy is no other node's
+            interval = (interval or Interval()).for_nodes(len(self._world.nodes))
         self._state = LoopState(parts, self._ranks, data_mesh)
         self._is_ending, self._epochs = False, 0
         options = {"name": name, "keep": keep, "keep_every": keep_every, "local": local}
@@ -96,8 +108,12 @@ class Loop:
         self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous, replaces=True)
         self._steps = EpochSteps(self._state, self._saves, self._copy)
         saved = self._spot.restore()
+        self._ranks_before: int | None = None
+        if self._world is not None:
+            self._world.observe(lambda: self._spot.notice.received)
         if saved is not None:
             self._state.restore(saved, self._spot.checkpointer.location)
+            self._resize(saved.world_size, scale_lr)
         self._ranks.level(self._state.parts)
 
     @property
@@ -144,6 +160,8 @@ class Loop:
         """Yield the remaining epochs, counted from 0, starting with the interrupted one."""
         self._epochs, now = count, self._state
         is_over = now.has_stopped or now.position.epoch >= count
+        if self._world is not None and not is_over:
+            self._world.start()
         if is_over and self._ranks.rank == 0:
             say(f"{self._spot.checkpointer.location}: nothing to train, this run ended at step {self.step}")
         while now.position.epoch < count and not now.has_stopped:
@@ -152,6 +170,9 @@ class Loop:
         if not is_over:
             with self._spot.ending():
                 self._saves.save_last(self._copy)
+        if self._world is not None:
+            self._ranks.any(False)  # all have saved: none takes another's end for a loss
+            self._world.finish()
         self._spot.finish(self.step)
 
     def batches(self, loader: DataLoader[Any], *, accumulate: int = 1) -> Iterator[Any]:
@@ -164,9 +185,48 @@ class Loop:
         """
         now = self._state
         position = position_of(loader, now.data_rank, now.data_ranks, processes=self._ranks.size)
+        self._check_size(loader)
         if self._epochs and (steps := position.steps) is not None:
             self._spot.steps = self._epochs * steps
         yield from self._steps.batches(loader, position, accumulate)
+
+    def parts(self, batch: Any, size: int | None = None, model: Any = None) -> Iterator[tuple[Any, float]]:
+        """Yield a batch in parts of at most ``size`` samples, each with the weight of its mean loss.
+
+        For ``EpochBatches``: the gradients of the weighted losses, which DDP averages, are those of the mean
+        over the step's samples, at any number of ranks. ``model``: of DDP; it exchanges gradients in the last
+        part only. Each part needs its ``backward()``, and after all one optimizer step follows.
+        """
+        loader, now = self._state.loader, self._state.position
+        batches = getattr(loader, "batches", None)
+        if not isinstance(batches, EpochBatches):
+            raise SpotTrainingError("parts() of a loader without EpochBatches, allowed: EpochBatches")
+        samples, mine = batches.part_of(now.samples)
+        return parts_of(batch, size, model, samples=samples, mine=mine, ranks=self._ranks.size)
+
+    def _resize(self, before: int, rule: str | None) -> None:
+        """Let learning rates follow another number of ranks than that of the restored checkpoint."""
+        if before == self._ranks.size:
+            return
+        self._ranks_before = before
+        if rule is not None:
+            scale_learning_rates(self._state.parts, (self._ranks.size / before) ** SCALE_RULES[rule])
+
+    def _check_size(self, loader: DataLoader[Any]) -> None:
+        """Reject a loader that another number of ranks cannot use; print a new global batch."""
+        batches, before = loader.batch_sampler, self._ranks_before
+        if not isinstance(batches, EpochBatches):
+            if self._world is not None and self._world.may_change:
+                raise SpotTrainingError(
+                    "the number of nodes may change, and this loader's position is of one number of ranks;"
+                    " allowed: EpochBatches, or as many nodes at least as at most"
+                )
+        elif before is not None and batches.per_rank and self._ranks.rank == 0:
+            size, ranks = batches.batch_size, self._ranks.size
+            say(
+                f"{size * ranks} samples in a step, before {size * before}; allowed: per_rank=False, the same"
+            )
+        self._ranks_before = None
 
     def _after_epoch(self) -> None:
         """Go to the next epoch; exit after a notice."""

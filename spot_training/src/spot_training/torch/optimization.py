@@ -10,6 +10,10 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+_RATES: Final = ("lr", "initial_lr", "max_lr", "min_lr")
+"""Learning rates in an optimizer's group: its own, and those that schedulers put there."""
+SCALE_RULES: Final = {"linear": 1.0, "sqrt": 0.5}
+"""Exponents of the ratio of global batch sizes."""
 _COUNTERS: Final = frozenset({"last_epoch", "best", "num_bad_epochs", "cooldown_counter", "verbose"})
 
 
@@ -60,3 +64,13 @@ def without_steps(parts: Mapping[str, Any]) -> Iterator[None]:
 def _no_step(closure: Any = None, *arguments: Any, **options: Any) -> Any:
     """Return the closure's loss, as an optimizer's step does."""
     return closure() if callable(closure) else None
+
+
+def scale_learning_rates(parts: Mapping[str, Any], factor: float) -> None:
+    """Multiply the learning rates of optimizers and schedulers."""
+    for part in parts.values():
+        if isinstance(part, Optimizer):
+            for group in part.param_groups:
+                group.update({name: group[name] * factor for name in _RATES if name in group})
+        elif isinstance(part, LRScheduler) and hasattr(part, "base_lrs"):
+            part.base_lrs = [rate * factor for rate in part.base_lrs]

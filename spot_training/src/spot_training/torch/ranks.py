@@ -13,6 +13,7 @@ import torch
 from torch import distributed
 
 from spot_training.errors import SpotTrainingError
+from spot_training.torch import nodes
 
 _STOP: Final = "spot_training/stop"
 
@@ -26,7 +27,11 @@ class TorchRanks:
     (pytorch/pytorch#179291). The default group belongs to the script.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, goes_on: bool = False) -> None:
+        """``goes_on``: the caller goes on in another world of nodes (`spot_training.torch.init`)."""
+        self.world = nodes.current()
+        if self.world is not None and self.world.has_nodes and not goes_on:
+            raise SpotTrainingError("init() with nodes is for Loop; allowed here: one machine, no nodes")
         self._together = distributed.is_available() and distributed.is_initialized()
         if not self._together and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise SpotTrainingError(

@@ -15,6 +15,7 @@ from spot_training.levels.background import BackgroundSaver
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
+from spot_training.torch.nodes import World
 from spot_training.torch.snapshot import StateCopy
 from spot_training.torch.standby import Standby
 
@@ -36,6 +37,7 @@ class StepSaves:
         saved or restored already may have more than its checkpoint, and replaces it.
         """
         self._spot, self._ranks, self._asynchronous = spot, ranks, asynchronous
+        self._world: World | None = getattr(ranks, "world", None)
         self._replaces = replaces
         self._saver = BackgroundSaver()
         self._standby = Standby(spot.notice, ranks) if hasattr(ranks, "request_stop") else None
@@ -59,7 +61,9 @@ class StepSaves:
         self._step_ended_at = time.monotonic()
 
     def between_steps(self, step: int, copy_state: Callable[[], StateCopy], *, is_long: bool) -> None:
-        """Save if due; save and raise ``SystemExit(0)`` after a notice.
+        """Save if due, and let a node join then; save and raise ``SystemExit(0)`` after a notice.
+
+        Of several nodes those without a notice go on.
 
         ``is_long``: more follows than a step, such as a validation: a copy of the state is held meanwhile.
         A step that follows one of ``LONG_STEP_SECONDS`` counts as such.
@@ -69,7 +73,10 @@ class StepSaves:
         is_first = self._ranks.rank == 0
         is_due = is_first and (self._spot.keeps or (not self._saver.busy and self._spot.should_save()))
         is_slow = is_first and time.monotonic() - self._step_ended_at > LONG_STEP_SECONDS
-        stopping, is_due, self.is_slow = self._ranks.any(self._spot.should_stop(), is_due, is_slow)
+        joins = is_due and self._world is not None and self._world.wants_change
+        stopping, is_due, self.is_slow, joins = self._ranks.any(
+            self._spot.should_stop(), is_due, is_slow, joins
+        )
         self.settle(step)
         if stopping:
             seconds_left = self._spot.notice.seconds_left
@@ -79,11 +86,22 @@ class StepSaves:
             if step:
                 self.save_last(copy_state)
             self._exit(step)
+        if joins:
+            self._let_join(step, copy_state)
+            is_due = False
         holds = is_long or (self.is_slow and self._standby is not None)
         copied = self.start(copy_state) if is_due else None
         if holds:
             self.hold(copied or copy_state())
         self.begin_step()
+
+    def _let_join(self, step: int, copy_state: Callable[[], StateCopy]) -> None:
+        """Save, and go on in the next world; a save that fails is logged."""
+        started = time.monotonic()
+        self._saver.wait()
+        is_saved = self._write(copy_state(), is_last=False, paused_seconds=lambda: time.monotonic() - started)
+        if is_saved and self._world is not None:
+            self._world.renew(f"saved at step {step} for a node that joins")
 
     def start(self, copy_state: Callable[[], StateCopy]) -> StateCopy:
         """Save, in the background if ``asynchronous``; return the copy."""
@@ -152,7 +170,7 @@ class StepSaves:
         if self._standby is not None and not self._standby.disarm():
             self._standby.drop()
 
-    def _write(self, copied: StateCopy, *, is_last: bool, paused_seconds: Callable[[], float]) -> None:
+    def _write(self, copied: StateCopy, *, is_last: bool, paused_seconds: Callable[[], float]) -> bool:
         def check() -> None:
             if not is_last and self._saver.gives_way:
                 raise SaveError("gave way to the save at the notice")
@@ -174,8 +192,11 @@ class StepSaves:
         )
         if is_saved:
             self._committed = weakref.ref(copied)
+        return is_saved
 
     def _exit(self, step: int) -> NoReturn:
+        if self._world is not None:
+            self._world.renew(f"saved at step {step} for a node with a notice")
         _log.warning("saved at step %d; stopping for the interruption", step)
         self._spot.progress.is_interrupted = lambda: True  # of this rank, too, if another had the notice
         raise SystemExit(0)

@@ -101,7 +101,12 @@ class Standby:
             self._has_finished.set()
 
     def _end_process(self) -> None:
-        """Raise ``SystemExit(0)`` in the main thread; end the process if that does not help."""
+        """Raise ``SystemExit(0)`` in the main thread; end the process if that does not help.
+
+        Of several nodes those without a notice go on in the next world.
+        """
+        if (world := getattr(self._ranks, "world", None)) is not None:
+            world.renew("saved for a node with a notice")
         self._notice.exits = True
         main = threading.main_thread().ident
         if self._notice.has_handler and main is not None:

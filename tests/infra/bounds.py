@@ -64,7 +64,6 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "log.secondsPattern": (3, 1024, lambda n: "[t" + (", " + "t" * 99).ljust(n - 3)[: n - 3] + "]"),
     "log.sample": (1, 4096, lambda n: "s" * n),
     "queue.name": (1, 100, lambda n: "q" * n),
-    "http.readiness": (1, 128, lambda n: "/" + "r" * (n - 1)),
     "http.retryPaths[0]": (1, 128, lambda n: "/" + "p" * (n - 1)),
     "http.allowedSources[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
     "http.certificateArn": (

@@ -12,6 +12,9 @@ from tests.node.study_machines import Losses, play, study
 from tests.real.environments import environment, play_module
 from tests.real.study_sampler import OptunaSampler
 
+pytestmark = pytest.mark.soak
+"""The environment takes longer to install than the tests to run."""
+
 
 @pytest.fixture(scope="module")
 def place() -> Path:

@@ -48,7 +48,7 @@ def test_every_unit_starts_a_subcommand_that_exists() -> None:
                 arguments = line.split("userdata.agent ")[1].split()
                 assert cli.parser().parse_args(arguments).task
                 started.add(arguments[0])
-    assert started == {"watch", "prepare", "volume", "efs", "run", "work", "landlord", "metrics"}
+    assert started == {"watch", "prepare", "volume", "efs", "run", "work", "landlord", "proxy", "metrics"}
 
 
 def test_every_unit_logs_under_its_own_name() -> None:

@@ -212,6 +212,7 @@ _SECONDS_OF: Final = {
     "real/test_stranger.py": 62,
     "real/test_tenants.py": 130,
     "real/test_torch.py": 40,
+    "real/test_torch_shards.py": 10,
     "real/test_torchrun.py": 56,
     "review/test_made.py": 17,
     "scaling/test_bench.py": 12,

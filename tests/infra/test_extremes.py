@@ -211,6 +211,7 @@ APART: dict[tuple[str, Extreme], str] = {
         ): "a security group of others, which the local cloud lacks"
         for owner in ("queue", "http")
     },
+    ("network.securityGroups", "most"): "an address leaves room for three; tests/infra/test_http.py",
     ("network.zones", "least"): "an address needs two; stands in the environments that ship",
     **{
         ("services[0].http.subnets", "most"): "in an existing network; tests/infra/test_http.py has them",
@@ -260,8 +261,6 @@ def steps(path: str) -> list[str | int]:
         path = path.replace("<sqs>", "").replace("[0]", "[5]" if "existing" in path else "[4]", 1)
     elif "brokerOf" in path:
         path = path.replace("[0]", "[6]", 1)
-    elif ".http." in path:
-        path = path.replace("[0]", "[9]", 1)
     elif "scaling.log" in path or "scaling.source" in path:
         path = path.replace("[0]", "[8]" if path.endswith("secondsPerRequest") else "[7]", 1)
     elif "queue" in path or "onPremises" in path or "scaling" in path:

@@ -13,7 +13,7 @@ from contracts.agent.config import Config, Training
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.tasks import costs, recording
+from userdata.agent.tasks import costs, recording, studies
 from userdata.agent.work import containers, notice, process
 from userdata.agent.work.failures import faults
 from userdata.agent.work.training import job_container, train, variables
@@ -46,7 +46,7 @@ def environment(trainer: Trainer) -> dict[str, str]:
 def test_the_table_names_each_variable_and_no_other(environment: dict[str, str]) -> None:
     named = {name for cell in rows("The environment") for name in re.findall(r"`([A-Z_]+)`", cell)}
     of_task = {recording.INTERRUPTIONS_VARIABLE, costs.INSTANCE_VARIABLE, costs.STORAGE_VARIABLE}
-    of_task.add(variables.LOCAL_VARIABLE)
+    of_task |= {variables.LOCAL_VARIABLE, studies.REPORTS_VARIABLE}
     assert named == {*environment, *of_task}
 
 

@@ -90,6 +90,7 @@ NOT_ITS_OWN_CALLS: Final = {
 
 ANYBODYS: Final = {
     "cloudwatch:PutMetricData",  # bound to the namespace
+    "ec2:DescribeInstances",  # of proxies
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeSnapshots",
     "ec2:DescribeSpotPriceHistory",
@@ -275,7 +276,8 @@ def test_an_instance_may_write_only_its_own_items(
 def test_every_subcommand_was_played(found: dict[tuple[str, str], Role]) -> None:
     [commands] = [a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)]
     played = {command for role in found.values() for command in role.commands}
-    assert played == commands.choices.keys()
+    # `proxy` runs on proxies; tests/infra/test_http.py has their role.
+    assert played == commands.choices.keys() - {"proxy"}
 
 
 def test_every_client_is_recorded() -> None:

@@ -27,7 +27,7 @@ NO_OPERATION = {
     "s3:PutEncryptionConfiguration",
     "s3:PutLifecycleConfiguration",
 }
-CLIENTS = {"elasticfilesystem": "efs"}
+CLIENTS = {"elasticfilesystem": "efs", "elasticloadbalancing": "elbv2"}
 
 
 def types(folder: str, name: str) -> tuple[str, list[str], dict[str, Any]]:

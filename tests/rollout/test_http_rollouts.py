@@ -10,7 +10,7 @@ from contracts.registry.http_state import HttpState
 from contracts.registry.proxy_state import ProxyState, WorkerRequests
 from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health.model import ServiceSnapshot, WorkerHost
-from lambdas.core.queues.proxies import ProxyHistory, ProxyReading, WorkerKey, observe
+from lambdas.core.queues.proxies import CountedWorker, ProxyHistory, ProxyReading, observe
 from lambdas.core.queues.worker_requests import with_requests
 from lambdas.core.rollout.step import ROLLED_BACK, STALLED
 from tests.rollout.simulated_service import NEW, OLD, Fault, Instance, SimulatedService, min_served_share
@@ -23,9 +23,9 @@ class HttpService(SimulatedService):
     ``unreadable``: the second proxy's item cannot be read. ``failing``: instances that answer 5xx.
     """
 
-    counted: dict[WorkerKey, tuple[float, int, int]] = field(default_factory=dict)
+    counted: dict[CountedWorker, tuple[float, int, int]] = field(default_factory=dict)
     """Start, requests and failed ones as the worker itself knows them."""
-    totals: dict[WorkerKey, tuple[int, int]] = field(default_factory=dict)
+    totals: dict[CountedWorker, tuple[int, int]] = field(default_factory=dict)
     """Requests and failed ones since the proxies first had the worker, over its restarts."""
     history: ProxyHistory = field(default_factory=ProxyHistory)
     unreadable: bool = False

@@ -24,10 +24,11 @@ _NAMES: Final = {
 }
 """Services of types whose module in the provider has another name."""
 _GLOBAL: Final = ("budgets", "iam")
-_PART_OF: Final = {"vpc": "ec2"}
+_PART_OF: Final = {"lb": "elb", "vpc": "ec2"}
 _KEYS: Final = {
     "efs": "storage.fileSystem",
     "eks": "kubernetes.create",
+    "elb": "services[].http",
     "fis": "services[].capacity.drill",
     "mq": "services[].queue",
     "rolesanywhere": "services[].onPremises",

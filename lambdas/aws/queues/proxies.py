@@ -15,7 +15,7 @@ from contracts.watched_queue import WatchedQueue
 from lambdas.aws.budget import Budget
 from lambdas.aws.registry import RegistryReader
 from lambdas.core.queues import proxies
-from lambdas.core.queues.proxies import ProxyHistory, ProxyReading, WorkerKey
+from lambdas.core.queues.proxies import CountedWorker, ProxyHistory, ProxyReading
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -104,7 +104,9 @@ class ProxyReader:
                 problems[proxy] = f"item of {now - state.observed_at:.0f} s ago"
         return states, {proxy: reason for proxy, reason in problems.items() if proxy in set(launched)}
 
-    def _starts(self, group: str, workers: Iterable[WorkerKey], budget: Budget) -> dict[WorkerKey, float]:
+    def _starts(
+        self, group: str, workers: Iterable[CountedWorker], budget: Budget
+    ) -> dict[CountedWorker, float]:
         """Return the start of each worker's process, of those that are registered."""
         slots: dict[str, int] = {}
         for host, slot in workers:

@@ -23,7 +23,7 @@ NEW_SECONDS: Final = 300.0
 RETENTION_SECONDS: Final = 3600.0
 """Counts of proxies and workers that are not listed at present are retained: they may be listed again."""
 
-WorkerKey: TypeAlias = tuple[str, int]
+CountedWorker: TypeAlias = tuple[str, int]
 """Instance and slot."""
 
 
@@ -149,7 +149,7 @@ class _Interval:
 def observe(
     history: ProxyHistory,
     readings: Mapping[str, ProxyReading],
-    starts: Mapping[WorkerKey, float],
+    starts: Mapping[CountedWorker, float],
     now: float,
 ) -> tuple[HttpState | None, ProxyHistory]:
     """Return the requests over all proxies, and the new history.
@@ -380,11 +380,11 @@ def _traffic(states: Iterable[ProxyState], means: Mapping[str, WorkerMeans]) -> 
             )
 
 
-def _text(key: WorkerKey) -> str:
+def _text(key: CountedWorker) -> str:
     return f"{key[0]}/{key[1]}"
 
 
-def worker_key(text: str) -> WorkerKey:
+def worker_key(text: str) -> CountedWorker:
     """Return the instance and the slot of a worker in the history."""
     instance, _, slot = text.rpartition("/")
     return instance, int(slot)

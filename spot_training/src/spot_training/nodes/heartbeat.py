@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from spot_training.lines import say
 from spot_training.nodes.liveness import HEARTBEAT_SECONDS, LOST_SECONDS, HeartbeatObserver
 from spot_training.nodes.membership import Membership, TrainingNode, remove
 from spot_training.nodes.registry import NodeRegistry
-from spot_training.report import say
 
 _POLL_SECONDS: Final = 0.25
 

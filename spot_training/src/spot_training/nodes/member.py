@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from spot_training.lines import say
 from spot_training.nodes.membership import Membership, NodeLimits, NodeWorld, TrainingNode, enter, form
 from spot_training.nodes.registry import NodeRegistry
-from spot_training.report import say
 
 GATHER_SECONDS: Final = 30.0
 """How long enough nodes wait for more before the first world, and survivors for one that does not come."""

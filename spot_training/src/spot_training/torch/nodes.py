@@ -29,6 +29,7 @@ from torch import distributed
 
 from spot_training.checkpointer import FOLDER_VARIABLE
 from spot_training.errors import SpotTrainingError, before_errors, one_line, print_errors_in_one_line
+from spot_training.lines import say
 from spot_training.nodes import process
 from spot_training.nodes.member import WorldEntry
 from spot_training.nodes.membership import (
@@ -42,7 +43,6 @@ from spot_training.nodes.membership import (
     reopen,
 )
 from spot_training.nodes.registry import NodeRegistry
-from spot_training.report import say
 from spot_training.storage.lock import WORLD_VARIABLE
 
 NODES_VARIABLE: Final = "SPOT_TRAINING_NODES"

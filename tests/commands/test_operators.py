@@ -154,6 +154,7 @@ def test_status_of_the_stubbed_account(operator: Operator) -> None:
     assert [one["group"] for one in snapshot["groups"]] == ["resnet"]
 
 
+@pytest.mark.soak
 def test_jobs_are_listed_and_shown_and_their_log_is_read(operator: Operator) -> None:
     [job] = operator.json("jobs", "list", "--stack", "research", "--json")
     assert job["job"] == "resnet"

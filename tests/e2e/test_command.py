@@ -110,6 +110,7 @@ def test_demo_and_deploy_print_one_document(tmp_path: Path) -> None:
     assert output.keys() == documented("deploy")
 
 
+@pytest.mark.soak
 def test_deploy_prints_the_outputs() -> None:
     done = forked("deploy", "--local", "--stack", "dev")
     assert done.returncode == 0, done.stderr

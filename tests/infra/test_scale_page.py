@@ -45,6 +45,7 @@ def test_addresses_are_those_of_the_declared_subnets(bits: int) -> None:
     assert row(f"`/{bits}`") == [f"{each[0]:,}", f"{sum(each):,}"]
 
 
+@pytest.mark.soak
 def test_calls_of_a_pass_are_those_of_the_controller() -> None:
     found = [measure("mixed-asg", size, policies.DEFAULT) for size in SIZES]
     assert row("AWS calls")[:4] == [str(one["calls_total"]) for one in found]

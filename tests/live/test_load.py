@@ -9,6 +9,8 @@ import pytest
 from tests.apart import apart
 from tests.live.loads import MINUTES, MOST, loaded
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:

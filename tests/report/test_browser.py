@@ -147,6 +147,7 @@ def near(one: Colour, other: Colour) -> bool:
     return all(abs(a - b) <= 6 for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.soak
 def test_on_a_telephone_nothing_is_wider_than_the_screen(browser: Browser, page: Path) -> None:
     narrow = probed(browser, page, 500)  # the narrowest window that headless Chromium opens
     assert narrow["overflow"] <= 0

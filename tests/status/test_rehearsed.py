@@ -27,6 +27,8 @@ from tests.docs.keys import documented
 from tests.e2e.world import World, living, load, small
 from tests.iam import Request, allowed_actions, allows
 
+pytestmark = pytest.mark.soak
+
 REGION = "us-west-2"
 STRANGER = "i-00000000000000000"
 

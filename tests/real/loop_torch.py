@@ -22,8 +22,7 @@ from spot_training import Interval, SaveError, SpotTrainingError
 from spot_training.levels.background import BackgroundSaver
 from spot_training.torch import EpochBatches, Loop
 from spot_training.torch import saves as saves_module
-
-import parts_torch  # isort: skip
+from tests.real import parts_torch
 
 FORK = multiprocessing.get_context("fork")
 DATA = TensorDataset(torch.arange(8.0)[:, None])

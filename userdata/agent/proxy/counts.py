@@ -93,7 +93,7 @@ class Counts:
             in_flight=self._statistics.in_flight,
             oldest_seconds=round(self._oldest_seconds(), 3),
             arrived=backend.total,
-            ended=sum(line.responses for line in servers),
+            ended=sum(line.responses - line.cut for line in servers),  # the header of a cut one has arrived
             refused=backend.unanswered,
             cut=self._own_errors(self._statistics) + backend.cut + self._closed,
             repeated=backend.repeated,

@@ -29,6 +29,7 @@ _CODES: Final = {"ec2": "InvalidParameterValue", "query": "ValidationError", "re
 _TO_PYTHON: Final = (
     (r"\p{L}\p{Z}\p{N}", r"\w\s"),
     (r"\w-", r"\w\-"),
+    (r"\p{ASCII}", r"[\x00-\x7F]"),
     (r"\uD800\uDC00-\uDBFF\uDFFF", r"\U00010000-\U0010FFFF"),
 )
 

@@ -28,7 +28,8 @@ from userdata.agent.machine import accounts, host
 address = {{4: "169.254.169.254", 6: "fd00:ec2::254"}}
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 for each in (*address.values(), "169.254.169.123"):
-    subprocess.run(["ip", "address", "add", each, "dev", "lo"], check=True)
+    at_once = ["nodad"] if ":" in each else []  # else it is tentative for a moment
+    subprocess.run(["ip", "address", "add", each, "dev", "lo", *at_once], check=True)
 listening = [socket.create_server((each, 80), family=family, backlog=20) for each, family in [
     (address[4], socket.AF_INET), ("169.254.169.123", socket.AF_INET), (address[6], socket.AF_INET6)]]
 

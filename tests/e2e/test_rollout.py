@@ -8,6 +8,8 @@ from tests.apart import apart
 from tests.e2e.simulated_rollout import BAD, GOOD, OLD, TARGET, Outcome, Rolled, simulate_all
 from tests.iam import allows
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def played() -> Outcome:

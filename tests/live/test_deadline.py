@@ -16,6 +16,7 @@ from rehearsal.machines.pace import Slowdown
 from tests.apart import apart
 
 
+@pytest.mark.soak
 def test_a_job_that_loses_spot_makes_its_deadline_through_the_controller() -> None:
     # Spot for 25 minutes, none for 15, and then again.
     pool = PoolTrace("up-down-up", 300.0, (1,) * 5 + (0,) * 3 + (1,) * 60)

@@ -8,6 +8,7 @@ from rehearsal.machines.real.cluster import may_have_own_network
 from tests.real import cluster_days
 
 
+@pytest.mark.soak
 def test_nothing_is_lost_on_bad_days() -> None:
     """One rolling restart, an alarm, cut logins and kills of workers."""
     if not may_have_own_network():

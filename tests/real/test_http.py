@@ -18,7 +18,7 @@ from rehearsal.http.load_client import LoadConfig
 from rehearsal.http.play import HttpScript, HttpWorld
 from tests.waiting import wait_until
 
-SCRIPT = HttpScript(hosts=3, token_seconds=0.02, concurrency=4)
+SCRIPT = HttpScript(hosts=5, token_seconds=0.02, concurrency=4)
 
 
 @pytest.fixture(scope="module")

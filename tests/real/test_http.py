@@ -18,7 +18,7 @@ from rehearsal.http.load_client import LoadConfig
 from rehearsal.http.play import HttpScript, HttpWorld
 from tests.waiting import wait_until
 
-SCRIPT = HttpScript(hosts=5, token_seconds=0.02, concurrency=4)
+SCRIPT = HttpScript(hosts=3, token_seconds=0.02, concurrency=4)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,7 @@ def get(world: HttpWorld, path: str) -> http.client.HTTPResponse:
         return response
 
 
+@pytest.mark.soak
 def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
     world: tuple[HttpWorld, Path],
 ) -> None:

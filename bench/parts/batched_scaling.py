@@ -222,6 +222,21 @@ def measure(
     }
 
 
+def burst_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of what `burst` measured: waits in seconds, costs in workers."""
+    cells = [
+        (
+            f"{row['time']}: {row['rule']}",
+            f"{row['p99_wait']:.0f}",
+            f"{row['p99_usual']:.0f}",
+            f"{row['cost_usual']:.2f}",
+            f"{row['cost_burst']:.2f}",
+        )
+        for row in rows
+    ]
+    return table(("rule", "p99 wait in the burst", "before", "cost before", "cost with burst"), cells)
+
+
 def text(result: Mapping[str, Any]) -> list[str]:
     """Return the paragraphs and tables of the page."""
     steady_rows = [
@@ -250,16 +265,6 @@ def text(result: Mapping[str, Any]) -> list[str]:
                     "none" if no_later is None else f"{no_later:.3f}",
                 )
             )
-    burst_rows = [
-        (
-            f"{row['time']}: {row['rule']}",
-            f"{row['p99_wait']:.0f}",
-            f"{row['p99_usual']:.0f}",
-            f"{row['cost_usual']:.2f}",
-            f"{row['cost_burst']:.2f}",
-        )
-        for row in result["burst"]
-    ]
     return [
         "### Batches and bursts",
         "A batch of b requests takes a + c · b seconds (coefficient of variation 0.2), with instances that "
@@ -282,5 +287,5 @@ def text(result: Mapping[str, Any]) -> list[str]:
         "the workers hold beyond the load; the costs are those of the half day before, and of the two hours "
         "from the burst on. The other rules have the settings tuned above, for single requests settings near "
         "those tuned in the first table.",
-        table(("rule", "p99 wait in the burst", "before", "cost before", "cost with burst"), burst_rows),
+        burst_table(result["burst"]),
     ]

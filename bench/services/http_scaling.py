@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.parts.batched_scaling import BURST, PEAK, TIMES, burst
+from bench.parts.batched_scaling import BURST, PEAK, TIMES, burst, burst_table
 from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, write
 from contracts.group.scaling_settings import Bounds
@@ -169,16 +169,6 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         )
         for row in result["rows"]
     ]
-    burst_rows = [
-        (
-            f"{row['time']}: {row['rule']}",
-            f"{row['p99_wait']:.0f}",
-            f"{row['p99_usual']:.0f}",
-            f"{row['cost_usual']:.2f}",
-            f"{row['cost_burst']:.2f}",
-        )
-        for row in result["burst"]
-    ]
     worst = "none" if result["cost_ratio"] is None else f"{result['cost_ratio']:.3f}"
     text = (
         "## Scaling of HTTP services",
@@ -196,7 +186,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         ),
         f"Ten minutes of {BURST:g} times a steady load of {PEAK:g} servers, after a day, with "
         f"{WAITS[-1]:g} s allowed:",
-        table(("rule", "p99 wait in the burst", "before", "cost before", "cost with burst"), burst_rows),
+        burst_table(result["burst"]),
     )
     replace_part(docs / "performance.md", "http-scaling", "\n\n".join(text))
 

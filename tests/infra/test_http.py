@@ -1,4 +1,4 @@
-"""An address for HTTP workers: who may connect to whom, what proxies run, alarms, and what is refused."""
+"""An address for HTTP workers: what may connect to what, what proxies run, alarms, and what is refused."""
 
 from __future__ import annotations
 

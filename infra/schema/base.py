@@ -9,8 +9,10 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+from infra.catalogue import cpu_types
 
 
 def _number(value: object) -> object:
@@ -22,6 +24,15 @@ def _number(value: object) -> object:
 
 Number: TypeAlias = Annotated[float, BeforeValidator(_number, json_schema_input_type=float | str)]
 """A number, also as text: `pulumi config set --path` writes a number with a fraction as a string."""
+
+
+def _without_accelerators(name: str) -> str:
+    cpu_types.architecture(name)
+    return name
+
+
+CpuType: TypeAlias = Annotated[str, AfterValidator(_without_accelerators)]
+"""An instance type without accelerators."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0, le=5000)]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator
-
 from contracts import limits
 from infra.catalogue import cpu_types
 from infra.catalogue.accelerators import Architecture
-from infra.schema.base import Model
+from infra.schema.base import CpuType, Model
 
 
 class TensorBoard(Model):
@@ -18,16 +16,10 @@ class TensorBoard(Model):
 
     access_point: limits.Name
     """Access point of ``storage.fileSystem`` that holds the jobs' checkpoints."""
-    instance_type: str = "t4g.small"
+    instance_type: CpuType = "t4g.small"
     """Instance type without accelerators."""
 
     @property
     def architecture(self) -> Architecture:
         """CPU architecture of the instance."""
         return cpu_types.architecture(self.instance_type)
-
-    @field_validator("instance_type")
-    @classmethod
-    def _without_accelerators(cls, name: str) -> str:
-        cpu_types.architecture(name)
-        return name

@@ -11,7 +11,7 @@ from contracts import limits
 from contracts.agent.config import HttpWorkers
 from infra.catalogue import cpu_types
 from infra.catalogue.accelerators import Architecture
-from infra.schema.base import Model
+from infra.schema.base import CpuType, Model
 from infra.schema.network import SubnetId
 
 _PRIVATE: Final = tuple(
@@ -39,7 +39,7 @@ HostedZoneId: TypeAlias = Annotated[str, Field(pattern=r"^Z[A-Z0-9]{1,31}$")]
 class Proxies(Model):
     """The instances with HAProxy between load balancer and workers: On-Demand, spread over the zones."""
 
-    instance_type: str = "c7g.large"
+    instance_type: CpuType = "c7g.large"
     """Instance type without accelerators."""
     count: Annotated[int, Field(ge=2, le=20)] = 2
     """Number of proxies. Each has its share of `concurrency`."""
@@ -50,12 +50,6 @@ class Proxies(Model):
     def architecture(self) -> Architecture:
         """CPU architecture of the instances."""
         return cpu_types.architecture(self.instance_type)
-
-    @field_validator("instance_type")
-    @classmethod
-    def _without_accelerators(cls, name: str) -> str:
-        cpu_types.architecture(name)
-        return name
 
 
 class Http(Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,6 +76,18 @@ def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
     names = {f"{path.parent.name}.{path.stem}" for path in scripts if path.parent.name != "parts"}
     installs = {"machines.checkpoint", "machines.nodes", "machines.study"}  # the framework
     assert names == {*STOPS, *CONTINUES, *NEEDS_NOTHING, *installs}
+
+
+def test_every_function_that_a_benchmark_names_for_a_worker_exists() -> None:
+    named = {
+        match.group(1, 2)
+        for path in [*ROOT.glob("bench/*/*.py"), *ROOT.glob("tests/real/*.py")]
+        for match in re.finditer(r'"((?:bench|tests|rehearsal)[a-z_.]*):([a-z_]+)"', path.read_text())
+    }
+    assert len(named) > 4
+    for module, function in sorted(named):
+        text = (ROOT / module.replace(".", "/")).with_suffix(".py").read_text()
+        assert f"\ndef {function}(" in text, f"{module} has no function {function}"
 
 
 @pytest.mark.parametrize("name", sample(STOPS, 8))

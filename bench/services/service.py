@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -91,7 +92,11 @@ def _seconds_of(process: subprocess.Popen[bytes]) -> float:
 def measure(
     broker: RabbitServer, name: str, arguments: Sequence[str], values: Sequence[Any]
 ) -> tuple[float, float]:
-    """Return the seconds until one worker has answered all requests, and its CPU time."""
+    """Return the seconds until one worker has answered all requests, and its CPU time.
+
+    Raises:
+        RuntimeError: if the worker ends before.
+    """
     paths = os.pathsep.join([str(stable.HERE), str(stable.HERE / "spot_work" / "src")])
     environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": broker.url}
     # One thread for the matrix product: the gain is that of batches, not of more cores.
@@ -103,7 +108,12 @@ def measure(
             command, cwd=stable.HERE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            first.result()  # it is running and has loaded its weights
+            while not first.done():  # it is running and has loaded its weights
+                if worker.poll() is not None:
+                    raise RuntimeError(
+                        f"the worker {shlex.join(arguments)} ended with code {worker.returncode}"
+                    )
+                time.sleep(0.01)
             before, started_at = _seconds_of(worker), time.monotonic()
             for future in [client.submit(value, timeout=600) for value in values]:
                 future.result()
@@ -122,7 +132,7 @@ def gains(broker: RabbitServer) -> dict[str, float]:
         alone, _ = measure(
             broker,
             f"one-{number}",
-            [*served, "1", "bench.services.service:one", "--queue", f"one-{number}"],
+            [*served, "1", "bench.services.service:handle", "--queue", f"one-{number}"],
             [image] * _IMAGES,
         )
         batched, _ = measure(

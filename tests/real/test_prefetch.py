@@ -9,7 +9,7 @@ from rehearsal.machines.real.broker import RabbitServer
 from spot_work import Batch, Client, Queue, Worker
 from spot_work.rabbitmq.consumer import RabbitMQConsumer
 
-LONG_SECONDS = 3.0
+LONG_SECONDS = 2.0
 QUEUE = Queue("prefetch")
 
 
@@ -51,6 +51,35 @@ def test_requests_go_to_the_idle_worker(broker: RabbitServer) -> None:
         assert [answer.result() for answer in answers] == ["long", "long"]
         assert time.monotonic() - started < 1.7 * LONG_SECONDS
         assert not any(worker.batches.rows() == [] for worker in workers)
+    finally:
+        client.close()
+        for worker in workers:
+            worker.drain()
+        for thread in threads:
+            thread.join(30)
+
+
+def test_what_waits_behind_an_unusually_long_request_goes_to_the_idle_worker(broker: RabbitServer) -> None:
+    ended_at: dict[str, float] = {}
+
+    def run(value: str) -> str:
+        time.sleep(LONG_SECONDS if value == "long" else 0.0)
+        ended_at[value] = time.monotonic()
+        return value
+
+    queue = Queue("unusual")
+    workers = [Worker(RabbitMQConsumer(broker.url, queue, 1), run) for _ in range(2)]
+    threads = [serve(worker) for worker in workers]
+    client = Client(broker.url, queue)
+    try:
+        for answer in [client.submit(f"before {number}", timeout=30) for number in range(400)]:
+            answer.result()
+        sent_at = time.monotonic()
+        names = [*(f"{number}" for number in range(10)), "long", *(f"{number}" for number in range(10, 60))]
+        answers = [client.submit(name, timeout=30) for name in names]
+        assert [answer.result() for answer in answers] == names
+        waits = {name: ended_at[name] - sent_at for name in names if name != "long"}
+        assert max(waits.values()) < LONG_SECONDS / 2, waits
     finally:
         client.close()
         for worker in workers:

@@ -76,6 +76,23 @@ def test_no_request_is_delivered_behind_a_long_batch() -> None:
     assert (prefetch.idle, prefetch.running(3)) == (4, 0)
 
 
+def test_several_of_the_shortest_batches_are_delivered_ahead() -> None:
+    one, sixteen, large = (Prefetch(size, max_batches_ahead=15) for size in (1, 16, 100))
+    for _ in range(60):
+        for prefetch in (one, sixteen, large):
+            prefetch.record(0.001)
+    assert [prefetch.idle for prefetch in (one, sixteen, large)] == [16, 64, 200]
+    for _ in range(30):
+        one.record(0.008)  # between the limits nothing changes
+    assert one.idle == 16
+    for _ in range(30):
+        one.record(0.02)
+    assert one.idle == 2
+    for _ in range(30):
+        one.record(0.008)
+    assert one.idle == 2
+
+
 def test_with_an_overflow_function_requests_are_delivered_ahead() -> None:
     prefetch = Prefetch(1, has_overflow=True)
     prefetch.record(30.0)

@@ -47,6 +47,7 @@ def test_former_attributes_read_the_current_ones(value: Any, former: str, expect
 def test_former_counters_of_a_worker() -> None:
     class IdleConsumer:
         is_connected = threading.Event()
+        max_batches_ahead = 1
 
     worker = Worker(IdleConsumer(), len)  # type: ignore[arg-type]
     worker.completed_count, worker.failed_count, worker.busy_seconds = 3, 1, 0.5

@@ -34,6 +34,10 @@ class FakeConsumer:
         self.worker: Worker | None = None
 
     waiting_count = 0
+    max_batches_ahead = 3
+
+    def hand_back(self) -> None:
+        self.calls.append("hand back")
 
     def set_prefetch(self, count: int) -> None:
         self.prefetches.append(count)

@@ -64,17 +64,29 @@ class Prefetch:
     """How many requests a worker has delivered: what it can begin at once, if its batches are long.
 
     A request that is delivered to a busy worker waits for its batch, while another worker may be idle. While
-    a long batch runs, nothing more is delivered; the next is delivered when it has ended. Short batches are
-    delivered ahead, because the delivery would take as long as they do.
+    a long batch runs, nothing more is delivered; the next is delivered when it has ended. Shorter batches are
+    delivered ahead, because the delivery would take as long as they do; of the shortest several, because each
+    delivery on its own would cost more than the batch.
+
+    Args:
+        size: maximum requests of a batch.
+        has_overflow: requests that wait for an overflow function are delivered ahead, too.
+        max_batches_ahead: batches to deliver ahead of the shortest ones.
     """
 
     _LONG_SECONDS: Final = 0.2
+    _SHORT_SECONDS: Final = 0.005
+    _NOT_SHORT_SECONDS: Final = 0.01
+    """Means below which batches are short, and above which they are no longer."""
+    _MAX_REQUESTS: Final = 64
+    """More than two batches are delivered only up to this number of requests, which are in memory."""
     _WEIGHT: Final = 0.1
 
-    def __init__(self, size: int, *, has_overflow: bool = False) -> None:
-        """Requests that wait for an overflow function are delivered, too: then always deliver ahead."""
+    def __init__(self, size: int, *, has_overflow: bool = False, max_batches_ahead: int = 1) -> None:
         self._size = size
         self._has_overflow = has_overflow
+        self._ahead = max(size, min(max_batches_ahead * size, self._MAX_REQUESTS - size))
+        self._is_short = False
         self._mean_seconds = 2 * self._LONG_SECONDS
         """Mean duration of the last batches; they are long until they are known."""
 
@@ -86,7 +98,9 @@ class Prefetch:
     @property
     def idle(self) -> int:
         """Requests to have while no batch runs."""
-        return 2 * self._size if self.is_ahead else self._size
+        if not self.is_ahead:
+            return self._size
+        return self._size + (self._ahead if self._is_short else self._size)
 
     def running(self, batch: int) -> int:
         """Return the requests to have while a batch of this size runs; 0: deliver none.
@@ -98,6 +112,8 @@ class Prefetch:
     def record(self, seconds: float) -> None:
         """Count the duration of a batch."""
         self._mean_seconds += self._WEIGHT * (seconds - self._mean_seconds)
+        limit = self._NOT_SHORT_SECONDS if self._is_short else self._SHORT_SECONDS
+        self._is_short = self._mean_seconds < limit
 
 
 def gather(

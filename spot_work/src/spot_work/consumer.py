@@ -38,6 +38,9 @@ class RequestConsumer(Protocol):
     is_connected: threading.Event
     """Set once requests can be delivered."""
 
+    max_batches_ahead: int
+    """Batches that may be delivered ahead of short ones; 1 where `hand_back` does nothing."""
+
     @property
     def waiting_count(self) -> int:
         """Requests that have been delivered to this worker and not received."""
@@ -66,6 +69,13 @@ class RequestConsumer(Protocol):
         """Have at most ``count`` requests delivered and not settled from now on; 0: deliver none.
 
         Requests that are delivered already stay.
+        """
+        ...
+
+    def hand_back(self) -> None:
+        """Return the requests not received to the queue, and have none delivered until `set_prefetch`.
+
+        Does nothing where the queue counts each delivery towards a limit. Safe in any thread.
         """
         ...
 

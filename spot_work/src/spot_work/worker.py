@@ -18,6 +18,7 @@ from spot_work.agent import Agent
 from spot_work.batching import Batch, BatchTable, Prefetch, gather
 from spot_work.consumer import Ack, Delivery, RequestConsumer
 from spot_work.errors import Requeue
+from spot_work.hand_back import HandBack
 from spot_work.message import Request
 from spot_work.pod import DeletionCost
 from spot_work.queues import Queue
@@ -100,7 +101,10 @@ class Worker:
         self._run_times = RunTimes()
         self.busy_seconds = 0.0
         """Seconds in which a batch was running."""
-        self._prefetch = Prefetch(batch.size, has_overflow=overflow is not None)
+        self._prefetch = Prefetch(
+            batch.size, has_overflow=overflow is not None, max_batches_ahead=consumer.max_batches_ahead
+        )
+        self._hand_back = HandBack(consumer)
         self.batches = BatchTable()
         """Batches by size."""
 
@@ -116,6 +120,8 @@ class Worker:
             ConnectionError: the broker was unreachable for too long.
         """
         has_reported_ready = False
+        if self._overflow is None:  # else what waits is for the overflow function
+            self._hand_back.start()
         while not self._is_draining.is_set():
             deliveries = self._gather()
             if not has_reported_ready and self._consumer.is_connected.is_set():
@@ -128,7 +134,8 @@ class Worker:
                 started_at = time.monotonic()
                 self._consumer.set_prefetch(self._prefetch.running(len(deliveries)))
                 self._on_working(True)
-                self._process(deliveries)
+                with self._hand_back.running():
+                    self._process(deliveries)
                 seconds = time.monotonic() - started_at
                 self._prefetch.record(seconds)
                 self.busy_seconds += seconds
@@ -144,6 +151,7 @@ class Worker:
                 self._batch.size,
                 self.refused_count,
             )
+        self._hand_back.stop()
         self._consumer.stop()
         if self._overflow_pool is not None:
             self._overflow_pool.shutdown()
@@ -302,8 +310,8 @@ def serve(
     """Run a function as a worker until SIGTERM or SIGINT; then finish the current batch and return.
 
     Call it in the main thread, after the model is loaded. While a batch of more than 0.2 s runs, its worker
-    gets no other request, so that none waits behind it while another worker is idle; shorter batches are
-    prefetched.
+    gets no other request, so that none waits behind it while another worker is idle. Shorter batches are
+    prefetched; what waits behind one that runs longer than usual goes back to the queue (RabbitMQ).
 
     Args:
         function: as for `Worker`.

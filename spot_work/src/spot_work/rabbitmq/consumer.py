@@ -58,6 +58,8 @@ class RabbitMQConsumer(RequestConsumer):
         ValueError: the URL cannot be parsed.
     """
 
+    max_batches_ahead = 15
+
     def __init__(
         self,
         url: BrokerUrl | UrlSource,
@@ -125,6 +127,16 @@ class RabbitMQConsumer(RequestConsumer):
             self._window.prefetch = count
             self._link.call(self._window.apply)
 
+    def hand_back(self) -> None:
+        """Cancel the consumer until `set_prefetch`, and requeue the prefetched requests, each once.
+
+        Brokers before RabbitMQ 4.3 count what comes back as a failure (`_nack`): what was delivered twice, or
+        may be delivered only once, stays.
+        """
+        self.set_prefetch(0)
+        if self._queue.max_deliveries > 1:
+            self._requeue_prefetched(only_first_deliveries=True)
+
     def ack(self, acks: Sequence[Ack]) -> None:
         """Publish replies, and acknowledge each request once the broker has confirmed its reply."""
         replies = []
@@ -182,12 +194,20 @@ class RabbitMQConsumer(RequestConsumer):
         if self._outbox.oldest_seconds > _UNCONFIRMED_SECONDS and not self._stopped.is_set():
             self._link.call(partial(self._window.extend, self._outbox.count))
 
-    def _requeue_prefetched(self) -> None:
-        deliveries = []
-        while not self._prefetched.empty():
-            if (delivery := self._prefetched.get()) is not None:
-                deliveries.append(delivery)
-        self.requeue(deliveries)
+    def _requeue_prefetched(self, *, only_first_deliveries: bool = False) -> None:
+        """Return prefetched requests to the queue, without counting it as a failure where the broker can."""
+        stay = []
+        for _ in range(self._prefetched.qsize()):
+            try:
+                delivery = self._prefetched.get_nowait()
+            except queue.Empty:
+                break
+            if delivery is None or (only_first_deliveries and delivery.request.delivery_count > 1):
+                stay.append(delivery)
+            else:
+                self._link.call(partial(self._nack, delivery))
+        for delivery in stay:
+            self._prefetched.put(delivery)
 
     def _ack_cancelled(self, delivery: Delivery) -> bool:
         """Acknowledge a cancelled request without running it; return whether it is one."""
@@ -289,6 +309,16 @@ class RabbitMQConsumer(RequestConsumer):
         channel = delivery.handle.channel
         if channel.is_open:
             channel.basic_reject(delivery.handle.tag, requeue=requeue)
+            self._window.on_settled(channel, self._outbox.count)
+
+    def _nack(self, delivery: Delivery, _: Any) -> None:
+        """Requeue what did not run: of ``reject`` and ``nack`` only this one does not count as a failure.
+
+        Source: RabbitMQ 4.3, "Negative Acknowledgements"; older brokers count both.
+        """
+        channel = delivery.handle.channel
+        if channel.is_open:
+            channel.basic_nack(delivery.handle.tag, requeue=True)
             self._window.on_settled(channel, self._outbox.count)
 
     def _reject_later(self, delivery: Delivery, seconds: float, _: Any) -> None:

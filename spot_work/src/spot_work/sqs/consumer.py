@@ -55,6 +55,8 @@ class SqsConsumer(RequestConsumer):
         ValueError: the URL cannot be parsed, or the queue's name is invalid.
     """
 
+    max_batches_ahead = 1
+
     def __init__(
         self,
         url: str,
@@ -104,6 +106,9 @@ class SqsConsumer(RequestConsumer):
         """Have at most ``count`` requests in flight from now on; a poll that has begun may deliver more."""
         self._prefetch = count
         self._extender.notify()
+
+    def hand_back(self) -> None:
+        """Do nothing: each delivery counts towards the redrive policy's ``maxReceiveCount``."""
 
     def ack(self, acks: Sequence[Ack]) -> None:
         """Send replies, and delete each request once SQS has its reply."""

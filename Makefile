@@ -20,10 +20,13 @@ DISTRIBUTIONS := pulumi_on_moto spot_training spot_work
 UV     := uv==0.13.9
 # A file stays on one worker, so that what its tests share is made once; tests/tiers.py: the longest goes first.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# Of the providers' 3,800 modules a few are used: they are compiled with all else, the others are not.
+# Of the providers' 3,800 modules a few are used: they are compiled with all else, the others are not, and
+# neither are packages of which little is imported, or packages' tests.
 empty  :=
 space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
+# The files with tests that replay a market; to import all others takes longer than some of these take.
+MARKETS = $(shell grep -rlw traces --include='test_*.py' --exclude-dir={real,engine,cluster} tests)
 SCRIPTS := $(basename $(filter-out bench/fit/% bench/parts/%,$(wildcard bench/*/*.py)))
 BENCHES := $(subst _,-,$(notdir $(SCRIPTS)))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
@@ -48,7 +51,7 @@ $(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 	@echo "installing requirements.lock into $(VENV) (some minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(DISTRIBUTIONS:%=--editable %)
-	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_(aws/(?!($(USED))/)|kubernetes/(?!helm/))[^/]+/' \
+	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_(aws/(?!($(USED))/)|kubernetes/(?!helm/))[^/]+/|site-packages/(.*/tests|debugpy|mypy|mypyc|pip|plotly)/' \
 	  $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
 
@@ -74,15 +77,15 @@ check: setup lint ## in half a minute: lint, types, and the quick tests of the t
 quick: setup
 	@HYPOTHESIS_PROFILE=quick $(PYTEST) --quick -m "not long" $(ARGS)
 
-test: setup system-packages lint ## lint, types, then what needs Python and small packages of Debian's, but no replay of a market
-	@$(MAKE) --jobs 2 --output-sync types alone
+test: setup system-packages ## lint, types, then what needs Python and small packages of Debian's, but no replay of a market
+	@$(MAKE) --jobs 2 --output-sync alone types lint
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "not soak and not traces" $(ARGS)
 
 alone: setup # pulumi_on_moto's own tests, where nothing else of the repository can be imported
 	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
 
 test-markets: setup ## the tests that replay a market: on real spot traces (GPU_SPOT_TRACES=…), else on the fitted model
-	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "traces and not soak" $(ARGS)
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "traces and not soak" $(MARKETS) $(ARGS)
 
 # Each test has a state and plugins of its own, so that the tests of a file may run at once.
 test-engine: engine setup ## the sample stacks and the components under the pulumi on PATH, with stand-ins for AWS and Kubernetes

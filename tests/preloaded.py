@@ -12,8 +12,8 @@ from typing import Final
 
 # The provider loads a service's module on first use.
 _SERVICES: Final = (
-    *("autoscaling", "budgets", "cloudwatch", "dynamodb", "ebs", "ec2", "ecr", "efs", "iam"),
-    *("kms", "lambda_", "mq", "s3", "secretsmanager", "sns", "sqs", "ssm", "vpc"),
+    *("autoscaling", "budgets", "cloudwatch", "dynamodb", "ebs", "ec2", "ecr", "efs", "eks", "fis", "iam"),
+    *("kms", "lambda_", "lb", "mq", "route53", "s3", "secretsmanager", "sns", "sqs", "ssm", "vpc"),
 )
 # A client reads the model of its service, which a sandbox keeps for the process.
 _CLIENTS: Final = (
@@ -32,6 +32,9 @@ with warnings.catch_warnings():
         "infra.program.stack",
         "rehearsal.rehearse",
         "pulumi_on_moto.program.run",
+        "pulumi_kubernetes.apiextensions.v1",
+        "pulumi_kubernetes.helm.v3",
+        "pulumi_kubernetes.yaml.yaml",
     ):
         importlib.import_module(name)
     for service in _SERVICES:

@@ -27,11 +27,13 @@ def test_every_assumption_has_a_unique_name_and_a_fault() -> None:
     assert set(names) == FAULTS.keys()
 
 
-@pytest.mark.parametrize("assumption", ASSUMPTIONS, ids=lambda assumption: assumption.name)
-def test_the_module_that_uses_an_assumption_exists(assumption: Assumption) -> None:
-    assert (REPOSITORY / assumption.used_by).is_file()
-    assert assumption.source
-    assert assumption.falsified_by
+def test_the_module_that_uses_an_assumption_exists() -> None:
+    def is_whole(assumption: Assumption) -> bool:
+        return bool(
+            (REPOSITORY / assumption.used_by).is_file() and assumption.source and assumption.falsified_by
+        )
+
+    assert [assumption.name for assumption in ASSUMPTIONS if not is_whole(assumption)] == []
 
 
 def test_the_page_is_made_from_the_results() -> None:

@@ -130,17 +130,17 @@ VALUES = (None, "text", 5, [1], {"i-1": "soon"}, {"i-1": None}, {"i-1": math.inf
 KEYS = [*json.loads(dump(Memory())), *(f"history.{key}" for key in json.loads(dump(Memory()))["history"])]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
 @pytest.mark.parametrize("key", KEYS)
-def test_a_memory_with_a_wrong_value_is_refused_or_harmless(key: str, value: object) -> None:
+def test_a_memory_with_a_wrong_value_is_refused_or_harmless(key: str) -> None:
     """One that were believed would fail each pass, and never be written over."""
-    try:
-        memory = parse(broken(key, value))
-    except ValueError:
-        return
     seen = observe(spot("i-1"), on_demand("o"))
-    decision = decide(seen, build_policy("expected-cost"), memory, NOW)
-    assert parse(dump(decision.memory)) == decision.memory
+    for value in VALUES:
+        try:
+            memory = parse(broken(key, value))
+        except ValueError:
+            continue
+        decision = decide(seen, build_policy("expected-cost"), memory, NOW)
+        assert parse(dump(decision.memory)) == decision.memory, value
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format":' + "9" * 5_000 + "}"])

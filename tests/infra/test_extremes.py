@@ -18,6 +18,7 @@ from rehearsal.commands.deployed import make_given
 from tests.apart import apart
 from tests.e2e.world import REPOSITORY, START
 from tests.infra.bounds import EXTREMES, ZONES, Bound, Extreme, bounds
+from tests.soak import sample
 
 BOUNDS = bounds()
 CASES = [(bound, extreme) for bound in BOUNDS for extreme in EXTREMES[bound.kind]]
@@ -358,7 +359,7 @@ def test_the_extremes_of_an_existing_network_are_taken(extreme: Extreme) -> None
 CHOICES = [(bound, value) for bound in BOUNDS if bound.kind == "enum" for value in bound.limit[1:-1]]
 
 
-@pytest.mark.parametrize(("bound", "value"), CHOICES, ids=str)
+@pytest.mark.parametrize(("bound", "value"), sample(CHOICES, 3), ids=str)
 def test_what_lies_between_the_first_and_the_last_choice_is_taken(bound: Bound, value: Any) -> None:
     document = json.loads(json.dumps(BASE))
     put(document, bound.path, value)

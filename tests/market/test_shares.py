@@ -112,7 +112,7 @@ def test_a_fleet_at_its_capacity_has_awss_share_through_a_week(
     assert shares.at_capacity >= 0.5 * shares.ticks
 
 
-@pytest.mark.parametrize(("base", "percentage"), SHARES)
+@pytest.mark.parametrize(("base", "percentage"), sample(SHARES, 3))
 def test_a_request_keeps_its_on_demand_share_and_loses_spot_only(base: int, percentage: int) -> None:
     fleet = RequestedFleet(group(base, percentage), build("expected-cost"))
     shares = week(fleet, is_scaled=False)

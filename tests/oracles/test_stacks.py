@@ -104,19 +104,21 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def mistaken() -> list[tuple[str, str]]:
-    """Findings in prod with every mistake in it."""
-    resources = copy.deepcopy(deployed("prod").resources)
+    """Findings in the resources of prod that have mistakes, with every mistake in them."""
+    mistaken: dict[tuple[str, str], Declared] = {}
     for mistake in MISTAKES.values():
         name, kind = mistake.resource
         [resource] = [
-            one for one in resources if one.name == f"gpu-spot-prod-{name}" and one.type.endswith(f":{kind}")
+            one
+            for one in deployed("prod").resources
+            if one.name == f"gpu-spot-prod-{name}" and one.type.endswith(f":{kind}")
         ]
         *path, last = mistake.path
-        parent: Any = resource.inputs
+        parent: Any = mistaken.setdefault(mistake.resource, copy.deepcopy(resource)).inputs
         for step in path:
             parent = parent[step]
         parent[last] = mistake.value
-    return findings(resources)
+    return findings(mistaken.values())
 
 
 @pytest.mark.parametrize("name", MISTAKES)

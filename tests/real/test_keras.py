@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.real.environments import environment, play
+from tests.soak import chosen
 
 run = partial(play, seconds=1500)
 
@@ -25,9 +26,10 @@ def kills(place: Path, folder: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_six_interruptions_change_no_bit(keras_bin: Path, tmp_path: Path) -> None:
-    result = kills(keras_bin, tmp_path, "--terms", "3", "--kills", "3")
-    assert (result["sigterm"], result["sigkill"]) == (3, 3)
+@pytest.mark.parametrize("each", chosen([1, 5], 1))
+def test_notices_and_kills_change_no_bit(keras_bin: Path, tmp_path: Path, each: int) -> None:
+    result = kills(keras_bin, tmp_path, "--terms", str(each), "--kills", str(each))
+    assert (result["sigterm"], result["sigkill"]) == (each, each)
     assert result["lost_steps_with_notice"] == 0
 
 

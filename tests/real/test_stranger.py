@@ -53,28 +53,23 @@ def constraints() -> str:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    made = {}
-    for name in DISTRIBUTIONS:
-        # A copy is built, so that the checkout gets no build folder.
-        folder = tmp_path_factory.mktemp(name)
-        shutil.copytree(
-            ROOT / name,
-            folder / "source",
-            ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"),
-        )
-        build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
-        run(sys.executable, *build, folder / "source", cwd=folder)
-        [made[name]] = folder.glob("*.whl")
-    return made
+    folder = tmp_path_factory.mktemp("wheels")
+    left_out = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
+    for name in DISTRIBUTIONS:  # copies are built, so that the checkout gets no build folder
+        shutil.copytree(ROOT / name, folder / "sources" / name, ignore=left_out)
+    build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
+    run(sys.executable, *build, *(folder / "sources").iterdir(), cwd=folder)
+    return {wheel.name.partition("-")[0]: wheel for wheel in folder.glob("*.whl")}
 
 
 def environment_with(folder: Path, *asked: object) -> Path:
     """Return the Python of a new environment, with what pip is asked for and what that needs."""
     (folder / "constraints.txt").write_text(constraints(), "utf-8")
-    venv.create(folder / "venv", with_pip=True)
+    venv.create(folder / "venv")
     python = folder / "venv/bin/python"
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    run(python, *install, "--constraint", folder / "constraints.txt", *asked, cwd=folder)
+    install = ["-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-compile", "--constraint", folder / "constraints.txt"]
+    run(sys.executable, *install, *options, *asked, cwd=folder)
     return python
 
 

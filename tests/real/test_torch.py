@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.environments import environment, play
+from tests.soak import chosen
 
 run = partial(play, seconds=170)
 
@@ -17,6 +18,7 @@ def torch_bin() -> Path:
     return environment("torch")
 
 
+@pytest.mark.parametrize("each", chosen([1, 5], 1))
 @pytest.mark.parametrize(
     ("module", "options"),
     [
@@ -25,13 +27,12 @@ def torch_bin() -> Path:
         pytest.param("train_trainer", [], id="Trainer"),
     ],
 )
-def test_six_interruptions_change_no_bit(
-    torch_bin: Path, tmp_path: Path, module: str, options: list[str]
+def test_notices_and_kills_change_no_bit(
+    torch_bin: Path, tmp_path: Path, module: str, options: list[str], each: int
 ) -> None:
-    result = run(
-        torch_bin, "kills.py", module, "--folder", tmp_path, "--terms", "3", "--kills", "3", *options
-    )
-    assert (result["sigterm"], result["sigkill"]) == (3, 3)
+    counts = ["--terms", str(each), "--kills", str(each)]
+    result = run(torch_bin, "kills.py", module, "--folder", tmp_path, *counts, *options)
+    assert (result["sigterm"], result["sigkill"]) == (each, each)
     assert result["mismatches"] == result["unreadable"] == 0
     assert result["faults"] == []
     assert result["lost_steps_with_notice"] == 0
@@ -57,13 +58,15 @@ def test_other_ways_to_train_change_no_bit(torch_bin: Path, tmp_path: Path, opti
     assert result["faults"] == []
 
 
-def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(torch_bin: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stride", "writes"), chosen([(10, 3), (5, 5)], (10, 3)))
+def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(
+    torch_bin: Path, tmp_path: Path, stride: int, writes: int
+) -> None:
     # Saves in the training's own thread: the same ones on any machine. All touches: make bench-checkpoint.
     quick = ["--option", "pause=0", "--option", "every=1e-9", "--option", "asynchronous=false"]
-    result = run(
-        torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--each-write", "--stride", "5", *quick
-    )
-    assert result["writes"] == 5
+    touches = ["--each-write", "--stride", str(stride)]
+    result = run(torch_bin, "kills.py", "train_torch", "--folder", tmp_path, *touches, *quick)
+    assert result["writes"] == writes
     assert result["mismatches"] == result["unreadable"] == 0
     assert result["faults"] == []
 

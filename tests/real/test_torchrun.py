@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.environments import environment, variables
+from tests.soak import chosen
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import process
@@ -88,7 +89,7 @@ def wait(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("wrapped", [False, True], ids=["torchrun", "bash run.sh"])
+@pytest.mark.parametrize("wrapped", chosen([False, True], True), ids=["torchrun", "bash run.sh"])
 def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bool) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     command = [str(python / "torchrun"), "--nproc-per-node", "2", "--standalone", "train.py", str(tmp_path)]

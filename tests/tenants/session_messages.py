@@ -1,8 +1,7 @@
 """The messages of a Session Manager session: the format that its plugin and its agent share.
 
 Source: github.com/aws/session-manager-plugin, ``src/message/clientmessage.go`` (fields, lengths, payload
-types), ``src/datachannel/streaming.go`` (order of messages); the multiplexer of ports: github.com/xtaci/smux,
-``frame.go``, version 1.
+types), ``src/datachannel/streaming.go`` (order of messages).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import hashlib
 import json
 import struct
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,13 +25,9 @@ HANDSHAKE_RESPONSE: Final = 6
 HANDSHAKE_COMPLETE: Final = 7
 FLAG: Final = 10
 
-OPEN, CLOSE, PUSH, IDLE = range(4)
-"""Commands of the multiplexer."""
-
 # Header length, type, schema, milliseconds, sequence number, flags, id, SHA-256, payload's type and length.
 _HEADER: Final = struct.Struct(">I32sIQqQ16s32sII")
 _HEADER_LENGTH: Final = _HEADER.size - 4  # without the payload's length
-_FRAME: Final = struct.Struct("<BBHI")
 
 
 @dataclass(frozen=True)
@@ -88,20 +82,3 @@ class Message:
             "IsSequentialMessage": True,
         }
         return Message.of(ACKNOWLEDGE, 0, 0, said)
-
-
-def frame(command: int, stream: int, data: bytes = b"") -> bytes:
-    """Return a frame of the multiplexer."""
-    return _FRAME.pack(1, command, len(data), stream) + data
-
-
-def frames(received: bytearray) -> Iterator[tuple[int, int, bytes]]:
-    """Take the complete frames from what was received: command, stream, data."""
-    while len(received) >= _FRAME.size:
-        version, command, length, stream = _FRAME.unpack_from(received)
-        assert version == 1
-        if len(received) < _FRAME.size + length:
-            return
-        data = bytes(received[_FRAME.size : _FRAME.size + length])
-        del received[: _FRAME.size + length]
-        yield command, stream, data

@@ -1,7 +1,7 @@
 """A double of Session Manager: the API that starts a session, its WebSocket, and the agent on the instance.
 
-It starts sessions with the stack's documents only, and does what a document says: forwards to its port, or
-runs its command on a terminal.
+It starts sessions with the stack's documents only, and runs a document's command on a terminal. Of a port it
+shakes hands, and passes on no data.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import json
 import os
 import pty
 import re
-import socket
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -52,7 +52,7 @@ class SessionService:
         document = self._documents.get(request.get("DocumentName", ""))
         if document is None:
             raise RefusedError(f"InvalidDocument: {request.get('DocumentName')}")
-        id_ = f"user-{len(self.sessions):017x}"
+        id_ = f"user-{uuid.uuid4().hex[:17]}"
         self.sessions[id_] = _properties(document, request.get("Parameters", {}))
         self.tokens[id_] = f"token of {id_}"
         return {"SessionId": id_, "TokenValue": self.tokens[id_], "StreamUrl": f"{url}/{id_}"}
@@ -108,14 +108,17 @@ class _Handler(BaseHTTPRequestHandler):
             _Channel(self, self.service, id_).serve()
 
     def read_frame(self) -> tuple[int, bytes]:
-        """Read a frame of the client, which is masked (RFC 6455, section 5.2)."""
+        """Read a frame of the client, which is masked (RFC 6455, section 5.2), but no ping."""
         first, second = self._exactly(2)
         assert second & 0x80, "a client masks"
         size = second & 0x7F
         if size > 125:
             size = int.from_bytes(self._exactly(2 if size == 126 else 8), "big")
         mask, data = self._exactly(4), self._exactly(size)
-        return first & 0x0F, bytes(byte ^ mask[at % 4] for at, byte in enumerate(data))
+        kind = first & 0x0F
+        return (
+            self.read_frame() if kind == _PING else (kind, bytes(b ^ mask[n % 4] for n, b in enumerate(data)))
+        )
 
     def write_frame(self, data: bytes) -> None:
         """Write a binary frame."""
@@ -171,7 +174,9 @@ class _Channel:
         self._say(messages.DATA, data)
 
     def close(self) -> None:
-        """End the session, as after the end of its command."""
+        """End the session, as after the end of its command, when the plugin has all that was said."""
+        while self._sent and not self._is_closed.wait(0.05):
+            pass
         said = {"SessionId": self._id, "MessageType": messages.CLOSED, "SchemaVersion": 1, "Output": ""}
         with contextlib.suppress(OSError):
             self._write(Message.of(messages.CLOSED, 0, 0, said))
@@ -194,9 +199,7 @@ class _Channel:
         self._service.clients.append(response)
         session = self._service.sessions[self._id]
         self._say(messages.HANDSHAKE_COMPLETE, {"HandshakeTimeToComplete": 1, "CustomerMessage": ""})
-        if session["type"] == "Port":
-            self._receive = _Forwarding(self, int(session["properties"]["portNumber"])).receive
-        else:
+        if session["type"] != "Port":
             linux = session["properties"]["linux"]
             self._receive = _Terminal(self, linux["commands"]).receive
 
@@ -217,33 +220,6 @@ class _Channel:
             for _, message in sorted(self._sent.copy().items()):
                 with contextlib.suppress(OSError):
                     self._write(message)
-
-
-class _Forwarding:
-    """A session of a port: connections to it, by stream of the multiplexer."""
-
-    def __init__(self, channel: _Channel, port: int) -> None:
-        self._channel, self._port = channel, port
-        self._received = bytearray()
-        self._streams: dict[int, socket.socket] = {}
-
-    def receive(self, data: bytes) -> None:
-        """Pass on what the plugin sent."""
-        self._received += data
-        for command, stream, content in messages.frames(self._received):
-            if command == messages.OPEN:
-                connection = self._streams[stream] = socket.create_connection(("127.0.0.1", self._port))
-                threading.Thread(target=self._answer, args=(stream, connection), daemon=True).start()
-            elif command == messages.PUSH:
-                self._streams[stream].sendall(content)
-            elif command == messages.CLOSE:
-                self._streams[stream].shutdown(socket.SHUT_WR)
-
-    def _answer(self, stream: int, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection:
-            while data := connection.recv(1000):
-                self._channel.say(messages.frame(messages.PUSH, stream, data))
-            self._channel.say(messages.frame(messages.CLOSE, stream))
 
 
 class _Terminal:

@@ -10,10 +10,9 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import socket
-import socketserver
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,22 +41,6 @@ def request(argv: list[str]) -> dict[str, Any]:
     if parameters := said.get("--parameters"):
         return {**listed, "Parameters": {k: [v] for k, v in (parameters.split("="),)}}
     return listed
-
-
-@pytest.fixture
-def vision() -> Iterator[int]:
-    """The port of a tenant that answers what it hears, in capitals."""
-
-    class Loud(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            for line in self.rfile:
-                self.wfile.write(line.upper())
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Loud) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
 
 
 def service(port: int = 8001) -> SessionService:
@@ -97,20 +80,25 @@ def session(
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "testing",
         }
-        process = subprocess.Popen(
-            [aws, *argv[1:]],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=(folder / "said").open("wb"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with (folder / "said").open("wb") as said:
+            process = subprocess.Popen(
+                [aws, *argv[1:]],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
             yield process
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
-            process.communicate()
+            for end in (signal.SIGINT, signal.SIGKILL):  # by the first the plugin removes its socket
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, end)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(5)
+            if process.stdin is not None:
+                process.stdin.close()
 
 
 @pytest.fixture
@@ -120,19 +108,13 @@ def aws(require_program: Callable[..., str]) -> str:
     return require_program("aws", package="awscli")
 
 
-def test_a_user_reaches_its_port(vision: int, aws: str, tmp_path: Path) -> None:
+def test_a_users_port_is_opened(aws: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         local = free.getsockname()[1]
-    made, said = service(vision), tmp_path / "said"
+    made, said = service(), tmp_path / "said"
     argv = [word.replace("8888", str(local)) for word in command(PORT)]
     with session(made, argv, aws, tmp_path):
         wait_until(lambda: f"Port {local} opened" in said.read_text(), 30.0)
-        for words in (b"of vision\n", b"again\n"):  # connections share the session
-            with socket.create_connection(("127.0.0.1", local)) as connection:
-                connection.sendall(words * 1000)
-                connection.shutdown(socket.SHUT_WR)
-                answer = b"".join(iter(lambda: connection.recv(65536), b""))
-            assert answer == words.upper() * 1000
     [opened, answered] = made.clients
     assert answered["ProcessedClientActions"][0]["ActionStatus"] == 1, answered
     assert opened["MessageSchemaVersion"] == "1.0"

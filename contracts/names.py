@@ -92,8 +92,8 @@ METRIC_TENANT_MEMORY: Final = "TenantMemory"
 METRIC_TENANT_RESTARTS: Final = "TenantRestarts"
 METRIC_TENANT_WAITING: Final = "TenantWaiting"
 """Per tenant of a shared host, once a minute: CPU seconds used, borrowed from and lent to other tenants,
-memory in MB, unexpected exits of the tenant's container; of a capped tenant also the seconds that its cap
-delayed it, summed over CPUs; 1 if the tenant does not run as the list says, else 0."""
+memory in MB, unexpected exits of the tenant's container; of a capped or limited tenant also the seconds that
+this delayed it, summed over CPUs; 1 if the tenant does not run as the list says, else 0."""
 METRIC_TENANT_CPU_RESERVED: Final = "TenantCpuReservedSeconds"
 METRIC_TENANT_GPU_RESERVED: Final = "TenantGpuReservedSeconds"
 METRIC_TENANT_MEMORY_RESERVED: Final = "TenantMemoryReservedGibHours"

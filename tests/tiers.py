@@ -142,6 +142,8 @@ _MARKS_OF: Final = {
     "tenants": "pure",
     "tenants/test_bill_command.py": "adapter",
     "tenants/test_host.py": "adapter",
+    "tenants/test_limiter.py": "adapter",
+    "tenants/test_sessions.py": "adapter",
     "tenants/test_supervisor.py": "adapter",
     "tenants/test_waits.py": "adapter",
     "tenants/test_images.py": "adapter",

@@ -48,7 +48,7 @@ class TenantUse:
     """What a tenant used: GPU and CPU seconds, and GiB hours of memory.
 
     ``gpu_seconds``, ``cpu_reserved`` and ``memory_gib_hours`` are reserved for it; ``cpu_borrowed`` and
-    ``cpu_lent`` are as in `userdata.agent.tenants.host.usage.CpuAccount`.
+    ``cpu_lent`` are as in `userdata.agent.tenants.usage.CpuAccount`.
     """
 
     gpu_seconds: float = 0.0

@@ -12,7 +12,7 @@ from tests.node import configs, jobs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.tenants.docker_double import DockerDouble, options
-from tests.tenants.hosts import tenant
+from tests.tenants.hosts import host, tenant
 from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import IDENTITY, PRIVATE_ADDRESS
@@ -70,6 +70,7 @@ def test_tenants_of_the_list_run_with_volumes_of_their_own(
 
     node = tasks.Node(configs.load(body), tmp_path / "run", metadata_server.url)
     node.clock, node.data, node.clients, node.host = clock, tmp_path / "data", clients, Disks(aws)
+    node.kernel, node.shape = tmp_path / "kernel", host  # there is no control group
     node.run_in_background = lambda work: work()
     stops: list[Callable[[], None]] = []
     node.on_sigterm = stops.append

@@ -37,7 +37,8 @@ FLOODS: Final = {
 UNSOLVED: Final = ("forks", "spins in a hundred processes")
 """With cgroup v1 of the development machines' kernel (6.18) a tenant of many processes gets up to two thirds
 of what it and a neighbour have halves of, and a storm of forks does not give CPUs back within seconds. Pinned
-tenants are not affected: their CPUs are theirs."""
+tenants are not affected: their CPUs are theirs. Measured before borrowers were limited
+(`userdata.agent.tenants.lending`), and not since."""
 
 
 @contextlib.contextmanager

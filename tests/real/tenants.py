@@ -21,6 +21,7 @@ from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import meter
 from userdata.agent.tenants.host.container import TenantPaths, name_of
 from userdata.agent.tenants.host.images import ImageStore
+from userdata.agent.tenants.host.limiter import CpuLimiter
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shape import disk_of
@@ -155,7 +156,8 @@ class SharedHost:
         self.disks = Disks(place)
         self.tenants: tuple[Tenant, ...] = THREE
         self.fetch: Callable[[], tuple[Tenant, ...] | None] = lambda: self.tenants
-        self.list_interval_seconds = 1.0
+        self.list_interval_seconds = 0.5
+        self.poll_interval_seconds = 0.5
         self.bandwidth = Bandwidth(10**11, 10**11)
         self.heartbeats = Heartbeats()
         self.metrics: dict[str, list[emf.Metric]] = {}
@@ -164,6 +166,8 @@ class SharedHost:
 
     def begin(self) -> None:
         """Start the landlord, or another one after `stop`."""
+        self._limiter = CpuLimiter(SystemClock())
+        threading.Thread(target=self._limiter.run, daemon=True).start()
         means = SupervisorDependencies(
             host=self.host,
             clock=SystemClock(),
@@ -171,6 +175,7 @@ class SharedHost:
             heartbeats=self.heartbeats,
             volumes=self.disks,
             meter=UsageMeter(self.metrics.__setitem__, lambda: None),
+            limiter=self._limiter,
             weight_curve=WeightCurve(),
             fetch_tenants=lambda: self.fetch(),
             cached_tenants=lambda: None,
@@ -181,6 +186,7 @@ class SharedHost:
             bandwidth=self.bandwidth,
             disk_of=disk_of,
             list_interval_seconds=self.list_interval_seconds,
+            poll_interval_seconds=self.poll_interval_seconds,
         )
         self._made = TenantSupervisor(means, self.place)
         self._thread = threading.Thread(target=self._made.run, daemon=True)
@@ -191,6 +197,7 @@ class SharedHost:
         assert self._made is not None
         self._made.stop()
         self._thread.join(120)
+        self._limiter.watch({}, ())  # as its process ends
         assert not self._thread.is_alive()
 
     def pids(self) -> dict[str, int]:

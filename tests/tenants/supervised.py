@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.tenants.hosts import host, tenant
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics import emf
 from userdata.agent.tenants.host.container import TenantPaths
+from userdata.agent.tenants.host.limiter import CpuLimiter, LendingTenant
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
@@ -84,6 +85,18 @@ class FakeHeartbeats:
         self.states.append("deregistered")
 
 
+class Limiter(CpuLimiter):
+    """Records what it is to watch."""
+
+    def __init__(self, clock: FakeClock, watched: list[dict[str, LendingTenant]]) -> None:
+        super().__init__(clock)
+        self._received = watched
+
+    def watch(self, tenants: Mapping[str, LendingTenant], shared_cpus: Collection[int]) -> None:
+        assert shared_cpus or not tenants
+        self._received.append(dict(tenants))
+
+
 class Bench:
     def __init__(self, tmp: Path) -> None:
         self.docker, self.clock, self.heartbeats = DockerDouble(), FakeClock(), FakeHeartbeats()
@@ -93,6 +106,7 @@ class Bench:
         self.later: list[Callable[[], None]] = []
         self.sent: list[tuple[str, dict[str, float]]] = []
         self.counters: Callable[[int], Counters | None] = lambda pid: Counters(0.0, 0)
+        self.watched: list[dict[str, LendingTenant]] = []
         self.at_once = True
         self.image_volumes: tuple[str, ...] = ()
         self.outdated: tuple[str, ...] = ()
@@ -108,6 +122,7 @@ class Bench:
             heartbeats=self.heartbeats,
             volumes=self.volumes,
             meter=UsageMeter(send, lambda: None, lambda pid: self.counters(pid)),
+            limiter=Limiter(self.clock, self.watched),
             weight_curve=WeightCurve(self.paths.run),
             fetch_tenants=lambda: self.list(),
             cached_tenants=lambda: before,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_spot.tenants.bill import RATES, BillLine, HostHour, Resources, TenantUse, divide, to_csv
-from userdata.agent.tenants.host.usage import CpuUsage, compute_accounts
+from userdata.agent.tenants.usage import CpuUsage, compute_accounts
 
 HOST = Resources(gpu_seconds=4 * 3600, cpu_seconds=48 * 3600, memory_gib_hours=192)
 DOLLARS = 5.672

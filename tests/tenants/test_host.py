@@ -14,13 +14,13 @@ from tests.tenants.docker_double import DockerDouble
 from tests.tenants.fake_nvml import GIB, FakeNvml
 from tests.tenants.hosts import host, tenant
 from userdata.agent.machine.errors import AgentError, ConfigError
-from userdata.agent.tenants import codec, mig, weights
-from userdata.agent.tenants.host import docker, firewall, meter, shape, usage
+from userdata.agent.tenants import codec, mig, usage, weights
+from userdata.agent.tenants.host import docker, firewall, meter, shape
 from userdata.agent.tenants.host.listing import TenantListReader
 from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
-from userdata.agent.tenants.host.usage import CpuAccount, CpuUsage
 from userdata.agent.tenants.model import HostShape, MigInstance, NumaNode, Slice
+from userdata.agent.tenants.usage import CpuAccount, CpuUsage
 
 
 def write(path: Path, text: str) -> None:

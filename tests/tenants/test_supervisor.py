@@ -15,6 +15,7 @@ from tests.tenants.supervised import ADA, BO, CY, Bench, outage
 from userdata.agent.metrics.owner import Owners
 from userdata.agent.tenants.host import docker, meter
 from userdata.agent.tenants.host.container import name_of
+from userdata.agent.tenants.host.limiter import LendingTenant
 from userdata.agent.tenants.host.meter import Counters
 from userdata.agent.tenants.model import MigInstance, Slice
 
@@ -255,11 +256,22 @@ def test_a_supervisor_started_after_the_notice_removes_all_tenants(bench: Bench)
     assert not bench.volumes.sizes
 
 
+def test_who_shares_cpus_is_watched(bench: Bench) -> None:
+    bench.list = lambda: (ADA, replace(BO, cpu_mode="capped"), replace(CY, cpu_mode="pinned"))
+    bench.settled()
+    pids = bench.docker.pids()
+    assert bench.watched[-1] == {
+        "ada": LendingTenant(pids["ada"], ADA.cpus),
+        "bo": LendingTenant(pids["bo"], BO.cpus, can_borrow=False),
+    }
+
+
 def test_what_each_used_and_lent_is_sent_once_a_minute(bench: Bench) -> None:
     spent = {"ada": 0.0, "bo": 0.0, "cy": 0.0}
 
     def read(pid: int) -> Counters:
         [name] = [name for name, one in bench.docker.pids().items() if one == pid]
+        # A shared tenant is limited while a neighbour lacks CPUs.
         return Counters(spent[name], 3_000_000_000, throttled=spent[name] / 10)
 
     bench.counters = read
@@ -277,7 +289,8 @@ def test_what_each_used_and_lent_is_sent_once_a_minute(bench: Bench) -> None:
     assert sent["bo"]["TenantCpuLentSeconds"] < sent["cy"]["TenantCpuLentSeconds"]
     assert sent["cy"]["TenantMemory"] == 3000.0
     assert sent["bo"]["TenantCpuThrottledSeconds"] == 6.0
-    assert "TenantCpuThrottledSeconds" not in sent["ada"]
+    assert sent["ada"]["TenantCpuThrottledSeconds"] == 24.0
+    assert "TenantCpuThrottledSeconds" not in sent["cy"]
     # What is reserved for a tenant and what the host has are of the same interval.
     interval = sent[meter.HOST]["HostCpuSeconds"] / host().cpus
     assert interval == pytest.approx(60.0, abs=2)

@@ -31,6 +31,7 @@ def shared_host(node: Node) -> int:
     from userdata.agent.tenants.host import versions
     from userdata.agent.tenants.host.container import TenantPaths
     from userdata.agent.tenants.host.images import ImageStore
+    from userdata.agent.tenants.host.limiter import CpuLimiter
     from userdata.agent.tenants.host.listing import TenantListReader
     from userdata.agent.tenants.host.parts import GpuParts
     from userdata.agent.tenants.host.shape import disk_of
@@ -50,6 +51,7 @@ def shared_host(node: Node) -> int:
     data, cdi = node.data / TENANTS_DIR, node.kernel / "var/run/cdi"
     paths = TenantPaths(node.metadata.private_address(), node.directory, data, cdi)
     listing = TenantListReader(node.clients.s3(region), host.bucket, group, node.directory / _LIST_FILE)
+    limiter = CpuLimiter(node.clock, proc, sys / "fs/cgroup")
     means = SupervisorDependencies(
         host=node.host,
         clock=node.clock,
@@ -57,6 +59,7 @@ def shared_host(node: Node) -> int:
         heartbeats=node.heartbeat_sender(),
         volumes=_volumes(node, host, paths),
         meter=_meter(node),
+        limiter=limiter,
         weight_curve=WeightCurve(sys / "fs/cgroup", proc),
         fetch_tenants=listing.fetch,
         cached_tenants=listing.cached,
@@ -71,6 +74,7 @@ def shared_host(node: Node) -> int:
     supervisor = TenantSupervisor(means, paths)
     node.on_sigterm(supervisor.stop)
     if not stop.is_requested:
+        node.run_in_background(limiter.run)
         supervisor.run()
     return 0
 

@@ -34,7 +34,7 @@ MAX_PIDS: Final = 4096
 
 _TMP: Final = "/tmp"  # noqa: S108 - in the container
 _CDI_KIND: Final = "gpu-spot/tenant"
-_PERIOD_MICROSECONDS: Final = 100_000
+PERIOD_MICROSECONDS: Final = 100_000
 """Docker's and the kernel's period of a CPU quota."""
 _LOG_MIB: Final = 20
 _STOP_SECONDS: Final = 30
@@ -194,7 +194,7 @@ def run_command(
 
 def cpu_quota(part: Slice) -> int:
     """Return the CPU quota of a slice in microseconds of each period; -1: none."""
-    return -1 if part.cpu_limit is None else part.cpu_limit * _PERIOD_MICROSECONDS
+    return -1 if part.cpu_limit is None else part.cpu_limit * PERIOD_MICROSECONDS
 
 
 def _cpu_options(part: Slice, shares: int) -> list[str]:

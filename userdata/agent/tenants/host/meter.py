@@ -9,7 +9,7 @@ from typing import Final
 
 from contracts import names
 from userdata.agent.metrics import emf
-from userdata.agent.tenants.host import usage
+from userdata.agent.tenants import usage
 from userdata.agent.tenants.host.steps import DesiredTenant, TenantContainer
 from userdata.agent.tenants.model import MEMORY_SLICES, HostShape, MigProfile, Slice
 
@@ -24,7 +24,7 @@ _PROC: Final = Path("/proc")
 class Counters:
     """Counters of a container's cgroup: CPU ``seconds`` since its start, current ``memory`` in bytes.
 
-    ``throttled`` are the seconds that its cap delayed it, summed over CPUs.
+    ``throttled`` are the seconds that a cap or limit delayed it, summed over CPUs.
     """
 
     seconds: float
@@ -35,10 +35,7 @@ class Counters:
 def read(pid: int, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Counters | None:
     """Return the counters of the cgroup (v2 or v1) of ``pid``; None if it has ended."""
     try:
-        groups: dict[str, str] = {}
-        for line in (proc / str(pid) / "cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            groups |= dict.fromkeys(controllers.split(","), path.lstrip("/"))
+        groups = control_groups(pid, proc)
         if "cpuacct" in groups:
             cpu_seconds = int((cgroups / "cpuacct" / groups["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
             throttled = _cpu_statistics(cgroups / "cpu" / groups["cpu"])["throttled_time"] / 1e9
@@ -51,6 +48,19 @@ def read(pid: int, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Counters | N
         return Counters(cpu_seconds, int(memory.read_text()), throttled)
     except (OSError, KeyError, ValueError):
         return None
+
+
+def control_groups(pid: int, proc: Path = _PROC) -> dict[str, str]:
+    """Return the paths of a process's control groups by controller, that of v2 by an empty name.
+
+    Raises:
+        OSError: the process has ended.
+    """
+    groups: dict[str, str] = {}
+    for line in (proc / str(pid) / "cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups |= dict.fromkeys(controllers.split(","), path.lstrip("/"))
+    return groups
 
 
 def _cpu_statistics(directory: Path) -> dict[str, int]:
@@ -120,7 +130,7 @@ class UsageMeter:
                 cpus, mode = desired[name].tenant.cpus, desired[name].tenant.cpu_mode
                 used[name] = usage.CpuUsage(cpus, cpu_seconds, mode != "pinned", mode == "shared")
                 further[name] = [_memory(counter), *_reserved(desired[name], interval, shape.mig)]
-                if mode == "capped":
+                if mode == "capped" or counter.throttled > previous.throttled:
                     further[name].append(_throttled(counter, previous))
         accounts = usage.compute_accounts(used, interval)
         for name in sorted({*desired, *waiting}):

@@ -17,6 +17,7 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.tenants.host import container, docker, firewall
 from userdata.agent.tenants.host.container import TenantPaths
+from userdata.agent.tenants.host.limiter import CpuLimiter, LendingTenant
 from userdata.agent.tenants.host.meter import UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
@@ -40,7 +41,7 @@ from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 
 TICK_SECONDS: Final = 1.0
-_POLL_INTERVAL_SECONDS: Final = 2.0
+POLL_INTERVAL_SECONDS: Final = 2.0
 _MIN_BACKOFF_SECONDS: Final = 2.0
 _MAX_BACKOFF_SECONDS: Final = 300.0
 _VERSIONS_INTERVAL_SECONDS: Final = 300.0
@@ -64,6 +65,7 @@ class SupervisorDependencies:
     heartbeats: HeartbeatSender
     volumes: TenantVolumes
     meter: UsageMeter
+    limiter: CpuLimiter
     weight_curve: WeightCurve
     fetch_tenants: Callable[[], tuple[Tenant, ...] | None]
     cached_tenants: Callable[[], tuple[Tenant, ...] | None]
@@ -75,6 +77,8 @@ class SupervisorDependencies:
     disk_of: Callable[[Path], str]
     list_interval_seconds: float
     """Seconds between two reads of the tenant list."""
+    poll_interval_seconds: float = POLL_INTERVAL_SECONDS
+    """Seconds between two looks at the containers."""
 
 
 @dataclass
@@ -147,7 +151,7 @@ class TenantSupervisor:
     def run(self) -> None:
         """Run until stopped, or until all tenants have been removed after a notice."""
         while self.tick():
-            self._dependencies.clock.sleep(TICK_SECONDS)
+            self._dependencies.clock.sleep(min(TICK_SECONDS, self._dependencies.poll_interval_seconds))
 
     def tick(self) -> bool:
         """Run one pass; return whether to continue. Failures are logged and retried."""
@@ -163,7 +167,7 @@ class TenantSupervisor:
         self._read_list()
         now = self._dependencies.clock.monotonic()
         if now >= self._next_poll_at:
-            self._next_poll_at = now + _POLL_INTERVAL_SECONDS
+            self._next_poll_at = now + self._dependencies.poll_interval_seconds
             self._reconcile()
         self._dependencies.heartbeats.send([0], waiting=not self._ready, tenant_waits=self._waits)
         return True
@@ -217,6 +221,7 @@ class TenantSupervisor:
             self._maintain_volumes(containers)
         else:
             result = Reconciliation((), {})
+        self._watch_lending(containers)
         self._record_waits(self._reasons(containers, result.waits))
         restarts = {name: state.restarts for name, state in self._states.items()}
         waiting = {wait.tenant for wait in self._waits or ()}
@@ -224,6 +229,16 @@ class TenantSupervisor:
         if self._dependencies.meter.tick(now, self._desired, containers, restarts, waiting, self._shape):
             for state in self._states.values():
                 state.restarts = 0
+
+    def _watch_lending(self, containers: Mapping[str, TenantContainer]) -> None:
+        tenants, shared_cpus = {}, set[int]()
+        for name, entry in containers.items():
+            desired = self._desired.get(name)
+            if desired is not None and entry.is_running and desired.tenant.cpu_mode != "pinned":
+                can_borrow = desired.tenant.cpu_mode == "shared"
+                tenants[name] = LendingTenant(entry.pid, desired.tenant.cpus, can_borrow)
+                shared_cpus.update(desired.part.cpus)
+        self._dependencies.limiter.watch(tenants, shared_cpus)
 
     def _check_versions(self) -> None:
         """Find out whether tenants may be started on this host: at first, and while they may not."""

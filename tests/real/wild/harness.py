@@ -123,10 +123,10 @@ class Training:
 
     def end(self, seconds: float) -> None:
         """Wait for it for some time, then kill it; a rank that failed ends the others, as under torchrun."""
-        limit, is_told = time.monotonic() + seconds, False
+        limit, has_sent = time.monotonic() + seconds, False
         while None in [process.exitcode for process in self.processes] and time.monotonic() < limit:
-            if not is_told and any(process.exitcode for process in self.processes):
-                is_told = True
+            if not has_sent and any(process.exitcode for process in self.processes):
+                has_sent = True
                 self.signal(signal.SIGTERM, list(range(self.ranks)))
             next(process for process in self.processes if process.exitcode is None).join(0.005)
         for process in self.processes:

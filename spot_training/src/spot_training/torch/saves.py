@@ -24,13 +24,13 @@ LONG_STEP_SECONDS: Final = 10.0
 _log = logging.getLogger("spot_training")
 
 
-def numbered(remaining: int | None, most: int) -> list[bool]:
-    """Return a flag for each number of batches that may remain up to ``most``, and one for more or unknown.
+def numbered(remaining: int | None, maximum: int) -> list[bool]:
+    """Return a flag for each number of batches up to ``maximum`` that may remain, and one for more.
 
     Of ranks that take different numbers of batches in an epoch, some would wait for others for ever.
     """
-    is_more = remaining is None or remaining > most
-    return [*(remaining == number for number in range(most + 1)), is_more]
+    is_more = remaining is None or remaining > maximum
+    return [*(remaining == number for number in range(maximum + 1)), is_more]
 
 
 def _refuse_uneven(numbers: Sequence[bool]) -> None:

@@ -101,7 +101,7 @@ def wild(kills: int, framework: str = "torch", scripts: Sequence[str] = ()) -> d
         command = [str(binaries / "python"), "-m", "tests.real.wild.harness", "--folder", f"{folder}/jobs"]
         path = os.pathsep.join([environ["PYTHONPATH"], str(REAL.parents[1])])
         done = subprocess.run(  # noqa: S603
-            [*command, "--kills", str(kills), *(("--only", *scripts) if scripts else ())],
+            [*command, "--kills", str(kills), "--jobs", "2", *(("--only", *scripts) if scripts else ())],
             env={**environ, "PYTHONPATH": path},
             stdout=subprocess.PIPE,
             text=True,

@@ -90,6 +90,8 @@ class JobPrices:
     """An hour of an instance by type: Linux, shared tenancy."""
     efs_write: Annotated[float, Above(0)] | None = None
     """Writing a GiB to EFS with elastic throughput."""
+    efs_write_is_assumed: bool = False
+    """Whether that is the highest price of any region, because this region's is unknown."""
     source: str = ""
     """Sources and dates of the instance prices."""
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from infra.catalogue import accelerators, price_tables
 from infra.catalogue.on_demand_prices import price, replacement_prices
+from infra.program.entries.training import agent_config
 
 TYPES = ("g5.2xlarge", "g5.xlarge", "p5e.48xlarge")
 
@@ -37,3 +41,14 @@ def test_the_least_price_of_a_family_rises_with_the_gpus(table: price_tables.Pri
         least[size] = min(usd, least.get(size, usd))
     in_order = [(family, usd) for (family, _), usd in sorted(least.items())]
     assert in_order == sorted(in_order)
+
+
+@pytest.mark.parametrize(("region", "is_assumed"), [("us-east-2", False), ("us-west-2", True)])
+def test_writing_to_efs_where_its_price_is_unknown_costs_the_highest_price(
+    region: str, is_assumed: bool
+) -> None:
+    capacity = SimpleNamespace(types=())
+    job: Any = SimpleNamespace(capacity=capacity, fallback_capacity=capacity)
+    prices = agent_config._prices(job, region)
+    assert prices.efs_write == price_tables.highest(price_tables.EFS_WRITE)
+    assert prices.efs_write_is_assumed == is_assumed

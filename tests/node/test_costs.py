@@ -103,6 +103,15 @@ def test_efs_charges_for_writing(make_node: MakeNode) -> None:
     assert costs.price_variables(make_node(on_efs=True))["GPU_SPOT_STORAGE_DOLLARS_A_GIB"] == "0.06"
 
 
+def test_an_assumed_price_of_writing_is_said(make_node: MakeNode, caplog: pytest.LogCaptureFixture) -> None:
+    prices = {**PRICES, "efsWriteIsAssumed": True}
+    for on_efs in (True, False):
+        variables = costs.price_variables(make_node(prices=prices, on_efs=on_efs))
+        assert variables["GPU_SPOT_STORAGE_DOLLARS_A_GIB"] == ("0.06" if on_efs else "0")
+        assert ("price of writing to EFS unknown in this region" in caplog.text) == on_efs
+        caplog.clear()
+
+
 @pytest.mark.parametrize("option", ["", "capacity-block"])
 def test_an_unknown_price_is_left_out(make_node: MakeNode, ec2: Ec2, option: str) -> None:
     assert costs.price_variables(make_node(option, {}, on_efs=True)) == {}

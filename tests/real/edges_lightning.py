@@ -26,7 +26,7 @@ LENGTH, BATCH, EPOCHS = 24, 4, 2
 
 
 class Stream(IterableDataset[tuple[torch.Tensor]]):
-    """Samples without a position."""
+    """Samples without a position or a length."""
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor]]:
         yield from ((torch.tensor([float(number)]),) for number in range(LENGTH))

@@ -7,16 +7,17 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 import torch._dynamo  # as the first optimizer does; before the forks
-from torch.utils.data import DataLoader, TensorDataset, _utils
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, _utils
 
 from spot_training import Interval, SaveError, SpotTrainingError
 from spot_training.levels.background import BackgroundSaver
@@ -179,6 +180,45 @@ def raced(folder: Path) -> None:
     sys.stdout.write(f"all {loop.step}\n")
 
 
+class Stream(IterableDataset[Any]):
+    """So many samples, without a length."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (DATA[number % 8] for number in range(self._count))
+
+
+def uneven(folder: Path, counts: Sequence[int]) -> None:
+    """Train on ranks with so many samples."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    def main(rank: int) -> None:
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(len(counts)), "GLOO_SOCKET_IFNAME": "lo"}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        torch.distributed.init_process_group("gloo")
+        model, optimizer, loop = new_loop(folder / "checkpoints")
+        for _ in loop.epochs(2):
+            try:
+                for batch in loop.batches(DataLoader(Stream(counts[rank]), 4)):
+                    step(model, optimizer, batch)
+            except SpotTrainingError as error:
+                sys.stdout.write(f"{loop.step} {error}\n")
+                sys.stdout.flush()
+                os._exit(1)
+        torch.distributed.destroy_process_group()
+
+    ranks = [FORK.Process(target=main, args=(rank,)) for rank in range(len(counts))]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(50)
+        process.kill()
+    sys.exit(max(1 if process.exitcode is None else abs(process.exitcode) for process in ranks))
+
+
 def gives_way() -> list[Any]:
     """Return when a background save must give way, and how it ends."""
     saver = BackgroundSaver()
@@ -216,6 +256,7 @@ def main(folder: Path) -> dict[str, Any]:
     results["rate"] = [run(folder / "d", rate, value) for value in (0.1, 0.01, 0.1)]
     results["twice"] = run(folder / "e", twice)
     results["raced"] = run(folder / "f", raced)
+    results["uneven"] = [run(folder / f"g{counts}", uneven, counts) for counts in ((8, 8), (8, 12), (8, 0))]
     results["gives way"] = gives_way()
     results["parts"] = parts_torch.results()
     return results

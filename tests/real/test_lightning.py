@@ -13,10 +13,11 @@ from tests.real.wild import harness
 
 @pytest.mark.soak
 def test_scripts_of_lightning_survive_kills(tmp_path: Path) -> None:
-    options = ["--folder", tmp_path, "--kills", "5", "--only", *harness.LIGHTNING]
+    scripts = (*harness.LIGHTNING, *harness.STREAMS)
+    options = ["--folder", tmp_path, "--kills", "5", "--jobs", "2", "--only", *scripts]
     result = play_module(environment("torch"), "wild.harness", *options, seconds=570)
-    assert result["wild_scripts"] == 3
-    assert result["wild_kills"] >= 15
+    assert result["wild_scripts"] == len(scripts)
+    assert result["wild_kills"] >= 5 * len(scripts)
     assert result["faults"] == []
     for key in ("wild_mismatches", "stuck_runs", "exports_lost", "failed_starts", "lost_steps_with_notice"):
         assert result[key] == 0, key
@@ -27,7 +28,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return play_module(environment("torch"), "edges_lightning", tmp_path_factory.mktemp("edges"), seconds=170)
 
 
-@pytest.mark.parametrize("kind", ["shuffle", "stateful"])
+@pytest.mark.parametrize("kind", ["shuffle", "stateful", "iterable"])
 def test_the_order_of_an_interrupted_epoch_is_an_uninterrupted_ones(
     results: dict[str, Any], kind: str
 ) -> None:
@@ -38,18 +39,16 @@ def test_the_order_of_an_interrupted_epoch_is_an_uninterrupted_ones(
     assert "not resumed" not in result["log"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [
-        ("iterable", "an IterableDataset has no position"),
-        ("sampler", "Drifting draws another order each time"),
-    ],
-)
-def test_what_has_no_position_is_said_in_one_line(results: dict[str, Any], kind: str, reason: str) -> None:
-    result = results[kind]
+def test_what_has_no_position_is_said_in_one_line(results: dict[str, Any]) -> None:
+    result = results["sampler"]
     assert result["codes"] == [0, 0], result["log"]
+    reason = "Drifting draws another order each time"
     line = f"spot_training: not resumed: the order of samples in an epoch ({reason})"
     assert result["log"].splitlines().count(line) == 2
+    line = (
+        "spot_training: a Stream has no state_dict: a resumed epoch reads it again from its start, and each"
+    )
+    assert results["iterable"]["log"].count(line) == 2
 
 
 @pytest.mark.parametrize(

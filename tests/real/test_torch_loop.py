@@ -72,6 +72,16 @@ def test_a_sigterm_before_a_workers_start_function_does_not_end_it(results: dict
     assert "all 4" in results["raced"]["log"]
 
 
+def test_ranks_with_different_numbers_of_batches_end_with_a_line(results: dict[str, Any]) -> None:
+    even, more, none = results["uneven"]
+    assert even["code"] == 0, even["log"]
+    for result, step in ((more, 1), (none, 0)):
+        lines = [line for line in result["log"].splitlines() if "different numbers of batches" in line]
+        assert (result["code"], len(lines)) == (1, 2), result["log"]
+        assert all(line.startswith(f"{step} the ranks have") for line in lines)
+        assert result["seconds"] < 30
+
+
 def test_the_best_checkpoint_survives_kills_with_each_kind_of_loader(tmp_path: Path) -> None:
     results = play(environment("torch"), "keep_torch.py", tmp_path / "keep", "37", seconds=170)
     for kind, outcomes in results.items():
@@ -108,11 +118,17 @@ def test_learning_rates_follow_the_global_batch_by_the_rule_that_is_named(result
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kills", [3, 20])
-def test_kills_lost_machines_and_notices_change_no_bit_on_two_levels(tmp_path: Path, kills: int) -> None:
-    result = play_module(environment("torch"), "local_torch", tmp_path, str(kills), seconds=170)
+@pytest.mark.parametrize(("kills", "ranks"), [(3, 1), (20, 1), (36, 2)])
+def test_kills_lost_machines_and_notices_change_no_bit_on_two_levels(
+    tmp_path: Path, kills: int, ranks: int
+) -> None:
+    """Of two ranks also of one alone, and while a checkpoint is copied to the second level."""
+    options = [str(kills), str(ranks)]
+    result = play_module(environment("torch"), "local_torch", tmp_path, *options, seconds=400)
     assert result["wrong"] == [], result["log"]
-    assert result["same"]
+    assert result["same"], result["log"]
     assert min(result["counts"].values()) >= 1
+    assert sum(result["counts"].values()) == kills
     assert result["left"] == 0
-    assert "Traceback" not in result["log"]
+    assert result["slowest"] < 30  # torchrun's grace, of the rank that is left
+    assert ranks > 1 or "Traceback" not in result["log"]

@@ -33,7 +33,7 @@ def test_more_scripts_of_habits_survive_kills(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("script", harness.MORE)
+@pytest.mark.parametrize("script", [*harness.MORE, *harness.RANKS])
 def test_streams_and_adapters_survive_kills(tmp_path: Path, script: str) -> None:
     kill(tmp_path, "torch", [script], 10)
 

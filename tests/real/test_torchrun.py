@@ -123,10 +123,14 @@ def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bo
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("module", ["train_torch", "train_trainer"])
+@pytest.mark.parametrize(
+    ("module", "is_local"), [("train_torch", False), ("train_trainer", False), ("train_torch", True)]
+)
 def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
-    python: Path, tmp_path: Path, module: str
+    python: Path, tmp_path: Path, module: str, is_local: bool
 ) -> None:
+    """``is_local``: on two levels of storage."""
+    local = {"GPU_SPOT_LOCAL_CHECKPOINTS": str(tmp_path / "local")} if is_local else {}
     said, reference = tmp_path / "log", tmp_path / "undisturbed"
     play = [python / "python", REAL / "kills.py", module, "--folder", reference, "--ranks", "2"]
     subprocess.run(play, env=variables(python), check=True, capture_output=True)
@@ -136,7 +140,8 @@ def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
         script = [str(REAL / f"{module}.py"), str(tmp_path)]
         command = [str(python / "torchrun"), "--nproc-per-node", "2", "--standalone"]
         with said.open("a") as log:
-            started = process.spawn([*command, *script], "", variables(python), tmp_path, log.fileno())
+            own = {**variables(python), **local}
+            started = process.spawn([*command, *script], "", own, tmp_path, log.fileno())
         return JobProcess(started, SystemHost(), SystemClock())
 
     def steps() -> int:

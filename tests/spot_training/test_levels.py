@@ -206,6 +206,32 @@ def test_another_machine_that_went_on_counts_more_than_what_is_here(
     assert [path.name for path in again.local.glob("step-*")] == ["step-000000000070"]
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_restored_checkpoint_stays_while_the_script_has_it_and_it_fits(
+    training: Callable[..., Training], monkeypatch: pytest.MonkeyPatch, *, is_full: bool
+) -> None:
+    one = training()
+    one.restore()
+    one.save(10)
+    one.save(20)
+    one.crash()
+    again = training()
+    saved = again.spot.restore()
+    assert saved is not None
+    if is_full:  # until another one is removed
+        monkeypatch.setattr(
+            LocalFiles, "free_bytes", lambda self, folder: 10_000 * (2 - len([*folder.glob("step-*")]))
+        )
+    for step in (30, 40):
+        again.save(step)
+        assert saved.path.exists() == (not is_full or step == 30)
+    names = [path.name for path in again.local.glob("step-*")]
+    del saved
+    again.save(50)
+    assert len(names) == 2 - is_full
+    assert [path.name for path in again.local.glob("step-*")] == ["step-000000000050"]
+
+
 def test_a_second_machine_that_saved_nothing_changes_nothing(
     training: Callable[..., Training], tmp_path: Path
 ) -> None:

@@ -75,12 +75,34 @@ def test_writing_costs_at_most_a_twentieth_of_the_instance(
         Interval(storage_share=2, environment={})
 
 
-@pytest.mark.parametrize("missing", PRICES)
-def test_without_one_of_the_prices_storage_counts_as_free(missing: str) -> None:
+@pytest.mark.parametrize(
+    ("missing", "name"),
+    [
+        ("GPU_SPOT_INSTANCE_DOLLARS_AN_HOUR", "the price of the instance"),
+        ("GPU_SPOT_STORAGE_DOLLARS_A_GIB", "the price of writing"),
+    ],
+)
+def test_without_one_of_the_prices_it_saves_seldom_and_says_so(
+    missing: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     interval = Interval(environment={name: text for name, text in PRICES.items() if name != missing})
+    local = interval.unpaid()
+    for one in (interval, local):
+        one.saved(0.3)
+    assert interval.seconds < 70  # until it is known what a save writes
+    for one in (interval, local):
+        one.wrote(600 << 20)
+    assert interval.seconds == 600
+    assert local.seconds < 70
+    assert capsys.readouterr().err == f"spot_training: {name} is unknown: saves every 600 s\n"
+
+
+def test_storage_that_is_free_needs_no_price_of_the_instance(capsys: pytest.CaptureFixture[str]) -> None:
+    interval = Interval(environment={"GPU_SPOT_STORAGE_DOLLARS_A_GIB": "0"})
     interval.saved(0.3)
     interval.wrote(600 << 20)
-    assert interval.min_paid_seconds == 0
+    assert interval.seconds < 70
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", PRICES)

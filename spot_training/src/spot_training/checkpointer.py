@@ -27,9 +27,9 @@ from spot_training.errors import (
 from spot_training.identity import (
     DAMAGED,
     START_OVER_VARIABLE,
-    TAKE_OVER_VARIABLE,
     TrainingRun,
     name_of_run,
+    or_start_over,
     started_over,
     taken_over,
 )
@@ -154,6 +154,11 @@ class Checkpointer:
         return self.location
 
     @property
+    def ranks(self) -> Ranks:
+        """The processes of the training."""
+        return self._ranks
+
+    @property
     def last_step(self) -> int | None:
         """The step that this process last saved or restored."""
         return self._last_step
@@ -172,6 +177,15 @@ class Checkpointer:
     def retained(self) -> Retained:
         """The checkpoints that stay beside the newest ones, of the history of this process."""
         return self._retention.retained
+
+    def on_first(self, action: Callable[[], object]) -> None:
+        """Run an action on rank 0, or raise its error on all ranks; all have its ``last_step`` then."""
+
+        def carry_out() -> str:
+            action()
+            return json.dumps(self._last_step)
+
+        self._last_step = json.loads(self._together.on_first(carry_out))
 
     def stop_waiting_before(self, seconds_left: Callable[[], float | None]) -> None:
         """Abandon storage calls that hang shortly before ``seconds_left()`` is 0; None: no deadline."""
@@ -437,7 +451,7 @@ class Checkpointer:
         except OtherFormatError as error:
             raise RestoreError(
                 f"{self.location}/{name}: {error}; it stays: install the version of spot_training that wrote"
-                f" it, or use another directory{self._or_start_over(run_id(text))}"
+                f" it, or use another directory{or_start_over(run_id(text))}"
             ) from None
         except (ValueError, FileNotFoundError) as error:
             missing = isinstance(error, FileNotFoundError)
@@ -470,25 +484,16 @@ class Checkpointer:
         if manifest.fingerprint != self._fingerprint:
             raise MismatchError(
                 f"{self.location}/{name} is of another model: fingerprint {manifest.fingerprint or 'none'}, "
-                f"allowed: {self._fingerprint or 'none'}{self._or_start_over(manifest.run.get('id', ''))}"
+                f"allowed: {self._fingerprint or 'none'}{or_start_over(manifest.run.get('id', ''))}"
             )
         differences = self._differences(manifest.run, manifest.world_size)
         if self._run is not None and differences and taken_over() != manifest.run["id"]:
-            foreign_id = manifest.run["id"]
-            raise OtherRunError(
-                f"{self.location}/{name} is of run {name_of_run(manifest.run)}, this is {self._run.name}: "
-                f"{'; '.join(differences)}. It stays. To go on from it set {TAKE_OVER_VARIABLE}={foreign_id};"
-                f" to start over set {START_OVER_VARIABLE}={foreign_id} or use another directory;"
-                " or start that run"
-            )
+            raise OtherRunError(f"{self.location}/{name} {self._run.refusal(manifest.run, differences)}")
         if manifest.world_size != self._ranks.size and not self._reshard:
             raise MismatchError(
                 f"{self.location}/{name} was saved by {manifest.world_size} processes, "
                 f"allowed: {self._ranks.size}"
             )
-
-    def _or_start_over(self, run: str) -> str:
-        return f", or set {START_OVER_VARIABLE}={run} to start over" if run else ""
 
 
 __getattr__ = module_alias(__name__, {"Saved": ("Checkpoint", Checkpoint)})

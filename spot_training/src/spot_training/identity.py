@@ -99,6 +99,14 @@ class TrainingRun:
                 result += compare(before, now)
         return result
 
+    def refusal(self, stored: Mapping[str, Any], differences: Sequence[str]) -> str:
+        """Return why a checkpoint of another run is not taken, and the ways on."""
+        return (
+            f"is of run {name_of_run(stored)}, this is {self.name}: {'; '.join(differences)}. It stays. To go"
+            f" on from it set {TAKE_OVER_VARIABLE}={stored['id']}; to start over set"
+            f" {START_OVER_VARIABLE}={stored['id']} or use another directory; or start that run"
+        )
+
 
 def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the values that differ, as text; nested mappings and lists are compared value by value."""
@@ -131,6 +139,11 @@ def taken_over(environment: Mapping[str, str] | None = None) -> str:
 def started_over(environment: Mapping[str, str] | None = None) -> str:
     """Return the id of the run whose checkpoints the user lets this one set aside; empty: none."""
     return (os.environ if environment is None else environment).get(START_OVER_VARIABLE, "")
+
+
+def or_start_over(run: str) -> str:
+    """Return the way on that sets a run's checkpoints aside, to end an error with; empty without an id."""
+    return f", or set {START_OVER_VARIABLE}={run} to start over" if run else ""
 
 
 def _without_launcher(arguments: Sequence[str]) -> list[str]:

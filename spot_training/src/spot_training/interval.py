@@ -38,7 +38,8 @@ class Interval:
     M if C is above M / 2. Saving takes at most a share of ``overhead`` of the time, and the interval is at
     most ``max_seconds``; if both conflict, ``max_seconds`` wins, with a warning. Interruptions without a
     notice count too. Where storage charges for writes (EFS, by GB), writing costs at most ``storage_share``
-    of the instance's price; this limit wins over ``max_seconds``.
+    of the instance's price; this limit wins over ``max_seconds``. If only one of the two prices is known, and
+    writing is not free, it is ``max_seconds``.
     Source: Daly, "A higher order estimate of the optimum checkpoint interval", 2006, eq. 20.
     """
 
@@ -57,17 +58,19 @@ class Interval:
         """``per_hour``: interruptions per hour; default: that of the environment, else ``DEFAULT_RATE``.
 
         ``dollars_per_gb``: the storage's price of writing 10^9 bytes; ``dollars_per_hour``: the instance's
-        price; default: those of the environment. Without both, storage counts as free.
+        price; default: those of the environment. Without either, storage counts as free.
         """
         environment = os.environ if environment is None else environment
         if per_hour is None:
             per_hour = _number_from(environment, RATE_VARIABLE, DEFAULT_RATE)
-        if dollars_per_gb is None:
+        if dollars_per_gb is None and environment.get(STORAGE_PRICE_VARIABLE):
             dollars_per_gb = (
                 _number_from(environment, STORAGE_PRICE_VARIABLE, 0.0, min_value=0.0) * 1e9 / 2**30
             )
-        if dollars_per_hour is None:
+        if dollars_per_hour is None and environment.get(INSTANCE_PRICE_VARIABLE):
             dollars_per_hour = _number_from(environment, INSTANCE_PRICE_VARIABLE, 0.0)
+        self._unknown_price = _unknown_price(dollars_per_gb, dollars_per_hour)
+        dollars_per_gb, dollars_per_hour = dollars_per_gb or 0.0, dollars_per_hour or 0.0
         if not (per_hour > 0 and max_seconds > 0 and 0 < overhead < 1):
             raise SpotTrainingError(
                 f"per_hour is {per_hour}, max_seconds {max_seconds}, overhead {overhead}; "
@@ -92,6 +95,7 @@ class Interval:
         """Return one without measurements, for storage that charges nothing for writes."""
         unpaid = copy.copy(self)
         unpaid._dollars_per_gb, unpaid._size, unpaid._warned = 0.0, None, False
+        unpaid._unknown_price = ""
         unpaid._costs = deque(maxlen=_COSTS_REMEMBERED)
         return unpaid
 
@@ -128,6 +132,8 @@ class Interval:
     @property
     def min_paid_seconds(self) -> float:
         """Seconds between two saves for which writing costs ``storage_share`` of the instance's price."""
+        if self._unknown_price and self._size:
+            return self._max_seconds
         if not self._dollars_per_gb:
             return 0.0
         return 3600.0 * self._save_dollars / (self._storage_share * self._dollars_per_hour)
@@ -147,6 +153,8 @@ class Interval:
     def wrote(self, size: int) -> None:
         """Record that a save wrote ``size`` bytes; the first one logs its price, if storage has one."""
         is_first, self._size = self._size is None, size
+        if is_first and self._unknown_price:
+            say(f"{self._unknown_price} is unknown: saves every {self.seconds:.0f} s")
         if is_first and self._dollars_per_gb:
             share = self._save_dollars * 3600.0 / self.seconds / self._dollars_per_hour
             say(
@@ -154,6 +162,13 @@ class Interval:
                 f" {self.seconds:.0f} s that is {100 * share:.1f} % of the instance's"
                 f" ${self._dollars_per_hour:.3g} an hour"
             )
+
+
+def _unknown_price(dollars_per_gb: float | None, dollars_per_hour: float | None) -> str:
+    """Return which price is missing to weigh writing against the instance; empty: none is needed."""
+    if dollars_per_gb is None:
+        return "" if dollars_per_hour is None else "the price of writing"
+    return "the price of the instance" if dollars_per_gb and dollars_per_hour is None else ""
 
 
 def _number_from(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import time
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from typing import Any
 import numpy
 import torch
 import torch._dynamo  # as the first optimizer does; before the forks
+from torch import distributed
 from torch.utils.data import Dataset, default_collate
 
 from spot_training import Interval
@@ -39,11 +41,22 @@ class Samples(Dataset[tuple[int, torch.Tensor, torch.Tensor]]):
         return number, features, torch.cos(torch.tensor(float(number)))
 
 
+def rank() -> int:
+    """Return the number of this process."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def ranks() -> int:
+    """Return the number of processes."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 class Marks:
     """Lines in a file: the steps that are done, and where the script is."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = (folder / "marks").open("a", buffering=1)
+        name = "marks" if rank() == 0 else f"marks-{rank()}"
+        self._file = (folder / name).open("a", buffering=1)
 
     def step(self, loop: Any, pause: float = 0.004) -> None:
         """Mark a step of a loop as done."""
@@ -62,6 +75,8 @@ def start(folder: Path, seed: int = 1) -> Marks:
     torch.use_deterministic_algorithms(True)
     for seeds in (random.seed, numpy.random.seed, torch.manual_seed):
         seeds(seed)
+    if ranks() > 1:
+        distributed.init_process_group("gloo")
     marks = Marks(folder)
     marks.at("start")
     return marks
@@ -101,6 +116,8 @@ def validate(model: torch.nn.Module, marks: Marks, seconds: float = 0.03) -> flo
 
 def export(folder: Path, marks: Marks, models: Iterable[torch.nn.Module], curve: Any) -> None:
     """Write what the training is for: weights and curve."""
+    if rank() > 0:
+        return
     marks.at("export")
     digest = hashlib.sha256()
     for model in models:

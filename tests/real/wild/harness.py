@@ -1,9 +1,9 @@
 """Kill the scripts of habits, and compare weights and curves with those of an uninterrupted run.
 
-``python -m tests.real.wild.harness --folder F --kills 20 [--only plateau …]`` prints JSON. Each start is a
-fork of this process, which has imported PyTorch. A kill is a SIGKILL, or a notice: SIGTERM, and SIGKILL after
-a grace period. It comes at a random moment, or as soon as the script is at a mark (its first step, the start
-of its workers, a validation, the export), or at a file operation of a save.
+``python -m tests.real.wild.harness --folder F --kills 20 [--jobs 2] [--only plateau …]`` prints JSON. Each
+start is a fork of a process that has imported PyTorch. A kill is a SIGKILL, or a notice: SIGTERM, and SIGKILL
+after a grace period. It comes at a random moment, or as soon as the script is at a mark (its first step, the
+start of its workers, a validation, the export), or at a file operation of a save.
 """
 
 from __future__ import annotations
@@ -15,35 +15,44 @@ import multiprocessing
 import os
 import random
 import signal
+import socket
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 from spot_training.storage.files import Files
 
 FORK = multiprocessing.get_context("fork")
+RANKS = ("stream_ranks", "stream_state_ranks", "webdataset_ranks")
+"""Streams read by two ranks of gloo."""
 TORCH = ("plateau", "accumulation", "gan", "curriculum", "early", "folds", "stateful", "fabric", "stream")
 MORE = ("stream_state", "stream_stateful", "webdataset_shards", "lora")
 MOSAIC = ("mosaic",)
 """Needs an environment of its own."""
 LIGHTNING = ("lightning_plateau", "lightning_early", "lightning_manual")
-SCRIPTS = (*TORCH, *MORE, *LIGHTNING)
+STREAMS = ("lightning_stream", "lightning_stream_state", "lightning_stream_ranks")
+"""Streams in Lightning."""
+SCRIPTS = (*TORCH, *MORE, *LIGHTNING, *RANKS, *STREAMS)
 GRACE_SECONDS = 3.0
 MAX_FRUITLESS = 4
 """Starts in a row that take no step and do not end the script: then it is stuck."""
+MAX_KILLS = 24
+"""Of one run."""
 MARKS = ("step", "workers", "validation", "export")
 TIMEOUT_SECONDS = 60.0
 
 
 class Training:
-    """One run of a script in a folder."""
+    """One run of a script in a folder, as one process or as several ranks."""
 
     def __init__(self, module: Any, folder: Path) -> None:
         self._module, self.folder = module, folder
         folder.mkdir(parents=True)
-        self.process: Any = None
+        self.ranks: int = getattr(module, "RANKS", 1)
+        self.processes: list[Any] = []
         self._read = 0
         self.module_name = ""
         self.repeated = getattr(module, "REPEATED", 0)
@@ -51,16 +60,27 @@ class Training:
         self.faults: list[str] = []
 
     def start(self, dies_at: int = 0) -> None:
-        """Start it; with ``dies_at`` it kills itself at that file operation."""
+        """Start it; with ``dies_at`` a rank kills itself at that file operation."""
         self._read = len(self.marks())
-        self.process = FORK.Process(target=self._main, args=(dies_at,))
-        self.process.start()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.processes = [
+            FORK.Process(target=self._main, args=(rank, port, dies_at if rank == dies_at % self.ranks else 0))
+            for rank in range(self.ranks)
+        ]
+        for process in self.processes:
+            process.start()
 
-    def _main(self, dies_at: int) -> None:
+    def _main(self, rank: int, port: int, dies_at: int) -> None:
         os.setsid()
         with (self.folder / "log").open("a") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
+        if self.ranks > 1:
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"}
+            os.environ |= {"WORLD_SIZE": str(self.ranks), "LOCAL_WORLD_SIZE": str(self.ranks)}
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            os.environ |= {"GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "1"}  # Lightning then starts none itself
         if dies_at:
             count = [0]
 
@@ -72,6 +92,18 @@ class Training:
             Files.touch = touch  # type: ignore[method-assign]
         self._module.main(self.folder)
 
+    @property
+    def exitcode(self) -> int | None:
+        """Of the ranks: None while one runs, else that of a killed one, of one that failed, or 0."""
+        codes = [process.exitcode for process in self.processes]
+        return None if None in codes else min(codes) or max(codes)
+
+    def signal(self, number: int, ranks: list[int]) -> None:
+        """Send a signal to some ranks that run."""
+        for rank in ranks:
+            if self.processes[rank].exitcode is None:
+                os.kill(self.processes[rank].pid, number)
+
     def marks(self) -> list[str]:
         """Return the lines of all starts."""
         path = self.folder / "marks"
@@ -82,16 +114,24 @@ class Training:
         return self.marks()[self._read :]
 
     def has_ended(self) -> bool:
-        """Tell whether the process has ended; leave no workers."""
-        self.process.join(0.001)
-        return self.process.exitcode is not None
+        """Tell whether a process has ended; then all have."""
+        self.processes[0].join(0.001)
+        if all(process.exitcode is None for process in self.processes):
+            return False
+        self.end(TIMEOUT_SECONDS)
+        return True
 
     def end(self, seconds: float) -> None:
-        """Wait for it for some time, then kill it."""
-        self.process.join(seconds)
-        if self.process.exitcode is None:
-            self.process.kill()
-            self.process.join()
+        """Wait for it for some time, then kill it; a rank that failed ends the others, as under torchrun."""
+        limit, has_sent = time.monotonic() + seconds, False
+        while None in [process.exitcode for process in self.processes] and time.monotonic() < limit:
+            if not has_sent and any(process.exitcode for process in self.processes):
+                has_sent = True
+                self.signal(signal.SIGTERM, list(range(self.ranks)))
+            next(process for process in self.processes if process.exitcode is None).join(0.005)
+        for process in self.processes:
+            process.kill()
+            process.join()
 
     def newest(self) -> int:
         """Return the newest step of any checkpoint folder."""
@@ -121,7 +161,7 @@ def interrupt(training: Training, chance: random.Random, seconds: float, counts:
     operation = chance.randrange(1, 120) if kind == "save" else 0
     training.start(dies_at=operation)
     began, mark, delay = time.monotonic(), chance.choice(MARKS), chance.uniform(0, 0.06)
-    moment = chance.uniform(0, seconds)
+    moment = chance.uniform(0, seconds / 2)  # most of a run is done when it starts again
     while not training.has_ended():
         now = time.monotonic()
         if kind == "moment" and now - began > moment:
@@ -133,11 +173,13 @@ def interrupt(training: Training, chance: random.Random, seconds: float, counts:
             counts["hung"] += 1
             break
     if training.has_ended():
-        counts["saves hit"] += kind == "save" and training.process.exitcode == -signal.SIGKILL
+        counts["saves hit"] += kind == "save" and training.exitcode == -signal.SIGKILL
         return
     before = training.new_marks()
     is_listening = bool(steps(before))  # the loop has its handler
-    os.kill(training.process.pid, signal.SIGTERM if is_notice else signal.SIGKILL)
+    ranks = list(range(training.ranks))
+    hit = chance.choice([ranks, *([rank] for rank in ranks)]) if len(ranks) > 1 else ranks
+    training.signal(signal.SIGTERM if is_notice else signal.SIGKILL, hit)
     training.end(GRACE_SECONDS if is_notice else TIMEOUT_SECONDS)
     counts["notices" if is_notice else "sigkills"] += 1
     counts[f"at {mark}" if kind == "mark" else "at a moment"] += 1
@@ -161,36 +203,37 @@ def play(name: str, folder: Path, kills: int, seed: int) -> dict[str, Any]:
     if not wanted:
         raise SystemExit(f"{name}: the uninterrupted run failed: {reference.log()}")
     chance, counts, faults = random.Random(f"{name} {seed}"), Counter[str](), list[str]()
-    number = 0
+    number, began = 0, time.monotonic()
     while kills_of(counts) < kills:
         training = Training(module, folder / name / f"run-{number}")
         training.module_name = name
         number += 1
         fruitless = 0
-        for _ in range(chance.randrange(1, 8)):
+        for _ in range(chance.randrange(1, MAX_KILLS)):
             interrupt(training, chance, seconds, counts)
-            if training.process.exitcode == 0 and training.result():
+            if training.exitcode == 0 and training.result():
                 break
-            if training.process.exitcode not in (0, -signal.SIGKILL, -signal.SIGTERM):
+            if training.exitcode not in (0, -signal.SIGKILL, -signal.SIGTERM):
                 counts["failures"] += 1
-                faults.append(f"{name}: exit code {training.process.exitcode}: {training.log()[-500:]}")
-        while not (training.process.exitcode == 0 and training.result()):
+                faults.append(f"{name}: exit code {training.exitcode}: {training.log()[-500:]}")
+        while not (training.exitcode == 0 and training.result()):
             training.start()
             training.end(TIMEOUT_SECONDS)
-            fruitless = fruitless + 1 if training.process.exitcode else 0
+            fruitless = fruitless + 1 if training.exitcode else 0
             if fruitless == MAX_FRUITLESS:
                 counts["stuck"] += 1
                 faults.append(f"{name}: stuck: {training.log()[-500:]}")
                 break
-            if training.process.exitcode == 0 and not training.result():
+            if training.exitcode == 0 and not training.result():
                 counts["exports lost"] += 1
                 break
         counts["mismatches"] += training.result() != wanted
         faults += [f"{name}: {fault}" for fault in training.faults]
         counts["tracebacks"] += (
-            'File "/' in training.log() and "/spot_training/src/" in training.log()
-        )  # workers of a killed parent have others
-    return {"runs": number, "kills": kills_of(counts), **counts, "faults": faults}
+            training.ranks == 1 and 'File "/' in training.log() and "/spot_training/src/" in training.log()
+        )  # workers of a killed parent have others, and ranks that lose one
+    played = {"runs": number, "kills": kills_of(counts), "seconds": round(time.monotonic() - began, 1)}
+    return {**played, **counts, "faults": faults}
 
 
 def kills_of(counts: Counter[str]) -> int:
@@ -204,9 +247,18 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=10, help="of each script")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="scripts that are played at a time")
     parser.add_argument("--only", nargs="*", default=SCRIPTS)
     given = parser.parse_args()
-    results = {name: play(name, given.folder, given.kills, given.seed) for name in given.only}
+    results: dict[str, Any] = {}
+    importlib.import_module("tests.real.wild.common")  # once, before the forks
+    with ProcessPoolExecutor(given.jobs, mp_context=FORK) as players:
+        played = {
+            players.submit(play, name, given.folder, given.kills, given.seed): name for name in given.only
+        }
+        for player in as_completed(played):
+            results[played[player]] = player.result()
+            sys.stderr.write(f"{played[player]}: {json.dumps(player.result())}\n")
 
     def total(key: str) -> int:
         return sum(result.get(key, 0) for result in results.values())

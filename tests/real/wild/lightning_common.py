@@ -37,7 +37,7 @@ def quiet(folder: Path) -> dict[str, Any]:
     """Return the Trainer's options that all scripts share."""
     return {
         "accelerator": "cpu",
-        "devices": 1,
+        "devices": common.ranks(),
         "default_root_dir": folder,
         "enable_progress_bar": False,
         "enable_model_summary": False,

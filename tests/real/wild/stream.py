@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from spot_training.torch import Loop
 from tests.real.wild import common
 
-EPOCHS, LENGTH = 4, 30
+EPOCHS, LENGTH = 4, 42
 
 
 class Stream(IterableDataset[Any]):
-    """Numbers in an order by epoch: two of three for the first worker."""
+    """Numbers in an order by epoch: each rank's in turn; two of three of those for the first worker."""
 
     def __init__(self) -> None:
         self._epoch = 0
@@ -28,7 +30,7 @@ class Stream(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
-        numbers = random.Random(self._epoch).sample(range(LENGTH), LENGTH)
+        numbers = random.Random(self._epoch).sample(range(LENGTH), LENGTH)[common.rank() :: common.ranks()]
         buffer: list[int] = []
         for place, number in enumerate(numbers):
             if worker is None or (place % 3 == 2) == (worker.id == 1):
@@ -39,10 +41,21 @@ class Stream(IterableDataset[Any]):
             yield self._samples[buffer.pop(random.randrange(len(buffer)))]
 
 
+def everywhere(ids: list[int]) -> list[int]:
+    """Return the samples of all ranks."""
+    gathered: list[Any] = [ids]
+    if common.ranks() > 1:
+        gathered = [None] * common.ranks()
+        distributed.all_gather_object(gathered, ids)
+    return [number for of_rank in gathered for number in of_rank]
+
+
 def train(folder: Path, loader: Any, length: int, *, accumulate: int = 1) -> None:
     """Train; the curve has the samples of each epoch."""
     marks = common.Marks(folder)
-    model = common.network()
+    model: Any = common.network()
+    if common.ranks() > 1:
+        model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     loop = Loop(folder / "checkpoints", interval=common.interval(), model=model, optimizer=optimizer)
     for _ in loop.epochs(EPOCHS):
@@ -56,11 +69,13 @@ def train(folder: Path, loader: Any, length: int, *, accumulate: int = 1) -> Non
             loop.mean("loss", loss)
             loop.state.setdefault("ids", []).extend(batch[0].tolist())
             marks.step(loop)
-        order = loop.state.pop("ids")
+        order = everywhere(loop.state.pop("ids"))
         if sorted(order) != list(range(length)):
             raise SystemExit(f"samples of an epoch: {sorted(order)}")
         loop.state.setdefault("curve", []).append([loop.mean("loss"), common.validate(model, marks), order])
-    common.export(folder, marks, [model], loop.state["curve"])
+    common.export(folder, marks, [getattr(model, "module", model)], loop.state["curve"])
+    if common.ranks() > 1:
+        distributed.destroy_process_group()
 
 
 def main(folder: Path) -> None:

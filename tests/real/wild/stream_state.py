@@ -12,11 +12,11 @@ from torch.utils.data import DataLoader, IterableDataset
 from tests.real.wild import common
 from tests.real.wild.stream import train
 
-LENGTH = 24
+LENGTH = 32
 
 
 class Stream(IterableDataset[Any]):
-    """Numbers in an order that its own generator draws for each epoch."""
+    """Numbers in an order that its own generator draws for each epoch; each rank's in turn."""
 
     def __init__(self) -> None:
         self._samples = common.Samples(LENGTH, noise=0.05)
@@ -25,7 +25,8 @@ class Stream(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         if not self._order:
-            self._order = torch.randperm(LENGTH, generator=self._chance).tolist()
+            order = torch.randperm(LENGTH, generator=self._chance).tolist()
+            self._order = order[common.rank() :: common.ranks()]
         while self._order:
             yield self._samples[self._order.pop()]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ from torch.utils.data import DataLoader
 from tests.real.wild import common
 from tests.real.wild.stream import train
 
-SHARDS, LENGTH = 5, 25
+SHARDS = 5
 
 
-def shards(folder: Path) -> list[str]:
-    """Write the shards, once; return their paths."""
+def shards(folder: Path, sizes: Sequence[int]) -> list[str]:
+    """Write shards of so many samples, once; return their paths."""
     folder.mkdir(exist_ok=True)
-    paths = [folder / f"{number}.tar" for number in range(SHARDS)]
+    paths = [folder / f"{number}.tar" for number in range(len(sizes))]
     begin = 0
-    for number, path in enumerate(paths):
-        end = begin + 3 + number
+    for size, path in zip(sizes, paths, strict=True):
+        end = begin + size
         if not path.exists():
             with tarfile.open(path.with_suffix(".new"), "w") as archive:
                 for index in range(begin, end):
@@ -35,14 +36,15 @@ def shards(folder: Path) -> list[str]:
     return [str(path) for path in paths]
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, sizes: Sequence[int] = tuple(range(3, 3 + SHARDS)), **options: Any) -> None:
     """Train."""
     common.start(folder)
-    samples = common.Samples(LENGTH, noise=0.05)
+    samples = common.Samples(sum(sizes), noise=0.05)
 
     def augmented(sample: tuple[int]) -> Any:
         return samples[sample[0]]
 
-    data = webdataset.WebDataset(shards(folder.parent / "shards"), shardshuffle=SHARDS)
+    paths = shards(folder.parent / f"shards-{common.rank()}", sizes)
+    data = webdataset.WebDataset(paths, shardshuffle=len(sizes), **options)
     data = data.shuffle(6).decode().to_tuple("cls").map(augmented)
-    train(folder, DataLoader(data, batch_size=common.BATCH, num_workers=2), LENGTH)
+    train(folder, DataLoader(data, batch_size=common.BATCH, num_workers=2), sum(sizes))

@@ -25,11 +25,19 @@ STORAGE_VARIABLE: Final = "GPU_SPOT_STORAGE_DOLLARS_A_GIB"
 def price_variables(node: Node) -> dict[str, str]:
     """Return the variables with the prices of this instance and of writing checkpoints.
 
-    An unknown price is left out. EBS charges for the volume's size and throughput, not by GiB written.
+    An unknown price is left out: `spot_training` then saves at its longest interval. EBS charges for the
+    volume's size and throughput, not by GiB written.
     Source: Amazon EBS pricing; Amazon EFS pricing, "Elastic Throughput".
     """
     prices = job.training(node).prices
     is_on_efs = job.is_on_efs(node, job.checkpoints(node))
+    if is_on_efs and prices.efs_write_is_assumed:
+        log.warning(
+            "price of writing to EFS unknown in this region: the highest known one counts; gpu-spot prices"
+            " --update reads it",
+            region=node.config.region,
+            dollars_a_gib=prices.efs_write,
+        )
     values = {
         INSTANCE_VARIABLE: _instance_dollars(node),
         STORAGE_VARIABLE: prices.efs_write if is_on_efs else 0.0,

@@ -62,13 +62,17 @@ def _training(job: Training, stack: str, region: str, outputs: JobOutputs) -> ag
 
 
 def _prices(job: Training, region: str) -> agent.JobPrices:
-    """Return the list prices that the job's instances need, without those that no table has."""
+    """Return the list prices that the job's instances need, without those that no table has.
+
+    Writing to EFS in a region without its price counts as in the dearest region.
+    """
     types = (*job.capacity.types, *job.fallback_capacity.types)
     listed = {kind: price for kind in types if (price := price_tables.find(kind, region)) is not None}
     write = price_tables.find(price_tables.EFS_WRITE, region)
     return agent.JobPrices(
         on_demand={kind: price.usd for kind, price in listed.items()},
-        efs_write=None if write is None else write.usd,
+        efs_write=price_tables.highest(price_tables.EFS_WRITE) if write is None else write.usd,
+        efs_write_is_assumed=write is None,
         source="; ".join(sorted({f"{price.source}, {price.date}" for price in listed.values()})),
     )
 

@@ -106,12 +106,12 @@ class CheckpointLevels:
             else:
                 return False
         if self._has_local:
-            self._on_first(lambda: self._end_copy(step if not replace else None))
+            self._far.on_first(lambda: self._end_copy(step if not replace else None))
         try:
             self._far.save(step, write, meta, replace=replace, keep=keep)
         except SaveError:
             if is_last and self._local is not None:
-                self._on_first(lambda: self._copy_now(self.last_step))
+                self._far.on_first(lambda: self._copy_now(self.last_step))
             raise
         return True
 
@@ -139,20 +139,11 @@ class CheckpointLevels:
 
     def _goes_to_far(self, is_requested: bool) -> bool:
         """Return on all ranks what rank 0 passes: a notice may reach others later."""
-        return bool(json.loads(self._far._ranks.gather(json.dumps(is_requested))[0]))
+        return bool(json.loads(self._far.ranks.gather(json.dumps(is_requested))[0]))
 
     @property
     def _is_first(self) -> bool:
-        return self._far._ranks.rank == 0
-
-    def _on_first(self, action: Callable[[], object]) -> None:
-        """Run an action on rank 0; all ranks know then what ``far`` has."""
-
-        def carry_out() -> str:
-            action()
-            return json.dumps(self._far.last_step)
-
-        self._far._last_step = json.loads(self._far._together.on_first(carry_out))
+        return self._far.ranks.rank == 0
 
     def _end_copy(self, step: int | None) -> None:
         """End a running copy before ``step`` is saved to ``far``; copy ``step`` itself if it is here.

@@ -6,11 +6,12 @@ import contextlib
 import errno
 import json
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from spot_training.checkpointer import Checkpointer
+from spot_training.checkpointer import Checkpoint, Checkpointer
 from spot_training.errors import SaveError, one_line
 from spot_training.levels.copying import copy_files
 from spot_training.levels.local import LocalFiles, local_folder, machine, make_private
@@ -23,8 +24,9 @@ from spot_training.storage.retry import FULL_ERRNOS
 class LocalLevel(Checkpointer):
     """Checkpoints below ``root``, in a directory for this training; for ``Checkpointer.restore(local)``.
 
-    The newest one stays, and the one that is being copied. The history is that of ``above``, whose storage
-    other machines see. All ranks must be on this machine.
+    The newest one stays, the one that is being copied, and where it fits the restored one while the script
+    has its ``Checkpoint``. The history is that of ``above``, whose storage other machines see. All ranks must
+    be on this machine.
     """
 
     def __init__(self, root: str | os.PathLike[str], above: Checkpointer) -> None:
@@ -142,6 +144,12 @@ class LocalLevel(Checkpointer):
             raise
         above._last_step = manifest.step
         return manifest.size
+
+    def _load(self, name: str) -> Checkpoint | None:
+        checkpoint = super()._load(name)
+        if checkpoint is not None:
+            self._retention.restored = weakref.ref(checkpoint)
+        return checkpoint
 
     def _resume(self, manifest: CheckpointManifest) -> None:
         self._above._resume(manifest)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from spot_training.spot import Spot
 from spot_training.torch import state
 from spot_training.torch.optimization import plain_values
 from spot_training.torch.ranks import TorchRanks
-from spot_training.torch.saves import StepSaves
+from spot_training.torch.saves import StepSaves, numbered
 from spot_training.torch.snapshot import StateCopy, copy_state
 
 
@@ -165,9 +166,10 @@ class SpotCheckpoint:
         """Return a train loader as ``ResumableLoader``, others unchanged."""
         if self._trainer.state.stage != "train":
             return loader
-        self._loader = ResumableLoader(loader, self._seed, self._position, self._between_steps)
+        ways, accumulate = (self._position, self._between_steps), self._trainer.accumulate_grad_batches
+        self._loader = ResumableLoader(loader, self._seed, self._ranks, *ways, accumulate=accumulate)
         if self._extra is not None:
-            self._loader.load(self._extra["loader"])
+            self._loader.load(self._saved, self._extra["loader"])
         return self._loader
 
     def _position(self) -> tuple[int, int]:
@@ -184,17 +186,22 @@ class SpotCheckpoint:
             self._restore(self._extra)
         # Gradients are not saved: only between two complete optimizer steps.
         trainer, done = self._trainer, self._trainer.fit_loop.epoch_loop.batch_progress.current.ready
-        if done % trainer.accumulate_grad_batches == 0:
-            is_long = ask.is_validated_next(trainer)
-            self._saves.between_steps(self._step, self._copy_state, is_long=is_long)
+        accumulate = trainer.accumulate_grad_batches
+        if done % accumulate == 0:
+            remaining = self._loader.remaining(done)
+            is_long, numbers = ask.is_validated_next(trainer, remaining), numbered(remaining, accumulate)
+            self._saves.between_steps(self._step, self._copy_state, is_long=is_long, remaining=numbers)
 
     def _restore(self, saved: dict[str, Any]) -> None:
         loader, self._extra = self._loader, None
         extra.restore(self._trainer, self._module, saved)
         ask.refuse_other_order(loader.order, saved["order"], self._saved.path)
+        self._saved = replace(self._saved)  # it is read, and its files may go
 
     def _copy_state(self) -> StateCopy:
         stopped = not self._is_training and self._trainer.should_stop
         meta = {"seed": self._seed, "stopped": stopped, "values": self._values}
+        if self._is_training and self._loader.stream is not None:  # another epoch may have other data
+            meta |= self._loader.stream.identity()
         copy_files = partial(extra.copy_files, self._trainer, self._module, self._loader, self._ranks.rank)
         return copy_state(self._step, meta, copy_files)

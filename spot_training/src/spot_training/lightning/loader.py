@@ -11,8 +11,10 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from spot_training.checkpointer import Checkpoint
 from spot_training.torch import EpochBatches, state
 from spot_training.torch.data import BatchRandomness, WorkerStart, sigterm_blocked
+from spot_training.torch.streams.position import StreamPosition
 
 _SEEDED: Final = "torch.utils.data."
 """The package of the samplers that draw from PyTorch's generators only."""
@@ -71,17 +73,30 @@ class ResumableLoader:
         self,
         loader: Any,
         seed: int,
+        ranks: Any,
         position: Callable[[], tuple[int, int]],
         between_steps: Callable[[], None],
+        *,
+        accumulate: int,
     ) -> None:
+        """``accumulate``: batches of an optimizer step."""
         self._position, self._between_steps = position, between_steps
         self._randomness = BatchRandomness(seed)
+        self._accumulate = accumulate
+        self.stream: StreamPosition | None = None
+        """The position of a loader over an ``IterableDataset``."""
         self.order: Any = None
         """``EpochOrder``; None if the loader has a state of its own, or a ``problem``."""
         self.problem = ""
         """Why the position in an epoch cannot be resumed; empty if it can."""
         if isinstance(loader, DataLoader):
-            self._loader = self._with_order(copy(loader))
+            self._loader = copy(loader)
+            if isinstance(loader.dataset, IterableDataset):
+                self._start_workers(None)
+                self.stream = StreamPosition(self._loader, ranks.rank, ranks.size, seed)
+            else:
+                self._start_workers(self._randomness)
+                self._set_order(self._loader)
         else:
             self._loader = loader
             self.problem = "" if self._is_stateful else f"a {type(loader).__name__} has no position"
@@ -100,22 +115,41 @@ class ResumableLoader:
     def _is_stateful(self) -> bool:
         return hasattr(self._loader, "load_state_dict")
 
-    def state(self) -> Any:
-        """Return the state of a loader that has one: torchdata's ``StatefulDataLoader``."""
+    def state(self, done: int) -> Any:
+        """Return the state of a ``StatefulDataLoader``, or a stream's after ``done`` batches of the epoch."""
+        if self.stream is not None:
+            return self.stream.state(self._ahead(done))
         return self._loader.state_dict() if self._is_stateful else None
 
-    def load(self, saved: Any) -> None:
-        """Load that state before the next iteration."""
-        if self._is_stateful and saved is not None:
+    def load(self, checkpoint: Checkpoint, saved: Any) -> None:
+        """Load that state before the next iteration; raises ``MismatchError`` if it is of other data."""
+        if self.stream is not None:
+            self.stream.restore(checkpoint, saved)
+        elif self._is_stateful and saved is not None:
             self._loader.load_state_dict(saved)
+
+    def remaining(self, done: int) -> int | None:
+        """Return the batches of a stream's epoch after ``done``; None if there are many, or it is none."""
+        more = None if self.stream is None else self.stream.remaining(0, 0)
+        return None if more is None else more + self._ahead(done)
+
+    def _ahead(self, done: int) -> int:
+        """Return how many batches the Trainer has requested and not trained on: one without a length."""
+        return 0 if self.stream is None else max(0, self.stream.batches - done)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch, or its rest."""
         epoch, begin = self._position()
         if self.order is not None:
             self.order.start(epoch, begin)
+        if self.stream is not None:
+            self.stream.begin(epoch, 0)
         with sigterm_blocked():
-            batches = iter(self._loader)
+            batches = (
+                iter(self._loader)
+                if self.stream is None
+                else self.stream.iterate(self._loader, self._accumulate)
+            )
         while True:
             self._between_steps()
             try:
@@ -124,20 +158,20 @@ class ResumableLoader:
                 return
             yield batch
 
-    def _with_order(self, loader: Any) -> Any:
-        """Return the copy of a loader with a resumable order and resumable random numbers in its workers."""
+    def _start_workers(self, randomness: BatchRandomness | None) -> None:
+        loader = self._loader
         if not isinstance(loader.worker_init_fn, WorkerStart) and loader.num_workers:
-            loader.worker_init_fn = WorkerStart(loader.worker_init_fn, self._randomness)
+            loader.worker_init_fn = WorkerStart(loader.worker_init_fn, randomness)
+
+    def _set_order(self, loader: Any) -> None:
+        """Give the copy of a map-style loader a resumable order, if it has no state of its own."""
         if hasattr(loader, "load_state_dict"):
-            return loader
-        if isinstance(loader.dataset, IterableDataset):
-            self.problem = "an IterableDataset has no position"
-            return loader
+            return
         kind = "batch_sampler" if loader.batch_sampler is not None else "sampler"
         sampler = getattr(loader, kind)
         if not hasattr(sampler, "__len__"):
             self.problem = f"{type(sampler).__name__} has no length"
-            return loader
+            return
         inner = getattr(sampler, "sampler", None)
         generators = [getattr(owner, "generator", None) for owner in (loader, sampler, inner)]
         order = EpochOrder(
@@ -151,8 +185,7 @@ class ResumableLoader:
         )
         if not is_seeded and order.draw(0) != order.draw(0):
             self.problem = f"{type(inner or sampler).__name__} draws another order each time"
-            return loader
+            return
         # DataLoader refuses an assignment after its construction, but reads the attribute at each iteration.
         object.__setattr__(loader, kind, order)
         self.order = order
-        return loader

@@ -39,7 +39,8 @@ def dump(trainer: Any) -> Any:
 def copy_files(trainer: Any, module: Any, loader: Any, rank: int) -> dict[str, Any]:
     """Return copies of what a rank saves, by file name."""
     order = loader.order.digest if loader.order is not None else None
-    per_rank = {**take(trainer, module), "order": order, "loader": loader.state()}
+    done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
+    per_rank = {**take(trainer, module), "order": order, "loader": loader.state(done)}
     files = {LIGHTNING_FILE: state.copy_to_cpu(dump(trainer))} if rank == 0 else {}
     return {**files, RANK_FILE: state.copy_to_cpu(per_rank)}
 

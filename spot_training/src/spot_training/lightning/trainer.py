@@ -83,19 +83,24 @@ def not_resumed(trainer: Any) -> list[str]:
         limits.append(f"the order of samples in an epoch of {len(loaders)} train loaders")
     elif loaders[0].problem:
         limits.append(f"the order of samples in an epoch ({loaders[0].problem})")
+    elif (stream := loaders[0].stream) and stream.outlasts_epochs and trainer.limit_train_batches != 1.0:
+        limits.append("the order of samples after an epoch that limit_train_batches ends")
     if trainer.reload_dataloaders_every_n_epochs:
         limits.append("train loaders that depend on more than the epoch")
     return limits
 
 
-def is_validated_next(trainer: Any) -> bool:
-    """Return whether a validation or an epoch's end follows before the next complete optimizer step."""
+def is_validated_next(trainer: Any, remaining: int | None) -> bool:
+    """Return whether a validation or an epoch's end follows before the next complete optimizer step.
+
+    ``remaining``: batches of a stream's epoch; None if it has more.
+    """
     progress = trainer.fit_loop.epoch_loop.batch_progress
     done = progress.current.ready
     counted = progress.total.ready if trainer.check_val_every_n_epoch is None else done
     every = trainer.val_check_batch
     has_period = trainer.enable_validation and every is not None and every != float("inf")
-    return any(
+    return (remaining is not None and remaining <= trainer.accumulate_grad_batches) or any(
         done + more >= trainer.num_training_batches or (has_period and (counted + more) % every == 0)
         for more in range(1, trainer.accumulate_grad_batches + 1)
     )

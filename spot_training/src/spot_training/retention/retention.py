@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from spot_training.errors import SpotTrainingError
 from spot_training.retention.rules import Keep, Retained, parse_retained
 from spot_training.storage.manifest import name_of, parse, step_of
 from spot_training.storage.store import Store
+
+if TYPE_CHECKING:
+    from spot_training.checkpointer import Checkpoint
 
 
 class CheckpointRetention:
@@ -31,6 +34,8 @@ class CheckpointRetention:
         self._above = above
         self.in_use: str | None = None
         """A checkpoint that is being copied, and stays."""
+        self.restored: Callable[[], Checkpoint | None] = lambda: None
+        """The restored checkpoint while the script has it: its files stay unless the disk is full."""
         self._read: dict[str, Retained] = {}
         self.retained = Retained()
         """Of the history of this process; on all ranks."""
@@ -62,7 +67,9 @@ class CheckpointRetention:
         """Return what need not stay after the commit of ``name``."""
         names = self._store.names()
         restorable = [committed for committed in names if committed <= name]
-        older = [old for old in restorable[self._keep :] if old != self.in_use]
+        restored = self.restored()
+        in_use = {self.in_use, restored and name_of(restored.step)}
+        older = [old for old in restorable[self._keep :] if old not in in_use]
         if not older:
             return []
         if self._above is not None:

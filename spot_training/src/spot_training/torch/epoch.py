@@ -12,7 +12,7 @@ from spot_training.checkpointer import Checkpoint
 from spot_training.torch import state
 from spot_training.torch.data import LoaderPosition, sigterm_blocked
 from spot_training.torch.loop_state import LoopState
-from spot_training.torch.saves import StepSaves
+from spot_training.torch.saves import StepSaves, numbered
 from spot_training.torch.snapshot import StateCopy
 
 
@@ -31,6 +31,7 @@ class EpochSteps:
         if saved is not None and repeat is not None:
             yield from self._repeat(saved, per_rank, repeat, lambda: position.iterate(loader, 1))
             return
+        saved = None  # read: its files may go
         position.begin(now.position.epoch, now.position.samples)
         is_at_start = position.starts_epochs and not now.position.batch
         if "randomness" in per_rank and is_at_start:
@@ -43,6 +44,8 @@ class EpochSteps:
 
     def _train(self, batches: Iterator[Any], position: LoaderPosition, accumulate: int) -> Iterator[Any]:
         current, before = self._now.position, None
+        remaining = position.remaining(current.batch, current.samples)
+        self._saves.begin_epoch(numbered(remaining, accumulate))
         self._saves.begin_step()
         while True:
             if (
@@ -58,10 +61,15 @@ class EpochSteps:
             current.step, current.batch = current.step + 1, current.batch + 1
             current.samples = position.after(current.samples)
             if not current.batch % accumulate:
-                is_end = position.remaining(current.batch, current.samples) == 0
-                repeat = before if is_end else None
+                remaining = position.remaining(current.batch, current.samples)
+                repeat = before if remaining == 0 else None
                 is_long = repeat is not None and (self._saves.holds_copies or not position.starts_epochs)
-                self._saves.between_steps(current.step, partial(self._copy, repeat), is_long=is_long)
+                self._saves.between_steps(
+                    current.step,
+                    partial(self._copy, repeat),
+                    is_long=is_long,
+                    remaining=numbered(remaining, accumulate),
+                )
 
     def _repeat(
         self,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from spot_training.errors import SaveError
+from spot_training.errors import SaveError, SpotTrainingError
 from spot_training.levels.background import BackgroundSaver
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
@@ -22,6 +22,23 @@ from spot_training.torch.standby import Standby
 LONG_STEP_SECONDS: Final = 10.0
 """After a step this long a copy of the state is held in case a notice comes during the next one."""
 _log = logging.getLogger("spot_training")
+
+
+def numbered(remaining: int | None, maximum: int) -> list[bool]:
+    """Return a flag for each number of batches up to ``maximum`` that may remain, and one for more.
+
+    Of ranks that take different numbers of batches in an epoch, some would wait for others for ever.
+    """
+    is_more = remaining is None or remaining > maximum
+    return [*(remaining == number for number in range(maximum + 1)), is_more]
+
+
+def _refuse_uneven(numbers: Sequence[bool]) -> None:
+    if sum(numbers) > 1:
+        raise SpotTrainingError(
+            "the ranks have different numbers of batches in this epoch, allowed: the same number on each,"
+            " such as by with_epoch(n) of WebDataset"
+        )
 
 
 class StepSaves:
@@ -60,13 +77,23 @@ class StepSaves:
         """Measure the step from here."""
         self._step_ended_at = time.monotonic()
 
-    def between_steps(self, step: int, copy_state: Callable[[], StateCopy], *, is_long: bool) -> None:
+    def between_steps(
+        self,
+        step: int,
+        copy_state: Callable[[], StateCopy],
+        *,
+        is_long: bool,
+        remaining: Sequence[bool] = (),
+    ) -> None:
         """Save if due, and let a node join then; save and raise ``SystemExit(0)`` after a notice.
 
         Of several nodes those without a notice go on.
 
         ``is_long``: more follows than a step, such as a validation: a copy of the state is held meanwhile.
-        A step that follows one of ``LONG_STEP_SECONDS`` counts as such.
+        A step that follows one of ``LONG_STEP_SECONDS`` counts as such. ``remaining``: see ``numbered``.
+
+        Raises:
+            SpotTrainingError: the epoch of another rank ends after another number of batches.
         """
         self._saver.check()
         self._spot.progress.report(step, self._spot.steps)
@@ -74,9 +101,10 @@ class StepSaves:
         is_due = is_first and (self._spot.keeps or (not self._saver.busy and self._spot.should_save()))
         is_slow = is_first and time.monotonic() - self._step_ended_at > LONG_STEP_SECONDS
         joins = is_due and self._world is not None and self._world.wants_change
-        stopping, is_due, self.is_slow, joins = self._ranks.any(
-            self._spot.should_stop(), is_due, is_slow, joins
+        stopping, is_due, self.is_slow, joins, *numbers = self._ranks.any(
+            self._spot.should_stop(), is_due, is_slow, joins, *remaining
         )
+        _refuse_uneven(numbers)
         self.settle(step)
         if stopping:
             seconds_left = self._spot.notice.seconds_left
@@ -94,6 +122,10 @@ class StepSaves:
         if holds:
             self.hold(copied or copy_state())
         self.begin_step()
+
+    def begin_epoch(self, remaining: Sequence[bool]) -> None:
+        """Raise ``SpotTrainingError`` as ``between_steps`` does, before the first batch."""
+        _refuse_uneven(self._ranks.any(*remaining))
 
     def _let_join(self, step: int, copy_state: Callable[[], StateCopy]) -> None:
         """Save, and go on in the next world; a save that fails is logged."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from torch.utils.data import DataLoader
 
@@ -15,8 +17,21 @@ from spot_training.torch.streams import source, webdatasets
 from spot_training.torch.streams.lookahead import Lookahead
 from spot_training.torch.streams.source import ShardPosition, ShardStream, StreamStart, TaggedCollate
 
+_HISTORY: Final = 4
+"""Batches whose positions are stored: a caller may have requested some that it has not trained on."""
 _printed: Final[set[str]] = set()
 """What this process has printed about its streams."""
+
+
+class _Consumed(NamedTuple):
+    """What some batches of an epoch have consumed."""
+
+    batches: int = 0
+    next: int = 0
+    """The shard whose turn is next."""
+    shards: Mapping[int, ShardPosition] = MappingProxyType({})
+    end: Any = None
+    """Before the first batch: the states at the end of the epoch before."""
 
 
 class StreamPosition:
@@ -28,13 +43,14 @@ class StreamPosition:
 
     starts_epochs = True
 
-    def __init__(self, loader: DataLoader[Any], rank: int, ranks: int) -> None:
-        """``loader``: its dataset and ``collate_fn`` are wrapped, once."""
+    def __init__(self, loader: DataLoader[Any], rank: int, ranks: int, seed: int | None = None) -> None:
+        """``loader``: its dataset and ``collate_fn`` are wrapped, once. ``seed``: default: the loader's."""
         self._loader, self._rank, self._ranks = loader, rank, ranks
-        self._stream = _wrapped(loader, rank)
+        self._stream = _wrapped(loader, rank, seed)
         self._saved: Any = None
-        self._epoch = self._next = self._batches = 0
-        self._shards: dict[int, ShardPosition] = {}
+        self._epoch = 0
+        self._consumed = deque([_Consumed()], _HISTORY)
+        """After each of the last batches that were returned, the newest last."""
         self._fetched: Lookahead | None = None
         if limit := webdatasets.problem(self._stream.dataset):
             self._say_once(f"not resumed: the order of samples in an epoch ({limit})")
@@ -47,6 +63,11 @@ class StreamPosition:
         except TypeError:
             return None
 
+    @property
+    def outlasts_epochs(self) -> bool:
+        """Whether an epoch begins where the one before ended: a stream with a state in this process."""
+        return self._stream.has_state and not self._loader.num_workers
+
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
         """Set the position from a checkpoint; raises ``MismatchError`` if it is of other data."""
         refuse_other(saved, self.identity())
@@ -56,20 +77,22 @@ class StreamPosition:
         """Start the next iteration at the restored position, if it is in this epoch."""
         saved, self._saved = self._saved or {}, None
         self._epoch, is_inside = epoch, saved.get("epoch") == epoch
-        self._next, self._batches = (saved["next"], saved["batches"]) if is_inside else (0, 0)
         library = saved.get("library")
         if library is not None:  # it counts from where this process begins
             rest = {} if is_inside else {"epoch": library["epoch"] + 1, "sample_in_epoch": 0}
             self._stream.dataset.load_state_dict({**library, **rest})
         positions = saved["shards"] if is_inside and library is None else ()
-        self._shards = {values[0]: ShardPosition(*values) for values in positions}
+        shards = {values[0]: ShardPosition(*values) for values in positions}
+        end = saved["end"] if "end" in saved else self._states_between_epochs()
+        begin = _Consumed(saved["batches"], saved["next"], shards, end) if is_inside else _Consumed(end=end)
+        self._consumed = deque([begin], _HISTORY)
         self._stream.randomness.epoch[0] = epoch
         self._stream.start = StreamStart(
             epoch=epoch if is_inside else -1,
-            first=self._next,
-            shards=dict(self._shards),
+            first=begin.next,
+            shards=dict(begin.shards),
             end=saved.get("end"),
-            batches=self._batches,
+            batches=begin.batches,
         )
 
     def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
@@ -81,8 +104,9 @@ class StreamPosition:
         workers = max(1, self._loader.num_workers)
         for position, batch in fetched:
             self._say_limits(position)
-            self._shards[position.shard] = position
-            self._next, self._batches = (position.shard + 1) % workers, self._batches + 1
+            batches, _, shards, _ = self._consumed[-1]
+            following = (position.shard + 1) % workers
+            self._consumed.append(_Consumed(batches + 1, following, {**shards, position.shard: position}))
             yield batch
 
     def _say_limits(self, position: ShardPosition) -> None:
@@ -119,29 +143,39 @@ class StreamPosition:
             }
         }
 
-    def state(self) -> Any:
-        """Return the position after the last batch that was returned, as plain values."""
+    def _states_between_epochs(self) -> Any:
+        return None if self._loader.num_workers else self._stream.states_between_epochs()
+
+    @property
+    def batches(self) -> int:
+        """The batches of this epoch that were returned, those of earlier processes included."""
+        return self._consumed[-1].batches
+
+    def state(self, before: int = 0) -> Any:
+        """Return the position ``before`` batches before the last one that was returned, as plain values."""
         stream, fetched = self._stream, self._fetched
-        is_over = fetched is not None and fetched.is_empty
+        is_over = fetched is not None and fetched.is_empty and not before
+        batches, following, shards, end = self._consumed[-1 - before]
         result = {
             "epoch": self._epoch,
-            "next": self._next,
-            "batches": self._batches,
-            "shards": [list(position) for position in self._shards.values()],
-            "end": stream.states_between_epochs() if is_over and not self._loader.num_workers else None,
+            "next": following,
+            "batches": batches,
+            "shards": [list(position) for position in shards.values()],
+            "end": self._states_between_epochs() if is_over else end,
             "library": None,
         }
         if stream.counts_itself and fetched is not None:
-            samples = sum(position.samples for position in self._shards.values())
+            samples = sum(position.samples for position in shards.values())
             result["library"] = stream.dataset.state_dict(samples * self._ranks, False)
         return result
 
 
-def _wrapped(loader: DataLoader[Any], rank: int) -> ShardStream:
+def _wrapped(loader: DataLoader[Any], rank: int, seed: int | None) -> ShardStream:
     """Return the stream of a loader, which is put in place of its dataset."""
     if isinstance(loader.dataset, ShardStream):
         return loader.dataset
-    seed = 0 if loader.generator is None else loader.generator.initial_seed()
+    if seed is None:
+        seed = 0 if loader.generator is None else loader.generator.initial_seed()
     stream = ShardStream(loader.dataset, BatchRandomness(seed), rank, loader.batch_size)
     if source.takes_other_arguments(loader.dataset):
         raise SpotTrainingError(

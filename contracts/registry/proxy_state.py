@@ -20,10 +20,10 @@ RETENTION_SECONDS: Final = 3600
 _SORT_KEY: Final = "proxy"
 
 
-def check_numbers(what: str, *numbers: float) -> None:
-    """Raise ``ValueError`` unless all numbers of ``what`` are finite, 0 or more."""
+def check_numbers(label: str, *numbers: float) -> None:
+    """Raise ``ValueError`` unless all numbers are finite, 0 or more."""
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise ValueError(f"{what}: {numbers}, all must be finite, 0 or more")
+        raise ValueError(f"{label}: {numbers}, all must be finite, 0 or more")
 
 
 @stored(is_list=True)

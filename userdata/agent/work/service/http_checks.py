@@ -69,7 +69,7 @@ class HttpChecks:
         self._address = address
         self._connections = connections or (lambda port: open_connections(port, address))
         self._slots = {slot: _SlotState() for slot in slots}
-        self._answers: dict[tuple[int, str], tuple[float, str]] = {}
+        self._responses: dict[tuple[int, str], tuple[float, str]] = {}
         """When each proxy, by its address, last asked for a slot (monotonic seconds), and the answer."""
         self._server: _CheckServer | None = None
         self._is_closed = threading.Event()
@@ -112,8 +112,8 @@ class HttpChecks:
         if since is None or now - since < SEEN_SECONDS:
             return False
         unaware = any(
-            number == slot and answer == READY and now - at < PROXY_SECONDS
-            for (number, _), (at, answer) in list(self._answers.items())
+            number == slot and response == READY and now - at < PROXY_SECONDS
+            for (number, _), (at, response) in list(self._responses.items())
         )
         return not unaware and self._connections(self.port(slot)) == 0
 
@@ -122,10 +122,10 @@ class HttpChecks:
         slot = int(line) if line.isdecimal() else -1
         state = self._slots.get(slot)
         takes_requests = state is not None and state.is_ready and state.draining_since is None
-        answer = READY if takes_requests else DRAIN
+        response = READY if takes_requests else DRAIN
         if state is not None:
-            self._answers[slot, proxy] = self._clock.monotonic(), answer
-        return answer
+            self._responses[slot, proxy] = self._clock.monotonic(), response
+        return response
 
     def _is_running(self, slot: int) -> bool:
         return self._slots[slot].is_running
@@ -181,8 +181,8 @@ class _CheckHandler(socketserver.StreamRequestHandler):
         with contextlib.suppress(OSError):  # the proxy has gone
             line = self.rfile.readline(_LINE_BYTES).decode("ascii", "replace")
             if line.endswith("\n"):
-                answer = self.server.respond(line.strip(), str(self.client_address[0]))
-                self.wfile.write(f"{answer}\n".encode())
+                response = self.server.respond(line.strip(), str(self.client_address[0]))
+                self.wfile.write(f"{response}\n".encode())
 
 
 def open_connections(port: int, address: str = "", tables: Iterable[Path] = _TABLES) -> int:

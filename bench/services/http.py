@@ -1,7 +1,8 @@
 """An HTTP service behind HAProxy (``make bench-http``): failed requests in a market, and the path's cost.
 
-Failures: two plays of ``rehearsal/http``, all interruptions with a notice, then all without. Cost: the same
-requests to the workers themselves and through the proxies, at the same time.
+Failures: two plays of ``rehearsal/http``, all interruptions with a notice, then all without; and callers of
+other libraries while their workers get a notice. Cost: the same requests to the workers themselves and
+through the proxies, at the same time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rehearsal.http import load_client, play
 from rehearsal.http.load_client import LoadConfig
 from rehearsal.http.page import quantile, summarise
 from rehearsal.http.play import HttpScript
+from tests.real import http_plays
 
 REQUESTS: Final = 50_000
 _NOTICED: Final = HttpScript(hosts=5, rate=150.0, interval=4.0, notice_share=1.0, notice_seconds=10.0)
@@ -72,6 +74,16 @@ def failures(requests: int, seed: int) -> dict[str, Any]:
     return counts
 
 
+def clients() -> dict[str, int]:
+    """Return the requests of each library's callers, and how many failed."""
+    counts = {}
+    for kind in http_plays.CLIENTS:
+        results = http_plays.clients(kind)
+        counts[f"{kind}_requests"] = sum(sum(result["counts"].values()) for result in results)
+        counts[f"{kind}_failed"] = sum(len(result["failed"]) for result in results)
+    return counts
+
+
 def write_page(result: dict[str, Any], docs: Path) -> None:
     """Write the part of ``performance.md``."""
     text = (
@@ -83,6 +95,9 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         f"notice, {result['failed_repeatable']} repeatable ones**, and {result['failed_other']} that must "
         f"not be repeated and were at a worker that was killed; {result['repeated']} went to another worker. "
         f"{result['overdue']} workers outran their deadline.\n\n"
+        "Callers by the `openai` package, gRPC and WebSocket while their workers get a notice: "
+        f"{sum(result[f'{kind}_failed'] for kind in http_plays.CLIENTS)} failed of "
+        f"{sum(result[f'{kind}_requests'] for kind in http_plays.CLIENTS)} requests.\n\n"
         f"The path adds {result['p50_ms_added']} ms at the median and {result['p99_ms_added']} ms at the "
         "99th percentile to a request of "
         f"{result['p50_ms_direct']} ms, in one run on {MACHINE['cpus']} cores that callers, workers and "
@@ -98,17 +113,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     options = parser.parse_args(arguments)
     needs.haproxy()
+    needs.frameworks(["http"])
     result = {
         "machine": MACHINE,
         "seed": options.seed,
         **overhead(),
         **failures(options.requests, options.seed),
+        **clients(),
     }
     write(options.out, result)
     print(json.dumps(result, indent=2))
     if options.requests >= REQUESTS:
         write_page(result, options.docs)
-    names = ("failed_with_notice", "failed_repeatable", "overdue")
+    names = (
+        *("failed_with_notice", "failed_repeatable", "overdue"),
+        *(f"{kind}_failed" for kind in http_plays.CLIENTS),
+    )
     return verdict([f"{name} is {result[name]}, allowed: 0" for name in names if result[name]])
 
 

@@ -5,13 +5,13 @@ Written by the queue watcher, read by the health checker and the scaler.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from contracts import codec, names
 from contracts.registry import queue_state
+from contracts.registry.proxy_state import check_numbers
 from contracts.registry.queue_state import RETENTION_SECONDS, QueueState
 from contracts.stored import stored
 
@@ -49,10 +49,9 @@ class WorkerTraffic:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
         means = (self.since, self.seconds, self.rate, self.failed_rate, self.busy, self.in_flight)
-        is_counted = min(self.slot, self.failed, self.done - self.failed) >= 0
-        is_part = self.failed_rate <= self.rate and self.busy <= 1
-        if not (is_counted and is_part) or not all(math.isfinite(number) and number >= 0 for number in means):
-            raise ValueError(f"requests of {self.instance}/{self.slot} must be finite, 0 or more")
+        counts = (self.slot, self.failed, self.done - self.failed)
+        parts = (self.rate - self.failed_rate, 1 - self.busy)
+        check_numbers(f"requests of {self.instance}/{self.slot}", *counts, *means, *parts)
 
 
 @stored(is_open=True, has_defaults=True)
@@ -85,8 +84,7 @@ class HttpState:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
-        if min(self.proxies, self.unreadable) < 0 or not 0 <= self.refused_rate < math.inf:
-            raise ValueError("the state of a service's proxies must consist of finite numbers ≥ 0")
+        check_numbers("the state of a service's proxies", self.proxies, self.unreadable, self.refused_rate)
         _ = self.queue
 
     @property

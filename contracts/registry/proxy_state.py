@@ -20,6 +20,12 @@ RETENTION_SECONDS: Final = 3600
 _SORT_KEY: Final = "proxy"
 
 
+def check_numbers(label: str, *numbers: float) -> None:
+    """Raise ``ValueError`` unless all numbers are finite, 0 or more."""
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise ValueError(f"{label}: {numbers}, all must be finite, 0 or more")
+
+
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class WorkerRequests:
@@ -41,9 +47,9 @@ class WorkerRequests:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
         counts = (self.slot, self.failed, self.done - self.failed, self.in_flight)
-        seconds = (self.busy_seconds, self.request_seconds)
-        if min(counts) < 0 or not all(math.isfinite(number) and number >= 0 for number in seconds):
-            raise ValueError(f"requests of {self.instance}/{self.slot} must be finite, 0 or more")
+        check_numbers(
+            f"requests of {self.instance}/{self.slot}", *counts, self.busy_seconds, self.request_seconds
+        )
 
 
 @stored(is_open=True, has_defaults=True)
@@ -58,7 +64,7 @@ class ProxyState:
         arrived: Requests received.
         ended: Requests answered by workers.
         refused: Requests answered with 503 by the proxy, because no worker took them in time.
-        cut: Requests whose worker was lost and that were not repeated.
+        cut: Requests whose worker was lost and that were not repeated; of unknown ones the upper bound.
         repeated: Requests sent to another worker after theirs was lost.
         workers: Requests by worker; workers without a check that succeeded are not in it.
     """
@@ -87,8 +93,7 @@ class ProxyState:
             self.repeated,
         )
         times = (self.observed_at, self.started_at, self.oldest_seconds)
-        if min(counts) < 0 or not all(math.isfinite(number) and number >= 0 for number in times):
-            raise ValueError("the state of a proxy must consist of finite numbers ≥ 0")
+        check_numbers("the state of a proxy", *counts, *times)
 
     def is_fresh(self, now: float) -> bool:
         """Return whether the state is not stale."""

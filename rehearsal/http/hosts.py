@@ -6,12 +6,13 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from contracts.agent.config import HttpWorkers
 from rehearsal.machines.real import service_host
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.services.hosts import Processes
@@ -28,13 +29,13 @@ class HttpHosts:
     """
 
     def __init__(
-        self, folder: Path, command: list[str], environment: dict[str, str], port: int, check_port: int
+        self, folder: Path, command: Sequence[str], environment: dict[str, str], workers: HttpWorkers
     ) -> None:
         self._folder = folder
         self._processes = Processes(folder, folder)
-        self._command = command
+        self._command = list(command)
         self._environment = environment
-        self._ports = port, check_port
+        self._workers = workers
         self._hosts: dict[str, subprocess.Popen[str]] = {}
         self._listed: dict[str, HttpHost] = {}
         self._launched = 0
@@ -46,16 +47,14 @@ class HttpHosts:
         address = f"{_NETWORK}.{1 + self._launched % _ADDRESSES}"
         directory = self._folder / name
         directory.mkdir()
-        port, check_port = self._ports
         config = service_host.ServiceHostConfig(
             command=self._command,
             environment={**self._environment, "ADDRESS": address},
             secrets={},
             slots=1,
             directory=str(directory),
-            port=port,
-            check_port=check_port,
             address=address,
+            http=asdict(self._workers),
         )
         process = self._processes.start("hosts", ["-m", service_host.__name__], {})
         self._hosts[name] = process
@@ -101,8 +100,3 @@ class HttpHosts:
         with contextlib.suppress(BrokenPipeError):  # it has ended
             process.stdin.write(f"{json.dumps(line)}\n")
             process.stdin.flush()
-
-
-def python_command(script: Path) -> list[str]:
-    """Return the command of a worker that is a Python script."""
-    return [sys.executable, str(script)]

@@ -17,7 +17,7 @@ from contracts.agent.config import HttpProxy, HttpWorkers
 from contracts.registry.proxy_state import ProxyState
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.http import load_client
-from rehearsal.http.hosts import HttpHosts, python_command
+from rehearsal.http.hosts import HttpHosts
 from rehearsal.http.load_client import LoadConfig, Record
 from rehearsal.http.proxies import RealProxy
 
@@ -43,6 +43,8 @@ class HttpScript:
         token_seconds: Time that a token takes.
         concurrency: Requests at one worker at once.
         seed: Of the market and the load.
+        command: Command of a worker.
+        is_grpc: Whether workers speak gRPC.
     """
 
     hosts: int = 4
@@ -55,6 +57,8 @@ class HttpScript:
     token_seconds: float = 0.01
     concurrency: int = 16
     seed: int = 1
+    command: tuple[str, ...] = (sys.executable, str(SERVER))
+    is_grpc: bool = False
 
 
 class Interruption(NamedTuple):
@@ -90,15 +94,12 @@ class HttpWorld:
     """Proxies and hosts of one service."""
 
     def __init__(self, script: HttpScript, folder: Path) -> None:
-        self.hosts = HttpHosts(
-            folder,
-            python_command(SERVER),
-            {"TOKEN_SECONDS": str(script.token_seconds)},
-            WORKER_PORT,
-            _CHECK_PORT,
-        )
+        workers = HttpWorkers(WORKER_PORT, check_port=_CHECK_PORT, is_grpc=script.is_grpc)
+        environment = {"TOKEN_SECONDS": str(script.token_seconds)}
+        self.hosts = HttpHosts(folder, script.command, environment, workers)
         settings = HttpProxy(
-            HttpWorkers(WORKER_PORT, check_port=_CHECK_PORT),
+            workers,
+            is_grpc=script.is_grpc,
             listen_port=_PROXY_PORT,
             max_workers=2 * script.hosts,
             concurrency=script.concurrency,

@@ -186,6 +186,7 @@ def test_every_alarm_of_an_address_has_a_heading_and_a_metric_by_its_dimensions(
         f"inference-http-{part}"
         for part in (
             *("load-balancer-errors", "proxies-unhealthy", "no-worker", "refused", "worker-errors", "cut"),
+            "proxies-unreadable",
         )
     }
     assert all(heading(name) == f"<group>{name.removeprefix('inference')}" for name in of_address)
@@ -195,7 +196,15 @@ def test_every_alarm_of_an_address_has_a_heading_and_a_metric_by_its_dimensions(
             assert metric["namespace"] == names.INSTANCE_NAMESPACE
     # What is not known counts as broken.
     breaching = {name for name, one in of_address.items() if one["treatMissingData"] == "breaching"}
-    assert breaching == {"inference-http-proxies-unhealthy", "inference-http-no-worker"}
+    assert breaching == {
+        f"inference-http-{part}" for part in ("proxies-unhealthy", "proxies-unreadable", "no-worker")
+    }
+    unreadable = of_address["inference-http-proxies-unreadable"]
+    assert unreadable["dimensions"] == {"group": "inference", "stack": "dev", "service": names.SERVICE_QUEUES}
+    assert (unreadable["metricName"], unreadable["namespace"]) == (
+        names.METRIC_PROXIES_UNREADABLE,
+        names.METRIC_NAMESPACE,
+    )
 
 
 def test_without_an_address_nothing_is_added(internal: Run) -> None:

@@ -16,7 +16,14 @@ from tests.node.workbench import Bench
 from tests.waiting import wait_until
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
-from userdata.agent.work.service.http_checks import DRAIN, READY, HttpChecks, open_connections
+from userdata.agent.work.service.http_checks import (
+    DRAIN,
+    PROXY_SECONDS,
+    READY,
+    SEEN_SECONDS,
+    HttpChecks,
+    open_connections,
+)
 
 WAITS = "trap 'echo term; exit' TERM; echo port $PORT $GPU_SPOT_PORT; while :; do sleep 0.05; done"
 
@@ -83,6 +90,35 @@ def test_it_is_drained_when_the_proxies_have_seen_it_and_no_request_is_in_flight
     checks.record_start(1)
     checks.drain(1)
     assert not checks.is_drained(1)  # a proxy may not have asked yet
+
+
+def test_a_worker_ends_only_once_a_proxy_that_asks_late_has_seen_the_drain(
+    clock: FakeClock, worker_port: int
+) -> None:
+    checks = checks_of(clock, worker_port, connections=lambda port: 0)
+    FakeWorker.status = 204
+    checks.record_start(0)
+    checks.probe_once()
+    assert [checks.respond("0", proxy) for proxy in ("10.0.0.1", "10.0.0.2")] == [READY, READY]
+    checks.drain(0)
+    clock.advance(SEEN_SECONDS)
+    assert checks.respond("0", "10.0.0.1") == DRAIN
+    assert not checks.is_drained(0)
+    checks.respond("0", "10.0.0.2")
+    assert checks.is_drained(0)
+
+
+def test_a_proxy_that_is_gone_delays_no_drain_for_long(clock: FakeClock, worker_port: int) -> None:
+    checks = checks_of(clock, worker_port, connections=lambda port: 0)
+    FakeWorker.status = 204
+    checks.record_start(0)
+    checks.probe_once()
+    checks.respond("0", "10.0.0.1")
+    checks.drain(0)
+    clock.advance(PROXY_SECONDS - 1)
+    assert not checks.is_drained(0)
+    clock.advance(1)
+    assert checks.is_drained(0)
 
 
 def test_connections_to_a_port_are_counted_until_they_close() -> None:

@@ -117,7 +117,7 @@ def test_the_table_follows_any_sequence_of_hosts_even_if_passes_end_early(
 
 def test_the_configuration_has_the_settings() -> None:
     lines = [line.strip() for line in haproxy_config.render(PROXY, PATHS, user="haproxy").splitlines()]
-    assert "retries 2" in lines
+    assert "retries 3" in lines
     assert "http-check send meth GET uri /ready ver HTTP/1.1 hdr Host gpu-spot hdr Connection close" in lines
     assert 'server-template s1- 1-4 127.0.0.1:8001 agent-send "1\\n" disabled' in lines
     [options] = [line for line in lines if line.startswith("default-server")]

@@ -16,6 +16,7 @@ from contracts.names import PROXY_HEALTH_PATH
 from rehearsal.http import load_client, play
 from rehearsal.http.load_client import LoadConfig
 from rehearsal.http.play import HttpScript, HttpWorld
+from tests.real import http_plays
 from tests.waiting import wait_until
 
 SCRIPT = HttpScript(hosts=3, token_seconds=0.02, concurrency=4)
@@ -35,7 +36,6 @@ def get(world: HttpWorld, path: str) -> http.client.HTTPResponse:
         return response
 
 
-@pytest.mark.soak
 def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
     world: tuple[HttpWorld, Path],
 ) -> None:
@@ -62,13 +62,12 @@ def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
     assert all(record.at <= dead_at and died_at < record.at + record.last + 0.5 for record in failures)
     assert len(failures) <= SCRIPT.concurrency
 
-    def counts() -> tuple[int, int, int]:
-        after = [proxy.state() for proxy in running.proxies]
-        arrived, ended = (sum(getattr(state, name) for state in after) for name in ("arrived", "ended"))
-        return arrived, ended, sum(state.cut for state in after)
+    def count(name: str) -> int:
+        return sum(getattr(proxy.state(), name) for proxy in running.proxies)
 
     # A closed connection counts once three samples in a row lack its response.
-    wait_until(lambda: counts() == (len(records), len(records) - len(failures), len(failures)))
+    wait_until(lambda: count("arrived") == count("ended") + count("cut") == len(records))
+    assert len(failures) <= count("cut") <= 2 * len(failures)  # see `Counts.state`
     after = [proxy.state() for proxy in running.proxies]
     assert sum(state.refused - before.refused for state, before in zip(after, states, strict=True)) == 0
 
@@ -123,3 +122,11 @@ def test_requests_that_wait_while_all_workers_drain_go_to_the_next_one(world: tu
         for caller in callers:
             caller.kill()
             caller.wait()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", http_plays.CLIENTS)
+def test_clients_of_other_libraries_notice_no_notice(kind: str) -> None:
+    results = http_plays.clients(kind)
+    assert [result["failed"] for result in results] == [[]] * len(results)
+    assert all(min(result["counts"].values()) > 1 for result in results), results

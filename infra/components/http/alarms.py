@@ -14,7 +14,7 @@ from typing import Final
 import pulumi
 
 from contracts import names
-from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec
+from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec, group_dimensions
 
 NAMESPACE: Final = "AWS/ApplicationELB"
 _ERROR_PERCENT: Final = 5
@@ -34,6 +34,19 @@ def alarms(args: HttpAlarmsArgs) -> Iterator[AlarmSpec]:
     """Yield the alarms of one address."""
     yield from _of_load_balancer(args)
     yield from _of_proxies(args)
+    yield AlarmSpec(
+        f"{args.service}-http-proxies-unreadable",
+        f"Requests at a proxy of {args.service} have been unknown to the queue watcher for ten minutes; its "
+        "log has the reason.",
+        names.METRIC_NAMESPACE,
+        names.METRIC_PROXIES_UNREADABLE,
+        group_dimensions(args.stack, args.service, names.SERVICE_QUEUES),
+        "Minimum",
+        threshold=1,
+        periods=10,
+        datapoints=10,
+        treat_missing_data="breaching",
+    )
 
 
 def _of_load_balancer(args: HttpAlarmsArgs) -> Iterator[AlarmSpec]:

@@ -150,19 +150,14 @@ class Http(Model):
             raise ValueError(f"{arn} is in another Region, allowed: certificates of {region}")
         return arn
 
-    @field_validator("domain")
+    @field_validator("domain", "hosted_zone_id")
     @classmethod
-    def _certified(cls, domain: str | None, info: ValidationInfo) -> str | None:
-        if domain is not None and info.data.get("certificate_arn", "") is None:
-            raise ValueError(f"{domain!r} without certificateArn, allowed: with one")
-        return domain
-
-    @field_validator("hosted_zone_id")
-    @classmethod
-    def _has_a_name(cls, zone: str | None, info: ValidationInfo) -> str | None:
-        if zone is not None and info.data.get("domain", "") is None:
-            raise ValueError(f"{zone!r} without domain, allowed: with domain")
-        return zone
+    def _complete(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """Refuse a domain without a certificate, and a hosted zone without a domain."""
+        field, key = ("certificate_arn", "certificateArn") if info.field_name == "domain" else ("domain",) * 2
+        if value is not None and info.data.get(field, "") is None:
+            raise ValueError(f"{value!r} without {key}, allowed: with {key}")
+        return value
 
 
 def check_workers(http: Http, workers: int, slots: int) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from contracts.agent.config import HttpWorkers, Service
 from userdata.agent.machine import log
@@ -35,8 +35,8 @@ class ServiceHostConfig:
     """Boot configuration of an instance; ``secrets`` must not appear in command lines.
 
     With ``image`` its workers are containers, named by slot; ``first`` is the first slot number, for several
-    instances on one machine. With ``port`` its workers are HTTP servers at ``address``, their checks are
-    answered on ``check_port``.
+    instances on one machine. With ``http``, the fields of `HttpWorkers`, its workers are HTTP servers at
+    ``address``.
     """
 
     command: list[str]
@@ -46,9 +46,8 @@ class ServiceHostConfig:
     directory: str
     image: str | None = None
     first: int = 0
-    port: int = 0
-    check_port: int = 0
     address: str = ""
+    http: dict[str, Any] | None = None
 
 
 class _NoRegistry:
@@ -93,9 +92,8 @@ def supervise(config: ServiceHostConfig, notices: TextIO) -> None:
     heartbeat_sender = HeartbeatSender(_NoRegistry(), _NoPool(), clock, directory, _HEARTBEAT_SECONDS)  # type: ignore[arg-type]
     slots = worker_slots(config.slots, config.first)
     http = None
-    if config.port:
-        settings = HttpWorkers(config.port, check_port=config.check_port)
-        http = HttpChecks(settings, [slot.number for slot in slots], clock, config.address)
+    if config.http is not None:
+        http = HttpChecks(HttpWorkers(**config.http), [slot.number for slot in slots], clock, config.address)
         http.serve()
     workers = Workers(
         service,

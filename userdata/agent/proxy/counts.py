@@ -78,10 +78,12 @@ class Counts:
     def state(self) -> ProxyState | None:
         """Return the state at the last sample; None before the first.
 
-        If a worker is lost before its response, HAProxy answers 502 to the first request of a connection, and
-        closes the connection at a later one, which it does not count (``TX_NOT_FIRST`` in its
-        ``src/http_ana.c``). Those are what is missing from the other counts: a lower bound while responses
-        are in flight, as their headers are counted before their end.
+        If a worker is lost before its response, HAProxy answers 502 to the first request of a connection. Old
+        versions (``TX_NOT_FIRST`` in ``src/http_ana.c`` before 2.8.10) close the connection at a later one,
+        which they do not count. Those are what is missing from the other counts: a lower bound while
+        responses are in flight, as their headers are counted before their end. If the worker's connection was
+        reset, they count such a request as cut, too, and no count tells the two apart: ``cut`` is then too
+        high, ``ended`` too low, by the same number.
         """
         if self._statistics is None or self._sampled_at is None:
             return None

@@ -62,13 +62,13 @@ def render(proxy: HttpProxy, paths: Paths, *, user: str = "", chroot: str = "", 
         paths: the files that HAProxy and the agent share.
         user: user and group that HAProxy runs as after its start; empty: the user that starts it.
         chroot: directory that HAProxy changes its root to; empty: none.
-        address: address to listen on; empty: all.
+        address: address to listen on and to connect from; empty: all.
     """
     sections = (
         _global(proxy, paths, user, chroot),
         _defaults(proxy),
         _frontend(proxy, paths, address),
-        _backend(proxy),
+        _backend(proxy, address),
     )
     return "".join(f"{line}\n" for section in sections for line in section)
 
@@ -105,20 +105,24 @@ def _defaults(proxy: HttpProxy) -> list[str]:
         # one that the worker may have begun.
         "  option http-server-close",
         "  http-reuse never",
+        # With HTTP/2 HAProxy would else keep it for the caller's next request: no worker would be drained.
+        "  max-session-srv-conns 0",
         # A host that vanishes closes no connection; keep-alive finds that within 20 seconds.
         "  option srvtcpka",
         "  srvtcpka-idle 5s",
         "  srvtcpka-intvl 5s",
         "  srvtcpka-cnt 3",
         "  timeout connect 1s",
-        "  timeout check 3s",
+        "  timeout check 5s",
         "  timeout http-request 30s",
         f"  timeout http-keep-alive {2 * idle + _KEEP_ALIVE_RESERVE_SECONDS}s",
         f"  timeout client {idle}s",
         f"  timeout server {idle}s",
         f"  timeout tunnel {idle}s",
         f"  timeout queue {idle}s",
-        f"  retries {proxy.retries}",
+        # One more: HAProxy does not take the worker of an empty response out, and sends the repetition there,
+        # too, while the others are full. A refused connection counts as a repetition.
+        f"  retries {proxy.retries + bool(proxy.retries)}",
         "  option redispatch 1",
         "  retry-on conn-failure empty-response",
     ]
@@ -143,7 +147,7 @@ def _frontend(proxy: HttpProxy, paths: Paths, address: str) -> list[str]:
     ]
 
 
-def _backend(proxy: HttpProxy) -> list[str]:
+def _backend(proxy: HttpProxy, address: str) -> list[str]:
     workers, is_h2 = proxy.workers, proxy.is_grpc
     checks = [
         "  option httpchk",
@@ -152,7 +156,8 @@ def _backend(proxy: HttpProxy) -> list[str]:
         "  http-check expect status 200-299",
     ]
     options = [
-        "check inter 1s rise 1 fall 2",
+        # A slow check alone takes no worker out for long: a dead one refuses a connection, see below.
+        "check inter 1s rise 1 fall 3",
         f"agent-check agent-port {workers.check_port} agent-inter 1s",
         f"maxconn {concurrency(proxy)}",
         # A worker that refuses a connection takes no further request before a check succeeds. Otherwise it is
@@ -163,6 +168,7 @@ def _backend(proxy: HttpProxy) -> list[str]:
     return [
         f"backend {BACKEND}",
         "  balance leastconn",
+        *([f"  source {address}"] if address else []),
         *([] if is_h2 else checks),
         f"  default-server {' '.join(options)}",
         *(

@@ -45,7 +45,8 @@ class StatisticsLine:
         errors: Responses with a status of 5xx; those of the backend contain HAProxy's.
         lost: Requests whose worker closed the connection; those that were repeated, too, but not those whose
             caller got a closed connection in place of a 502, see `Counts.state`.
-        cut: Those of ``lost`` whose response had begun.
+        cut: Those of ``lost`` whose response had begun; and those whose caller got a closed connection, if
+            the worker's was reset.
         unanswered: Requests that no server took (backend).
         aborted: Requests whose caller closed the connection.
         repeated: Requests that went to another server.

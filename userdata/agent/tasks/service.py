@@ -1,4 +1,4 @@
-"""The subcommands ``prepare`` and ``work``: preparation of a launch, and a service's workers."""
+"""The subcommands ``prepare``, ``work`` and ``proxy``: a launch, a service's workers, and their proxy."""
 
 from __future__ import annotations
 
@@ -96,6 +96,43 @@ def work(node: Node) -> int:
     )
     node.on_sigterm(workers.stop)
     workers.run()
+    return 0
+
+
+def proxy(node: Node) -> int:
+    """Configure and start HAProxy in front of a service's HTTP workers, then supervise it until stopped."""
+    from contracts.registry import item as registry_item
+    from contracts.registry import proxy_state
+    from userdata.agent.metrics.emf import Sink
+    from userdata.agent.proxy import discovery, metrics, unit
+    from userdata.agent.proxy.haproxy_config import Paths
+    from userdata.agent.proxy.supervisor import ProxySupervisor
+
+    settings, config = node.config.proxy, node.config
+    if settings is None:
+        raise ConfigError("proxy: missing; this instance has none")
+    paths = Paths(node.directory / "haproxy.sock", node.directory / "retry-after.map")
+    unit.start(settings, paths, node.host, node.kernel)
+    client, table = node.clients.dynamodb(config.region), config.registry_table
+    ec2, identity = node.clients.ec2(config.region), node.identity
+    arns = registry_item.instance_arns(client.meta.partition, identity.region, identity.account)
+    sink = Sink(config.metrics.emf_port)
+    requests = metrics.RequestMetrics(config, identity.instance)
+
+    def discover() -> tuple[discovery.HttpHost, ...]:
+        hosts = discovery.describe(ec2, config.stack, config.group)
+        return (*hosts, *discovery.on_premises(settings.hosts))
+
+    def write(state: proxy_state.ProxyState, ready: int) -> None:
+        sink.put(requests.line(state, ready))
+        sink.flush()
+        item = proxy_state.dump(config.group, arns + identity.instance, state)
+        with aws_errors(f"registry {table}, proxy {identity.instance}"):
+            client.put_item(TableName=table, Item=item)
+
+    supervisor = ProxySupervisor(settings, paths, discover, write, node.clock, node.run_in_background)
+    node.on_sigterm(supervisor.stop)
+    supervisor.run()
     return 0
 
 

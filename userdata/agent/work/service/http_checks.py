@@ -23,7 +23,9 @@ from userdata.agent.work.service.readiness import probe
 READY: Final = "ready up"
 DRAIN: Final = "drain"
 SEEN_SECONDS: Final = 3.0
-"""Time after which all proxies have seen a drain: they ask each second, and an answer takes at most one."""
+"""Time after a drain in which a proxy that has not asked before may ask: they do each second."""
+PROXY_SECONDS: Final = 30.0
+"""Time after which a proxy that asks no more is gone."""
 _PROBE_SECONDS: Final = 1.0
 _LINE_BYTES: Final = 16
 _LINE_TIMEOUT_SECONDS: Final = 1.0
@@ -67,6 +69,8 @@ class HttpChecks:
         self._address = address
         self._connections = connections or (lambda port: open_connections(port, address))
         self._slots = {slot: _SlotState() for slot in slots}
+        self._responses: dict[tuple[int, str], tuple[float, str]] = {}
+        """When each proxy, by its address, last asked for a slot (monotonic seconds), and the answer."""
         self._server: _CheckServer | None = None
         self._is_closed = threading.Event()
 
@@ -100,16 +104,28 @@ class HttpChecks:
         return self._slots[slot].is_ready
 
     def is_drained(self, slot: int) -> bool:
-        """Return whether all proxies have seen the drain and no request is in flight."""
-        since = self._slots[slot].draining_since
-        is_seen = since is not None and self._clock.monotonic() - since >= SEEN_SECONDS
-        return is_seen and self._connections(self.port(slot)) == 0
+        """Return whether all proxies have seen the drain and no request is in flight.
 
-    def respond(self, line: str) -> str:
-        """Return the answer to a proxy's check; a slot that is not here takes no requests."""
-        state = self._slots.get(int(line)) if line.isdecimal() else None
+        A busy proxy asks late: until it has, its requests would be refused.
+        """
+        now, since = self._clock.monotonic(), self._slots[slot].draining_since
+        if since is None or now - since < SEEN_SECONDS:
+            return False
+        unaware = any(
+            number == slot and response == READY and now - at < PROXY_SECONDS
+            for (number, _), (at, response) in list(self._responses.items())
+        )
+        return not unaware and self._connections(self.port(slot)) == 0
+
+    def respond(self, line: str, proxy: str = "") -> str:
+        """Return the answer to a check of a proxy; a slot that is not here takes no requests."""
+        slot = int(line) if line.isdecimal() else -1
+        state = self._slots.get(slot)
         takes_requests = state is not None and state.is_ready and state.draining_since is None
-        return READY if takes_requests else DRAIN
+        response = READY if takes_requests else DRAIN
+        if state is not None:
+            self._responses[slot, proxy] = self._clock.monotonic(), response
+        return response
 
     def _is_running(self, slot: int) -> bool:
         return self._slots[slot].is_running
@@ -152,7 +168,7 @@ class _CheckServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], respond: Callable[[str], str]) -> None:
+    def __init__(self, address: tuple[str, int], respond: Callable[[str, str], str]) -> None:
         self.respond = respond
         super().__init__(address, _CheckHandler)
 
@@ -165,7 +181,8 @@ class _CheckHandler(socketserver.StreamRequestHandler):
         with contextlib.suppress(OSError):  # the proxy has gone
             line = self.rfile.readline(_LINE_BYTES).decode("ascii", "replace")
             if line.endswith("\n"):
-                self.wfile.write(f"{self.server.respond(line.strip())}\n".encode())
+                response = self.server.respond(line.strip(), str(self.client_address[0]))
+                self.wfile.write(f"{response}\n".encode())
 
 
 def open_connections(port: int, address: str = "", tables: Iterable[Path] = _TABLES) -> int:

@@ -1,0 +1,131 @@
+"""Callers of an HTTP service with libraries of PyPI: ``http_callers.py KIND HOST:PORT``.
+
+Each caller, one of `_CALLERS`, sends requests one after the other until its standard input closes, checks
+each answer to its end, and repeats none. It prints an empty line once it has called, and at the end
+a JSON object: ``counts`` by kind of request, ``failed``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import select
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+_PROMPT: Final = "the quick brown fox jumps over the lazy dog"
+_TOKENS: Final = 12
+_WORKERS_WORDS: Final = " ".join(itertools.islice(itertools.cycle(_PROMPT.split()), _TOKENS))
+_TIMEOUT_SECONDS: Final = 30.0
+_FEW: Final = 4
+
+_Requests = Iterator[tuple[str, Callable[[], object]]]
+
+
+def _openai(address: str) -> _Requests:
+    """Yield chats, whole and streamed, embeddings and lists of models."""
+    import openai
+
+    client = openai.OpenAI(
+        base_url=f"http://{address}/v1", api_key="unused", max_retries=0, timeout=_TIMEOUT_SECONDS
+    )
+    messages = [{"role": "user", "content": _PROMPT}]
+
+    def plain() -> object:
+        answer = client.chat.completions.create(model="stand-in", messages=messages, max_tokens=_TOKENS)
+        assert answer.usage.completion_tokens == _TOKENS
+        return answer.choices[0].message.content
+
+    def streamed() -> object:
+        chunks = list(
+            client.chat.completions.create(
+                model="stand-in", messages=messages, max_tokens=_TOKENS, stream=True
+            )
+        )
+        assert chunks[-1].choices[0].finish_reason == "stop"
+        return "".join(chunk.choices[0].delta.content or "" for chunk in chunks).strip()
+
+    def embedding() -> object:
+        [entry] = client.embeddings.create(model="stand-in", input=_PROMPT).data
+        assert entry.embedding == [float(len(_PROMPT) % 7), 1.0]
+        return _WORKERS_WORDS
+
+    def models() -> object:
+        assert [model.id for model in client.models.list()] == ["stand-in"]
+        return _WORKERS_WORDS
+
+    yield from itertools.cycle(
+        [("plain", plain), ("streamed", streamed), ("embedding", embedding), ("models", models)]
+    )
+
+
+def _grpc(address: str) -> _Requests:
+    """Yield calls with one answer, and with a stream of them."""
+    import grpc
+
+    with grpc.insecure_channel(address) as channel:
+        chat, stream = channel.unary_unary("/tokens.Model/Chat"), channel.unary_stream("/tokens.Model/Stream")
+        prompt = json.dumps([_PROMPT, _TOKENS]).encode()
+
+        def plain() -> object:
+            answer, call = chat.with_call(prompt, timeout=_TIMEOUT_SECONDS)
+            assert dict(call.trailing_metadata())["tokens"] == str(_TOKENS)
+            return answer.decode()
+
+        def streamed() -> object:
+            call = stream(prompt, timeout=_TIMEOUT_SECONDS)
+            words = [word.decode() for word in call]
+            assert dict(call.trailing_metadata())["tokens"] == str(_TOKENS)
+            return " ".join(words)
+
+        yield from itertools.cycle([("plain", plain), ("streamed", streamed)])
+
+
+def _websocket(address: str) -> _Requests:
+    """Yield conversations of three prompts on a connection each."""
+    from websockets.sync.client import connect
+
+    def conversation() -> object:
+        with connect(f"ws://{address}/chat", open_timeout=_TIMEOUT_SECONDS) as connection:
+            answers = set()
+            for _ in range(3):
+                connection.send(json.dumps([_PROMPT, _TOKENS]))
+                answers.add(" ".join(str(connection.recv(_TIMEOUT_SECONDS)) for _ in range(_TOKENS)))
+        [words] = answers
+        return words
+
+    yield from itertools.repeat(("conversation", conversation))
+
+
+_CALLERS: Final = {"openai": _openai, "grpc": _grpc, "websocket": _websocket}
+
+
+def _is_over() -> bool:
+    return bool(select.select([0], [], [], 0)[0]) and not os.read(0, 1)
+
+
+def main(kind: str, address: str) -> int:
+    """Call until standard input closes."""
+    counts: Counter[str] = Counter()
+    failed = []
+    for name, request in _CALLERS[kind](address):
+        if _is_over():
+            break
+        counts[name] += 1
+        if counts.total() == _FEW:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        try:
+            words = request()
+            assert words == _WORKERS_WORDS, words
+        except Exception as error:
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+    json.dump({"counts": counts, "failed": failed}, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

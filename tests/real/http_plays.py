@@ -1,0 +1,67 @@
+"""Plays of an HTTP service with callers of other libraries, for tests and ``make bench-http``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.http import play
+from rehearsal.http.hosts import HttpHosts
+from rehearsal.http.play import HttpScript
+from tests.real import environments
+
+CLIENTS: Final = ("openai", "grpc", "websocket")
+"""``openai`` calls ``examples/http-service``, the others workers in `http_workers`."""
+_HERE: Final = Path(__file__).parent
+_SCRIPT: Final = HttpScript(hosts=2, token_seconds=0.02, concurrency=4)
+_CALLERS_PER_PROXY: Final = 2
+_NOTICE_SECONDS: Final = 30.0
+
+
+def clients(kind: str) -> list[dict[str, Any]]:
+    """Return what each caller counted while both hosts got a notice, one after the other."""
+    python = str(environments.environment("http") / "python")
+    command = (python, str(_HERE / "http_workers.py"), kind)
+    script = _SCRIPT
+    if kind != "openai":
+        script = dataclasses.replace(script, command=command, is_grpc=kind == "grpc")
+    with play.world(script) as (running, _):
+        callers = [
+            subprocess.Popen(
+                [python, str(_HERE / "http_callers.py"), kind, "{}:{}".format(*proxy.address)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for proxy in running.proxies
+            for _ in range(_CALLERS_PER_PROXY)
+        ]
+        try:
+            for caller in callers:
+                assert caller.stdout is not None
+                caller.stdout.readline()  # it has begun
+            first = running.hosts.names()
+            running.hosts.launch()
+            running.wait_ready(len(first) + 1)
+            for name in first:
+                _drain(running.hosts, name)
+            return [json.loads(caller.communicate()[0]) for caller in callers]
+        finally:
+            for caller in callers:
+                caller.kill()
+                caller.communicate()
+
+
+def _drain(hosts: HttpHosts, name: str) -> None:
+    """Give a host a notice and wait until it has ended by itself, before its time is up."""
+    hosts.notice(name, _NOTICE_SECONDS)
+    end = time.monotonic() + _NOTICE_SECONDS / 2
+    while not hosts.has_drained(name):
+        if time.monotonic() > end:
+            raise LocalCloudError(f"{name} has not drained after {_NOTICE_SECONDS / 2:g} s")
+        time.sleep(0.05)

@@ -22,6 +22,8 @@ from bench.parts.page import table
 from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.batches import BatchTime
 from market.load.batched import STEP_SECONDS, PlayedBatches, play_batches
+from market.load.foresight import Foresight
+from market.load.replay import MONDAY
 from market.load.rules import Keda, Rule, TargetTracking, View
 from market.load.scaler_rule import ScalerRule
 from market.load.shapes import DAY, SHAPES, LoadShape
@@ -38,6 +40,7 @@ LOADS: Final = (3.2, 12.5)
 """Steady loads, in workers at their largest batch."""
 PEAK: Final = 12.5
 """The same of a usual busy hour of the loads of `rivals_of`."""
+FORESIGHT: Final = "perfect foresight"
 KNOB: Final = (5.0, 15.0, 30.0, WAIT)
 HEADROOMS: Final = (0.0, 0.5, 1.0, 2.0)
 BURST: Final = 3.0
@@ -130,6 +133,15 @@ def rivals(time: BatchTime) -> list[tuple[str, str, Make, int]]:
     return settings
 
 
+def foresights(arrivals: NDArray[np.int64], time: BatchTime) -> list[tuple[str, str, Make, int]]:
+    """Return the same of the rule that knows the load."""
+    rate = time.rate(time.max_size)
+    return [
+        (FORESIGHT, f"{share:g} of the largest", partial(Foresight, arrivals, share * rate, BOOT, MONDAY), 60)
+        for share in (0.9, 0.95, 1.0, 1.05, 1.1)
+    ]
+
+
 def rivals_of(name: str, shape: LoadShape, days: int = 14) -> dict[str, Any]:
     """Tune the other rules on the first half of the days, and play them and ours on the other."""
     time = TIMES[name]
@@ -146,7 +158,7 @@ def rivals_of(name: str, shape: LoadShape, days: int = 14) -> dict[str, Any]:
 
     best: dict[str, dict[str, Any]] = {}
     trained: dict[str, list[tuple[bool, float, float, str, Make, int]]] = {}
-    for family, setting, make, poll in rivals(time):
+    for family, setting, make, poll in [*rivals(time), *foresights(arrivals, time)]:
         played = play_batches(arrivals[:half], time, make(), BOOT, MAX_SLOTS, poll_seconds=poll)
         wait, cost = played.p99(0, half), played.cost(0, half)
         is_late = wait > WAIT
@@ -160,7 +172,8 @@ def rivals_of(name: str, shape: LoadShape, days: int = 14) -> dict[str, Any]:
         no_later = [our["cost"] for our in knobs.values() if our["p99_wait"] <= row["p99_wait"]]
         row["cost_ratio"] = knobs[WAIT]["cost"] / row["cost"]
         row["cost_ratio_no_later"] = min(no_later) / row["cost"] if no_later else None
-    return {"time": name, "load": shape.name, "ours": knobs, "best": best}
+    work = float(arrivals[half:].mean()) / time.rate(time.max_size)
+    return {"time": name, "load": shape.name, "work": work, "ours": knobs, "best": best}
 
 
 def burst(time: BatchTime, setting: tuple[str, Make, int]) -> dict[str, Any]:
@@ -265,6 +278,11 @@ def text(result: Mapping[str, Any]) -> list[str]:
                     "none" if no_later is None else f"{no_later:.3f}",
                 )
             )
+    keda = [row["best"]["KEDA"]["cost"] for row in result["batched"]]
+    works = [row["work"] / cost for row, cost in zip(result["batched"], keda, strict=True)]
+    bounds = [
+        row["best"][FORESIGHT]["cost"] / cost for row, cost in zip(result["batched"], keda, strict=True)
+    ]
     return [
         "### Batches and bursts",
         "A batch of b requests takes a + c · b seconds (coefficient of variation 0.2), with instances that "
@@ -278,7 +296,9 @@ def text(result: Mapping[str, Any]) -> list[str]:
         ),
         "Two weeks; KEDA polls each 30 s, its cooldown is 300 s. Of each family the setting that is cheapest "
         f"for {WAIT:g} s on the first week, judged on the second, as p99 wait and cost. Cost ÷ theirs with "
-        f"{WAIT:g} s allowed, and at no longer a wait than theirs.",
+        f"{WAIT:g} s allowed, and at no longer a wait than theirs. The bounds, of tuned KEDA's bill: the "
+        f"work alone, in largest batches, is {min(works):.2f} to {max(works):.2f} of it; a rule that knows "
+        f"every arrival ({FORESIGHT}) pays {min(bounds):.2f} to {max(bounds):.2f}.",
         table(
             ("batch, load", "tuned rule", "its wait, cost", "ours", "cost ÷", "no later ÷"),
             compared,

@@ -39,7 +39,7 @@ from market.load.worlds import BOOT, MAX_SLOTS
 DAYS: Final = 14
 WAITS: Final = (60.0, 10.0)
 """Allowed waits until a server begins (seconds), of 99 of 100 requests."""
-KNOB: Final = (3.0, 5.0, 10.0, 20.0, 40.0, 60.0, 90.0)
+KNOB: Final = (1.0, 3.0, 5.0, 10.0, 20.0, 40.0, 60.0)
 """Values of our one parameter."""
 STEPS: Final = (0.1, 0.3, 1.0)
 """Largest share of the instances that target tracking ends at once."""

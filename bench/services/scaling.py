@@ -3,10 +3,10 @@
     GPU_SPOT_TRACES=… python -m bench.services.scaling [--out FILE] [--docs docs]
 
 Every rule is tuned on the first half of the days, ours by its single parameter: the cheapest setting that
-meets the wait there, else the one with the shortest wait. All are evaluated on the other half. Each load is
-drawn three times, with other bursts and silences, and counts as one load of three times the days. The market
-is that of the traces, three zones of us-west-2 with types of different speed; without the traces the fitted
-model's.
+meets the wait there, found by bisection, else the one with the shortest wait. All are evaluated on the other
+half. Each load is drawn three times, with other bursts and silences, and counts as one load of three times
+the days. The market is that of the traces, three zones of us-west-2 with types of different speed; without
+the traces the fitted model's.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from functools import cache, partial
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -48,7 +48,7 @@ SEEDS: Final = (1, 2, 3)
 """Seeds of the arrivals and of the market's random events."""
 WAIT: Final = 60.0
 """Limit of the 99th percentile of the wait (seconds), for the tuning of all rules; also our parameter."""
-KNOB: Final = (10.0, 30.0, 45.0, 55.0, WAIT, 75.0, 90.0, 120.0)
+KNOB: Final = (10.0, 30.0, 45.0, WAIT, 90.0, 120.0)
 OURS: Final = "gpu-spot"
 
 Setting: TypeAlias = tuple[str, str, Callable[[], Rule]]
@@ -60,21 +60,26 @@ def ours(wait: float) -> Setting:
     return OURS, f"{OURS}@{wait:g}", lambda: ScalerRule(Bounds(wait, 1, MAX_SLOTS), BOOT)
 
 
-def rivals() -> list[Setting]:
-    """Return the settings for the tuning of the other rules."""
-    settings: list[Setting] = []
-    for share in (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9):
-        settings.append(("KEDA rate", f"{share:g} of a worker's rate", partial(Keda, "rate", share * MEAN)))
-    for value in (0.7, 0.85, 1.0, 1.2, 1.5):
-        settings.append(("KEDA length, with in-flight", f"{value:g}", partial(Keda, "unacknowledged", value)))
-    for value in (2.0, 10.0):
-        settings.append(("KEDA length, ready only", f"{value:g}", partial(Keda, "length", value)))
-    for value, step in product((1.0, 3.0, 7.0), (0.1, 1.0)):
-        rule = partial(TargetTracking, "backlog", value, step=step)
-        settings.append(("backlog each", f"{value:g} each, in by {step:g}", rule))
-    for value in (0.5, 0.6, 0.7, 0.8, 0.9):
-        settings.append(("GPU use", f"{value:g}", partial(TargetTracking, "gpu", value)))
-    return settings
+def rivals() -> list[list[Setting]]:
+    """Return the other rules' settings; of a list each costs less than the one before, and waits longer."""
+    shares, uses = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9), (0.5, 0.6, 0.7, 0.8, 0.9)
+    backlogs: list[list[Setting]] = [
+        [
+            ("backlog each", f"{x:g} each, in by {step:g}", partial(TargetTracking, "backlog", x, step=step))
+            for x in (1.0, 3.0, 7.0)
+        ]
+        for step in (0.1, 1.0)
+    ]
+    return [
+        [("KEDA rate", f"{x:g} of a worker's rate", partial(Keda, "rate", x * MEAN)) for x in shares],
+        [
+            ("KEDA length, with in-flight", f"{x:g}", partial(Keda, "unacknowledged", x))
+            for x in (0.7, 0.85, 1.0, 1.2, 1.5)
+        ],
+        [("KEDA length, ready only", f"{x:g}", partial(Keda, "length", x)) for x in (2.0, 10.0)],
+        *backlogs,
+        [("GPU use", f"{x:g}", partial(TargetTracking, "gpu", x)) for x in uses],
+    ]
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class World:
 
     def arrivals(self, seed: int) -> NDArray[np.int64]:
         """Return the number of requests in every second."""
-        return self.shape.arrivals(self.days, seed)
+        return _arrivals(self.shape, self.days, seed)
 
     def peak(self, begin: int, end: int) -> float:
         """Return how many usual workers the busiest five minutes between two days need.
@@ -100,6 +105,11 @@ class World:
             for seed in self.seeds
         )
         return float(np.mean([math.ceil(rate / MEAN) for rate in busiest]))
+
+
+@cache
+def _arrivals(shape: LoadShape, days: int, seed: int) -> NDArray[np.int64]:
+    return shape.arrivals(days, seed)
 
 
 def run(world: World, setting: str, days: int) -> dict[str, Any]:
@@ -129,8 +139,25 @@ def played(world: World, rule: Rule, seed: int, days: int) -> Played:
 
 
 def settings() -> list[Setting]:
-    """Return all replays."""
-    return [*(ours(wait) for wait in KNOB), *rivals()]
+    """Return all settings."""
+    return [*(ours(wait) for wait in KNOB), *chain.from_iterable(rivals())]
+
+
+def search(world: World, settings_by_cost: Sequence[str], wait: float) -> list[dict[str, Any]]:
+    """Return the replays of the training days that find the cheapest setting that meets the wait.
+
+    ``settings_by_cost`` are names, the cheapest last. If none meets the wait, the first is replayed, too.
+    """
+    rows = []
+    low, high = 0, len(settings_by_cost)
+    while low < high:
+        middle = (low + high) // 2
+        rows.append(run(world, settings_by_cost[middle], world.days // 2))
+        if rows[-1]["trained"]["p99_wait"] <= wait:
+            low = middle + 1
+        else:
+            high = middle
+    return rows
 
 
 def tuned(trained: Sequence[Mapping[str, Any]], wait: float) -> Mapping[str, Any]:
@@ -144,9 +171,9 @@ def tuned(trained: Sequence[Mapping[str, Any]], wait: float) -> Mapping[str, Any
 def measure(worlds: Sequence[World], wait: float, workers: int | None = None) -> dict[str, Any]:
     """Tune, replay and compare; ``workers`` are processes."""
     with ProcessPoolExecutor(workers) as pool:
-        names = [f"{family} {name}" for family, name, _ in rivals()]
-        tasks = [(world, name) for world in worlds for name in names]
-        trained = list(pool.map(run, *zip(*((w, n, w.days // 2) for w, n in tasks), strict=True)))
+        ladders = [[f"{family} {name}" for family, name, _ in ladder] for ladder in rivals()]
+        searches = [pool.submit(search, world, names, wait) for world, names in product(worlds, ladders)]
+        trained = [row for searched in searches for row in searched.result()]
         finals = []
         for world in worlds:
             mine = [row for row in trained if row["load"] == world.shape.name]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import botocore.session
-
 from infra.schema import Capacity, Service, Settings
 from infra.schema.jobs.builder import builders
 from infra.schema.jobs.experiments import experiments
@@ -156,6 +154,8 @@ def _keys(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
     """Return the responses of AWS to the program's lookups, consistent with the stack file."""
+    from botocore.session import get_session  # only here: most commands do not call AWS
+
     network = settings.network
     zones = {subnet: zone for zone, subnet in network.subnets.items()}
     in_network = set(network.security_groups)
@@ -163,7 +163,7 @@ def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapp
     return {
         "aws:index/getCallerIdentity:getCallerIdentity": lambda _: {"accountId": _ACCOUNT},
         "aws:index/getPartition:getPartition": lambda _: {
-            "partition": botocore.session.get_session().get_partition_for_region(region)
+            "partition": get_session().get_partition_for_region(region)
         },
         "aws:ec2/getVpc:getVpc": lambda _: {"enableDnsSupport": True, "enableDnsHostnames": True},
         "aws:ec2/getSubnet:getSubnet": lambda arguments: {

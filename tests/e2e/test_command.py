@@ -163,15 +163,15 @@ def test_a_terminated_command_ends_its_child_processes() -> None:
     assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "tidied up\n")
 
 
-def test_a_command_without_a_local_cloud_imports_none() -> None:
-    commands = ("replay", "replay-deadline", "review", "schema")
+def test_a_command_that_needs_neither_a_local_cloud_nor_aws_imports_none() -> None:
+    commands = ("forecast", "replay", "replay-deadline", "review", "schema")
     program = (
         "import sys; from gpu_spot import cli\n"
-        "for name in sys.argv[1:]: print(name, cli.parser(name) and 'moto' in sys.modules)"
+        "for name in sys.argv[1:]: print(name, cli.parser(name) and 'moto' in sys.modules, 'boto3' in sys.modules)"
     )
     words = [sys.executable, "-c", program, *commands]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [f"{name} False" for name in commands]
+    assert done.stdout.splitlines() == [f"{name} False False" for name in commands]
 
 
 def desired_capacities(endpoint: str) -> list[int]:

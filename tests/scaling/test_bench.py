@@ -13,7 +13,7 @@ pytestmark = pytest.mark.soak
 
 @pytest.fixture(scope="module")
 def result() -> dict:
-    references = [s for s in scaling.rivals() if s[0] in ("KEDA rate", "GPU use")][1::5]
+    references = [ladder[1::3] for ladder in scaling.rivals() if ladder[0][0] in ("KEDA rate", "GPU use")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scaling, "rivals", lambda: references)
         patch.setattr(scaling, "KNOB", (30.0, scaling.WAIT, 300.0))

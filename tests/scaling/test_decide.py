@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from contracts.group.scaling_settings import Bounds, Floor
 from contracts.registry.queue_state import QueueState
 from lambdas.core.scaling import decide
-from lambdas.core.scaling.decide import ScalingDecision
+from lambdas.core.scaling.decide import MIN_RELEASE_SECONDS, ScalingDecision
 from lambdas.core.scaling.memory import COOLDOWN_SECONDS, ScalingMemory, dump, parse
 from lambdas.core.scaling.model import LoadObservation, Reason, WorkDone
 from lambdas.core.scaling.queue_source import QueueSource
@@ -99,11 +99,24 @@ def test_a_faster_type_needs_fewer() -> None:
 
 def test_a_backlog_scales_out_at_once_and_booting_workers_count() -> None:
     steady, now = decide_for(30)
-    jam = observation(now + 60, steady.target, queue=queue(now + 60, ready=2000))
+    jam = observation(now + 60, steady.target, queue=queue(now + 60, ready=1000))
     more = decide(jam, BOUNDS, steady.memory)
     assert more.target > steady.target + 5
     booting = decide(replace(jam, booting=20), BOUNDS, steady.memory)
     assert booting.target < more.target
+
+
+def test_when_new_workers_are_ready_a_backlog_is_within_the_allowed_wait() -> None:
+    steady, now = decide_for(30)
+    jam = observation(now + 60, 16, queue=queue(now + 60, ready=400))
+    strict, relaxed = (
+        decide(jam, BOUNDS, replace(steady.memory, staffed_wait=StaffedWait(log_factor, 4.0))).target / 4
+        for log_factor in (0.0, 1.5)
+    )
+    # 16 workers do the 4 requests a second that arrive, so the 400 still wait when others are ready
+    assert 400 <= (60 + 15) * strict - 15 * 4 <= 1.25 * 400
+    # where fewer are late than may be, a queue by chance is no reason
+    assert relaxed < 0.9 * strict
 
 
 def test_workers_on_premises_come_first() -> None:
@@ -114,18 +127,38 @@ def test_workers_on_premises_come_first() -> None:
     assert enough.target == 0
 
 
-def test_scale_in_only_after_the_whole_cooldown() -> None:
-    steady, now = decide_for(30)
+@pytest.mark.parametrize("boot_seconds", [60.0, 180.0, 1200.0])
+def test_scale_in_once_a_worker_was_not_needed_for_as_long_as_its_successors_boot(
+    boot_seconds: float,
+) -> None:
+    steady, now = decide_for(30, boot_seconds=boot_seconds)
     quiet: Sequence[int] = []
     target, memory = steady.target, steady.memory
     for minute in range(1, 30):
-        decision = decide(observation(now + minute * 60, target, rate=1.0), BOUNDS, memory)
+        seen = observation(now + minute * 60, target, rate=1.0, boot_seconds=boot_seconds)
+        decision = decide(seen, BOUNDS, memory)
         target, memory = decision.target, decision.memory
         quiet = [*quiet, target]
-    unchanged = quiet.count(steady.target)
-    assert COOLDOWN_SECONDS / 60 <= unchanged + 1 <= COOLDOWN_SECONDS / 60 + 4
+    minutes = min(COOLDOWN_SECONDS, max(MIN_RELEASE_SECONDS, boot_seconds + 60)) / 60
+    assert minutes <= quiet.count(steady.target) + 1 <= minutes + 4
     assert quiet[-1] < steady.target / 2
     assert quiet == sorted(quiet, reverse=True)
+
+
+def test_no_scale_in_within_the_cooldown_of_a_scale_out() -> None:
+    steady, now = decide_for(30)
+    jam = decide(
+        observation(now + 60, steady.target, queue=queue(now + 60, ready=2000)), BOUNDS, steady.memory
+    )
+    assert jam.target > steady.target
+    target, memory, targets = jam.target, jam.memory, []
+    for minute in range(2, 15):
+        decision = decide(observation(now + minute * 60, target, rate=1.0), BOUNDS, memory)
+        target, memory = decision.target, decision.memory
+        targets.append(target)
+    cooldown = int(COOLDOWN_SECONDS // 60)
+    assert targets[: cooldown - 1] == [jam.target] * (cooldown - 1)
+    assert targets[cooldown] < jam.target
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,12 @@ def test_a_day_with_twice_the_load_has_twice_the_forecast() -> None:
     assert forecast(arrivals_until(now, [2.0] * 15), profile, POISSON, now, now + 480) == pytest.approx(5.0)
 
 
+def test_a_load_that_changed_in_the_newest_minute_is_that_minutes() -> None:
+    risen, usual = (arrivals_until(MONDAY, [4.0] * 14 + [newest]) for newest in (8.0, 4.6))
+    assert forecast(risen, Profile(), POISSON, MONDAY, MONDAY) == pytest.approx(8.0)
+    assert forecast(usual, Profile(), POISSON, MONDAY, MONDAY) < 4.2  # by chance
+
+
 def test_the_profile_raises_the_forecast_at_most_threefold() -> None:
     now = MONDAY + 2 * 86400 + 21600 - 300
     assert forecast(

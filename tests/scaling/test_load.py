@@ -9,6 +9,7 @@ import pytest
 
 from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.batches import BatchesDone
+from market.load.foresight import Foresight
 from market.load.queue import RequestQueue
 from market.load.replay import reversals
 from market.load.rules import Keda, TargetTracking, View
@@ -102,6 +103,18 @@ def test_proxies_see_how_many_requests_are_at_a_worker_a_minute_later() -> None:
     # 40 s with four and 120 s with sixteen of them: 13 at once
     assert row[1] / row[0] == pytest.approx(13.0)
     assert row[1] / row[2] == pytest.approx(200 / 160)
+
+
+def test_foresight_launches_a_boot_ahead_and_keeps_what_a_short_gap_needs_again() -> None:
+    rule = Foresight(arrivals(*[1] * 10, *[4] * 10, *[1] * 3, *[4] * 10, *[1] * 20), 0.25, 180.0, 0.0)
+    targets, target = [], 4
+    for minute in range(1, 50):
+        target = rule.target(view(minute, target))
+        targets.append(target)
+    # from minute 10 on 16 workers are needed, until minute 33 with a gap of 3
+    assert targets[5] <= 10
+    assert targets[6:31] == [16] * 25
+    assert targets[34:] == [4] * 15
 
 
 def test_a_reversal_is_a_scale_in_soon_after_a_scale_out() -> None:

@@ -9,18 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core.scaling.memory import ScalingMemory, dump, parse
-from lambdas.core.scaling.staffed_wait import MAX_LOG_FACTOR, StaffedWait
+from lambdas.core.scaling.staffed_wait import MAX_LOG_FACTOR, TRACKED_SHARE, StaffedWait
+from lambdas.core.scaling.staffing import LATE_SHARE
 
 
 @pytest.mark.parametrize("bias", [0.7, 1.5, 3.0])
-def test_in_the_long_run_one_request_in_a_hundred_is_late(bias: float) -> None:
+def test_in_the_long_run_fewer_than_one_request_in_a_hundred_are_late(bias: float) -> None:
     chance, wait, late, minutes = random.Random(1), StaffedWait(), 0, 20_000
     for minute in range(minutes):
         # The share of late requests grows with the staffed wait, by another law than assumed.
         is_late = chance.random() < min(1.0, 0.01 * (wait.factor / bias) ** 2)
         wait = wait.update(5.0, late=is_late)
         late += is_late and minute >= minutes // 2
-    assert late / (minutes / 2) == pytest.approx(0.01, rel=0.25)
+    assert late / (minutes / 2) == pytest.approx(TRACKED_SHARE, rel=0.25)
+    assert TRACKED_SHARE < LATE_SHARE
 
 
 def test_a_busy_minute_counts_for_more_than_a_quiet_one() -> None:

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import boto3
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -114,6 +113,8 @@ def _types(settings: Settings) -> set[str]:
 
 
 def _ec2(region: str) -> Any:
+    import boto3  # only here: without --account nothing calls AWS
+
     return boto3.client("ec2", region_name=region)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from contracts.group.scaling_settings import Bounds
@@ -20,16 +20,17 @@ from lambdas.core.scaling.staffing import (
 )
 
 THROUGHPUT_STALE_SECONDS: Final = 300.0
-"""Measured throughput is stale if requests arrive but none completes for this long.
-
-Well below the cooldown, so no worker is released in between.
-"""
+"""Measured throughput is stale if requests arrive but none completes for this long."""
 IDLE_SECONDS: Final = ARRIVAL_MINUTES * POLL_SECONDS - 120.0
 """A service is idle only if no worker has reported a completed request for this long."""
 SATURATED_SHARE: Final = 0.9
 """Share of busy time from which requests counted at their end may be fewer than those that arrive."""
 SATURATED_GROWTH: Final = 1.5
 """Workers desired then, as a multiple of the ready ones; again when those are ready."""
+DRAIN_SECONDS: Final = 15.0
+"""A backlog that is left when workers ordered now are ready is within the wait this much later."""
+MIN_RELEASE_SECONDS: Final = THROUGHPUT_STALE_SECONDS + POLL_SECONDS
+"""A worker is not released sooner than that: stale throughput is noticed before."""
 _MIN_DECISIONS: Final = 0.9 * COOLDOWN_SECONDS / POLL_SECONDS
 """Decisions within the cooldown that scale-in requires; after an outage of the scaler there are fewer."""
 
@@ -61,8 +62,8 @@ class ScalingDecision:
 def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) -> ScalingDecision:
     """Return the target of the group; idempotent within a minute.
 
-    Scale-out is immediate. Scale-in requires that no more workers were desired during `COOLDOWN_SECONDS` and
-    that all inputs are known.
+    Scale-out is immediate. Scale-in requires that no more workers were desired for as long as a launch takes
+    to be ready, that nothing was scaled out during `COOLDOWN_SECONDS`, and that all inputs are known.
 
     Invariant: a missing input never lowers the target.
     """
@@ -110,16 +111,15 @@ def _workers_for_load(
     ready_rate = sum(observation.ready.values()) * worker_rate + on_premises_rate
     # A booting worker has half of its boot behind it on average.
     capacity = ready_rate * lead_seconds + observation.booting * worker_rate * lead_seconds / 2
-    demand = Demand(
-        expected_rate,
-        max(0.0, _waiting(memory, load) + expected_rate * lead_seconds - capacity),
-        lead_seconds,
-        memory.dispersion,
-    )
+    backlog = max(0.0, _waiting(memory, load) + expected_rate * lead_seconds - capacity)
+    demand = Demand(expected_rate, backlog, lead_seconds, memory.dispersion)
     max_workers = bounds.maximum + int(on_premises_rate / worker_rate) + 1
     share = SCARCE_LATE_SHARE if observation.is_spot_scarce else LATE_SHARE
     wait = bounds.wait_seconds * memory.staffed_wait.factor
     total = min_workers(demand, speed, wait, max_workers, share)
+    if backlog:
+        drain, drain_wait = replace(demand, seconds=DRAIN_SECONDS), max(wait, bounds.wait_seconds)
+        total = max(total, min_workers(drain, speed, drain_wait, max_workers, share))
     if bounds.headroom:
         spare = Demand(expected_rate * (1 + bounds.headroom), 0.0, lead_seconds, memory.dispersion)
         total = max(total, min_workers(spare, speed, wait, max_workers))
@@ -144,10 +144,11 @@ def _within_bounds(
     if target_before_cooldown < floor:
         target_before_cooldown = floor
         reasons.append(Reason.FLOOR)
-    memory = memory.record_decision(observation.now, target_before_cooldown)
+    raised = target_before_cooldown > current or bool(missing_inputs)
+    memory = memory.record_decision(observation.now, target_before_cooldown, raised=raised)
     target = target_before_cooldown
     if target_before_cooldown < current:
-        target = min(current, memory.max_desired()) if len(memory.desired) >= _MIN_DECISIONS else current
+        target = min(current, _min_target(observation, memory))
         if target == current:
             reasons.append(Reason.COOLDOWN)
     if target > bounds.maximum:
@@ -160,6 +161,14 @@ def _within_bounds(
     elif not reasons:
         reasons.append(Reason.SCARCE if observation.is_spot_scarce and worker_rate else Reason.LOAD)
     return ScalingDecision(target, tuple(reasons), memory, desired, expected_rate, worker_rate)
+
+
+def _min_target(observation: LoadObservation, memory: ScalingMemory) -> int:
+    """Return the workers that are not released yet: until they cost as much as their successors' boot."""
+    now = observation.now
+    if now - memory.raised_at < COOLDOWN_SECONDS or len(memory.desired) < _MIN_DECISIONS:
+        return observation.target
+    return memory.max_desired(now - max(MIN_RELEASE_SECONDS, observation.boot_seconds + POLL_SECONDS))
 
 
 def _missing_inputs(observation: LoadObservation, memory: ScalingMemory) -> tuple[Reason, ...]:

@@ -12,8 +12,8 @@ from lambdas.core.scaling.profile import Profile
 
 _Curve: TypeAlias = Callable[[float], float]
 
-_WINDOW_MINUTES: Final = (2, 5)
-"""If the last minutes differ significantly from the longer mean, the load has changed."""
+_WINDOW_MINUTES: Final = (1, 2, 5)
+"""If these last minutes differ significantly from the longer mean, the load has changed."""
 _SIGNIFICANT_DEVIATIONS: Final = 3.0
 """Standard deviations that make a difference significant."""
 _MAX_RISE: Final = 3.0

@@ -18,7 +18,7 @@ from lambdas.core.scaling.throughput import Throughput
 from lambdas.core.scaling.waiting import WaitingEstimate
 
 COOLDOWN_SECONDS: Final = 600.0
-"""A worker is released only if it was not desired for this long: about the cost of three boots."""
+"""No worker is released within this long of a scale-out, or of a decision that lacked an input."""
 ARRIVAL_MINUTES: Final = 15
 """Minutes of arrivals that the current load is estimated from."""
 
@@ -30,6 +30,7 @@ class ScalingMemory:
     Attributes:
         arrivals: (time, rate) of the last minutes, oldest first.
         desired: (time, workers) of the last decisions, oldest first.
+        raised_at: time of the last scale-out, or of the last decision that lacked an input.
     """
 
     profile: Profile = field(default_factory=Profile)
@@ -40,6 +41,7 @@ class ScalingMemory:
     desired: tuple[tuple[float, int], ...] = ()
     waiting_estimate: WaitingEstimate = field(default_factory=WaitingEstimate)
     batch_times: BatchTimes = field(default_factory=BatchTimes)
+    raised_at: float = 0.0
 
     def update(self, observation: LoadObservation, wait: float) -> ScalingMemory:
         """Return the state after one minute.
@@ -95,16 +97,17 @@ class ScalingMemory:
             self.dispersion.update(last_rate, rate) if now - last_at < 1.5 * POLL_SECONDS else self.dispersion
         )
 
-    def record_decision(self, now: float, workers: int) -> ScalingMemory:
+    def record_decision(self, now: float, workers: int, *, raised: bool = False) -> ScalingMemory:
         """Return the state after a decision; one decision is kept a minute."""
         recent = (
             decision for decision in self.desired if POLL_SECONDS / 2 <= now - decision[0] < COOLDOWN_SECONDS
         )
-        return replace(self, desired=(*recent, (now, workers)))
+        raised_at = now if raised else self.raised_at
+        return replace(self, desired=(*recent, (now, workers)), raised_at=raised_at)
 
-    def max_desired(self) -> int:
-        """Return the maximum of the desired workers within the cooldown."""
-        return max((workers for _, workers in self.desired), default=0)
+    def max_desired(self, since: float) -> int:
+        """Return the maximum of the workers desired after ``since``, within the cooldown."""
+        return max((workers for at, workers in self.desired if at > since), default=0)
 
 
 @stored(is_open=True, has_defaults=True)
@@ -121,6 +124,7 @@ class _Stored:
     desired: Annotated[tuple[tuple[float, int], ...], Stored("wanted")]
     waiting_estimate: WaitingEstimate = field(default_factory=WaitingEstimate)
     batch_times: BatchTimes = field(default_factory=BatchTimes)
+    raised_at: float = 0.0
 
 
 def dump(memory: ScalingMemory) -> str:
@@ -136,6 +140,7 @@ def dump(memory: ScalingMemory) -> str:
         desired=memory.desired,
         waiting_estimate=memory.waiting_estimate,
         batch_times=memory.batch_times,
+        raised_at=memory.raised_at,
     )
     return json.dumps(codec.dump(stored), separators=(",", ":"))
 
@@ -158,4 +163,5 @@ def parse(text: str) -> ScalingMemory:
         stored.desired[-60:],
         stored.waiting_estimate,
         stored.batch_times,
+        stored.raised_at,
     )

@@ -172,6 +172,10 @@ def _account(cloud: LocalCloud, job: str) -> JobReport:
 def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[RealJob | None]:
     """Yield the job whose real command runs; None if it is simulated."""
     agent = boot.parse(cloud.boot_data(view.name)).agent
+    if agent.training is not None and agent.training.nodes is not None:
+        raise LocalCloudError(
+            f"group {view.name!r} has nodes, allowed: a job on one instance, or experiments"
+        )
     for name in {view.name, view.prepared_by} - {""} if agent.training is not None else ():
         volume = boot.parse(cloud.boot_data(name)).agent.volume
         if volume is not None and volume.dataset:

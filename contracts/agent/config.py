@@ -18,6 +18,7 @@ from contracts.agent.names import (
     UNIT_WORK,
     DatasetDevice,
 )
+from contracts.agent.nodes import JobNodes
 from contracts.agent.study import Study
 from contracts.limits import Above, Matches, Within
 from contracts.stored import Stored
@@ -130,12 +131,16 @@ class Training:
     study: Study | None = None
     """Trials, each a separate job with a name derived from its number; the group's instances run one after
     another."""
+    nodes: JobNodes | None = None
+    """The job runs on several instances at once; omitted: on one."""
     prices: JobPrices = field(default_factory=JobPrices)
 
     def __post_init__(self) -> None:
-        """Reject ``image`` together with ``python``, and ``experiments`` with ``study``."""
+        """Reject ``image`` with ``python``, and more than one of ``experiments``, ``study`` and ``nodes``."""
         if self.experiments and self.study:
             raise ValueError("experiments and study are both set; allowed: one of them")
+        if self.nodes and (self.experiments or self.study or self.image or self.artifacts):
+            raise ValueError("nodes: allowed without experiments, study, image and artifacts only")
         if self.image and self.python:
             raise ValueError(
                 "image and python are both set; allowed: one of them (an image has its own Python)"
@@ -303,6 +308,8 @@ class Config:
         if self.training and (self.training.experiments or self.training.study) and self.volume:
             key = "study" if self.training.study else "experiments"
             raise ValueError(f"training.{key}: allowed without volume only (one instance holds a volume)")
+        if self.training and self.training.nodes and self.volume:
+            raise ValueError("training.nodes: allowed without volume only (one instance holds a volume)")
         if self.training and not self.volume and not self.efs:
             raise ValueError("training: allowed with volume or efs only, which store its checkpoints")
         if self.on_premises and (not self.service or self.hooks or self.efs or self.datasets):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
 from contracts import codec
+from contracts.agent.nodes import JobNodes
 from contracts.agent.study import TrialResult
 from contracts.stored import Stored, stored
 
@@ -38,13 +39,27 @@ class HostFaults:
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
+class StoredNodes:
+    """How many nodes a job has; 0: it runs on one instance."""
+
+    min: int = 0
+    max: int = 0
+
+    def names(self, job: str) -> list[str]:
+        """Return the names of the nodes' items; empty for a job on one instance."""
+        return JobNodes(self.min, self.max).names(job) if self.max else []
+
+
+@stored(is_open=True, has_defaults=True)
+@dataclass(frozen=True, slots=True)
 class JobItem:
     """A job's item; an empty value or 0 means not set. Times are epoch seconds.
 
     ``state`` (`JobState`) and ``reason``, set at ``changed_at``, apply to ``revision``; another revision is a
     new run. ``holder`` has the lease until ``lease_expires_at``; ``token`` is the fencing token of the last
     lease, ``writer`` the token under which ``volume`` was last mounted. ``experiments`` share the group; of a
-    study they are its trials, in their order, ``study`` is its text (JSON), and each has a ``trial``.
+    study they are its trials, in their order, ``study`` is its text (JSON), and each has a ``trial``. A job
+    of several nodes has ``nodes``, and each node an item with its lease.
     """
 
     state: str = ""
@@ -61,6 +76,7 @@ class JobItem:
     experiments: tuple[str, ...] = ()
     study: str = ""
     trial: TrialResult = field(default_factory=TrialResult)
+    nodes: StoredNodes = field(default_factory=StoredNodes)
 
     def state_of(self, revision: str) -> str:
         """Return the state of a run; empty if the item is about another run."""

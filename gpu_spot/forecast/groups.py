@@ -203,7 +203,7 @@ def forecast(
 
 def _is_delayed(entry: ForecastEntry) -> bool:
     """Return whether the Job controller delays an entry's restarts (``pods.restart_delay_seconds``)."""
-    return isinstance(entry, Training) and is_on_kubernetes(entry) and entry.nodes == 1
+    return isinstance(entry, Training) and is_on_kubernetes(entry) and entry.nodes.max == 1
 
 
 def _restart_delays(losses: float) -> list[int]:
@@ -284,7 +284,7 @@ def _kubernetes_notes(entry: Service | Training) -> Iterator[str]:
     if isinstance(entry, Training):
         if entry.capacity.spot_percentage and entry.capacity.fallback.enabled:
             yield "on an On-Demand node it stays there until it finishes, which costs more than forecast"
-        if entry.nodes > 1:
+        if entry.nodes.max > 1:
             yield f"its {entry.nodes} nodes wait for each other; lost minutes count the missing node only"
 
 
@@ -309,5 +309,5 @@ def all_entries(settings: Settings) -> tuple[ForecastEntry, ...]:
 
 
 def _with_all_nodes(job: Training) -> Training:
-    capacity = job.capacity.model_copy(update={"target": job.capacity.target * job.nodes})
+    capacity = job.capacity.model_copy(update={"target": job.capacity.target * job.nodes.max})
     return job.model_copy(update={"capacity": capacity})

@@ -84,9 +84,9 @@ class StackForecast:
 
 def questions(settings: Settings, prices: Prices, recorded: Traces | None) -> dict[str, Question | None]:
     """Return the market question of each group; the pools of a recorded market replace its own."""
-    zones = settings.network.zones
     return {
-        entry.name: groups.question(entry, zones, prices, recorded) for entry in groups.all_entries(settings)
+        entry.name: groups.question(entry, settings.zones_of(entry.name), prices, recorded)
+        for entry in groups.all_entries(settings)
     }
 
 
@@ -110,7 +110,7 @@ def forecast(
     group_forecasts = tuple(
         groups.forecast(
             entry,
-            settings.network.zones,
+            settings.zones_of(entry.name),
             prices,
             None if (question := questions_by_group[entry.name]) is None else slot_forecasts[question],
         )

@@ -123,7 +123,7 @@ class JobReader:
         leaves = self._read_parameters()
         configs = _jobs(leaves)
         rows = self._rows(configs)
-        rows |= self._rows(name for item in rows.values() for name in _experiments(item))
+        rows |= self._rows(name for item in rows.values() for name in _parts(item))
         hosts = self._hosts() if configs else {}
         snapshots: list[JobSnapshot] = []
         for name in sorted(configs):
@@ -156,7 +156,7 @@ class JobReader:
         if not group:
             return None
         rows = self._rows([group])
-        sharing = _experiments(rows.get(group, {}))
+        sharing = _parts(rows.get(group, {}))
         if group != name and name not in sharing:
             return None
         rows |= self._rows(sharing)
@@ -245,6 +245,7 @@ class JobReader:
             experiments={
                 experiment: job_item.parse(rows.get(experiment, {})) for experiment in row.experiments
             },
+            nodes={node: job_item.parse(rows.get(node, {})) for node in row.nodes.names(name)},
             workers=tuple(workers),
             hosts=tuple(own_hosts),
             attempts=tuple(attempts),
@@ -365,9 +366,10 @@ def _budget(name: str, parameters: Mapping[str, str], config: GroupConfig) -> Ru
         return settings.budget(name, {}, config)
 
 
-def _experiments(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the experiments that share a group, from the group's item."""
-    return job_item.parse(item).experiments
+def _parts(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the experiments that share a group, or of a job's nodes, from the group's item."""
+    row = job_item.parse(item)
+    return (*row.experiments, *row.nodes.names(str(item[JOB_KEY]["S"]) if item else ""))
 
 
 def _steps(workers: Iterable[Worker]) -> Iterator[tuple[str, tuple[int, int | None]]]:

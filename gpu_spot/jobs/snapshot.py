@@ -41,7 +41,7 @@ class JobSnapshot:
     and empty in lists. ``budget`` is the budget of the run in US dollars, ``spent`` its cost as counted by
     the controller; both 0 without a budget. For an experiment that shares a ``group`` only the worker and
     host that hold its lease are included; ``experiments`` are the items of such a group's experiments, by
-    name.
+    name; ``nodes`` those of the nodes of a job of several.
     """
 
     name: str
@@ -61,6 +61,21 @@ class JobSnapshot:
     spent: float = 0.0
     group: str = ""
     experiments: Mapping[str, JobItem] = field(default_factory=dict)
+    nodes: Mapping[str, JobItem] = field(default_factory=dict)
+
+    @property
+    def present_nodes(self) -> int:
+        """Number of nodes whose lease an instance has; an instance that stands by is none."""
+        return sum(bool(row.holder) and row.lease_expires_at > self.now for row in self.nodes.values())
+
+    @property
+    def node_summary(self) -> str:
+        """How many nodes of a job are present; empty for a job on one instance."""
+        limits = self.row.nodes
+        if not self.nodes:
+            return ""
+        minimum = f", needs {limits.min}" if limits.min < limits.max else ""
+        return f"{self.present_nodes} of {limits.max} nodes{minimum}"
 
     @property
     def is_stopped(self) -> bool:
@@ -96,8 +111,19 @@ class JobSnapshot:
 
 
 def experiment_of(group: JobSnapshot, name: str) -> JobSnapshot:
-    """Return one experiment as a job: its item, and the instance of the group that holds its lease."""
-    row, run = group.experiments[name], experiment_run(group.run)
+    """Return one experiment or node as a job: its item, and the instance that holds its lease."""
+    run = experiment_run(group.run)
+    if name in group.nodes:  # a node's item has no state: the job has
+        job, node = group.row, group.nodes[name]
+        row = replace(
+            job,
+            holder=node.holder,
+            lease_expires_at=node.lease_expires_at,
+            token=node.token,
+            nodes=node.nodes,
+        )
+    else:
+        row = group.experiments[name]
     holder = row.holder if row.lease_expires_at > group.now else ""
     return replace(
         group,
@@ -110,4 +136,5 @@ def experiment_of(group: JobSnapshot, name: str) -> JobSnapshot:
         steps={instance: steps for instance, steps in group.steps.items() if instance == holder},
         group=group.name,
         experiments={},
+        nodes={},
     )

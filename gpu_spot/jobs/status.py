@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -37,9 +38,18 @@ class JobStatus:
 def job_status(snapshot: JobSnapshot) -> JobStatus:
     """Return the status of a job."""
     status = _job_status(snapshot)
-    if not snapshot.experiments or status.phase == "stopped":
+    if status.phase == "running" and snapshot.nodes and _has_too_few_nodes(snapshot):
+        status = replace(status, phase="waiting for a host", reason=_reason_without_host(snapshot))
+    summary = snapshot.experiment_summary or snapshot.node_summary
+    if not summary or status.phase in ("stopped", "done"):
         return status
-    return replace(status, reason="; ".join(filter(None, (snapshot.experiment_summary, status.reason))))
+    return replace(status, reason="; ".join(filter(None, (summary, status.reason))))
+
+
+def _has_too_few_nodes(snapshot: JobSnapshot) -> bool:
+    """Return whether nodes are missing, and not only ended while the one with rank 0 exports the model."""
+    at_work = sum(worker.state != "waiting" for worker in _fresh_workers(snapshot))
+    return max(snapshot.present_nodes, at_work) < snapshot.row.nodes.min
 
 
 def _job_status(snapshot: JobSnapshot) -> JobStatus:
@@ -76,6 +86,9 @@ def _job_status(snapshot: JobSnapshot) -> JobStatus:
 
 def _status_at_work(snapshot: JobSnapshot, workers: list[Worker]) -> JobStatus:
     # During a hand-over two workers may report: the one that holds the lease counts.
+    # Of several nodes one without a notice says how the job is.
+    without_notice = [worker for worker in workers if snapshot.nodes and worker.deadline is None]
+    workers = without_notice or workers
     worker = next((worker for worker in workers if worker.instance == snapshot.row.holder), workers[0])
     host = _host(snapshot, [worker])
     if worker.deadline is None:
@@ -115,16 +128,26 @@ def _status_between_hosts(snapshot: JobSnapshot) -> JobStatus:
             f"{holder} to release the lease" if holder else "the lease"
         )
         return JobStatus(phase, reason, _host(snapshot, standby), standby[0].since)
-    starting_or_finished = {worker.instance for worker in _fresh_workers(snapshot)} | finished
-    if booting := [host for host in live if host.instance not in starting_or_finished]:
-        newest = max(booting, key=lambda host: host.launched)
-        return JobStatus(phase, f"{newest.instance} is booting", newest, newest.launched)
-    reason = (
-        f"the controller is in mode {snapshot.mode}"
-        if snapshot.mode in PASSIVE_MODES
-        else "Spot or On-Demand capacity is requested"
-    )
-    return JobStatus("waiting for a host" if has_run else "pending", reason)
+    if booting := _booting(snapshot, finished):
+        return JobStatus(phase, _reason_without_host(snapshot, finished), booting, booting.launched)
+    waits: Phase = "waiting for a host" if has_run else "pending"
+    return JobStatus(waits, _reason_without_host(snapshot, finished))
+
+
+def _booting(snapshot: JobSnapshot, finished: Set[str] = frozenset()) -> JobHost | None:
+    """Return the newest instance that boots; ``finished``: instances whose part has ended."""
+    up_or_finished = {worker.instance for worker in _fresh_workers(snapshot)} | finished
+    booting = [host for host in snapshot.hosts if host.is_live and host.instance not in up_or_finished]
+    return max(booting, key=lambda host: host.launched, default=None)
+
+
+def _reason_without_host(snapshot: JobSnapshot, finished: Set[str] = frozenset()) -> str:
+    """Return what a job waits for whose instances are too few."""
+    if booting := _booting(snapshot, finished):
+        return f"{booting.instance} is booting"
+    if snapshot.mode in PASSIVE_MODES:
+        return f"the controller is in mode {snapshot.mode}"
+    return "Spot or On-Demand capacity is requested"
 
 
 def _fresh_workers(snapshot: JobSnapshot) -> list[Worker]:

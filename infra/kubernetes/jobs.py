@@ -44,7 +44,7 @@ def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
         # No AWS or cluster credentials, as on instances.
         "automountServiceAccountToken": False,
     }
-    if job.nodes > 1:
+    if job.nodes.max > 1:
         return [account, _runtime(job, context), _train_job(job, context)]
     if job.matrix is not None:
         return [account, _experiments(job, context), _job(job, context)]
@@ -221,7 +221,7 @@ def _runtime(job: Training, context: ClusterContext) -> Manifest:
     template: Manifest = {
         "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
         "spec": {
-            "backoffLimit": job.nodes - 1,
+            "backoffLimit": job.nodes.max - 1,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {
                 "rules": [
@@ -238,7 +238,7 @@ def _runtime(job: Training, context: ClusterContext) -> Manifest:
         "kind": "TrainingRuntime",
         "metadata": context.metadata(run_name(job), job.name),
         "spec": {
-            "mlPolicy": {"numNodes": job.nodes, "torch": {}},
+            "mlPolicy": {"numNodes": job.nodes.max, "torch": {}},
             "template": {
                 "spec": {
                     "failurePolicy": {
@@ -271,6 +271,6 @@ def _train_job(job: Training, context: ClusterContext) -> Manifest:
                 "kind": "TrainingRuntime",
                 "name": run_name(job),
             },
-            "trainer": {"numNodes": job.nodes, "numProcPerNode": gpus},
+            "trainer": {"numNodes": job.nodes.max, "numProcPerNode": gpus},
         },
     }

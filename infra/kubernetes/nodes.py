@@ -77,7 +77,7 @@ def _disruption_of_job(job: Training) -> Manifest:
     changes (karpenter, ``consolidation.go``, ``computeConsolidation``). It evicts the pod as at a notice. A
     Spot node it does not replace. A run on several nodes stays: each node's move would restart all ranks.
     """
-    returns = len(capacity_types(job)) > 1 and job.nodes == 1
+    returns = len(capacity_types(job)) > 1 and job.nodes.max == 1
     return {
         "consolidationPolicy": "WhenEmptyOrUnderutilized" if returns else "WhenEmpty",
         "budgets": [*(_RETURN_TO_SPOT if returns else [_NEVER]), {"nodes": "100%", "reasons": ["Empty"]}],
@@ -155,7 +155,7 @@ def max_gpus(entry: Service | Training) -> int:
     max_slots = entry.capacity.maximum
     if isinstance(entry, Training):
         alone = entry.matrix is None or entry.shares_group
-        return max_slots * gpus * entry.nodes * (1 if alone else count(entry.matrix or {}))
+        return max_slots * gpus * entry.nodes.max * (1 if alone else count(entry.matrix or {}))
     return max_slots if entry.capacity.unit == "gpus" else max_slots * gpus
 
 

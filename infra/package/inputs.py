@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Optional, Union, get_args, ge
 
 import pulumi
 from pulumi.output import Unknown
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from infra.schema import Settings
@@ -152,16 +152,24 @@ def _keys(*choice: type[BaseModel], without: Collection[str] = ()) -> dict[str, 
     deprecated = deprecated_keys(choice)
     for key, fields in _fields(choice).items():
         if key not in without:
-            kind = _translated(Union[tuple(field.annotation for field in fields)])  # noqa: UP007
+            kind = _translated(Union[tuple(map(_accepted, fields))])  # noqa: UP007
             required = len(fields) == len(choice) and all(field.is_required() for field in fields)
             is_required = required and key not in deprecated.values()
             keys[key] = kind if is_required else Optional[kind]  # noqa: UP045 - `|` takes no Any
     return keys | {old: keys[key] for old, key in deprecated.items() if key in keys}
 
 
+def _accepted(field: FieldInfo) -> Any:
+    """Return the type of what a key takes, which may be more than the model that it becomes."""
+    for part in field.metadata:
+        if isinstance(part, BeforeValidator) and _models_of(field.annotation):
+            return part.json_schema_input_type
+    return field.annotation
+
+
 def _inside(choice: tuple[type[BaseModel], ...]) -> list[tuple[type[BaseModel], ...]]:
     """Return the models directly below a model; a choice of models is one item."""
-    annotations = [Union[tuple(f.annotation for f in fields)] for fields in _fields(choice).values()]  # noqa: UP007
+    annotations = [Union[tuple(map(_accepted, fields))] for fields in _fields(choice).values()]  # noqa: UP007
     below = []
     while annotations:
         annotation = annotations.pop()

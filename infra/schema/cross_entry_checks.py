@@ -34,10 +34,12 @@ def check_names_of_jobs(jobs: Sequence[Training], services: Iterable[Service]) -
     check_unique(names, "services or training jobs")
     check_unique(names + [builder.group for builder in builders(jobs)], "groups (those of datasets included)")
     for job in jobs:
-        conflicts = [name for name in names if job.shares_group and name.startswith(f"{job.name}-")]
+        has_parts = job.shares_group or job.has_nodes
+        conflicts = [name for name in names if has_parts and name.startswith(f"{job.name}-")]
         if conflicts:
+            parts = "nodes" if job.has_nodes else "experiments"
             raise ValueError(
-                f"{conflicts[0]!r} has the prefix of the experiments of {job.name!r}, allowed: another name"
+                f"{conflicts[0]!r} has the prefix of the {parts} of {job.name!r}, allowed: another name"
             )
 
 
@@ -48,7 +50,7 @@ def check_quota(jobs: Iterable[Training], quota_gpus: int) -> None:
     """
     for job in jobs:
         if job.runs_on == "kubernetes":
-            pods = job.nodes
+            pods = job.nodes.max
             if job.matrix is not None:
                 pods = job.capacity.target if job.shares_group else matrices.count(job.matrix)
             gpus = pods * min(catalogue.lookup(kind).accelerators for kind in job.capacity.types)
@@ -122,6 +124,19 @@ def check_blocks(training: Iterable[Training], network: Network | None) -> None:
             raise ValueError(
                 f"capacityBlock of {job.name!r} is in {job.capacity_block.zone!r}, "
                 f"allowed: {', '.join(zones)} (network.zones)"
+            )
+
+
+def check_zones_of_nodes(training: Iterable[Training], network: Network | None) -> None:
+    """Raise ``ValueError`` for nodes whose zone is not known: traffic between zones is slow and charged."""
+    zones = network.zones if network is not None else ()
+    for job in training:
+        if not job.has_nodes or not zones or (job.nodes.zone is None and len(zones) == 1):
+            continue
+        if job.nodes.zone not in zones:
+            raise ValueError(
+                f"nodes.zone of {job.name!r} is {job.nodes.zone or 'missing'}, allowed: one of "
+                f"{', '.join(zones)} (network.zones)"
             )
 
 

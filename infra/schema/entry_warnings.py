@@ -29,7 +29,8 @@ _DRAIN_SECONDS: Final = 10
 def single_pool_warnings(key: str, entries: Sequence[Work | SharedHost], network: Network) -> Iterator[str]:
     """Yield a warning for each entry of the list ``key`` that has a single capacity pool."""
     for index, entry in enumerate(entries):
-        if len(entry.capacity.types) * len(network.zones) == 1:
+        zones = 1 if isinstance(entry, Training) and entry.nodes.zone is not None else len(network.zones)
+        if len(entry.capacity.types) * zones == 1:
             yield (
                 f"gpu-spot:{key}[{index}].capacity.instanceTypes: one type in one zone is a single "
                 "capacity pool: one interruption can terminate all Spot Instances at once"

@@ -24,6 +24,7 @@ from infra.schema.cross_entry_checks import (
     check_names_of_jobs,
     check_quota,
     check_requirements,
+    check_zones_of_nodes,
 )
 from infra.schema.jobs.builder import Builder, builders
 from infra.schema.jobs.experiments import experiments
@@ -132,6 +133,7 @@ class Settings(Model):
         check_brokers(info.data.get("services", ()))
         check_requirements(training, network)
         check_blocks(training, network)
+        check_zones_of_nodes(training, network)
         if "storage" in info.data:
             check_checkpoints(training, info.data["storage"])
         return training
@@ -220,6 +222,11 @@ class Settings(Model):
             *self.shared_hosts,
         )
         return {entry.name: entry.capacity for entry in entries}
+
+    def zones_of(self, group: str) -> tuple[str, ...]:
+        """Return the zones of a group's instances: those of the network, or the one of its nodes."""
+        zone = next((job.nodes.zone for job in self.training if job.name == group and job.has_nodes), None)
+        return self.network.zones if zone is None else (zone,)
 
     @property
     def builders(self) -> tuple[Builder, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contracts.agent.study import TrialResult
-from contracts.jobs.item import HostFaults, JobItem, Retries
+from contracts.jobs.item import HostFaults, JobItem, Retries, StoredNodes
 
 JOB = JobItem(
     state="running",
@@ -20,6 +20,7 @@ JOB = JobItem(
     experiments=("sweep-1", "sweep-2"),
     study='{"trials": 2}',
     trial=TrialResult("a" * 40, {"LR": "0.1"}, ("0.9", "nan"), 3, "0.5"),
+    nodes=StoredNodes(2, 4),
 )
 JOB_ITEM = {
     "job": {"S": "resnet"},
@@ -47,4 +48,5 @@ JOB_ITEM = {
             "value": {"S": "0.5"},
         }
     },
+    "nodes": {"M": {"min": {"N": "2"}, "max": {"N": "4"}}},
 }

@@ -198,19 +198,21 @@ class Bound:
         return next(made for end, made in table.items() if f".{self.path}".endswith((f".{end}", end)))
 
 
+_APART: Final = ("sharedHosts[0].capacity", "kubernetes.create", "training[0].study", "training[0].nodes")
+
+
 def bounds() -> list[Bound]:
     """Every bound, but lengths of at least nothing: there is no list with less.
 
     The capacity of a shared host is the same model as a service's. A cluster of the stack's own stands beside
-    no ``nodeRole``: tests/kubernetes/test_own_cluster.py has its bounds. A study stands beside no volume:
-    tests/infra/test_study.py has its bounds.
+    no ``nodeRole``: tests/kubernetes/test_own_cluster.py has its bounds. A study and several nodes stand
+    beside no volume: tests/infra/test_study.py and test_nodes.py have their bounds.
     """
     root = Settings.model_json_schema()
     return [
         one
         for one in _below(root, root, "")
-        if (one.kind, one.limit) != ("minItems", 0)
-        and not one.path.startswith(("sharedHosts[0].capacity", "kubernetes.create", "training[0].study"))
+        if (one.kind, one.limit) != ("minItems", 0) and not one.path.startswith(_APART)
     ]
 
 

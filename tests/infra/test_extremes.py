@@ -193,7 +193,6 @@ APART: dict[tuple[str, Extreme], str] = {
     },
     ("services[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
     ("training[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
-    ("training[0].nodes", "most"): "on Kubernetes only; tests/kubernetes/test_objects.py has several",
     ("training[0].volumeGiB", "least"): "a job without a volume prepares nothing; research-efs has one",
     **{
         (f"sharedHosts[0].tenants[0].{key}", "most"): "no type has so much for one tenant"

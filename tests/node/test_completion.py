@@ -118,6 +118,14 @@ def test_exit_code_0_counts_unless_something_contradicts(
     assert bool(reason) == bool(contradiction)
 
 
+def test_of_several_nodes_only_a_report_says_that_one_is_done() -> None:
+    for report in (None, OF_NINE._replace(steps=0), OF_NINE._replace(step=9)):
+        assert "without a report" in find_contradiction(
+            ["python", "train.py"], report, has_reported=False, needs_report=True
+        )
+    assert not find_contradiction(["python", "train.py"], DONE, has_reported=False, needs_report=True)
+
+
 def test_only_shells_that_know_it_get_pipefail() -> None:
     assert with_pipefail(["bash", "-c", "a | b"]) == ["bash", "-o", "pipefail", "-c", "a | b"]
     for command in (

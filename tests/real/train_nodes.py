@@ -68,8 +68,12 @@ def main(
     size: int = 5,
     workers: int = 0,
     ddp: bool = True,
+    stops: bool = False,
 ) -> None:
-    """Train; ``pause`` seconds a step, ``every`` is the interval of saves, ``size`` that of a part."""
+    """Train; ``pause`` seconds a step, ``every`` is the interval of saves, ``size`` that of a part.
+
+    With ``stops`` it ends after the epoch in which FOLDER/stop appears.
+    """
     world = init(folder=folder / "checkpoints", backend="gloo")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -107,6 +111,11 @@ def main(
                 if not loop.repeating:
                     line = (time.time(), world.number, world.rank, world.size, loop.step, epoch, samples)
                     print(json.dumps(line), file=steps, flush=True)
+            if stops:
+                is_last = torch.tensor(int((folder / "stop").exists()))
+                distributed.all_reduce(is_last, distributed.ReduceOp.MAX)
+                if is_last:
+                    loop.stop()
     if world.rank == 0:
         torch.save(getattr(model, "module", model).state_dict(), folder / ".final.pt")
         (folder / ".final.pt").rename(folder / "final.pt")

@@ -167,6 +167,7 @@ print(pathlib.Path(os.environ["GPU_SPOT_TELL"]).read_text(), flush=True)
     [
         ("", "0", {"step": 50, "steps": 50, "finished": True}),
         ("", "1", {"step": 50, "steps": 50}),
+        ("", "node", {"step": 50, "steps": 50, "finished": True}),
         ("os._exit(0)", "0", {"step": 50, "steps": 50}),
         (
             "open('missing/model')",
@@ -187,7 +188,10 @@ def test_a_training_is_finished_when_its_script_is(
     tmp_path: Path, end: str, rank: str, expected: dict[str, object]
 ) -> None:
     report = tmp_path / "tell.json"
-    environment = {**os.environ, "GPU_SPOT_TELL": str(report), "LOCAL_RANK": rank}
+    # A node of several, whose first process has rank 3 of all: the agent waits for the end of rank 0.
+    expected = {**expected, "rank": 3} if rank == "node" else expected
+    ranks = {"LOCAL_RANK": "0", "RANK": "3"} if rank == "node" else {"LOCAL_RANK": rank}
+    environment = {**os.environ, "GPU_SPOT_TELL": str(report), **ranks}
     done = subprocess.run(
         [sys.executable, "-c", EXPORTS + end], env=environment, capture_output=True, text=True, check=False
     )

@@ -46,6 +46,7 @@ class EntryGroup:
         tags: tags of the instances.
         security_groups: security groups of the instances in addition to those of the network.
         depends_on: resources that must exist before instances start.
+        zone: the only zone of the instances; None: all of the network's.
 
     The other fields are those of ``CapacityGroupArgs``.
     """
@@ -60,6 +61,7 @@ class EntryGroup:
     tags: Mapping[str, str] = field(default_factory=dict)
     security_groups: Sequence[pulumi.Input[str]] = ()
     depends_on: Sequence[pulumi.Resource] = ()
+    zone: str | None = None
 
 
 def declare_capacity_group(group: EntryGroup, foundation: Foundation) -> CapacityGroup:
@@ -90,7 +92,7 @@ def declare_capacity_group(group: EntryGroup, foundation: Foundation) -> Capacit
             capacity=capacity,
             primary=launchables("primary"),
             fallback=launchables("fallback") if capacity.fallback.enabled else [],
-            subnet_ids=foundation.network.subnet_ids,
+            subnet_ids=_subnets(group, foundation),
             instance_role_arn=identity.role_arn,
             config=group.config,
             block=group.block,
@@ -101,6 +103,11 @@ def declare_capacity_group(group: EntryGroup, foundation: Foundation) -> Capacit
         ),
         scope.child_options,
     )
+
+
+def _subnets(group: EntryGroup, foundation: Foundation) -> Mapping[str, pulumi.Output[str]]:
+    subnets = foundation.network.subnet_ids
+    return subnets if group.zone is None else {group.zone: subnets[group.zone]}
 
 
 def _launchables(

@@ -10,6 +10,7 @@ from contracts import limits
 from contracts.agent import study as studies
 from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATA_DIR
+from contracts.agent.nodes import MAX_NAME_LENGTH
 from contracts.group import policies
 from infra.catalogue import accelerators as catalogue
 from infra.catalogue import cpu_types
@@ -19,6 +20,7 @@ from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
 from infra.schema.jobs import matrix as matrices
 from infra.schema.jobs.date_time import parse_date_time
+from infra.schema.jobs.nodes import NodesSetting, TrainingNodes
 from infra.schema.jobs.prepare import MAX_DATASET_NAME_LENGTH, Prepare
 from infra.schema.jobs.study import Study
 from infra.schema.reservation import CapacityBlock
@@ -43,6 +45,17 @@ _ON_INSTANCES: Final[dict[str, str]] = {
 }
 """Fields that the node agent or the controller implements, and their alternatives on Kubernetes."""
 
+_ON_ONE_INSTANCE: Final[dict[str, str]] = {
+    "matrix": "one of them",
+    "study": "one of them",
+    "deadline": "without",
+    "budget": "without, or capacity.budget",
+    "image": "python, or the Python of the machine image (other nodes do not reach a container's ports)",
+    "artifacts": "$GPU_SPOT_ARTIFACTS on the file system",
+    "capacity_block": "without",
+}
+"""Fields that a job of several instances does not support, and their alternatives."""
+
 _VOLUME_FIELDS: Final = (
     "dataset",
     "prepare",
@@ -62,7 +75,7 @@ class Python(Model):
 
 
 class Training(Work):
-    """A training job on one instance. Its data volume follows the instance from zone to zone.
+    """A training job on one instance, whose data volume follows it from zone to zone, or on several.
 
     The command runs in a container, or in a Python environment, or with the Python of the machine image.
     """
@@ -114,8 +127,9 @@ class Training(Work):
     study: Study | None = None
     """Trials whose parameters a sampler suggests, instead of ``matrix``. They share one group, whose
     instances run one after another."""
-    nodes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of nodes that train together. More than one requires ``runsOn: kubernetes``."""
+    nodes: NodesSetting = TrainingNodes()
+    """How many nodes train together, 1 by default. On instances the script calls
+    ``spot_training.torch.init()``, and its checkpoints are on EFS."""
     deadline: str | None = None
     """Date and time by which the job should finish, in ISO 8601 with a time zone. On-Demand capacity is
     bought as needed to meet it. The command must report its steps in the file ``$GPU_SPOT_TELL``."""
@@ -174,7 +188,7 @@ class Training(Work):
     @classmethod
     def _one_instance(cls, capacity: Capacity) -> Capacity:
         if capacity.unit != "instances":
-            raise ValueError(f"unit {capacity.unit!r}, allowed: 'instances' (a job runs on one instance)")
+            raise ValueError(f"unit {capacity.unit!r}, allowed: 'instances' (a job runs on whole instances)")
         if not capacity.is_managed:
             raise ValueError(
                 "fleetType 'request', allowed: 'maintain' ('request' does not replace instances)"
@@ -193,6 +207,11 @@ class Training(Work):
         if self.study is not None:
             return True
         return self.matrix is not None and matrices.count(self.matrix) > matrices.MAX_SEPARATE_EXPERIMENTS
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether several instances run the job together."""
+        return self.nodes.max > 1 and self.runs_on == "instances"
 
     @property
     def has_volume(self) -> bool:
@@ -315,7 +334,9 @@ class Training(Work):
 
     @model_validator(mode="after")
     def _target_matches_experiments(self) -> Training:
-        if self.shares_group:
+        if self.has_nodes:
+            self._check_nodes()
+        elif self.shares_group:
             self._check_shared()
         elif self.capacity.target != 1:
             raise WrongKeyError(
@@ -325,6 +346,28 @@ class Training(Work):
                 f"requires a matrix with more than {matrices.MAX_SEPARATE_EXPERIMENTS} experiments)",
             )
         return self
+
+    def _check_nodes(self) -> None:
+        """Raise ``ValueError`` for settings that a job of several instances does not support."""
+        nodes = f"nodes {self.nodes} on instances"
+        if self.capacity.target != self.nodes.max:
+            raise WrongKeyError(
+                ("capacity", "target"), f"{self.capacity.target}, allowed: {self.nodes.max} (nodes.max)"
+            )
+        if self.has_volume:
+            raise ValueError(
+                f"{nodes}, with volumeGiB {self.volume_gib}, allowed: 0 (EBS attaches a volume to one "
+                "instance; checkpoints on EFS)"
+            )
+        for field, alternative in _ON_ONE_INSTANCE.items():
+            if getattr(self, field) is not None:
+                key = type(self).model_fields[field].alias or field
+                raise ValueError(f"{nodes}, with {key}, allowed: {alternative}")
+        if len(self.name) > MAX_NAME_LENGTH:
+            raise ValueError(
+                f"{nodes}, with the name {self.name!r}, allowed: a name of at most {MAX_NAME_LENGTH} "
+                "characters, because the name of each node adds to it"
+            )
 
     def _check_shared(self) -> None:
         """Raise ``ValueError`` for settings that experiments of a shared group do not support."""
@@ -366,10 +409,6 @@ class Training(Work):
     def _supported_by_platform(self) -> Training:
         if self.runs_on == "kubernetes":
             self._check_pod()
-        elif self.nodes > 1:
-            raise ValueError(
-                f"nodes {self.nodes} with runsOn {self.runs_on!r}, allowed: 1, or runsOn 'kubernetes'"
-            )
         return self
 
     def _check_pod(self) -> None:
@@ -387,6 +426,10 @@ class Training(Work):
         if "stalled_after_minutes" in self.model_fields_set and self.stalled_after_minutes:
             setting = f"with stalledAfterMinutes {self.stalled_after_minutes}"
             raise unsupported_error(setting, "0 (the check needs the node agent)")
-        if self.nodes > 1 and self.matrix is not None:
+        if self.nodes.max > 1 and self.matrix is not None:
             raise unsupported_error(f"with nodes {self.nodes} and matrix", "one of the two")
+        if self.nodes.min < self.nodes.max or self.nodes.zone is not None:
+            raise unsupported_error(
+                f"with nodes {self.nodes}", "a number (all nodes restart if one is lost), without zone"
+            )
         check_capacity(self.capacity)

@@ -18,6 +18,8 @@ from spot_training.errors import one_line
 PROGRESS_FILE_VARIABLE: Final = "GPU_SPOT_TELL"
 LOCAL_RANK_VARIABLE: Final = "LOCAL_RANK"
 """Set by torchrun; of a machine's processes the first exports, so only it reports that all is finished."""
+RANK_VARIABLE: Final = "RANK"
+"""Set by torchrun, and by ``init()`` for each world of nodes."""
 DONE_FILE_VARIABLE: Final = "GPU_SPOT_DONE"
 REPORT_INTERVAL_SECONDS: Final = 10.0
 _MAX_ERROR_CHARACTERS: Final = 300
@@ -48,6 +50,8 @@ class Progress:
         self._process = os.getpid()
         self._is_finished = False
         self._is_first = environment.get(LOCAL_RANK_VARIABLE, "0") == "0"
+        rank = environment.get(RANK_VARIABLE, "0")
+        self._rank = int(rank) if rank.isdecimal() else 0
         self.saving_seconds = 0.0
         """For how long saves have paused the training since this process began."""
         self.is_interrupted: Callable[[], bool] = lambda: False
@@ -96,7 +100,9 @@ class Progress:
             text = one_line(error)[:_MAX_ERROR_CHARACTERS]
             self._write({**self._body, "error": text, "error_type": type(error).__name__})
         elif self._is_first and (self._is_finished or (self._body and not self.is_interrupted())):
-            self._write({**self._body, "finished": True})
+            # Rank 0 exports the model: a node without it does not end the job.
+            rank = {"rank": self._rank} if self._rank else {}
+            self._write({**self._body, "finished": True, **rank})
 
     def _write(self, body: Mapping[str, object]) -> None:
         if not self._progress_file:

@@ -1,10 +1,12 @@
-"""The experiments of a group in the job table: one item for each, and one for the group."""
+"""The experiments of a group, or the nodes of a job, in the job table: an item each, and the group's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from contracts.agent.nodes import JobNodes
 from contracts.jobs import item as job_item
 from contracts.jobs.item import JobItem, JobState
 from userdata.agent.aws.clients import aws_errors
@@ -51,6 +53,45 @@ class GroupJobs(Jobs):
                 ":names": {"L": [{"S": name} for name in experiments]},
                 ":study": {"S": study},
             },
+        )
+
+
+@dataclass(eq=False)
+class NodeJobs(Jobs):
+    """The job's state as its node ``node`` reads and writes it; empty before this instance is one.
+
+    Any node may end the job. Host faults are counted in the node's own item: several nodes that are lost
+    together are not several hosts in a row. So is the end of a node that does not end the job.
+    """
+
+    node: str = ""
+
+    def record_nodes(self, nodes: JobNodes) -> None:
+        """Write how many nodes the job has, for ``gpu-spot jobs``."""
+        self._update(
+            UpdateExpression="SET nodes = :nodes",
+            ExpressionAttributeValues={
+                ":nodes": {"M": {"min": {"N": str(nodes.min)}, "max": {"N": str(nodes.max)}}}
+            },
+        )
+
+    def count_host_fault(self, checkpoint: float) -> int:
+        """See `Jobs.count_host_fault`."""
+        return self._of_node().count_host_fault(checkpoint)
+
+    def end_node(self) -> None:
+        """See `Jobs.end_node`; the state is in the node's item."""
+        self._of_node().mark("done")
+
+    def _of_node(self) -> Jobs:
+        return Jobs(
+            self.dynamodb,
+            self.ssm,
+            self.table,
+            self.node,
+            self.revision,
+            self.finished_parameter,
+            self.clock,
         )
 
 

@@ -81,6 +81,9 @@ class Jobs:
             return
         log.info("job state written", job=self.job, state=state, reason=reason)
 
+    def end_node(self) -> None:
+        """Record that this node's part of the training has ended; nothing to record for one instance."""
+
     def retries(self) -> int:
         """Return how often an operator has restarted this revision after it failed.
 

@@ -48,12 +48,13 @@ def price_variables(node: Node) -> dict[str, str]:
 def write_page(node: Node, revision: str, state: str, on_poll: Callable[[], None]) -> None:
     """Write the page of a run that ends as ``state``; an error is logged, it does not affect the run.
 
-    ``on_poll`` is called between requests. The builder of a dataset has no page: its volume is the dataset.
+    ``on_poll`` is called between requests. The builder of a dataset has no page: its volume is the dataset;
+    nor has a job of several nodes, of whose attempts this instance knows only its own.
 
     Raises:
         LeaseLostError: ``on_poll`` raised it.
     """
-    if node.config.dataset_to_prepare:
+    if node.config.dataset_to_prepare or node.member:
         return
     try:
         text = _page(node, revision, state, on_poll)

@@ -44,20 +44,13 @@ def run(node: Node, stop: Stop, train: Callable[[Node, Stop, HeartbeatSender], R
         experiment = job.experiment(node, name)
         return train(experiment, stop, heartbeats) if holding.try_acquire(experiment) else None
 
-    def idle() -> None:
-        heartbeats.send([0])
-        node.clock.sleep(_HEARTBEAT_SECONDS)
-
-    def should_stop() -> bool:
-        return stop.is_requested or node.is_terminating()
-
     def read() -> Mapping[str, ExperimentLease]:
         return table.read_leases() if study is None else trial_leases(study, table.read(), table.revision)
 
     try:
         group.record_names(names, "" if study is None else json.dumps(codec.dump(study)))
         group.mark("running")
-        outcome = run_experiments(read, work, idle, should_stop, node.identity.instance, node.clock.wall)
+        outcome = run_until_finished(node, read, work, stop, heartbeats)
         if isinstance(outcome, AllFinished):
             _end(group, outcome, len(names))
             return "done"
@@ -65,6 +58,25 @@ def run(node: Node, stop: Stop, train: Callable[[Node, Stop, HeartbeatSender], R
     finally:
         heartbeats.is_shared = False
         heartbeats.deregister(0)
+
+
+def run_until_finished(
+    node: Node,
+    read: Callable[[], Mapping[str, ExperimentLease]],
+    work: Callable[[str], RunEnd | None],
+    stop: Stop,
+    heartbeats: HeartbeatSender,
+) -> AllFinished | RunEnd:
+    """Call `run_experiments` for ``node``, which sends heartbeats while it waits."""
+
+    def idle() -> None:
+        heartbeats.send([0])
+        node.clock.sleep(_HEARTBEAT_SECONDS)
+
+    def should_stop() -> bool:
+        return stop.is_requested or node.is_terminating()
+
+    return run_experiments(read, work, idle, should_stop, node.identity.instance, node.clock.wall)
 
 
 def run_experiments(
@@ -97,7 +109,7 @@ def run_experiments(
                 return outcome
             continue
         if not is_logged:
-            log.info("no experiment is free", left=choice.unfinished)
+            log.info("no lease is free", left=choice.unfinished)
             is_logged = True
         for _ in range(_HEARTBEATS_PER_POLL):
             if not should_stop():

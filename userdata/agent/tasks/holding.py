@@ -71,7 +71,7 @@ def try_acquire(node: Node) -> bool:
         lease_holder.release()
         return False
     job.record_lease_and_volume(node, lease_holder.token, requested_at=node.clock.wall())
-    log.info("lease acquired", job=job.training(node).job, token=lease_holder.token)
+    log.info("lease acquired", job=job.lease_name(node), token=lease_holder.token)
     return True
 
 

@@ -66,6 +66,18 @@ def environments(node: Node) -> Path:
     return (SCRATCH_DIR if node.config.volume is None else node.data) / "environments"
 
 
+def lease_name(node: Node) -> str:
+    """Return the key of the item with this instance's lease: of the job, or of the node that it is."""
+    return node.member or training(node).job
+
+
+def member(node: Node, name: str) -> Node:
+    """Return a copy of ``node`` that is one of the nodes of its job."""
+    copied = copy.copy(node)
+    copied.member = name
+    return copied
+
+
 def shares_group(node: Node) -> bool:
     """Return whether the job of ``node`` is a group's experiments, or its trials, and not one of them."""
     shared = training(node)
@@ -113,14 +125,18 @@ def experiment(node: Node, name: str) -> Node:
 
 
 def current_job(node: Node) -> Node:
-    """Return ``node`` for the job whose lease this instance has, which may be an experiment."""
+    """Return ``node`` for the job whose lease this instance has, which may be an experiment or a node."""
     name = (files.read_json(node.directory / LEASE_FILE) or {}).get("experiment")
-    return experiment(node, str(name)) if name and shares_group(node) else node
+    if not name:
+        return node
+    if training(node).nodes is not None:
+        return member(node, str(name))
+    return experiment(node, str(name)) if shares_group(node) else node
 
 
 def jobs(node: Node) -> Jobs:
     """Return the job's state in its table; for a job that prepares a dataset, the dataset's."""
-    from userdata.agent.aws.experiments import ExperimentJobs
+    from userdata.agent.aws.experiments import ExperimentJobs, NodeJobs
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.aws.prepared import BuilderJobs
 
@@ -137,6 +153,8 @@ def jobs(node: Node) -> Jobs:
     )
     if prepares:
         return BuilderJobs(prepares, *arguments)
+    if job.nodes is not None:
+        return NodeJobs(*arguments, node=node.member)
     return Jobs(*arguments) if job.job == node.config.group else ExperimentJobs(*arguments)
 
 
@@ -156,8 +174,8 @@ def leases(node: Node) -> DynamoLease:
     """Return the job's lease, for this instance."""
     from userdata.agent.lease.store import DynamoLease
 
-    job, dynamodb = training(node), node.clients.dynamodb(node.config.region)
-    return DynamoLease(dynamodb, job.job_table, job.job, node.identity.instance, node.clock)
+    table, dynamodb = training(node).job_table, node.clients.dynamodb(node.config.region)
+    return DynamoLease(dynamodb, table, lease_name(node), node.identity.instance, node.clock)
 
 
 def ebs(node: Node) -> AwsEbs:
@@ -182,7 +200,7 @@ def record_lease_and_volume(node: Node, token: int, volume: str = "", *, request
 
     ``requested_at``: since when it waited for them (epoch seconds).
     """
-    name = training(node).job
+    name = lease_name(node)
     values = {
         "volume": volume,
         "experiment": name if name != node.config.group else "",

@@ -82,6 +82,8 @@ class Node:
         """Runs a function without blocking the caller."""
         self.fenced: Callable[[Callable[[], float]], AbstractContextManager[None]] = self._fenced
         """Context manager that kills the job if a deadline (monotonic seconds) passes within it."""
+        self.member = ""
+        """Name of the node that this instance is, of a job of several; empty before it has its lease."""
 
     @cached_property
     def identity(self) -> IdentityDocument:

@@ -72,7 +72,8 @@ def history_variables(node: Node) -> dict[str, str]:
 
 def attempt_table(node: Node, training: Training) -> JobAttemptTable:
     """Return the attempts of a job in its table."""
-    return JobAttemptTable(node.clients.dynamodb(node.config.region), training.job_table, training.job)
+    name = node.member or training.job
+    return JobAttemptTable(node.clients.dynamodb(node.config.region), training.job_table, name)
 
 
 def purchase_option(node: Node) -> str:

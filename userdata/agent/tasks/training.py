@@ -14,7 +14,17 @@ from userdata.agent.machine.errors import (
     DependencyUnavailableError,
     LeaseLostError,
 )
-from userdata.agent.tasks import costs, experiments, holding, job, preparing, recording, snapshots, studies
+from userdata.agent.tasks import (
+    costs,
+    experiments,
+    holding,
+    job,
+    nodes,
+    preparing,
+    recording,
+    snapshots,
+    studies,
+)
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -43,8 +53,8 @@ def run(node: Node) -> int:
     jobs, stop = job.jobs(node), Stop()
     node.on_sigterm(stop)
     node.wait_outside_warm_pool(stop)
-    if job.shares_group(node):
-        return _run_experiments(node, stop)
+    if job.training(node).nodes is not None or job.shares_group(node):
+        return _run_shared(node, stop)
     if node.config.volume is None:  # with a volume, its unit does this
         holding.end_container(node)
         holding.acquire(node, stop)
@@ -67,16 +77,17 @@ def run(node: Node) -> int:
     return 0
 
 
-def _run_experiments(node: Node, stop: Stop) -> int:
-    """Train one experiment after another."""
+def _run_shared(node: Node, stop: Stop) -> int:
+    """Train one experiment after another, or as one of the nodes of a job."""
 
-    def train(experiment: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
-        outcome = _train(experiment, stop, heartbeats)
+    def train(part: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
+        outcome = _train(part, stop, heartbeats)
         if outcome != "host":  # `_replace` releases after scheduling the shutdown
-            holding.release(experiment)
+            holding.release(part)
         return outcome
 
-    outcome = experiments.run(node, stop, train)
+    run_parts = experiments.run if job.training(node).nodes is None else nodes.run
+    outcome = run_parts(node, stop, train)
     if outcome == "host":
         _replace(node)
     elif outcome != "stopped":
@@ -150,7 +161,11 @@ def _trainer(
         job.code(node), node.data, node.directory, job.artifacts(node), job.progress_directory(node)
     )
     environment = job_environment(node, paths.code)
-    more_variables = {**recording.history_variables(node), **costs.price_variables(node)}
+    more_variables = {
+        **recording.history_variables(node),
+        **costs.price_variables(node),
+        **nodes.variables(node),
+    }
 
     def prepare() -> None:
         _prepare(node, paths, environment)

@@ -3,7 +3,8 @@
 - ``{"queueDepth": 17}``: waiting tasks.
 - ``{"step": 300, "steps": 9000}``: completed and total steps of a training job; at its end with
   ``"finished": true``, or with ``"error"``, the exception that ended it; with ``"saving"``, the seconds for
-  which saves have paused it since its start.
+  which saves have paused it since its start; with ``"rank"``, of all processes of the training the number of
+  the one that writes it.
 - ``{"done": 700, "failed": 2, "busy": 310.5, "batches": [[4, 60, 210, 61.2, 3]], "batchSize": 16}``: requests
   that a worker completed since its start, those with an error, the seconds in which it had requests, its
   batches by size (`BatchRow`), and the largest batch that it runs; ``"refused": 5``, requests that it did not
@@ -102,7 +103,7 @@ class StepsReport(NamedTuple):
     """The last report of a job's command; ``steps`` is 0 if the total is not known.
 
     ``has_step``: it says how many steps are completed. ``saving``: seconds of pauses for saves since the
-    command's start; None if it does not say.
+    command's start; None if it does not say. ``rank``: the number of the process that reports.
     """
 
     step: int
@@ -111,6 +112,7 @@ class StepsReport(NamedTuple):
     error: str
     has_step: bool = True
     saving: float | None = None
+    rank: int = 0
 
     @property
     def is_complete(self) -> bool:
@@ -135,6 +137,7 @@ def read_job(directory: Path) -> StepsReport | None:
         " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS] if error else "",
         type(step) is int and 0 <= step <= MAX_STEPS,
         _read_saving(report),
+        rank if type(rank := report.get("rank")) is int else 0,
     )
 
 

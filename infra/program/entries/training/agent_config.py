@@ -51,7 +51,12 @@ def study_of(job: Training) -> Study | None:
 def _training(job: Training, stack: str, region: str, outputs: JobOutputs) -> agent.Training:
     python = job.python and agent.Python(**shared_settings(agent.Python, job.python))
     return agent.Training(
-        **{**shared_settings(agent.Training, job), "python": python, "study": study_of(job)},
+        **{
+            **shared_settings(agent.Training, job),
+            "python": python,
+            "study": study_of(job),
+            "nodes": job.nodes.setting,
+        },
         experiments=dict(job.matrix or {}) if job.shares_group else {},
         job=job.name,
         job_table=outputs.job_table,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pulumi
+import pulumi_aws as aws
 
 from contracts import names
 from contracts.agent import config as agent
@@ -49,7 +50,7 @@ def _needs(job: Training, *, prepares: bool = False) -> frozenset[Need]:
     kind_needs: dict[Need, bool] = {
         "run": True,
         "volume": job.has_volume,
-        "experiments": job.shares_group,
+        "experiments": job.shares_group or job.has_nodes,
         "prepare": prepares,
         "prepared": job.prepare is not None,
         "dataset": job.prepare is None and bool(job.dataset),
@@ -105,7 +106,7 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
             job,
             slots=dict.fromkeys(job.capacity.types, 1),
             # Volumes and leases belong to one instance at a time.
-            break_before_make=not job.shares_group,
+            break_before_make=not (job.shares_group or job.has_nodes),
             run=run,
             block=job.capacity_block.reservation if job.capacity_block else "",
             deadline=job.deadline_at,
@@ -115,6 +116,8 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
         block=job.capacity_block,
         follows_volume=job.has_volume,
         tags={TAG_JOB: job.name},
+        zone=job.nodes.zone,
+        security_groups=[_between_nodes(job, foundation)] if job.has_nodes else [],
     )
     alarms = job_alarms.alarms(
         scope.stack,
@@ -128,6 +131,38 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
         MonitoredGroup(job.name, job.capacity, is_batch=True, alarms=(*alarms,)),
         has_block=job.capacity_block is not None,
     )
+
+
+def _between_nodes(job: Training, foundation: Foundation) -> pulumi.Output[str]:
+    """Return the security group in which the nodes of a job reach each other.
+
+    All ports: gloo and NCCL choose theirs. A rule for outgoing traffic is needed in a network whose groups
+    have none, and by EFA (EFA user guide, "Prepare an EFA-enabled security group").
+    """
+    scope, name = foundation.scope, foundation.scope.name(job.name, "nodes")
+    tags = scope.tags(name, group=job.name)
+    group = aws.ec2.SecurityGroup(
+        name,
+        vpc_id=foundation.network.vpc_id,
+        description=f"{job.name}: between its nodes",
+        tags=tags,
+        opts=scope.child_options,
+    )
+    for direction, rule in (
+        ("in", aws.vpc.SecurityGroupIngressRule),
+        ("out", aws.vpc.SecurityGroupEgressRule),
+    ):
+        rule(
+            scope.name(job.name, "nodes", direction),
+            security_group_id=group.id,
+            ip_protocol="-1",
+            referenced_security_group_id=group.id,
+            description="between nodes",
+            tags=tags,
+            opts=scope.child_options,
+        )
+    group_id: pulumi.Output[str] = group.id
+    return group_id
 
 
 def _access(job: Training, prepared: agent.Prepared | None, foundation: Foundation) -> InstanceAccess:

@@ -18,8 +18,9 @@ from userdata.agent.work.failures.inspection import Inspector
 _MAX_WRITE_ATTEMPTS: Final = 10
 _WRITE_RETRY_SECONDS: Final = 6.0
 
-RunEnd = Literal["done", "failed", "host", "stopped"]
-"""Outcome of a run: the job is done or failed, the host must be replaced, or the instance stops."""
+RunEnd = Literal["done", "failed", "host", "stopped", "ended"]
+"""Outcome of a run: the job is done or failed, the host must be replaced, the instance stops, or this node
+has ended and the node with rank 0 will say that the job is done."""
 
 
 class FaultHandler:
@@ -91,6 +92,11 @@ class FaultHandler:
             self._increment_metric(names.METRIC_JOB_FAILURES)
         self._write_with_retries(self._job.publish_finished)
         return state
+
+    def end_node(self) -> RunEnd:
+        """End the part of a node whose end is not that of the job."""
+        self._write_with_retries(self._job.end_node)
+        return "ended"
 
     def _report_host_fault(self, reason: str, checkpoint: float) -> RunEnd:
         self._increment_metric(names.METRIC_HOST_FAULTS)

@@ -25,13 +25,16 @@ def with_pipefail(command: Sequence[str]) -> list[str]:
     return list(command)
 
 
-def find_contradiction(command: Sequence[str], report: StepsReport | None, *, has_reported: bool) -> str:
+def find_contradiction(
+    command: Sequence[str], report: StepsReport | None, *, has_reported: bool, needs_report: bool = False
+) -> str:
     """Return why exit code 0 does not mean that the job is done; an empty string if it does.
 
     Args:
         command: the job's command.
         report: the report at the command's end; None if there is none.
         has_reported: whether an earlier run of the command reported steps.
+        needs_report: whether only a report can say that the job is done: of several nodes one may end early.
     """
     if report is not None:
         if report.error:
@@ -45,6 +48,11 @@ def find_contradiction(command: Sequence[str], report: StepsReport | None, *, ha
             )
     elif has_reported:
         return "exit code 0 without a progress report, which earlier runs wrote"
+    if needs_report:
+        return (
+            'exit code 0 of one of several nodes without a report {"finished": true}, which '
+            "spot_training.torch.Loop writes"
+        )
     if _is_one_liner(command, _OTHER_SHELLS) and _PIPE.search(command[2]):
         return (
             "exit code 0 of a pipe in sh says nothing of its first command; allowed: bash -c, no pipe, or "

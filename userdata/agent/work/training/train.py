@@ -193,7 +193,7 @@ class Trainer:
             if has_started:
                 failure = self._run_once()
                 if self.done_file.exists() or (failure is None and not self._stopping):
-                    return self._done()
+                    return self._done() if self._is_last() else self._fault_handler.end_node()
             if failure is None or self._stopping:
                 break
             outcome = self._fault_handler.handle(
@@ -206,6 +206,14 @@ class Trainer:
                 return outcome
             self._pause(outcome)
         return "stopped"
+
+    def _is_last(self) -> bool:
+        """Return whether the end of this command is that of the job.
+
+        Of several nodes the one with rank 0 exports the model, maybe long after the others have ended.
+        """
+        report = worker_report_file.read_job(self._paths.directory)
+        return self._training.nodes is None or self.done_file.exists() or report is None or not report.rank
 
     def _done(self) -> RunEnd:
         """End a job whose command is done: it is marked done after its results are uploaded."""
@@ -295,7 +303,10 @@ class Trainer:
         """Return a failure if the command's own report contradicts its exit code 0."""
         report = worker_report_file.read_job(self._paths.directory)
         reason = completion.find_contradiction(
-            self._training.command, report, has_reported=self._has_reported
+            self._training.command,
+            report,
+            has_reported=self._has_reported,
+            needs_report=self._training.nodes is not None,
         )
         self._has_reported = self._has_reported or report is not None
         return FailedRun(reason) if reason and not self._stopping else None

@@ -73,6 +73,7 @@ class PlayedKubelet:
         self._reachable: set[str] = set()
         self._since: dict[tuple[str, str], float] = {}
         self._ends: dict[str, int] = {}
+        self._finished: dict[str, dict[str, str]] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.at_once: dict[str, int] = defaultdict(int)
@@ -139,6 +140,7 @@ class PlayedKubelet:
         for name in names:
             with contextlib.suppress(RefusedError):
                 self._api.patch(f"{_LEASES}/{name}", {"spec": {"renewTime": _now(micro=True)}})
+                self._report_node(name, {})  # on a busy machine it may have been late
 
     def _report_node(self, name: str, status: dict[str, Any]) -> None:
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
@@ -159,6 +161,7 @@ class PlayedKubelet:
             if pod["spec"].get("nodeName") in self._reachable:
                 with contextlib.suppress(RefusedError):
                     self._advance(pod)
+        self._remove_finished()
         return pods
 
     def _advance(self, pod: Manifest) -> None:
@@ -217,7 +220,13 @@ class PlayedKubelet:
         uid = {"uid": metadata["uid"]}
         patched = self._api.patch(f"{path}/status", {"metadata": uid, "status": status})
         if status["phase"] in _FINISHED and "deletionTimestamp" in patched["metadata"]:
-            self._api.delete(path, {"gracePeriodSeconds": 0, "preconditions": uid})
+            self._finished[path] = uid
+
+    def _remove_finished(self) -> None:
+        for path, uid in list(self._finished.items()):
+            with contextlib.suppress(RefusedError):  # 404, 409: another pod of that name, or none
+                self._api.delete(path, {"gracePeriodSeconds": 0, "preconditions": uid})
+            del self._finished[path]
 
 
 def _now(*, micro: bool = False) -> str:

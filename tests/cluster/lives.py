@@ -170,6 +170,8 @@ class _Walk:
         """Drain a pod's node, and end its machine when the grace is over, as EC2 does."""
         began = time.monotonic()
         self._folder.add_node()
+        path = f"/api/v1/nodes/{pod['spec']['nodeName']}"
+        self._folder.stage.api.patch(path, {"spec": {"unschedulable": True}})  # Karpenter has a taint
         self._play.drain(pod, _GRACE_SECONDS)
         self._play.wait_for_end(pod)
         self._kubelet.end_machine(pod)

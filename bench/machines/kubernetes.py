@@ -2,9 +2,10 @@
 
 Every shape of entry is rendered and validated with the schemas of each version that a stack file may name.
 Then a Job's container command runs in real containers, gets notices, is killed repeatedly, and resumes. Last,
-jobs live on Kubernetes' own Job controller: nodes end or are cut off, pods are drained and deleted, revisions
-change, the git host is down. On a machine without containers, or without the programs of a control plane,
-that part is skipped, and the result gives the reason.
+a real API server is asked about all objects, jobs live on Kubernetes' own Job controller (nodes end, pods are
+drained, deleted and killed, revisions change, the git host is down), and services are scaled down while they
+work. On a machine without containers, or without the programs of a control plane, that part is skipped, and
+the result gives the reason.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +21,8 @@ from bench.parts import needs
 from bench.parts.run import parser_of, write
 from infra.kubernetes.context import Manifest
 from infra.schema import Kubernetes
-from tests.cluster import lives
+from tests.cluster import clusters, generated, lives, service_plays
+from tests.cluster.client import ClusterApi
 from tests.kubernetes.entries import variants
 from tests.oracles.kubernetes import CUSTOM_WITHOUT_SCHEMA, validation_error
 from tests.real import containers, kubelet
@@ -60,20 +63,61 @@ def resumed(runs: int) -> dict[str, Any]:
     good = [
         report
         for report in reports
-        if report["verdicts"] == ["Ignore", "Ignore", "done"]
+        if report["verdicts"] == ["FailIndex", "FailIndex", "done"]
         and 0 == report["begins"][0] < report["begins"][1]
     ]
     return {"runs": len(reports), "resumed_runs": len(good), "played": reports}
 
 
-def lived(minutes: float, folders: int, seed: int) -> dict[str, Any]:
-    """Play random lives of jobs for so many minutes, of as many checkpoint folders at once."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="lives-") as folder:
-            return lives.played(Path(folder), minutes, folders, seed)
-    except lives.LackingClusterError as lacking:
-        needs.say(f"the control plane is left out: {lacking}")
-        return {"lives": 0, "double_trainers": 0, "wrongly_failed": 0, "lacking_cluster": str(lacking)}
+def clustered(minutes: float, folders: int, scale_downs: int, seed: int) -> dict[str, Any]:
+    """Ask a real API server about the objects, and play on its controllers.
+
+    Jobs live for so many minutes, of as many checkpoint folders at once; services are scaled down so often.
+    """
+    with tempfile.TemporaryDirectory(prefix="lives-") as name:
+        folder = Path(name)
+        try:
+            with clusters.cluster(_folder(folder, "control-plane")) as api, ThreadPoolExecutor() as pool:
+                verdicts = _server_verdicts(api)
+                trainers = _folder(folder, "trainers")
+                lived = pool.submit(lives.played, api, trainers, minutes, folders, seed)
+                return {**verdicts, **_scaled_down(api, scale_downs), **lived.result()}
+        except clusters.LackingClusterError as lacking:
+            needs.say(f"the control plane is left out: {lacking}")
+            return {
+                **dict.fromkeys(("lives", "double_trainers", "wrongly_failed", "server_rejected"), 0),
+                **{"scale_downs": 0, "cut_short": 0, "lacking_cluster": str(lacking)},
+            }
+
+
+def _folder(parent: Path, name: str) -> Path:
+    (parent / name).mkdir()
+    return parent / name
+
+
+def _server_verdicts(api: ClusterApi) -> dict[str, Any]:
+    """Return what the API server rejects of the shapes of entries, and of generated entries."""
+    drawn = generated.entries()
+    objects = clusters.distinct(item for items in (*variants().values(), *drawn.accepted) for item in items)
+    clusters.create_namespaces(api, objects)
+    rejections = clusters.refusals(api, objects)
+    return {
+        "server_objects": len(objects),
+        "server_rejected": len(rejections),
+        "server_rejections": rejections,
+        "generated_accepted": len(drawn.accepted),
+        "generated_rejected_in_preview": len(drawn.rejected),
+    }
+
+
+def _scaled_down(api: ClusterApi, events: int) -> dict[str, Any]:
+    total = service_plays.scaled_down(api, events)
+    return {
+        "scale_downs": total.events,
+        "ended_workers": total.deleted,
+        "ended_in_work": total.in_work,
+        "cut_short": total.cut_short,
+    }
 
 
 def main() -> int:
@@ -82,24 +126,20 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=RUNS, help="how many Jobs are played")
     parser.add_argument("--minutes", type=float, default=5, help="how long jobs live on the control plane")
     parser.add_argument("--folders", type=int, default=4, help="how many jobs live at once")
+    parser.add_argument("--scale-downs", type=int, default=20, help="how often services are scaled down")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     needs.containers_or_none(*containers.DOCKER)
     result = {
         **validated(),
         **resumed(options.runs),
-        **lived(options.minutes, options.folders, options.seed),
+        **clustered(options.minutes, options.folders, options.scale_downs, options.seed),
     }
     write(options.out, result)
-    print(
-        json.dumps(
-            {key: value for key, value in result.items() if key not in ("played", "refusals")}, indent=2
-        )
-    )
-    return int(
-        bool(result["invalid_objects"] or result["double_trainers"] or result["wrongly_failed"])
-        or result["resumed_runs"] != result["runs"]
-    )
+    lists = ("played", "refusals", "server_rejections")
+    print(json.dumps({key: value for key, value in result.items() if key not in lists}, indent=2))
+    wrong = ("invalid_objects", "server_rejected", "double_trainers", "wrongly_failed", "cut_short")
+    return int(any(result[key] for key in wrong) or result["resumed_runs"] != result["runs"])
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def forecast(
 
 def _is_delayed(entry: ForecastEntry) -> bool:
     """Return whether the Job controller delays an entry's restarts (``pods.restart_delay_seconds``)."""
-    return isinstance(entry, Training) and is_on_kubernetes(entry) and entry.nodes.max == 1
+    return isinstance(entry, Training) and is_on_kubernetes(entry) and entry.matrix is not None
 
 
 def _restart_delays(losses: float) -> list[int]:
@@ -219,8 +219,8 @@ def _restart_delay_minutes(losses: float) -> float:
 def _delay_note(losses: float) -> str:
     hours = sum(_restart_delays(losses)) / 3600
     return (
-        f"Kubernetes delays each restart of a run, from 10 s to 10 minutes: {hours:.1f} hours of a run of a "
-        "month, in the lost minutes"
+        "Kubernetes delays each restart of an experiment, from 10 s to 10 minutes: "
+        f"{hours:.1f} hours of one of a month, in the lost minutes"
     )
 
 

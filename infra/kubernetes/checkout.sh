@@ -2,7 +2,10 @@
 # Checks out a job's revision before its command starts. A git host that does not answer is waited for with
 # longer and longer pauses; after GPU_SPOT_OUTAGE_SECONDS the pod ends with 75, which is not counted, so its node
 # is not paid for. Whatever else fails is counted: a revision or repository that is not there, a full disk.
+# The Job controller counts failures of a pod's index (GPU_SPOT_FAULTS); those beyond GPU_SPOT_MAX_RESTARTS end
+# the Job, whatever they were.
 outage_exit_code=75
+exhausted_exit_code=78
 longest_delay_seconds=60
 export LC_ALL=C
 trap 'exit 75' TERM
@@ -37,13 +40,23 @@ is_outage() {
   esac
 }
 
-mkdir -p "$HOME" "$TMPDIR" "$GPU_SPOT_CODE" && cd "$GPU_SPOT_CODE" || exit 1
+fail() {
+  if [ -n "$GPU_SPOT_FAULTS" ] && [ "$GPU_SPOT_FAULTS" -ge "$GPU_SPOT_MAX_RESTARTS" ]; then
+    echo "gpu-spot: failed after $GPU_SPOT_FAULTS restarts, allowed: $GPU_SPOT_MAX_RESTARTS; the job has failed" >&2
+    exit "$exhausted_exit_code"
+  fi
+  exit 1
+}
+
+if [ -n "$GPU_SPOT_FAULTS" ] && [ "$GPU_SPOT_FAULTS" -gt "$GPU_SPOT_MAX_RESTARTS" ]; then fail; fi
+mkdir -p "$HOME" "$TMPDIR" "$GPU_SPOT_CODE" || fail
+cd "$GPU_SPOT_CODE" || fail
 clock
 end=$((now + GPU_SPOT_OUTAGE_SECONDS))
 delay=${GPU_SPOT_OUTAGE_DELAY:-5}
 until errors=$(fetch 2>&1); do
   echo "$errors" >&2
-  is_outage "$errors" || exit 1
+  is_outage "$errors" || fail
   clock
   if [ $((now + delay)) -gt "$end" ]; then
     echo "gpu-spot: the git host did not answer for $GPU_SPOT_OUTAGE_SECONDS s; not counted" >&2

@@ -16,6 +16,8 @@ from userdata.agent.work.training import variables
 
 STOPPED_EXIT_CODE: Final = 75
 """Exit code of ``supervise.sh`` after SIGTERM: the job continues in another pod."""
+EXHAUSTED_EXIT_CODE: Final = 78
+"""Exit code of ``supervise.sh`` and ``checkout.sh`` for a failure beyond ``max_restarts``."""
 FATAL_EXIT_CODES: Final = (126, 127)
 """The command cannot be executed or is not found. Image and revision are pinned, so a retry cannot help. On
 instances 127 is retried: the Python environment that is built there may be missing."""
@@ -27,6 +29,8 @@ _CHECKOUT: Final = Path(__file__).with_name("checkout.sh").read_text("utf-8")
 _CHECKOUT_CONTAINER: Final = "checkout"
 OUTAGE_SECONDS: Final = 900
 """How long a pod waits for a git host that does not answer, before it frees its node."""
+LIVES: Final = 10_000
+"""Indexes of a job's Job (``_job``): how often it may begin again after interruptions."""
 LEASE_SECONDS: Final = 120
 """Duration of the lease of a checkpoint folder (``supervise.sh``): that of a job's lease on instances."""
 
@@ -70,6 +74,8 @@ def environment(job: Training, name: str = "") -> dict[str, str]:
         **job_variables,
         "GPU_SPOT_GRACE_SECONDS": str(pods.GRACE_SECONDS),
         "GPU_SPOT_LEASE_SECONDS": str(LEASE_SECONDS),
+        # Each of several nodes has a lease, that of its rank.
+        **({"GPU_SPOT_NODES": str(job.nodes.max)} if job.nodes.max > 1 else {}),
     }
 
 
@@ -79,34 +85,48 @@ def command(job: Training) -> list[str]:
 
 
 def _job(job: Training, context: ClusterContext) -> Manifest:
+    """Return an Indexed Job, which is done once one index has succeeded; of a ``matrix`` all have to.
+
+    An index is a life: an interruption fails it, and the next one begins at once. The controller would wait
+    before it replaces the pod of the same index, twice as long after each end up to ten minutes, counted or
+    not. So it does after failures, which count: the pod after ``max_restarts`` of them fails the Job.
+    Sources: Kubernetes, "Jobs" (``backoffLimitPerIndex``, ``successPolicy``); ``pkg/controller/job``.
+    """
     labels = {**context.labels(job.name), QUEUE_LABEL: context.namespace}
     metadata = {**context.metadata(job.name, job.name), "labels": labels}
-    spec = {**_spec(job, context), "backoffLimit": job.max_restarts, "podFailurePolicy": _policy("FailJob")}
-    if job.matrix is not None:
-        count = len(list(experiments.combinations(job.matrix)))
-        at_once = job.capacity.target if job.shares_group else count
+    spec = {**_spec(job, context), "completionMode": "Indexed"}
+    if job.matrix is None:
         spec |= {
-            "completionMode": "Indexed",
+            "completions": LIVES,
+            "parallelism": 1,
+            "backoffLimitPerIndex": job.max_restarts + 1,
+            "successPolicy": {"rules": [{"succeededCount": 1}]},
+            "podFailurePolicy": _policy("FailIndex", "FailJob"),
+        }
+    else:
+        count = len(list(experiments.combinations(job.matrix)))
+        spec |= {
             "completions": count,
-            "parallelism": at_once,
+            "parallelism": job.capacity.target if job.shares_group else count,
             # Each experiment fails independently, like a separate job.
             "backoffLimitPerIndex": job.max_restarts,
             "maxFailedIndexes": count,
-            "podFailurePolicy": _policy("FailIndex"),
+            "podFailurePolicy": _policy("Ignore", "FailIndex"),
         }
-        del spec["backoffLimit"]
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def _policy(fatal: str) -> Manifest:
-    """Return which failures count. The first matching rule applies: disruptions never count."""
+def _policy(interrupted: str, fatal: str) -> Manifest:
+    """Return what ends mean. The first matching rule applies: disruptions never count."""
     codes = {"containerName": pods.CONTAINER, "operator": "In"}
+    final = {"containerName": _CHECKOUT_CONTAINER, "operator": "In", "values": [EXHAUSTED_EXIT_CODE]}
     return {
         "rules": [
-            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-            {"action": "Ignore", "onExitCodes": {**codes, "values": [STOPPED_EXIT_CODE]}},
-            {"action": "Ignore", "onExitCodes": _outage()},
-            {"action": fatal, "onExitCodes": {**codes, "values": [*FATAL_EXIT_CODES]}},
+            {"action": interrupted, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            {"action": interrupted, "onExitCodes": {**codes, "values": [STOPPED_EXIT_CODE]}},
+            {"action": interrupted, "onExitCodes": _outage()},
+            {"action": fatal, "onExitCodes": {**codes, "values": [EXHAUSTED_EXIT_CODE, *FATAL_EXIT_CODES]}},
+            {"action": fatal, "onExitCodes": final},
         ]
     }
 
@@ -141,6 +161,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     if job.matrix is not None:
         volumes.append({"name": "experiments", "configMap": {"name": run_name(job)}})
         mounts.append({"name": "experiments", "mountPath": _EXPERIMENTS_DIR, "readOnly": True})
+    counts = _counts(job) if job.nodes.max == 1 and job.matrix is None else []
     checkout_environment = {
         "HOME": str(JOB_HOME),
         "TMPDIR": str(JOB_TMP),
@@ -154,7 +175,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
         "name": _CHECKOUT_CONTAINER,
         "image": context.cluster.checkout_image or job.image,
         "command": pods.arguments(["/bin/sh", "-c", _CHECKOUT, "gpu-spot"]),
-        "env": pods.environment(checkout_environment),
+        "env": [*pods.environment(checkout_environment), *counts],
         "securityContext": pods.CONTAINER_SECURITY_CONTEXT,
         "volumeMounts": local,
     }
@@ -163,7 +184,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
         "image": job.image,
         "command": pods.arguments(command(job)),
         "workingDir": code,
-        "env": pods.environment(environment(job)),
+        "env": [*pods.environment(environment(job)), *counts],
         "resources": requests.resources,
         "securityContext": pods.CONTAINER_SECURITY_CONTEXT,
         "volumeMounts": mounts,
@@ -184,6 +205,18 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     # Without karpenter.sh/do-not-disrupt: Karpenter would delete the pod instead of evicting it, later and
     # without the condition DisruptionTarget. Nothing else moves a job (nodes.node_pool).
     return pods.pod_template(context.labels(job.name), spec)
+
+
+def _counts(job: Training) -> list[Manifest]:
+    """Return variables with which a pod knows its Job, and how many failures of its index were counted."""
+    labels = {
+        "GPU_SPOT_RUN": "metadata.labels['batch.kubernetes.io/controller-uid']",
+        "GPU_SPOT_FAULTS": "metadata.annotations['batch.kubernetes.io/job-index-failure-count']",
+    }
+    return [
+        {"name": "GPU_SPOT_MAX_RESTARTS", "value": str(job.max_restarts)},
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in labels.items()),
+    ]
 
 
 def _experiments(job: Training, context: ClusterContext) -> Manifest:

@@ -37,11 +37,11 @@ CONTAINER_SECURITY_CONTEXT: Final[Manifest] = {
 
 
 def restart_delay_seconds(ends: int) -> int:
-    """Return the seconds from the end of a Job's pod to its successor, the ``ends``-th end of the run.
+    """Return the seconds from the end of a pod to its successor, the ``ends``-th end of an index of a Job.
 
     Ends that the failure policy ignores are included, and no field changes it. Source: Kubernetes,
-    ``pkg/controller/job``, ``DefaultJobPodFailureBackOff`` and ``MaxJobPodFailureBackOff``. A run on several
-    nodes has no delay, because each restart is another Job.
+    ``pkg/controller/job``, ``DefaultJobPodFailureBackOff`` and ``MaxJobPodFailureBackOff``. It matters for
+    experiments: interruptions of another job begin a new index, those of a run on several nodes a new Job.
     """
     doubled: int = _FIRST_RESTART_SECONDS * 2 ** min(ends - 1, 10)
     return min(doubled, _LAST_RESTART_SECONDS)

@@ -1,18 +1,22 @@
 #!/bin/sh
 # Runs a job's command in its pod, and says by its exit code what the end means, as the node agent does on
-# instances (docs/contract.md, "The end"): 0 done; 75 stopped, so it goes on elsewhere; else a failure.
+# instances (docs/contract.md, "The end"): 0 done; 75 stopped, so it goes on elsewhere; 78 a failure after which
+# the job has failed; else a failure.
 #
 # The command runs only under the lease of its checkpoint folder (docs/adr/0077): the file RANK/TOKEN in .lease
 # there, made by a hard link, which one of several makers gets. The holder touches it. A lease ends when it says
 # so, or GPU_SPOT_LEASE_SECONDS after its last renewal by the file server's clock. The next holder has the next
 # token, and marks the file before it: spot_training then refuses to save (GPU_SPOT_LEASE). Who cannot renew
 # stops after half the time, and is killed before the end; what decides that reads no file of the folder.
+# Of a pod whose failure the Job controller counted its kubelet has reported the end: its lease has ended.
 is_stopped=
 child=
 renew_seconds=$(((GPU_SPOT_LEASE_SECONDS + 11) / 12))
 stop_seconds=$((GPU_SPOT_LEASE_SECONDS / 2))
 kill_seconds=$((GPU_SPOT_LEASE_SECONDS - renew_seconds))
 wait_seconds=$((GPU_SPOT_LEASE_SECONDS * 15 / 2))
+# The kubelet kills the container when its grace is over: the lease would last on.
+deaf_seconds=$((GPU_SPOT_GRACE_SECONDS - 3))
 # The kubelet evicts at 10 % of the node's disk, for DisruptionTarget, which is not counted: nodefs.available.
 least_free_percent=12
 run=${GPU_SPOT_TELL%/*}
@@ -37,6 +41,8 @@ hear() {
   if [ -n "$is_stopped" ]; then return; fi
   is_stopped=yes
   notify "$GPU_SPOT_GRACE_SECONDS"
+  read -r stopped _ </proc/uptime
+  echo "${stopped%%.*}" >"$run/stopped.new" && mv "$run/stopped.new" "$run/stopped"
   if [ -n "$child" ]; then kill -TERM "$child" 2>/dev/null; fi
 }
 trap hear TERM
@@ -55,7 +61,14 @@ list() {
 is_free() {
   if [ "$newest" -eq 0 ]; then return 0; fi
   holder=$(cat "$leases/$newest") || return 1
-  case $holder in held* | "") ;; *) return 0 ;; esac
+  case $holder in
+    "held by "*" of $GPU_SPOT_RUN/$JOB_COMPLETION_INDEX/"*)
+      # The same index of the same Job, and a failure more.
+      if [ "${holder##*/}" -lt "${GPU_SPOT_FAULTS:-0}" ]; then return 0; fi
+      ;;
+    held* | "") ;;
+    *) return 0 ;;
+  esac
   here=$(stat -c %Y "$leases/.new-$id") && there=$(stat -c %Y "$leases/$newest") || return 1
   [ $((here - there)) -gt "$GPU_SPOT_LEASE_SECONDS" ]
 }
@@ -85,15 +98,14 @@ acquire() {
   read -r id </proc/sys/kernel/random/uuid
   read -r host </proc/sys/kernel/hostname
   rank=0
-  # Indexes of a matrix have a folder each; of a run on several nodes each pod has a lease.
-  if [ ! -e /etc/gpu-spot/experiments ]; then rank=${JOB_COMPLETION_INDEX:-0}; fi
+  if [ -n "$GPU_SPOT_NODES" ]; then rank=${JOB_COMPLETION_INDEX:-0}; fi
   leases=$GPU_SPOT_CHECKPOINTS/.lease/$rank
   mine="held by $host $id"
-  mkdir -p "$leases" || return 1
+  if [ -n "$GPU_SPOT_RUN" ]; then mine="$mine of $GPU_SPOT_RUN/$JOB_COMPLETION_INDEX/${GPU_SPOT_FAULTS:-0}"; fi
   clock
   end=$((now + wait_seconds))
   logged=
-  until take; do
+  until mkdir -p "$leases" && take; do
     if [ -n "$is_stopped" ]; then return 1; fi
     if [ "$logged" != "${newest:-unknown}" ]; then
       say "waiting up to $wait_seconds s for the lease of $GPU_SPOT_CHECKPOINTS: token ${newest:-unknown} ${holder:-}"
@@ -158,6 +170,10 @@ watch() {
       end_command lost "lease not renewed for $age s: killed before another pod may train"
       return
     fi
+    if [ -e "$run/stopped" ] && read -r stopped <"$run/stopped" && [ $((now - stopped)) -ge "$deaf_seconds" ]; then
+      end_command deaf "the command did not end within $deaf_seconds s of SIGTERM: killed"
+      return
+    fi
     if [ "$age" -ge "$stop_seconds" ] && [ -z "$has_signalled" ]; then
       has_signalled=yes
       echo "lease not renewed for $age s: stops before another pod may train" >"$run/lost"
@@ -210,8 +226,15 @@ if [ -n "$child" ]; then
   if [ "$holder" = "$mine" ]; then echo "released" >"$GPU_SPOT_LEASE"; else is_stopped=yes; fi
 fi
 if [ -n "$is_done" ]; then exit 0; fi
-if [ -e "$run/full" ]; then exit 1; fi
-if [ -n "$is_stopped" ]; then exit 75; fi
-# A command's own 75 is a failure like any other.
-if [ "$code" -eq 75 ]; then exit 1; fi
+if [ -e "$run/full" ]; then
+  code=1
+elif [ -n "$is_stopped" ]; then
+  exit 75
+fi
+if [ -n "$GPU_SPOT_FAULTS" ] && [ "$GPU_SPOT_FAULTS" -ge "$GPU_SPOT_MAX_RESTARTS" ]; then
+  say "failed with $code after $GPU_SPOT_FAULTS restarts, allowed: $GPU_SPOT_MAX_RESTARTS; the job has failed"
+  exit 78
+fi
+# A command's own 75 or 78 is a failure like any other.
+case $code in 75 | 78) exit 1 ;; esac
 exit "$code"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from infra.kubernetes.context import Manifest
 from tests.cluster.client import RefusedError
-from tests.cluster.kubelet import PodLife
-from tests.cluster.plays import JobPlay, JobState, Stage, job_objects
+from tests.cluster.kubelet import PlayedNode, PodLife
+from tests.cluster.plays import LABEL, JobPlay, JobState, Stage, job_objects
 from tests.cluster.trainers import TrainerKubelet
 from tests.kubernetes.entries import of_kind
 from tests.kubernetes.local_pods import DOUBLES, TRAINER, TRAINS, LocalPod, lines, trainer
 from tests.waiting import wait_until
+
+_NODES: Final = 3
+"""Of a folder at first: for the pods of two Jobs, and one for the successor of a pod that is cut off."""
 
 
 @dataclass
@@ -24,10 +27,14 @@ class FolderPlay:
     kubelet: TrainerKubelet
     entry: str
     jobs: int = 0
+    nodes: int = 0
     plays: list[JobPlay] = field(default_factory=list)
 
     def start(self, script: str = TRAINER, **changes: Any) -> JobPlay:
-        """Start a Job under a name of its own, on nodes of its own, of another revision than the last."""
+        """Start a Job under a name of its own, of another revision than the last."""
+        if not self.jobs:
+            for _ in range(_NODES):
+                self.add_node()
         self.jobs += 1
         keys = {**trainer(self.entry, script), "revision": f"{self.jobs:040x}", **changes}
         objects = job_objects(**keys)
@@ -40,10 +47,16 @@ class FolderPlay:
             for item in objects
             if item["kind"] == "NodePool" and item["metadata"]["name"].endswith(self.entry)
         ]
-        play = JobPlay(self.stage.api, self.kubelet, f"{self.entry}-{self.jobs}", job, pool)
+        name = f"{self.entry}-{self.jobs}"
+        play = JobPlay(self.stage.api, self.kubelet, name, job, pool, self.entry)
         play.start(PodLife())
         self.plays.append(play)
         return play
+
+    def add_node(self) -> None:
+        """Add a node for the Jobs."""
+        self.nodes += 1
+        self.kubelet.add(PlayedNode(f"{self.entry}-node-{self.nodes}", {LABEL: self.entry}, 1))
 
     def trains(self) -> list[str]:
         """The names of the pods whose trainer has started, in order."""
@@ -104,6 +117,14 @@ def cut_off(stage: Stage, kubelet: TrainerKubelet) -> tuple[FolderPlay, JobState
     state, code = play.state(), folder.container(pod).code
     folder.remove()
     return folder, state, code
+
+
+def failed_twice(stage: Stage, kubelet: TrainerKubelet, entry: str, script: str) -> JobState:
+    """End each pod of a Job that may fail once by ``script``; return the state in which it ends."""
+    folder = FolderPlay(stage, kubelet, entry)
+    state = folder.start(script, maxRestarts=1).wait_until_ended()
+    folder.remove()
+    return state
 
 
 def outage(stage: Stage, kubelet: TrainerKubelet) -> tuple[FolderPlay, JobState]:

@@ -21,10 +21,11 @@ from tests.cluster.client import ClusterApi, RefusedError
 
 LIFE: Final = "gpu-spot-test/life"
 KILLED_EXIT_CODE: Final = 137
-_STEP_SECONDS: Final = 0.1
-_LEASE_SECONDS: Final = 5.0
+_LEASE_SECONDS: Final = 10.0
+"""Between renewals of a node's lease: that of a kubelet."""
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _FINISHED: Final = ("Succeeded", "Failed")
+_UNFINISHED: Final = {"fieldSelector": ",".join(f"status.phase!={phase}" for phase in _FINISHED)}
 _JOB: Final = "batch.kubernetes.io/job-name"
 
 
@@ -60,15 +61,19 @@ class PlayedNode:
 
 
 class PlayedKubelet:
-    """The kubelets of some nodes, in a thread; ``namespace`` is that of the pods."""
+    """The kubelets of some nodes, in a thread; ``namespace`` is that of the pods.
 
-    def __init__(self, api: ClusterApi, namespace: str) -> None:
-        self._api, self._namespace = api, namespace
+    They look at their pods each ``step_seconds``.
+    """
+
+    def __init__(self, api: ClusterApi, namespace: str, step_seconds: float = 0.1) -> None:
+        self._api, self._namespace, self._step_seconds = api, namespace, step_seconds
         self._lock = threading.Lock()
         self._nodes: set[str] = set()
         self._reachable: set[str] = set()
         self._since: dict[tuple[str, str], float] = {}
         self._ends: dict[str, int] = {}
+        self._finished: dict[str, dict[str, str]] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.at_once: dict[str, int] = defaultdict(int)
@@ -119,7 +124,7 @@ class PlayedKubelet:
 
     def _run(self) -> None:
         renewed = 0.0
-        while not self._stopped.wait(_STEP_SECONDS):
+        while not self._stopped.wait(self._step_seconds):
             try:
                 if time.monotonic() - renewed > _LEASE_SECONDS:
                     renewed = time.monotonic()
@@ -135,7 +140,7 @@ class PlayedKubelet:
         for name in names:
             with contextlib.suppress(RefusedError):
                 self._api.patch(f"{_LEASES}/{name}", {"spec": {"renewTime": _now(micro=True)}})
-                self._report_node(name, {})
+                self._report_node(name, {})  # on a busy machine it may have been late
 
     def _report_node(self, name: str, status: dict[str, Any]) -> None:
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
@@ -144,12 +149,11 @@ class PlayedKubelet:
             f"/api/v1/nodes/{name}/status", {"status": {**status, "conditions": [{**ready, **times}]}}
         )
 
-    def _step(self) -> None:
-        pods = self._api.items(f"/api/v1/namespaces/{self._namespace}/pods")
+    def _step(self) -> list[Manifest]:
+        """Let the pods go on; return those that have not finished."""
+        pods = self._api.items(f"/api/v1/namespaces/{self._namespace}/pods", **_UNFINISHED)
         active = Counter(
-            pod["metadata"].get("labels", {}).get(_JOB, "")
-            for pod in pods
-            if pod["spec"].get("nodeName") and pod["status"]["phase"] not in _FINISHED
+            pod["metadata"].get("labels", {}).get(_JOB, "") for pod in pods if pod["spec"].get("nodeName")
         )
         for job, count in active.items():
             self.at_once[job] = max(self.at_once[job], count)
@@ -157,15 +161,13 @@ class PlayedKubelet:
             if pod["spec"].get("nodeName") in self._reachable:
                 with contextlib.suppress(RefusedError):
                     self._advance(pod)
+        self._remove_finished()
+        return pods
 
     def _advance(self, pod: Manifest) -> None:
         metadata, phase = pod["metadata"], pod["status"]["phase"]
         life = PodLife(**json.loads(metadata.get("annotations", {}).get(LIFE, "{}")))
-        is_deleted = "deletionTimestamp" in metadata
-        if phase in _FINISHED:
-            if is_deleted:
-                self._remove(pod)
-        elif is_deleted:
+        if "deletionTimestamp" in metadata:
             grace = metadata.get("deletionGracePeriodSeconds") or 0
             if self._seconds(pod, "stopping") >= min(life.stops, grace):
                 self._finish(pod, KILLED_EXIT_CODE if life.stops > grace else life.stop_code)
@@ -209,17 +211,22 @@ class PlayedKubelet:
         status = {"phase": phase, "conditions": conditions, "containerStatuses": containers}
         if is_ready:
             status |= {"startTime": _now(), "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}]}
-        body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
-        self._api.patch(f"{_path(pod)}/status", body)
+        self._patch_status(pod, status)
 
-    def _remove(self, pod: Manifest) -> None:
-        """Delete a finished pod's object, which goes once its Job has counted it."""
-        preconditions = {"uid": pod["metadata"]["uid"]}
-        self._api.delete(_path(pod), {"gracePeriodSeconds": 0, "preconditions": preconditions})
+    def _patch_status(self, pod: Manifest, status: Manifest) -> None:
+        """Set keys of a pod's status; a finished and deleted pod goes once its Job has counted it."""
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        uid = {"uid": metadata["uid"]}
+        patched = self._api.patch(f"{path}/status", {"metadata": uid, "status": status})
+        if status["phase"] in _FINISHED and "deletionTimestamp" in patched["metadata"]:
+            self._finished[path] = uid
 
-
-def _path(pod: Manifest) -> str:
-    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+    def _remove_finished(self) -> None:
+        for path, uid in list(self._finished.items()):
+            with contextlib.suppress(RefusedError):  # 404, 409: another pod of that name, or none
+                self._api.delete(path, {"gracePeriodSeconds": 0, "preconditions": uid})
+            del self._finished[path]
 
 
 def _now(*, micro: bool = False) -> str:

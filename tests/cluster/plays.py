@@ -19,6 +19,8 @@ from tests.kubernetes.entries import CLUSTER, of_kind, rendered
 from tests.waiting import wait_until
 
 NAMESPACE: Final = "plays"
+LABEL: Final = "gpu-spot-test/play"
+"""Of played nodes."""
 SAVES: Final = PodLife(stops=1, stop_code=STOPPED_EXIT_CODE)
 """``supervise.sh`` after SIGTERM: the command has saved."""
 DEAF: Final = PodLife(stops=9999)
@@ -32,9 +34,12 @@ _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
 @dataclass(frozen=True)
 class JobState:
-    """What a Job's status says: ``conditions`` are ``TYPE: REASON`` of those that hold."""
+    """What a Job's status says: ``conditions`` are ``TYPE: REASON`` of those that hold.
 
-    failed: int
+    ``counted`` are failed pods that did not fail their index, so they count for ``maxRestarts``.
+    """
+
+    counted: int
     succeeded: int
     conditions: tuple[str, ...]
     failed_indexes: str
@@ -46,20 +51,31 @@ class JobState:
 
 
 class JobPlay:
-    """One Job of a rendered entry, under a name of its own, with nodes of its own."""
+    """One Job of a rendered entry, under a name of its own.
 
-    def __init__(self, api: ClusterApi, kubelet: PlayedKubelet, name: str, job: Manifest, pool: Manifest):
+    Its pods run on nodes with ``nodes`` in their label, or on nodes of its own.
+    """
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        kubelet: PlayedKubelet,
+        name: str,
+        job: Manifest,
+        pool: Manifest,
+        nodes: str | None = None,
+    ) -> None:
         self._api, self._kubelet = api, kubelet
         self.job, self._pool = copy.deepcopy(job), pool
         self.name = self.job["metadata"]["name"] = name
         self._seen: set[str] = set()
         template = self.job["spec"]["template"]
-        template["spec"]["nodeSelector"] = {"gpu-spot-test/play": name}
+        template["spec"]["nodeSelector"] = {LABEL: nodes or name}
         namespace = job["metadata"]["namespace"]
         self._jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
         gpus = int(template["spec"]["containers"][0]["resources"]["limits"][GPU])
-        for number in range(2 * self.job["spec"].get("parallelism", 1)):
+        for number in range(0 if nodes else 2 * self.job["spec"].get("parallelism", 1)):
             kubelet.add(PlayedNode(f"{name}-{number}", template["spec"]["nodeSelector"], gpus))
 
     def start(self, life: PodLife, **changes: Any) -> None:
@@ -107,7 +123,7 @@ class JobPlay:
         status = self._api.get(self._jobs)["status"]
         conditions = [item for item in status.get("conditions") or () if item["status"] == "True"]
         return JobState(
-            status.get("failed", 0),
+            status.get("failed", 0) - _length(status.get("failedIndexes", "")),
             status.get("succeeded", 0),
             tuple(f"{item['type']}: {item['reason']}" for item in conditions),
             status.get("failedIndexes", ""),
@@ -235,6 +251,12 @@ def job_pool(items: list[Manifest]) -> Manifest:
     return pool
 
 
+def _length(indexes: str) -> int:
+    """Return the number of indexes in a text such as ``0,2-5``."""
+    intervals = [[int(number) for number in part.split("-")] for part in indexes.split(",") if part]
+    return sum(1 + interval[-1] - interval[0] for interval in intervals)
+
+
 def taken(stage: Stage, name: str, life: PodLife, take: Callable[[JobPlay, Manifest], None]) -> JobState:
     """Play a Job whose first pod is taken; return its state once the pod is counted."""
     play = stage.of_job(name)
@@ -247,13 +269,13 @@ def taken(stage: Stage, name: str, life: PodLife, take: Callable[[JobPlay, Manif
         play.remove()
 
 
-def drained_thrice(stage: Stage) -> tuple[list[float], JobState, int]:
+def drained_thrice(stage: Stage, name: str, **entry: Any) -> tuple[list[float], JobState, int]:
     """Drain pods that do not end in time, thrice, of a Job that may fail once.
 
     Returns:
         The seconds from each end to the successor's creation, the Job's state, and its pods at once.
     """
-    play = stage.of_job("drained-thrice", maxRestarts=1)
+    play = stage.of_job(name, maxRestarts=1, **entry)
     play.start(DEAF)
     waits = []
     pod = play.next_pod()
@@ -266,15 +288,6 @@ def drained_thrice(stage: Stage) -> tuple[list[float], JobState, int]:
     state = play.state()
     play.remove()
     return waits, state, play.at_once()
-
-
-def failed_twice(stage: Stage) -> JobState:
-    """End two pods with a fault of their own, of a Job that may fail once; return its state."""
-    play = stage.of_job("failed-twice", maxRestarts=1)
-    play.start(PodLife(runs=0.5, code=1))
-    state = play.wait_until_ended()
-    play.remove()
-    return state
 
 
 def node_lost(stage: Stage, name: str, *, while_stopping: bool) -> tuple[JobState, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ from tests.kubernetes.entries import CLUSTER, SERVICE, of_kind, rendered
 from tests.waiting import wait_until
 
 NAMESPACE: Final = "service-plays"
+GPUS: Final = 10
+"""Of a service in ``several_scale_downs``."""
+AT_ONCE: Final = 5
 _NAME: Final = "app.kubernetes.io/name"
 _LIFE: Final = PodLife(starts=0.05, stops=0.05)
 _QUEUED_PER_WORKER: Final = 5
@@ -175,6 +179,29 @@ def scale_downs(play: ServicePlay, rounds: int, seed: int, *, by_length: bool = 
         )
     play.delete()
     return result
+
+
+def prepare(api: ClusterApi) -> None:
+    """Create what the workers of services need."""
+    kinds = ("Namespace", "ServiceAccount", "Role", "RoleBinding")
+    for item in service_objects():
+        if item["kind"] in kinds or item["kind"].startswith("ValidatingAdmissionPolicy"):
+            api.apply(item)
+
+
+def several_scale_downs(api: ClusterApi, kubelet: PlayedKubelet, events: int) -> ScaleDowns:
+    """Scale services down so often in all, ``AT_ONCE`` of them at the same time."""
+    plays = [ServicePlay(api, kubelet, f"down-{events}-{number}", GPUS) for number in range(AT_ONCE)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = pool.map(scale_downs, plays, [events // AT_ONCE] * AT_ONCE, range(AT_ONCE))
+        return sum(results, ScaleDowns())
+
+
+def scaled_down(api: ClusterApi, events: int) -> ScaleDowns:
+    """Scale services down so often on nodes of their own."""
+    prepare(api)
+    with PlayedKubelet(api, NAMESPACE) as kubelet:
+        return several_scale_downs(api, kubelet, events)
 
 
 def rolled_out(play: ServicePlay) -> int:

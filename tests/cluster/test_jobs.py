@@ -27,7 +27,7 @@ from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 GRACE_SECONDS: Final = 2
 ENDS: Final[dict[str, tuple[PodLife, Callable[[JobPlay, Any], None], int]]] = {
-    # what the pod does, how it is taken, how many failures are counted
+    # what the pod does, how it is taken, how many failures are counted; those that are not fail an index
     "drained, saves": (SAVES, lambda play, pod: play.drain(pod), 0),
     "drained, killed": (DEAF, lambda play, pod: play.drain(pod, GRACE_SECONDS), 0),
     "drained, checks out": (CHECKS_OUT, lambda play, pod: play.drain(pod), 0),
@@ -38,6 +38,8 @@ ENDS: Final[dict[str, tuple[PodLife, Callable[[JobPlay, Any], None], int]]] = {
     "fault": (PodLife(), lambda play, pod: play.end(pod, 1), 1),
     "out of memory": (PodLife(), lambda play, pod: play.end(pod, KILLED_EXIT_CODE), 1),
 }
+FAULTS: Final = {"crashes": "exit 3", "killed-for-memory": "kill -KILL $PPID; sleep 99"}
+"""Commands of which each run is a fault, and what they do."""
 SAVES_LATER: Final = PodLife(stops=4, stop_code=75)
 SEVERAL: Final[dict[str, tuple[PodLife, bool, bool, str]]] = {
     # the taken pod, whether its peer ends first, whether a node is taken, why the run's Job fails
@@ -65,7 +67,7 @@ def started(api: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     for item in objects:
         if item["kind"] not in jobs_and_services:
             api.apply(item)
-    count = len(ENDS) + len(SEVERAL) + 9
+    count = len(ENDS) + len(SEVERAL) + len(FAULTS) + 9
     with (
         PlayedKubelet(api, plays.NAMESPACE) as kubelet,
         TrainerKubelet(api, plays.NAMESPACE, tmp_path_factory.mktemp("trainers")) as trainers,
@@ -85,8 +87,10 @@ def started(api: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             )
             for number, (name, (life, peer_ends_first, is_taken, _)) in enumerate(SEVERAL.items())
         }
-        results["drained thrice"] = pool.submit(plays.drained_thrice, stage)
-        results["failed twice"] = pool.submit(plays.failed_twice, stage)
+        results["drained thrice"] = pool.submit(plays.drained_thrice, stage, "drained-thrice")
+        results["experiment"] = pool.submit(
+            plays.drained_thrice, stage, "experiment", environment={}, matrix={"SEED": [1]}
+        )
         results["lost"] = pool.submit(plays.node_lost, stage, "lost", while_stopping=False)
         results["lost in a drain"] = pool.submit(plays.node_lost, stage, "lost-drained", while_stopping=True)
         results["replaced"] = pool.submit(plays.replaced, stage)
@@ -97,24 +101,30 @@ def started(api: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             ("outage", folder_plays.outage),
         ):
             results[name] = pool.submit(play, stage, trainers)
+        for name, script in FAULTS.items():
+            results[name] = pool.submit(folder_plays.failed_twice, stage, trainers, name, script)
         yield Started(results)
 
 
 @pytest.mark.parametrize("name", ENDS)
 def test_only_faults_are_counted(started: Started, name: str) -> None:
     state: JobState = started.of(f"end: {name}")
-    assert state.failed == ENDS[name][2]
+    assert (state.counted, state.failed_indexes) == (ENDS[name][2], "" if ENDS[name][2] else "0")
     assert not state.has_ended
 
 
 def test_interruptions_do_not_fail_a_job_whatever_its_command_does(started: Started) -> None:
     """Its pods are killed, not saved, and the Job may fail once."""
-    _, state, _ = started.of("drained thrice")
-    assert (state.failed, state.conditions) == (0, ())
+    waits, state, _ = started.of("drained thrice")
+    assert (state.counted, state.failed_indexes, state.conditions) == (0, "0-2", ())
+    # The successor of an index would have to wait for 10, 20 and 40 s.
+    assert max(waits) < 8
 
 
-def test_the_controller_waits_twice_as_long_after_each_interruption(started: Started) -> None:
-    waits, _, _ = started.of("drained thrice")
+def test_the_controller_waits_twice_as_long_after_each_interruption_of_an_experiment(
+    started: Started,
+) -> None:
+    waits, _, _ = started.of("experiment")
     expected = [pods.restart_delay_seconds(number) for number in (1, 2, 3)]
     assert expected == [10, 20, 40]
     for seconds, delay in zip(waits, expected, strict=True):
@@ -159,17 +169,18 @@ def test_the_audit_log_says_which_job_failed(started: Started, api: ClusterApi) 
     assert any(event["objectRef"]["name"] == "drained-thrice" for event in events())
 
 
-def test_faults_above_the_limit_fail_the_job(started: Started) -> None:
-    state = started.of("failed twice")
-    assert "Failed: BackoffLimitExceeded" in {
-        item.replace("FailureTarget", "Failed") for item in state.conditions
-    }
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_above_the_limit_fail_the_job(started: Started, name: str) -> None:
+    state = started.of(name)
+    reasons = {item.replace("FailureTarget", "Failed") for item in state.conditions}
+    assert "Failed: PodFailurePolicy" in reasons
+    assert state.failed_indexes in ("", "0")  # no other life began
 
 
 @pytest.mark.parametrize("name", ["lost", "lost in a drain"])
 def test_a_lost_node_is_not_counted_and_has_one_successor(started: Started, name: str) -> None:
     state, at_once = started.of(name)
-    assert (state.failed, at_once) == (0, 1)
+    assert (state.counted, at_once) == (0, 1)
 
 
 def test_pods_of_a_job_never_run_at_the_same_time(started: Started) -> None:
@@ -206,10 +217,10 @@ def test_a_trainer_without_the_api_server_goes_on_and_its_successor_waits(starte
     """Once it has no file system either it ends by itself, before its lease does."""
     folder, state, code = started.of("cut off")
     assert (len(folder.trains()), folder.doubles()) == (2, [])
-    assert (state.failed, code) == (0, STOPPED_EXIT_CODE)
+    assert (state.counted, code) == (0, STOPPED_EXIT_CODE)
 
 
 def test_an_outage_of_the_git_host_counts_nothing(started: Started) -> None:
     folder, state = started.of("outage")
-    assert (state.failed, state.has_ended) == (0, False)
+    assert (state.counted, state.has_ended) == (0, False)
     assert len(folder.trains()) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,21 +17,16 @@ from tests.cluster import service_plays
 from tests.cluster.client import ClusterApi, RefusedError
 from tests.cluster.conftest import COUNTS_PROPERTY
 from tests.cluster.kubelet import PlayedKubelet
-from tests.cluster.service_plays import NAMESPACE, ScaleDowns, ServicePlay
+from tests.cluster.service_plays import NAMESPACE, ServicePlay
 from tests.kubernetes.entries import SERVICE
 from tests.waiting import wait_until
 
-GPUS: Final = 10
-AT_ONCE: Final = 5
-_KINDS: Final = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ValidatingAdmissionPolicy")
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 @pytest.fixture(scope="module")
 def kubelet(api: ClusterApi) -> Iterator[PlayedKubelet]:
-    for item in service_plays.service_objects():
-        if item["kind"] in (*_KINDS, "ValidatingAdmissionPolicyBinding"):
-            api.apply(item)
+    service_plays.prepare(api)
     with PlayedKubelet(api, NAMESPACE) as played:
         yield played
 
@@ -41,12 +35,7 @@ def kubelet(api: ClusterApi) -> Iterator[PlayedKubelet]:
 def test_no_request_is_cut_short_by_a_scale_down(
     api: ClusterApi, kubelet: PlayedKubelet, record_property: Callable[[str, object], None], events: int
 ) -> None:
-    plays = [ServicePlay(api, kubelet, f"down-{events}-{number}", GPUS) for number in range(AT_ONCE)]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = pool.map(
-            lambda play: service_plays.scale_downs(play, events // AT_ONCE, hash_of(play)), plays
-        )
-        total = sum(results, ScaleDowns())
+    total = service_plays.several_scale_downs(api, kubelet, events)
     record_property(COUNTS_PROPERTY, f"scale-downs: {total}")
     assert (total.events, total.cut_short) == (events, 0)
     # Only those whose request had just begun: of these the ReplicaSet cannot know.
@@ -54,13 +43,9 @@ def test_no_request_is_cut_short_by_a_scale_down(
     assert total.deleted > total.events
 
 
-def hash_of(play: ServicePlay) -> int:
-    return int(play.name.rpartition("-")[2])
-
-
 def test_the_play_sees_requests_that_are_cut_short(api: ClusterApi, kubelet: PlayedKubelet) -> None:
     """By ready messages only all workers but one end, whatever they do."""
-    play = ServicePlay(api, kubelet, "by-length", GPUS)
+    play = ServicePlay(api, kubelet, "by-length", service_plays.GPUS)
     total = service_plays.scale_downs(play, 2, 1, by_length=True)
     assert total.cut_short >= total.events
 

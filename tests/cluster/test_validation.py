@@ -6,8 +6,7 @@ Custom resources are validated by their definitions, which their charts install.
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,8 @@ import yaml
 
 from infra.kubernetes.context import Manifest
 from tests.cluster import generated
-from tests.cluster.client import ClusterApi, RefusedError
+from tests.cluster.client import ClusterApi
+from tests.cluster.clusters import create_namespaces, distinct, refusals
 from tests.cluster.conftest import COUNTS_PROPERTY
 from tests.infra.declared import ROOT, shipped
 from tests.kubernetes.entries import of_kind, variants
@@ -43,27 +43,6 @@ def sample_objects(stack: str) -> list[Manifest]:
                 if term.get("id", "").endswith("-id"):
                     term["id"] = f"{prefix}-0123456789abcdef0"
     return [item for item in objects if "apiVersion" in item]
-
-
-def refusals(api: ClusterApi, objects: Iterable[Manifest]) -> list[str]:
-    """Ask the server about objects without storing them; return what it refuses, and why."""
-    refused = []
-    for item in objects:
-        try:
-            api.apply(item, dryRun="All")
-        except RefusedError as error:
-            refused.append(f"{item['kind']} {item['metadata']['name']}: {error}")
-    return refused
-
-
-def distinct(manifests: Iterable[Manifest]) -> list[Manifest]:
-    return list({json.dumps(item, sort_keys=True): item for item in manifests}.values())
-
-
-def create_namespaces(api: ClusterApi, objects: Iterable[Manifest]) -> None:
-    for item in objects:
-        if item["kind"] == "Namespace":
-            api.apply(item)
 
 
 def test_it_accepts_every_object_of_the_sample_stacks(

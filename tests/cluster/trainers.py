@@ -5,13 +5,12 @@ A node that is cut off, or off, is silent; on one that is cut off the processes 
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Final
 
 from infra.kubernetes.context import LABEL_GROUP, Manifest
-from tests.cluster.client import ClusterApi, RefusedError
+from tests.cluster.client import ClusterApi
 from tests.cluster.kubelet import KILLED_EXIT_CODE, PlayedKubelet
 from tests.kubernetes.local_pods import CHECKOUT, WORK, LocalPod
 
@@ -26,8 +25,8 @@ test ! -e "$OUTAGE" || { echo "fatal: unable to access: Could not resolve host: 
 class TrainerKubelet(PlayedKubelet):
     """The kubelets of nodes with real containers' commands, in ``folder``."""
 
-    def __init__(self, api: ClusterApi, namespace: str, folder: Path) -> None:
-        super().__init__(api, namespace)
+    def __init__(self, api: ClusterApi, namespace: str, folder: Path, step_seconds: float = 0.1) -> None:
+        super().__init__(api, namespace, step_seconds)
         self.folder, self.checkpoints = folder, folder / "efs"
         programs = folder / "programs"
         for path in (self.checkpoints, programs):
@@ -66,22 +65,19 @@ class TrainerKubelet(PlayedKubelet):
         """Take a pod's node from the cluster's API, and let the cloud's controller remove its Node object."""
         self.lose(pod["spec"]["nodeName"])
 
-    def _step(self) -> None:
-        super()._step()
-        pods = self._api.items(f"/api/v1/namespaces/{self._namespace}/pods")
+    def _step(self) -> list[Manifest]:
+        pods = super()._step()
         there = {pod["metadata"]["uid"] for pod in pods}
         for uid, node in list(self._nodes_of.items()):
             if uid not in there and node in self._reachable:
                 self.containers[uid].kill()  # a kubelet ends what the API server no longer has
+        return pods
 
     def _advance(self, pod: Manifest) -> None:
-        metadata, phase = pod["metadata"], pod["status"]["phase"]
+        metadata = pod["metadata"]
         uid, is_deleted = metadata["uid"], "deletionTimestamp" in metadata
         container = self.containers.get(uid)
-        if phase in ("Succeeded", "Failed"):
-            if is_deleted:
-                self._remove(pod)
-        elif container is None:
+        if container is None:
             if is_deleted:
                 self._finish(pod, KILLED_EXIT_CODE)
             else:
@@ -133,7 +129,4 @@ class TrainerKubelet(PlayedKubelet):
                 }
             ],
         }
-        metadata = pod["metadata"]
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-        with contextlib.suppress(RefusedError):
-            self._api.patch(path, {"metadata": {"uid": metadata["uid"]}, "status": status})
+        self._patch_status(pod, status)

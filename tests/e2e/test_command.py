@@ -164,7 +164,7 @@ def test_a_terminated_command_ends_its_child_processes() -> None:
 
 
 def test_a_command_that_needs_neither_a_local_cloud_nor_aws_imports_none() -> None:
-    commands = ("forecast", "replay", "replay-deadline", "review", "schema")
+    commands = ("forecast", "replay-deadline", "review", "schema")
     program = (
         "import sys; from gpu_spot import cli\n"
         "for name in sys.argv[1:]: print(name, cli.parser(name) and 'moto' in sys.modules, 'boto3' in sys.modules)"

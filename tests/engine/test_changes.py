@@ -141,9 +141,8 @@ def kind_of(step: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("stack", ["eks"])
-def test_the_restarts_of_experiments_replace_their_job(stack: str, workspace: Workspace) -> None:
+def test_another_number_of_restarts_replaces_a_job(stack: str, workspace: Workspace) -> None:
     """A cluster refuses an update of ``backoffLimitPerIndex``."""
-    workspace.edit(lambda config: config["gpu-spot:training"][0].update(matrix={"SEED": [1, 2]}))
     workspace.up()
     workspace.edit(lambda config: config["gpu-spot:training"][0].update(maxRestarts=7))
     run = workspace.preview()

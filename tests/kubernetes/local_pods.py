@@ -59,6 +59,7 @@ class LocalPod:
     ) -> None:
         self.folder, self._checkpoints = folder, checkpoints
         self._spec: Manifest = template["spec"]
+        self._metadata: Manifest = template["metadata"]
         self._variables = {"POD": folder.name, "CRASH": str(folder / "crash"), **(variables or {})}
         self._texts = dict(texts or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -89,7 +90,7 @@ class LocalPod:
             for item in (*self._spec["initContainers"], *self._spec["containers"])
             if item["name"] == container
         ]
-        environment = {item["name"]: self._local(item.get("value", "")) for item in spec["env"]}
+        environment = {item["name"]: self._local(self._value(item)) for item in spec["env"]}
         folder = self.folder / "local"
         if "workingDir" in spec:
             folder = Path(self._local(spec["workingDir"]))
@@ -105,6 +106,15 @@ class LocalPod:
                 start_new_session=True,
             )
         return self
+
+    def _value(self, variable: Manifest) -> str:
+        """Return a variable's value; one of the downward API is empty where the pod has no such key."""
+        if "valueFrom" not in variable:
+            return str(variable.get("value", ""))
+        field = variable["valueFrom"]["fieldRef"]["fieldPath"]
+        of_map = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", field)
+        assert of_map is not None, field
+        return str(self._metadata.get(of_map[1], {}).get(of_map[2], ""))
 
     def _local(self, text: str) -> str:
         there = "|".join(map(re.escape, sorted(self._texts, key=len, reverse=True)))

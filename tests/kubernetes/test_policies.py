@@ -13,7 +13,7 @@ from infra.catalogue.accelerators import CATALOGUE
 from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
 from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.context import Manifest
-from infra.kubernetes.jobs import FATAL_EXIT_CODES, STOPPED_EXIT_CODE
+from infra.kubernetes.jobs import EXHAUSTED_EXIT_CODE, FATAL_EXIT_CODES, LIVES, STOPPED_EXIT_CODE
 from tests.kubernetes.entries import JOB, SNAPSHOT, of_kind, rendered, variants
 from tests.kubernetes.verdicts import verdict
 
@@ -21,10 +21,11 @@ from tests.kubernetes.verdicts import verdict
 @pytest.mark.parametrize(
     ("disrupted", "code", "action"),
     [
-        (True, STOPPED_EXIT_CODE, "Ignore"),
-        (True, 137, "Ignore"),
-        (True, 127, "Ignore"),  # the image was never pulled on a node that was removed
-        (False, STOPPED_EXIT_CODE, "Ignore"),
+        (True, STOPPED_EXIT_CODE, "FailIndex"),
+        (True, 137, "FailIndex"),
+        (True, 127, "FailIndex"),  # the image was never pulled on a node that was removed
+        (False, STOPPED_EXIT_CODE, "FailIndex"),
+        (False, EXHAUSTED_EXIT_CODE, "FailJob"),
         (False, 1, "counted"),
         (False, 137, "counted"),  # killed for memory
         (False, 139, "counted"),
@@ -33,10 +34,26 @@ from tests.kubernetes.verdicts import verdict
         (False, 0, "done"),
     ],
 )
-def test_a_disruption_is_not_counted_and_a_fatal_code_fails_the_job(
+def test_a_disruption_begins_the_next_life_and_a_fatal_code_fails_the_job(
     disrupted: bool, code: int, action: str
 ) -> None:
     assert verdict(of_kind(variants()["both"], "Job"), disrupted=disrupted, code=code) == action
+
+
+@pytest.mark.parametrize(
+    ("code", "action"), [(STOPPED_EXIT_CODE, "FailIndex"), (EXHAUSTED_EXIT_CODE, "FailJob"), (1, "counted")]
+)
+def test_an_end_of_the_checkout_is_judged_by_its_code(code: int, action: str) -> None:
+    assert verdict(of_kind(variants()["both"], "Job"), code=code, container="checkout") == action
+
+
+def test_a_job_is_done_with_one_life_and_has_one_pod_at_a_time() -> None:
+    spec = of_kind(variants()["both"], "Job")["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", LIVES, 1)
+    assert spec["successPolicy"] == {"rules": [{"succeededCount": 1}]}
+    # The pod after the last failure that counts says so (checkout.sh): without it the next life would begin.
+    assert spec["backoffLimitPerIndex"] == 6
+    assert not {"backoffLimit", "maxFailedIndexes"} & spec.keys()
 
 
 def test_experiments_fail_independently() -> None:
@@ -46,6 +63,7 @@ def test_experiments_fail_independently() -> None:
     assert (spec["backoffLimitPerIndex"], spec["maxFailedIndexes"]) == (5, 4)
     assert "backoffLimit" not in spec  # the sum over all indexes would end the others
     assert verdict(job, code=FATAL_EXIT_CODES[0]) == "FailIndex"
+    assert verdict(job, disrupted=True) == verdict(job, code=STOPPED_EXIT_CODE) == "Ignore"
 
 
 def test_experiments_that_share_capacity_run_one_after_another() -> None:

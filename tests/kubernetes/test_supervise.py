@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 
 from infra.kubernetes import jobs
-from infra.kubernetes.jobs import LEASE_SECONDS, STOPPED_EXIT_CODE
+from infra.kubernetes.jobs import EXHAUSTED_EXIT_CODE, LEASE_SECONDS, STOPPED_EXIT_CODE
 from tests.kubernetes.entries import of_kind, rendered
 from tests.kubernetes.local_pods import CHECKOUT, DEAF_TRAINER, DOUBLES, TRAINS, LocalPod, lines, trainer
 from tests.kubernetes.verdicts import verdict
@@ -302,7 +302,60 @@ def test_an_outage_is_waited_for_longer_and_longer(pods: Pods) -> None:
     assert [line.partition("next try in ")[2].split()[0] for line in said] == ["5", "10", "20", "40", "60"]
 
 
-def test_only_outages_are_not_counted_by_the_jobs_policy() -> None:
-    rules = of_kind(rendered(), "Job")["spec"]["podFailurePolicy"]["rules"]
-    [rule] = [rule for rule in rules if rule.get("onExitCodes", {}).get("containerName") == CHECKOUT]
-    assert (rule["action"], rule["onExitCodes"]["values"]) == ("Ignore", [STOPPED_EXIT_CODE])
+def counted(failures: int, **variables: str) -> dict[str, str]:
+    """Return what the Job controller's annotation and label say to a pod of index 3."""
+    by_controller = {"GPU_SPOT_FAULTS": str(failures), "GPU_SPOT_RUN": "uid", "JOB_COMPLETION_INDEX": "3"}
+    return {**by_controller, **variables}
+
+
+def test_the_pod_after_the_last_failure_that_is_allowed_fails_the_job(pods: Pods) -> None:
+    """Whatever the failures were, such as kills for memory, which no script sees."""
+    pod = pods.new(None, **counted(6)).start(CHECKOUT)
+    assert pod.wait() == EXHAUSTED_EXIT_CODE
+    assert "the job has failed" in pod.log(CHECKOUT)
+
+
+@pytest.mark.parametrize(("failures", "expected"), [(4, 3), (5, EXHAUSTED_EXIT_CODE)])
+def test_the_last_failure_that_is_allowed_fails_the_job(pods: Pods, failures: int, expected: int) -> None:
+    pod = pods.new(None, **counted(failures)).start()
+    pods.wait_for_trainer(pod)
+    pod.crash()
+    assert pod.wait() == expected
+    assert pods.lease(1).read_text("utf-8") == "released\n"
+    checkout = pods.new(None, **counted(failures, GPU_SPOT_REPOSITORY="/not-there")).start(CHECKOUT)
+    assert checkout.wait() == (EXHAUSTED_EXIT_CODE if failures == 5 else 1)
+
+
+@pytest.mark.parametrize("code", [STOPPED_EXIT_CODE, EXHAUSTED_EXIT_CODE])
+def test_a_commands_own_code_is_a_failure_like_any_other(pods: Pods, code: int) -> None:
+    assert pods.new(trainer(script=f"exit {code}"), **counted(0)).start().wait() == 1
+
+
+def test_the_lease_of_a_pod_with_a_counted_failure_has_ended(pods: Pods) -> None:
+    """Its kubelet reported its end, or there would be the condition DisruptionTarget."""
+    killed = pods.new(None, **counted(0)).start()
+    pods.wait_for_trainer(killed)
+    killed.kill()  # for memory: nothing releases its lease
+    for failures, more in ((0, {}), (1, {"GPU_SPOT_RUN": "other"}), (1, {"JOB_COMPLETION_INDEX": "4"})):
+        unsure = pods.new(None, **counted(failures, **more)).start()
+        pods.wait_for_log(unsure, "waiting up to")
+        unsure.stop()
+        assert unsure.wait() == STOPPED_EXIT_CODE
+    assert len(pods.trains) == 1
+    pods.wait_for_trainer(pods.new(None, **counted(1)).start())
+
+
+def test_a_deaf_command_is_killed_before_its_grace_is_over_and_its_lease_released(pods: Pods) -> None:
+    pod = pods.new(trainer(script=DEAF_TRAINER)).start()
+    pods.wait_for_trainer(pod)
+    pod.stop()
+    [renewed] = (pod.folder / "run").rglob("lease")
+    wait_until(renewed.with_name("stopped").exists)
+    for seconds in (1040, 1080, 1106):  # it renews its lease meanwhile
+        pods.set_clock(seconds)
+        wait_until(partial(lambda now: renewed.read_text("utf-8") == f"{now}\n", seconds))
+    assert pod.code is None
+    pods.set_clock(1107)
+    assert pod.wait() == STOPPED_EXIT_CODE
+    assert "did not end within 107 s of SIGTERM" in pod.log()
+    assert pods.lease(1).read_text("utf-8") == "released\n"

@@ -81,7 +81,7 @@ class Kubelet:
         for mount in self.container["volumeMounts"]:
             argv += ["--volume", f"{self._folder(name, volumes[mount['name']])}:{mount['mountPath']}"]
         for variable in self.container["env"]:
-            argv += ["--env", f"{variable['name']}={_expanded(variable['value'])}"]
+            argv += ["--env", f"{variable['name']}={_expanded(variable.get('value', ''))}"]
         # The pod after one that was lost waits for its lease, which is longer in a cluster.
         argv += ["--env", f"GPU_SPOT_LEASE_SECONDS={LEASE_SECONDS}"]
         program, *arguments = map(_expanded, self.container["command"])

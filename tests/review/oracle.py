@@ -148,11 +148,6 @@ def _disk(case: Case) -> Truth:
     return "ends" if on_pods else "nothing"
 
 
-def _restarts(case: Case) -> Truth:
-    is_lower = (case.new if case.new is not None else 5) < (case.old if case.old is not None else 5)
-    return "unknown" if "kubernetes" in case.runs_on and is_lower else "nothing"
-
-
 RULES: Final[tuple[Rule, ...]] = (
     (r"network\.zones", _zones),
     (r"network\.egress", _egress),
@@ -180,8 +175,7 @@ RULES: Final[tuple[Rule, ...]] = (
     (r"training\[\]\.datasets(\[\].*)?", _job),
     (r"training\[\]\.(repositorySecret|throughputMib|initializationRateMib|volumeGiB)", _job),
     (r"training\[\]\.(snapshotEveryMinutes|stalledAfterMinutes)", "nothing"),
-    (r"training\[\]\.checkpoints", _job),
-    (r"training\[\]\.maxRestarts", _restarts),
+    (r"training\[\]\.(checkpoints|maxRestarts)", _job),
     (r"sharedHosts\[\]\.tenants\[\].*", "unknown"),
     (r".*\.capacity\.target", _target),
     (r".*\.capacity\.max", _maximum),

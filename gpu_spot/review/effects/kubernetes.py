@@ -204,16 +204,12 @@ def _room(step: EngineStep, group: str, groups: Groups, pools: Pools, surge: Any
 
 
 def _job(step: EngineStep, group: str, paths: Sequence[str]) -> Iterator[Effect]:
-    old, new = mapping(step.old.get("spec")), mapping(step.new.get("spec"))
-    undetermined = [path for path in paths if path != "spec.backoffLimit"]
-    if "spec.suspend" in paths and new.get("suspend") is True:
+    if "spec.suspend" in paths and mapping(step.new.get("spec")).get("suspend") is True:
         yield Effect(
             Severity.ENDS, group, f"**all workers ended**: {named(step)} is suspended", ends_all=True
         )
-    elif undetermined:
-        yield may_end(step, group, f"changes ({', '.join(undetermined)}), which a cluster may refuse")
-    elif (number(new.get("backoffLimit")) or 0) < (number(old.get("backoffLimit")) or 0):
-        yield may_end(step, group, "may fail fewer times: a run that already failed more often ends")
+    else:
+        yield may_end(step, group, f"changes ({', '.join(paths)}), which a cluster may refuse")
 
 
 def _pool_drifts(step: EngineStep, paths: Sequence[str]) -> list[str]:

@@ -110,6 +110,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("contracts", "market.rules", "market.supply", "market.replay", "lambdas.core", "numpy"),
     },
     "market.deadline": {"market.rules", "market.supply", "lambdas.core.deadline", "numpy"},
+    "market.nodes": {"contracts.group.warm_pool", "market.rules", "market.supply"},
     "market.plots": {"lambdas.core.capacity.policies"},
     # What runs for a real account: neither moto, nor what builds on it, nor what rehearses. See REHEARSES.
     "gpu_spot": {"pulumi_declared"},

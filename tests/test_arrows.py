@@ -140,7 +140,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.jobs": {
         *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
         *("gpu_spot.control", "userdata.agent.aws", "userdata.agent.cost", "userdata.agent.study", "rich"),
-        *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
+        *("gpu_spot.preflight.unclaimed_volumes", "market.plots.svg", "botocore"),
     },
     # It tries what the program declares: its patterns, policies, names and tables.
     "gpu_spot.aws_check": {

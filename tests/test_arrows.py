@@ -110,6 +110,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("contracts", "market.rules", "market.supply", "market.replay", "lambdas.core", "numpy"),
     },
     "market.deadline": {"market.rules", "market.supply", "lambdas.core.deadline", "numpy"},
+    "market.nodes": {"contracts.group.warm_pool", "market.rules", "market.supply"},
     "market.plots": {"lambdas.core.capacity.policies"},
     # What runs for a real account: neither moto, nor what builds on it, nor what rehearses. See REHEARSES.
     "gpu_spot": {"pulumi_declared"},
@@ -139,7 +140,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.jobs": {
         *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
         *("gpu_spot.control", "userdata.agent.aws", "userdata.agent.cost", "userdata.agent.study", "rich"),
-        *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
+        *("gpu_spot.preflight.unclaimed_volumes", "market.plots.svg", "botocore"),
     },
     # It tries what the program declares: its patterns, policies, names and tables.
     "gpu_spot.aws_check": {

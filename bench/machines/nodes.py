@@ -1,16 +1,20 @@
-"""Lose nodes of a real training of several nodes, announced and not; compare with plain torchrun.
+"""Lose nodes of a real training of several nodes, compare with plain torchrun; replay Spot traces.
 
-    python -m bench.machines.nodes [--out FILE] [--losses 8] [--seed 0] [--no-torchrun]
+    python -m bench.machines.nodes [--out FILE] [--losses 8] [--seed 0] [--no-torchrun] [--docs docs]
 
 Four nodes are processes of PyTorch over gloo on this machine (``tests/real/node_losses.py``); one after
 another is lost, the host of rank 0 and of its store among them, and gets a successor. ``stalled_p95_s`` is
 from a loss to the next step of the others, without a notice. Beside it, with the same script: torchrun's own
 nodes, with a restart of all (``torchrun_stalled_s``, a successor at once), and with its elastic restart
-(``torchrun_elastic_steps``: in a minute after a loss).
+(``torchrun_elastic_steps``: in a minute after a loss). ``--losses 0`` leaves all of this out.
+
+``goodput_vs_restart_all``: replayed on Spot traces with what losses cost (``bench/parts/node_replay.py``);
+only results on traces are written to ``docs/performance.md``.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
@@ -20,7 +24,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from bench.parts import needs
+from bench.parts import needs, node_replay
+from bench.parts.page import replace_part
 from bench.parts.run import parser_of, verdict, write
 from tests.real import node_losses
 from tests.real.environments import environment
@@ -66,11 +71,11 @@ def survivors(python: Path, folder: Path, losses: int, seed: int) -> dict[str, A
 
 def problems(result: dict[str, Any]) -> list[str]:
     """Return what does not hold."""
-    violations = [f"{name}: {result[name]}" for name in ("wrong_samples", "missing_steps") if result[name]]
-    for name in ("steps_lost_with_notice", "saved_steps_repeated"):
-        if result[name]:
-            violations.append(f"{name} is {result[name]}, allowed: 0")
-    stalled = result["stalled_p95_s"]
+    none = ("wrong_samples", "missing_steps", "steps_lost_with_notice", "saved_steps_repeated")
+    violations = [f"{name} is {result[name]}, allowed: 0" for name in none if result.get(name)]
+    if (ratio := result["goodput_vs_restart_all"]) is not None and ratio < 1:
+        violations.append(f"goodput_vs_restart_all is {ratio:.3f}, needed: 1 or more")
+    stalled = result.get("stalled_p95_s")
     if stalled is not None and stalled > STALL_LIMIT_SECONDS:
         violations.append(f"stalled_p95_s is {stalled:.1f}, allowed: {STALL_LIMIT_SECONDS:.0f}")
     return violations
@@ -78,21 +83,33 @@ def problems(result: dict[str, Any]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; return 1 if a step was lost at a notice, samples are wrong, or it stalled for too long."""
-    parser = parser_of(__doc__, "nodes")
-    parser.add_argument("--losses", type=int, default=8)
+    parser = parser_of(__doc__, "nodes", docs=True)
+    parser.add_argument("--losses", type=int, default=8, help="0: the replay alone")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-torchrun", action="store_true", help="without the comparison")
     options = parser.parse_args(arguments)
-    needs.frameworks(["torch"])
+    traces = needs.traces_or_model()
+    if options.losses:
+        needs.frameworks(["torch"])
+    result = node_replay.replayed(traces)
+    if result["source"] == "traces" and result["goodput_vs_restart_all"]:
+        replace_part(options.docs / "performance.md", "nodes", node_replay.section(result))
+    if options.losses:
+        result |= played(options)
+    write(options.out, result)
+    print(json.dumps({name: value for name, value in result.items() if not isinstance(value, list)}))
+    return verdict(problems(result))
+
+
+def played(options: argparse.Namespace) -> dict[str, Any]:
+    """Lose nodes of real trainings; return the figures."""
     python = environment("torch")
     with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
         result = survivors(python, Path(folder), options.losses, options.seed)
         if not options.no_torchrun:
             result |= node_losses.plain_torchrun(python, Path(folder) / "plain", COUNT)
             result |= node_losses.elastic_torchrun(python, Path(folder) / "elastic", COUNT)
-    write(options.out, result)
-    print(json.dumps({name: value for name, value in result.items() if name != "losses"}))
-    return verdict(problems(result))
+    return result
 
 
 if __name__ == "__main__":

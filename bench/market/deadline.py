@@ -1,8 +1,8 @@
 """Training jobs with a deadline: every policy against the clairvoyant bound (``make bench-deadline``).
 
 Single zones, compute 24 and 48 h, restart overhead 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
-First in the world as declared, then in the worlds of ``parts.deadline_uncertainty``, then some jobs with the
-deployed controller (``parts.deadline_stack``). Traces come from the folder GPU_SPOT_TRACES; without it, pools
+First in the world as declared, then in the worlds of ``parts.deadline.uncertainty``, then some jobs with the
+deployed controller (``parts.deadline.stack``). Traces come from the folder GPU_SPOT_TRACES; without it, pools
 are drawn from the fitted hazards. No table is evaluated on a pool that it was fitted to: the product's table
 is used if the trace was not in its fit, else one fitted to the traces of the other folders.
 """
@@ -25,9 +25,10 @@ from statistics import fmean
 from typing import Any
 
 from bench.fit.deadline import DOWN_EDGES, SPOT_PRICES, TABLE, UP_EDGES, fingerprint, read_traces, table
-from bench.parts import deadline_stack, deadline_stalls, deadline_uncertainty, needs, page
+from bench.parts import needs, page
 from bench.parts.cells import cells as worlds_of
-from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE, Task
+from bench.parts.deadline import stack, stalls, uncertainty
+from bench.parts.deadline.jobs import RATIOS, SPOT_PRICE, Task
 from bench.parts.run import parser_of, write
 from market.deadline.measure import Sum, measure, starts_in
 from market.deadline.policies import BASELINES, DEFAULT, NAMES
@@ -187,11 +188,11 @@ def through_the_stack(traces: Mapping[str, PoolTrace], pools: int) -> dict[str, 
     chosen += [draw(name, seed) for seed in (3, 4, 5) for name in DRAWN][: pools - len(chosen)]
     context = multiprocessing.get_context("spawn")  # deployment and clock are global to a process
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as executor:
-        jobs = list(executor.map(deadline_stack.play, deadline_stack.scenarios(chosen)))
-        stalled = list(executor.map(deadline_stack.play, deadline_stalls.scenarios()))
+        jobs = list(executor.map(stack.play, stack.scenarios(chosen)))
+        stalled = list(executor.map(stack.play, stalls.scenarios()))
     for job in (*jobs, *stalled):
-        print(deadline_stack.line(job))
-    return deadline_stack.figures(jobs) | deadline_stalls.figures(stalled)
+        print(stack.line(job))
+    return stack.figures(jobs) | stalls.figures(stalled)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -213,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if not traces:
         parser.error(f"GPU_SPOT_TRACES is {str(root)!r}, a folder with .json traces is needed")
-    worlds = worlds_of(deadline_uncertainty.AXES, deadline_uncertainty.TOGETHER)[: options.cells]
+    worlds = worlds_of(uncertainty.AXES, uncertainty.TOGETHER)[: options.cells]
     prices = SPOT_PRICES if any("spot price" in world for world in worlds) else (SPOT_PRICE,)
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
         work = tasks(traces, options.starts, prices, executor)
@@ -221,9 +222,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         doubted = [
             replace(task, starts=math.ceil(options.starts / STARTS_A_DOUBT))
             for task in work
-            if task.restart_minutes == deadline_uncertainty.RESTART_TIME_MINUTES
+            if task.restart_minutes == uncertainty.RESTART_TIME_MINUTES
         ]
-        grid = deadline_uncertainty.grid(doubted, worlds, executor.map)
+        grid = uncertainty.grid(doubted, worlds, executor.map)
     through = through_the_stack(traces, options.stack_pools)
     short = sorted(set(traces) - {cell.pool for cell in cells})
     for name in short:
@@ -277,9 +278,9 @@ def page_part(figures: Mapping[str, Any]) -> str:
             f"`{DEFAULT}` costs less by:",
             page.table(["reading", *ratios], below),
             f"On its worst trace it costs {figures['worst_vs_best_baseline']:.3f} × the best baseline.",
-            deadline_uncertainty.page_part(figures["grid"]),
-            *([deadline_stack.page_part(figures)] if "stack_jobs" in figures else []),
-            *([deadline_stalls.page_part(figures)] if "stack_stalls" in figures else []),
+            uncertainty.page_part(figures["grid"]),
+            *([stack.page_part(figures)] if "stack_jobs" in figures else []),
+            *([stalls.page_part(figures)] if "stack_stalls" in figures else []),
         )
     )
 

@@ -6,8 +6,8 @@ import pytest
 from bench.fit.deadline import TABLE, fingerprint
 from bench.market.deadline import draw, grouped, main, tasks
 from bench.parts.cells import cells
-from bench.parts.deadline_jobs import RATIOS, Task
-from bench.parts.deadline_uncertainty import AXES, TOGETHER, dominates, grid
+from bench.parts.deadline.jobs import RATIOS, Task
+from bench.parts.deadline.uncertainty import AXES, TOGETHER, dominates, grid
 
 MOST = {"1.15": 1.10, "1.3": 1.08, "1.5": 1.07, "2.0": 1.06}
 BELOW_UNIFORM_PROGRESS = {"1.15": 0.08, "1.3": 0.08, "1.5": 0.10, "2.0": 0.14}

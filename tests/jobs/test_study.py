@@ -6,6 +6,8 @@ import argparse
 import json
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -13,6 +15,7 @@ from rich.console import Console
 from contracts import codec, names
 from contracts.agent.study import Pruning, Study, StudyParameter, TrialResult, trial_names
 from gpu_spot.commands.deployed import jobs as command
+from gpu_spot.jobs import curves
 from gpu_spot.jobs.reader import JobError
 from gpu_spot.jobs.study import read_study, study_table, to_json
 from tests.jobs.snapshots import RUN, job_attempt
@@ -71,6 +74,32 @@ def test_the_best_complete_trial_comes_first(studied: Stack) -> None:
     [first, *_] = to_json(report)["trials"]
     assert (first["trial"], first["value"], first["rungs"]) == (1, 0.1, [0.4, 0.2])
     assert first["estimated_cost_usd"] >= 0  # moto's Spot prices are next to nothing
+
+
+def test_curves_have_each_value_that_counts_and_mark_the_best_trial(studied: Stack, tmp_path: Path) -> None:
+    path = tmp_path / "study.svg"
+    args = argparse.Namespace(stack="dev", action="study", job="resnet", json=True, watch=False, curves=path)
+    assert command.act(args, studied, "us-west-2") == 0
+    picture = ElementTree.parse(path)
+    labels = sorted(title.text or "" for title in picture.iter("{http://www.w3.org/2000/svg}title"))
+    assert labels == [
+        "trial 0, complete, step 1: 0.5",
+        "trial 0, complete, step 2: 0.3",
+        "trial 1, complete, step 1: 0.4",
+        "trial 1, complete, step 2: 0.2",
+        "trial 1, complete, step 3: 0.1",
+        "trial 2, pruned, step 1: 0.9",
+        "trial 3, running, step 1: 0.35",
+    ]
+    assert "best: trial 1" in path.read_text()
+
+
+def test_curves_are_an_svg_of_some_values(studied: Stack, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"study.png, allowed: a file that ends in .svg"):
+        curves.check(tmp_path / "study.png")
+    empty = replace(read_study(studied.reader, "resnet"), trials=())
+    with pytest.raises(JobError, match="has no values yet"):
+        curves.svg(empty)
 
 
 def test_the_command_prints_it_with_few_calls(studied: Stack, capsys: pytest.CaptureFixture[str]) -> None:

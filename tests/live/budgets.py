@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from bench.parts.deadline_stack import ROOT, TYPE, ZONE
+from bench.parts.deadline.stack import ROOT, TYPE, ZONE
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.steering import JobControl
 from lambdas.core.model import Pool

@@ -9,8 +9,8 @@ import math
 
 import pytest
 
-from bench.parts.deadline_stack import Scenario, figures, play
-from bench.parts.deadline_stalls import STABLE, bought, hopeless, said_lost
+from bench.parts.deadline.stack import Scenario, figures, play
+from bench.parts.deadline.stalls import STABLE, bought, hopeless, said_lost
 from market.supply.trace import PoolTrace
 from rehearsal.machines.pace import Slowdown
 from tests.apart import apart

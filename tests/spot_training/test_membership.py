@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spot_training.errors import InUseError, SpotTrainingError
+from spot_training.interval import Interval
 from spot_training.nodes import heartbeat
 from spot_training.nodes.liveness import LOST_SECONDS, HeartbeatObserver
 from spot_training.nodes.member import GATHER_SECONDS, WorldEntry
@@ -25,6 +26,7 @@ from spot_training.nodes.membership import (
     finish,
     form,
     from_document,
+    is_join_due,
     limits_of,
     remove,
     to_document,
@@ -92,6 +94,18 @@ def test_a_node_that_comes_joins_when_the_world_ends() -> None:
     for name in "ba":
         membership = enter(membership, node(name))
     assert formed(membership) == ["a", "b", "c"]
+
+
+def test_nodes_join_once_they_have_waited_as_long_as_a_save_costs_the_others() -> None:
+    assert not is_join_due(7.9, 4, save_seconds=0.0)
+    assert is_join_due(8.0, 4, save_seconds=0.0), "where writes are free"
+    # 2.4 GB on EFS for four instances of $0.35 an hour: a save costs as much as all of them in 6 minutes.
+    interval = Interval(dollars_per_gb=0.06, dollars_per_hour=4 * 0.35, environment={})
+    assert interval.price_seconds == 0
+    interval.wrote(2_400_000_000)
+    assert interval.price_seconds == pytest.approx(3600 * 2.4 * 0.06 / 1.4)
+    assert not is_join_due(1400.0, 4, save_seconds=interval.price_seconds)
+    assert is_join_due(1500.0, 4, save_seconds=interval.price_seconds)
 
 
 def test_a_node_that_starts_again_ends_the_world_it_was_in() -> None:

@@ -12,16 +12,17 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
-from gpu_spot.commands import project
+from gpu_spot.commands import files, project
 from gpu_spot.commands.deployed.confirmation import confirm
 from gpu_spot.commands.deployed.stack import add_stack_options, clients_for
-from gpu_spot.jobs import report, study
+from gpu_spot.jobs import curves, report, study
 from gpu_spot.jobs.adoption import VolumeAdoption, VolumeRules
 from gpu_spot.jobs.cluster import ClusterReader, cluster_table
 from gpu_spot.jobs.logs import JobLog
@@ -60,7 +61,9 @@ def add_parser(commands: Any) -> None:
     _watching(actions, "show", "show a job: its state and the timeline of its run").add_argument(
         "job", help=_JOB
     )
-    _watching(actions, _STUDY, "show a study: its trials, best first").add_argument("job", help=_JOB)
+    trials = _watching(actions, _STUDY, "show a study: its trials, best first")
+    trials.add_argument("job", help=_JOB)
+    trials.add_argument("--curves", type=Path, metavar="FILE", help="draw the metric of each trial: .svg")
     logs = _action(actions, "logs", "print the logs of a job's instances")
     logs.add_argument("job", help=_JOB)
     form = logs.add_mutually_exclusive_group()
@@ -163,6 +166,9 @@ def _show(
     wait: Callable[[], bool],
     on_cluster: Callable[[], RenderableType | None] | None,
 ) -> None:
+    if getattr(args, "curves", None) is not None:
+        curves.check(args.curves)
+        files.write("--curves", args.curves, curves.svg(study.read_study(reader, args.job)))
     if args.json:
         document: Any
         if args.action == "show":

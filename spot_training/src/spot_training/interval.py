@@ -139,6 +139,11 @@ class Interval:
         return 3600.0 * self._save_dollars / (self._storage_share * self._dollars_per_hour)
 
     @property
+    def price_seconds(self) -> float:
+        """Seconds of the instances' price that a save costs; 0 where writes are free, or before the first."""
+        return self._storage_share * self.min_paid_seconds
+
+    @property
     def _save_dollars(self) -> float:
         return (self._size or 0) / 1e9 * self._dollars_per_gb
 

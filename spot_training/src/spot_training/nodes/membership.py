@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from spot_training.errors import SpotTrainingError
+
+JOIN_SECONDS: Final = 2.0
+"""From the last step of a world that ends after a save to the next: measured, 1.6 s (docs/adr/0082)."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,16 @@ def limits_of(nodes: int | tuple[int, int] | str) -> NodeLimits | None:
     if len(numbers) not in (1, 2) or not 1 <= numbers[0] <= numbers[-1]:
         raise SpotTrainingError(f"nodes is {nodes!r}, allowed: a number, or the least and the most: 2:4")
     return NodeLimits(numbers[0], numbers[-1])
+
+
+def is_join_due(waited_seconds: float, members: int, *, save_seconds: float) -> bool:
+    """Return whether nodes that wait join the world by a save of its own, before one is due.
+
+    ``waited_seconds``: of all of them together; ``save_seconds``: what a save costs each of ``members``.
+    They wait as long as a save and another world cost the members: so joining costs at most twice what it
+    would if it were known when the next save or loss comes and who else is about to come (ski rental).
+    """
+    return waited_seconds >= members * (JOIN_SECONDS + save_seconds)
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,14 @@ class World:
         return self._membership is not None and self._membership.may_change
 
     @property
-    def wants_change(self) -> bool:
-        """Whether a node waits to join at the next save."""
-        return self._membership is not None and self._membership.wants_change
+    def waited_seconds(self) -> float:
+        """How long nodes have waited to join, all together; 0: none waits."""
+        return 0.0 if self._membership is None else self._membership.waited_seconds
+
+    def postpone_joins(self) -> None:
+        """Let nodes wait as long again: the save for them has failed."""
+        if self._membership is not None:
+            self._membership.waited_seconds = 0.0
 
     def observe(self, has_notice: Callable[[], bool]) -> None:
         """Let a process that has a notice end instead of going on in another world."""
@@ -273,7 +278,7 @@ class _OwnMembership:
         self._registry, self._limits, self._world, self._name = registry, limits, world, name
         self._token = token
         self.has_notice: Callable[[], bool] = lambda: False
-        self.wants_change = False
+        self.waited_seconds = 0.0
         self._is_finished = threading.Event()
         self._restarting = threading.Lock()
         before_errors.append(self._on_error)
@@ -319,13 +324,16 @@ class _OwnMembership:
             self._registry.update(partial(remove, token=self._token, reason=f"node {self._name} leaves"))
 
     def _watch(self) -> None:
+        observed_at = time.monotonic()
         while True:
             time.sleep(_WATCH_SECONDS)
             try:
                 membership = self._registry.read()
             except (OSError, ValueError):
                 continue  # the others decide whether this node is lost
-            self.wants_change = membership.wants_change
+            before, observed_at = observed_at, time.monotonic()
+            waiting = len(membership.waiting) if membership.wants_change else 0
+            self.waited_seconds = waiting and self.waited_seconds + waiting * (observed_at - before)
             is_over = membership.world is None or membership.number != self._world.number
             if is_over and not self._is_finished.is_set():
                 self._go_on(membership.reason)

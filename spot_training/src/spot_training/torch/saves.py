@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from spot_training.errors import SaveError, SpotTrainingError
 from spot_training.levels.background import BackgroundSaver
+from spot_training.nodes.membership import is_join_due
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
@@ -100,7 +101,7 @@ class StepSaves:
         is_first = self._ranks.rank == 0
         is_due = is_first and (self._spot.keeps or (not self._saver.busy and self._spot.should_save()))
         is_slow = is_first and time.monotonic() - self._step_ended_at > LONG_STEP_SECONDS
-        joins = is_due and self._world is not None and self._world.wants_change
+        joins = is_first and self._has_joining_nodes(is_due=is_due)
         stopping, is_due, self.is_slow, joins, *numbers = self._ranks.any(
             self._spot.should_stop(), is_due, is_slow, joins, *remaining
         )
@@ -127,13 +128,26 @@ class StepSaves:
         """Raise ``SpotTrainingError`` as ``between_steps`` does, before the first batch."""
         _refuse_uneven(self._ranks.any(*remaining))
 
+    def _has_joining_nodes(self, *, is_due: bool) -> bool:
+        """Return whether nodes join: at a save that is due, or because they have waited for long enough."""
+        if self._world is None or not self._world.waited_seconds:
+            return False
+        interval, members = self._spot.interval, len(self._world.nodes)
+        save_seconds = (interval.cost or 0.0) + interval.price_seconds
+        return is_due or (
+            not self._saver.busy
+            and is_join_due(self._world.waited_seconds, members, save_seconds=save_seconds)
+        )
+
     def _let_join(self, step: int, copy_state: Callable[[], StateCopy]) -> None:
         """Save, and go on in the next world; a save that fails is logged."""
         started = time.monotonic()
         self._saver.wait()
         is_saved = self._write(copy_state(), is_last=False, paused_seconds=lambda: time.monotonic() - started)
-        if is_saved and self._world is not None:
-            self._world.renew(f"saved at step {step} for a node that joins")
+        if self._world is not None:
+            if is_saved:
+                self._world.renew(f"saved at step {step} for a node that joins")
+            self._world.postpone_joins()
 
     def start(self, copy_state: Callable[[], StateCopy]) -> StateCopy:
         """Save, in the background if ``asynchronous``; return the copy."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bench.parts import page
-from bench.parts.deadline_stack import Scenario, StackJob
+from bench.parts.deadline.stack import Scenario, StackJob
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.model import GroupRole
 from market.supply.trace import PoolTrace

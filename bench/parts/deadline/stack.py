@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from bench.parts import page
-from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE
+from bench.parts.deadline.jobs import RATIOS, SPOT_PRICE
 from lambdas.core.capacity.policies.by_deadline import (
     DEFAULT_RESTART_OVERHEAD_SECONDS,
     DEFAULT_UNSAVED_SECONDS,
@@ -41,7 +41,7 @@ from rehearsal.machines.group import Nodes, playing
 from rehearsal.machines.pace import Slowdown, Speeds
 from rehearsal.machines.process import TrainingProfile
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 ZONE, TYPE = "us-west-2a", "g6.xlarge"
 HOURS: Final = 6.0
 STEP_SECONDS: Final = 30.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.parts import page
 from bench.parts.cells import Axes, Cell, changed
-from bench.parts.deadline_jobs import Task
+from bench.parts.deadline.jobs import Task
 from market.deadline.measure import DoubtSum, measure_uncertainty, starts_in
 from market.deadline.policies import DEFAULT
 from market.deadline.pool import PoolRuns

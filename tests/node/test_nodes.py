@@ -224,7 +224,7 @@ def ready(leases: dict[str, ExperimentLease], me: str = "i-me") -> list[str]:
     return [name for name, lease in seen.items() if lease.is_available(me, 100.0)]
 
 
-def test_after_an_end_none_begins_beside_rank_0_and_one_repeats_its_export() -> None:
+def test_after_an_end_none_starts_while_rank_0_exports_and_one_repeats_a_lost_export() -> None:
     ended, free = ExperimentLease(is_finished=True), ExperimentLease()
     works, lost = (
         ExperimentLease(holder="i-1", expires_at=200.0),

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from userdata.agent.tenants.lending import MEMORY_SECONDS, PERIOD_SECONDS, CpuUse, LendingState, next_state
 
-STORM = 2.0
-"""How much more than its weight a storm of processes counts; 2 leaves a neighbour two thirds of its half."""
+CROWD = 2.0
+"""How much more than its weight a crowd of processes counts; 2 leaves a neighbour two thirds of its half."""
 
 
 class PlayedHost:
     """CPUs that tenants share; each wants some, and counts by its weight: its CPUs, or more of them."""
 
-    def __init__(self, size: float, cpus: Mapping[str, int], **storms: float) -> None:
-        self.size, self.cpus, self.storms = size, cpus, storms
+    def __init__(self, size: float, cpus: Mapping[str, int], **crowds: float) -> None:
+        self.size, self.cpus, self.crowds = size, cpus, crowds
         self.wants = dict.fromkeys(cpus, 0.0)
         self.state, self.now = LendingState(), 0.0
         self.idle = size
@@ -30,7 +30,7 @@ class PlayedHost:
         used, open_ = dict.fromkeys(limits, 0.0), {n for n, limit in limits.items() if limit > 0}
         free = self.size
         while open_ and free > 1e-9:
-            weights = {n: self.cpus[n] * self.storms.get(n, 1.0) for n in open_}
+            weights = {n: self.cpus[n] * self.crowds.get(n, 1.0) for n in open_}
             parts = {n: free * weight / sum(weights.values()) for n, weight in weights.items()}
             for name, part in parts.items():
                 used[name] += min(part, limits[name] - used[name])
@@ -52,7 +52,7 @@ class PlayedHost:
 
 
 def two() -> PlayedHost:
-    return PlayedHost(2.0, {"ada": 1, "bo": 1}, bo=STORM)
+    return PlayedHost(2.0, {"ada": 1, "bo": 1}, bo=CROWD)
 
 
 def test_a_tenant_that_wakes_has_its_cpus_within_a_second() -> None:
@@ -83,7 +83,7 @@ def test_a_tenant_of_one_process_is_helped_too() -> None:
     assert host.used()["ada"] >= 0.9
 
 
-def test_who_wants_no_more_costs_the_borrower_next_to_nothing() -> None:
+def test_a_tenant_that_needs_no_more_costs_the_borrower_next_to_nothing() -> None:
     host = two()
     host.wants |= {"ada": 0.5, "bo": 100.0}
     assert host.play(300.0)["bo"] >= 0.97 * 1.5 * 300
@@ -108,7 +108,7 @@ def test_one_with_a_cap_may_lack_cpus_and_is_never_limited() -> None:
 def test_a_tenant_that_is_gone_is_not_limited() -> None:
     state = LendingState({"bo": 1.0}, 0.5, frozenset({"ada"}))
     assert next_state(state, {"ada": CpuUse(1, 1.0)}, idle=0.0, now=0.0).limits == {}
-    assert next_state(state, {}, idle=2.0, now=0.0).wanted == {}
+    assert next_state(state, {}, idle=2.0, now=0.0).demands == {}
 
 
 @given(
@@ -121,8 +121,8 @@ def test_whatever_tenants_want_each_has_its_cpus_if_it_wants_them(
     changes: list[tuple[str, float, float]], size: int
 ) -> None:
     host = PlayedHost(float(size), dict.fromkeys("abcd", size // 4))
-    for name, wanted, storm in changes:
-        host.wants[name], host.storms[name] = wanted, storm
+    for name, wanted, crowd in changes:
+        host.wants[name], host.crowds[name] = wanted, crowd
         host.play(PERIOD_SECONDS)
         for limited, limit in host.state.limits.items():
             assert limit >= host.cpus[limited]

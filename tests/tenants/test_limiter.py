@@ -57,7 +57,7 @@ class Kernel:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_who_takes_from_a_neighbour_is_limited_until_it_wants_no_more(
+def test_a_tenant_that_takes_from_a_neighbour_is_limited_until_it_needs_no_more(
     tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     kernel, clock = Kernel(tmp_path, version), FakeClock()

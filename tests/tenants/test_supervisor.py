@@ -256,7 +256,7 @@ def test_a_supervisor_started_after_the_notice_removes_all_tenants(bench: Bench)
     assert not bench.volumes.sizes
 
 
-def test_who_shares_cpus_is_watched(bench: Bench) -> None:
+def test_tenants_of_shared_cpus_are_watched(bench: Bench) -> None:
     bench.list = lambda: (ADA, replace(BO, cpu_mode="capped"), replace(CY, cpu_mode="pinned"))
     bench.settled()
     pids = bench.docker.pids()

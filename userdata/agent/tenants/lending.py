@@ -33,24 +33,24 @@ class CpuUse:
     used: float
     can_borrow: bool = True
 
-    def lacks(self, wanted: float) -> float:
+    def lacks(self, demand: float) -> float:
         """Return the CPUs to free for a tenant that wants some: no more than it uses, or one."""
-        due = wanted if self.used <= 1.1 * wanted + MIN_USED else math.inf
-        due = min(due, self.cpus)
-        return min(due - self.used, max(self.used, 1.0)) if MIN_USED <= self.used < MIN_PART * due else 0.0
+        goal = demand if self.used <= 1.1 * demand + MIN_USED else math.inf
+        goal = min(goal, self.cpus)
+        return min(goal - self.used, max(self.used, 1.0)) if MIN_USED <= self.used < MIN_PART * goal else 0.0
 
 
 @dataclass(frozen=True)
 class LendingState:
     """The ``limits`` of borrowers in CPUs, how many CPUs they ``freed``, and for which tenants.
 
-    ``wanted`` are the CPUs that tenants used when there were more for them, and until when that counts.
+    ``demands`` are the CPUs that tenants used when there were more for them, and until when that counts.
     """
 
     limits: Mapping[str, float] = field(default_factory=dict)
     freed: float = 0.0
     lacking: frozenset[str] = frozenset()
-    wanted: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    demands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def next_state(before: LendingState, uses: Mapping[str, CpuUse], idle: float, now: float) -> LendingState:
@@ -65,18 +65,18 @@ def next_state(before: LendingState, uses: Mapping[str, CpuUse], idle: float, no
         now: seconds of a monotonic clock.
     """
     limits = {name: limit for name, limit in before.limits.items() if name in uses}
-    wanted = {name: entry for name, entry in before.wanted.items() if now < entry[1]}
+    demands = {name: entry for name, entry in before.demands.items() if now < entry[1]}
     if limits and idle > before.freed / 2:
-        seen = {name: (uses[name].used, now + MEMORY_SECONDS) for name in before.lacking if name in uses}
-        return LendingState(wanted={**wanted, **seen})
-    lacks = {name: use.lacks(wanted.get(name, (math.inf, 0.0))[0]) for name, use in uses.items()}
+        idle_ones = {name: (uses[name].used, now + MEMORY_SECONDS) for name in before.lacking if name in uses}
+        return LendingState(demands={**demands, **idle_ones})
+    lacks = {name: use.lacks(demands.get(name, (math.inf, 0.0))[0]) for name, use in uses.items()}
     borrowed = {name: max(use.used - use.cpus, 0.0) for name, use in uses.items() if use.can_borrow}
     missing, available = sum(lacks.values()), sum(borrowed.values())
     freed = min(missing, available)
     if freed <= 0 or idle > missing / 2:
-        return replace(before, limits=limits, wanted=wanted)
+        return replace(before, limits=limits, demands=demands)
     for name, more in borrowed.items():
         if more > 0:
             limits[name] = max(uses[name].used - freed * more / available, float(uses[name].cpus))
     lacking = before.lacking | {name for name, cpus in lacks.items() if cpus}
-    return LendingState(limits, before.freed + freed, lacking, wanted)
+    return LendingState(limits, before.freed + freed, lacking, demands)

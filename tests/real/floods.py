@@ -34,11 +34,10 @@ FLOODS: Final = {
     "floods its disk": f"{_WHILE} dd if=/dev/zero of=/data/f bs=1M count=16 conv=fsync; done 2>/dev/null",
 }
 """Scripts that go on until a file is gone."""
-UNSOLVED: Final = ("forks", "spins in a hundred processes")
-"""With cgroup v1 of the development machines' kernel (6.18) a tenant of many processes gets up to two thirds
-of what it and a neighbour have halves of, and a storm of forks does not give CPUs back within seconds. Pinned
-tenants are not affected: their CPUs are theirs. Measured before borrowers were limited
-(`userdata.agent.tenants.lending`), and not since."""
+UNSOLVED: Final = ("forks",)
+"""A storm of forks cost its neighbour nothing (1.6 of its part). On the development machines (kernel 6.18,
+cgroup v1) what waits for the storm's end, the measuring process among it, stood for half a minute, and the
+storm's own container ended."""
 
 
 @contextlib.contextmanager

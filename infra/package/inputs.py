@@ -175,9 +175,15 @@ def _inside(choice: tuple[type[BaseModel], ...]) -> list[tuple[type[BaseModel], 
         annotation = annotations.pop()
         if inside := _models_of(annotation):
             below.append(inside)
-        else:
+        elif not _takes_more_than_models(annotation):
             annotations += [argument for argument in get_args(annotation) if argument is not ...]
     return below
+
+
+def _takes_more_than_models(annotation: Any) -> bool:
+    """Return whether a key takes a model or another value: the SDK has no type for it (`_translated`)."""
+    is_choice = get_origin(annotation) in (Union, types.UnionType)
+    return is_choice and not _models_of(annotation) and any(map(_models_of, get_args(annotation)))
 
 
 @cache

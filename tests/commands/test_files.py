@@ -41,6 +41,7 @@ WRITTEN: Final = {
     ("replay", "--plot"): "replay --target 1 --trace {good} --json {out} --plot {}.svg",
     ("replay-deadline", "--json"): f"{LINE} --trace {{good}} --json {{}}",
     ("review", "--out"): "review --preview {empty} --out {}",
+    ("study", "--curves"): "jobs study vit --stack dev --curves {}.svg",
 }
 BAD: Final = ("missing", "folder", "bytes", "garbled")
 UNWRITABLE: Final = ("folder", "garbled", "garbled/below", "garbled/far/below")

@@ -218,12 +218,14 @@ SCALING_MEMORY = ScalingMemory(
     ((1800000060.0, 3),),
     WaitingEstimate(7.5, 1800000000.0),
     BatchTimes({"g5.xlarge": LearnedBatches(16, {4: (2.5, 9.0, 20.5)})}),
+    1800000060.0,
 )
 SCALING_MEMORY_TEXT = (
     '{"rates":{"3":1.25,"100":0.5},"bin":[100,12.5,4],"throughput":[{"g5.xlarge":[2.5,600.0]},1800000000.0],'
     '"staffed":[0.5,1.5],"dispersion":[1.5,2.5],"arrivals":[[1800000000.0,1.5],[1800000060.0,2.5]],'
     '"wanted":[[1800000060.0,3]],"waitingEstimate":[7.5,1800000000.0],'
-    '"batchTimes":[{"g5.xlarge":{"maxSize":16,"rows":{"4":[2.5,9.0,20.5]}}}]}'
+    '"batchTimes":[{"g5.xlarge":{"maxSize":16,"rows":{"4":[2.5,9.0,20.5]}}}],'
+    '"raisedAt":1800000060.0}'
 )
 
 QUEUE_HISTORY = QueueHistory(1800000000.0, 70, 60, 12.5, ((1799999940.0, 60), (1800000000.0, 70)))

@@ -106,6 +106,7 @@ def node(tmp_path: Path, table: Table, token: int) -> Any:
     return SimpleNamespace(
         config=SimpleNamespace(region="us-west-2", training=SimpleNamespace(job="resnet", job_table="jobs")),
         directory=tmp_path,
+        member="",
         identity=SimpleNamespace(instance="i-new", instance_type=TYPE),
         metadata=SimpleNamespace(purchase_option=purchase_option),
         clients=SimpleNamespace(dynamodb=lambda region: table),

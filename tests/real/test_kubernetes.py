@@ -22,7 +22,7 @@ def test_it_resumes_after_a_notice_and_after_a_loss(place: Path) -> None:
     here = kubelet.training(place)
     found = kubelet.played(here)
     assert found["codes"] == [75, 137, 0]
-    assert found["verdicts"] == ["Ignore", "Ignore", "done"]
+    assert found["verdicts"] == ["FailIndex", "FailIndex", "done"]
     first, after_notice, lost = found["begins"]
     assert first == 0
     assert after_notice >= 60  # the step at which it was told, and none less
@@ -67,7 +67,7 @@ def test_one_that_is_deaf_is_killed_when_its_time_is_up(place: Path) -> None:
     pod = here.start()
     wait_until(lambda: list(here.checkpoints.glob("*/up")))
     found = here.end(pod, grace=2)
-    assert (found, here.verdict(found, disrupted=True)) == (137, "Ignore")
+    assert (found, here.verdict(found, disrupted=True)) == (137, "FailIndex")
 
 
 def test_a_failure_after_a_notice_is_not_counted(place: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_failure_after_a_notice_is_not_counted(place: Path) -> None:
     pod = here.start()
     wait_until(lambda: list(here.checkpoints.glob("*/up")))
     found = here.end(pod)
-    assert (found, here.verdict(found)) == (75, "Ignore")
+    assert (found, here.verdict(found)) == (75, "FailIndex")
 
 
 def wait_until(seen: Any) -> None:

@@ -108,6 +108,9 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run an action with the caller's credentials. Raises ``UserError`` or ``JobError``."""
+    if getattr(args, "curves", None) is not None:
+        curves.check(args.curves)
+        files.check_writable("--curves", args.curves)
     config = load(project.find(), args.stack)
     return act(args, clients_for(args, config), config.region, settings=partial(settings_of, config))
 
@@ -167,7 +170,6 @@ def _show(
     on_cluster: Callable[[], RenderableType | None] | None,
 ) -> None:
     if getattr(args, "curves", None) is not None:
-        curves.check(args.curves)
         files.write("--curves", args.curves, curves.svg(study.read_study(reader, args.job)))
     if args.json:
         document: Any

@@ -13,8 +13,9 @@ from lambdas.core.scaling.batches import BatchesDone
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.log_source import LogMinute, LogSource
 from lambdas.core.scaling.memory import ScalingMemory
-from lambdas.core.scaling.model import POLL_SECONDS, Load, LoadObservation, WorkDone
+from lambdas.core.scaling.model import POLL_SECONDS, Load, LoadObservation
 from lambdas.core.scaling.queue_source import QueueSource
+from lambdas.core.scaling.throughput import WorkDone
 from market.load.rules import View
 
 

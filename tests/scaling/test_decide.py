@@ -14,9 +14,10 @@ from contracts.registry.queue_state import QueueState
 from lambdas.core.scaling import decide
 from lambdas.core.scaling.decide import MIN_RELEASE_SECONDS, ScalingDecision
 from lambdas.core.scaling.memory import COOLDOWN_SECONDS, ScalingMemory, dump, parse
-from lambdas.core.scaling.model import LoadObservation, Reason, WorkDone
+from lambdas.core.scaling.model import LoadObservation, Reason
 from lambdas.core.scaling.queue_source import QueueSource
 from lambdas.core.scaling.staffed_wait import StaffedWait
+from lambdas.core.scaling.throughput import WorkDone
 
 MONDAY = 4 * 86400.0
 BOUNDS = Bounds(wait_seconds=60, minimum=1, maximum=50)

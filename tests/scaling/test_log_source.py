@@ -16,8 +16,9 @@ from lambdas.core.scaling import decide
 from lambdas.core.scaling.decide import SATURATED_GROWTH, ScalingDecision
 from lambdas.core.scaling.log_source import SETTLED_SECONDS, STALE_SECONDS, LogMinute, LogSource
 from lambdas.core.scaling.memory import ScalingMemory, dump, parse
-from lambdas.core.scaling.model import LoadObservation, LoadSource, Reason, WorkDone
+from lambdas.core.scaling.model import LoadObservation, LoadSource, Reason
 from lambdas.core.scaling.queue_source import QueueSource
+from lambdas.core.scaling.throughput import WorkDone
 
 MONDAY: Final = 4 * 86400.0
 BOUNDS: Final = Bounds(wait_seconds=60, minimum=1, maximum=60)

@@ -13,10 +13,10 @@ from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health.model import WorkerHost
-from lambdas.core.scaling.model import LoadObservation, WorkDone
+from lambdas.core.scaling.model import LoadObservation
 from lambdas.core.scaling.observation import observe
 from lambdas.core.scaling.queue_source import QueueSource
-from lambdas.core.scaling.throughput import Throughput
+from lambdas.core.scaling.throughput import Throughput, WorkDone
 
 NOW = 1_767_571_200.0
 MEASURED = Throughput({"g6.xlarge": (60.0, 120.0)}, NOW - 60)

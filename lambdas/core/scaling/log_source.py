@@ -13,8 +13,8 @@ from typing import Final
 
 from contracts.registry.item import Worker
 from lambdas.core.scaling.batches import BatchesDone
-from lambdas.core.scaling.model import POLL_SECONDS, Load, Reason, WorkDone
-from lambdas.core.scaling.throughput import ALL_TYPES, Throughput
+from lambdas.core.scaling.model import POLL_SECONDS, Load, Reason
+from lambdas.core.scaling.throughput import ALL_TYPES, Throughput, WorkDone
 
 SETTLED_SECONDS: Final = 60.0
 """A minute counts this long after its end: agents send in batches, and filters publish by the minute."""

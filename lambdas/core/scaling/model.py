@@ -6,13 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from contracts.registry.item import Worker
-
-if TYPE_CHECKING:
-    from lambdas.core.scaling.batches import BatchesDone
-    from lambdas.core.scaling.throughput import Throughput
+from lambdas.core.scaling.batches import BatchesDone
+from lambdas.core.scaling.throughput import Throughput, WorkDone
 
 POLL_SECONDS: Final = 60.0
 """The scaler runs once a minute."""
@@ -52,14 +50,6 @@ _ALARMS: Final = frozenset(
         Reason.THROUGHPUT_STALE,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class WorkDone:
-    """Requests that workers of one instance type completed in the last minute, and the seconds spent."""
-
-    requests: float
-    busy_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

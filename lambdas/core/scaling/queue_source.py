@@ -12,9 +12,9 @@ from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
 from lambdas.core.scaling.batches import BatchesDone
-from lambdas.core.scaling.model import POLL_SECONDS, Load, Reason, WorkDone
+from lambdas.core.scaling.model import POLL_SECONDS, Load, Reason
 from lambdas.core.scaling.staffing import LATE_SHARE
-from lambdas.core.scaling.throughput import Throughput
+from lambdas.core.scaling.throughput import Throughput, WorkDone
 
 SATURATED_SECONDS: Final = 300.0
 """If the oldest request has waited this long, workers were busy for the whole window of their rate."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from contracts.stored import stored
-from lambdas.core.scaling.model import WorkDone
 
 _DECAY: Final = math.exp(-1 / 120)
 """Weight of the past per minute with work: a memory of two hours."""
@@ -18,6 +17,14 @@ ALL_TYPES: Final = "all types"
 """The name of work whose source does not say which type did it."""
 MAX_TYPES: Final = 40
 """The maximum of overrides in a mixed instances policy. Source: Auto Scaling quotas."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """Requests that workers of one instance type completed in the last minute, and the seconds spent."""
+
+    requests: float
+    busy_seconds: float
 
 
 @stored(is_list=True)

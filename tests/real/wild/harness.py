@@ -128,7 +128,9 @@ class Training:
             if not has_sent and any(process.exitcode for process in self.processes):
                 has_sent = True
                 self.signal(signal.SIGTERM, list(range(self.ranks)))
-            next(process for process in self.processes if process.exitcode is None).join(0.005)
+            running = [process for process in self.processes if process.exitcode is None]
+            for process in running[:1]:  # none, if the last one has ended since
+                process.join(0.005)
         for process in self.processes:
             process.kill()
             process.join()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from spot_work import hand_back
-from spot_work.hand_back import HandBack
+from spot_work import batching
+from spot_work.batching import HandBack
 from tests.spot_work.test_worker import FakeConsumer
 
 
 def test_only_behind_a_long_batch_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(hand_back.time, "monotonic", lambda: now)
+    monkeypatch.setattr(batching.time, "monotonic", lambda: now)
     consumer = FakeConsumer()
     consumer.waiting_count = 2
     watch = HandBack(consumer)
     watch.check()
     with watch.running():
-        now += hand_back.LONG_SECONDS - 0.01
+        now += batching.LONG_SECONDS - 0.01
         watch.check()
         assert consumer.calls == []
         now += 0.02

@@ -1,11 +1,20 @@
-"""Batches: complete by size, or when the first request has waited long enough."""
+"""Batches: when one is complete, and what is delivered ahead of it and goes back behind a long one."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from spot_work.consumer import RequestConsumer
+
+LONG_SECONDS: Final = 0.2
+"""Duration of a batch from which on nothing is delivered ahead, and nothing waits behind it."""
+_CHECK_SECONDS: Final = 0.1
+"""Time between two looks at the running batch."""
 
 _T = TypeVar("_T")
 
@@ -74,7 +83,6 @@ class Prefetch:
         max_batches_ahead: batches to deliver ahead of the shortest ones.
     """
 
-    _LONG_SECONDS: Final = 0.2
     _SHORT_SECONDS: Final = 0.005
     _NOT_SHORT_SECONDS: Final = 0.01
     """Means below which batches are short, and above which they are no longer."""
@@ -87,13 +95,13 @@ class Prefetch:
         self._has_overflow = has_overflow
         self._ahead = max(size, min(max_batches_ahead * size, self._MAX_REQUESTS - size))
         self._is_short = False
-        self._mean_seconds = 2 * self._LONG_SECONDS
+        self._mean_seconds = 2 * LONG_SECONDS
         """Mean duration of the last batches; they are long until they are known."""
 
     @property
     def is_ahead(self) -> bool:
         """Whether the next batch is delivered while one runs."""
-        return self._has_overflow or self._mean_seconds < self._LONG_SECONDS
+        return self._has_overflow or self._mean_seconds < LONG_SECONDS
 
     @property
     def idle(self) -> int:
@@ -114,6 +122,48 @@ class Prefetch:
         self._mean_seconds += self._WEIGHT * (seconds - self._mean_seconds)
         limit = self._NOT_SHORT_SECONDS if self._is_short else self._SHORT_SECONDS
         self._is_short = self._mean_seconds < limit
+
+
+class HandBack:
+    """Watches the running batch from a thread; the consumer hands back what waits behind a long one."""
+
+    def __init__(self, consumer: RequestConsumer) -> None:
+        self._consumer = consumer
+        self._lock = threading.Lock()
+        """Held while the consumer hands back, so that it does not do so after the batch has ended."""
+        self._started_at: float | None = None
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Start to watch, until `stop`."""
+        threading.Thread(target=self._watch, name="spot-work-hand-back", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch the batch that runs in this context."""
+        self._started_at = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._started_at = None
+
+    def check(self) -> None:
+        """Hand back what waits, if the running batch is long."""
+        with self._lock:
+            started_at = self._started_at
+            if started_at is None or time.monotonic() - started_at < LONG_SECONDS:
+                return
+            if self._consumer.waiting_count:
+                self._consumer.hand_back()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_CHECK_SECONDS):
+            self.check()
 
 
 def gather(

@@ -15,10 +15,9 @@ from typing import Any, Final
 from spot_work import message, transports
 from spot_work._renamed import renamed
 from spot_work.agent import Agent
-from spot_work.batching import Batch, BatchTable, Prefetch, gather
+from spot_work.batching import Batch, BatchTable, HandBack, Prefetch, gather
 from spot_work.consumer import Ack, Delivery, RequestConsumer
 from spot_work.errors import Requeue
-from spot_work.hand_back import HandBack
 from spot_work.message import Request
 from spot_work.pod import DeletionCost
 from spot_work.queues import Queue

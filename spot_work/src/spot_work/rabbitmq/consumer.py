@@ -130,8 +130,8 @@ class RabbitMQConsumer(RequestConsumer):
     def hand_back(self) -> None:
         """Cancel the consumer until `set_prefetch`, and requeue the prefetched requests, each once.
 
-        Brokers before RabbitMQ 4.3 count what comes back as a failure (`_nack`): what was delivered twice, or
-        may be delivered only once, stays.
+        Brokers before RabbitMQ 4.3 count what comes back as a failure (`_return`): what was delivered
+        twice, or may be delivered only once, stays.
         """
         self.set_prefetch(0)
         if self._queue.max_deliveries > 1:
@@ -155,7 +155,7 @@ class RabbitMQConsumer(RequestConsumer):
             if delay_seconds and not self._stopped.is_set():
                 self._link.call(partial(self._reject_later, delivery, delay_seconds))
             else:
-                self._link.call(partial(self._reject, delivery, requeue=True))
+                self._link.call(partial(self._return, delivery, has_failed=True))
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
         """Copy a request to the dead-letter queue with the reason, then acknowledge it."""
@@ -205,7 +205,7 @@ class RabbitMQConsumer(RequestConsumer):
             if delivery is None or (only_first_deliveries and delivery.request.delivery_count > 1):
                 stay.append(delivery)
             else:
-                self._link.call(partial(self._nack, delivery))
+                self._link.call(partial(self._return, delivery, has_failed=False))
         for delivery in stay:
             self._prefetched.put(delivery)
 
@@ -252,7 +252,7 @@ class RabbitMQConsumer(RequestConsumer):
             self.dead_letter(Delivery(Request(received.id, None), handle), f"malformed: {error}")
             return
         if self._stopped.is_set():
-            self._reject(Delivery(request, handle), requeue=True)
+            self._return(Delivery(request, handle), has_failed=True)
         else:
             self._prefetched.put(Delivery(request, handle))
 
@@ -305,20 +305,15 @@ class RabbitMQConsumer(RequestConsumer):
             channel.basic_ack(delivery.handle.tag)
             self._window.on_settled(channel, self._outbox.count)
 
-    def _reject(self, delivery: Delivery, _: Any = None, *, requeue: bool) -> None:
-        channel = delivery.handle.channel
-        if channel.is_open:
-            channel.basic_reject(delivery.handle.tag, requeue=requeue)
-            self._window.on_settled(channel, self._outbox.count)
-
-    def _nack(self, delivery: Delivery, _: Any) -> None:
-        """Requeue what did not run: of ``reject`` and ``nack`` only this one does not count as a failure.
+    def _return(self, delivery: Delivery, _: Any = None, *, has_failed: bool) -> None:
+        """Requeue a request; as ``nack``, unlike as ``reject``, it does not count as a failure.
 
         Source: RabbitMQ 4.3, "Negative Acknowledgements"; older brokers count both.
         """
         channel = delivery.handle.channel
         if channel.is_open:
-            channel.basic_nack(delivery.handle.tag, requeue=True)
+            send = channel.basic_reject if has_failed else channel.basic_nack
+            send(delivery.handle.tag, requeue=True)
             self._window.on_settled(channel, self._outbox.count)
 
     def _reject_later(self, delivery: Delivery, seconds: float, _: Any) -> None:
@@ -327,7 +322,7 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _reject_if_delayed(self, delivery: Delivery) -> None:
         if self._delayed.pop(id(delivery), None) is not None:
-            self._reject(delivery, requeue=True)
+            self._return(delivery, has_failed=True)
 
     def _reject_delayed(self, _: Any) -> None:
         for delivery in list(self._delayed.values()):

@@ -1,7 +1,7 @@
 """A double of Session Manager: the API that starts a session, its WebSocket, and the agent on the instance.
 
-It starts sessions with the stack's documents only, and runs a document's command on a terminal. Of a port it
-shakes hands, and passes on no data.
+It starts sessions with the stack's documents only, runs a document's command on a terminal, and passes bytes
+to a document's port and back.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, Final
 from tests import models
 from tests.tenants import session_messages as messages
 from tests.tenants.session_messages import Message
+from tests.tenants.session_ports import Ports
 
 AGENT_VERSION: Final = "3.3.2299.0"
 """One that multiplexes ports, as all since 3.1 do."""
@@ -199,9 +200,10 @@ class _Channel:
         self._service.clients.append(response)
         session = self._service.sessions[self._id]
         self._say(messages.HANDSHAKE_COMPLETE, {"HandshakeTimeToComplete": 1, "CustomerMessage": ""})
-        if session["type"] != "Port":
-            linux = session["properties"]["linux"]
-            self._receive = _Terminal(self, linux["commands"]).receive
+        if session["type"] == "Port":
+            self._receive = Ports(int(session["properties"]["portNumber"]), self._say).receive
+        else:
+            self._receive = _Terminal(self, session["properties"]["linux"]["commands"]).receive
 
     def _say(self, content: int, payload: bytes | dict[str, Any]) -> None:
         with self._lock:

@@ -12,7 +12,9 @@ import re
 import shlex
 import signal
 import socket
+import socketserver
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,13 +110,47 @@ def aws(require_program: Callable[..., str]) -> str:
     return require_program("aws", package="awscli")
 
 
-def test_a_users_port_is_opened(aws: str, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def tenants_port() -> Iterator[int]:
+    """Serve on a port as a tenant would: say every line again, in capitals."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            for line in self.rfile:
+                self.wfile.write(line.upper())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_bytes_go_to_the_tenants_port_and_back(aws: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         local = free.getsockname()[1]
-    made, said = service(), tmp_path / "said"
+    said = tmp_path / "said"
     argv = [word.replace("8888", str(local)) for word in command(PORT)]
-    with session(made, argv, aws, tmp_path):
+    lines = [letter * 100_000 + b"\n" for letter in (b"a", b"b")]  # many messages each way
+    with contextlib.ExitStack() as open_while:
+        port = open_while.enter_context(contextlib.ExitStack())
+        made = service(port.enter_context(tenants_port()))
+        open_while.enter_context(session(made, argv, aws, tmp_path))
         wait_until(lambda: f"Port {local} opened" in said.read_text(), 30.0)
+        users = [socket.create_connection(("127.0.0.1", local), 30.0) for _ in lines]
+        for user, line in zip(users, lines, strict=True):
+            user.sendall(line)
+        for user, line in zip(users, lines, strict=True):
+            with user, user.makefile("rb") as answer:
+                assert answer.readline() == line.upper()
+        port.close()
+        with socket.create_connection(("127.0.0.1", local), 30.0) as user:
+            assert user.recv(1) == b""
+        wait_until(lambda: "Connection to destination port failed" in said.read_text(), 30.0)
     [opened, answered] = made.clients
     assert answered["ProcessedClientActions"][0]["ActionStatus"] == 1, answered
     assert opened["MessageSchemaVersion"] == "1.0"

@@ -30,6 +30,7 @@ ALONE = {
         "! grep -q '^[^ ]* /tmp [^ ]* [^ ]*nosuid,nodev' /proc/mounts"
     ),
     "outgrows its disk": f"dd if=/dev/zero of=/data/big bs=1M count={DISK_MIB}",
+    "outgrows its disk beyond a hole": f"dd if=/dev/zero of=/data/big bs=1M seek=4000 count={DISK_MIB}",
 }
 
 TRIED = "; ".join(f"if ({script}) >/dev/null 2>&1; then echo '{what}'; fi" for what, script in ALONE.items())

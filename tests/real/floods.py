@@ -32,12 +32,20 @@ FLOODS: Final = {
         " done 2>/dev/null"
     ),
     "floods its disk": f"{_WHILE} dd if=/dev/zero of=/data/f bs=1M count=16 conv=fsync; done 2>/dev/null",
+    "makes files without end": (
+        f"mkdir -p /data/many; {_WHILE} n=0; while test $n -lt 2000; do : > /data/many/$((n += 1)); done;"
+        " rm -rf /data/many/*; done 2>/dev/null; rm -rf /data/many"
+    ),
+    "opens connections by the hundred": (
+        f"{_WHILE} for n in 1 2 3 4; do (for m in {{1..100}}; do exec {{fd}}<>/dev/tcp/127.0.0.1/8080; done)"
+        " & done; wait; done 2>/dev/null"
+    ),
+    "runs out of memory again and again": (
+        f"for n in 1 2; do ({_WHILE} dd if=/dev/zero of=/dev/null bs=1200M count=1; done) & done 2>/dev/null;"
+        " wait"
+    ),
 }
 """Scripts that go on until a file is gone."""
-UNSOLVED: Final = ("forks",)
-"""A storm of forks cost its neighbour nothing (1.6 of its part). On the development machines (kernel 6.18,
-cgroup v1) what waits for the storm's end, the measuring process among it, stood for half a minute, and the
-storm's own container ended."""
 
 
 @contextlib.contextmanager

@@ -58,16 +58,16 @@ PROGRAMS: Final = {
     "writes to the devices' directory": "touch /dev/mine",
     "fills shared memory beyond its half": "dd if=/dev/zero of=/dev/shm/big bs=1M count=600",
     "enters another root": "busybox chroot / true",
+    "sends ARP packets": (
+        "busybox arping -c 1 -w 1 -I eth0 $(busybox ip route | busybox awk '{print $3; exit}')"
+    ),
+    "reads the kernel's log": 'test -n "$(busybox dmesg)"',
+    "may change the kernel": "for f in /sys/kernel/*; do test -f $f && test -w $f && exit; done; false",
     "becomes another user": "busybox setuidgid root true || busybox su root -c true",
 }
 TRIED: Final = "; ".join(
     f"if ({script}) >/dev/null 2>&1; then echo {shlex.quote(what)}; fi" for what, script in PROGRAMS.items()
 )
-
-
-def attacks() -> int:
-    """Return the number of attacks that `succeeded` tries."""
-    return len(IMAGES) + len(PROGRAMS) + len(_BEHAVIOURS)
 
 
 def succeeded(host: SharedHost) -> list[str]:
@@ -136,7 +136,7 @@ def _by_programs(host: SharedHost) -> Iterator[str]:
     host.tenants = (*host.tenants, EVE)
     until(lambda: _runs(host, EVE.image), "eve runs")
     yield from host.within("eve", f"{TRIED}; rm -f /dev/shm/big").stdout.splitlines()
-    for name, behaviour in _BEHAVIOURS.items():
+    for name, behaviour in BEHAVIOURS.items():
         if behaviour(host):
             yield name
 
@@ -175,7 +175,7 @@ def _outlives_its_end(host: SharedHost) -> bool:
     return "sleep 7777" in listed
 
 
-_BEHAVIOURS: Final = {
+BEHAVIOURS: Final = {
     "floods its log": _floods_its_log,
     "has links followed": _has_links_followed,
     "outlives its end": _outlives_its_end,

@@ -79,12 +79,14 @@ class CpuLimiter:
         idle = (idle_seconds - self._idle_seconds) / interval
         before, self._state = self._state, lending.next_state(self._state, uses, idle, now)
         self._seconds, self._idle_seconds, self._last_at = seconds, idle_seconds, now
-        for name in {*before.limits, *self._state.limits} & uses.keys():
-            limit = self._state.limits.get(name)
-            self._limit(tenants[name], limit)
+        quotas = self._state.quotas
+        for name in {*before.limits, *quotas} & uses.keys():
+            self._limit(tenants[name], quotas.get(name))
             if name not in before.limits:
                 lacking = sorted(self._state.lacking)
-                log.warning("tenant limited: others lack CPUs", tenant=name, cpus=limit, lacking=lacking)
+                log.warning(
+                    "tenant limited: others lack CPUs", tenant=name, cpus=quotas[name], lacking=lacking
+                )
 
     def _limit(self, tenant: LendingTenant, cpus: float | None) -> None:
         quota = None if cpus is None else int(cpus * PERIOD_MICROSECONDS)

@@ -160,9 +160,18 @@ def test_no_key_leads_from_a_shell_to_the_host(host: SharedHost) -> None:
     assert shells.reached(host, "ada") == []
 
 
-def test_traffic_of_a_tenant_is_bounded(host: SharedHost) -> None:
+def test_traffic_and_connections_of_a_tenant_are_bounded(
+    host: SharedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rate = 2_000_000
     with outside(host) as address:
+        with monkeypatch.context() as fewer:
+            fewer.setattr(firewall, "MAX_CONNECTIONS", 5)
+            firewall.apply_rules(host.host, {one.uid: 10**10 for one in THREE})
+        script = f"for n in {{1..9}}; do exec {{f}}<>/dev/tcp/{address}/80; echo; done"
+        opened = f"timeout 2 bash -c '{script}'"
+        assert [host.within(name, opened).stdout.count("\n") for name in ("ada", "bo")] == [5, 5]
+        firewall.apply_rules(host.host, {one.uid: 10**10 for one in THREE})
         fast = _download_seconds(host, "ada", address)
         firewall.apply_rules(host.host, {2001: rate, 2002: 10**10, 2003: 10**10})
         try:

@@ -163,6 +163,7 @@ def test_the_firewall_rules_are_one_transaction() -> None:
 
 def test_no_rate_is_above_what_the_kernel_counts() -> None:
     """Bytes times nanoseconds in 64 bits: of 400 GB/s, as of 8 GPUs with 3,200 Gbit/s, a half is too much."""
+    assert 'iifname "gst-2002" ct state new ct count over 4096 drop' in firewall.rules({2002: 1})
     assert "limit rate over 10000000000 bytes/second" in firewall.rules({2001: 2 * 10**11})
     assert 10**10 * 10**9 < 2**64
 

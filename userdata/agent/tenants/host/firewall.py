@@ -29,6 +29,10 @@ _MAX_RATE: Final = 10**10
 """Bytes per second, 80 Gbit/s: the kernel counts bytes times nanoseconds in 64 bits, and refuses a rate above
 18 GB/s (Linux, ``nft_limit.c``)."""
 
+MAX_CONNECTIONS: Final = 4096
+"""Connections to the outside that a tenant may have. The kernel has one table for those of all tenants, of at
+most 262,144 by default; when it is full, it drops new ones (kernel manual, "nf_conntrack_max")."""
+
 
 def rules(rates: Mapping[int, int]) -> str:
     """Return the rules as one transaction that creates or replaces the table atomically.
@@ -36,6 +40,7 @@ def rules(rates: Mapping[int, int]) -> str:
     They drop traffic from a tenant's bridge to the host (except replies), to other tenants' bridges and to
     the metadata service, for IPv4 and IPv6. ``rates`` are bytes per second by the tenants' user ids: what a
     bridge sends or receives beyond is dropped; a second's worth may pass at once (Linux, ``nft_limit.c``).
+    So are a tenant's new connections while it has ``MAX_CONNECTIONS``, opened since the rules were applied.
     The users' processes in the host's network, where none should be, cannot reach the metadata service.
     """
     bridge, user_ids = f'"{BRIDGES}*"', ", ".join(map(str, sorted(rates)))
@@ -55,6 +60,10 @@ def rules(rates: Mapping[int, int]) -> str:
             f'    {direction} "{bridge_of(uid)}" limit rate over {min(rate, _MAX_RATE)} bytes/second drop'
             for uid, rate in sorted(rates.items())
             for direction in ("iifname", "oifname")
+        ),
+        *(
+            f'    iifname "{bridge_of(uid)}" ct state new ct count over {MAX_CONNECTIONS} drop'
+            for uid in sorted(rates)
         ),
         "  }",
     ]

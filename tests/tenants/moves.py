@@ -142,7 +142,7 @@ class Machine:
                 self._end(name, self.jobs.pop(name))
             self.failures.clear()
             self.paused.clear()
-        self.broken = {name for name in self.broken | {*self.desired} if self.rng.random() < 0.06}
+        self.broken = {name for name in sorted(self.broken | {*self.desired}) if self.rng.random() < 0.06}
 
     def is_reached(self) -> bool:
         """Return whether all run as planned but those that fail by themselves."""

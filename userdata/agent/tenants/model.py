@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Final, Literal, TypeAlias
 
 from contracts import limits
@@ -179,7 +180,7 @@ class Slice:
     mig: MigInstance | None = None
     cpu_limit: Cpus | None = None
 
-    @property
+    @cached_property
     def cpuset(self) -> str:
         """The CPUs in the format of the kernel and Docker: ``0-3,48-51``."""
         runs: list[list[int]] = []

@@ -183,9 +183,10 @@ def _uses(container: TenantContainer, profiles: Sequence[MigProfile]) -> frozens
 
 def _shared(needs: frozenset[str], used: frozenset[str]) -> str:
     """Return a resource that both have, empty if there is none."""
-    gpus = sorted(resource for resource in needs if resource.startswith("GPU "))
-    shared = sorted(needs & used) or (gpus if _UNKNOWN_GPUS in used else [])
-    return shared[0].partition(" slice")[0] if shared else ""
+    shared = needs & used
+    if not shared and _UNKNOWN_GPUS in used:
+        shared = frozenset(resource for resource in needs if resource.startswith("GPU "))
+    return min(shared, default="").partition(" slice")[0]
 
 
 def _cycle(name: str, waiting: Mapping[str, Mapping[str, str]]) -> set[str]:

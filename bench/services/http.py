@@ -1,8 +1,8 @@
 """An HTTP service behind HAProxy (``make bench-http``): failed requests in a market, and the path's cost.
 
-Failures: two plays of ``rehearsal/http``, all interruptions with a notice, then all without; and callers of
-other libraries while their workers get a notice. Cost: the same requests to the workers themselves and
-through the proxies, at the same time.
+Failures: two plays of ``rehearsal/http``, all interruptions with a notice, then all without; a good release
+and three bad ones; and callers of other libraries while their workers get a notice. Cost: the same requests
+to the workers themselves and through the proxies, at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 from bench.parts import needs
 from bench.parts.page import replace_part
 from bench.parts.run import MACHINE, parser_of, verdict, write
-from rehearsal.http import load_client, play
+from rehearsal.http import load_client, play, rollout
 from rehearsal.http.load_client import LoadConfig
 from rehearsal.http.page import quantile, summarise
 from rehearsal.http.play import HttpScript
@@ -74,6 +74,21 @@ def failures(requests: int, seed: int) -> dict[str, Any]:
     return counts
 
 
+def rollouts() -> dict[str, Any]:
+    """Return what callers noticed of a good release, and of bad ones until they had come back."""
+    outcomes = rollout.run(rollout.releases(rollout.SCRIPT))
+    failing = outcomes.pop("failing")
+    return {
+        "rollout_requests": sum(len(outcome.records) for outcome in outcomes.values()),
+        "rollout_failed": sum(len(outcome.failed) for outcome in outcomes.values()),
+        "rollout_minutes": outcomes.pop("good").minutes,
+        "failing_release_failed": len(failing.failed),
+        "rejected": {
+            name: outcome.rejection_reason for name, outcome in {"failing": failing, **outcomes}.items()
+        },
+    }
+
+
 def clients() -> dict[str, int]:
     """Return the requests of each library's callers, and how many failed."""
     counts = {}
@@ -95,7 +110,13 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         f"notice, {result['failed_repeatable']} repeatable ones**, and {result['failed_other']} that must "
         f"not be repeated and were at a worker that was killed; {result['repeated']} went to another worker. "
         f"{result['overdue']} workers outran their deadline.\n\n"
-        "Callers by the `openai` package, gRPC and WebSocket while their workers get a notice: "
+        f"A good release is on all workers after {result['rollout_minutes']:.0f} minutes of the health "
+        "checker. Three bad ones come back by themselves: "
+        f"{'; '.join(f'*{name}*, as {reason}' for name, reason in result['rejected'].items())}. Failed: "
+        f"**{result['rollout_failed']}** of {result['rollout_requests']:,} requests, and "
+        f"{result['failing_release_failed']} at the host that tried the failing one. A minute "
+        "of the health checker is two seconds here; agents and HAProxy run in real time.\n\n"
+        "Callers by the `openai` package, `tritonclient` and WebSocket while their workers get a notice: "
         f"{sum(result[f'{kind}_failed'] for kind in http_plays.CLIENTS)} failed of "
         f"{sum(result[f'{kind}_requests'] for kind in http_plays.CLIENTS)} requests.\n\n"
         f"The path adds {result['p50_ms_added']} ms at the median and {result['p99_ms_added']} ms at the "
@@ -119,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "seed": options.seed,
         **overhead(),
         **failures(options.requests, options.seed),
+        **rollouts(),
         **clients(),
     }
     write(options.out, result)
@@ -126,10 +148,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.requests >= REQUESTS:
         write_page(result, options.docs)
     names = (
-        *("failed_with_notice", "failed_repeatable", "overdue"),
+        *("failed_with_notice", "failed_repeatable", "overdue", "rollout_failed"),
         *(f"{kind}_failed" for kind in http_plays.CLIENTS),
     )
-    return verdict([f"{name} is {result[name]}, allowed: 0" for name in names if result[name]])
+    problems = [f"{name} is {result[name]}, allowed: 0" for name in names if result[name]]
+    problems += [
+        f"the release {name} has not come back" for name, reason in result["rejected"].items() if not reason
+    ]
+    return verdict(problems)
 
 
 if __name__ == "__main__":

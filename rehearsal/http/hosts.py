@@ -6,13 +6,14 @@ import contextlib
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 from contracts.agent.config import HttpWorkers
+from contracts.group.release import WorkerRelease
+from contracts.registry.item import Worker
+from rehearsal.http.play_clock import PlayClock
 from rehearsal.machines.real import service_host
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.services.hosts import Processes
@@ -23,34 +24,34 @@ _ADDRESSES: Final = 250
 
 
 class HttpHosts:
-    """The hosts of a service; the command is that of a worker.
+    """The hosts of a service; ``variables`` are those of its workers, whatever their release.
 
     Ports are the same on all hosts: each has its address, and an address is used again after 250 hosts.
     """
 
     def __init__(
-        self, folder: Path, command: Sequence[str], environment: dict[str, str], workers: HttpWorkers
+        self, folder: Path, variables: dict[str, str], workers: HttpWorkers, clock: PlayClock
     ) -> None:
         self._folder = folder
         self._processes = Processes(folder, folder)
-        self._command = list(command)
-        self._environment = environment
+        self._variables = variables
         self._workers = workers
+        self._clock = clock
         self._hosts: dict[str, subprocess.Popen[str]] = {}
         self._listed: dict[str, HttpHost] = {}
         self._launched = 0
 
-    def launch(self) -> str:
-        """Start a host; return its name."""
+    def launch(self, release: WorkerRelease) -> str:
+        """Start a host, its workers from ``release``; return its name."""
         self._launched += 1
         name = f"i-{self._launched:04}"
         address = f"{_NETWORK}.{1 + self._launched % _ADDRESSES}"
         directory = self._folder / name
         directory.mkdir()
         config = service_host.ServiceHostConfig(
-            command=self._command,
-            environment={**self._environment, "ADDRESS": address},
-            secrets={},
+            command=list(release.command),
+            environment=dict(release.environment),
+            secrets={**self._variables, "ADDRESS": address},
             slots=1,
             directory=str(directory),
             address=address,
@@ -59,7 +60,7 @@ class HttpHosts:
         process = self._processes.start("hosts", ["-m", service_host.__name__], {})
         self._hosts[name] = process
         self._send(process, asdict(config))
-        self._listed[name] = HttpHost(name, address, time.time())
+        self._listed[name] = HttpHost(name, address, self._clock.wall())
         return name
 
     def listed(self) -> tuple[HttpHost, ...]:
@@ -73,6 +74,26 @@ class HttpHosts:
     def notice(self, name: str, seconds: float) -> None:
         """Send a notice: the host ends in so many seconds, and drains at once."""
         self._send(self._hosts[name], {"kind": "spot", "seconds": seconds, "drain": seconds})
+
+    def assign(self, name: str, release: WorkerRelease) -> None:
+        """Set the release that a host's workers start from, next time."""
+        line = {"kind": "release", "command": release.command, "environment": dict(release.environment)}
+        self._send(self._hosts[name], line)
+
+    def restart(self, name: str) -> None:
+        """Request the restart of a host's workers."""
+        self._send(self._hosts[name], {"kind": "restart"})
+
+    def workers(self, name: str) -> tuple[Worker, ...]:
+        """Return the registered workers of a host, in the play's time."""
+        return tuple(
+            replace(
+                worker,
+                since=self._clock.of_machine(worker.since),
+                heartbeat=self._clock.of_machine(worker.heartbeat),
+            )
+            for worker in service_host.read_workers(self._folder / name)
+        )
 
     def has_drained(self, name: str) -> bool:
         """Return whether a host's workers and agent have ended by themselves."""

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from contracts.agent.config import HttpProxy, HttpWorkers
+from contracts.group.release import WorkerRelease
 from contracts.registry.proxy_state import ProxyState
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.http import load_client
 from rehearsal.http.hosts import HttpHosts
 from rehearsal.http.load_client import LoadConfig, Record
+from rehearsal.http.play_clock import PlayClock
 from rehearsal.http.proxies import RealProxy
 
 SERVER: Final = Path(__file__).parents[2] / "examples" / "http-service" / "server.py"
@@ -45,6 +47,7 @@ class HttpScript:
         seed: Of the market and the load.
         command: Command of a worker.
         is_grpc: Whether workers speak gRPC.
+        pace: How many times as fast as the machine's the clock of proxies' counts and of decisions runs.
     """
 
     hosts: int = 4
@@ -59,6 +62,12 @@ class HttpScript:
     seed: int = 1
     command: tuple[str, ...] = (sys.executable, str(SERVER))
     is_grpc: bool = False
+    pace: float = 1.0
+
+    @property
+    def release(self) -> WorkerRelease:
+        """The release that workers start from."""
+        return WorkerRelease(command=self.command)
 
 
 class Interruption(NamedTuple):
@@ -95,8 +104,9 @@ class HttpWorld:
 
     def __init__(self, script: HttpScript, folder: Path) -> None:
         workers = HttpWorkers(WORKER_PORT, check_port=_CHECK_PORT, is_grpc=script.is_grpc)
-        environment = {"TOKEN_SECONDS": str(script.token_seconds)}
-        self.hosts = HttpHosts(folder, script.command, environment, workers)
+        variables = {"TOKEN_SECONDS": str(script.token_seconds)}
+        self.clock = PlayClock(script.pace)
+        self.hosts = HttpHosts(folder, variables, workers, self.clock)
         settings = HttpProxy(
             workers,
             is_grpc=script.is_grpc,
@@ -108,7 +118,9 @@ class HttpWorld:
         )
         self.proxies = []
         for address in _PROXY_ADDRESSES:
-            proxy = RealProxy(settings, address, folder / f"proxy-{address}", self.hosts.listed)
+            proxy = RealProxy(
+                settings, address, folder / f"proxy-{address}", self.hosts.listed, self.clock, script.pace
+            )
             self.proxies.append(proxy)
 
     @property
@@ -139,7 +151,7 @@ def world(script: HttpScript) -> Iterator[tuple[HttpWorld, Path]]:
         contextlib.closing(HttpWorld(script, Path(name))) as running,
     ):
         for _ in range(script.hosts):
-            running.hosts.launch()
+            running.hosts.launch(script.release)
         running.wait_ready(script.hosts)
         yield running, Path(name)
 
@@ -158,6 +170,7 @@ def load(config: LoadConfig, out: Path) -> Iterator[None]:
     finally:
         callers.kill()
         callers.wait()
+        callers.stdin.close()
 
 
 def run(script: HttpScript, on_progress: Callable[[HttpOutcome], None] = lambda outcome: None) -> HttpOutcome:
@@ -214,7 +227,7 @@ class _Market:
             self._ending[name] = ends
         else:
             self._hosts.end(name)
-        self._hosts.launch()
+        self._hosts.launch(self._script.release)
 
     def _end_hosts(self) -> None:
         for name, ends in list(self._ending.items()):

@@ -14,7 +14,7 @@ from pathlib import Path
 from contracts.agent.config import HttpProxy
 from contracts.registry.proxy_state import ProxyState
 from pulumi_on_moto.errors import LocalCloudError
-from userdata.agent.machine.clock import SystemClock
+from userdata.agent.machine.clock import Clock
 from userdata.agent.proxy import haproxy_config
 from userdata.agent.proxy.discovery import HttpHost
 from userdata.agent.proxy.haproxy_config import Paths
@@ -41,7 +41,8 @@ class RealProxy:
         address: str,
         folder: Path,
         discover: Callable[[], tuple[HttpHost, ...]],
-        discover_seconds: float = 1.0,
+        clock: Clock,
+        discover_seconds: float,
     ) -> None:
         folder.mkdir()
         self.address = address, proxy.listen_port
@@ -54,14 +55,15 @@ class RealProxy:
         self._process = self._start()
         self._socket = RuntimeSocket(paths.socket)
         self._supervisor = ProxySupervisor(
-            proxy, paths, discover, self._write, SystemClock(), _in_thread, discover_seconds
+            proxy, paths, discover, self._write, clock, _in_thread, discover_seconds
         )
         self._thread = threading.Thread(target=self._supervisor.run, daemon=True)
         self._thread.start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._path.unlink(missing_ok=True)
-        command = [installed(), "-W", "-db", "-f", str(self._config)]
+        # -dR: with another HAProxy on the port it fails; else the kernel gives each a part of the requests.
+        command = [installed(), "-W", "-db", "-dR", "-f", str(self._config)]
         with self._log.open("a") as output:
             process = subprocess.Popen(  # noqa: S603
                 command, stdout=output, stderr=output, start_new_session=True

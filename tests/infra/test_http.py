@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from contracts import codec, names
 from contracts.agent.config import HttpProxy, HttpWorkers
@@ -286,9 +287,17 @@ def test_what_cannot_work_is_refused(
     assert "allowed: " in line
 
 
-def test_kubernetes_is_refused_in_words() -> None:
-    line = refusal({}, {"runsOn": "kubernetes", "image": f"worker@sha256:{'0' * 64}"})
+@pytest.mark.parametrize("scaling", [{}, {"scaling": {"source": "http", "min": 1}}])
+def test_kubernetes_is_refused_in_words(scaling: dict[str, Any]) -> None:
+    line = refusal({}, {"runsOn": "kubernetes", "image": f"worker@sha256:{'0' * 64}", **scaling})
     assert "runsOn 'kubernetes' with http, allowed: on instances" in line
+
+
+def test_the_example_for_triton_is_accepted() -> None:
+    entry = yaml.safe_load((Path(__file__).parents[2] / "examples/http-service/triton.yaml").read_text())
+    [service] = settings("dev", {"gpu-spot:services": [entry]}).services
+    assert service.http is not None
+    assert service.http.workers.is_grpc
 
 
 def test_a_preview_warns_if_requests_have_no_time_to_end() -> None:

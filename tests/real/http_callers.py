@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import queue
 import select
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 _PROMPT: Final = "the quick brown fox jumps over the lazy dog"
 _TOKENS: Final = 12
@@ -62,26 +63,40 @@ def _openai(address: str) -> _Requests:
     )
 
 
-def _grpc(address: str) -> _Requests:
-    """Yield calls with one answer, and with a stream of them."""
-    import grpc
+def _triton(address: str) -> _Requests:
+    """Yield inferences with one answer, and with a stream of them."""
+    import numpy as np
+    from tritonclient import grpc
 
-    with grpc.insecure_channel(address) as channel:
-        chat, stream = channel.unary_unary("/tokens.Model/Chat"), channel.unary_stream("/tokens.Model/Stream")
-        prompt = json.dumps([_PROMPT, _TOKENS]).encode()
+    client = grpc.InferenceServerClient(address)
+    prompt = grpc.InferInput("PROMPT", [1], "BYTES")
+    prompt.set_data_from_numpy(np.array([_PROMPT.encode()], dtype=np.object_))
+    tokens = grpc.InferInput("TOKENS", [1], "INT32")
+    tokens.set_data_from_numpy(np.array([_TOKENS], dtype=np.int32))
 
-        def plain() -> object:
-            answer, call = chat.with_call(prompt, timeout=_TIMEOUT_SECONDS)
-            assert dict(call.trailing_metadata())["tokens"] == str(_TOKENS)
-            return answer.decode()
+    def words(result: Any) -> str:
+        return " ".join(word.decode() for word in result.as_numpy("WORDS"))
 
-        def streamed() -> object:
-            call = stream(prompt, timeout=_TIMEOUT_SECONDS)
-            words = [word.decode() for word in call]
-            assert dict(call.trailing_metadata())["tokens"] == str(_TOKENS)
-            return " ".join(words)
+    def plain() -> object:
+        return words(client.infer("words", [prompt, tokens], client_timeout=_TIMEOUT_SECONDS))
 
-        yield from itertools.cycle([("plain", plain), ("streamed", streamed)])
+    def streamed() -> object:
+        answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
+        client.start_stream(lambda result, error: answers.put((result, error)), _TIMEOUT_SECONDS)
+        try:
+            client.async_stream_infer("words", [prompt, tokens])
+            received = [answers.get(timeout=_TIMEOUT_SECONDS) for _ in range(_TOKENS)]
+        finally:
+            client.stop_stream()
+        assert [error for _, error in received] == [None] * _TOKENS
+        return " ".join(words(result) for result, _ in received)
+
+    def ready() -> object:
+        assert client.is_server_ready()
+        assert client.is_model_ready("words")
+        return _WORKERS_WORDS
+
+    yield from itertools.cycle([("plain", plain), ("streamed", streamed), ("ready", ready)])
 
 
 def _websocket(address: str) -> _Requests:
@@ -100,7 +115,7 @@ def _websocket(address: str) -> _Requests:
     yield from itertools.repeat(("conversation", conversation))
 
 
-_CALLERS: Final = {"openai": _openai, "grpc": _grpc, "websocket": _websocket}
+_CALLERS: Final = {"openai": _openai, "triton": _triton, "websocket": _websocket}
 
 
 def _is_over() -> bool:

@@ -15,9 +15,14 @@ from rehearsal.http.hosts import HttpHosts
 from rehearsal.http.play import HttpScript
 from tests.real import environments
 
-CLIENTS: Final = ("openai", "grpc", "websocket")
-"""``openai`` calls ``examples/http-service``, the others workers in `http_workers`."""
 _HERE: Final = Path(__file__).parent
+_SERVERS: Final = {
+    "openai": None,
+    "triton": play.SERVER.with_name("triton_server.py"),
+    "websocket": _HERE / "websocket_worker.py",
+}
+"""The worker that each kind of caller calls; None: that of all plays."""
+CLIENTS: Final = tuple(_SERVERS)
 _SCRIPT: Final = HttpScript(hosts=2, token_seconds=0.02, concurrency=4)
 _CALLERS_PER_PROXY: Final = 2
 _NOTICE_SECONDS: Final = 30.0
@@ -26,10 +31,9 @@ _NOTICE_SECONDS: Final = 30.0
 def clients(kind: str) -> list[dict[str, Any]]:
     """Return what each caller counted while both hosts got a notice, one after the other."""
     python = str(environments.environment("http") / "python")
-    command = (python, str(_HERE / "http_workers.py"), kind)
     script = _SCRIPT
-    if kind != "openai":
-        script = dataclasses.replace(script, command=command, is_grpc=kind == "grpc")
+    if (server := _SERVERS[kind]) is not None:
+        script = dataclasses.replace(script, command=(python, str(server)), is_grpc=kind == "triton")
     with play.world(script) as (running, _):
         callers = [
             subprocess.Popen(
@@ -46,7 +50,7 @@ def clients(kind: str) -> list[dict[str, Any]]:
                 assert caller.stdout is not None
                 caller.stdout.readline()  # it has begun
             first = running.hosts.names()
-            running.hosts.launch()
+            running.hosts.launch(script.release)
             running.wait_ready(len(first) + 1)
             for name in first:
                 _drain(running.hosts, name)

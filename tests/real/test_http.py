@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from contracts.names import PROXY_HEALTH_PATH
-from rehearsal.http import load_client, play
+from lambdas.core.rollout.step import ROLLED_BACK
+from rehearsal.http import load_client, play, rollout
 from rehearsal.http.load_client import LoadConfig
 from rehearsal.http.play import HttpScript, HttpWorld
 from tests.real import http_plays
@@ -47,7 +48,7 @@ def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
         time.sleep(0.5)
         [noticed, dies, *_] = hosts.names()
         hosts.notice(noticed, 30.0)
-        hosts.launch()
+        hosts.launch(SCRIPT.release)
         time.sleep(0.5)
         died_at = time.time()
         hosts.end(dies)
@@ -96,7 +97,7 @@ def test_without_workers_a_caller_reads_when_to_try_again_and_the_next_worker_se
     assert response.status == 503
     assert 1 <= int(response.headers["Retry-After"]) <= 60
     assert get(running, PROXY_HEALTH_PATH).status == 200
-    running.hosts.launch()
+    running.hosts.launch(SCRIPT.release)
     running.wait_ready(1)
     assert get(running, "/v1/models").status == 200
 
@@ -116,7 +117,7 @@ def test_requests_that_wait_while_all_workers_drain_go_to_the_next_one(world: tu
         wait_until(lambda: proxy.state().waiting > 0)
         running.hosts.notice(name, 60.0)
         wait_until(lambda: running.ready == 0)
-        running.hosts.launch()
+        running.hosts.launch(SCRIPT.release)
         assert [caller.wait(20) for caller in callers] == [0] * len(callers)
     finally:
         for caller in callers:
@@ -130,3 +131,21 @@ def test_clients_of_other_libraries_notice_no_notice(kind: str) -> None:
     results = http_plays.clients(kind)
     assert [result["failed"] for result in results] == [[]] * len(results)
     assert all(min(result["counts"].values()) > 1 for result in results), results
+
+
+@pytest.mark.soak
+def test_a_good_release_fails_no_request_and_bad_ones_come_back_by_themselves() -> None:
+    releases = rollout.releases(rollout.SCRIPT)
+    outcomes = rollout.run(releases)
+    assert outcomes["good"].incidents == ()
+    for name, evidence in {
+        "failing": "requests failed",
+        "slow": "times as long for a request",
+        "never-ready": "instances with it are unhealthy: workers d",
+    }.items():
+        assert evidence in outcomes[name].rejection_reason
+        assert outcomes[name].incidents == (f"{ROLLED_BACK}/{releases[name].version}",)
+    failing = outcomes.pop("failing")
+    assert all("a bad release" in record.error for record in failing.failed)
+    assert 0 < len(failing.failed) < len(failing.records) / 5  # half of those at its first host
+    assert [record for outcome in outcomes.values() for record in outcome.failed] == []

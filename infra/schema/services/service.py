@@ -209,12 +209,12 @@ class Service(Work):
         if self.slots_per_gpu > 1:
             # Karpenter does not know of shared GPUs and would start too many nodes.
             raise unsupported_error(f"with slotsPerGpu {self.slots_per_gpu}", "1")
+        if self.http is not None:
+            raise unsupported_error("with http", "on instances (in the cluster, use its own ingress)")
         if self.scaling is not None and self.scaling.source != "queue":
             raise unsupported_error(f"with scaling.source {self.scaling.source!r}", "'queue'")
         if self.on_premises is not None:
             raise unsupported_error("with onPremises", "on instances")
-        if self.http is not None:
-            raise unsupported_error("with http", "on instances (in the cluster, use its own ingress)")
         check_capacity(self.capacity)
         return self
 

@@ -7,7 +7,8 @@ which uses 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKIL
 SIGKILL at one file operation of a save. ``lost_seconds_without_notice`` is from the last commit to the kill.
 The overhead is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
 ``stall``: the pause of a 1 GB state's save beside ``torch.save`` and ``dcp.async_save``, alternating; the
-price of saves where it decides the interval; the memory and reads of a restore by four ranks.
+price of saves where it decides the interval; the memory and reads of a restore by four ranks. ``memory``:
+``memory_restart_s``, from the imports of a killed training to its first step, from a save in memory.
 """
 
 from __future__ import annotations
@@ -147,6 +148,22 @@ def stalls(megabytes: int) -> dict[str, Any]:
     return {**restoring, **saving}
 
 
+def memory_restarts(megabytes: Sequence[int]) -> dict[str, Any]:
+    """Kill trainings with states of such sizes and restart them from memory; return figures by size.
+
+    ``memory_restart_s``: of the first size.
+    """
+    by_size = {}
+    for size in megabytes:
+        with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+            by_size[size] = report_of("torch", "memory_torch", folder, str(size), "3")
+    return {
+        "memory_restart_s": by_size[megabytes[0]]["memory_restart_s"],
+        "memory_restarts": by_size,
+        "memory_lost_saves": sum(report["lost_saves"] for report in by_size.values()),
+    }
+
+
 def page_part(stall: Mapping[str, Any]) -> str:
     """Return the part of ``performance.md`` about the pause of a save."""
     pause, step = stall["pause_seconds"], stall["step_seconds"]
@@ -215,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=50, help="of each kind, in each part")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each way to save is measured")
     parser.add_argument("--parameters", type=int, default=PARAMETERS)
-    parser.add_argument("--only", nargs="*", help="parts that begin so, 'wild', 'overhead', 'stall'")
+    parser.add_argument("--only", nargs="*", help="parts that begin so, wild, overhead, stall, memory")
     parser.add_argument("--megabytes", type=int, default=1000, help="of the state whose save is timed")
     options = parser.parse_args(arguments)
 
@@ -223,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.only is None or any(name.startswith(prefix) for prefix in options.only)
 
     needed = {part.framework for part in PARTS if is_selected(part.name)}
-    needed |= {"torch"} if is_selected("wild") or is_selected("stall") else set()
+    needed |= {"torch"} if any(map(is_selected, ("wild", "stall", "memory"))) else set()
     needed |= {"mosaic"} if is_selected("wild") else set()
     needs.frameworks(sorted(needed | ({"keras", "torch"} if is_selected("overhead") else set())))
     rounds: list[dict[str, Any]] = []
@@ -242,10 +259,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if stall:
         replace_part(options.docs / "performance.md", "checkpoint", page_part(stall))
     result = summary(rounds, cost, habits, stall)
+    result |= memory_restarts((400, 1000)) if is_selected("memory") else {}
     write(options.out, result)
     print(json.dumps({name: value for name, value in result.items() if name not in ("rounds", "overhead")}))
     lost = result["mismatches"] + result["unreadable"] + len(result["faults"])
-    lost += result["wild_mismatches"] + result["stuck_runs"] + result["exports_lost"]
+    lost += (
+        result.get("memory_lost_saves", 0)
+        + result["wild_mismatches"]
+        + result["stuck_runs"]
+        + result["exports_lost"]
+    )
     return 1 if lost or result["lost_steps_with_notice"] > 1 else 0
 
 

@@ -1,12 +1,14 @@
 """Lose nodes of a real training of several nodes, compare with plain torchrun; replay Spot traces.
 
-    python -m bench.machines.nodes [--out FILE] [--losses 8] [--seed 0] [--no-torchrun] [--docs docs]
+    python -m bench.machines.nodes [--out FILE] [--losses 8] [--minutes 60] [--seed 0]
+        [--no-torchrun] [--no-replay] [--docs docs]
 
-Four nodes are processes of PyTorch over gloo on this machine (``tests/real/node_losses.py``); one after
+Four nodes are agents of torchrun over gloo on this machine (``tests/real/node_losses.py``); one after
 another is lost, the host of rank 0 and of its store among them, and gets a successor. ``stalled_p95_s`` is
 from a loss to the next step of the others, without a notice. Beside it, with the same script: torchrun's own
 nodes, with a restart of all (``torchrun_stalled_s``, a successor at once), and with its elastic restart
-(``torchrun_elastic_steps``: in a minute after a loss). ``--losses 0`` leaves all of this out.
+(``torchrun_elastic_steps``: in a minute after a loss). ``--losses 0`` leaves all of this out; 100 or more
+are written to ``docs/performance.md``.
 
 ``goodput_vs_restart_all``: replayed on Spot traces with what losses cost (``bench/parts/node_replay.py``);
 only results on traces are written to ``docs/performance.md``.
@@ -25,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.parts import needs, node_replay
-from bench.parts.page import replace_part
+from bench.parts.page import replace_part, table
 from bench.parts.run import parser_of, verdict, write
 from tests.real import node_losses
 from tests.real.environments import environment
@@ -33,6 +35,14 @@ from tests.real.environments import environment
 COUNT: Final = 4
 FEWEST: Final = 2
 STALL_LIMIT_SECONDS: Final = 30.0
+SHOWN_LOSSES: Final = 100
+"""Fewest losses whose figures are written to the page."""
+KINDS: Final = {
+    "notice": "with a notice",
+    "process": "its training is killed",
+    "machine": "all its processes are killed",
+    "silent": "frozen, its connections stay",
+}
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -40,21 +50,24 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return sorted(values)[math.ceil(share * len(values)) - 1] if values else None
 
 
-def survivors(python: Path, folder: Path, losses: int, seed: int) -> dict[str, Any]:
-    """Lose nodes of a training with `spot_training.torch.init`; return the figures."""
-    training = node_losses.NodePlay(python, folder / "nodes", f"{FEWEST}:{COUNT}", ["ddp=false"])
+def survivors(python: Path, folder: Path, losses: int, seed: int, minutes: float) -> dict[str, Any]:
+    """Lose nodes of a training with `spot_training.torch.init`, for so many minutes; return the figures."""
+    launcher = [str(python / "torchrun"), "--standalone", "--nproc-per-node=1"]
+    options = ["ddp=false", "pause=0.1"]
+    training = node_losses.NodePlay(python, folder / "nodes", f"{FEWEST}:{COUNT}", options, launcher)
     try:
-        results = node_losses.play(training, count=COUNT, fewest=FEWEST, losses=losses, seed=seed)
+        results = node_losses.play(
+            training, count=COUNT, fewest=FEWEST, losses=losses, seed=seed, seconds=60 * minutes
+        )
         steps = training.steps()
     finally:
         training.end()
-    expected = node_losses.reference(
-        python, folder / "reference", steps[-1].step // node_losses.STEPS_PER_EPOCH + 2
-    )
+    expected = node_losses.expected_samples(python, steps[-1].step // node_losses.STEPS_PER_EPOCH + 2)
     noticed = [loss for loss in results if loss.kind == "notice"]
     sudden = [loss for loss in results if loss.kind != "notice"]
     return {
         "node_losses": len(results),
+        "steps": len({step.step for step in steps}),
         "losses_of_rank_0": sum(loss.was_first for loss in results),
         "stalled_p95_s": percentile([loss.stalled_seconds for loss in sudden], 0.95),
         "stalled_median_s": percentile([loss.stalled_seconds for loss in sudden], 0.5),
@@ -65,15 +78,45 @@ def survivors(python: Path, folder: Path, losses: int, seed: int) -> dict[str, A
         "wrong_samples": node_losses.wrong_samples(steps, expected),
         "missing_steps": node_losses.missing_steps(steps),
         "worlds": len({step.world for step in steps}),
+        "load": percentile([loss.load for loss in results], 0.5),
         "losses": [asdict(loss) for loss in results],
     }
+
+
+def section(result: dict[str, Any]) -> str:
+    """Return the part of the page about nodes that were lost."""
+    rows = list[list[str]]()
+    for kind, text in KINDS.items():
+        losses = [loss for loss in result["losses"] if loss["kind"] == kind]
+        stalled = [loss["stalled_seconds"] for loss in losses]
+        repeated = sum(max(loss["repeated_steps"], 0) for loss in losses)
+        times = [f"{percentile(stalled, share):.1f}" for share in (0.5, 0.95, 1.0)]
+        rows.append([text, str(len(losses)), *times, str(repeated)])
+    wrong = len(result["wrong_samples"]) + len(result["missing_steps"])
+    texts = [
+        "`make bench-nodes`: four torchrun agents with `spot_training.torch.init`, processes over gloo on two"
+        f" cores that other work shares (load {result['load']:.0f}). {result['node_losses']} losses, two or"
+        f" more nodes left at each, {result['losses_of_rank_0']} of the node with rank 0, its store and the"
+        " saves; each node gets a successor. From a loss to the others' next step:",
+        table(("lost", "times", "median s", "95 % s", "longest s", "steps again"), rows),
+        f"Unannounced losses together: {result['stalled_p95_s']:.1f} s at the 95th percentile. Saved steps"
+        f" that were repeated: {result['saved_steps_repeated']}; steps without their exact samples:"
+        f" {wrong} of {result['steps']}.",
+    ]
+    if "torchrun_stalled_s" in result:
+        texts.append(
+            "The same script with plain torchrun on four nodes, one killed: all started again with a"
+            f" successor at once, {result['torchrun_stalled_s']:.1f} s; elastic torchrun (3 to 4 nodes):"
+            f" {result['torchrun_elastic_steps']} steps in the next minute."
+        )
+    return "## Nodes that are lost\n\n" + "\n\n".join(texts)
 
 
 def problems(result: dict[str, Any]) -> list[str]:
     """Return what does not hold."""
     none = ("wrong_samples", "missing_steps", "steps_lost_with_notice", "saved_steps_repeated")
     violations = [f"{name} is {result[name]}, allowed: 0" for name in none if result.get(name)]
-    if (ratio := result["goodput_vs_restart_all"]) is not None and ratio < 1:
+    if (ratio := result.get("goodput_vs_restart_all")) is not None and ratio < 1:
         violations.append(f"goodput_vs_restart_all is {ratio:.3f}, needed: 1 or more")
     stalled = result.get("stalled_p95_s")
     if stalled is not None and stalled > STALL_LIMIT_SECONDS:
@@ -85,17 +128,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; return 1 if a step was lost at a notice, samples are wrong, or it stalled for too long."""
     parser = parser_of(__doc__, "nodes", docs=True)
     parser.add_argument("--losses", type=int, default=8, help="0: the replay alone")
+    parser.add_argument("--minutes", type=float, default=60.0, help="at most, for losses")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-torchrun", action="store_true", help="without the comparison")
+    parser.add_argument("--no-replay", action="store_true", help="without the traces")
     options = parser.parse_args(arguments)
-    traces = needs.traces_or_model()
     if options.losses:
         needs.frameworks(["torch"])
-    result = node_replay.replayed(traces)
-    if result["source"] == "traces" and result["goodput_vs_restart_all"]:
-        replace_part(options.docs / "performance.md", "nodes", node_replay.section(result))
+    page, result = options.docs / "performance.md", dict[str, Any]()
+    if not options.no_replay:
+        result |= node_replay.replayed(needs.traces_or_model())
+        if result["source"] == "traces" and result["goodput_vs_restart_all"]:
+            replace_part(page, "nodes", node_replay.section(result))
     if options.losses:
         result |= played(options)
+    if result.get("node_losses", 0) >= SHOWN_LOSSES:
+        replace_part(page, "node-losses", section(result))
     write(options.out, result)
     print(json.dumps({name: value for name, value in result.items() if not isinstance(value, list)}))
     return verdict(problems(result))
@@ -105,7 +153,7 @@ def played(options: argparse.Namespace) -> dict[str, Any]:
     """Lose nodes of real trainings; return the figures."""
     python = environment("torch")
     with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-        result = survivors(python, Path(folder), options.losses, options.seed)
+        result = survivors(python, Path(folder), options.losses, options.seed, options.minutes)
         if not options.no_torchrun:
             result |= node_losses.plain_torchrun(python, Path(folder) / "plain", COUNT)
             result |= node_losses.elastic_torchrun(python, Path(folder) / "elastic", COUNT)

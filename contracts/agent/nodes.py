@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from contracts.limits import Within
+from contracts.stored import stored
 
 MAX_NODES: Final = 64
 MAX_NAME_LENGTH: Final = 24 - len("-node-63")
 """Maximum length of a job's name with several nodes, whose names start with it."""
 
 
+@stored(is_open=True)
 @dataclass(frozen=True)
 class JobNodes:
-    """How many nodes train together: the job waits below ``min``, and more than ``max`` are not used."""
+    """How many nodes train together: the job waits below ``min``, and more than ``max`` are not used.
+
+    In the agent's configuration and in the job's item; the stack file's is ``TrainingNodes``.
+    """
 
     min: Annotated[int, Within(1, MAX_NODES)] = 1
     max: Annotated[int, Within(1, MAX_NODES)] = 1

@@ -39,19 +39,6 @@ class HostFaults:
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
-class StoredNodes:
-    """How many nodes a job has; 0: it runs on one instance."""
-
-    min: int = 0
-    max: int = 0
-
-    def names(self, job: str) -> list[str]:
-        """Return the names of the nodes' items; empty for a job on one instance."""
-        return JobNodes(self.min, self.max).names(job) if self.max else []
-
-
-@stored(is_open=True, has_defaults=True)
-@dataclass(frozen=True, slots=True)
 class JobItem:
     """A job's item; an empty value or 0 means not set. Times are epoch seconds.
 
@@ -76,7 +63,11 @@ class JobItem:
     experiments: tuple[str, ...] = ()
     study: str = ""
     trial: TrialResult = field(default_factory=TrialResult)
-    nodes: StoredNodes = field(default_factory=StoredNodes)
+    nodes: JobNodes | None = None
+
+    def node_names(self, job: str) -> list[str]:
+        """Return the names of the nodes' items; empty for a job on one instance."""
+        return self.nodes.names(job) if self.nodes else []
 
     def state_of(self, revision: str) -> str:
         """Return the state of a run; empty if the item is about another run."""

@@ -245,7 +245,7 @@ class JobReader:
             experiments={
                 experiment: job_item.parse(rows.get(experiment, {})) for experiment in row.experiments
             },
-            nodes={node: job_item.parse(rows.get(node, {})) for node in row.nodes.names(name)},
+            nodes={node: job_item.parse(rows.get(node, {})) for node in row.node_names(name)},
             workers=tuple(workers),
             hosts=tuple(own_hosts),
             attempts=tuple(attempts),
@@ -369,7 +369,7 @@ def _budget(name: str, parameters: Mapping[str, str], config: GroupConfig) -> Ru
 def _parts(item: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the experiments that share a group, or of a job's nodes, from the group's item."""
     row = job_item.parse(item)
-    return (*row.experiments, *row.nodes.names(str(item[JOB_KEY]["S"]) if item else ""))
+    return (*row.experiments, *row.node_names(str(item[JOB_KEY]["S"]) if item else ""))
 
 
 def _steps(workers: Iterable[Worker]) -> Iterator[tuple[str, tuple[int, int | None]]]:

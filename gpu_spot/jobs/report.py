@@ -61,7 +61,7 @@ def to_json(job: JobReport) -> dict[str, Any]:
     Times are epoch seconds, durations seconds, money US dollars.
     """
     snapshot, status, timeline = job.snapshot, job.status, job.timeline
-    progress = job.progress
+    progress, nodes = job.progress, snapshot.row.nodes
     return {
         "job": snapshot.name,
         "state": status.phase,
@@ -74,10 +74,10 @@ def to_json(job: JobReport) -> dict[str, Any]:
         "steps": progress[1] if progress else None,
         "nodes": {
             "present": snapshot.present_nodes,
-            "min": snapshot.row.nodes.min,
-            "max": snapshot.row.nodes.max,
+            "min": nodes.min,
+            "max": nodes.max,
         }
-        if snapshot.nodes
+        if nodes
         else None,
         "budget_usd": snapshot.budget or None,
         "spent_usd": round(snapshot.spent, 4) if snapshot.budget else None,

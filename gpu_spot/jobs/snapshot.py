@@ -72,7 +72,7 @@ class JobSnapshot:
     def node_summary(self) -> str:
         """How many nodes of a job are present; empty for a job on one instance."""
         limits = self.row.nodes
-        if not self.nodes:
+        if limits is None:
             return ""
         minimum = f", needs {limits.min}" if limits.min < limits.max else ""
         return f"{self.present_nodes} of {limits.max} nodes{minimum}"

@@ -38,7 +38,7 @@ class JobStatus:
 def job_status(snapshot: JobSnapshot) -> JobStatus:
     """Return the status of a job."""
     status = _job_status(snapshot)
-    if status.phase == "running" and snapshot.nodes and _has_too_few_nodes(snapshot):
+    if status.phase == "running" and _has_too_few_nodes(snapshot):
         status = replace(status, phase="waiting for a host", reason=_reason_without_host(snapshot))
     summary = snapshot.experiment_summary or snapshot.node_summary
     if not summary or status.phase in ("stopped", "done"):
@@ -49,7 +49,8 @@ def job_status(snapshot: JobSnapshot) -> JobStatus:
 def _has_too_few_nodes(snapshot: JobSnapshot) -> bool:
     """Return whether nodes are missing, and not only ended while the one with rank 0 exports the model."""
     at_work = sum(worker.state != "waiting" for worker in _fresh_workers(snapshot))
-    return max(snapshot.present_nodes, at_work) < snapshot.row.nodes.min
+    nodes = snapshot.row.nodes
+    return nodes is not None and max(snapshot.present_nodes, at_work) < nodes.min
 
 
 def _job_status(snapshot: JobSnapshot) -> JobStatus:

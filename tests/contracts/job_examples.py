@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contracts.agent.nodes import JobNodes
 from contracts.agent.study import TrialResult
-from contracts.jobs.item import HostFaults, JobItem, Retries, StoredNodes
+from contracts.jobs.item import HostFaults, JobItem, Retries
 
 JOB = JobItem(
     state="running",
@@ -20,7 +21,7 @@ JOB = JobItem(
     experiments=("sweep-1", "sweep-2"),
     study='{"trials": 2}',
     trial=TrialResult("a" * 40, {"LR": "0.1"}, ("0.9", "nan"), 3, "0.5"),
-    nodes=StoredNodes(2, 4),
+    nodes=JobNodes(2, 4),
 )
 JOB_ITEM = {
     "job": {"S": "resnet"},

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from contracts import names
 from contracts.agent.nodes import JobNodes
-from contracts.jobs.item import JobItem, StoredNodes
+from contracts.jobs.item import JobItem
 from gpu_spot.jobs import report
 from gpu_spot.jobs.snapshot import JobSnapshot
 from tests.jobs.snapshots import NOW, RUN, job_attempt
@@ -60,5 +60,5 @@ def test_present_nodes_are_counted_and_a_job_below_its_minimum_waits(stack: Stac
 def test_a_lease_that_has_expired_is_no_node() -> None:
     lost = JobItem(holder="i-1", lease_expires_at=NOW - 1)
     nodes = {"resnet-node-0": replace(lost, lease_expires_at=NOW + 60), "resnet-node-1": lost}
-    snapshot = JobSnapshot("resnet", NOW, RUN, "", 3, row=JobItem(nodes=StoredNodes(1, 3)), nodes=nodes)
+    snapshot = JobSnapshot("resnet", NOW, RUN, "", 3, row=JobItem(nodes=JobNodes(1, 3)), nodes=nodes)
     assert (snapshot.present_nodes, snapshot.node_summary) == (1, "1 of 3 nodes, needs 1")

@@ -28,8 +28,9 @@ from userdata.agent.aws.imds import IdentityDocument
 from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.lease.store import LEASE_SECONDS
 from userdata.agent.machine.errors import AgentError, LeaseLostError
-from userdata.agent.tasks import experiments, holding
+from userdata.agent.tasks import holding
 from userdata.agent.tasks import job as job_tasks
+from userdata.agent.tasks.groups import experiments
 from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.work.failures.fault_handler import RunEnd
 from userdata.agent.work.heartbeat import HeartbeatSender

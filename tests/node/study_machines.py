@@ -28,8 +28,9 @@ from userdata.agent.machine.errors import LeaseLostError
 from userdata.agent.study import history
 from userdata.agent.study.history import TrialOutcome
 from userdata.agent.study.leases import trial_rows
-from userdata.agent.tasks import holding, studies
+from userdata.agent.tasks import holding
 from userdata.agent.tasks import job as job_tasks
+from userdata.agent.tasks.groups import studies
 from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.work.failures.fault_handler import RunEnd
 from userdata.agent.work.heartbeat import HeartbeatSender

@@ -13,7 +13,8 @@ from contracts.agent.config import Config, Training
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.tasks import costs, recording, studies
+from userdata.agent.tasks import costs, recording
+from userdata.agent.tasks.groups import studies
 from userdata.agent.work import containers, notice, process
 from userdata.agent.work.failures import faults
 from userdata.agent.work.training import job_container, train, variables

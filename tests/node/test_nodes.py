@@ -19,7 +19,7 @@ from userdata.agent import tasks
 from userdata.agent.lease.experiment_selection import ExperimentLease
 from userdata.agent.tasks import holding
 from userdata.agent.tasks import job as job_tasks
-from userdata.agent.tasks.nodes import ready_leases
+from userdata.agent.tasks.groups.nodes import ready_leases
 
 Report = Mapping[str, Any]
 FINISHED: Report = {"step": 9, "steps": 9, "finished": True}

@@ -52,6 +52,8 @@ class Loss:
     repeated_steps: int
     unsaved_steps: int
     """Steps after the newest checkpoint at the loss: no more may be repeated."""
+    load: float
+    """The machine's average of the last minute."""
 
 
 @dataclass
@@ -90,6 +92,16 @@ class NodePlay:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def trainer(self, name: str) -> int:
+        """Return the process of a node's first rank, which its launcher has started, if there is one."""
+        process = self.processes[name].pid
+        if not self.launcher:
+            return process
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        return next(
+            int(child) for child in children if SCRIPT.name in Path(f"/proc/{child}/cmdline").read_text()
+        )
 
     def pids(self, name: str) -> list[int]:
         """Return the processes of a node: launcher, ranks, heartbeat."""
@@ -144,12 +156,11 @@ class NodePlay:
     def lose(self, name: str, kind: str) -> Loss:
         """Lose a node; wait until the others have trained on."""
         before, members = self.membership()["number"], self.members()
-        first = self.processes[name].pid
         at, saved_step = time.time(), self.saved_step()
         if kind == "notice":
-            os.kill(first, signal.SIGTERM)
+            self.processes[name].terminate()
         elif kind == "process":
-            os.kill(first, signal.SIGKILL)
+            os.kill(self.trainer(name), signal.SIGKILL)
         else:
             self.signal(name, signal.SIGSTOP if kind == "silent" else signal.SIGKILL)
         after = self.until(lambda: [step for step in self.steps() if step.world > before])[0]
@@ -166,6 +177,7 @@ class NodePlay:
             after.at - (last_at if kind == "notice" else min(at, last_at)),
             last - after.step + 1,
             last - saved_step + 1,
+            os.getloadavg()[0],
         )
 
     def saved_step(self) -> int:
@@ -195,13 +207,24 @@ class NodePlay:
 
 
 def play(
-    nodes: NodePlay, *, count: int, fewest: int, losses: int, seed: int, kinds: Sequence[str] = KINDS
+    nodes: NodePlay,
+    *,
+    count: int,
+    fewest: int,
+    losses: int,
+    seed: int,
+    kinds: Sequence[str] = KINDS,
+    seconds: float = 3600.0,
 ) -> list[Loss]:
-    """Lose nodes at random, never below ``fewest``; each has a successor, that joins at the next save."""
+    """Lose nodes at random, never below ``fewest``; each has a successor, that joins at the next save.
+
+    It ends after so many ``losses`` or ``seconds``.
+    """
     chance, results = random.Random(seed), list[Loss]()
+    end_at = time.monotonic() + seconds
     nodes.start(count)
     nodes.wait_for_world(count)
-    while len(results) < losses:
+    while len(results) < losses and time.monotonic() < end_at:
         for _ in range(count - fewest):
             kind = kinds[len(results) % len(kinds)]
             time.sleep(chance.uniform(0.2, 2.0))
@@ -215,14 +238,27 @@ def play(
     return results
 
 
-def reference(python: Path, folder: Path, epochs: int) -> dict[int, set[int]]:
-    """Train without losses on one machine; return the samples of each step."""
+def expected_samples(python: Path, epochs: int) -> dict[int, set[int]]:
+    """Return the samples of each step by PyTorch's generator, with the script's seed."""
+    code = (
+        "import json, torch; print(json.dumps([torch.randperm(200, generator=torch.Generator()"
+        f".manual_seed(5 * 1_000_003 + epoch)).tolist() for epoch in range({epochs})]))"
+    )
+    command = [str(python / "python"), "-c", code]
+    orders = json.loads(subprocess.check_output(command, env=variables(python)))
+    return {
+        STEPS_PER_EPOCH * epoch + number: set(order[24 * number : 24 * (number + 1)])
+        for epoch, order in enumerate(orders)
+        for number in range(STEPS_PER_EPOCH)
+    }
+
+
+def reference(python: Path, folder: Path, epochs: int) -> None:
+    """Train without losses on one machine; ``folder`` has its weights then."""
     folder.mkdir(parents=True, exist_ok=True)
     options = [f"epochs={epochs}", "pause=0", "every=100"]
     command = [str(python / "python"), str(SCRIPT), str(folder), *options]
     subprocess.run(command, env=variables(python), check=True, capture_output=True)
-    lines = (folder / "steps" / "rank-0-0").read_text().splitlines()
-    return {step.step: set(step.samples) for step in (Step(*json.loads(line)) for line in lines)}
 
 
 def wrong_samples(steps: Sequence[Step], expected: Mapping[int, set[int]]) -> list[str]:

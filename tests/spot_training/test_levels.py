@@ -219,9 +219,7 @@ def test_a_restored_checkpoint_stays_while_the_script_has_it_and_it_fits(
     saved = again.spot.restore()
     assert saved is not None
     if is_full:  # until another one is removed
-        monkeypatch.setattr(
-            LocalFiles, "free_bytes", lambda self, folder: 10_000 * (2 - len([*folder.glob("step-*")]))
-        )
+        monkeypatch.setattr(LocalFiles, "free_bytes", lambda _, at: 10_000 * (2 - len([*at.glob("step-*")])))
     for step in (30, 40):
         again.save(step)
         assert saved.path.exists() == (not is_full or step == 30)
@@ -230,6 +228,15 @@ def test_a_restored_checkpoint_stays_while_the_script_has_it_and_it_fits(
     again.save(50)
     assert len(names) == 2 - is_full
     assert [path.name for path in again.local.glob("step-*")] == ["step-000000000050"]
+
+
+@pytest.mark.parametrize(("free", "here"), [(2_100, 10), (2_099, -1)])
+def test_the_first_save_is_here_only_if_two_states_fit(
+    training: Callable[..., Training], monkeypatch: pytest.MonkeyPatch, free: int, here: int
+) -> None:
+    monkeypatch.setattr(LocalFiles, "free_bytes", lambda self, folder: free)
+    (one := training()).save(10, size=1000)
+    assert (newest(one.local), newest(one.far)) == (here, 10)
 
 
 def test_a_second_machine_that_saved_nothing_changes_nothing(

@@ -3,7 +3,7 @@
 The core needs no framework; the adapters do: ``spot_training.keras``, ``.torch``, ``.huggingface``.
 """
 
-from spot_training.checkpointer import Checkpoint, Checkpointer
+from spot_training.checkpointer import Checkpointer
 from spot_training.deprecation import module_alias
 from spot_training.errors import (
     InUseError,
@@ -20,6 +20,7 @@ from spot_training.progress import Progress
 from spot_training.ranks import ALONE, Ranks
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
+from spot_training.storage.manifest import Checkpoint
 from spot_training.study import report
 
 __all__ = [

@@ -8,10 +8,10 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from spot_training.deprecation import deprecated_name, module_alias, renamed_arguments
 from spot_training.errors import (
@@ -43,6 +43,7 @@ from spot_training.storage.files import Files
 from spot_training.storage.location import store_of
 from spot_training.storage.lock import check_lease
 from spot_training.storage.manifest import (
+    Checkpoint,
     CheckpointManifest,
     File,
     OtherFormatError,
@@ -57,33 +58,11 @@ from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.space import Space
 from spot_training.storage.store import Store
 
-if TYPE_CHECKING:
-    from spot_training.levels.local_level import LocalLevel
-
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
 _MAX_LINEAGE: Final = 100
 Write: TypeAlias = Callable[[Path], object]
 T = TypeVar("T")
 _log = logging.getLogger("spot_training")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A verified checkpoint."""
-
-    step: int
-    path: Path
-    """Its directory, read-only; each rank's files are in ``part(rank)``."""
-    meta: Mapping[str, Any]
-    """The ``meta`` that rank 0 passed to ``save``."""
-    world_size: int
-    """The number of ranks that wrote it."""
-    run: Mapping[str, Any] = field(default_factory=dict)
-    """``TrainingRun.document`` of the run that wrote it."""
-
-    def part(self, rank: int = 0) -> Path:
-        """Return the directory with the files of a rank."""
-        return self.path / part_of(rank)
 
 
 class Checkpointer:
@@ -191,10 +170,11 @@ class Checkpointer:
         """Abandon storage calls that hang shortly before ``seconds_left()`` is 0; None: no deadline."""
         self._calls.seconds_left = seconds_left
 
-    def restore(self, local: LocalLevel | None = None) -> Checkpoint | None:
+    def restore(self, local: Checkpointer | None = None) -> Checkpoint | None:
         """Return the newest valid checkpoint, the same on all ranks; None if there are no checkpoints.
 
-        Damaged checkpoints are logged and skipped. ``local``: its checkpoints are candidates, too.
+        Damaged checkpoints are logged and skipped. ``local``: a level on this machine, whose checkpoints are
+        candidates, too.
 
         Raises:
             RestoreError: all checkpoints are damaged, or the newest is of another format; starting at step 0
@@ -211,7 +191,7 @@ class Checkpointer:
                 level.close()
             raise
 
-    def _restore(self, local: LocalLevel | None) -> Checkpoint | None:
+    def _restore(self, local: Checkpointer | None) -> Checkpoint | None:
         names, levels = self.open(), [self, *filter(None, [local])]
         candidates: list[tuple[str, Checkpointer]] = [(name, self) for name in names]
         if local is not None:
@@ -240,6 +220,10 @@ class Checkpointer:
         """
         names = self._together.on_first(lambda: self._call(self.location, self._open))
         return list(json.loads(names))
+
+    def continuing(self, names: Sequence[str]) -> list[str]:
+        """Return the names of this level's checkpoints with the history of ``names``, of the level above."""
+        return self.open()
 
     def _refuse_damaged(self, names: Sequence[str]) -> None:
         """Raise ``RestoreError`` if there are checkpoints, but none that can be loaded."""

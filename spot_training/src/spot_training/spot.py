@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spot_training.checkpointer import Checkpoint, Checkpointer, Write
+from spot_training.checkpointer import Checkpointer, Write
 from spot_training.deprecation import renamed_arguments
 from spot_training.errors import InUseError, SaveError
 from spot_training.identity import TrainingRun
@@ -19,6 +19,7 @@ from spot_training.levels.levels import RETRY_SECONDS, CheckpointLevels
 from spot_training.notice import Notice
 from spot_training.progress import Progress
 from spot_training.retention.rules import Keep, merge
+from spot_training.storage.manifest import Checkpoint
 
 _log = logging.getLogger("spot_training")
 _ended: set[str] = set()
@@ -164,19 +165,21 @@ class Spot:
         paused_seconds: Callable[[], float] | None = None,
         replace: bool = False,
         keep: Keep | None = None,
+        size: int = 0,
     ) -> bool:
         """Save now; return whether it succeeded.
 
         ``last`` (default: whether a notice was received): a failure raises ``SaveError``. ``paused_seconds``
         returns how long this save paused the training, if that differs from the duration of this call.
         ``replace``: see ``Checkpointer.save``. ``keep``: why the checkpoint stays; default: as requested by
-        ``keep``.
+        ``keep``. ``size``: the bytes that this rank writes, if known: ``local`` is not used if two
+        such states do not fit.
         """
         keep = keep or self.take_keep()
         last = self.notice.received if last is None else last
         started = self._clock()
         try:
-            is_far = self._levels.save(step, write, meta, replace=replace, keep=keep, is_last=last)
+            is_far = self._levels.save(step, write, meta, replace=replace, keep=keep, is_last=last, size=size)
         except SaveError as error:
             self._best_requested = None
             if last:

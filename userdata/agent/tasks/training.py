@@ -14,24 +14,15 @@ from userdata.agent.machine.errors import (
     DependencyUnavailableError,
     LeaseLostError,
 )
-from userdata.agent.tasks import (
-    costs,
-    experiments,
-    holding,
-    job,
-    nodes,
-    preparing,
-    recording,
-    snapshots,
-    studies,
-)
+from userdata.agent.tasks import costs, holding, job, preparing, recording, snapshots
+from userdata.agent.tasks.groups import experiments, nodes, studies
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
     from contracts.agent.config import Training
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.lease.renewal import LeaseRenewer
-    from userdata.agent.tasks.studies import RunningTrial
+    from userdata.agent.tasks.groups.studies import RunningTrial
     from userdata.agent.work.failures.fault_handler import RunEnd
     from userdata.agent.work.failures.inspection import Inspector
     from userdata.agent.work.heartbeat import HeartbeatSender

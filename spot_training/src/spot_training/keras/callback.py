@@ -9,13 +9,13 @@ from typing import Any
 
 import keras
 
-from spot_training.checkpointer import Checkpoint
 from spot_training.errors import SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
 from spot_training.log import TrainingLog
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
+from spot_training.storage.manifest import Checkpoint
 
 
 class StopTrainingError(Exception):

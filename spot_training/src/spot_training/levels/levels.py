@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from spot_training.checkpointer import Checkpoint, Checkpointer, Write
+from spot_training.checkpointer import Checkpointer, Write
 from spot_training.errors import InUseError, SaveError, SpotTrainingError
 from spot_training.interval import Interval
 from spot_training.levels.background import BackgroundSaver
@@ -18,6 +18,7 @@ from spot_training.levels.local import LOCAL_VARIABLE
 from spot_training.levels.local_level import LocalLevel
 from spot_training.lines import say
 from spot_training.retention.rules import Keep
+from spot_training.storage.manifest import Checkpoint
 
 RETRY_SECONDS: Final = 60.0
 """Maximum delay before a failed save or copy is retried."""
@@ -89,6 +90,7 @@ class CheckpointLevels:
         replace: bool,
         keep: Keep | None,
         is_last: bool,
+        size: int = 0,
     ) -> bool:
         """Save; return whether ``far`` has it. Arguments: see ``Spot.save``.
 
@@ -96,7 +98,7 @@ class CheckpointLevels:
             SaveError: no checkpoint was committed.
         """
         stays = keep is not None and (keep.metric is not None or len(keep.pins) > 0)
-        if self._local is not None and not self._goes_to_far(is_last or stays):
+        if self._local is not None and not self._goes_to_far(is_last or stays, size):
             if self.last_step == step and not replace:  # either level has it
                 return False
             try:
@@ -137,9 +139,12 @@ class CheckpointLevels:
         for level in filter(None, (local, self._far)):
             level.close()
 
-    def _goes_to_far(self, is_requested: bool) -> bool:
-        """Return on all ranks what rank 0 passes: a notice may reach others later."""
-        return bool(json.loads(self._far.ranks.gather(json.dumps(is_requested))[0]))
+    def _goes_to_far(self, is_requested: bool, size: int) -> bool:
+        """Return on all ranks what rank 0 passes: a notice may reach others later; add up their sizes."""
+        passed = [json.loads(text) for text in self._far.ranks.gather(json.dumps([is_requested, size]))]
+        if self._local is not None:
+            self._local.expect(sum(size for _, size in passed))
+        return bool(passed[0][0])
 
     @property
     def _is_first(self) -> bool:

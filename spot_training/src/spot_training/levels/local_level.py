@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from spot_training.checkpointer import Checkpoint, Checkpointer
+from spot_training.checkpointer import Checkpointer
 from spot_training.errors import SaveError, one_line
 from spot_training.levels.copying import copy_files
 from spot_training.levels.local import LocalFiles, local_folder, machine, make_private
 from spot_training.lines import say
 from spot_training.retention.retention import CheckpointRetention
-from spot_training.storage.manifest import CheckpointManifest, OtherFormatError, name_of, parse
+from spot_training.storage.manifest import Checkpoint, CheckpointManifest, OtherFormatError, name_of, parse
 from spot_training.storage.retry import FULL_ERRNOS
 
 
@@ -155,9 +155,14 @@ class LocalLevel(Checkpointer):
         self._above._resume(manifest)
         self._space.expected = manifest.size
 
+    def expect(self, size: int) -> None:
+        """Record the bytes of the next checkpoint, if none was saved or restored here."""
+        self._space.expected = self._space.expected or size
+
     def _stage(self, name: str) -> str:
         stage = super()._stage(name)
-        if not self._space.fits():  # where it is memory, a full disk may end the training
+        count = 1 if self._store.names() else 2  # the next one is written beside this one
+        if not self._space.fits(count):  # where it is memory, a full disk may end the training
             self._store.drop(stage)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.location)
         return stage

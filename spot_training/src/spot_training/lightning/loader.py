@@ -11,9 +11,9 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from spot_training.checkpointer import Checkpoint
+from spot_training.storage.manifest import Checkpoint
 from spot_training.torch import EpochBatches, state
-from spot_training.torch.data import BatchRandomness, WorkerStart, sigterm_blocked
+from spot_training.torch.loaders.workers import BatchRandomness, WorkerStart, sigterm_blocked
 from spot_training.torch.streams.position import StreamPosition
 
 _SEEDED: Final = "torch.utils.data."

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spot_training.checkpointer import Checkpoint
 from spot_training.errors import MismatchError, OtherRunError, SpotTrainingError
 from spot_training.identity import TAKE_OVER_VARIABLE, compare, taken_over
+from spot_training.storage.manifest import Checkpoint
 from spot_training.torch.optimization import hyperparameters
 
 PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")

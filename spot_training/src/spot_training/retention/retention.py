@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spot_training.errors import SpotTrainingError
 from spot_training.retention.rules import Keep, Retained, parse_retained
-from spot_training.storage.manifest import name_of, parse, step_of
+from spot_training.storage.manifest import Checkpoint, name_of, parse, step_of
 from spot_training.storage.store import Store
-
-if TYPE_CHECKING:
-    from spot_training.checkpointer import Checkpoint
 
 
 class CheckpointRetention:

@@ -13,7 +13,7 @@ from spot_training.storage.bounded import record_progress
 from spot_training.storage.hashing import take_digest
 
 _CHUNK = 1 << 16
-_READ_CHUNK = 1 << 24
+_READ_CHUNK = 1 << 20  # it stays in the processor's cache until it is hashed
 
 
 class Files:

@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: ``manifest.json`` with its step, metadata and files."""
+"""A checkpoint and its manifest: ``manifest.json`` with its step, metadata and files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 FILE: Final = "manifest.json"
@@ -30,6 +31,25 @@ def step_of(name: str) -> int | None:
 def part_of(rank: int) -> str:
     """Return the name of a rank's directory in a checkpoint."""
     return f"rank-{rank:05d}"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint."""
+
+    step: int
+    path: Path
+    """Its directory, read-only; each rank's files are in ``part(rank)``."""
+    meta: Mapping[str, Any]
+    """The ``meta`` that rank 0 passed to ``save``."""
+    world_size: int
+    """The number of ranks that wrote it."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """``TrainingRun.document`` of the run that wrote it."""
+
+    def part(self, rank: int = 0) -> Path:
+        """Return the directory with the files of a rank."""
+        return self.path / part_of(rank)
 
 
 class OtherFormatError(ValueError):

@@ -22,7 +22,7 @@ class Space:
         self.size: int | None = None
         """Bytes of the last committed checkpoint; None before the first."""
         self.expected: int | None = None
-        """Bytes of the restored checkpoint; None: unknown."""
+        """Bytes of the restored checkpoint, or of the first one before it is written; None: unknown."""
 
     def saved(self, size: int) -> None:
         """Record the bytes of a committed checkpoint; log at the first how many fit."""
@@ -51,10 +51,10 @@ class Space:
         while not self.fits() and self.drop_last(candidates()):
             pass
 
-    def fits(self) -> bool:
-        """Return whether a checkpoint of the last size fits, as far as is known."""
+    def fits(self, count: int = 1) -> bool:
+        """Return whether ``count`` checkpoints of the last size fit, as far as is known."""
         size, free = self.size or self.expected, self._store.free_bytes()
-        return size is None or free is None or free >= size * _MARGIN
+        return size is None or free is None or free >= count * size * _MARGIN
 
     def drop_last(self, candidates: Sequence[tuple[str, str]]) -> bool:
         """Remove what is damaged, else the last candidate unless it is the only one; return whether it did.

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import random
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset
 
-from spot_training.checkpointer import Checkpoint
 from spot_training.errors import MismatchError, SpotTrainingError
+from spot_training.storage.manifest import Checkpoint
+from spot_training.torch.loaders.positions import LoaderPosition, refuse_other
+from spot_training.torch.loaders.workers import BatchRandomness, WorkerStart
+from spot_training.torch.streams.position import StreamPosition
 
 
 class EpochBatches:
@@ -96,41 +91,6 @@ class EpochBatches:
             if size:
                 yield step[begin:end] or step[:1]
             position = self.after(position)
-
-
-class LoaderPosition(Protocol):
-    """The position of a data loader."""
-
-    starts_epochs: bool
-    """Whether an epoch can start in another process: its order does not depend on the loader's state."""
-
-    @property
-    def steps(self) -> int | None:
-        """Steps of an epoch, if known."""
-
-    def restore(self, saved: Checkpoint, loader_state: Any) -> None:
-        """Set the position from a checkpoint; raises ``MismatchError`` if it is of other data."""
-
-    def begin(self, epoch: int, samples: int) -> None:
-        """Start the next iteration at this position."""
-
-    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
-        """Return an iterator over the rest of the epoch; the loader's workers start in this call.
-
-        ``accumulate``: the batches of an optimizer step; ``remaining`` is known so many before the end.
-        """
-
-    def after(self, samples: int) -> int:
-        """Return the number of samples after one more step."""
-
-    def remaining(self, batch: int, samples: int) -> int | None:
-        """Return the steps of the epoch after ``batch`` steps and ``samples`` samples; None if unknown."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return the values (JSON) that must not change for a position to stay valid."""
-
-    def state(self) -> Any:
-        """Return the state to save for this rank."""
 
 
 class _IndexPosition:
@@ -238,8 +198,6 @@ def position_of(
         start = loader.worker_init_fn = WorkerStart(start, None if is_stream else _randomness(loader))
     randomness = start.randomness if isinstance(start, WorkerStart) else None
     if is_stream:
-        from spot_training.torch.streams.position import StreamPosition  # which needs this module
-
         return StreamPosition(loader, rank, ranks)
     if isinstance(batches, EpochBatches):
         return _IndexPosition(batches, rank, ranks, randomness)
@@ -259,91 +217,3 @@ def _randomness(loader: DataLoader[Any]) -> BatchRandomness | None:
     if loader.batch_sampler is None:
         return None  # it requests single samples, not lists of them
     return BatchRandomness(0 if loader.generator is None else loader.generator.initial_seed())
-
-
-@contextmanager
-def sigterm_blocked() -> Iterator[None]:
-    """Block SIGTERM in this thread; processes that are started inside inherit that (sigprocmask(2)).
-
-    A loader's worker handles SIGTERM when ``worker_init_fn`` runs: one that comes before would end it. A
-    SIGTERM of this process is delivered afterwards.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-class WorkerStart:
-    """A ``worker_init_fn``: the worker ends only at SIGTERM from its parent, and its random numbers resume.
-
-    torchrun sends SIGTERM to a rank's whole process group; without workers a step could not get its next
-    batch. Ignoring all SIGTERMs would hang the parent's exit, at which Python terminates and joins its
-    workers.
-    """
-
-    def __init__(
-        self, then: Callable[[int], None] | None = None, randomness: BatchRandomness | None = None
-    ) -> None:
-        self._then = then
-        self.randomness = randomness
-
-    def __call__(self, worker: int) -> None:
-        """Prepare a worker."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-        if self._then is not None:
-            self._then(worker)
-        information = get_worker_info()
-        if self.randomness is not None and information is not None:
-            self.randomness.install(information.dataset)
-
-
-class BatchRandomness:
-    """Random numbers in a loader's workers that depend on seed, epoch and batch only, not on the worker.
-
-    So a dataset that augments its samples by ``random``, ``numpy.random`` or ``torch`` draws the same numbers
-    for the rest of an epoch in another process.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
-        """Set by the training's process before each epoch; persistent workers see it."""
-
-    def install(self, dataset: Any) -> None:
-        """Let a dataset, in this worker, seed before each batch; one whose class is fixed stays as it is."""
-        base = type(dataset)
-
-        def fetch(samples: Any, indices: list[int]) -> Any:
-            self.set(indices[0])
-            if hasattr(base, "__getitems__"):
-                return base.__getitems__(samples, indices)
-            return [samples[index] for index in indices]
-
-        with contextlib.suppress(TypeError):
-            dataset.__class__ = type(base.__name__, (base,), {"__getitems__": fetch})
-
-    def set(self, key: object) -> None:
-        """Seed this process's random number generators for a batch, or for a sample of a stream."""
-        text = f"{self.seed} {int(self.epoch[0])} {key}"
-        number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        random.seed(number)
-        torch.manual_seed(number)
-        if numpy := sys.modules.get("numpy"):
-            numpy.random.seed(number % 2**32)
-
-
-def _end_with_parent() -> None:
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass
-    os._exit(0)
-
-
-def refuse_other(saved: Checkpoint, now: dict[str, Any]) -> None:
-    """Raise ``MismatchError`` if a checkpoint inside an epoch has another ``LoaderPosition.identity``."""
-    if saved.meta.get("data") not in (None, now["data"]):
-        raise MismatchError(
-            f"{saved.path} was saved with other data: {saved.meta.get('data')}, allowed: {now['data']}"
-        )

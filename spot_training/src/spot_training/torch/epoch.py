@@ -8,9 +8,10 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from spot_training.checkpointer import Checkpoint
+from spot_training.storage.manifest import Checkpoint
 from spot_training.torch import state
-from spot_training.torch.data import LoaderPosition, sigterm_blocked
+from spot_training.torch.loaders.positions import LoaderPosition
+from spot_training.torch.loaders.workers import sigterm_blocked
 from spot_training.torch.loop_state import LoopState
 from spot_training.torch.saves import StepSaves, numbered
 from spot_training.torch.snapshot import StateCopy

@@ -6,7 +6,7 @@ checksum are not read from the storage again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ def load_parts(parts: Mapping[str, Any], file: Path) -> None:
         MismatchError: a part is missing or does not fit.
     """
     stored = state.read(file, is_mapped=True)
-    mapped = {tensor.untyped_storage().data_ptr() for tensor in _tensors(stored)}
+    mapped = {tensor.untyped_storage().data_ptr() for tensor in state.tensors(stored)}
 
     def leave(value: Any) -> Any:
         """Return a value outside the file."""
@@ -67,14 +67,3 @@ def _map(value: Any, change: Callable[[Any], Any]) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_map(inner, change) for inner in value)
     return change(value)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _tensors(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _tensors(inner)

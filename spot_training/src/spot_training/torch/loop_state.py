@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import torch
 
-from spot_training.checkpointer import Checkpoint
 from spot_training.errors import SpotTrainingError
 from spot_training.identity import compare
 from spot_training.lines import say
 from spot_training.retention.rules import Keep
+from spot_training.storage.manifest import Checkpoint
 from spot_training.torch import state
-from spot_training.torch.data import LoaderPosition
+from spot_training.torch.loaders.positions import LoaderPosition
 from spot_training.torch.loading import load_parts
 from spot_training.torch.optimization import hyperparameters, without_steps
 from spot_training.torch.shards.batches import data_ranks

@@ -235,6 +235,7 @@ class StepSaves:
             paused_seconds=paused_seconds,
             replace=self._replaces and copied is not self._committed(),
             keep=copied.keep,
+            size=state.size(copied.files),
         )
         if is_saved:
             self._committed = weakref.ref(copied)

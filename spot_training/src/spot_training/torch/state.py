@@ -9,7 +9,7 @@ import pickle
 import random
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -91,6 +91,24 @@ def _copy(state: Any, copies: dict[Any, torch.Tensor], buffers: HostBuffers) -> 
     if (numpy := sys.modules.get("numpy")) and isinstance(state, numpy.generic):
         return state.item()  # a Python number of the same value: files hold tensors and plain values
     return copy.deepcopy(state)
+
+
+def tensors(state: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a state."""
+    if isinstance(state, torch.Tensor):
+        yield state
+    elif isinstance(state, Mapping):
+        for value in state.values():
+            yield from tensors(value)
+    elif isinstance(state, (list, tuple)):
+        for value in state:
+            yield from tensors(value)
+
+
+def size(state: Any) -> int:
+    """Return the bytes of a state's dense tensors; tied ones count once."""
+    dense = [tensor for tensor in tensors(state) if tensor.layout == torch.strided]
+    return sum({tensor.data_ptr(): tensor.nbytes for tensor in dense}.values())
 
 
 def randomness() -> dict[str, Any]:

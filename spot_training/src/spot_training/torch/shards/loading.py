@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 
-from spot_training.checkpointer import Checkpoint
 from spot_training.errors import MismatchError, one_line
-from spot_training.storage.manifest import part_of
+from spot_training.storage.manifest import Checkpoint, part_of
 from spot_training.torch import state
 from spot_training.torch.shards.layout import OptimizerParameters, device_of, new_like, on_all_ranks
 from spot_training.torch.shards.saving import SHARD_FILE

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from torch.utils.data import DataLoader
 
-from spot_training.checkpointer import Checkpoint
 from spot_training.errors import SpotTrainingError
 from spot_training.lines import say
-from spot_training.torch.data import BatchRandomness, refuse_other
+from spot_training.storage.manifest import Checkpoint
+from spot_training.torch.loaders.positions import refuse_other
+from spot_training.torch.loaders.workers import BatchRandomness
 from spot_training.torch.streams import source, webdatasets
 from spot_training.torch.streams.lookahead import Lookahead
 from spot_training.torch.streams.source import ShardPosition, ShardStream, StreamStart, TaggedCollate

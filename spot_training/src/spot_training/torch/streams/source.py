@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import IterableDataset, _utils, get_worker_info
 
 from spot_training.torch import state
-from spot_training.torch.data import BatchRandomness
+from spot_training.torch.loaders.workers import BatchRandomness
 from spot_training.torch.streams import webdatasets
 
 _PRIVATE: Final = ("_dataset", "state_dict", "load_state_dict")

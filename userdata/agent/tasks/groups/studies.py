@@ -21,7 +21,8 @@ from userdata.agent.study.leases import trial_rows
 from userdata.agent.study.monitor import TrialMonitor
 from userdata.agent.study.reports import ReportReader, read_answer
 from userdata.agent.study.table import TrialTable
-from userdata.agent.tasks import experiments, job
+from userdata.agent.tasks import job
+from userdata.agent.tasks.groups import experiments
 from userdata.agent.tasks.node import Node
 from userdata.agent.work.failures.fault_handler import RunEnd
 from userdata.agent.work.training.environment import JobEnvironment

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from userdata.agent.aws.experiments import NodeJobs
 from userdata.agent.lease.experiment_selection import AllFinished, ExperimentLease
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.tasks import experiments, holding, job
+from userdata.agent.tasks import holding, job
+from userdata.agent.tasks.groups import experiments
 from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.work.heartbeat import HeartbeatSender
 

@@ -27,6 +27,7 @@ from bench.parts import needs
 from bench.parts.load import calls
 from bench.parts.load.nodes import ManyNodes
 from bench.parts.load.workers import work
+from bench.parts.page import replace_part, table
 from bench.parts.run import MACHINE, parser_of, write
 from infra.kubernetes.context import Manifest
 from infra.kubernetes.render import manifests
@@ -42,6 +43,14 @@ GPUS: Final = 8
 WORKERS: Final = 160
 """Of a service, at the most."""
 _START_SECONDS: Final = 1800.0
+_WARM_UP_SECONDS: Final = 240.0
+"""Until the workers' requests are independent of their common start."""
+_CALLERS: Final = {
+    "workers": (calls.WORKERS,),
+    "kubelets": ("kubelet",),
+    "control plane": ("controller-manager", "scheduler", "apiserver"),
+    "Pulumi": ("pulumi",),
+}
 _PARTS: Final = ("apiserver", "etcd", "controller-manager", "scheduler")
 
 
@@ -144,6 +153,7 @@ def play(load: Load, minutes: float, start_workers: Callable[[], None]) -> None:
         scale(load, WORKERS)
         start_workers()
         load.wait_for(pods)
+    time.sleep(_WARM_UP_SECONDS)
     with load.phase("steady"):
         time.sleep(60 * minutes)
     with load.phase("drain"):
@@ -233,9 +243,39 @@ def measured(folder: Path, options: Any) -> dict[str, Any]:
         }
 
 
+def page_part(result: dict[str, Any]) -> str:
+    """Return the section of the page."""
+    rows = []
+    for phase in result["phases"]:
+        rates = phase["requests_per_s"]
+        total = sum(rates.values())
+        shares = [sum(rates.get(name, 0.0) for name in names) for names in _CALLERS.values()]
+        cells = [f"{phase['seconds']}", f"{total:.0f}", *(f"{share:.1f}" for share in shares)]
+        rows.append(
+            [phase["phase"], *cells, f"{100 * shares[0] / total:.1f}", f"{phase['cpu']['apiserver']:.2f}"]
+        )
+    head = ["phase", "s", "requests/s", *_CALLERS, "workers %", "API server's CPUs"]
+    pods, jobs = (result["objects"][kind] for kind in ("pods", "jobs"))
+    steady = next(phase for phase in result["phases"] if phase["phase"] == "steady")
+    return f"""## API calls of a large cluster
+
+`make bench-cluster-load`, on the control plane of `make test-cluster` with {result["cpus"]} CPUs for all: \
+{result["nodes"]:,} played nodes, {result["services"]} services with {WORKERS} workers, {result["jobs"]} \
+jobs; {result["pods"]:,} pods. Requests take {result["request_seconds"]:g} s with pauses of \
+{result["gap_seconds"]:g} s, means of exponential distributions. Requests a second by the audit log, \
+by who made them. In *drain* a node of each service is emptied by evictions, in *scale down* half of the \
+workers end.
+
+{table(head, rows)}
+
+Jobs ask for nothing while they run. A Job is {jobs["mean_bytes"] / 1000:.0f} KB of JSON, with its scripts, \
+a pod {pods["mean_bytes"] / 1000:.0f} KB on average; steady, watches of pods are sent \
+{steady["watch_bytes"].get("pods", 0) / 1000:.0f} KB/s."""
+
+
 def main() -> int:
     """Run it; return 1 if the API server had no room for a request of ours."""
-    parser = parser_of(__doc__, "cluster-load")
+    parser = parser_of(__doc__, "cluster-load", docs=True)
     parser.add_argument("--services", type=int, default=29, help=f"services with {WORKERS} workers each")
     parser.add_argument("--jobs", type=int, default=360, help="jobs, each with a node of its own")
     parser.add_argument("--minutes", type=float, default=3, help="of steady work")
@@ -249,6 +289,7 @@ def main() -> int:
             needs.say(f"a control plane is needed: {lacking}")
             return 2
     write(options.out, result)
+    replace_part(options.docs / "performance.md", "cluster-load", page_part(result))
     for phase in result["phases"]:
         print(json.dumps({key: value for key, value in phase.items() if key != "calls_per_s"}, indent=2))
     return int(any(calls.WORKERS in phase["refused"] for phase in result["phases"]))

@@ -25,6 +25,7 @@ STOPS: Final = {
     "fit.forecast": TRACES,
     "fit.hazard": TRACES,
     "fit.market": TRACES,
+    "machines.cluster_load": "a control plane is needed: ",
     "machines.tenant_cpus": "containers are needed: ",
     "services.http": "no haproxy on PATH",
     "services.service": BROKER,

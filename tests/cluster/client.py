@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -35,13 +36,14 @@ class RefusedError(Exception):
 
 
 class ClusterApi:
-    """The API of the current context of a kubeconfig.
+    """The API of the current context of a kubeconfig; ``agent`` is the user agent, which the audit log has.
 
     Raises:
         ValueError: the kubeconfig has no certificate authority, or credentials of an unknown kind.
     """
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, agent: str = "gpu-spot-test") -> None:
+        self._agent = agent
         self.folder = kubeconfig.parent
         """Where the kubeconfig is."""
         config = yaml.safe_load(kubeconfig.read_text("utf-8"))
@@ -77,9 +79,7 @@ class ClusterApi:
         if query:
             path = f"{path}?{urlencode(query)}"
         data = body if body is None or isinstance(body, bytes) else _encode(body)
-        headers = {"Content-Type": kind, "Accept": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        headers = {**self._headers(), "Content-Type": kind}
         status, text = self._exchange(method, self._server.path.rstrip("/") + path, data, headers)
         if status >= http.client.BAD_REQUEST:
             raise RefusedError(status, text)
@@ -87,6 +87,19 @@ class ClusterApi:
             return json.loads(text)
         except ValueError:
             return text
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": self._agent}
+        return {**headers, "Authorization": f"Bearer {self._token}"} if self._token else headers
+
+    def watch(self, path: str, **query: str) -> Iterator[Manifest]:
+        """Yield the events of a watch until the server ends it. Raises ``OSError`` if the connection ends."""
+        connection = http.client.HTTPSConnection(*self.address, context=self._tls)
+        self._connections.append(connection)
+        path = f"{self._server.path.rstrip('/')}{path}?{urlencode({**query, 'watch': 'true'})}"
+        connection.request("GET", path, headers=self._headers())
+        for line in connection.getresponse():
+            yield json.loads(line)
 
     def _exchange(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]

@@ -7,13 +7,13 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from infra.kubernetes.context import Manifest
 from tests.cluster.client import ClusterApi, RefusedError
-from tests.cluster.local import control_plane
+from tests.cluster.local import JOBS_AUDIT, control_plane
 from tests.waiting import wait_until
 
 _BUILD: Final = Path(__file__).parent / "control_plane" / "build"
@@ -59,8 +59,12 @@ def create_namespaces(api: ClusterApi, objects: Iterable[Manifest]) -> None:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, kubeconfig: str | None = None) -> Iterator[ClusterApi]:
+def cluster(
+    folder: Path, kubeconfig: str | None = None, audit: Sequence[Manifest] = JOBS_AUDIT
+) -> Iterator[ClusterApi]:
     """Yield the API of a kubeconfig's empty cluster, or of a control plane that runs in ``folder``.
+
+    ``audit``: rules of the audit policy of the latter.
 
     The custom resources of the stacks' charts are defined. A kubeconfig's cluster is empty again afterwards.
 
@@ -77,7 +81,7 @@ def cluster(folder: Path, kubeconfig: str | None = None) -> Iterator[ClusterApi]
                 if shutil.which(program) is None:
                     raise LackingClusterError(f"no program {program}")
             program_path, definitions = _built(cache)
-            path = stack.enter_context(control_plane(program_path, folder))
+            path = stack.enter_context(control_plane(program_path, folder, audit))
         client = stack.enter_context(contextlib.closing(ClusterApi(path)))
         if kubeconfig:
             _check_is_empty(client, kubeconfig)

@@ -139,8 +139,11 @@ class PlayedKubelet:
             names = sorted(self._reachable)
         for name in names:
             with contextlib.suppress(RefusedError):
-                self._api.patch(f"{_LEASES}/{name}", {"spec": {"renewTime": _now(micro=True)}})
+                self._renew_lease(name)
                 self._report_node(name, {})  # on a busy machine it may have been late
+
+    def _renew_lease(self, name: str) -> None:
+        self._api.patch(f"{_LEASES}/{name}", {"spec": {"renewTime": _now(micro=True)}})
 
     def _report_node(self, name: str, status: dict[str, Any]) -> None:
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}

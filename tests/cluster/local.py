@@ -10,25 +10,22 @@ import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
+from infra.kubernetes.context import Manifest
 from tests.cluster.client import ClusterApi, RefusedError
 from tests.waiting import wait_until
 
 AUDIT_LOG = "audit.log"
-"""In the folder of the control plane: the requests that change Jobs, with their responses."""
+"""In the folder of the control plane: the requests that the rules of its audit policy select."""
 _LOG_END_CHARACTERS = 3000
 # Of EKS's, which extends cluster/gce/gci/configure-helper.sh of Kubernetes, this is the part for `batch`.
-_AUDIT_POLICY = {
-    **{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]},
-    "rules": [
-        {
-            "level": "RequestResponse",
-            "verbs": ["create", "update", "patch", "delete"],
-            "resources": [{"group": "batch"}],
-        },
-        {"level": "None"},
-    ],
+_JOBS_RULE: Final = {
+    **{"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"]},
+    "resources": [{"group": "batch"}],
 }
+JOBS_AUDIT: Final[Sequence[Manifest]] = (_JOBS_RULE, {"level": "None"})
+"""Rules of the audit policy: requests that change Jobs, with their responses."""
 
 
 class Components:
@@ -64,23 +61,26 @@ class Components:
 
 
 @contextlib.contextmanager
-def control_plane(program: Path, folder: Path) -> Iterator[Path]:
+def control_plane(program: Path, folder: Path, audit: Sequence[Manifest] = JOBS_AUDIT) -> Iterator[Path]:
     """Run a control plane with ``program`` (``control_plane/build``) in ``folder``; yield its kubeconfig.
 
-    All flags but addresses, keys and the test's credentials are Kubernetes' defaults.
+    ``audit``: the rules of its audit policy. All flags but addresses, keys and the test's credentials are
+    Kubernetes' defaults.
     """
     etcd = shutil.which("etcd")
     if etcd is None:
         raise RuntimeError("tests/cluster needs etcd on PATH: sudo apt-get install etcd-server")
     components = Components(folder)
     try:
-        yield _started(components, program, etcd, folder)
+        yield _started(components, program, etcd, folder, audit)
         components.check()
     finally:
         components.stop()
 
 
-def _started(components: Components, program: Path, etcd: str, folder: Path) -> Path:
+def _started(
+    components: Components, program: Path, etcd: str, folder: Path, audit: Sequence[Manifest]
+) -> Path:
     client_port, peer_port, port = _free_ports(3)
     client, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
     key, tokens, token = folder / "accounts.key", folder / "tokens.csv", secrets.token_hex(16)
@@ -98,7 +98,11 @@ def _started(components: Components, program: Path, etcd: str, folder: Path) -> 
     )
     certificates = folder / "certificates"
     policy = folder / "audit-policy.yaml"
-    policy.write_text(json.dumps(_AUDIT_POLICY), "utf-8")  # JSON is YAML
+    audit_policy = {
+        **{"apiVersion": "audit.k8s.io/v1", "kind": "Policy"},
+        **{"omitStages": ["RequestReceived"], "rules": audit},
+    }
+    policy.write_text(json.dumps(audit_policy), "utf-8")  # JSON is YAML
     components.start(
         "apiserver",
         [

@@ -27,7 +27,8 @@ AT_ONCE: Final = 5
 _NAME: Final = "app.kubernetes.io/name"
 _LIFE: Final = PodLife(starts=0.05, stops=0.05)
 _QUEUED_PER_WORKER: Final = 5
-_SETTLED_SECONDS: Final = 10.0
+_SETTLED_SECONDS: Final = 130.0
+"""After which a worker has set the cost of its pod's deletion."""
 
 
 @dataclass

@@ -6,6 +6,7 @@ Custom resources are validated by their definitions, which their charts install.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 import yaml
 
 from infra.kubernetes.context import Manifest
+from pulumi_on_moto.cluster import rules
 from tests.cluster import generated
-from tests.cluster.client import ClusterApi
+from tests.cluster.client import ClusterApi, RefusedError
 from tests.cluster.clusters import create_namespaces, distinct, refusals
 from tests.cluster.conftest import COUNTS_PROPERTY
 from tests.infra.declared import ROOT, shipped
@@ -107,6 +109,41 @@ def test_it_refuses_what_is_invalid(
         parent = parent[part]
     parent[last] = value
     assert refusals(api, [wrong])
+
+
+JOB_CHANGES: dict[str, Any] = {
+    "activeDeadlineSeconds": 60,
+    "backoffLimit": 3,
+    "backoffLimitPerIndex": 50,
+    "completionMode": "NonIndexed",
+    "completions": 50,
+    "managedBy": "example.com/controller",
+    "maxFailedIndexes": 9,
+    "parallelism": 2,
+    "podFailurePolicy": {"rules": [{"action": "Count", "onExitCodes": {"operator": "In", "values": [9]}}]},
+    "selector": {"matchLabels": {"other": "yes"}},
+    "successPolicy": {"rules": [{"succeededCount": 2}]},
+    "suspend": True,
+    "template": {"metadata": {"labels": {"other": "yes"}}},
+    "ttlSecondsAfterFinished": 60,
+}
+
+
+def test_the_fields_of_a_job_that_cannot_change_are_those_that_moto_knows(api: ClusterApi) -> None:
+    objects = variants()["both"]
+    create_namespaces(api, objects)
+    job = of_kind(objects, "Job")
+    api.apply(job)
+    for key, value in JOB_CHANGES.items():
+        try:
+            api.patch(api.path(job), {"spec": {key: value}}, dryRun="All")
+            refusal = ""
+        except RefusedError as error:
+            refusal = str(error)
+        refused = re.search(rf"spec\.{key}: .*(is immutable|only be modified in tandem)", refusal) is not None
+        assert refused == rules.immutable(job, ("spec", key)), (key, refusal)
+        assert refused == bool(refusal), (key, refusal)
+    api.delete(api.path(job), {"propagationPolicy": "Background"})
 
 
 @pytest.mark.parametrize("stack", SAMPLES)

@@ -28,7 +28,10 @@ finalizes once their instances are terminated. Source: karpenter, ``nodeclaimtem
 _NODES_END_MINUTES: Final = 45
 """Maximum time to delete a NodePool: a worker may finish its request (``pods.NODE_GRACE_SECONDS``)."""
 _REPLACED_FOR: Final[Mapping[str, Sequence[str]]] = {
-    "Job": ("spec.backoffLimitPerIndex", "spec.completionMode", "spec.podFailurePolicy"),
+    "Job": tuple(
+        f"spec.{key}"
+        for key in ("backoffLimitPerIndex", "completionMode", "podFailurePolicy", "successPolicy")
+    ),
     "TrainJob": ("spec",),
 }
 """Paths of immutable fields for which pulumi-kubernetes updates the object, and a cluster would refuse it.

@@ -81,6 +81,7 @@ def test_what_the_api_refuses(api: ApiServer, manifest: dict[str, Any], why: str
     [
         (JOB, {"template": {"spec": {**JOB["spec"]["template"]["spec"], "hostname": "a"}}}),
         (JOB, {"completions": 2}),
+        (JOB, {"successPolicy": {"rules": [{"succeededCount": 1}]}}),
         (WEB, {"selector": {"matchLabels": {"app": "other"}}}),
     ],
 )

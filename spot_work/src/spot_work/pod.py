@@ -10,6 +10,7 @@ import http.client
 import json
 import logging
 import os
+import random
 import ssl
 import threading
 import time
@@ -22,10 +23,11 @@ log: Final = logging.getLogger("spot_work")
 ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TICK_SECONDS: Final = 1.0
-_SETTLED_SECONDS: Final = 5.0
+_SETTLED_SECONDS: Final = (60.0, 120.0)
 """A state that lasts shorter is not written: the request ends within any grace period, and each write is an
-update that all of the cluster's controllers see."""
-_RETRY_SECONDS: Final = 30.0
+update that all of the cluster's controllers see. Drawn from these bounds for each change, so that thousands
+of workers do not write in the same second after an outage of their broker."""
+_RETRY_SECONDS: Final = (30.0, 60.0)
 _TIMEOUT_SECONDS: Final = 10.0
 
 
@@ -72,16 +74,20 @@ class DeletionCost:
     Args:
         annotate: sets an annotation of the pod; may raise ``OSError``.
         clock: returns seconds that never go back.
+        draw: returns a number between two bounds.
     """
 
     def __init__(
-        self, annotate: Callable[[str, str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        annotate: Callable[[str, str], None],
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._annotate = annotate
         self._clock = clock
-        self._changed = (False, clock())
-        self._written = False
-        self._retry_at = 0.0
+        self._draw = draw
+        self._is_working = self._written = False
+        self._write_at = 0.0
         self._has_failed = False
 
     @classmethod
@@ -95,19 +101,19 @@ class DeletionCost:
 
     def set_working(self, is_working: bool) -> None:
         """Report whether the worker has a request."""
-        if is_working != self._changed[0]:
-            self._changed = is_working, self._clock()
+        if is_working != self._is_working:
+            self._write_at = self._clock() + self._draw(*_SETTLED_SECONDS)
+            self._is_working = is_working
 
     def step(self) -> None:
         """Write the cost if it has changed for long enough; a failure is logged once and tried again."""
-        is_working, since = self._changed
-        now = self._clock()
-        if is_working == self._written or now < since + _SETTLED_SECONDS or now < self._retry_at:
+        is_working = self._is_working
+        if is_working == self._written or self._clock() < self._write_at:
             return
         try:
             self._annotate(ANNOTATION, "1" if is_working else "0")
         except OSError as error:
-            self._retry_at = now + _RETRY_SECONDS
+            self._write_at = self._clock() + self._draw(*_RETRY_SECONDS)
             if not self._has_failed:
                 log.warning("cost of the pod's deletion not set: %s", error)
             self._has_failed = True

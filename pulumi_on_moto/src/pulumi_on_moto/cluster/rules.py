@@ -54,6 +54,7 @@ _IMMUTABLE: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
         ("spec", "podFailurePolicy"),
         ("spec", "backoffLimitPerIndex"),
         ("spec", "managedBy"),
+        ("spec", "successPolicy"),
     ),
     # pkg/apis/apps/validation: ValidateDeploymentUpdate
     ("apps/v1", "Deployment"): (("spec", "selector"),),

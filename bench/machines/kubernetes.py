@@ -84,9 +84,10 @@ def clustered(minutes: float, folders: int, scale_downs: int, seed: int) -> dict
                 return {**verdicts, **_scaled_down(api, scale_downs), **lived.result()}
         except clusters.LackingClusterError as lacking:
             needs.say(f"the control plane is left out: {lacking}")
+            unknown = ("double_trainers", "wrongly_failed", "restart_p95_s", "cut_short", "server_rejected")
             return {
-                **dict.fromkeys(("lives", "double_trainers", "wrongly_failed", "server_rejected"), 0),
-                **{"scale_downs": 0, "cut_short": 0, "lacking_cluster": str(lacking)},
+                **dict.fromkeys(unknown),
+                **{"lives": 0, "scale_downs": 0, "lacking_cluster": str(lacking)},
             }
 
 

@@ -75,7 +75,7 @@ def start_benchmark(name: str, folder: Path, *arguments: str, **variables: str) 
 def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
     scripts = (ROOT / "bench").glob("*/*.py")
     names = {f"{path.parent.name}.{path.stem}" for path in scripts if path.parent.name != "parts"}
-    installs = {"machines.checkpoint", "machines.nodes", "machines.study"}  # the framework
+    installs = {"machines.checkpoint", "machines.nodes"}  # the framework
     assert names == {*STOPS, *CONTINUES, *NEEDS_NOTHING, *installs}
 
 

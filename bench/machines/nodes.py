@@ -1,34 +1,35 @@
-"""Lose nodes of a real training of several nodes, compare with plain torchrun; replay Spot traces.
+"""Lose nodes of a real training, reshard its state, replay Spot traces, interrupt studies.
 
-    python -m bench.machines.nodes [--out FILE] [--losses 8] [--minutes 60] [--seed 0]
-        [--no-torchrun] [--no-replay] [--docs docs]
+    python -m bench.machines.nodes [--only replay losses torchrun reshard study] [--losses 8] [--minutes 60]
+        [--seed 0] [--out FILE] [--docs docs]
 
-Four nodes are agents of torchrun over gloo on this machine (``tests/real/node_losses.py``); one after
-another is lost, the host of rank 0 and of its store among them, and gets a successor. ``stalled_p95_s`` is
-from a loss to the next step of the others, without a notice. Beside it, with the same script: torchrun's own
-nodes, with a restart of all (``torchrun_stalled_s``, a successor at once), and with its elastic restart
-(``torchrun_elastic_steps``: in a minute after a loss). ``--losses 0`` leaves all of this out; 100 or more
-are written to ``docs/performance.md``.
-
-``goodput_vs_restart_all``: replayed on Spot traces with what losses cost (``bench/parts/node_replay.py``);
-only results on traces are written to ``docs/performance.md``.
+- ``losses``: four nodes are agents of torchrun over gloo on this machine (``tests/real/node_losses.py``); one
+  after another is lost, the host of rank 0 and of its store among them, and gets a successor.
+  ``stalled_p95_s`` is from a loss to the next step of the others, without a notice. 100 or more losses are
+  written to ``docs/performance.md``.
+- ``torchrun``: the same script on torchrun's own nodes, with a restart of all (``torchrun_stalled_s``, a
+  successor at once), and with its elastic restart (``torchrun_elastic_steps``: in a minute after a loss).
+- ``replay``: ``goodput_vs_restart_all`` on Spot traces, with what losses cost (``bench/parts/node_replay``);
+  only results on traces are written to the page.
+- ``reshard``: ``reshard_mismatches`` (``bench/parts/reshard.py``).
+- ``study``: ``study_equal``, ``asha_share`` (``bench/parts/study_plays.py``).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from bench.parts import needs, node_replay
+from bench.parts import needs, node_replay, study_plays
 from bench.parts.page import replace_part, table
-from bench.parts.run import parser_of, verdict, write
+from bench.parts.reshard import reshard
+from bench.parts.run import MACHINE, parser_of, verdict, write
 from tests.real import node_losses
 from tests.real.environments import environment
 
@@ -50,18 +51,19 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return sorted(values)[math.ceil(share * len(values)) - 1] if values else None
 
 
-def survivors(python: Path, folder: Path, losses: int, seed: int, minutes: float) -> dict[str, Any]:
+def survivors(python: Path, losses: int, seed: int, minutes: float) -> dict[str, Any]:
     """Lose nodes of a training with `spot_training.torch.init`, for so many minutes; return the figures."""
     launcher = [str(python / "torchrun"), "--standalone", "--nproc-per-node=1"]
-    options = ["ddp=false", "pause=0.1"]
-    training = node_losses.NodePlay(python, folder / "nodes", f"{FEWEST}:{COUNT}", options, launcher)
-    try:
-        results = node_losses.play(
-            training, count=COUNT, fewest=FEWEST, losses=losses, seed=seed, seconds=60 * minutes
-        )
-        steps = training.steps()
-    finally:
-        training.end()
+    arguments = ["ddp=false", "pause=0.1"]
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+        training = node_losses.NodePlay(python, Path(folder), f"{FEWEST}:{COUNT}", arguments, launcher)
+        try:
+            results = node_losses.play(
+                training, count=COUNT, fewest=FEWEST, losses=losses, seed=seed, seconds=60 * minutes
+            )
+            steps = training.steps()
+        finally:
+            training.end()
     expected = node_losses.expected_samples(python, steps[-1].step // node_losses.STEPS_PER_EPOCH + 2)
     noticed = [loss for loss in results if loss.kind == "notice"]
     sudden = [loss for loss in results if loss.kind != "notice"]
@@ -114,50 +116,66 @@ def section(result: dict[str, Any]) -> str:
 
 def problems(result: dict[str, Any]) -> list[str]:
     """Return what does not hold."""
-    none = ("wrong_samples", "missing_steps", "steps_lost_with_notice", "saved_steps_repeated")
+    none = (
+        *("wrong_samples", "missing_steps", "steps_lost_with_notice", "saved_steps_repeated"),
+        "reshard_mismatches",
+    )
     violations = [f"{name} is {result[name]}, allowed: 0" for name in none if result.get(name)]
     if (ratio := result.get("goodput_vs_restart_all")) is not None and ratio < 1:
         violations.append(f"goodput_vs_restart_all is {ratio:.3f}, needed: 1 or more")
     stalled = result.get("stalled_p95_s")
     if stalled is not None and stalled > STALL_LIMIT_SECONDS:
         violations.append(f"stalled_p95_s is {stalled:.1f}, allowed: {STALL_LIMIT_SECONDS:.0f}")
-    return violations
+    return violations + (study_plays.problems(result) if "studies" in result else [])
+
+
+def plain(python: Path) -> dict[str, Any]:
+    """Lose nodes of torchrun's own; return the figures."""
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+        return {
+            **node_losses.plain_torchrun(python, Path(folder) / "plain", COUNT),
+            **node_losses.elastic_torchrun(python, Path(folder) / "elastic", COUNT),
+        }
+
+
+def write_page(page: Path, result: dict[str, Any]) -> None:
+    """Write the parts of ``performance.md`` that were measured as they are to be shown."""
+    if result.get("source") == "traces" and result["goodput_vs_restart_all"]:
+        replace_part(page, "nodes", node_replay.section(result))
+    if result.get("node_losses", 0) >= SHOWN_LOSSES:
+        replace_part(page, "node-losses", section(result))
+    if "studies" in result:
+        replace_part(page, "study", study_plays.section(result["studies"]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; return 1 if a step was lost at a notice, samples are wrong, or it stalled for too long."""
     parser = parser_of(__doc__, "nodes", docs=True)
-    parser.add_argument("--losses", type=int, default=8, help="0: the replay alone")
+    parts = ("replay", "losses", "torchrun", "reshard", "study")
+    parser.add_argument("--only", nargs="*", choices=parts, default=parts, help=f"of {', '.join(parts)}")
+    parser.add_argument("--losses", type=int, default=8, help="how many nodes are lost (8)")
     parser.add_argument("--minutes", type=float, default=60.0, help="at most, for losses")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-torchrun", action="store_true", help="without the comparison")
-    parser.add_argument("--no-replay", action="store_true", help="without the traces")
     options = parser.parse_args(arguments)
-    if options.losses:
+    if {"losses", "torchrun", "reshard"} & {*options.only}:
         needs.frameworks(["torch"])
-    page, result = options.docs / "performance.md", dict[str, Any]()
-    if not options.no_replay:
-        result |= node_replay.replayed(needs.traces_or_model())
-        if result["source"] == "traces" and result["goodput_vs_restart_all"]:
-            replace_part(page, "nodes", node_replay.section(result))
-    if options.losses:
-        result |= played(options)
-    if result.get("node_losses", 0) >= SHOWN_LOSSES:
-        replace_part(page, "node-losses", section(result))
+    if "study" in options.only:
+        needs.frameworks(["study"])
+    measured: dict[str, Callable[[], dict[str, Any]]] = {
+        "replay": lambda: node_replay.replayed(needs.traces_or_model()),
+        "losses": lambda: survivors(environment("torch"), options.losses, options.seed, options.minutes),
+        "torchrun": lambda: plain(environment("torch")),
+        "reshard": reshard,
+        "study": study_plays.measure,
+    }
+    result: dict[str, Any] = {"machine": MACHINE}
+    for part in parts:
+        if part in options.only:
+            result |= measured[part]()
+    write_page(options.docs / "performance.md", result)
     write(options.out, result)
     print(json.dumps({name: value for name, value in result.items() if not isinstance(value, list)}))
     return verdict(problems(result))
-
-
-def played(options: argparse.Namespace) -> dict[str, Any]:
-    """Lose nodes of real trainings; return the figures."""
-    python = environment("torch")
-    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-        result = survivors(python, Path(folder), options.losses, options.seed, options.minutes)
-        if not options.no_torchrun:
-            result |= node_losses.plain_torchrun(python, Path(folder) / "plain", COUNT)
-            result |= node_losses.elastic_torchrun(python, Path(folder) / "elastic", COUNT)
-    return result
 
 
 if __name__ == "__main__":

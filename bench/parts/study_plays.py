@@ -8,15 +8,14 @@ minute, a loss curve of three parameters, rungs at 1, 3, 9 and 27 steps).
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from bench.parts import page, run
+from bench.parts import page
 from tests.node.study_machines import STEP_SECONDS, STEPS, Losses, StudyWorld, loss, play, study
-from tests.real.environments import NotInstalledError, environment
+from tests.real.environments import environment
 from tests.real.study_sampler import OptunaSampler
 
 TRIALS: Final = 200
@@ -25,6 +24,8 @@ SEEDS: Final = range(3)
 OFTEN: Final = Losses(silent=0.004, announced=0.006, pause=0.002)
 LEAST_LOSSES: Final = 4
 """Losses of each machine, on average, below which a play is not lossy."""
+MAX_SHARE: Final = 0.4
+"""Of the grid's hours, that ASHA may take."""
 
 
 def best(world: StudyWorld) -> tuple[float, int]:
@@ -36,9 +37,14 @@ def best(world: StudyWorld) -> tuple[float, int]:
     )
 
 
-def compare(sampler: Any, command: Callable[..., str] | None, folder: Path) -> dict[str, Any]:
-    """Play a study without losses and with them; return its figures."""
-    studied = study(TRIALS, MACHINES, sampler=sampler)
+def compare(command: Callable[..., str] | None) -> dict[str, Any]:
+    """Play a study without losses and with them; return its figures. ``command`` asks Optuna."""
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+        return _compare(command, Path(folder))
+
+
+def _compare(command: Callable[..., str] | None, folder: Path) -> dict[str, Any]:
+    studied = study(TRIALS, MACHINES, sampler="random" if command is None else "tpe")
     calm = play(studied, MACHINES, folder / "calm", run=command)
     lossy = [
         play(studied, MACHINES, folder / f"lossy-{seed}", OFTEN, seed=seed, run=command) for seed in SEEDS
@@ -47,7 +53,6 @@ def compare(sampler: Any, command: Callable[..., str] | None, folder: Path) -> d
     paid = [MACHINES * (world.clock.monotonic() - 1000.0) for world in (calm, *lossy)]
     trained = sorted(loss(parameters, STEPS) for parameters in calm.parameters())
     return {
-        "sampler": sampler,
         "equal": sum(
             world.outcomes() == calm.outcomes()
             and world.parameters() == calm.parameters()
@@ -82,45 +87,43 @@ def section(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     text = (
-        f"`make bench-study`: {TRIALS} trials of {STEPS} steps of a minute on {MACHINES} played machines, "
-        "with the shipped lease, loop and comparison, pruned by successive halving at 1, 3, 9 and 27 steps; "
-        f"{len(SEEDS)} plays each in which machines are lost, more than half of them with a notice, and "
-        "others stand still for longer than their lease. *Equal*: plays with the same history and best trial "
-        "as without losses. *Hours*: machine-hours with a trial, of those of all trials trained to their "
+        f"`make bench-nodes` (`--only study`): {TRIALS} trials of {STEPS} steps of a minute on {MACHINES} "
+        "played machines, with the shipped lease, loop and comparison, pruned by successive halving at 1, 3, "
+        f"9 and 27 steps; {len(SEEDS)} plays each in which machines are lost, more than half of them with a "
+        "notice, and others stand still for longer than their lease. *Equal*: plays with the same history "
+        "and best trial as without losses. *Hours*: machine-hours with a trial, of those of all trials "
+        "trained to their "
         "end; *paid*: with idle machines and boots."
     )
     return f"## Studies\n\n{text}\n\n{page.table(columns, cells)}\n"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark; return 1 if histories differ, or ASHA takes over 40 % of the grid's hours."""
-    options = run.parser_of(__doc__, "study", docs=True).parse_args(arguments)
-    samplers: dict[str, OptunaSampler | None] = {"random": None}
+def measure() -> dict[str, Any]:
+    """Play studies with our random sampler and with Optuna's; return the figures and a row for each."""
+    helper = OptunaSampler(environment("study"))
     try:
-        samplers["tpe"] = OptunaSampler(environment("study"))
-    except NotInstalledError as error:
-        print(f"Optuna is left out: {error}", flush=True)
-    rows = []
-    for name, helper in samplers.items():
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(compare(name, None if helper is None else helper.run, Path(folder)))
-        print(rows[-1], flush=True)
-        if helper is not None:
-            helper.close()
-    figures = {
+        rows = [
+            {"sampler": name, **compare(command)} for name, command in (("random", None), ("tpe", helper.run))
+        ]
+    finally:
+        helper.close()
+    return {
         "study_equal": min(row["equal"] for row in rows),
         "asha_share": max(row["asha_share"] for row in rows),
+        "studies": rows,
     }
-    run.write(options.out, {**figures, "rows": rows, "machine": run.MACHINE})
-    if len(rows) == len(samplers) > 1:
-        page.replace_part(options.docs / "performance.md", "study", section(rows))
-    problems = [] if figures["study_equal"] == 1 else [f"study_equal {figures['study_equal']}, needed: 1"]
-    if figures["asha_share"] > 0.4:
-        problems.append(f"asha_share {figures['asha_share']}, needed: at most 0.4")
-    if any(row["losses_per_machine"] < LEAST_LOSSES for row in rows):
-        problems.append(f"fewer than {LEAST_LOSSES} losses of a machine")
-    return run.verdict(problems)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def problems(result: dict[str, Any]) -> list[str]:
+    """Return what does not hold."""
+    violations = []
+    for row in result["studies"]:
+        if row["equal"] < 1:
+            violations.append(f"study_equal is {row['equal']} with {row['sampler']}, needed: 1")
+        if row["asha_share"] > MAX_SHARE:
+            violations.append(
+                f"asha_share is {row['asha_share']} with {row['sampler']}, allowed: {MAX_SHARE}"
+            )
+        if row["losses_per_machine"] < LEAST_LOSSES:
+            violations.append(f"losses_per_machine is {row['losses_per_machine']}, needed: {LEAST_LOSSES}")
+    return violations

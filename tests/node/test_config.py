@@ -127,7 +127,7 @@ def within(kind: Any, bounds: tuple[limits.Bound, ...]) -> st.SearchStrategy[Any
 
 HINTS = get_type_hints(config.Config, include_extras=True)
 COMMON = ("region", "stack", "group", "group_role", "registry_table", "drain_seconds", "hooks", "metrics")
-ALONE = of_type(config.Training).map(lambda drawn: replace(drawn, experiments={}))
+ALONE = of_type(config.Training).map(lambda drawn: replace(drawn, experiments={}, study=None, nodes=None))
 PARTS = (config.Service, config.Training, config.Volume, config.Dataset, config.EfsMount, config.Hooks)
 
 

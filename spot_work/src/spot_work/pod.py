@@ -10,13 +10,14 @@ import http.client
 import json
 import logging
 import os
-import random
 import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
+
+from spot_work.randomness import RANDOM
 
 log: Final = logging.getLogger("spot_work")
 
@@ -81,7 +82,7 @@ class DeletionCost:
         self,
         annotate: Callable[[str, str], None],
         clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[float, float], float] = random.uniform,
+        draw: Callable[[float, float], float] = RANDOM.uniform,
     ) -> None:
         self._annotate = annotate
         self._clock = clock

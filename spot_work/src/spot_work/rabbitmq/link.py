@@ -7,7 +7,6 @@ submit their calls with `Link.call`.
 from __future__ import annotations
 
 import logging
-import random
 import re
 import threading
 from collections import deque
@@ -28,6 +27,7 @@ from pika.exceptions import (
 from spot_work.errors import BrokerRefusedError
 from spot_work.rabbitmq import versions
 from spot_work.rabbitmq.declare import Declarations
+from spot_work.randomness import RANDOM
 from spot_work.url_source import UrlSource
 
 log: Final = logging.getLogger("spot_work")
@@ -249,7 +249,7 @@ class Link:
                     )
                 )
                 return
-            wait = delay * random.uniform(0.5, 1.0)  # jitter: a fleet's workers must not reconnect together
+            wait = delay * RANDOM.uniform(0.5, 1.0)  # jitter: a fleet's workers must not reconnect together
             log.warning("%s: %s; reconnecting in %.1f s", self._broker, describe(self._error), wait)
             self._closing.wait(wait)
             outage_seconds += wait

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from typing import Final
+
+from spot_work.randomness import RANDOM
 
 _MIN_DELAY_SECONDS: Final = 0.5
 _MAX_DELAY_SECONDS: Final = 15.0
@@ -24,7 +25,7 @@ class Backoff:
 
     def next_delay(self) -> float:
         """Return the delay before the next retry, in seconds."""
-        seconds = self._delay * random.uniform(0.5, 1.0)
+        seconds = self._delay * RANDOM.uniform(0.5, 1.0)
         self._delay = min(2 * self._delay, _MAX_DELAY_SECONDS)
         self.total_seconds += seconds
         return seconds

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 import uuid
 from typing import Any, Final
 
+from spot_work.randomness import RANDOM
 from spot_work.sqs.address import CALL_ERRORS, describe
 
 log: Final = logging.getLogger("spot_work")
@@ -48,7 +48,7 @@ def delete_abandoned(client: Any, queue_name: str) -> int:
     try:
         response = client.list_queues(QueueNamePrefix=prefix(queue_name), MaxResults=1000)
         urls = response.get("QueueUrls", [])
-        for url in random.sample(urls, min(len(urls), _MAX_QUEUES_PER_SWEEP)):
+        for url in RANDOM.sample(urls, min(len(urls), _MAX_QUEUES_PER_SWEEP)):
             tags = client.list_queue_tags(QueueUrl=url).get("Tags", {})
             # A queue without the tag was not created by this package.
             if _ALIVE_TAG in tags and int(tags[_ALIVE_TAG]) + _ABANDONED_AFTER_SECONDS < time.time():

@@ -17,7 +17,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -205,14 +205,17 @@ def report(name: str, load: Load, before: calls.Reading, after: calls.Reading) -
 
 def objects(load: Load) -> dict[str, Any]:
     """Return how many objects of a kind there are and their bytes of JSON, ours and what came of them."""
-    sizes_of = {}
     kinds = {"pods": "/api/v1", "events": "/api/v1", "jobs": "/apis/batch/v1"}
-    for kind, root in {**kinds, "replicasets": "/apis/apps/v1", "deployments": "/apis/apps/v1"}.items():
-        items = load.api.items(f"{root}/namespaces/{load.namespace}/{kind}")
-        sizes = [len(json.dumps(item, separators=(",", ":"))) for item in items]
-        sizes_of[kind] = {"count": len(items), "mean_bytes": round(sum(sizes) / max(1, len(sizes)))}
-    sizes = [len(json.dumps(item, separators=(",", ":"))) for item in load.objects]
-    return {**sizes_of, "applied": {"count": len(sizes), "mean_bytes": round(sum(sizes) / len(sizes))}}
+    kinds |= {"replicasets": "/apis/apps/v1", "deployments": "/apis/apps/v1"}
+    items_of = {
+        kind: load.api.items(f"{root}/namespaces/{load.namespace}/{kind}") for kind, root in kinds.items()
+    }
+    return {kind: _sizes(items) for kind, items in {**items_of, "applied": load.objects}.items()}
+
+
+def _sizes(items: Sequence[Manifest]) -> dict[str, int]:
+    sizes = [len(json.dumps(item, separators=(",", ":"))) for item in items]
+    return {"count": len(sizes), "mean_bytes": round(sum(sizes) / max(1, len(sizes)))}
 
 
 def measured(folder: Path, options: Any) -> dict[str, Any]:

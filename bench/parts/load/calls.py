@@ -56,8 +56,11 @@ def read(api: ClusterApi, at: float, folder: Path) -> Reading:
 
 def _resource(labels: str) -> str:
     named = dict(_LABEL.findall(labels))
-    subresource = named.get("subresource")
-    return f"{named.get('resource', '')}{f'/{subresource}' if subresource else ''}"
+    return _path(named.get("resource", ""), named.get("subresource"))
+
+
+def _path(resource: str, subresource: str | None) -> str:
+    return f"{resource}/{subresource}" if subresource else resource
 
 
 def _cpu(folder: Path) -> dict[str, float]:
@@ -108,8 +111,7 @@ def requests(folder: Path, namespace: str, begin: float, end: float) -> dict[str
 
 def _object(event: Mapping[str, Any]) -> str:
     reference = event.get("objectRef", {})
-    subresource = reference.get("subresource")
-    return f"{reference.get('resource', event['requestURI'])}{f'/{subresource}' if subresource else ''}"
+    return _path(reference.get("resource", event["requestURI"]), reference.get("subresource"))
 
 
 def _caller(event: Mapping[str, Any], namespace: str) -> str:
@@ -118,5 +120,4 @@ def _caller(event: Mapping[str, Any], namespace: str) -> str:
         return WORKERS
     if controller := _CONTROLLER.search(agent):
         return controller[1]
-    last = agent.rpartition("/")[2]
-    return last if last in ("scheduler",) else agent.partition("/")[0] or user
+    return "scheduler" if agent.endswith("/scheduler") else agent.partition("/")[0] or user

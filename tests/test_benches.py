@@ -54,7 +54,6 @@ NEEDS_NOTHING: Final = {
     "functions.walk",
     "machines.node",
     "machines.research",
-    "services.http_scaling",
     "services.rollout",
     "services.service_sqs",
 }

@@ -74,10 +74,18 @@ class Load:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Read the counters before and after what is done in it."""
+        """Read the counters before and after what is done in it; no node may have been late meanwhile."""
         before = calls.read(self.api, time.time(), self.api.folder)
         yield
         self.readings.append((name, before, calls.read(self.api, time.time(), self.api.folder)))
+        ready = [
+            condition["status"]
+            for node in self.api.items("/api/v1/nodes")
+            for condition in node["status"]["conditions"]
+            if condition["type"] == "Ready"
+        ]
+        late = len(ready) - ready.count("True")
+        assert not late, f"{late} of {len(ready)} played nodes were late: their pods are unready"
 
     def wait_for(self, pods: int) -> None:
         """Wait until as many pods run."""

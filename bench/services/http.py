@@ -1,8 +1,13 @@
-"""An HTTP service behind HAProxy (``make bench-http``): failed requests in a market, and the path's cost.
+"""An HTTP service behind HAProxy: failed requests in a market, the path's cost, the scaler's bill.
 
-Failures: two plays of ``rehearsal/http``, all interruptions with a notice, then all without; a good release
-and three bad ones; and callers of other libraries while their workers get a notice. Cost: the same requests
-to the workers themselves and through the proxies, at the same time.
+    python -m bench.services.http [--only path market rollouts clients scaling] [--requests N] [--days 14]
+        [--seed 1] [--out FILE] [--docs docs]
+
+- ``path``: the same requests to the workers themselves and through the proxies, at the same time.
+- ``market``: two plays of ``rehearsal/http``, all interruptions with a notice, then all without.
+- ``rollouts``: a good release and three bad ones, under requests.
+- ``clients``: callers of other libraries while their workers get a notice.
+- ``scaling``: ``cost_ratio`` to AWS's target tracking, replayed (``bench/parts/http_scaling.py``).
 """
 
 from __future__ import annotations
@@ -11,11 +16,11 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench.parts import needs
+from bench.parts import http_scaling, needs
 from bench.parts.page import replace_part
 from bench.parts.run import MACHINE, parser_of, verdict, write
 from rehearsal.http import load_client, play, rollout
@@ -99,9 +104,9 @@ def clients() -> dict[str, int]:
     return counts
 
 
-def write_page(result: dict[str, Any], docs: Path) -> None:
-    """Write the part of ``performance.md``."""
-    text = (
+def section(result: dict[str, Any]) -> str:
+    """Return the text of ``performance.md`` about requests."""
+    return (
         "## HTTP services\n\n"
         f"`make bench-http` sends {result['requests']:,} requests ({result['streamed']:,} streamed) through "
         f"two HAProxy processes to {_NOTICED.hosts} workers under the agent's supervisor, while "
@@ -124,38 +129,62 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         f"{result['p50_ms_direct']} ms, in one run on {MACHINE['cpus']} cores that callers, workers and "
         "proxies share. Not measured: the load balancer, a network.\n"
     )
-    replace_part(docs / "performance.md", "http", text)
+
+
+def write_page(result: dict[str, Any], page: Path) -> None:
+    """Write the parts of ``performance.md`` that were measured as they are to be shown."""
+    if result.get("requests", 0) >= REQUESTS and {"p50_ms_added", "rollout_failed", "openai_failed"} <= {
+        *result
+    }:
+        replace_part(page, "http", section(result))
+    if result.get("days", 0) >= http_scaling.DAYS:
+        replace_part(page, "http-scaling", http_scaling.section(result))
+
+
+def problems(result: dict[str, Any]) -> list[str]:
+    """Return what of the measured parts does not hold."""
+    names = (
+        *("failed_with_notice", "failed_repeatable", "overdue", "rollout_failed"),
+        *(f"{kind}_failed" for kind in http_plays.CLIENTS),
+    )
+    return [f"{name} is {result[name]}, allowed: 0" for name in names if result.get(name)] + [
+        f"the release {name} has not come back"
+        for name, reason in result.get("rejected", {}).items()
+        if not reason
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write the file; return 1 if a request failed that must not."""
     parser = parser_of(__doc__, "http", docs=True)
-    parser.add_argument("--requests", type=int, default=REQUESTS, metavar="N")
+    parts = ("path", "market", "rollouts", "clients", "scaling")
+    parser.add_argument("--only", nargs="*", choices=parts, default=parts, help=f"of {', '.join(parts)}")
+    parser.add_argument("--requests", type=int, default=REQUESTS, metavar="N", help="in the market")
+    days = http_scaling.DAYS
+    parser.add_argument(
+        "--days", type=int, default=days, help=f"of scaling, half of them to tune on ({days})"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     options = parser.parse_args(arguments)
-    needs.haproxy()
-    needs.frameworks(["http"])
-    result = {
-        "machine": MACHINE,
-        "seed": options.seed,
-        **overhead(),
-        **failures(options.requests, options.seed),
-        **rollouts(),
-        **clients(),
+    if {*options.only} - {"scaling"}:
+        needs.haproxy()
+        needs.frameworks(["http"])
+    measured: dict[str, Callable[[], dict[str, Any]]] = {
+        "path": overhead,
+        "market": lambda: failures(options.requests, options.seed),
+        "rollouts": rollouts,
+        "clients": clients,
+        "scaling": lambda: http_scaling.measure(options.days),
     }
+    result: dict[str, Any] = {"machine": MACHINE, "seed": options.seed}
+    for part in parts:
+        if part in options.only:
+            result |= measured[part]()
+    write_page(result, options.docs / "performance.md")
     write(options.out, result)
-    print(json.dumps(result, indent=2))
-    if options.requests >= REQUESTS:
-        write_page(result, options.docs)
-    names = (
-        *("failed_with_notice", "failed_repeatable", "overdue", "rollout_failed"),
-        *(f"{kind}_failed" for kind in http_plays.CLIENTS),
-    )
-    problems = [f"{name} is {result[name]}, allowed: 0" for name in names if result[name]]
-    problems += [
-        f"the release {name} has not come back" for name, reason in result["rejected"].items() if not reason
-    ]
-    return verdict(problems)
+    shown = {name: value for name, value in result.items() if name not in http_scaling.ROWS}
+    print(json.dumps(shown, indent=2))
+    return verdict(problems(result))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.services import http_scaling, scaling
+from bench.parts import http_scaling
+from bench.services import scaling
 from market.load import worlds
 from market.load.shapes import LoadShape
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 import time
+from functools import partial
 from typing import Any, Final
 
 from infra.kubernetes.context import Manifest
@@ -16,6 +17,8 @@ LEASE_SECONDS: Final = 10.0
 """Between renewals of a node's lease (kubelet: a quarter of ``nodeLeaseDurationSeconds``, 40)."""
 STATUS_EACH: Final = 30
 """Renewals for each report of a node's status (kubelet: ``nodeStatusReportFrequency``, 5 minutes)."""
+_RENEWERS: Final = 8
+"""Threads that renew leases: one waits for the API server for too long. A late lease makes pods unready."""
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
@@ -32,7 +35,8 @@ class ManyNodes(PlayedKubelet):
         self._announced: set[str] = set()
         self.running: set[str] = set()
         """Uids of the pods that run and are not to end."""
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._watch, self._renew_all)]
+        renewals = [partial(self._renew_share, number) for number in range(_RENEWERS)]
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._watch, *renewals)]
 
     def __enter__(self) -> ManyNodes:
         for thread in self._threads:
@@ -45,13 +49,13 @@ class ManyNodes(PlayedKubelet):
         self._thread.join(60)
 
     def _renew(self) -> None:
-        """Nothing: ``_renew_all`` does it in its own thread, at even intervals."""
+        """Nothing: ``_renew_share`` does it in threads of its own, at even intervals."""
 
-    def _renew_all(self) -> None:
+    def _renew_share(self, share: int) -> None:
         for passes in itertools.count():
             began = time.monotonic()
             with self._lock:
-                names = sorted(self._reachable)
+                names = sorted(self._reachable)[share::_RENEWERS]
             for number, name in enumerate(names):
                 delay = began + number * LEASE_SECONDS / len(names) - time.monotonic()
                 if self._stopped.wait(max(0.0, delay)):

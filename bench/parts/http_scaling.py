@@ -1,6 +1,4 @@
-"""Compare scaling by the requests at proxies with AWS's target tracking on requests per target.
-
-    python -m bench.services.http_scaling [--out FILE] [--docs docs]
+"""The part of ``make bench-http`` that compares its scaler with AWS's target tracking on requests per target.
 
 HTTP servers that answer b requests at once in a + c · b seconds, under the loads of `bench.services.scaling`,
 two weeks each, on instances that launch at once and boot for `BOOT` seconds. Target tracking is tuned by
@@ -12,22 +10,18 @@ batches, but how many requests are at a server.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.parts.batched_scaling import BURST, PEAK, TIMES, burst, burst_table
-from bench.parts.page import replace_part, table
-from bench.parts.run import parser_of, write
+from bench.parts.page import table
 from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.batches import BatchTime
 from market.load.batched import PlayedBatches, play_batches
@@ -46,6 +40,8 @@ STEPS: Final = (0.1, 0.3, 1.0)
 SHARES: Final = (0.2, 1.2)
 """Bounds of the search: requests per target, as a share of what a server answers at most."""
 PRECISION: Final = 0.02
+ROWS: Final = ("rows", "knobs", "burst")
+"""Keys of a result that are tables."""
 
 Make = Callable[[], Rule]
 
@@ -156,8 +152,8 @@ def measure(
     }
 
 
-def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write this benchmark's part of ``performance.md``."""
+def section(result: Mapping[str, Any]) -> str:
+    """Return this part's text in ``performance.md``."""
     rows = [
         (
             f"{row['time']}, {row['load']}, {row['wait']:g} s",
@@ -188,22 +184,4 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         f"{WAITS[-1]:g} s allowed:",
         burst_table(result["burst"]),
     )
-    replace_part(docs / "performance.md", "http-scaling", "\n\n".join(text))
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and write the results."""
-    parser = parser_of(__doc__, "http-scaling", docs=True)
-    parser.add_argument("--days", type=int, default=DAYS, help=f"half of them to tune on ({DAYS})")
-    args = parser.parse_args(arguments)
-    started = time.monotonic()
-    result = measure(args.days)
-    write(args.out, result)
-    if args.days >= DAYS:
-        document(args.docs, result)
-    summary = {key: value for key, value in result.items() if key not in ("rows", "knobs", "burst")}
-    print(f"{json.dumps(summary)}\n{time.monotonic() - started:.0f} s → {args.out}")
-
-
-if __name__ == "__main__":
-    main()
+    return "\n\n".join(text)

@@ -164,7 +164,7 @@ ONE_THING_AND_ITS_SCHEMA = {
     "Previews": {"infra.schema.operations", "infra.components.identity.previews"},
     "Python": {"infra.schema.jobs.training", "contracts.agent.config"},
     "QueueWatcher": {"infra.components.queues.watcher", "lambdas.aws.queues.watcher"},
-    "Queue": {"infra.schema.services.queues.rabbitmq", "contracts.agent.config", "spot_work.queues"},
+    "Queue": {"infra.schema.services.queues.rabbitmq", "contracts.agent.config", "spot_work.queue.settings"},
     "Repository": {"infra.schema.operations", "infra.components.storage.repository"},
     "Scaler": {"infra.components.control.scaler", "lambdas.aws.scaler"},
     "Service": {"infra.schema.services.service", "infra.package.components", "contracts.agent.config"},

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spot_work import message
-from spot_work.consumer import Ack, Delivery
-from spot_work.message import Request
+from spot_work.queue.consumer import Ack, Delivery
+from spot_work.request import message
+from spot_work.request.message import Request
 from spot_work.sqs.acknowledger import Acknowledger
 from spot_work.sqs.in_flight import InFlightMessage, VisibilityExtender
 from tests.waiting import TIMEOUT_SECONDS

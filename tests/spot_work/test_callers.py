@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from spot_work import ExpiredError, LostError, WorkError, message, transports
+from spot_work import ExpiredError, LostError, WorkError, transports
 from spot_work.callers import AsyncClient, Tasks
-from spot_work.message import Message
-from spot_work.pending import PendingRequests
-from spot_work.publisher import resolve_reply
-from spot_work.queues import Queue
+from spot_work.queue.publisher import resolve_reply
+from spot_work.queue.settings import Queue
+from spot_work.request import message
+from spot_work.request.message import Message
+from spot_work.request.pending import PendingRequests
 
 URL = "amqp://broker"
 

@@ -8,7 +8,7 @@ import pytest
 
 from contracts.agent import config as agent
 from spot_work import __main__ as command
-from spot_work.queues import Queue
+from spot_work.queue.settings import Queue
 from userdata.agent.work.service import queue
 
 URL = "amqps://gpu-spot:pa55@b-1.example.com:5671"

@@ -23,15 +23,15 @@ from spot_work import (
     Request,
     Worker,
     WorkError,
-    message,
 )
 from spot_work.agent import Agent
-from spot_work.message import Message
-from spot_work.pending import PendingRequests
-from spot_work.publisher import resolve_reply
+from spot_work.queue.publisher import resolve_reply
 from spot_work.rabbitmq import versions
 from spot_work.rabbitmq import wire as amqp
+from spot_work.request import message
 from spot_work.request.deadline import QueueDelay, RunTimes, WaitEstimate, lateness, retry_after
+from spot_work.request.message import Message
+from spot_work.request.pending import PendingRequests
 from spot_work.sqs import wire as sqs
 from tests.spot_work.test_worker import FakeConsumer, reply_values
 

@@ -13,9 +13,9 @@ import pytest
 from pika import frame, spec
 
 from spot_work import BrokerRefusedError
+from spot_work.queue.url_source import UrlSource
 from spot_work.rabbitmq import link as links
 from spot_work.rabbitmq.link import Link
-from spot_work.url_source import UrlSource
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 Part = Callable[[socket.socket], None]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import BasicProperties
 
-from spot_work import message
-from spot_work.message import Message, Request
 from spot_work.rabbitmq import wire
+from spot_work.request import message
+from spot_work.request.message import Message, Request
 
 NOW = 1_700_000_000.0
 VALUES = st.one_of(

@@ -23,9 +23,9 @@ from spot_work import (
     Requeue,
     Worker,
     WorkError,
-    message,
     transports,
 )
+from spot_work.request import message
 from spot_work.sqs import consumer, reply_queue, wire
 from spot_work.sqs.consumer import SqsConsumer
 from spot_work.sqs.in_flight import VisibilityExtender

@@ -13,8 +13,9 @@ from infra.iam import sqs_statements
 from infra.iam.sqs_statements import SqsArns
 from infra.iam.statement import Statement
 from infra.scope import Scope
-from spot_work import Queue, Worker, message
-from spot_work.pending import PendingRequests
+from spot_work import Queue, Worker
+from spot_work.request import message
+from spot_work.request.pending import PendingRequests
 from spot_work.sqs import consumer, reply_queue
 from spot_work.sqs.consumer import SqsConsumer
 from spot_work.sqs.publisher import SqsPublisher

@@ -12,10 +12,11 @@ from opentelemetry import propagate, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from spot_work import Batch, Client, Overflow, Request, message, trace_carriers
-from spot_work.message import Message
-from spot_work.pending import PendingRequests
+from spot_work import Batch, Client, Overflow, Request, trace_carriers
 from spot_work.rabbitmq import wire as amqp
+from spot_work.request import message
+from spot_work.request.message import Message
+from spot_work.request.pending import PendingRequests
 from spot_work.request.trace import check, current, read
 from spot_work.sqs import wire as sqs
 from tests.spot_work.test_worker import FakeConsumer

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from spot_work import Batch, Overflow, Request, Requeue, Worker, message, serve
+from spot_work import Batch, Overflow, Request, Requeue, Worker, serve
 from spot_work.agent import Agent
 from spot_work.batching import BatchTable
-from spot_work.consumer import Ack, Delivery
+from spot_work.queue.consumer import Ack, Delivery
+from spot_work.request import message
 from spot_work.worker import _POLL_SECONDS
 
 

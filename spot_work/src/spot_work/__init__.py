@@ -14,8 +14,8 @@ from spot_work.errors import (
     Requeue,
     WorkError,
 )
-from spot_work.message import Request
-from spot_work.queues import Queue
+from spot_work.queue.settings import Queue
+from spot_work.request.message import Request
 from spot_work.request.trace import trace_carriers
 from spot_work.worker import Overflow, Worker, serve
 

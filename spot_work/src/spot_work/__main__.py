@@ -15,7 +15,7 @@ from spot_work import transports
 from spot_work.batching import Batch
 from spot_work.command import operator
 from spot_work.errors import BrokerRefusedError
-from spot_work.queues import Queue
+from spot_work.queue.settings import Queue
 from spot_work.worker import serve
 
 URL: Final = "SPOT_WORK_URL"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from spot_work.consumer import RequestConsumer
+from spot_work.queue.consumer import RequestConsumer
 
 LONG_SECONDS: Final = 0.2
 """Duration of a batch from which on nothing is delivered ahead, and nothing waits behind it."""

@@ -9,16 +9,16 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, Self
 
-from spot_work import message, transports
+from spot_work import transports
 from spot_work._renamed import renamed
 from spot_work.errors import ExpiredError, LostError, OverloadedError
-from spot_work.message import PRIORITIES, Priority
-from spot_work.pending import PendingRequests
-from spot_work.queues import Queue
-from spot_work.request import deadline
+from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl
+from spot_work.request import deadline, message
 from spot_work.request import trace as trace_context
+from spot_work.request.message import PRIORITIES, Priority
+from spot_work.request.pending import PendingRequests
 from spot_work.request.trace import TraceCarrier
-from spot_work.url_source import BrokerUrl
 
 _EXPIRY_CHECK_SECONDS: Final = 0.25
 

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from spot_work.command.inspector import QueueInspector
-from spot_work.consumer import RequestConsumer
-from spot_work.pending import PendingRequests
-from spot_work.publisher import RequestPublisher
-from spot_work.queues import Queue
-from spot_work.url_source import BrokerUrl, UrlSource
+from spot_work.queue.consumer import RequestConsumer
+from spot_work.queue.publisher import RequestPublisher
+from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl, UrlSource
+from spot_work.request.pending import PendingRequests
 from spot_work.watchdog.supervisor import Watchdog
 
 URLS: Final = "amqps://user:password@host:port/vhost or sqs://region/account"

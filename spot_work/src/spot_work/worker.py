@@ -12,18 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from spot_work import message, transports
+from spot_work import transports
 from spot_work._renamed import renamed
 from spot_work.agent import Agent
 from spot_work.batching import Batch, BatchTable, HandBack, Prefetch, gather
-from spot_work.consumer import Ack, Delivery, RequestConsumer
 from spot_work.errors import Requeue
-from spot_work.message import Request
 from spot_work.pod import DeletionCost
-from spot_work.queues import Queue
-from spot_work.request import deadline, trace
+from spot_work.queue.consumer import Ack, Delivery, RequestConsumer
+from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl
+from spot_work.request import deadline, message, trace
 from spot_work.request.deadline import QueueDelay, RunTimes
-from spot_work.url_source import BrokerUrl
+from spot_work.request.message import Request
 from spot_work.watchdog.supervisor import Watchdog
 
 log: Final = logging.getLogger("spot_work")

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any, Self
 
 from spot_work.client import Client
-from spot_work.message import Priority
-from spot_work.queues import Queue
+from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl
+from spot_work.request.message import Priority
 from spot_work.request.trace import TraceCarrier
-from spot_work.url_source import BrokerUrl
 
 
 class AsyncClient:

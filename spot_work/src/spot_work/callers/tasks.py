@@ -25,8 +25,8 @@ from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from spot_work.client import Client
-from spot_work.queues import Queue
-from spot_work.url_source import BrokerUrl
+from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,16 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from pika import BasicProperties
 
-from spot_work import message
-from spot_work.consumer import Ack, Delivery, RequestConsumer
-from spot_work.message import Message, Request
-from spot_work.queues import Queue
+from spot_work.queue.consumer import Ack, Delivery, RequestConsumer
+from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl, UrlSource
 from spot_work.rabbitmq import declare, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
 from spot_work.rabbitmq.outbox import Outbox, OutgoingMessage, describe_size
 from spot_work.rabbitmq.window import Window
-from spot_work.url_source import BrokerUrl, UrlSource
+from spot_work.request import message
+from spot_work.request.message import Message, Request
 
 log: Final = logging.getLogger("spot_work")
 

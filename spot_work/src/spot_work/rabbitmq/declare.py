@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final, Protocol
 
-from spot_work.queues import Queue
+from spot_work.queue.settings import Queue
 
 REPLY_QUEUE_EXPIRES_SECONDS: Final = 1800
 """Time without a consumer after which RabbitMQ deletes a reply queue: longer than a broker restart."""

@@ -19,7 +19,7 @@ from pika.exceptions import (
 
 from spot_work.command.inspector import DeadLetter, QueueInspector, QueueStatus
 from spot_work.errors import BrokerRefusedError, QueueFullError
-from spot_work.queues import Queue
+from spot_work.queue.settings import Queue
 from spot_work.rabbitmq import declare, versions, wire
 from spot_work.rabbitmq.link import describe, is_login_refusal
 

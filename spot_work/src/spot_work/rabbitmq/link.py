@@ -25,10 +25,10 @@ from pika.exceptions import (
 )
 
 from spot_work.errors import BrokerRefusedError
+from spot_work.queue.url_source import UrlSource
 from spot_work.rabbitmq import versions
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.randomness import RANDOM
-from spot_work.url_source import UrlSource
 
 log: Final = logging.getLogger("spot_work")
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spot_work.message import Message
+from spot_work.queue.url_source import UrlSource
 from spot_work.rabbitmq import wire
 from spot_work.rabbitmq.link import Link, PublishOutcome
-from spot_work.url_source import UrlSource
+from spot_work.request.message import Message
 
 log: Final = logging.getLogger("spot_work")
 

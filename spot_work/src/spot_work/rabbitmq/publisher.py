@@ -11,15 +11,15 @@ from typing import Any, Final
 from pika import BasicProperties
 
 from spot_work.errors import QueueFullError, WorkError
-from spot_work.message import Message
-from spot_work.pending import PendingRequests
-from spot_work.publisher import RequestPublisher, resolve_reply
-from spot_work.queues import Queue
+from spot_work.queue.publisher import RequestPublisher, resolve_reply
+from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl, UrlSource
 from spot_work.rabbitmq import declare, versions, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
 from spot_work.rabbitmq.outbox import describe_size
-from spot_work.url_source import BrokerUrl, UrlSource
+from spot_work.request.message import Message
+from spot_work.request.pending import PendingRequests
 
 log: Final = logging.getLogger("spot_work")
 

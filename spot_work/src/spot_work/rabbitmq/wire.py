@@ -10,9 +10,9 @@ from typing import Any, Final
 from pika import BasicProperties
 
 from spot_work.command.inspector import DeadLetter
-from spot_work.message import Message
 from spot_work.request import trace
 from spot_work.request.deadline import QueueDelay
+from spot_work.request.message import Message
 
 _BYTES: Final = "application/octet-stream"
 _JSON: Final = "application/json"

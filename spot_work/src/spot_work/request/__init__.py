@@ -1,1 +1,1 @@
-"""What a request carries besides its value: a deadline, and the trace that it belongs to."""
+"""A request: its message, deadline and trace, and those of a client that are open."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from spot_work import message
-from spot_work.consumer import Ack
+from spot_work.queue.consumer import Ack
+from spot_work.request import message
 from spot_work.sqs import wire
 from spot_work.sqs.address import CALL_ERRORS, describe, is_not_found, is_permanent
 from spot_work.sqs.backoff import Backoff

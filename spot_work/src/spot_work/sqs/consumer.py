@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from spot_work import message
-from spot_work.consumer import Ack, Delivery, RequestConsumer
 from spot_work.errors import BrokerRefusedError
-from spot_work.queues import Queue
+from spot_work.queue.consumer import Ack, Delivery, RequestConsumer
+from spot_work.queue.settings import Queue
+from spot_work.request import message
 from spot_work.sqs import wire
 from spot_work.sqs.acknowledger import Acknowledger
 from spot_work.sqs.address import (

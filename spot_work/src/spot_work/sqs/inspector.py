@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from spot_work.command.inspector import DeadLetter, QueueInspector, QueueStatus
 from spot_work.errors import BrokerRefusedError
-from spot_work.queues import Queue
+from spot_work.queue.settings import Queue
 from spot_work.sqs import wire
 from spot_work.sqs.address import CALL_ERRORS, NO_DEAD_LETTERS, Address, describe, is_permanent
 

@@ -9,10 +9,10 @@ import time
 from typing import Any, Final
 
 from spot_work.errors import BrokerRefusedError, WorkError
-from spot_work.message import Message
-from spot_work.pending import PendingRequests
-from spot_work.publisher import RequestPublisher, resolve_reply
-from spot_work.queues import Queue
+from spot_work.queue.publisher import RequestPublisher, resolve_reply
+from spot_work.queue.settings import Queue
+from spot_work.request.message import Message
+from spot_work.request.pending import PendingRequests
 from spot_work.sqs import reply_queue, wire
 from spot_work.sqs.address import CALL_ERRORS, Address, describe, is_not_found, is_permanent
 from spot_work.sqs.backoff import Backoff

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from spot_work.command.inspector import DeadLetter
-from spot_work.message import Message
 from spot_work.request import trace
 from spot_work.request.deadline import QueueDelay
+from spot_work.request.message import Message
 
 MAX_BYTES: Final = 1_048_576
 """Size limit of a message with attributes, and of a batch. Source: SQS guide, "Amazon SQS batch actions"."""

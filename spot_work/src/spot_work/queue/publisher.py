@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Final, Protocol
 
-from spot_work import message
 from spot_work.errors import OverloadedError, WorkError
-from spot_work.message import Message
-from spot_work.pending import PendingRequests
+from spot_work.request import message
+from spot_work.request.message import Message
+from spot_work.request.pending import PendingRequests
 
 log: Final = logging.getLogger("spot_work")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from spot_work.message import Message, Request
+from spot_work.request.message import Message, Request
 
 
 @dataclass(frozen=True)

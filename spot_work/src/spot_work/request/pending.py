@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spot_work.message import Message
 from spot_work.request.deadline import WaitEstimate
+from spot_work.request.message import Message
 
 
 @dataclass

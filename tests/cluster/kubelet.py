@@ -176,7 +176,7 @@ class PlayedKubelet:
                 self._finish(pod, KILLED_EXIT_CODE if life.stops > grace else life.stop_code)
         elif phase == "Pending":
             if self._seconds(pod, "starting") >= life.starts:
-                self._report(pod, "Running", {"running": {"startedAt": _now()}})
+                self._report_running(pod)
         elif metadata["uid"] in self._ends:
             self._finish(pod, self._ends[metadata["uid"]])
         elif life.runs is not None and self._seconds(pod, "running") >= life.runs:
@@ -195,6 +195,9 @@ class PlayedKubelet:
         times = {"startedAt": _now(), "finishedAt": _now()}
         state = {"terminated": {"exitCode": code, "reason": reason, **times}}
         self._report(pod, "Failed" if code else "Succeeded", state)
+
+    def _report_running(self, pod: Manifest) -> None:
+        self._report(pod, "Running", {"running": {"startedAt": _now()}})
 
     def _report(self, pod: Manifest, phase: str, state: dict[str, Any]) -> None:
         is_ready = phase == "Running"

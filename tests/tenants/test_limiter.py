@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,13 @@ class Kernel:
         self.passes({}, 0.0)
 
     def quota(self, pid: int, text: str | None = None) -> str:
-        path = self.cgroups / QUOTA[self.version].format(pid)
+        path = self.quota_path(pid)
         if text is not None:
             write(path, text)
         return path.read_text()
+
+    def quota_path(self, pid: int) -> Path:
+        return self.cgroups / QUOTA[self.version].format(pid)
 
     def passes(self, used: dict[int, float], idle: float) -> None:
         """Let CPU seconds pass."""
@@ -78,6 +82,9 @@ def test_a_tenant_that_takes_from_a_neighbour_is_limited_until_it_needs_no_more(
     kernel.quota(8, FREE[version])  # by `docker update`
     tick({7: 1.0, 8: 1.0})
     assert kernel.quota(8) == LIMITED[version]
+    os.utime(kernel.quota_path(8), (0, 0))
+    tick({7: 1.0, 8: 1.0})
+    assert kernel.quota_path(8).stat().st_mtime == 0  # a write would grant the quota once more
     tick({8: 1.0}, idle=1.0)
     assert kernel.quota(8) == FREE[version]
     assert kernel.quota(9) == "150000"

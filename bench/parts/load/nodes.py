@@ -19,6 +19,8 @@ STATUS_EACH: Final = 30
 """Renewals for each report of a node's status (kubelet: ``nodeStatusReportFrequency``, 5 minutes)."""
 _RENEWERS: Final = 8
 """Threads that renew leases: one waits for the API server for too long. A late lease makes pods unready."""
+_LATE_SECONDS: Final = 20.0
+"""Since its last renewal: then a node reports its status at once, as it may count as unreachable."""
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
@@ -52,6 +54,7 @@ class ManyNodes(PlayedKubelet):
         """Nothing: ``_renew_share`` does it in threads of its own, at even intervals."""
 
     def _renew_share(self, share: int) -> None:
+        renewed: dict[str, float] = {}
         for passes in itertools.count():
             began = time.monotonic()
             with self._lock:
@@ -62,8 +65,10 @@ class ManyNodes(PlayedKubelet):
                     return
                 with contextlib.suppress(RefusedError, OSError):
                     self._renew_lease(name)
-                    if (passes + number) % STATUS_EACH == 0:
+                    now = time.monotonic()
+                    if (passes + number) % STATUS_EACH == 0 or now - renewed.get(name, now) > _LATE_SECONDS:
                         self._report_node(name, {})
+                    renewed[name] = now
             if self._stopped.wait(max(0.0, began + LEASE_SECONDS - time.monotonic())):
                 return
 
@@ -90,7 +95,7 @@ class ManyNodes(PlayedKubelet):
         else:
             self.running.discard(uid)
         needs_work = "nodeName" in pod["spec"] and not is_gone and phase not in _FINISHED
-        if needs_work and (is_ending or phase == "Pending"):
+        if needs_work and (is_ending or phase == "Pending" or not _is_ready(pod)):
             self._changed[uid] = pod
         else:
             self._changed.pop(uid, None)
@@ -102,6 +107,8 @@ class ManyNodes(PlayedKubelet):
                     if pod["status"]["phase"] == "Pending" and uid not in self._announced:
                         self._announced.add(uid)
                         self._report(pod, "Pending", {"waiting": {"reason": "PodInitializing"}})
+                    elif pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]:
+                        self._report_running(pod)  # its node was late, so its pods became unready
                     else:
                         self._advance(pod)
         self._remove_finished()
@@ -111,3 +118,7 @@ class ManyNodes(PlayedKubelet):
         # What it is next the watch says.
         self._changed.pop(pod["metadata"]["uid"], None)
         super()._patch_status(pod, status)
+
+
+def _is_ready(pod: Manifest) -> bool:
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in pod["status"]["conditions"])

@@ -4,10 +4,6 @@ Weights alone do not suffice. The kernel divides a group's weight over the CPUs 
 are (kernel/sched/fair.c, ``calc_group_shares``: the parts of a group add up to more than its weight while its
 processes are many, new or on the move), and a neighbour of few processes gets two thirds of its part.
 
-A quota is not all that a tenant may use: fork, exit and other work of the kernel on its behalf go on when the
-quota is used up (a storm of forks used 1.09 CPUs of a quota of one, Linux 6.18). So the quota is lower than
-the limit, by what the tenant used beyond it.
-
 Whether a tenant that uses less than its CPUs wants more is not asked but tried: borrowers are limited, and if
 the CPUs that this frees stay idle, the limits end.
 """
@@ -27,9 +23,6 @@ MIN_USED: Final = 0.1
 """CPUs: a tenant that uses less sleeps."""
 MEMORY_SECONDS: Final = 30.0
 """How long a tenant that left freed CPUs idle counts as wanting no more than it used, unless it uses more."""
-
-MAX_EXCESS: Final = 0.2
-"""Of its limit: at most so much lower is a tenant's quota."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +44,13 @@ class CpuUse:
 class LendingState:
     """The ``limits`` of borrowers in CPUs, how many CPUs they ``freed``, and for which tenants.
 
-    ``excess`` is what limited tenants use beyond their quotas, in CPUs. ``demands`` are the CPUs that tenants
-    used when there were more for them, and until when that counts.
+    ``demands`` are the CPUs that tenants used when there were more for them, and until when that counts.
     """
 
     limits: Mapping[str, float] = field(default_factory=dict)
     freed: float = 0.0
     lacking: frozenset[str] = frozenset()
     demands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    excess: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def quotas(self) -> dict[str, float]:
-        """The CPUs that the kernel is to give each limited tenant, so that it uses no more than its limit."""
-        return {name: limit - self.excess.get(name, 0.0) for name, limit in self.limits.items()}
 
 
 def next_state(before: LendingState, uses: Mapping[str, CpuUse], idle: float, now: float) -> LendingState:
@@ -83,22 +69,16 @@ def next_state(before: LendingState, uses: Mapping[str, CpuUse], idle: float, no
     if limits and idle > before.freed / 2:
         idle_ones = {name: (uses[name].used, now + MEMORY_SECONDS) for name in before.lacking if name in uses}
         return LendingState(demands={**demands, **idle_ones})
-    excess = {name: _excess(before, name, uses[name].used) for name in limits}
     lacks = {name: use.lacks(demands.get(name, (math.inf, 0.0))[0]) for name, use in uses.items()}
-    borrowed = {name: max(use.used - use.cpus, 0.0) for name, use in uses.items() if use.can_borrow}
+    # What is used beyond a limit is not there to be freed: some of the kernel's work knows no quota.
+    used = {n: min(use.used, limits.get(n, math.inf)) for n, use in uses.items() if use.can_borrow}
+    borrowed = {name: max(cpus - uses[name].cpus, 0.0) for name, cpus in used.items()}
     missing, available = sum(lacks.values()), sum(borrowed.values())
     freed = min(missing, available)
     if freed <= 0 or idle > missing / 2:
-        return replace(before, limits=limits, demands=demands, excess=excess)
+        return replace(before, limits=limits, demands=demands)
     for name, more in borrowed.items():
         if more > 0:
-            limits[name] = max(uses[name].used - freed * more / available, float(uses[name].cpus))
+            limits[name] = max(used[name] - freed * more / available, float(uses[name].cpus))
     lacking = before.lacking | {name for name, cpus in lacks.items() if cpus}
-    return LendingState(limits, before.freed + freed, lacking, demands, excess)
-
-
-def _excess(before: LendingState, name: str, used: float) -> float:
-    """Return what a limited tenant uses beyond its quota, from the last period and those before."""
-    limit = before.limits[name]
-    changed = before.excess.get(name, 0.0) + (used - limit) / 2
-    return min(max(changed, 0.0), MAX_EXCESS * limit)
+    return LendingState(limits, before.freed + freed, lacking, demands)

@@ -79,13 +79,13 @@ class CpuLimiter:
         idle = (idle_seconds - self._idle_seconds) / interval
         before, self._state = self._state, lending.next_state(self._state, uses, idle, now)
         self._seconds, self._idle_seconds, self._last_at = seconds, idle_seconds, now
-        quotas = self._state.quotas
-        for name in {*before.limits, *quotas} & uses.keys():
-            self._limit(tenants[name], quotas.get(name))
+        limits = self._state.limits
+        for name in {*before.limits, *limits} & uses.keys():
+            self._limit(tenants[name], limits.get(name))
             if name not in before.limits:
                 lacking = sorted(self._state.lacking)
                 log.warning(
-                    "tenant limited: others lack CPUs", tenant=name, cpus=quotas[name], lacking=lacking
+                    "tenant limited: others lack CPUs", tenant=name, cpus=limits[name], lacking=lacking
                 )
 
     def _limit(self, tenant: LendingTenant, cpus: float | None) -> None:
@@ -94,10 +94,13 @@ class CpuLimiter:
             groups = meter.control_groups(tenant.pid, self._proc)
             if "cpu" in groups:
                 path = self._cgroups / "cpu" / groups["cpu"] / "cpu.cfs_quota_us"
-                path.write_text(str(-1 if quota is None else quota))
+                text = str(-1 if quota is None else quota)
             else:
                 path = self._cgroups / groups[""] / "cpu.max"
-                path.write_text(f"{'max' if quota is None else quota} {PERIOD_MICROSECONDS}")
+                text = f"{'max' if quota is None else quota} {PERIOD_MICROSECONDS}"
+            # To write a quota is to grant it again at once (kernel/sched/core.c, ``tg_set_cfs_bandwidth``).
+            if path.read_text().strip() != text:
+                path.write_text(text)
         except OSError as error:
             if tenant.pid and (self._proc / str(tenant.pid)).exists():
                 log.warning("CPU time not limited", pid=tenant.pid, error=str(error))

@@ -33,6 +33,8 @@ PLANS: Final = 20_000
 LIST_PAIRS: Final = 100_000
 MIN_NEIGHBOUR_SHARE: Final = 0.9
 """Of what a neighbour gets beside a tenant that computes: what it gets beside one that floods."""
+MAX_GIVE_BACK_SECONDS: Final = 1.0
+"""Until a waking tenant has nine tenths of its part again, whatever its neighbour does."""
 _CHANGES: Final = 12
 """How often a host's list changes."""
 
@@ -127,10 +129,15 @@ def problems_of(result: Mapping[str, Any]) -> list[str]:
     counts = ("misnamed", "oversold", "overlaps", "moved", "stuck", "clashes", "silent", "isolation_breaches")
     problems = [f"{result[name]} {name}" for name in counts if result.get(name)]
     shares = result.get("neighbour_share_by_flood", {})
-    return problems + [
+    problems += [
         f"a neighbour has {share} of its part beside a tenant that {flood}"
         for flood, share in shares.items()
         if share < MIN_NEIGHBOUR_SHARE
+    ]
+    return problems + [
+        f"a tenant's CPUs are back after {seconds} s from one that {flood}"
+        for flood, seconds in result.get("give_back_seconds_by_flood", {}).items()
+        if seconds > MAX_GIVE_BACK_SECONDS
     ]
 
 

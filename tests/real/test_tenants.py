@@ -135,7 +135,7 @@ def test_a_neighbour_has_its_part_whatever_a_tenant_does(host: SharedHost, name:
 @pytest.mark.parametrize("name", floods.FLOODS)
 def test_cpus_come_back_from_a_tenant_that_clings_to_them(host: SharedHost, name: str) -> None:
     [seconds] = floods.give_back_seconds(host, [name]).values()
-    assert seconds < 5.0  # as above: half a second on a quiet machine
+    assert seconds < 2.0  # as above: half a second on a quiet machine
 
 
 def test_a_user_has_a_shell_in_its_container_and_none_of_the_host(host: SharedHost) -> None:

@@ -67,6 +67,11 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         _TAGS,
     ),
     "aws:ec2/natGateway:NatGateway": ("ec2:CreateNatGateway", "ec2:DescribeNatGateways", _TAGS),
+    "aws:ec2/placementGroup:PlacementGroup": (
+        "ec2:CreatePlacementGroup",
+        "ec2:DescribePlacementGroups",
+        _TAGS,
+    ),
     "aws:ec2/route:Route": ("ec2:CreateRoute", "ec2:DescribeRouteTables"),
     "aws:ec2/routeTable:RouteTable": ("ec2:CreateRouteTable", "ec2:DescribeRouteTables", _TAGS),
     "aws:ec2/routeTableAssociation:RouteTableAssociation": ("ec2:AssociateRouteTable",),

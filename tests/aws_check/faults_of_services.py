@@ -82,6 +82,7 @@ def _other_domain(answer: dict[str, Any]) -> None:
 def _other_counts(answer: dict[str, Any]) -> None:
     for info in answer["InstanceTypes"]:
         info["GpuInfo"]["Gpus"][0]["Count"] += 1
+        info["NetworkInfo"]["EfaInfo"] = {"MaximumEfaInterfaces": 3}
 
 
 class _Pages:
@@ -146,6 +147,7 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
     "missing-object": NO_POLICY,
     "missing-object-without-list": ANY_POLICY,
     "template-for-a-capacity-block": _template(InstanceMarketOptions={}),
+    "template-with-efa": _template(NetworkInterfaces=[]),
     "rate-of-initialization": _template(BlockDeviceMappings=[{"Ebs": {}}]),
     "new-template-replaces-nothing": (ASG, GROUPS, edited(lambda answer: _renamed(answer))),
     "protection-of-fifty": (ASG, "set_instance_protection", skipped()),
@@ -194,6 +196,7 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
     ),
     "drill-interrupts": ("sqs", "receive_message", skipped()),
     "accelerators-of-types": (EC2, "get_paginator", lambda call, given: _changed_types(call)),
+    "interfaces-of-types": (EC2, "get_paginator", lambda call, given: _changed_types(call)),
     "default-image": (SSM, "get_parameter", skipped({"Parameter": {"Value": "ami-12c6146b"}})),
     "codes-of-quotas": (
         "service-quotas",

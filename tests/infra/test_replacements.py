@@ -58,6 +58,7 @@ FORCES_NEW = {
     "LogGroup": {"name"},
     "Vpc": {"cidrBlock"},
     "VpcEndpoint": {"serviceName", "vpcEndpointType", "vpcId"},
+    "PlacementGroup": {"name", "strategy"},
     # No sample changes these; the stand-ins of tests/engine know them.
     "AccessEntry": {"clusterName", "principalArn", "type"},
     "AccessPolicyAssociation": {"accessScope", "clusterName", "policyArn", "principalArn"},

@@ -43,6 +43,14 @@ _EXTENDED_CONFIG: dict[str, Any] = {
     "training": [
         training.job(capacity=_TYPES, checkpoints="checkpoints"),
         training.job(capacity=_TYPES, name="bert", dataset="s3://books/"),
+        training.job(
+            name="llama",
+            capacity={**_TYPES, "target": 2, "instanceTypes": ["p4d.24xlarge", "p4de.24xlarge"]},
+            nodes={"max": 2, "zone": "us-west-2a", "placementGroup": True, "efa": True},
+            volumeGiB=0,
+            checkpoints="checkpoints",
+            dataset=None,
+        ),
     ],
     "sharedHosts": [
         {

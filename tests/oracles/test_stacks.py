@@ -52,6 +52,24 @@ def test_every_type_is_in_the_table_or_has_no_counterpart_and_every_entry_is_use
     assert len({kind.type for kind in TYPES.values() if isinstance(kind, As)}) >= 35
 
 
+def test_nodes_share_a_placement_group_and_have_the_efa_interfaces_of_their_type() -> None:
+    resources = {(one.type.rpartition(":")[2], one.name): one for one in deployed(EXTENDED).resources}
+    name = "gpu-spot-prod-llama"
+    group = resources["PlacementGroup", f"{name}-nodes"]
+    assert group.inputs["strategy"] == "cluster"
+    between_nodes = resources["SecurityGroup", f"{name}-nodes"].id
+    for role in ("primary", "fallback"):
+        template = resources["LaunchTemplate", f"{name}-{role}"].inputs
+        assert template["placement"] == {"groupName": group.outputs["name"]}
+        assert "vpcSecurityGroupIds" not in template, "EC2 refuses them beside interfaces"
+        interfaces = template["networkInterfaces"]
+        assert [one["interfaceType"] for one in interfaces] == ["interface", *["efa-only"] * 4], "p4d: 4"
+        assert all(between_nodes in one["securityGroups"] for one in interfaces)
+        assert all(one["deleteOnTermination"] == "true" for one in interfaces)
+    others = [one.inputs for (kind, _), one in resources.items() if kind == "LaunchTemplate"]
+    assert sum("placement" in one or "networkInterfaces" in one for one in others) == 2, "of this job only"
+
+
 class Mistake(NamedTuple):
     """A wrong value in a resource of prod, the rule that finds it, and a part of its message."""
 

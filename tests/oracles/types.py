@@ -35,6 +35,8 @@ def _template(inputs: Inputs) -> Properties:
     }
     if groups := data.pop("VpcSecurityGroupIds", None):
         data["SecurityGroupIds"] = groups
+    for interface in data.get("NetworkInterfaces", []):
+        interface["Groups"] = interface.pop("SecurityGroups")
     inputs.clear()
     return made | {"LaunchTemplateData": data}
 
@@ -313,6 +315,7 @@ TYPES: Final[dict[str, As | Part]] = {
         tag_format=lambda tags: [{"ResourceType": "launch-template", "Tags": tag_list(tags)}],
     ),
     "aws:ec2/natGateway:NatGateway": As("AWS::EC2::NatGateway"),
+    "aws:ec2/placementGroup:PlacementGroup": As("AWS::EC2::PlacementGroup"),
     "aws:ec2/route:Route": As("AWS::EC2::Route"),
     "aws:ec2/routeTable:RouteTable": As("AWS::EC2::RouteTable"),
     "aws:ec2/routeTableAssociation:RouteTableAssociation": As("AWS::EC2::SubnetRouteTableAssociation"),

@@ -177,3 +177,34 @@ def rate_of_initialization(test_bed: AwsTestBed) -> str:
     if mapping["Ebs"].get("VolumeInitializationRate") != 100:
         raise Falsified(f"stored is {mapping['Ebs']}")
     return "stored with 100 MiB/s"
+
+
+@assumes(
+    'EC2 user guide, "Maximize network bandwidth on Amazon EC2 instances with multiple network cards"; '
+    "CreateLaunchTemplate, LaunchTemplatePlacementRequest",
+    "infra/components/capacity/launch_template.py",
+    "CreateLaunchTemplate is rejected, or stores other interfaces",
+)
+def template_with_efa(test_bed: AwsTestBed) -> str:
+    """A launch template can have EFA interfaces on several network cards, and a placement group."""
+    interfaces = [
+        {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface"},
+        {"NetworkCardIndex": 0, "DeviceIndex": 1, "InterfaceType": "efa-only"},
+        {"NetworkCardIndex": 1, "DeviceIndex": 0, "InterfaceType": "efa-only"},
+    ]
+    placement = {"GroupName": test_bed.resource_name("nodes")}
+    template = test_bed.expect_success(
+        lambda: test_bed.template(
+            "efa", InstanceType="p4d.24xlarge", NetworkInterfaces=interfaces, Placement=placement
+        )
+    )
+    versions = test_bed.clients("ec2").describe_launch_template_versions(LaunchTemplateId=template)
+    stored = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    keys = interfaces[0].keys()
+    stored_interfaces = [{key: one.get(key) for key in keys} for one in stored.get("NetworkInterfaces", [])]
+    if (stored_interfaces, stored.get("Placement", {}).get("GroupName")) != (
+        interfaces,
+        placement["GroupName"],
+    ):
+        raise Falsified(f"stored are {stored_interfaces}, {stored.get('Placement')}")
+    return "stored with three interfaces and a placement group"

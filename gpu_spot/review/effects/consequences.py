@@ -46,6 +46,7 @@ class Consequence:
 _TOKENS: Final = (
     *("autoscaling/group:Group", "cloudwatch/logGroup:LogGroup", "dynamodb/table:Table"),
     *("ec2/flowLog:FlowLog", "ec2/launchTemplate:LaunchTemplate", "ec2/natGateway:NatGateway"),
+    *("ec2/placementGroup:PlacementGroup",),
     *("ec2/securityGroup:SecurityGroup", "ec2/spotFleetRequest:SpotFleetRequest", "ec2/subnet:Subnet"),
     *("ec2/vpc:Vpc", "ecr/lifecyclePolicy:LifecyclePolicy", "ecr/repository:Repository"),
     *("efs/accessPoint:AccessPoint", "efs/fileSystem:FileSystem", "efs/mountTarget:MountTarget"),
@@ -142,6 +143,7 @@ CONSEQUENCES: Final = (
     _deleted("FileSystem", Severity.LOST, "is deleted, **with all files**"),
     _deleted("AccessPoint", Severity.UNKNOWN, "is deleted: its mounts fail"),
     _deleted("Table", Severity.LOST, "is deleted, **with the controller's state**"),
+    _deleted("PlacementGroup", Severity.WATCH, "is deleted; AWS rejects this while instances are in it"),
     _deleted("NatGateway", Severity.UNKNOWN, "is deleted: connections through it break"),
     Consequence(
         "replace", "NatGateway", frozenset(), Severity.UNKNOWN, "is replaced: connections through it break"

@@ -18,7 +18,7 @@ autoscaling/group:Group budgets/budget:Budget cloudwatch/dashboard:Dashboard clo
 cloudwatch/eventTarget:EventTarget cloudwatch/logGroup:LogGroup cloudwatch/metricAlarm:MetricAlarm
 cloudwatch/queryDefinition:QueryDefinition dynamodb/table:Table ec2/defaultSecurityGroup:DefaultSecurityGroup
 ec2/eip:Eip ec2/flowLog:FlowLog ec2/internetGateway:InternetGateway ec2/launchTemplate:LaunchTemplate
-ec2/natGateway:NatGateway ec2/route:Route ec2/routeTable:RouteTable
+ec2/natGateway:NatGateway ec2/placementGroup:PlacementGroup ec2/route:Route ec2/routeTable:RouteTable
 ec2/routeTableAssociation:RouteTableAssociation ec2/securityGroup:SecurityGroup
 ec2/spotFleetRequest:SpotFleetRequest ec2/subnet:Subnet ec2/vpc:Vpc ec2/vpcEndpoint:VpcEndpoint
 ecr/lifecyclePolicy:LifecyclePolicy ecr/repository:Repository efs/accessPoint:AccessPoint

@@ -15,6 +15,7 @@ import pulumi_aws as aws
 from contracts import codec, names
 from contracts.agent.config import Config
 from contracts.agent.names import DATASET_DEVICES
+from infra.catalogue.network_interfaces import NetworkInterface
 from infra.components.capacity.agent_store import AgentStore
 from infra.components.capacity.launch_options import metadata_options, root_volume, tag_specifications
 from infra.schema.reservation import CapacityBlock
@@ -41,6 +42,8 @@ class LaunchTemplateArgs:
         datasets: Each instance gets a volume of each.
         instance_tags: Additional tags for instances, not for their volumes.
         block: A Capacity Block; instances are launched only in it.
+        placement_group: The name of a placement group for all instances.
+        interfaces: The instances' network interfaces, the primary one first; empty: one, as AWS makes it.
     """
 
     scope: Scope
@@ -56,6 +59,8 @@ class LaunchTemplateArgs:
     datasets: Sequence[Dataset] = ()
     instance_tags: Mapping[str, str] = field(default_factory=dict)
     block: CapacityBlock | None = None
+    placement_group: pulumi.Input[str] | None = None
+    interfaces: Sequence[NetworkInterface] = ()
 
 
 class LaunchTemplate(pulumi.ComponentResource):
@@ -80,7 +85,7 @@ class LaunchTemplate(pulumi.ComponentResource):
             ),
             image_id=args.image_id,
             iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=args.profile_arn),
-            vpc_security_group_ids=list(args.security_group_ids),
+            **_network_options(args),
             # The node agent reads the name of its Auto Scaling group from the tags.
             metadata_options=metadata_options(with_tags=True),
             block_device_mappings=[
@@ -105,6 +110,34 @@ class LaunchTemplate(pulumi.ComponentResource):
         # With `$Latest` a group would show no diff for a new version.
         self.version = template.latest_version.apply(str)
         self.register_outputs({"id": self.id, "version": self.version})
+
+
+def _network_options(args: LaunchTemplateArgs) -> dict[str, Any]:
+    """Return security groups, interfaces and placement.
+
+    With interfaces the security groups are theirs: EC2 refuses both (AWS PCS user guide, "Create or update an
+    EC2 launch template"). Their subnet is the group's, and they are deleted with the instance, as in the
+    example of the EC2 user guide, "Maximize network bandwidth on Amazon EC2 instances with multiple network
+    cards".
+    """
+    groups = list(args.security_group_ids)
+    options: dict[str, Any] = {"vpc_security_group_ids": groups}
+    if args.interfaces:
+        options = {
+            "network_interfaces": [
+                aws.ec2.LaunchTemplateNetworkInterfaceArgs(
+                    network_card_index=interface.card,
+                    device_index=interface.device,
+                    interface_type=interface.type,
+                    security_groups=groups,
+                    delete_on_termination="true",
+                )
+                for interface in args.interfaces
+            ]
+        }
+    if args.placement_group is not None:
+        options["placement"] = aws.ec2.LaunchTemplatePlacementArgs(group_name=args.placement_group)
+    return options
 
 
 def _capacity_block_options(block: CapacityBlock) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pulumi
 from contracts.agent import config as agent
 from contracts.agent.config import GroupRoleName
 from contracts.group.config import GroupConfig
+from infra.catalogue.network_interfaces import efa_interfaces
 from infra.components.capacity.capacity_group import (
     DRAIN_HOOK,
     DRAIN_HOOK_SECONDS,
@@ -47,6 +48,8 @@ class EntryGroup:
         security_groups: security groups of the instances in addition to those of the network.
         depends_on: resources that must exist before instances start.
         zone: the only zone of the instances; None: all of the network's.
+        placement_group: the name of the placement group of the instances.
+        efa: whether the instances have all the EFA interfaces of their type, which all types share.
 
     The other fields are those of ``CapacityGroupArgs``.
     """
@@ -62,6 +65,8 @@ class EntryGroup:
     security_groups: Sequence[pulumi.Input[str]] = ()
     depends_on: Sequence[pulumi.Resource] = ()
     zone: str | None = None
+    placement_group: pulumi.Input[str] | None = None
+    efa: bool = False
 
 
 def declare_capacity_group(group: EntryGroup, foundation: Foundation) -> CapacityGroup:
@@ -140,6 +145,8 @@ def _launchables(
                 datasets=entry.datasets,
                 instance_tags=group.tags,
                 block=group.block if group_role == "fallback" else None,
+                placement_group=group.placement_group,
+                interfaces=efa_interfaces(types[0]) if group.efa else (),
             ),
             scope.child_options,
         )

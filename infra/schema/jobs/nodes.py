@@ -7,7 +7,9 @@ from typing import Annotated, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from contracts.agent.nodes import MAX_NODES, JobNodes
+from infra.catalogue.network_interfaces import check_efa
 from infra.schema.base import Model
+from infra.schema.capacity import Capacity
 
 NodeCount: TypeAlias = Annotated[int, Field(ge=1, le=MAX_NODES)]
 
@@ -21,12 +23,38 @@ class TrainingNodes(Model):
     """Number of nodes that the job asks for: ``capacity.target``."""
     zone: str | None = None
     """Availability Zone of the instances. Required if ``network.zones`` has several."""
+    placement_group: bool = False
+    """Whether the instances are in a cluster placement group: close together, but launched less often,
+    because AWS needs capacity in one place. Best with one instance type."""
+    efa: bool = False
+    """Whether the instances have Elastic Fabric Adapters, all that their type has. The types must have the
+    same number, and the machine image EFA's driver, as AWS's has. AWS recommends ``placementGroup``, too."""
 
     @model_validator(mode="after")
     def _min_within_max(self) -> TrainingNodes:
         if self.min > self.max:
             raise ValueError(f"min {self.min} with max {self.max}, allowed: 1 to {self.max}")
+        for key in self.between_instances:
+            if self.max == 1:
+                raise ValueError(f"{key} with max 1, allowed: with several nodes")
         return self
+
+    @property
+    def between_instances(self) -> tuple[str, ...]:
+        """The keys that are set of those about the network between instances."""
+        return tuple(
+            key for key, value in (("placementGroup", self.placement_group), ("efa", self.efa)) if value
+        )
+
+    def check_types(self, capacity: Capacity) -> None:
+        """Raise ``ValueError`` for instances that have no EFA; placement groups take all of the catalogue.
+
+        EFA in the launch template of a Spot Fleet is refused: no guide of AWS has it.
+        """
+        if self.efa and capacity.is_fleet:
+            raise ValueError(f"efa with kind {capacity.kind!r}, allowed: 'mixed-asg'")
+        if self.efa:
+            check_efa(capacity.types)
 
     @property
     def setting(self) -> JobNodes | None:

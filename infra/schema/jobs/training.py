@@ -368,6 +368,10 @@ class Training(Work):
                 f"{nodes}, with the name {self.name!r}, allowed: a name of at most {MAX_NAME_LENGTH} "
                 "characters, because the name of each node adds to it"
             )
+        try:
+            self.nodes.check_types(self.capacity)
+        except ValueError as error:
+            raise WrongKeyError(("nodes",), str(error)) from None
 
     def _check_shared(self) -> None:
         """Raise ``ValueError`` for settings that experiments of a shared group do not support."""
@@ -432,4 +436,6 @@ class Training(Work):
             raise unsupported_error(
                 f"with nodes {self.nodes}", "a number (all nodes restart if one is lost), without zone"
             )
+        for key in self.nodes.between_instances:
+            raise unsupported_error(f"with nodes.{key}", "on instances")
         check_capacity(self.capacity)

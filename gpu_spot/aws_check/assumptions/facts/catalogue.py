@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
@@ -12,21 +13,25 @@ from gpu_spot.aws_check.aws_test_bed import AwsTestBed, Falsified
 from gpu_spot.aws_check.leftover import list_all
 from gpu_spot.preflight.checks.account import quotas
 from infra.catalogue.accelerators import CATALOGUE, ami_parameter
+from infra.catalogue.network_interfaces import EFA_INTERFACES
 from infra.components.network.endpoints import INTERFACES
 
 _CATALOGUE: Final = "infra/catalogue/accelerators.py"
 _MISSING: Final = "NoSuchResourceException"
 
 
+def _described(test_bed: AwsTestBed) -> Iterable[Mapping[str, Any]]:
+    """Return what the region describes of the catalogue's types."""
+    filters = [{"Name": "instance-type", "Values": sorted(CATALOGUE)}]
+    return list_all(test_bed.clients("ec2"), "describe_instance_types", "InstanceTypes", Filters=filters)
+
+
 @assumes("DescribeInstanceTypes, GpuInfo", _CATALOGUE, "another number of accelerators")
 def accelerators_of_types(test_bed: AwsTestBed) -> str:
     """Each GPU type of the catalogue that the region describes has the catalogue's number of GPUs."""
-    filters = [{"Name": "instance-type", "Values": sorted(CATALOGUE)}]
     described = {
         info["InstanceType"]: sum(gpu["Count"] for gpu in info["GpuInfo"]["Gpus"])
-        for info in list_all(
-            test_bed.clients("ec2"), "describe_instance_types", "InstanceTypes", Filters=filters
-        )
+        for info in _described(test_bed)
         if "GpuInfo" in info
     }
     wrong = {
@@ -38,6 +43,25 @@ def accelerators_of_types(test_bed: AwsTestBed) -> str:
     if wrong or not described:
         raise Falsified(f"AWS describes {wrong or 'none of them'}")
     return f"{len(described)} types as in the catalogue"
+
+
+@assumes(
+    "DescribeInstanceTypes, EfaInfo, PlacementGroupInfo",
+    "infra/catalogue/network_interfaces.py",
+    "another number of EFA interfaces, or no cluster placement group takes the type",
+)
+def interfaces_of_types(test_bed: AwsTestBed) -> str:
+    """The catalogue's types have its number of EFA interfaces, and a cluster placement group takes each."""
+    wrong, count = [], 0
+    for info in _described(test_bed):
+        count += 1
+        number = info["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+        strategies = info["PlacementGroupInfo"]["SupportedStrategies"]
+        if number != EFA_INTERFACES.get(info["InstanceType"], 0) or "cluster" not in strategies:
+            wrong.append(f"{info['InstanceType']}: {number}, {', '.join(strategies)}")
+    if wrong or not count:
+        raise Falsified(f"AWS describes {'; '.join(wrong) or 'none of them'}")
+    return f"{count} types as in the catalogue"
 
 
 @assumes(

@@ -118,6 +118,8 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
         tags={TAG_JOB: job.name},
         zone=job.nodes.zone,
         security_groups=[_between_nodes(job, foundation)] if job.has_nodes else [],
+        placement_group=_placement_group(job, foundation.scope) if job.nodes.placement_group else None,
+        efa=job.nodes.efa,
     )
     alarms = job_alarms.alarms(
         scope.stack,
@@ -163,6 +165,16 @@ def _between_nodes(job: Training, foundation: Foundation) -> pulumi.Output[str]:
         )
     group_id: pulumi.Output[str] = group.id
     return group_id
+
+
+def _placement_group(job: Training, scope: Scope) -> pulumi.Output[str]:
+    """Return the name of the cluster placement group of a job's nodes, which are in one zone."""
+    name = scope.name(job.name, "nodes")
+    group = aws.ec2.PlacementGroup(
+        name, strategy="cluster", tags=scope.tags(name, group=job.name), opts=scope.child_options
+    )
+    group_name: pulumi.Output[str] = group.name
+    return group_name
 
 
 def _access(job: Training, prepared: agent.Prepared | None, foundation: Foundation) -> InstanceAccess:

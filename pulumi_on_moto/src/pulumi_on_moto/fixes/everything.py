@@ -12,6 +12,7 @@ from pulumi_on_moto.fixes.brokers import BROKERS
 from pulumi_on_moto.fixes.buckets import PLAIN_TEXT
 from pulumi_on_moto.fixes.clusters import CLUSTERS, POD_IDENTITIES
 from pulumi_on_moto.fixes.ec2.capacity_reservations import CAPACITY_RESERVATIONS
+from pulumi_on_moto.fixes.ec2.placement_groups import PLACEMENT_GROUPS
 from pulumi_on_moto.fixes.ec2.spot_prices import SPOT_PRICES
 from pulumi_on_moto.fixes.ec2.terminations import TERMINATION
 from pulumi_on_moto.fixes.ec2.volumes import ATTACHMENTS
@@ -70,6 +71,7 @@ FIXES: Final[tuple[Fix, ...]] = (
     HISTORY,
     SPOT_PRICES,
     CAPACITY_RESERVATIONS,
+    PLACEMENT_GROUPS,
     BROKERS,
     POD_IDENTITIES,
     CLUSTERS,

@@ -14,7 +14,7 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping.shapes import UnmatchedInputError, convert, key_values, member
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
-TagStyle = Literal["none", "ec2", "list", "map", "after"]
+TagStyle = Literal["none", "ec2", "list", "map", "after", "specification"]
 """How tags are set: not at all, by EC2's ``CreateTags``, by the operation itself as ``Key``/``Value`` or as a
 mapping, or by follow-up calls."""
 
@@ -101,7 +101,7 @@ class Spec:
         parameter, or a function of the created resource.
         rename: input → request parameter, if the names differ.
         autoname: the input for which Pulumi generates a name if it is omitted.
-        tags: how the operation accepts tags.
+        tags: how the operation accepts tags; ``specification``: EC2's ``TagSpecifications``.
         shape: sets parameters that name matching cannot; runs before it.
         after: follow-up calls, for the inputs in ``takes``.
         takes: inputs that ``after`` applies.
@@ -206,6 +206,9 @@ def _take_tags(draft: ResourceRequest) -> dict[str, str]:
 
 
 def _put_tags(spec: Spec, draft: ResourceRequest, client: Any, tags: Mapping[str, str]) -> None:
+    if tags and spec.tags == "specification":
+        kind = spec.method.removeprefix("create_").replace("_", "-")
+        draft.params["TagSpecifications"] = [{"ResourceType": kind, "Tags": key_values(tags)}]
     if not tags or spec.tags not in ("list", "map"):
         return
     shape = _input_shape(spec, client)

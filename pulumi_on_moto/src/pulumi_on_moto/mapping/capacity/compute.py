@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
 from pulumi_on_moto.mapping.capacity.requirements import check, expand
 
 _HOOK_NAMES: Final = {"name": "lifecycleHookName"}
@@ -114,6 +114,14 @@ SPECS: dict[str, Spec] = {
             "defaultVersion": resource.find("LaunchTemplate.DefaultVersionNumber"),
         },
         no_effect={"updateDefaultVersion": "a new template's only version is its default"},
+    ),
+    "aws:ec2/placementGroup:PlacementGroup": Spec(
+        "ec2.create_placement_group",
+        "=GroupName",
+        rename={"name": "GroupName"},
+        autoname="name",
+        tags="specification",
+        outputs=output_paths(arn="PlacementGroup.GroupArn", placementGroupId="PlacementGroup.GroupId"),
     ),
     "aws:autoscaling/group:Group": Spec(
         "autoscaling.create_auto_scaling_group",

@@ -45,6 +45,9 @@ WORKERS: Final = 160
 _START_SECONDS: Final = 1800.0
 _WARM_UP_SECONDS: Final = 240.0
 """Until the workers' requests are independent of their common start."""
+_EVICTION_SECONDS: Final = (0.1, 10.0)
+"""From a refused eviction to the next one of the same pod: the first time, and at the most."""
+_DRAINED_AT_ONCE: Final = 4
 _CALLERS: Final = {
     "workers": (calls.WORKERS,),
     "kubelets": ("kubelet",),
@@ -127,17 +130,25 @@ def scale(load: Load, replicas: int) -> None:
 
 
 def drain(load: Load, node: str) -> None:
-    """Drain a node as Karpenter does: a taint, evictions until its pods have gone, its end."""
+    """Drain a node as Karpenter does: a taint, evictions until its pods have gone, its end.
+
+    A refused eviction is tried again later and later. Source: Karpenter, ``terminator/eviction.go``.
+    """
     karpenter = load.caller("karpenter")
     taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
     karpenter.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}})
     path = f"/api/v1/namespaces/{load.namespace}/pods"
+    delays: dict[str, float] = {}
+    next_at: dict[str, float] = {}
 
     def is_empty() -> bool:
         # Karpenter reads pods from its cache.
         pods = load.api.items(path, fieldSelector=f"spec.nodeName={node},status.phase=Running")
         for pod in pods:
-            if "deletionTimestamp" not in pod["metadata"]:
+            uid = pod["metadata"]["uid"]
+            if "deletionTimestamp" not in pod["metadata"] and time.monotonic() >= next_at.get(uid, 0.0):
+                delays[uid] = min(2 * delays.get(uid, _EVICTION_SECONDS[0] / 2), _EVICTION_SECONDS[1])
+                next_at[uid] = time.monotonic() + delays[uid]
                 eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {}}
                 eviction["metadata"] = {key: pod["metadata"][key] for key in ("name", "namespace")}
                 with contextlib.suppress(RefusedError):  # 429: the budget; again after a while
@@ -174,7 +185,7 @@ def play(load: Load, minutes: float, start_workers: Callable[[], None]) -> None:
             name = item["metadata"]["name"]
             add_nodes(load, item, [f"{name}-new"], 1)
             drained.append(f"{name}-0")
-        with ThreadPoolExecutor(16) as pool:
+        with ThreadPoolExecutor(_DRAINED_AT_ONCE) as pool:
             list(pool.map(lambda node: drain(load, node), drained))
         load.wait_for(pods)
     with load.phase("scale down"):
@@ -240,6 +251,7 @@ def measured(folder: Path, options: Any) -> dict[str, Any]:
         stack.callback(lambda: workers.is_alive() and workers.terminate())
         registered = register(load)
         play(load, options.minutes, workers.start)
+        assert workers.is_alive(), "the played workers have ended"
         return {
             **MACHINE,
             "nodes": registered,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -40,19 +41,21 @@ def work(kubeconfig: Path, namespace: str, folder: Path, request_seconds: float,
         arguments = (group, request_seconds, gap_seconds, random.Random(draw.random()))
         threading.Thread(target=_step, args=arguments, daemon=True).start()
     path = f"/api/v1/namespaces/{namespace}/pods"
-    for event in api.watch(path, resourceVersion="0"):
-        pod, group = event["object"], groups[hash(event["object"]["metadata"]["uid"]) % _THREADS]
-        uid = pod["metadata"]["uid"]
-        is_over = event["type"] == "DELETED" or "deletionTimestamp" in pod["metadata"]
-        if is_over:
-            group.pop(uid, None)
-        elif pod["status"]["phase"] == "Running" and uid not in group and _has_token(pod):
-            try:
-                account = _account(api, pod, folder / uid, authority)
-            except RefusedError:
-                continue  # it is gone
-            cost = DeletionCost(PodApi(pod["metadata"]["name"], api.address, account).annotate)
-            group[uid] = _Worker(cost, time.monotonic() + draw.expovariate(1 / gap_seconds))
+    while True:  # the API server ends a watch that is read too slowly
+        with contextlib.suppress(OSError):
+            for event in api.watch(path, resourceVersion="0"):
+                if event["type"] == "ERROR":
+                    break
+                pod = event["object"]
+                uid = pod["metadata"]["uid"]
+                group = groups[hash(uid) % _THREADS]
+                if event["type"] == "DELETED" or "deletionTimestamp" in pod["metadata"]:
+                    group.pop(uid, None)
+                elif pod["status"]["phase"] == "Running" and uid not in group and _has_token(pod):
+                    with contextlib.suppress(RefusedError):  # it is gone
+                        account = _account(api, pod, folder / uid, authority)
+                        cost = DeletionCost(PodApi(pod["metadata"]["name"], api.address, account).annotate)
+                        group[uid] = _Worker(cost, time.monotonic() + draw.expovariate(1 / gap_seconds))
 
 
 def _step(group: dict[str, _Worker], request_seconds: float, gap_seconds: float, draw: random.Random) -> None:
@@ -79,7 +82,7 @@ def _account(api: ClusterApi, pod: Manifest, folder: Path, authority: str) -> Pa
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
     path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
     token = api.post(path, {**request, "spec": {"boundObjectRef": bound}})["status"]["token"]
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name, text in {"token": token, "ca.crt": authority, "namespace": metadata["namespace"]}.items():
         (folder / name).write_text(text, "utf-8")
     return folder

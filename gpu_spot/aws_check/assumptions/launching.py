@@ -201,7 +201,9 @@ def template_with_efa(test_bed: AwsTestBed) -> str:
     versions = test_bed.clients("ec2").describe_launch_template_versions(LaunchTemplateId=template)
     stored = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
     keys = interfaces[0].keys()
-    stored_interfaces = [{key: one.get(key) for key in keys} for one in stored.get("NetworkInterfaces", [])]
+    stored_interfaces = [
+        {key: entry.get(key) for key in keys} for entry in stored.get("NetworkInterfaces", [])
+    ]
     if (stored_interfaces, stored.get("Placement", {}).get("GroupName")) != (
         interfaces,
         placement["GroupName"],

@@ -60,7 +60,9 @@ def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
     assert drained_after < 10  # once its requests had ended, long before the deadline
     failures = [record for record in records if record.error]
     assert not [record for record in failures if record.is_repeatable]
-    assert all(record.at <= dead_at and died_at < record.at + record.last + 0.5 for record in failures)
+    # A killed worker ends when it is scheduled, on a full machine later.
+    around = [(record.at - dead_at, record.at + record.last - died_at) for record in failures]
+    assert all(began < 0.5 and ended > -0.5 for began, ended in around), around
     assert len(failures) <= SCRIPT.concurrency
 
     def count(name: str) -> int:

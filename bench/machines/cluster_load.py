@@ -138,17 +138,16 @@ def drain(load: Load, node: str) -> None:
     taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
     karpenter.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}})
     path = f"/api/v1/namespaces/{load.namespace}/pods"
-    delays: dict[str, float] = {}
-    next_at: dict[str, float] = {}
+    tries: dict[str, tuple[float, float]] = {}  # by pod: the delay after the next try, its time
 
     def is_empty() -> bool:
         # Karpenter reads pods from its cache.
         pods = load.api.items(path, fieldSelector=f"spec.nodeName={node},status.phase=Running")
         for pod in pods:
             uid = pod["metadata"]["uid"]
-            if "deletionTimestamp" not in pod["metadata"] and time.monotonic() >= next_at.get(uid, 0.0):
-                delays[uid] = min(2 * delays.get(uid, _EVICTION_SECONDS[0] / 2), _EVICTION_SECONDS[1])
-                next_at[uid] = time.monotonic() + delays[uid]
+            delay, next_at = tries.get(uid, (_EVICTION_SECONDS[0], 0.0))
+            if "deletionTimestamp" not in pod["metadata"] and time.monotonic() >= next_at:
+                tries[uid] = min(2 * delay, _EVICTION_SECONDS[1]), time.monotonic() + delay
                 eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {}}
                 eviction["metadata"] = {key: pod["metadata"][key] for key in ("name", "namespace")}
                 with contextlib.suppress(RefusedError):  # 429: the budget; again after a while

@@ -46,7 +46,7 @@ class Consequence:
 _TOKENS: Final = (
     *("autoscaling/group:Group", "cloudwatch/logGroup:LogGroup", "dynamodb/table:Table"),
     *("ec2/flowLog:FlowLog", "ec2/launchTemplate:LaunchTemplate", "ec2/natGateway:NatGateway"),
-    *("ec2/placementGroup:PlacementGroup",),
+    "ec2/placementGroup:PlacementGroup",
     *("ec2/securityGroup:SecurityGroup", "ec2/spotFleetRequest:SpotFleetRequest", "ec2/subnet:Subnet"),
     *("ec2/vpc:Vpc", "ecr/lifecyclePolicy:LifecyclePolicy", "ecr/repository:Repository"),
     *("efs/accessPoint:AccessPoint", "efs/fileSystem:FileSystem", "efs/mountTarget:MountTarget"),

@@ -16,6 +16,7 @@ from spot_work.pod import DeletionCost, PodApi
 from tests.cluster.client import ClusterApi, RefusedError
 
 _THREADS: Final = 8
+_WATCH_AGAIN_SECONDS: Final = 1.0
 _KUBELET: Final = "kubelet"
 
 
@@ -41,21 +42,32 @@ def work(kubeconfig: Path, namespace: str, folder: Path, request_seconds: float,
         arguments = (group, request_seconds, gap_seconds, random.Random(draw.random()))
         threading.Thread(target=_step, args=arguments, daemon=True).start()
     path = f"/api/v1/namespaces/{namespace}/pods"
+
+    def see(pod: Manifest, *, is_gone: bool = False) -> None:
+        uid = pod["metadata"]["uid"]
+        group = groups[hash(uid) % _THREADS]
+        if is_gone or "deletionTimestamp" in pod["metadata"]:
+            group.pop(uid, None)
+        elif pod["status"]["phase"] == "Running" and uid not in group and _has_token(pod):
+            with contextlib.suppress(RefusedError):  # it is gone
+                account = _account(api, pod, folder / uid, authority)
+                cost = DeletionCost(PodApi(pod["metadata"]["name"], api.address, account).annotate)
+                group[uid] = _Worker(cost, time.monotonic() + draw.expovariate(1 / gap_seconds))
+
     while True:  # the API server ends a watch that is read too slowly
-        with contextlib.suppress(OSError):
-            for event in api.watch(path, resourceVersion="0"):
+        with contextlib.suppress(RefusedError, OSError):
+            listed = api.get(path)
+            uids = {pod["metadata"]["uid"] for pod in listed["items"]}
+            for group in groups:
+                for uid in group.keys() - uids:
+                    group.pop(uid)
+            for pod in listed["items"]:
+                see(pod)
+            for event in api.watch(path, resourceVersion=listed["metadata"]["resourceVersion"]):
                 if event["type"] == "ERROR":
                     break
-                pod = event["object"]
-                uid = pod["metadata"]["uid"]
-                group = groups[hash(uid) % _THREADS]
-                if event["type"] == "DELETED" or "deletionTimestamp" in pod["metadata"]:
-                    group.pop(uid, None)
-                elif pod["status"]["phase"] == "Running" and uid not in group and _has_token(pod):
-                    with contextlib.suppress(RefusedError):  # it is gone
-                        account = _account(api, pod, folder / uid, authority)
-                        cost = DeletionCost(PodApi(pod["metadata"]["name"], api.address, account).annotate)
-                        group[uid] = _Worker(cost, time.monotonic() + draw.expovariate(1 / gap_seconds))
+                see(event["object"], is_gone=event["type"] == "DELETED")
+        time.sleep(_WATCH_AGAIN_SECONDS)
 
 
 def _step(group: dict[str, _Worker], request_seconds: float, gap_seconds: float, draw: random.Random) -> None:

@@ -326,7 +326,7 @@ def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) ->
         folder.mkdir(parents=True)
     place.environment_file(name).parent.mkdir(exist_ok=True)
     place.environment_file(name).write_text(
-        "".join(f"{k}={v}\n" for k, v in container.environment(one, gpus).items())
+        "".join(f"{k}={v}\n" for k, v in container.environment(one, gpus, {}).items())
     )
     files.write_json(place.cdi_file(name), container.cdi_specification(name, gpus))
     part = plan(shape(), [one]).slices[name]

@@ -84,8 +84,8 @@ def _by_dns(host: SharedHost) -> list[str]:
             script = "; ".join(f"echo {name} > /dev/udp/{address}/{_DNS}" for address in addresses)
             host.within(name, f"({script}) 2>/dev/null")
         time.sleep(_WAIT_SECONDS)  # what is on its way arrives
-        heard = {place: _output(listener).split() for place, listener in listeners.items()}
-    return sorted({f"{name} tunnels to {place}" for place, tenants in heard.items() for name in tenants})
+        received = {place: _output(listener).split() for place, listener in listeners.items()}
+    return sorted({f"{name} tunnels to {place}" for place, tenants in received.items() for name in tenants})
 
 
 @contextlib.contextmanager
@@ -103,7 +103,7 @@ def _listening(networks: Mapping[str, Sequence[str]]) -> Iterator[dict[str, subp
 
 
 def _output(process: subprocess.Popen[str]) -> str:
-    """End a listener; return what it heard."""
+    """End a listener; return what it received."""
     process.kill()
     assert process.stdout is not None
     return process.stdout.read()

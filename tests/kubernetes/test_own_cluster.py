@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.components.cluster import job_failures
 from infra.kubernetes import pods
 from infra.settings import SettingsError
 from pulumi_on_moto import changes, deploy, load, sandbox
@@ -281,3 +282,12 @@ def test_a_cluster_needs_two_zones() -> None:
     network = {"cidr": "10.28.0.0/16", "zones": ["us-west-2a"]}
     with pytest.raises(SettingsError, match="create with one zone"):
         settings(kubernetes=CREATED, network=network)
+
+
+@pytest.mark.parametrize(("nodes", "watched"), [(1, ["resnet"]), ({"min": 1, "max": 2}, ["resnet"]), (2, [])])
+def test_the_audit_log_shows_the_failure_of_a_job_but_not_of_a_trainjob(
+    nodes: Any, watched: list[str]
+) -> None:
+    made = settings(job={"nodes": nodes}, kubernetes=CREATED)
+    assert made.kubernetes is not None
+    assert job_failures.watched(made.kubernetes, made.training) == watched

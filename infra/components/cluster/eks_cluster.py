@@ -151,7 +151,7 @@ class EksCluster(pulumi.ComponentResource):
         selected = [charts.KARPENTER, charts.DEVICES, charts.GPU_METRICS]
         if entries.training:
             selected.append(charts.KUEUE)
-        if any(job.nodes.max > 1 for job in entries.training):
+        if any(job.nodes.needs_all for job in entries.training):
             selected.append(charts.TRAINER)
         if self._scales:
             selected.append(charts.KEDA)

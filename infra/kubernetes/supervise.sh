@@ -208,19 +208,22 @@ watch() {
 # What exit code 0 of one of several nodes means, by its report (docs/contract.md, "Reporting progress"): rank 0
 # exports the model, long after the others' last step. If it is lost in that, its successor repeats it.
 judge() {
-  case $(tr -d ' ' 2>/dev/null <"$GPU_SPOT_TELL") in
-    *'"finished":true'*'"rank":'[1-9]*)
-      say "this node has ended; waits for the one with rank 0"
-      until [ -e "$GPU_SPOT_DONE" ] || [ -n "$is_stopped" ] || [ -e "$run/lost" ]; do sleep 1; done
-      return
-      ;;
-    *'"finished":true'*)
-      : >"$GPU_SPOT_DONE"
+  report=$(cat "$GPU_SPOT_TELL" 2>/dev/null)
+  case $report in
+    *'"finished": true'* | *'"finished":true'*) ;;
+    *)
+      say 'a failure: exit code 0 of a node without the report {"finished": true} of spot_training.torch.Loop'
+      code=1
       return
       ;;
   esac
-  say 'a failure: exit code 0 of a node without the report {"finished": true} of spot_training.torch.Loop'
-  code=1
+  case $report in
+    *'"rank": '[1-9]* | *'"rank":'[1-9]*)
+      say "this node has ended; waits for the one with rank 0"
+      until [ -e "$GPU_SPOT_DONE" ] || [ -n "$is_stopped" ] || [ -e "$run/lost" ]; do sleep 1; done
+      ;;
+    *) : >"$GPU_SPOT_DONE" ;;
+  esac
 }
 
 if [ -n "$JOB_COMPLETION_INDEX" ] && [ -e "/etc/gpu-spot/experiments/$JOB_COMPLETION_INDEX" ]; then

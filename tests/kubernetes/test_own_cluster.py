@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.components.cluster import job_failures
+from infra.components.cluster import charts, job_failures
 from infra.kubernetes import pods
 from infra.settings import SettingsError
 from pulumi_on_moto import changes, deploy, load, sandbox
@@ -284,10 +284,14 @@ def test_a_cluster_needs_two_zones() -> None:
         settings(kubernetes=CREATED, network=network)
 
 
-@pytest.mark.parametrize(("nodes", "watched"), [(1, ["resnet"]), ({"min": 1, "max": 2}, ["resnet"]), (2, [])])
-def test_the_audit_log_shows_the_failure_of_a_job_but_not_of_a_trainjob(
-    nodes: Any, watched: list[str]
+@pytest.mark.parametrize(
+    ("nodes", "is_trainjob"),
+    [(1, False), ({"min": 1, "max": 2}, False), ({"min": 2, "max": 2}, True), (2, True)],
+)
+def test_a_trainjob_alone_needs_trainer_and_its_failure_is_not_in_the_audit_log(
+    nodes: Any, is_trainjob: bool
 ) -> None:
     made = settings(job={"nodes": nodes}, kubernetes=CREATED)
     assert made.kubernetes is not None
-    assert job_failures.watched(made.kubernetes, made.training) == watched
+    assert job_failures.watched(made.kubernetes, made.training) == ([] if is_trainjob else ["resnet"])
+    assert (charts.TRAINER in charts.needed(made)) == is_trainjob

@@ -101,7 +101,7 @@ test-real: setup system-packages-real ## what needs real frameworks, a broker, c
 test-cluster: setup ## entries' objects and Jobs on a real Kubernetes control plane: KUBECONFIG's empty cluster, or one built here (go, etcd)
 	@test -n "$${KUBECONFIG:-}" || .ci/system-packages cluster
 	@tests/cluster/control_plane/build "$${XDG_CACHE_HOME:-$$HOME/.cache}/gpu-spot/control-plane" $${KUBECONFIG:+crds} >/dev/null
-	@$(BIN)/python -m pytest --durations 5 -o faulthandler_timeout=600 tests/cluster $(ARGS)
+	@$(BIN)/python -m pytest --durations 5 -o faulthandler_timeout=600 -m "not soak" tests/cluster $(ARGS)
 
 lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, retired words and style of the docs
 	@$(BIN)/ruff check --quiet .
@@ -133,6 +133,7 @@ soak: setup system-packages-real ## what make test has too little time for, and 
 	@mkdir -p out
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m soak $(ARGS)
 	@$(PYTEST) --durations 20 -m soak tests/real $(ARGS)
+	@$(MAKE) test-cluster ARGS="-m soak"
 	@$(BIN)/python -m tests.real.cluster_days > out/soak.json
 
 fit: setup ## fit again what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 
 @runtime_checkable
@@ -158,6 +158,9 @@ EnvironmentName: TypeAlias = Annotated[str, Matches(r"[A-Za-z_][A-Za-z0-9_]*"), 
 EnvironmentValue: TypeAlias = Annotated[str, Matches(r"[^\x00-\x1f\x7f]*")]
 
 Environment: TypeAlias = dict[EnvironmentName, EnvironmentValue]
+
+RESERVED_VARIABLES: Final = ("GPU_SPOT_", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""Beginnings of names of environment variables that only the agent sets."""
 
 Experiments: TypeAlias = dict[EnvironmentName, Annotated[tuple[EnvironmentValue, ...], Length(1, 1000)]]
 """Values by environment variable; each combination is an experiment."""

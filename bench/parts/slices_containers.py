@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 from tests.real import containers as real
-from tests.real import floods, hostile, shells
+from tests.real import floods, hostile, hostile_calls, shells, tunnels
 from tests.real.breaches import ALONE, breaches, plant, unenforced
 from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SharedHost, shared_host, tenant, until
@@ -33,6 +33,8 @@ def measure() -> dict[str, Any]:
         "a tenant's program": [*ALONE, *hostile.PROGRAMS],
         "an image": [image.name for image in hostile.IMAGES],
         "a behaviour": [*hostile.BEHAVIOURS],
+        "a system call": [*hostile_calls.TRIED],
+        "a packet": [*tunnels.NAMES],
         "keys in a shell": [*shells.KEYS],
         FLOOD: [*floods.FLOODS],
     }

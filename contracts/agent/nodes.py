@@ -29,6 +29,10 @@ class JobNodes:
         if self.min > self.max:
             raise ValueError(f"nodes.min {self.min} with nodes.max {self.max}; allowed: at most max")
 
+    def __str__(self) -> str:
+        """Return the text that ``spot_training.torch.init()`` reads, such as ``2:4``."""
+        return f"{self.min}:{self.max}"
+
     def names(self, job: str) -> list[str]:
         """Return the names of a job's nodes, the keys of their items in the job table."""
         return [f"{job}-node-{number}" for number in range(self.max)]

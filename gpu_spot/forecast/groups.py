@@ -285,7 +285,8 @@ def _kubernetes_notes(entry: Service | Training) -> Iterator[str]:
         if entry.capacity.spot_percentage and entry.capacity.fallback.enabled:
             yield "on an On-Demand node it stays there until it finishes, which costs more than forecast"
         if entry.nodes.max > 1:
-            yield f"its {entry.nodes} nodes wait for each other; lost minutes count the missing node only"
+            waits = "wait for each other" if entry.nodes.needs_all else f"wait below {entry.nodes.min}"
+            yield f"its {entry.nodes} nodes {waits}; lost minutes count the missing node only"
 
 
 def entries(settings: Settings) -> tuple[Service | Training, ...]:

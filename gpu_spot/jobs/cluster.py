@@ -30,7 +30,10 @@ _UNREADABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
-    """A job on Kubernetes; ``state`` is one of pending, starting, running, done, failed and unknown."""
+    """A job on Kubernetes; ``state`` is one of pending, starting, running, recovering, done, failed, unknown.
+
+    ``recovering``: a pod is lost; the job starts again, or its other nodes go on.
+    """
 
     name: str
     state: str
@@ -59,7 +62,9 @@ def _job(name: str, workload: Mapping[str, Any] | None) -> ClusterJob:
     if "Admitted" in true:
         if "PodsReady" in true:
             return ClusterJob(name, "running")
-        return ClusterJob(name, "starting", reasons.get("PodsReady") or "waits for nodes and pods")
+        is_recovering = conditions.get("PodsReady", {}).get("reason") == "WaitForRecovery"
+        state = "recovering" if is_recovering else "starting"
+        return ClusterJob(name, state, reasons.get("PodsReady") or "waits for nodes and pods")
     waits = reasons.get("QuotaReserved") or reasons.get("Evicted")
     return ClusterJob(name, "pending", waits or "Kueue has not considered it yet")
 

@@ -15,8 +15,6 @@ from infra.schema import ListedHost, OnPremises
 from infra.scope import Scope
 from userdata.agent.aws import permissions
 
-_REPOSITORY: Final = "{repository}"
-
 
 @dataclass(frozen=True)
 class InstanceAccess:
@@ -28,7 +26,7 @@ class InstanceAccess:
         job: A training job's name; empty without one, as are the following texts.
         dataset: ``s3://bucket/directory/``; ``artifacts`` likewise.
         prepared: ``<name>@<version>`` of a prepared dataset, and ``prepared_by``, the group that prepares it.
-        secret: Name of a secret.
+        secrets: Names of secrets.
         queue: A service's queue.
         tenants: The object with a shared host's tenants.
         access_points: The only parts of the file system that instances may mount.
@@ -44,7 +42,7 @@ class InstanceAccess:
     dataset: str = ""
     prepared: str = ""
     prepared_by: str = ""
-    secret: str = ""
+    secrets: Sequence[str] = ()
     artifacts: str = ""
     queue: QueueAccess | None = None
     tenants: pulumi.Input[str] = ""
@@ -127,7 +125,7 @@ def _agent_statements(scope: Scope, group: str, writer: str, access: InstanceAcc
     texts = {"stack": scope.stack, "group": group, "writer": writer}
     texts |= {"job": access.job, "prefix": prefix}
     texts |= {"prepared": access.prepared, "prepared_by": access.prepared_by}
-    texts |= {"secret": access.secret, "artifacts": access.artifacts.removeprefix("s3://")}
+    texts |= {"artifacts": access.artifacts.removeprefix("s3://")}
     values: dict[str, pulumi.Input[str]] = {
         **texts,
         "partition": scope.partition,
@@ -140,18 +138,26 @@ def _agent_statements(scope: Scope, group: str, writer: str, access: InstanceAcc
         "tenants": access.tenants,
         "auto_scaling_group": f"{scope.prefix}{group}-*",
     }
+    several = {"repository": access.repositories, "secret": access.secrets}
     for statement in permissions.STATEMENTS:
         if access.needs.isdisjoint(statement.needed_by):
             continue
-        resources: list[pulumi.Input[str]] = []
-        for resource in statement.resources:
-            if resource == _REPOSITORY:
-                resources += access.repositories
-            else:
-                resources.append(pulumi.Output.format(resource, **values) if "{" in resource else resource)
+        resources = [
+            filled for resource in statement.resources for filled in _filled(resource, values, several)
+        ]
         yield Statement(
             statement.sid, statement.actions, resources, _filled_conditions(statement.conditions, texts)
         )
+
+
+def _filled(
+    resource: str, values: Mapping[str, pulumi.Input[str]], several: Mapping[str, Sequence[pulumi.Input[str]]]
+) -> list[pulumi.Input[str]]:
+    """Return a resource with its placeholders filled in, once for each member of ``several``."""
+    for name, members in several.items():
+        if f"{{{name}}}" in resource:
+            return [pulumi.Output.format(resource, **values, **{name: member}) for member in members]
+    return [pulumi.Output.format(resource, **values) if "{" in resource else resource]
 
 
 def _filled_conditions(
@@ -168,7 +174,7 @@ def _filled_conditions(
 
 
 def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
-    services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret else [])]
+    services = ["dynamodb", "s3", *(["secretsmanager"] if access.secrets else [])]
     services += [access.queue.service] if access.queue is not None else []
     if not access.needs.isdisjoint({"volume", "tenants"}):
         return [*use_key(scope, ["ec2", *services]), *grant_key(scope)]

@@ -1,4 +1,4 @@
-"""Manifests of training jobs: a Job, an Indexed Job for a ``matrix``, a TrainJob for several nodes."""
+"""Manifests of training jobs: Indexed Jobs, and a TrainJob where several nodes need each other."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ FATAL_EXIT_CODES: Final = (126, 127)
 instances 127 is retried: the Python environment that is built there may be missing."""
 SUPERVISE: Final = Path(__file__).with_name("supervise.sh").read_text("utf-8")
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+_INDEX: Final = "metadata.labels['batch.kubernetes.io/job-completion-index']"
 _EXPERIMENTS_DIR: Final = "/etc/gpu-spot/experiments"
 _LOCAL_DIR: Final = CODE_DIR.parent
 _CHECKOUT: Final = Path(__file__).with_name("checkout.sh").read_text("utf-8")
@@ -30,7 +31,9 @@ _CHECKOUT_CONTAINER: Final = "checkout"
 OUTAGE_SECONDS: Final = 900
 """How long a pod waits for a git host that does not answer, before it frees its node."""
 LIVES: Final = 10_000
-"""Indexes of a job's Job (``_job``): how often it may begin again after interruptions."""
+"""Indexes of a job's Job (``_job``) for each of its nodes: how often it may begin again when interrupted."""
+MAX_LIVES: Final = 100_000
+"""For all nodes. Above it a Job needs ``maxFailedIndexes`` (Kubernetes, ``completionsSoftLimit``)."""
 LEASE_SECONDS: Final = 120
 """Duration of the lease of a checkpoint folder (``supervise.sh``): that of a job's lease on instances."""
 
@@ -48,7 +51,7 @@ def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
         # No AWS or cluster credentials, as on instances.
         "automountServiceAccountToken": False,
     }
-    if job.nodes.max > 1:
+    if job.nodes.needs_all:
         return [account, _runtime(job, context), _train_job(job, context)]
     if job.matrix is not None:
         return [account, _experiments(job, context), _job(job, context)]
@@ -74,9 +77,17 @@ def environment(job: Training, name: str = "") -> dict[str, str]:
         **job_variables,
         "GPU_SPOT_GRACE_SECONDS": str(pods.GRACE_SECONDS),
         "GPU_SPOT_LEASE_SECONDS": str(LEASE_SECONDS),
-        # Each of several nodes has a lease, that of its rank.
-        **({"GPU_SPOT_NODES": str(job.nodes.max)} if job.nodes.max > 1 else {}),
+        **_nodes(job),
     }
+
+
+def _nodes(job: Training) -> dict[str, str]:
+    """Return the variables of several nodes: each has the lease of its rank, or they share their Job's."""
+    if (limits := job.nodes.setting) is None:
+        return {}
+    if job.nodes.needs_all:
+        return {"GPU_SPOT_NODES": str(limits.max)}
+    return {"GPU_SPOT_NODES": str(limits), variables.NODES_VARIABLE: str(limits)}
 
 
 def command(job: Training) -> list[str]:
@@ -87,9 +98,10 @@ def command(job: Training) -> list[str]:
 def _job(job: Training, context: ClusterContext) -> Manifest:
     """Return an Indexed Job, which is done once one index has succeeded; of a ``matrix`` all have to.
 
-    An index is a life: an interruption fails it, and the next one begins at once. The controller would wait
-    before it replaces the pod of the same index, twice as long after each end up to ten minutes, counted or
-    not. So it does after failures, which count: the pod after ``max_restarts`` of them fails the Job.
+    An index is a life of a node: an interruption fails it, and the next one begins at once. The controller
+    would wait before it replaces the pod of the same index, twice as long after each end up to ten minutes,
+    counted or not. So it does after failures, which count: the pod after ``max_restarts`` of them fails the
+    Job. Several nodes are several lives at a time, and the pods of the others stay (docs/adr/0087).
     Sources: Kubernetes, "Jobs" (``backoffLimitPerIndex``, ``successPolicy``); ``pkg/controller/job``.
     """
     labels = {**context.labels(job.name), QUEUE_LABEL: context.namespace}
@@ -97,8 +109,8 @@ def _job(job: Training, context: ClusterContext) -> Manifest:
     spec = {**_spec(job, context), "completionMode": "Indexed"}
     if job.matrix is None:
         spec |= {
-            "completions": LIVES,
-            "parallelism": 1,
+            "completions": min(LIVES * job.nodes.max, MAX_LIVES),
+            "parallelism": job.nodes.max,
             "backoffLimitPerIndex": job.max_restarts + 1,
             "successPolicy": {"rules": [{"succeededCount": 1}]},
             "podFailurePolicy": _policy("FailIndex", "FailJob"),
@@ -161,7 +173,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     if job.matrix is not None:
         volumes.append({"name": "experiments", "configMap": {"name": run_name(job)}})
         mounts.append({"name": "experiments", "mountPath": _EXPERIMENTS_DIR, "readOnly": True})
-    counts = _counts(job) if job.nodes.max == 1 and job.matrix is None else []
+    lives = [] if job.matrix is not None or job.nodes.needs_all else _lives(job)
     checkout_environment = {
         "HOME": str(JOB_HOME),
         "TMPDIR": str(JOB_TMP),
@@ -175,7 +187,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
         "name": _CHECKOUT_CONTAINER,
         "image": context.cluster.checkout_image or job.image,
         "command": pods.arguments(["/bin/sh", "-c", _CHECKOUT, "gpu-spot"]),
-        "env": [*pods.environment(checkout_environment), *counts],
+        "env": [*pods.environment(checkout_environment), *lives],
         "securityContext": pods.CONTAINER_SECURITY_CONTEXT,
         "volumeMounts": local,
     }
@@ -184,7 +196,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
         "image": job.image,
         "command": pods.arguments(command(job)),
         "workingDir": code,
-        "env": [*pods.environment(environment(job)), *counts],
+        "env": [*pods.environment(environment(job)), *lives],
         "resources": requests.resources,
         "securityContext": pods.CONTAINER_SECURITY_CONTEXT,
         "volumeMounts": mounts,
@@ -207,16 +219,22 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     return pods.pod_template(context.labels(job.name), spec)
 
 
-def _counts(job: Training) -> list[Manifest]:
-    """Return variables with which a pod knows its Job, and how many failures of its index were counted."""
-    labels = {
-        "GPU_SPOT_RUN": "metadata.labels['batch.kubernetes.io/controller-uid']",
-        "GPU_SPOT_FAULTS": "metadata.annotations['batch.kubernetes.io/job-index-failure-count']",
-    }
+def _lives(job: Training) -> list[Manifest]:
+    """Return variables with which a pod knows its Job, and how many failures of its index were counted.
+
+    One of several nodes has the name of its index: a pod after a failure ends the world of the one before.
+    """
     return [
         {"name": "GPU_SPOT_MAX_RESTARTS", "value": str(job.max_restarts)},
-        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in labels.items()),
+        _of_pod("GPU_SPOT_RUN", "metadata.labels['batch.kubernetes.io/controller-uid']"),
+        _of_pod("GPU_SPOT_FAULTS", "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"),
+        *([_of_pod(variables.NODE_VARIABLE, _INDEX)] if job.nodes.max > 1 else []),
     ]
+
+
+def _of_pod(name: str, path: str) -> Manifest:
+    """Return a variable of the downward API."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def _experiments(job: Training, context: ClusterContext) -> Manifest:

@@ -75,13 +75,14 @@ def _disruption_of_job(job: Training) -> Manifest:
     A job on On-Demand returns to Spot: Karpenter replaces the node only by a cheaper one, which is Spot if
     the pool allows both, and takes it away when the replacement is ready; without Spot capacity nothing
     changes (karpenter, ``consolidation.go``, ``computeConsolidation``). It evicts the pod as at a notice. A
-    Spot node it does not replace. A run on several nodes stays: each node's move would restart all ranks.
+    Spot node it does not replace. Of several nodes so many move at once that ``nodes.min`` stay; where all
+    need each other none moves, because each move would restart all ranks.
     """
-    returns = len(capacity_types(job)) > 1 and job.nodes.max == 1
-    return {
-        "consolidationPolicy": "WhenEmptyOrUnderutilized" if returns else "WhenEmpty",
-        "budgets": [*(_RETURN_TO_SPOT if returns else [_NEVER]), {"nodes": "100%", "reasons": ["Empty"]}],
-    }
+    returns = len(capacity_types(job)) > 1 and not job.nodes.needs_all
+    budgets = [*(_RETURN_TO_SPOT if returns else [_NEVER]), {"nodes": "100%", "reasons": ["Empty"]}]
+    if returns and job.nodes.max > 1:
+        budgets.append({"nodes": str(job.nodes.max - job.nodes.min), "reasons": ["Underutilized"]})
+    return {"consolidationPolicy": "WhenEmptyOrUnderutilized" if returns else "WhenEmpty", "budgets": budgets}
 
 
 def queues(jobs: Sequence[Training], context: ClusterContext) -> list[Manifest]:

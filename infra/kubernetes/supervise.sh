@@ -9,6 +9,10 @@
 # token, and marks the file before it: spot_training then refuses to save (GPU_SPOT_LEASE). Who cannot renew
 # stops after half the time, and is killed before the end; what decides that reads no file of the folder.
 # Of a pod whose failure the Job controller counted its kubelet has reported the end: its lease has ended.
+#
+# Nodes that go on without each other (GPU_SPOT_NODES is MIN:MAX; docs/adr/0087) share the lease of their Job:
+# each of its pods renews it, and none releases it, so no pod of another Job trains beside them. Of them the one
+# with rank 0 ends the run.
 is_stopped=
 child=
 renew_seconds=$(((GPU_SPOT_LEASE_SECONDS + 11) / 12))
@@ -20,6 +24,8 @@ deaf_seconds=$((GPU_SPOT_GRACE_SECONDS - 3))
 # The kubelet evicts at 10 % of the node's disk, for DisruptionTarget, which is not counted: nodefs.available.
 least_free_percent=12
 run=${GPU_SPOT_TELL%/*}
+is_shared=
+case $GPU_SPOT_NODES in *:*) is_shared=yes ;; esac
 
 say() { echo "gpu-spot: $*" >&2; }
 
@@ -80,12 +86,18 @@ take() {
   rm -f "$leases/.new-$id" # else it may be the file of the lease
   echo "$mine" >"$leases/.new-$id" || return 1
   list
-  is_free || return 1
-  token=$((newest + 1))
-  ln "$leases/.new-$id" "$leases/$token" 2>/dev/null
-  [ "$(cat "$leases/$token")" = "$mine" ] || return 1
-  if [ "$newest" -gt 0 ]; then
-    echo "superseded by $token, $mine" >"$leases/$newest" || return 1
+  if is_free; then
+    token=$((newest + 1))
+    ln "$leases/.new-$id" "$leases/$token" 2>/dev/null
+    [ "$(cat "$leases/$token")" = "$mine" ] || return 1
+    if [ "$newest" -gt 0 ]; then
+      echo "superseded by $token, $mine" >"$leases/$newest" || return 1
+    fi
+  elif [ -n "$is_shared" ] && [ "$holder" = "$mine" ]; then
+    token=$newest
+    touch -c "$leases/$token" && [ "$(cat "$leases/$token")" = "$mine" ] || return 1
+  else
+    return 1
   fi
   echo "$began" >"$run/lease"
   # Tokens stay: ln refuses one that is there, whatever a stale listing says.
@@ -98,10 +110,14 @@ acquire() {
   read -r id </proc/sys/kernel/random/uuid
   read -r host </proc/sys/kernel/hostname
   rank=0
-  if [ -n "$GPU_SPOT_NODES" ]; then rank=${JOB_COMPLETION_INDEX:-0}; fi
+  if [ -n "$GPU_SPOT_NODES" ] && [ -z "$is_shared" ]; then rank=${JOB_COMPLETION_INDEX:-0}; fi
   leases=$GPU_SPOT_CHECKPOINTS/.lease/$rank
   mine="held by $host $id"
-  if [ -n "$GPU_SPOT_RUN" ]; then mine="$mine of $GPU_SPOT_RUN/$JOB_COMPLETION_INDEX/${GPU_SPOT_FAULTS:-0}"; fi
+  if [ -n "$is_shared" ]; then
+    mine="held by the nodes of $GPU_SPOT_RUN"
+  elif [ -n "$GPU_SPOT_RUN" ]; then
+    mine="$mine of $GPU_SPOT_RUN/$JOB_COMPLETION_INDEX/${GPU_SPOT_FAULTS:-0}"
+  fi
   clock
   end=$((now + wait_seconds))
   logged=
@@ -189,6 +205,27 @@ watch() {
   done
 }
 
+# What exit code 0 of one of several nodes means, by its report (docs/contract.md, "Reporting progress"): rank 0
+# exports the model, long after the others' last step. If it is lost in that, its successor repeats it.
+judge() {
+  report=$(cat "$GPU_SPOT_TELL" 2>/dev/null)
+  case $report in
+    *'"finished": true'* | *'"finished":true'*) ;;
+    *)
+      say 'a failure: exit code 0 of a node without the report {"finished": true} of spot_training.torch.Loop'
+      code=1
+      return
+      ;;
+  esac
+  case $report in
+    *'"rank": '[1-9]* | *'"rank":'[1-9]*)
+      say "this node has ended; waits for the one with rank 0"
+      until [ -e "$GPU_SPOT_DONE" ] || [ -n "$is_stopped" ] || [ -e "$run/lost" ]; do sleep 1; done
+      ;;
+    *) : >"$GPU_SPOT_DONE" ;;
+  esac
+}
+
 if [ -n "$JOB_COMPLETION_INDEX" ] && [ -e "/etc/gpu-spot/experiments/$JOB_COMPLETION_INDEX" ]; then
   # shellcheck source=/dev/null
   . "/etc/gpu-spot/experiments/$JOB_COMPLETION_INDEX"
@@ -214,6 +251,7 @@ if [ -z "$is_stopped" ]; then
     if [ "$code" -gt 128 ] && kill -0 "$child" 2>/dev/null; then continue; fi
     break
   done
+  if [ "$code$is_stopped" = 0 ] && [ -n "$is_shared" ] && [ ! -e "$GPU_SPOT_DONE" ]; then judge; fi
   kill "$watching" "$renewing" 2>/dev/null
   # The folder may not answer, and what the command left behind must end: its container's end does that.
   if [ -e "$run/lost" ]; then exit 75; fi
@@ -223,7 +261,11 @@ if [ -e "$GPU_SPOT_DONE" ]; then is_done=yes; fi
 if [ -n "$child" ]; then
   holder=$(cat "$GPU_SPOT_LEASE")
   # spot_training refused to save, so the command failed: another pod trains.
-  if [ "$holder" = "$mine" ]; then echo "released" >"$GPU_SPOT_LEASE"; else is_stopped=yes; fi
+  if [ "$holder" != "$mine" ]; then
+    is_stopped=yes
+  elif [ -z "$is_shared" ]; then
+    echo "released" >"$GPU_SPOT_LEASE"
+  fi
 fi
 if [ -n "$is_done" ]; then exit 0; fi
 if [ -e "$run/full" ]; then

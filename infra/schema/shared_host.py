@@ -28,6 +28,10 @@ from userdata.agent.tenants.plan import plan
 _MEMORY_PER_DATASET: Final = 10
 _MAX_SOURCES: Final = 3
 """Each is a rule for each tenant's port. Source: VPC user guide, "Quotas": 60 rules in a security group."""
+_MAX_SECRETS_LENGTH: Final = 3000
+"""Of 10,240 characters of a role's inline policies. Source: IAM user guide, "IAM and AWS STS quotas"."""
+_ARN_LENGTH: Final = 80
+"""Of a secret in a policy, at most, without its name."""
 _MIG_PROFILE: Final[Matches] = get_args(agent.MigName)[1]
 
 
@@ -84,6 +88,12 @@ class Tenant(Model):
     environment: limits.Environment = Field(default_factory=dict)
     """Environment variables of the container. Not for secrets: the values are readable in the list of
     tenants."""
+    secret: limits.SecretName | None = None
+    """Name of a Secrets Manager secret with more environment variables, as a JSON object of texts. It is read
+    at each start of the container."""
+    registry_secret: limits.SecretName | None = None
+    """Name of the Secrets Manager secret for the image's registry, with the JSON value ``{"username": …,
+    "password": …}``. Not for ECR, which the host's role may read."""
     command: limits.Arguments = ()
     """Arguments of the container."""
 
@@ -105,7 +115,14 @@ class Tenant(Model):
             data_gib=self.data_gib,
             command=self.command,
             environment=self.environment,
+            secret=self.secret,
+            registry_secret=self.registry_secret,
         )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of its secrets."""
+        return tuple(name for name in (self.secret, self.registry_secret) if name is not None)
 
     @field_validator("host_port")
     @classmethod
@@ -123,6 +140,14 @@ class Tenant(Model):
         if isinstance(gpus, tuple) and len({*gpus}) < len(gpus):
             raise ValueError(f"{list(gpus)}, allowed: each id once")
         return gpus
+
+    @field_validator("registry_secret")
+    @classmethod
+    def _not_of_ecr(cls, secret: str | None, info: ValidationInfo) -> str | None:
+        image = info.data.get("image", "")
+        if secret is not None and ".dkr.ecr." in image:
+            raise ValueError(f"{secret!r} for {image!r}, allowed: an image that is not in ECR")
+        return secret
 
     @field_validator("environment")
     @classmethod
@@ -195,7 +220,8 @@ class SharedHost(Model):
     drain_seconds: limits.DrainSeconds = 60
     """Seconds before the instance's termination at which the tenants' containers receive SIGTERM."""
     tenants: Annotated[tuple[Tenant, ...], Field(min_length=1, max_length=agent.MAX_TENANTS)]
-    """Tenants. A change of the list does not replace the instance."""
+    """Tenants. A change of the list does not replace the instance, but one of the names of their secrets
+    changes its permissions."""
 
     @property
     def fallback_capacity(self) -> Capacity:
@@ -211,6 +237,11 @@ class SharedHost(Model):
     def images(self) -> tuple[str, ...]:
         """The tenants' container images, without duplicates."""
         return tuple(dict.fromkeys(tenant.image for tenant in self.tenants))
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of the tenants' secrets, without duplicates."""
+        return tuple(dict.fromkeys(name for tenant in self.tenants for name in tenant.secrets))
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -249,6 +280,18 @@ class SharedHost(Model):
                 plan(host_shapes.shape(name), [tenant.declared for tenant in tenants])
             except RefusedError as error:
                 raise ValueError(f"on {name}: {error}") from None
+        return tenants
+
+    @field_validator("tenants")
+    @classmethod
+    def _secrets_fit_role(cls, tenants: tuple[Tenant, ...]) -> tuple[Tenant, ...]:
+        secrets = {name for tenant in tenants for name in tenant.secrets}
+        size = sum(_ARN_LENGTH + len(name) for name in secrets)
+        if size > _MAX_SECRETS_LENGTH:
+            raise ValueError(
+                f"{len(secrets)} secrets take {size} characters of the role's policies, allowed: "
+                f"{_MAX_SECRETS_LENGTH}; use shorter names or fewer secrets"
+            )
         return tenants
 
     def warnings(self) -> Iterator[tuple[str, str]]:

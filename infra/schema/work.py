@@ -17,7 +17,6 @@ from infra.schema.capacity import Capacity
 RunsOn: TypeAlias = Literal["instances", "kubernetes"]
 """Platform that an entry runs on."""
 
-_RESERVED_PREFIXES: Final = ("GPU_SPOT_", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _TEXT_BYTES: Final = 4096
 
 
@@ -100,7 +99,7 @@ class Work(Model):
 def check_names(variables: Iterable[str]) -> None:
     """Raise ``ValueError`` for a reserved environment variable."""
     for name in variables:
-        if name.startswith(_RESERVED_PREFIXES):
+        if name.startswith(limits.RESERVED_VARIABLES):
             raise ValueError(
                 f"{name} is reserved, allowed: names except GPU_SPOT_* and those of AWS credentials"
             )

@@ -126,7 +126,9 @@ def _job(draw: random.Random) -> dict[str, Any]:
         "maxRestarts": _rarely(draw, draw.choice((0, 1, 100)), 101),
         "datasets": _datasets(draw),
         "matrix": matrix,
-        "nodes": draw.choice((2, 64)) if matrix is None and draw.random() < 0.4 else 1,
+        "nodes": draw.choice((2, 64, {"min": 1, "max": 2}, {"min": 2, "max": 64}))
+        if matrix is None and draw.random() < 0.4
+        else 1,
         "capacity": _capacity(draw, target),
     }
     return job | _some(draw, {"budget": 10, "stalledAfterMinutes": 30}, 0.03)

@@ -159,6 +159,11 @@ class JobPlay:
         wait_until(lambda: self.state().has_ended, interval_seconds=0.1)
         return self.state()
 
+    def wait_until_complete(self) -> JobState:
+        """Wait until the Job is complete and its other pods have ended, and return its state."""
+        wait_until(lambda: any(item.startswith("Complete:") for item in self.state().conditions))
+        return self.state()
+
     def drain(self, pod: Manifest, grace: int | None = None) -> None:
         """Take a pod's node as Karpenter 1.14 does, with ``grace`` seconds instead of the pod's own.
 

@@ -18,7 +18,7 @@ import pytest
 from infra.components.cluster import job_failures
 from infra.kubernetes import pods
 from infra.kubernetes.jobs import STOPPED_EXIT_CODE
-from tests.cluster import folder_plays, plays
+from tests.cluster import folder_plays, plays, survivor_plays
 from tests.cluster.client import ClusterApi
 from tests.cluster.kubelet import KILLED_EXIT_CODE, PlayedKubelet, PodLife
 from tests.cluster.local import AUDIT_LOG
@@ -68,7 +68,7 @@ def started(api: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     for item in objects:
         if item["kind"] not in jobs_and_services:
             api.apply(item)
-    count = len(ENDS) + len(SEVERAL) + len(FAULTS) + 9
+    count = len(ENDS) + len(SEVERAL) + len(FAULTS) + 10
     with (
         PlayedKubelet(api, plays.NAMESPACE) as kubelet,
         TrainerKubelet(api, plays.NAMESPACE, tmp_path_factory.mktemp("trainers")) as trainers,
@@ -95,6 +95,7 @@ def started(api: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         results["lost"] = pool.submit(plays.node_lost, stage, "lost", while_stopping=False)
         results["lost in a drain"] = pool.submit(plays.node_lost, stage, "lost-drained", while_stopping=True)
         results["replaced"] = pool.submit(plays.replaced, stage)
+        results["survivors"] = pool.submit(survivor_plays.survivors, stage, "survivors")
         results["experiments"] = pool.submit(plays.experiment_failed, stage)
         for name, play in (
             ("two revisions", folder_plays.two_revisions),
@@ -201,6 +202,22 @@ def test_a_lost_node_of_several_is_not_counted_even_if_its_peer_crashes_first(
 ) -> None:
     """JobSet ignores its maximum of restarts for the reason PodFailurePolicy (``rules`` of the runtime)."""
     assert started.of(f"several: {name}") == SEVERAL[name][3]
+
+
+def test_a_lost_node_comes_back_at_once_and_no_further_pod_ends(started: Started) -> None:
+    """Whatever ended it, no other pod is touched, and an end that was taken is not counted."""
+    played: survivor_plays.Survivors = started.of("survivors")
+    # Lives 0 to 3 begin; 4 to 7 follow those that are drained, 8 the lost one; a fault has the same index.
+    assert played.indexes == [0, 1, 2, 3, 4, 5, 6, 7, 8, 2]
+    assert statistics.median(played.waits) < 8
+    assert (played.survivor, played.at_once) == (True, 4)
+    assert (played.state.counted, played.state.failed_indexes) == (1, "0,1,4-6")
+
+
+def test_a_run_of_several_nodes_is_complete_with_a_single_success(started: Started) -> None:
+    played: survivor_plays.Survivors = started.of("survivors")
+    assert played.state.succeeded == 1
+    assert {"SuccessCriteriaMet: SuccessPolicy", "Complete: SuccessPolicy"} <= {*played.state.conditions}
 
 
 def test_an_experiment_that_cannot_run_ends_no_other(started: Started) -> None:

@@ -6,6 +6,7 @@ A node that is cut off, or off, is silent; on one that is cut off the processes 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,15 @@ test ! -e "$OUTAGE" || { echo "fatal: unable to access: Could not resolve host: 
 class TrainerKubelet(PlayedKubelet):
     """The kubelets of nodes with real containers' commands, in ``folder``."""
 
-    def __init__(self, api: ClusterApi, namespace: str, folder: Path, step_seconds: float = 0.1) -> None:
+    def __init__(
+        self,
+        api: ClusterApi,
+        namespace: str,
+        folder: Path,
+        step_seconds: float = 0.1,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """``variables``: of all containers, beside those of the pod."""
         super().__init__(api, namespace, step_seconds)
         self.folder, self.checkpoints = folder, folder / "efs"
         programs = folder / "programs"
@@ -33,8 +42,10 @@ class TrainerKubelet(PlayedKubelet):
             path.mkdir()
         (programs / "git").write_text(_GIT, "utf-8")
         (programs / "git").chmod(0o755)
+        more = variables or {}
         self._variables = {
-            "PATH": f"{programs}:{os.environ['PATH']}",
+            **more,
+            "PATH": f"{programs}:{more.get('PATH', os.environ['PATH'])}",
             "GPU_SPOT_LEASE_SECONDS": str(LEASE_SECONDS),
             "GPU_SPOT_OUTAGE_SECONDS": "4",
             "GPU_SPOT_OUTAGE_DELAY": "1",

@@ -152,6 +152,8 @@ def test_a_job_of_several_nodes_pays_all_of_them(week: SlotForecast) -> None:
     assert together.cost == alone.cost.times(4)
     assert together.volumes == pytest.approx(4 * alone.volumes)
     assert "its 4 nodes wait for each other" in together.notes[-1]
+    [survivors] = entries(settings_of([], [pods(job(), nodes={"min": 2, "max": 4})]))
+    assert "its 2 to 4 nodes wait below 2" in forecast(survivors, ZONES, LISTED, week).notes[-1]
 
 
 def test_an_experiment_on_kubernetes_waits_longer_for_each_restart(week: SlotForecast) -> None:

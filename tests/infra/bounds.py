@@ -113,6 +113,8 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "previews.repository": (3, 300, lambda n: "o/" + "r" * (n - 2)),
     "requirements": (5, 256, lambda n: "r" * (n - 4) + ".txt"),
     "python.version": (3, 7, lambda n: "3.1" if n < 7 else "3.12.11"),
+    "registrySecret": (1, 512, lambda n: "s" * n),
+    "tenants[0].secret": (1, 512, lambda n: "s" * n),
     "repositorySecret": (1, 512, lambda n: "s" * n),
     "revision": (40, 40, lambda n: "0" * n),
     "training[0].artifacts": (9, 512, lambda n: "s3://abc/" + ("a" * (n - 10) + "/") * (n > 9)),

@@ -386,3 +386,48 @@ def test_memory_under_ten_datasets_is_warned_of() -> None:
     assert warning.startswith(
         "gpu-spot:sharedHosts[0].tenants[0].memoryGiB: 80 for a dataset of 9 GiB: below 90"
     )
+
+
+def with_secrets(tmp_path: Any, tenants: int = 1, **keys: str) -> Any:
+    """Return a variant of the stack file whose first tenants have these keys; ``{}`` is their number."""
+
+    def change(config: dict[str, Any]) -> None:
+        for number, tenant in enumerate(config["gpu-spot:sharedHosts"][0]["tenants"][:tenants]):
+            tenant |= {key: value.format(number) for key, value in keys.items()}
+
+    return variant(tmp_path, change, SHARED)
+
+
+def test_a_host_may_read_its_tenants_secrets_and_no_other(tmp_path: Any) -> None:
+    path = with_secrets(tmp_path, 2, secret="lab/keys-{}", registrySecret="lab/registry")
+    role = run("known", path, "shared")
+    [stored] = [one for name, one in role.of("BucketObjectv2").items() if name.endswith("lab-tenants")]
+    assert [one.secret for one in codec.decode(stored["content"])] == ["lab/keys-0", "lab/keys-1", None]
+    policies = [json.loads(one["policy"]) for name, one in role.of("RolePolicy").items() if "lab" in name]
+    arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret"
+    for name, is_allowed in {"keys-0": True, "keys-1": True, "registry": True, "keys-2": False}.items():
+        request = Request("secretsmanager:GetSecretValue", f"{arn}:lab/{name}-a1B2c3", {})
+        assert allows(policies, request) == is_allowed, name
+
+
+ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("tenants", "keys", "message"),
+    [
+        (3, {"secret": "s" * 499 + "{}", "registrySecret": "r" * 499 + "{}"}, "6 secrets take 3480"),
+        (1, {"secret": "no spaces"}, 'secret: "no spaces", allowed'),
+        (
+            1,
+            {"registrySecret": "r", "image": f"1.dkr.ecr.eu-west-1.amazonaws.com/a@sha256:{'0' * 64}"},
+            "in ECR",
+        ),
+    ],
+)
+def test_secrets_that_the_role_cannot_have_are_refused(
+    tmp_path: Any, tenants: int, keys: dict[str, str], message: str
+) -> None:
+    raw = yaml.safe_load(with_secrets(tmp_path, tenants, **keys).read_text("utf-8"))["config"]
+    with pytest.raises(SettingsError, match=message):
+        load_settings(raw)

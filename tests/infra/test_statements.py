@@ -57,7 +57,7 @@ BY_TAG = {
 # What the stack file names outside of the stack.
 BOUND_OTHERWISE = {
     "ReadDataset": None,
-    "OpenRepository": None,
+    "OpenSecrets": None,
     "StoreArtifacts": None,
     "ForgetParts": None,
     "PullImages": None,
@@ -357,9 +357,7 @@ def test_a_training_job_may_use_its_own_resources_only() -> None:
     ]
     assert role["ReadDataset"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
     assert role["StoreArtifacts"]["Resource"] == ["arn:aws:s3:::results/resnet/*"]
-    assert role["OpenRepository"]["Resource"] == [
-        f"arn:aws:secretsmanager:{account}:secret:code/resnet-??????"
-    ]
+    assert role["OpenSecrets"]["Resource"] == [f"arn:aws:secretsmanager:{account}:secret:code/resnet-??????"]
     assert role["MoveVolume"]["Condition"]["StringEquals"] == {
         "aws:ResourceTag/gpu-spot:stack": "dev",
         "aws:ResourceTag/gpu-spot:job": "resnet",

@@ -46,6 +46,11 @@ ADMITTED = ("Admitted", "True", "Admitted", "The workload is admitted")
             "starting",
             "Not all pods",
         ),
+        (
+            [RESERVED, ADMITTED, ("PodsReady", "False", "WaitForRecovery", "At least one pod has failed")],
+            "recovering",
+            "At least one pod has failed",
+        ),
         ([RESERVED, ADMITTED, ("PodsReady", "True", "Started", "All")], "running", ""),
         ([RESERVED, ADMITTED, ("Finished", "True", "Succeeded", "Done")], "done", "Done"),
         ([RESERVED, ADMITTED, ("Finished", "True", "Failed", "Back-off")], "failed", "Back-off"),

@@ -130,6 +130,7 @@ def variants() -> dict[str, list[Manifest]]:
                 "shared matrix": rendered(
                     job={"environment": {}, "matrix": many, "capacity": {**four, "target": 3, "max": 6}}
                 ),
+                "surviving nodes": rendered(job={"nodes": {"min": 2, "max": 4}, "capacity": four}),
                 "nodes": rendered(job={"nodes": 2, "capacity": four, "submodules": True}),
             }
         )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.components.cluster import charts, job_failures
 from infra.kubernetes import pods
 from infra.settings import SettingsError
 from pulumi_on_moto import changes, deploy, load, sandbox
@@ -281,3 +282,16 @@ def test_a_cluster_needs_two_zones() -> None:
     network = {"cidr": "10.28.0.0/16", "zones": ["us-west-2a"]}
     with pytest.raises(SettingsError, match="create with one zone"):
         settings(kubernetes=CREATED, network=network)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_trainjob"),
+    [(1, False), ({"min": 1, "max": 2}, False), ({"min": 2, "max": 2}, True), (2, True)],
+)
+def test_a_trainjob_alone_needs_trainer_and_its_failure_is_not_in_the_audit_log(
+    nodes: Any, is_trainjob: bool
+) -> None:
+    made = settings(job={"nodes": nodes}, kubernetes=CREATED)
+    assert made.kubernetes is not None
+    assert job_failures.watched(made.kubernetes, made.training) == ([] if is_trainjob else ["resnet"])
+    assert (charts.TRAINER in charts.needed(made)) == is_trainjob

@@ -13,7 +13,8 @@ from infra.catalogue.accelerators import CATALOGUE
 from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
 from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.context import Manifest
-from infra.kubernetes.jobs import EXHAUSTED_EXIT_CODE, FATAL_EXIT_CODES, LIVES, STOPPED_EXIT_CODE
+from infra.kubernetes.jobs import EXHAUSTED_EXIT_CODE, FATAL_EXIT_CODES, LIVES, MAX_LIVES, STOPPED_EXIT_CODE
+from spot_training.nodes.membership import NodeLimits, limits_of
 from tests.kubernetes.entries import JOB, SNAPSHOT, of_kind, rendered, variants
 from tests.kubernetes.verdicts import verdict
 
@@ -54,6 +55,23 @@ def test_a_job_is_done_with_one_life_and_has_one_pod_at_a_time() -> None:
     # The pod after the last failure that counts says so (checkout.sh): without it the next life would begin.
     assert spec["backoffLimitPerIndex"] == 6
     assert not {"backoffLimit", "maxFailedIndexes"} & spec.keys()
+
+
+def test_surviving_nodes_are_parallel_lives_of_a_job() -> None:
+    one, several = (of_kind(variants()[name], "Job") for name in ("both", "surviving nodes"))
+    expected = {**one["spec"], "completions": 4 * LIVES, "parallelism": 4}
+    assert {key: value for key, value in several["spec"].items() if key != "template"} == {
+        key: value for key, value in expected.items() if key != "template"
+    }
+    [work] = several["spec"]["template"]["spec"]["containers"]
+    environment = {item["name"]: item for item in work["env"]}
+    assert limits_of(environment["SPOT_TRAINING_NODES"]["value"]) == NodeLimits(2, 4)
+    index = "metadata.labels['batch.kubernetes.io/job-completion-index']"
+    assert environment["SPOT_TRAINING_NODE"]["valueFrom"]["fieldRef"]["fieldPath"] == index
+    kinds = {item["kind"] for item in variants()["surviving nodes"]}
+    assert not {"TrainJob", "TrainingRuntime"} & kinds
+    most = of_kind(rendered(job={"nodes": {"min": 1, "max": 64}}), "Job")["spec"]
+    assert (most["completions"], most["parallelism"]) == (MAX_LIVES, 64)
 
 
 def test_experiments_fail_independently() -> None:
@@ -161,6 +179,13 @@ def test_nodes_of_jobs_without_a_fallback_or_of_several_are_not_consolidated(var
     disruption = job_disruption(variants()[variant])
     assert disruption["consolidationPolicy"] == "WhenEmpty"
     assert {*disruption["budgets"][0]["reasons"]} == {"Drifted", "Underutilized"}
+
+
+def test_surviving_nodes_return_to_spot_while_enough_stay() -> None:
+    disruption = job_disruption(variants()["surviving nodes"])
+    assert disruption["consolidationPolicy"] == "WhenEmptyOrUnderutilized"
+    moving = [budget for budget in disruption["budgets"] if budget["reasons"] == ["Underutilized"]]
+    assert sorted(budget["nodes"] for budget in moving) == ["0", "2"]  # in their minutes, and at once
 
 
 def test_a_job_on_demand_returns_to_spot_at_most_four_times_a_day() -> None:

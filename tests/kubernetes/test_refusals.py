@@ -21,7 +21,11 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("job", {"budget": 10}, "with budget"),
     ("job", {"stalledAfterMinutes": 30}, "with stalledAfterMinutes 30"),
     ("job", {"nodes": 2, "matrix": {"SEED": [1]}}, "with nodes 2 and matrix"),
-    ("job", {"nodes": {"min": 1, "max": 2}}, "with nodes 1 to 2"),
+    (
+        "job",
+        {"nodes": {"min": 1, "max": 2, "zone": "us-west-2a"}},
+        "with nodes.zone us-west-2a, allowed: without",
+    ),
     ("job", {"nodes": {"min": 2, "max": 2, "efa": True}}, "with nodes.efa, allowed: on instances"),
     ("job", {"nodes": {"min": 2, "max": 2, "placementGroup": True}}, "with nodes.placementGroup, allowed:"),
     ("job", {"nodes": 2, "runsOn": "instances"}, "capacity.target: 1, allowed: 2 (nodes.max)"),

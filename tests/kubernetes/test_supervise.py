@@ -22,7 +22,16 @@ import pytest
 from infra.kubernetes import jobs
 from infra.kubernetes.jobs import EXHAUSTED_EXIT_CODE, LEASE_SECONDS, STOPPED_EXIT_CODE
 from tests.kubernetes.entries import of_kind, rendered
-from tests.kubernetes.local_pods import CHECKOUT, DEAF_TRAINER, DOUBLES, TRAINS, LocalPod, lines, trainer
+from tests.kubernetes.local_pods import (
+    CHECKOUT,
+    DEAF_TRAINER,
+    DOUBLES,
+    TRAINER,
+    TRAINS,
+    LocalPod,
+    lines,
+    trainer,
+)
 from tests.kubernetes.verdicts import verdict
 from tests.waiting import wait_until
 from userdata.agent.lease import renewal, store
@@ -359,3 +368,68 @@ def test_a_deaf_command_is_killed_before_its_grace_is_over_and_its_lease_release
     assert pod.wait() == STOPPED_EXIT_CODE
     assert "did not end within 107 s of SIGTERM" in pod.log()
     assert pods.lease(1).read_text("utf-8") == "released\n"
+
+
+SURVIVORS: Final[dict[str, Any]] = {"nodes": {"min": 1, "max": 2}}
+REPORTS: Final = "printf '%s' '{}' >\"$GPU_SPOT_TELL\"; exit 0"
+
+
+def node(pods: Pods, index: int, script: str, faults: int = 0, run: str = "uid") -> LocalPod:
+    """Start a pod of nodes that go on without each other."""
+    by_controller = counted(faults, JOB_COMPLETION_INDEX=str(index), GPU_SPOT_RUN=run)
+    return pods.new({**trainer(script=script), **SURVIVORS}, **by_controller).start()
+
+
+def test_nodes_of_a_job_share_a_lease_that_another_job_waits_for(pods: Pods) -> None:
+    nodes = [node(pods, index, TRAINER) for index in (0, 1)]
+    for pod in nodes:
+        pods.wait_for_trainer(pod)
+    nodes[0].stop()
+    assert nodes[0].wait() == STOPPED_EXIT_CODE
+    assert pods.lease(1).read_text("utf-8") == "held by the nodes of uid\n"  # the other node trains
+    before = time.time() - 60
+    os.utime(pods.lease(1), (before, before))
+    wait_until(lambda: pods.lease(1).stat().st_mtime > before)  # renewed by the node that is left
+    successor = node(pods, 2, TRAINER)
+    pods.wait_for_trainer(successor)
+    nodes[1].kill()
+    successor.kill()
+    other = node(pods, 0, TRAINER, run="other")
+    pods.wait_for_log(other, "waiting up to")
+    assert len(pods.trains) == 3
+    old = time.time() - LEASE_SECONDS - 2
+    os.utime(pods.lease(1), (old, old))
+    pods.wait_for_trainer(other)
+    assert pods.lease(1).read_text("utf-8") == "superseded by 2, held by the nodes of other\n"
+    other.stop()
+    assert other.wait() == STOPPED_EXIT_CODE
+
+
+def test_a_node_under_a_superseded_lease_ends_and_is_not_counted(pods: Pods) -> None:
+    pod = node(pods, 0, DEAF_TRAINER)
+    pods.wait_for_trainer(pod)
+    pods.lease(1).write_text("superseded by 2, held by the nodes of other\n", "utf-8")
+    assert pod.wait() == STOPPED_EXIT_CODE
+
+
+def test_the_node_with_rank_0_ends_the_run_and_the_others_wait_for_it(pods: Pods) -> None:
+    early = node(pods, 1, REPORTS.format('{"step": 9, "finished": true, "rank": 12}'))
+    stopped = node(pods, 2, REPORTS.format('{"finished": true, "rank": 1}'))
+    for pod in (early, stopped):
+        pods.wait_for_log(pod, "waits for the one with rank 0")
+    stopped.stop()
+    assert (stopped.wait(), early.code) == (STOPPED_EXIT_CODE, None)
+    assert node(pods, 0, REPORTS.format('{"step": 9, "finished": true}')).wait() == 0
+    assert early.wait() == 0
+    assert node(pods, 3, "exit 9").wait() == 0  # it comes when all is done
+
+
+@pytest.mark.parametrize(
+    ("report", "faults", "expected"),
+    [("", 4, 1), ('{"step": 9}', 5, EXHAUSTED_EXIT_CODE), ('{"error": "no \\"finished\\":true"}', 0, 1)],
+)
+def test_exit_code_0_of_a_node_that_reports_no_end_is_a_failure(
+    pods: Pods, report: str, faults: int, expected: int
+) -> None:
+    assert node(pods, 0, REPORTS.format(report), faults).wait() == expected
+    assert not list((pods.checkpoints / "resnet").glob(".done-*"))

@@ -408,7 +408,11 @@ def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) 
         s3.create_bucket(Bucket="datasets", CreateBucketConfiguration=where)
         for key, content in objects.items():
             s3.put_object(Bucket="datasets", Key=key, Body=content.encode())
-        for name, text in {"code/books": "bot:t0ken", "queues/ocr": "amqps://bot:t0ken@broker:5671"}.items():
+        for name, text in {
+            "code/books": "bot:t0ken",
+            "queues/ocr": "amqps://bot:t0ken@broker:5671",
+            "lab/ada": '{"API_KEY": "k3y"}',
+        }.items():
             world.clients("secretsmanager").create_secret(Name=name, SecretString=text)
         found = {
             view.name: _played(world, view.name, Path(folder) / view.name) for view in world.cloud.groups()

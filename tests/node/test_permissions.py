@@ -69,7 +69,10 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
                 {
                     **{"name": "shared", "capacity": HOST},
                     "tenants": [
-                        {"name": "ada", "uid": 2001, "cpus": 1, "memoryGiB": 1, "image": training.IMAGE}
+                        {
+                            **{"name": "ada", "uid": 2001, "cpus": 1, "memoryGiB": 1, "secret": "lab/ada"},
+                            "image": training.IMAGE,
+                        }
                     ],
                 }
             ],

@@ -62,10 +62,12 @@ def test_tenants_of_the_list_run_with_volumes_of_their_own(
     }
     s3 = boto3.client("s3", region_name="us-east-1")
     s3.create_bucket(Bucket="agents")
-    ada = tenant("ada", cpus=1, memory_gib=1, host_port=8001, container_port=80)
+    ada = tenant("ada", cpus=1, memory_gib=1, host_port=8001, container_port=80, secret="lab/ada")
     body = configs.service(sharedHost={"bucket": "agents", "jobTable": "jobs"}, nvidia=False, hooks=None)
     del body["service"]
     body["region"] = jobs.REGION
+    secret = boto3.client("secretsmanager", region_name=jobs.REGION)
+    secret.create_secret(Name="lab/ada", SecretString='{"API_KEY": "k3y"}')
     s3.put_object(Bucket="agents", Key=codec.key_of(body["group"]), Body=codec.encode([ada]))
 
     node = tasks.Node(configs.load(body), tmp_path / "run", metadata_server.url)
@@ -87,6 +89,7 @@ def test_tenants_of_the_list_run_with_volumes_of_their_own(
     assert list(node.host.pids()) == ["ada"]
     [argv] = [argv for argv in node.host.ran if argv[:2] == ["docker", "run"]]
     assert "10.0.1.5:8001:80/tcp" in options(argv, "--publish")
+    assert "API_KEY=k3y\n" in Path(options(argv, "--env-file")[0]).read_text("utf-8")
     [volume] = [
         one
         for one in aws.describe_volumes()["Volumes"]

@@ -60,6 +60,7 @@ _EXTENDED_CONFIG: dict[str, Any] = {
             "tenants": [
                 {
                     **{"name": "a", "uid": 2001, "cpus": 2, "memoryGiB": 4, "image": training.IMAGE},
+                    "secret": "lab/a",
                     **{"hostPort": 8001, "containerPort": 80},
                 }
             ],

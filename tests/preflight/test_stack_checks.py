@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gpu_spot.preflight.checks import endpoints, images, monthly_cost, offerings, queues, request_logs, sizes
-from gpu_spot.preflight.checks.account import name_conflicts
+from gpu_spot.preflight.checks.account import name_conflicts, secrets
 from pulumi_on_moto import AwsClients
+from tests.infra import training
 from tests.oracles.log_patterns import matched
 from tests.preflight.worlds import declared, error, results_of, stack, statuses, stub_operation
 
@@ -419,3 +420,21 @@ def test_a_request_logs_sample_is_tested_instead(clients: AwsClients) -> None:
         "failure",
         "invalid pattern: Invalid filter pattern",
     )
+
+
+def test_secrets_of_tenants_and_repositories_are_checked(clients: AwsClients) -> None:
+    tenant = {"name": "ada", "uid": 2001, "cpus": 2, "memoryGiB": 4, "image": f"lab@sha256:{'0' * 64}"}
+    tenant |= {"secret": "lab/keys", "registrySecret": "lab/registry"}
+    host = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.12xlarge"]}
+    job = training.job(capacity={**host, "max": 2}, repositorySecret="code/net")
+    shared = [{"name": "lab", "capacity": host, "tenants": [tenant]}]
+    checked = stack(sharedHosts=shared, training=[job])
+    clients("secretsmanager").create_secret(Name="lab/keys", SecretString="{}")
+    assert [
+        (result.status, result.key, result.finding.partition(" in ")[0])
+        for result in results_of(secrets, checked, clients)
+    ] == [
+        ("failure", "training[0].repositorySecret", "secret code/net does not exist"),
+        ("ok", "sharedHosts[0].tenants[0].secret", "secret lab/keys exists"),
+        ("failure", "sharedHosts[0].tenants[0].registrySecret", "secret lab/registry does not exist"),
+    ]

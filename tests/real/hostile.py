@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,11 +12,17 @@ from pathlib import Path
 from typing import Final
 
 from tests.real import containers as real
+from tests.real import hostile_calls, tunnels
+from tests.real.registry import PASSWORD, USER, add_image, bomb, registry
 from tests.real.tenants import DISK_MIB, SharedHost, tenant, until
 from userdata.agent.tenants.host.container import name_of
+from userdata.agent.tenants.host.images import RESERVED_BYTES
 
 EVE: Final = tenant("eve", 2009, command=("sh", "-c", "while :; do sleep 1; done"))
 MARK: Final = "planted-by-eve"
+_BOMB_MIB: Final = 2048
+_ALLOWED_MIB: Final = 256
+"""Of the disk for an image, before it leaves less than is reserved."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ def succeeded(host: SharedHost) -> list[str]:
     """Return the attacks that get their way; the tenants of ``host`` are the same afterwards."""
     before = host.tenants
     try:
-        return [*_by_images(host), *_by_programs(host)]
+        return [*_by_images(host), *_by_programs(host), *_by_calls(host), *tunnels.reached(host)]
     finally:
         host.tenants = before
         until(lambda: "eve" not in host.inspected() and "eve" not in host.disks.here, "eve is gone")
@@ -141,6 +149,51 @@ def _by_programs(host: SharedHost) -> Iterator[str]:
             yield name
 
 
+def _by_calls(host: SharedHost) -> Iterator[str]:
+    """Let eve have a Python, which makes system calls of its own."""
+    real.take_in(real.python_image([]), real.PYTHON)
+    neighbours = [str(pid) for name, pid in host.pids().items() if name != "eve"]
+    wait = ("-c", "import time; time.sleep(1e6)")
+    patient = replace(EVE, image=real.PYTHON, command=(str(real.INTERPRETER), *wait))
+    host.tenants = (*host.tenants[:-1], patient)
+    until(lambda: _runs(host, real.PYTHON), "eve runs a Python")
+    script = Path(hostile_calls.__file__).read_text("utf-8")
+    argv = ["docker", "exec", name_of("eve"), str(real.INTERPRETER), "-c", script, *neighbours]
+    yield from subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def _outgrows_the_hosts_disk(host: SharedHost) -> bool:
+    """Let eve name an image that unpacks to a thousand times its size.
+
+    Return whether the disk fills up, or parts of the image stay there.
+    """
+    folder, before, old = host.place.run.parent, host.free_bytes, host.tenants
+    images = folder / "registry"
+    images.mkdir()
+    image = add_image(images, bomb(_BOMB_MIB))
+    free = shutil.disk_usage(folder).free
+    least = [free]
+
+    def free_bytes(_: str) -> int:
+        now = shutil.disk_usage(folder).free
+        least.append(now)
+        return RESERVED_BYTES + _ALLOWED_MIB * 2**20 - (free - now)
+
+    host.free_bytes = free_bytes
+    host.secrets["registry"] = json.dumps({"username": USER, "password": PASSWORD})
+    try:
+        with registry(host.inside, images):
+            host.tenants = (*old[:-1], replace(EVE, image=image, registry_secret="registry"))
+            until(lambda: "does not fit" in host.heartbeats.waits.get("eve", ""), "the image is refused")
+            host.tenants = old
+            until(lambda: host.heartbeats.waits == {} and _runs(host, EVE.image), "eve runs again")
+    finally:
+        host.free_bytes = before
+    stored = subprocess.run(["du", "-sm", str(folder / "data")], capture_output=True, text=True).stdout
+    has_rest = int(stored.split()[0]) > _ALLOWED_MIB
+    return has_rest or free - min(least) > _BOMB_MIB * 2**20 // 2
+
+
 def _floods_its_log(host: SharedHost) -> bool:
     """Let eve print 100 MiB; return whether more than two files of 20 MiB are on the host's disk."""
     [id_] = [found["Id"] for name, found in host.inspected().items() if name == "eve"]
@@ -176,6 +229,7 @@ def _outlives_its_end(host: SharedHost) -> bool:
 
 
 BEHAVIOURS: Final = {
+    "outgrows the host's disk by a layer of zeros": _outgrows_the_hosts_disk,
     "floods its log": _floods_its_log,
     "has links followed": _has_links_followed,
     "outlives its end": _outlives_its_end,

@@ -16,6 +16,7 @@ from typing import Any
 from contracts.registry.tenant_wait import TenantWait
 from tests.real import containers as real
 from userdata.agent.machine.clock import SystemClock
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import meter
@@ -24,6 +25,7 @@ from userdata.agent.tenants.host.images import ImageStore
 from userdata.agent.tenants.host.limiter import CpuLimiter
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
+from userdata.agent.tenants.host.secret_values import TenantSecrets
 from userdata.agent.tenants.host.shape import disk_of
 from userdata.agent.tenants.host.shares import WeightCurve
 from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
@@ -156,6 +158,8 @@ class SharedHost:
         self.disks = Disks(place)
         self.tenants: tuple[Tenant, ...] = THREE
         self.fetch: Callable[[], tuple[Tenant, ...] | None] = lambda: self.tenants
+        self.secrets: dict[str, str] = {}
+        self.free_bytes: Callable[[str], int] = lambda directory: 2**40
         self.list_interval_seconds = 0.5
         self.poll_interval_seconds = 0.5
         self.bandwidth = Bandwidth(10**11, 10**11)
@@ -168,6 +172,7 @@ class SharedHost:
         """Start the landlord, or another one after `stop`."""
         self._limiter = CpuLimiter(SystemClock())
         threading.Thread(target=self._limiter.run, daemon=True).start()
+        secrets = TenantSecrets(self._secret, lambda: "", self.place.run)
         means = SupervisorDependencies(
             host=self.host,
             clock=SystemClock(),
@@ -180,7 +185,8 @@ class SharedHost:
             fetch_tenants=lambda: self.fetch(),
             cached_tenants=lambda: None,
             read_shape=shape,
-            prepare_image=ImageStore(self.host, lambda: "", lambda directory: 2**40).prepare,
+            prepare_image=ImageStore(self.host, secrets, lambda path: self.free_bytes(path)).prepare,
+            secret_variables=secrets.variables,
             outdated=lambda: (),  # this machine's programs are older
             gpus=GpuParts(self.host, None),
             bandwidth=self.bandwidth,
@@ -191,6 +197,12 @@ class SharedHost:
         self._made = TenantSupervisor(means, self.place)
         self._thread = threading.Thread(target=self._made.run, daemon=True)
         self._thread.start()
+
+    def _secret(self, name: str) -> str:
+        try:
+            return self.secrets[name]
+        except KeyError:
+            raise AgentError(f"secret {name}: ResourceNotFoundException") from None
 
     def stop(self) -> None:
         """Tell it to stop, as systemd does, and wait for it."""
@@ -269,18 +281,26 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> fl
 
 
 OUTSIDE_BYTES = 8_000_000
+OUTSIDE_IPV6 = "2001:db8::2"
+METADATA_IPV6 = "fd00:ec2::254"
+"""Addresses of the machine beyond the host; the second is that of EC2's metadata service (EC2 user guide)."""
 
 
 @contextlib.contextmanager
 def outside(host: SharedHost) -> Iterator[str]:
-    """A machine beyond the host's network, at the address that it yields, with a large file to download."""
+    """A machine beyond the host's network, at the address that it yields, with a large file to download.
+
+    It answers at ``OUTSIDE_IPV6`` and ``METADATA_IPV6``, too.
+    """
     web = host.place.run.parent / "outside"
     web.mkdir(exist_ok=True)
     (web / "large").write_bytes(bytes(OUTSIDE_BYTES))
     address = "203.0.113.2"
     up = f"until ip addr add {address}/24 dev out1 2>/dev/null; do sleep 0.1; done; ip link set out1 up"
-    route = "ip route add default via 203.0.113.1"
-    serve = f"{up}; {route}; exec busybox httpd -f -p {address}:80 -h {web}"
+    for outer in (OUTSIDE_IPV6, METADATA_IPV6):
+        up += f"; ip addr add {outer}/64 dev out1 nodad"
+    route = "ip route add default via 203.0.113.1; ip -6 route add default via 2001:db8::1"
+    serve = f"{up}; {route}; exec busybox httpd -f -p 80 -h {web}"
     server = subprocess.Popen(["unshare", "--net", "sh", "-c", serve])
     try:
         for words in (
@@ -288,6 +308,8 @@ def outside(host: SharedHost) -> Iterator[str]:
             f"link set out1 netns {server.pid}",
             "addr add 203.0.113.1/24 dev out0",
             "link set out0 up",
+            "addr add 2001:db8::1/64 dev out0 nodad",
+            "addr add fd00:ec2::1/64 dev out0 nodad",
         ):
             subprocess.run([*host.inside, "ip", *words.split()], check=True)
         until(lambda: host.answers(address, 80), "the other machine answers")

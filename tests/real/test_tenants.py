@@ -7,14 +7,17 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
 
 import pytest
 
 from tests.real import containers as real
-from tests.real import floods, hostile, shells
+from tests.real import floods, hostile, hostile_calls, shells, tunnels
 from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, secret, unenforced
 from tests.real.changes import LIMIT_SECONDS, list_changes
 from tests.real.lending import lending
+from tests.real.registry import PASSWORD, USER, add_image, registry
 from tests.real.tenants import (
     ADDRESS,
     OUTSIDE_BYTES,
@@ -53,7 +56,7 @@ def test_no_tenant_reads_reaches_sees_or_outgrows_what_is_not_its_own(host: Shar
     assert breaches(host) == []
     assert not host.answers(real.METADATA, 80, user=2001)
     assert host.answers(real.METADATA, 80, user=2999)
-    assert len(unenforced()) == 4
+    assert len(unenforced()) == 1
 
 
 @pytest.mark.soak
@@ -74,6 +77,63 @@ def test_what_programs_try_is_possible_where_nothing_prevents_it(host: SharedHos
         done = subprocess.run([*free, hostile.TRIED], capture_output=True, text=True)
         said |= {*done.stdout.splitlines()}
     assert said == set(hostile.PROGRAMS)
+
+
+@pytest.mark.soak
+def test_system_calls_are_possible_where_nothing_prevents_them(host: SharedHost) -> None:
+    real.take_in(real.python_image([]), real.PYTHON)
+    script = Path(hostile_calls.__file__).read_text("utf-8")
+    # The machine of a test may itself be a container, without this capability.
+    free = ["--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE", "--security-opt", "seccomp=unconfined"]
+    said: set[str] = set()
+    for networks in (
+        ["--pid", "host", "--network", "host"],
+        ["--network", f"container:{container.name_of('ada')}"],
+    ):
+        argv = ["docker", "run", "--rm", *free, *networks, real.PYTHON, str(real.INTERPRETER), "-c", script]
+        done = subprocess.run([*argv, str(host.pids()["ada"])], capture_output=True, text=True, check=True)
+        said |= {*done.stdout.splitlines()}
+    assert said == set(hostile_calls.TRIED)
+
+
+@pytest.mark.soak
+def test_ipv6_and_datagrams_lead_to_others_without_the_firewall(host: SharedHost) -> None:
+    host.host.run(["nft", "delete", "table", "inet", firewall.TABLE])
+    try:
+        found = tunnels.reached(host)
+    finally:
+        firewall.apply_rules(host.host, {one.uid: 10**10 for one in THREE})
+    for name, other in permutations(("ada", "bo", "cy"), 2):
+        assert f"{name} tunnels to {other}" in found
+        assert f"{name} tunnels to the host" in found
+    of_ada = [line for line in found if line.startswith("ada reaches")]
+    assert len(of_ada) == 5  # the bridge by two addresses, the metadata service, two tenants
+    assert found[-1].startswith("a process of ada's user on the host reaches")
+
+
+def test_an_image_of_a_private_registry_runs_with_its_secret_and_not_without(host: SharedHost) -> None:
+    place = host.place.run.parent
+    images = place / "private"
+    images.mkdir()
+    image = add_image(images, [(real.image(place / "of-image"), 1)])
+    dee = tenant("dee", 2004, image=image, registry_secret="lab/registry", secret="lab/dee")
+    host.secrets["lab/dee"] = '{"API_KEY": "k3y of dee"}'
+    host.secrets["lab/registry"] = json.dumps({"username": USER, "password": "wrong"})
+    try:
+        with registry(host.inside, images):
+            host.tenants = (*THREE, dee)
+            until(lambda: "failed" in host.heartbeats.waits.get("dee", ""), "dee may not pull")
+            assert "unauthorized" in host.heartbeats.waits["dee"].lower()
+            host.secrets["lab/registry"] = json.dumps({"username": USER, "password": PASSWORD})
+            until(lambda: "dee" in host.pids(), "dee runs")
+        assert host.within("dee", "echo $API_KEY").stdout == "k3y of dee\n"
+        assert host.within("ada", "echo $API_KEY").stdout == "\n"
+        assert not [*host.place.run.glob("registry-*")]
+        said = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        assert "k3y of dee" not in said
+    finally:
+        host.tenants = THREE
+        until(lambda: "dee" not in host.inspected(), "dee has gone")
 
 
 def test_tenants_that_exchange_ports_and_users_serve_again(host: SharedHost) -> None:
@@ -326,7 +386,7 @@ def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) ->
         folder.mkdir(parents=True)
     place.environment_file(name).parent.mkdir(exist_ok=True)
     place.environment_file(name).write_text(
-        "".join(f"{k}={v}\n" for k, v in container.environment(one, gpus).items())
+        "".join(f"{k}={v}\n" for k, v in container.environment(one, gpus, {}).items())
     )
     files.write_json(place.cdi_file(name), container.cdi_specification(name, gpus))
     part = plan(shape(), [one]).slices[name]

@@ -109,6 +109,7 @@ class Bench:
         self.watched: list[dict[str, LendingTenant]] = []
         self.at_once = True
         self.image_volumes: tuple[str, ...] = ()
+        self.secret_variables: Callable[[Tenant], dict[str, str]] = lambda tenant: {}
         self.outdated: tuple[str, ...] = ()
 
     def supervisor(self, before: tuple[Tenant, ...] | None = None) -> TenantSupervisor:
@@ -127,7 +128,8 @@ class Bench:
             fetch_tenants=lambda: self.list(),
             cached_tenants=lambda: before,
             read_shape=host,
-            prepare_image=lambda image: self.image_volumes,
+            prepare_image=lambda tenant: self.image_volumes,
+            secret_variables=lambda tenant: self.secret_variables(tenant),
             outdated=lambda: self.outdated,
             gpus=GpuNames(self.docker, None),
             bandwidth=Bandwidth(8_000_000_000, 4_000_000_000),

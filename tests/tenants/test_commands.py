@@ -113,9 +113,9 @@ def test_an_environment_cannot_ask_for_gpus_or_name_another_tenant() -> None:
     cheat = tenant(
         "cy", environment={"NVIDIA_VISIBLE_DEVICES": "all", "GPU_SPOT_TENANT": "ada", "HOME": "/log"}
     )
-    environment = container.environment(cheat, ())
+    environment = container.environment(cheat, (), {"NVIDIA_VISIBLE_DEVICES": "all"})
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
-    own = container.environment(cheat, ("GPU-a", "GPU-b"))
+    own = container.environment(cheat, ("GPU-a", "GPU-b"), {})
     assert own["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
     [device] = container.cdi_specification("cy", ("GPU-a", "GPU-b"))["devices"]
     assert device["containerEdits"] == {"env": ["NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b"]}

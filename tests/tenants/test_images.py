@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from tests.tenants.hosts import tenant
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.tenants.host import versions
 from userdata.agent.tenants.host.images import RESERVED_BYTES, ImageStore, checked_volumes
+from userdata.agent.tenants.host.secret_values import TenantSecrets
 from userdata.agent.tenants.host.versions import COMPONENTS, parse_version
 
 GIB = 2**30
-IMAGE = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/lab/notebook@sha256:{'0' * 64}"
+IMAGE: Final = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/lab/notebook@sha256:{'0' * 64}"
+ADA: Final = tenant("ada", image=IMAGE)
+PRIVATE: Final = replace(ADA, image=f"registry.example.org:5000/lab/notebook@sha256:{'0' * 64}")
 
 
 def test_volumes_outside_of_what_is_mounted_need_a_directory() -> None:
@@ -66,12 +73,16 @@ class Registry(SystemHost):
         self.layers = [{"size": int(gib * GIB / 2)}] * 2
         self.unpacked, self.manifest = unpacked, manifest
         self.free = 60.0
+        self.secrets: dict[str, str] = {}
+        self.run_directory = Path("/nowhere")
+        self.stdin: list[str] = []
         self.pulled = False
         self.ran: list[list[str]] = []
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
-        match list(argv):
+        self.stdin += [stdin] if stdin else []
+        match [word for word in argv if word != "--config" and not word.startswith(str(self.run_directory))]:
             case ["docker", "image", "inspect", *_]:
                 if not self.pulled:
                     raise AgentError("docker: exit 1: No such image")
@@ -89,20 +100,21 @@ class Registry(SystemHost):
         return ""
 
     def store(self) -> ImageStore:
-        return ImageStore(self, lambda: "secret", lambda directory: int(self.free * GIB))
+        secrets = TenantSecrets(self.secrets.__getitem__, lambda: "secret", self.run_directory)
+        return ImageStore(self, secrets, lambda directory: int(self.free * GIB))
 
 
 def test_an_image_is_pulled_once_and_its_volumes_are_known() -> None:
     registry = Registry(10.0, 25.0)
     store = registry.store()
-    assert store.prepare(IMAGE) == store.prepare(IMAGE) == ("/cache",)
+    assert store.prepare(ADA) == store.prepare(ADA) == ("/cache",)
     assert [argv[1] for argv in registry.ran if argv[1] in ("pull", "login")] == ["login", "pull"]
 
 
 def test_an_image_too_large_by_its_registry_is_not_pulled() -> None:
     registry = Registry(13.0, 1.0)
     with pytest.raises(AgentError, match=r"of 13\.0 GiB, .*: 60\.0 GiB free, allowed: all but 10\.0"):
-        registry.store().prepare(IMAGE)
+        registry.store().prepare(ADA)
     assert not registry.pulled
 
 
@@ -113,7 +125,7 @@ def test_one_of_several_platforms_is_measured() -> None:
     index = {"manifests": [entry("linux", one, f"sha256:{one}") for one in ("s390x", "amd64", "arm64")]}
     registry = Registry(13.0, 1.0, index)
     with pytest.raises(AgentError, match=r"image of 13\.0 GiB"):
-        registry.store().prepare(IMAGE)
+        registry.store().prepare(ADA)
     asked = [argv[-1] for argv in registry.ran if argv[1] == "manifest"]
     assert len(asked) == 2
     assert asked[1].startswith(f"{IMAGE.partition('@')[0]}@sha256:a")
@@ -122,11 +134,11 @@ def test_one_of_several_platforms_is_measured() -> None:
 def test_where_the_registry_does_not_say_it_the_disk_decides() -> None:
     registry = Registry(1.0, 51.0, {"unknown": 1})
     with pytest.raises(AgentError, match=r"does not fit on the disk: 9\.0 GiB free"):
-        registry.store().prepare(IMAGE)
+        registry.store().prepare(ADA)
     assert not registry.pulled
     assert registry.free * GIB > RESERVED_BYTES
     registry = Registry(1.0, 20.0, {"unknown": 1})
-    assert registry.store().prepare(IMAGE) == ("/cache",)
+    assert registry.store().prepare(ADA) == ("/cache",)
 
 
 @pytest.mark.parametrize(
@@ -195,3 +207,108 @@ def test_every_least_version_has_its_vulnerability_and_source() -> None:
     for component in COMPONENTS:
         assert component.cve.startswith("CVE-2")
         assert component.source
+
+
+def test_a_private_registry_gets_its_login_for_this_pull_only(tmp_path: Path) -> None:
+    registry = Registry(10.0, 25.0)
+    registry.run_directory = tmp_path
+    registry.secrets = {"lab/registry": '{"username": "ada", "password": "open sesame"}'}
+    store = registry.store()
+    tenant = replace(PRIVATE, registry_secret="lab/registry")
+    store.prepare(tenant)
+    [login] = [argv for argv in registry.ran if "login" in argv]
+    [pull] = [argv for argv in registry.ran if "pull" in argv]
+    assert login[:2] == pull[:2] == ["docker", "--config"]
+    assert login[2] == pull[2]
+    assert login[3:] == ["login", "--username", "ada", "--password-stdin", "registry.example.org:5000"]
+    assert registry.stdin == ["open sesame"]
+    assert not any("open sesame" in word for argv in registry.ran for word in argv)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"username": "ada"}', "other members, allowed: password and username"),
+        ('{"username": "ada", "password": "hunter2", "email": "x"}', "other members, allowed"),
+        ('{"username": "ada", "password": 7}', "malformed at password, allowed: a JSON object of texts"),
+        ("ada:hunter2", "malformed, allowed: a JSON object of texts"),
+        ("[" * 100_000, "malformed, allowed: a JSON object of texts"),
+    ],
+)
+def test_a_malformed_login_is_refused_without_its_value(text: str, message: str) -> None:
+    registry = Registry(10.0, 25.0)
+    registry.secrets = {"lab/registry": text}
+    with pytest.raises(AgentError, match=f"secret lab/registry: {message}") as caught:
+        registry.store().prepare(replace(PRIVATE, registry_secret="lab/registry"))
+    assert "hunter2" not in str(caught.value)
+    assert not registry.pulled
+
+
+def test_an_image_that_grows_while_it_is_unpacked_is_cancelled() -> None:
+    class Growing(Registry):
+        @contextlib.contextmanager
+        def polling(self, on_poll: Callable[[], None]) -> Iterator[None]:
+            self.on_poll = on_poll
+            yield
+
+        def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+            output = super().run(argv, stdin, environment)
+            if list(argv)[1] == "pull":
+                self.on_poll()
+            return output
+
+    registry = Growing(0.01, 51.0)
+    with pytest.raises(AgentError, match=r"does not fit on the disk: 9\.0 GiB free"):
+        registry.store().prepare(ADA)
+    assert not registry.pulled
+
+
+def variables(text: str, **environment: str) -> dict[str, str]:
+    """Read the variables of a tenant's secret with this text."""
+    secrets = TenantSecrets({"ada/keys": text}.__getitem__, lambda: "", Path("/nowhere"))
+    return secrets.variables(replace(ADA, secret="ada/keys", environment=environment))
+
+
+def test_a_secret_adds_environment_variables() -> None:
+    assert variables('{"API_KEY": "a b=\\"c\\"", "_X": ""}', MODE="fast") == {"API_KEY": 'a b="c"', "_X": ""}
+    assert TenantSecrets(lambda name: "", lambda: "", Path("/nowhere")).variables(ADA) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"MODE": "hunter2"}', "variable MODE, allowed: names that are neither reserved nor in environment"),
+        ('{"GPU_SPOT_NOTICE": "hunter2"}', "variable GPU_SPOT_NOTICE, allowed"),
+        ('{"AWS_SESSION_TOKEN": "hunter2"}', "variable AWS_SESSION_TOKEN, allowed"),
+        ('{"KEY": "hunter2\\nHOME=/"}', "malformed at KEY, allowed"),
+        ('{"KEY": ["hunter2"]}', "malformed at KEY, allowed"),
+        ('{"hunter2 ": "x"}', "malformed, allowed"),
+        ('"hunter2"', "malformed, allowed"),
+        ("hunter2", "malformed, allowed"),
+        ("", "malformed, allowed"),
+    ],
+)
+def test_a_malformed_secret_is_refused_without_its_value(text: str, message: str) -> None:
+    with pytest.raises(AgentError, match=f"secret ada/keys: {message}") as caught:
+        variables(text, MODE="fast")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("image", "registry"),
+    [
+        ("registry.example.org/lab/notebook", ["registry.example.org"]),
+        ("localhost/notebook", ["localhost"]),
+        ("box:5000/notebook", ["box:5000"]),
+        ("lab/notebook", []),
+        ("notebook", []),
+    ],
+)
+def test_the_registry_is_the_one_that_docker_asks(tmp_path: Path, image: str, registry: list[str]) -> None:
+    host = Registry(1.0, 1.0)
+    secrets = TenantSecrets(lambda name: '{"username": "u", "password": "p"}', lambda: "", tmp_path)
+    image = f"{image}@sha256:{'0' * 64}"
+    with secrets.docker(host, replace(ADA, image=image, registry_secret="r")):
+        [login] = host.ran
+    assert login[login.index("--password-stdin") + 1 :] == registry

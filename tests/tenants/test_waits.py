@@ -10,7 +10,9 @@ import pytest
 from tests.tenants.docker_double import options
 from tests.tenants.hosts import tenant
 from tests.tenants.supervised import ADA, BO, CY, Bench, outage
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.tenants.host.container import name_of
+from userdata.agent.tenants.model import Tenant
 
 
 def test_a_list_that_does_not_fit_changes_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -148,6 +150,36 @@ def test_a_container_with_an_anonymous_volume_is_removed_at_once(bench: Bench) -
     assert bench.docker.pids() == {}
     assert bench.heartbeats.waits is not None
     assert "a volume on the host's disk" in bench.heartbeats.waits["ada"]
+
+
+def test_a_secrets_values_reach_the_container_and_a_missing_secret_waits(bench: Bench) -> None:
+    values = {"ada": {"API_KEY": "s3cret"}}
+
+    def read(one: Tenant) -> dict[str, str]:
+        if one.secret is not None and one.name not in values:
+            raise AgentError(f"secret {one.secret}: ResourceNotFoundException")
+        return values.get(one.name, {})
+
+    bench.secret_variables = read
+    bench.list = lambda: (replace(ADA, secret="lab/ada"), BO, CY)
+    supervisor = bench.settled()
+    file = bench.paths.environment_file("ada")
+    assert "API_KEY=s3cret\n" in file.read_text("utf-8")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "s3cret" not in str(bench.docker.ran)
+    before = bench.docker.pids()
+    values.clear()
+    # Another secret is another container; the one before runs until its values are there.
+    bench.list = lambda: (replace(ADA, secret="lab/new"), BO, CY)
+    bench.pass_(supervisor, 20)
+    assert bench.docker.pids() == before
+    assert bench.heartbeats.waits is not None
+    assert bench.heartbeats.waits["ada"].endswith("secret lab/new: ResourceNotFoundException")
+    values["ada"] = {"API_KEY": "n3w"}
+    bench.pass_(supervisor, 60)
+    assert bench.docker.pids()["ada"] != before["ada"]
+    assert "API_KEY=n3w\n" in file.read_text("utf-8")
+    assert bench.heartbeats.waits == {}
 
 
 def test_until_a_list_is_read_waits_are_unknown(bench: Bench) -> None:

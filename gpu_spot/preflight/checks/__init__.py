@@ -28,6 +28,7 @@ from gpu_spot.preflight.checks.account import (
     name_conflicts,
     permissions,
     quotas,
+    secrets,
     service_roles,
 )
 
@@ -46,6 +47,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     volumes,
     endpoints,
     queues,
+    secrets,
     request_logs,
     http,
     clusters,

@@ -12,6 +12,7 @@ import pulumi_kubernetes as kubernetes
 from infra.components.cluster.karpenter import ACCOUNT, NAMESPACE
 from infra.kubernetes.context import LABEL_STACK
 from infra.kubernetes.pods import GPU_TOLERATIONS
+from infra.schema import Settings
 from infra.scope import Scope
 
 _TIMEOUT_MINUTES: Final = 15
@@ -42,6 +43,18 @@ DEVICES: Final = Chart(
 GPU_METRICS: Final = Chart(
     "dcgm-exporter", "4.8.1", "nvidia", "https://nvidia.github.io/dcgm-exporter/helm-charts"
 )
+
+
+def needed(entries: Settings) -> list[Chart]:
+    """Return the charts of a cluster with these entries."""
+    charts = [KARPENTER, DEVICES, GPU_METRICS]
+    if entries.training:
+        charts.append(KUEUE)
+    if any(job.nodes.needs_all for job in entries.training):
+        charts.append(TRAINER)
+    if any(service.scaling is not None for service in entries.services):
+        charts.append(KEDA)
+    return charts
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ class EksCluster(pulumi.ComponentResource):
                 cluster,
                 self.provider,
                 karpenter.queue_name,
-                self._charts(),
+                charts.needed(args.entries),
                 [
                     *plane.endpoint.depends_on,
                     *ingress.rules,
@@ -115,10 +115,6 @@ class EksCluster(pulumi.ComponentResource):
     def _has_secrets(self) -> bool:
         services = self._args.entries.services
         return any(service.queue is not None and service.queue.has_secret for service in services)
-
-    @property
-    def _scales(self) -> bool:
-        return any(service.scaling is not None for service in self._args.entries.services)
 
     def _addons(self, short: str, names: Sequence[str], ready: Sequence[pulumi.Resource]) -> Addons:
         args = self._args
@@ -145,14 +141,3 @@ class EksCluster(pulumi.ComponentResource):
             created_cluster_name=self.created_name,
         )
         return [PodIdentity(args.scope.name("keda-pods"), identity, self._child)]
-
-    def _charts(self) -> list[charts.Chart]:
-        entries = self._args.entries
-        selected = [charts.KARPENTER, charts.DEVICES, charts.GPU_METRICS]
-        if entries.training:
-            selected.append(charts.KUEUE)
-        if any(job.nodes.max > 1 for job in entries.training):
-            selected.append(charts.TRAINER)
-        if self._scales:
-            selected.append(charts.KEDA)
-        return selected

@@ -28,7 +28,7 @@ def watched(settings: Kubernetes, jobs: Sequence[Training]) -> list[str]:
     """Return the names of the jobs whose failure the cluster's log shows."""
     if settings.create is None or AUDIT_LOG not in settings.create.logs:
         return []
-    return [job.name for job in jobs if job.nodes.max == 1]
+    return [job.name for job in jobs if not job.nodes.needs_all]
 
 
 def pattern(namespace: str, job: str) -> str:

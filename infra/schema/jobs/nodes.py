@@ -20,7 +20,7 @@ class TrainingNodes(Model):
     min: NodeCount = 1
     """Number of nodes below which the job waits. Above it, it continues when a node is lost."""
     max: NodeCount = 1
-    """Number of nodes that the job asks for: ``capacity.target``."""
+    """Number of nodes that the job asks for; on instances ``capacity.target``."""
     zone: str | None = None
     """Availability Zone of the instances. Required if ``network.zones`` has several."""
     placement_group: bool = False
@@ -55,6 +55,11 @@ class TrainingNodes(Model):
             raise ValueError(f"efa with kind {capacity.kind!r}, allowed: 'mixed-asg'")
         if self.efa:
             check_efa(capacity.types)
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether the job has several nodes and none of them goes on without the others."""
+        return 1 < self.max == self.min
 
     @property
     def setting(self) -> JobNodes | None:

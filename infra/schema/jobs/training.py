@@ -432,10 +432,8 @@ class Training(Work):
             raise unsupported_error(setting, "0 (the check needs the node agent)")
         if self.nodes.max > 1 and self.matrix is not None:
             raise unsupported_error(f"with nodes {self.nodes} and matrix", "one of the two")
-        if self.nodes.min < self.nodes.max or self.nodes.zone is not None:
-            raise unsupported_error(
-                f"with nodes {self.nodes}", "a number (all nodes restart if one is lost), without zone"
-            )
+        if self.nodes.zone is not None:
+            raise unsupported_error(f"with nodes.zone {self.nodes.zone}", "without (Karpenter chooses)")
         for key in self.nodes.between_instances:
             raise unsupported_error(f"with nodes.{key}", "on instances")
         check_capacity(self.capacity)

@@ -2,8 +2,8 @@
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {writer} {job} {registry_table} {job_table}
 {bucket} {prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {tenants}
-{repository}`` (the last two are ARNs). A test records the calls on deployed stacks and checks each against
-the role that the program declares.
+{repository}`` (the last two are ARNs; there may be several secrets and repositories). A test records the
+calls on deployed stacks and checks each against the role that the program declares.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Need = Literal[
 ]
 """Needs of an instance that require permissions: workers, an agent of the previous version, their release,
 their image in ECR, lifecycle hooks, an image pull during a launch, a job, several experiments of it, its
-volume, a dataset in S3, volumes attached at launch, the secret of a private repository, artifacts in S3,
+volume, a dataset in S3, volumes attached at launch, secrets that the stack file names, artifacts in S3,
 preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the tenants of a
 shared host, each with a volume, a proxy of a service's requests."""
 
@@ -218,7 +218,7 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
         ("s3:AbortMultipartUpload",),
         ("arn:{partition}:s3:::{artifacts}*",),
     ),
-    _secret("OpenRepository", "secret", "{secret}"),
+    _secret("OpenSecrets", "secret", "{secret}"),
     _secret("OpenQueue", "queue", "{queue}"),
     # The token is for the registry, not for a repository.
     Permission("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),

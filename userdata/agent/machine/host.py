@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -95,7 +96,10 @@ class Host(Protocol):
         ...
 
     def polling(self, on_poll: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call ``on_poll`` before and during each command of the block; an exception cancels the command."""
+        """Call ``on_poll`` before and during each command of the block; an exception cancels the command.
+
+        Commands of other threads are not affected.
+        """
         ...
 
     def main_pid(self, unit: str) -> int | None:
@@ -115,12 +119,16 @@ class Host(Protocol):
         ...
 
 
+class _Polling(threading.local):
+    on_poll: Callable[[], None] | None = None
+
+
 class SystemHost:
     """The local machine, through sysfs, procfs and system commands."""
 
     def __init__(self, sys_block: Path = _SYS_BLOCK) -> None:
         self._sys_block = sys_block
-        self._on_poll: Callable[[], None] | None = None
+        self._polling = _Polling()
 
     def device_of(self, volume: str) -> str | None:
         """Find the device by its NVMe serial number, the volume id without its hyphen.
@@ -236,11 +244,11 @@ class SystemHost:
     @contextlib.contextmanager
     def polling(self, on_poll: Callable[[], None]) -> Iterator[None]:
         """See ``Host``: a fetch may take a quarter of an hour, and a lease lasts two minutes."""
-        before, self._on_poll = self._on_poll, on_poll
+        before, self._polling.on_poll = self._polling.on_poll, on_poll
         try:
             yield
         finally:
-            self._on_poll = before
+            self._polling.on_poll = before
 
     def main_pid(self, unit: str) -> int | None:
         """Read MainPID from systemd; it is 0 if there is none."""
@@ -288,8 +296,8 @@ class SystemHost:
     def _run(
         self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        if self._on_poll is not None:
-            self._on_poll()
+        if self._polling.on_poll is not None:
+            self._polling.on_poll()
         try:
             process = subprocess.Popen(  # noqa: S603
                 list(argv),
@@ -312,15 +320,15 @@ class SystemHost:
 
     def _wait(self, process: subprocess.Popen[str], stdin: str) -> tuple[str, str]:
         pending_input: str | None = stdin
+        on_poll = self._polling.on_poll
         while True:
             try:
-                return process.communicate(
-                    pending_input, timeout=None if self._on_poll is None else _POLL_INTERVAL_SECONDS
-                )
+                timeout = None if on_poll is None else _POLL_INTERVAL_SECONDS
+                return process.communicate(pending_input, timeout)
             except subprocess.TimeoutExpired:
                 pending_input = None  # already passed on; communicate() keeps the output so far
-                if self._on_poll is not None:
-                    self._on_poll()
+                if on_poll is not None:
+                    on_poll()
 
 
 def _is_error_line(line: str) -> bool:

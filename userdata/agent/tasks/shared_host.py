@@ -28,12 +28,14 @@ _WAIT_SECONDS: Final = 900.0
 
 def shared_host(node: Node) -> int:
     """Supervise the tenants until the instance terminates or this process is stopped."""
+    from userdata.agent.aws import secrets
     from userdata.agent.tenants.host import versions
     from userdata.agent.tenants.host.container import TenantPaths
     from userdata.agent.tenants.host.images import ImageStore
     from userdata.agent.tenants.host.limiter import CpuLimiter
     from userdata.agent.tenants.host.listing import TenantListReader
     from userdata.agent.tenants.host.parts import GpuParts
+    from userdata.agent.tenants.host.secret_values import TenantSecrets
     from userdata.agent.tenants.host.shape import disk_of
     from userdata.agent.tenants.host.shares import WeightCurve
     from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
@@ -51,6 +53,8 @@ def shared_host(node: Node) -> int:
     data, cdi = node.data / TENANTS_DIR, node.kernel / "var/run/cdi"
     paths = TenantPaths(node.metadata.private_address(), node.directory, data, cdi)
     listing = TenantListReader(node.clients.s3(region), host.bucket, group, node.directory / _LIST_FILE)
+    read_secret = partial(secrets.read, node.clients.secretsmanager(region))
+    tenant_secrets = TenantSecrets(read_secret, partial(ecr_password, node), node.directory)
     limiter = CpuLimiter(node.clock, proc, sys / "fs/cgroup")
     means = SupervisorDependencies(
         host=node.host,
@@ -64,7 +68,8 @@ def shared_host(node: Node) -> int:
         fetch_tenants=listing.fetch,
         cached_tenants=listing.cached,
         read_shape=node.shape,
-        prepare_image=ImageStore(node.host, partial(ecr_password, node), _free_bytes).prepare,
+        prepare_image=ImageStore(node.host, tenant_secrets, _free_bytes).prepare,
+        secret_variables=tenant_secrets.variables,
         outdated=lambda: versions.outdated(node.host, has_gpus=bool(node.shape().gpus)),
         gpus=GpuParts(node.host, node.nvml),
         bandwidth=_bandwidth(node),

@@ -85,6 +85,10 @@ class Tenant:
     """Size of the tenant's data volume, which outlives the host."""
     command: limits.Arguments = ()
     environment: limits.Environment = field(default_factory=dict)
+    secret: limits.SecretName | None = None
+    """Name of the Secrets Manager secret with more environment variables."""
+    registry_secret: limits.SecretName | None = None
+    """Name of the one with the user name and the password of the image's registry."""
 
     def __post_init__(self) -> None:
         """Check for contradicting or incomplete fields."""

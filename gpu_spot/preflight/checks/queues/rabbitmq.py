@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult
+from gpu_spot.preflight.checks.account import secrets
 from gpu_spot.preflight.stack import Stack
 from infra.schema.services.queues.rabbitmq import ExistingBroker
 
@@ -29,16 +28,8 @@ def existing(service: str, settings: ExistingBroker, account: Account) -> CheckR
     subject = f"queue of {service}"
     if settings.broker_of is not None:
         return CheckResult(subject, "ok", f"on the broker of {settings.broker_of}")
-    try:
-        account.clients("secretsmanager").describe_secret(SecretId=settings.secret)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceNotFoundException":
-            raise
-        finding = f"secret {settings.secret} does not exist in this region: workers would wait for it"
-        return CheckResult(
-            subject, "failure", finding, "create it with the value amqps://user:password@host:port"
-        )
-    return CheckResult(subject, "ok", f"secret {settings.secret} exists")
+    assert settings.secret is not None
+    return secrets.check(subject, settings.secret, "amqps://user:password@host:port", account)
 
 
 def _broker(name: str, inputs: Mapping[str, Any], zones: tuple[str, ...], account: Account) -> CheckResult:

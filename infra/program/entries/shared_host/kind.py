@@ -41,7 +41,7 @@ def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
 
 
 def _needs(host: SharedHost) -> frozenset[Need]:
-    return entry_needs.needs(host, host.images, {"tenants": True})
+    return entry_needs.needs(host, host.images, {"tenants": True, "secret": bool(host.secrets)})
 
 
 def _workload(host: SharedHost, tenancy: Tenancy, foundation: Foundation) -> Workload:
@@ -51,6 +51,7 @@ def _workload(host: SharedHost, tenancy: Tenancy, foundation: Foundation) -> Wor
         foundation.access(_needs(host)),
         job=host.name,
         tenants=tenancy.list_arn,
+        secrets=host.secrets,
         repositories=entry_needs.repositories(host.images, scope),
     )
     group = EntryGroup(

@@ -186,7 +186,7 @@ def _access(job: Training, prepared: agent.Prepared | None, foundation: Foundati
         dataset="" if job.prepare else job.dataset or "",
         prepared=prepared.dataset if prepared else "",
         prepared_by=prepared.group if prepared else "",
-        secret=job.repository_secret or "",
+        secrets=[job.repository_secret] if job.repository_secret else (),
         artifacts=job.artifacts or "",
         file_system=files.arn if files else None,
         access_points=(files.access_point_arns[job.checkpoints],) if files else (),

@@ -15,6 +15,8 @@ from pulumi_on_moto.sandbox import AwsClients
 
 _RANGE = "10.250.0.0/16"
 """An arbitrary range: there is no traffic."""
+_MAX_COMMON_NAME = 64
+"""Longer names are alternative names. Source: ACM API reference, ``RequestCertificate``."""
 _ALLOWS_NOTHING = json.dumps(
     {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "*", "Resource": "*"}]}
 )
@@ -51,7 +53,12 @@ def existing_certificates(clients: AwsClients, arns: Mapping[str, str]) -> None:
 
     backend = acm_backends[DEFAULT_ACCOUNT_ID][clients("acm").meta.region_name]
     for arn, domain in arns.items():
-        requested = clients("acm").request_certificate(DomainName=domain)["CertificateArn"]
+        common_name = domain
+        while len(common_name) > _MAX_COMMON_NAME:
+            common_name = common_name.partition(".")[2]
+        requested = clients("acm").request_certificate(
+            DomainName=common_name, SubjectAlternativeNames=[domain]
+        )["CertificateArn"]
         certificate = backend._certificates.pop(requested)
         certificate.arn = arn
         backend._certificates[arn] = certificate

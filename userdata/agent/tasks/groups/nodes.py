@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from userdata.agent.aws.experiments import NodeJobs
 from userdata.agent.lease.experiment_selection import AllFinished, ExperimentLease
@@ -17,12 +17,10 @@ from userdata.agent.tasks import holding, job
 from userdata.agent.tasks.groups import experiments
 from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.work.heartbeat import HeartbeatSender
+from userdata.agent.work.training.variables import NODE_VARIABLE, NODES_VARIABLE
 
 if TYPE_CHECKING:
     from userdata.agent.work.failures.fault_handler import RunEnd
-
-NODES_VARIABLE: Final = "SPOT_TRAINING_NODES"
-NAME_VARIABLE: Final = "SPOT_TRAINING_NODE"
 
 
 def run(node: Node, stop: Stop, train: Callable[[Node, Stop, HeartbeatSender], RunEnd]) -> RunEnd:
@@ -84,4 +82,4 @@ def variables(node: Node) -> dict[str, str]:
     limits = job.training(node).nodes
     if limits is None:
         return {}
-    return {NODES_VARIABLE: f"{limits.min}:{limits.max}", NAME_VARIABLE: node.member}
+    return {NODES_VARIABLE: str(limits), NODE_VARIABLE: node.member}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -109,7 +109,7 @@ def network_command(tenant: Tenant) -> list[str]:
     return ["docker", "network", "create", *subnet, "--opt", bridge, "--label", label, name_of(tenant.name)]
 
 
-def environment(tenant: Tenant, gpus: Sequence[str]) -> dict[str, str]:
+def environment(tenant: Tenant, gpus: Sequence[str], secret_variables: Mapping[str, str]) -> dict[str, str]:
     """Return a container's environment; the agent's variables override the tenant's and the image's.
 
     ``NVIDIA_VISIBLE_DEVICES`` lists the UUIDs of the tenant's GPUs, ``void`` without any. It only informs:
@@ -121,7 +121,7 @@ def environment(tenant: Tenant, gpus: Sequence[str]) -> dict[str, str]:
         "GPU_SPOT_NOTICE": str(RUN_DIR / NOTICE_FILE),
         "NVIDIA_VISIBLE_DEVICES": _visible_devices(gpus),
     }
-    return {"HOME": "/data", **tenant.environment, **ours}
+    return {"HOME": "/data", **tenant.environment, **secret_variables, **ours}
 
 
 def cdi_specification(tenant: str, gpus: Sequence[str]) -> dict[str, Any]:
@@ -146,11 +146,12 @@ def spec_of(tenant: Tenant, part: Slice, gpus: Sequence[str], paths: TenantPaths
     """Return the hash of everything that cannot change without a new container.
 
     ``gpus`` are names that do not change, see `parts.GpuParts.names`: the UUID of a MIG instance is new each
-    time that the instance is created.
+    time that the instance is created. A secret counts by its name: its values are those of the last start.
     """
-    variables = environment(tenant, gpus)
+    variables = environment(tenant, gpus, {})
     argv = _command(tenant, part.memory_bytes, gpus, paths)
-    text = json.dumps([argv, variables, tenant.image, tenant.command], sort_keys=True)
+    secret = [] if tenant.secret is None else [tenant.secret]
+    text = json.dumps([argv, variables, tenant.image, tenant.command, *secret], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -11,7 +11,7 @@ import json
 import platform
 import posixpath
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from contracts.agent.names import RUN_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
+from userdata.agent.tenants.host.secret_values import TenantSecrets
+from userdata.agent.tenants.model import Tenant
 from userdata.agent.work import containers
 
 MOUNTED: Final = ("/data", "/log", "/tmp")  # noqa: S108 - in the container
@@ -65,32 +67,39 @@ def _is_in(path: str, directory: str) -> bool:
     return f"/{path.lstrip('/')}/".startswith(f"{directory}/")
 
 
+class _FullDiskError(AgentError):
+    """An image takes more of the disk than it may."""
+
+
 @dataclass(frozen=True)
 class ImageStore:
     """The images on this machine.
 
     Args:
         host: runs Docker.
-        password: returns the password of ECR.
+        secrets: logs in to registries.
         free_bytes: returns the free space of the disk with a directory.
     """
 
     host: Host
-    password: Callable[[], str]
+    secrets: TenantSecrets
     free_bytes: Callable[[str], int]
 
-    def prepare(self, image: str) -> tuple[str, ...]:
-        """Pull an image unless it is there, and return its `checked_volumes`; it is named by its digest.
+    def prepare(self, tenant: Tenant) -> tuple[str, ...]:
+        """Pull a tenant's image unless it is there, and return its `checked_volumes`.
+
+        The image is named by its digest.
 
         Raises:
-            AgentError: the registry rejected the request or is unreachable, the image leaves less than
-                ``RESERVED_BYTES`` of the disk, or a volume of it cannot be bounded.
+            AgentError: the registry rejected the request or is unreachable, its secret is malformed, the
+                image leaves less than ``RESERVED_BYTES`` of the disk, or a volume of it cannot be bounded.
         """
         try:
-            config = self._config(image)
+            config = self._config(tenant.image)
         except AgentError:
-            self._pull(image)
-            config = self._config(image)
+            with self.secrets.docker(self.host, tenant) as docker:
+                self._pull(docker, tenant.image)
+            config = self._config(tenant.image)
         return checked_volumes(config.get("Volumes") or (), str(config.get("WorkingDir") or ""))
 
     def _config(self, image: str) -> dict[str, Any]:
@@ -100,34 +109,42 @@ class ImageStore:
         except (ValueError, TypeError) as error:
             raise AgentError(f"docker image inspect: {type(error).__name__}: {error}") from None
 
-    def _pull(self, image: str) -> None:
+    def _pull(self, docker: Sequence[str], image: str) -> None:
         directory = self.host.run(["docker", "info", "--format", "{{.DockerRootDir}}"]).strip()
-        containers.log_in(self.host, image, self.password)
-        compressed = self._compressed_bytes(image)
+        compressed = self._compressed_bytes(docker, image)
         free = self.free_bytes(directory)
         if compressed is not None and _UNPACKED_RATIO * compressed > free - RESERVED_BYTES:
             raise AgentError(
                 f"image of {_gib(compressed)}, which may need {_UNPACKED_RATIO} times as much: {_room(free)}"
             )
-        self.host.run(["docker", "pull", "--quiet", image])
-        remaining = self.free_bytes(directory)
-        if remaining < RESERVED_BYTES:
-            containers.remove_image(self.host, image)
-            raise AgentError(f"image that does not fit on the disk: {_room(remaining)}")
 
-    def _compressed_bytes(self, image: str) -> int | None:
+        def check_disk() -> None:
+            remaining = self.free_bytes(directory)
+            if remaining < RESERVED_BYTES:
+                raise _FullDiskError(f"image that does not fit on the disk: {_room(remaining)}")
+
+        try:
+            # Cancelled while it is unpacked: a layer of zeros has a thousandth of its size.
+            with self.host.polling(check_disk):
+                self.host.run([*docker, "pull", "--quiet", image])
+            check_disk()
+        except _FullDiskError:
+            containers.remove_image(self.host, image)
+            raise
+
+    def _compressed_bytes(self, docker: Sequence[str], image: str) -> int | None:
         """Return the size of an image's layers in the registry, None if the registry does not say it."""
         try:
-            document = self._manifest(image)
+            document = self._manifest(docker, image)
             if "manifests" in document:
-                document = self._manifest(f"{image.partition('@')[0]}@{_digest(document)}")
+                document = self._manifest(docker, f"{image.partition('@')[0]}@{_digest(document)}")
             return sum(int(layer["size"]) for layer in document["layers"])
         except (AgentError, KeyError, ValueError, TypeError, StopIteration) as error:
             log.info("image size unknown before its pull", image=image, error=str(error))
             return None
 
-    def _manifest(self, image: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.host.run(["docker", "manifest", "inspect", image]))
+    def _manifest(self, docker: Sequence[str], image: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.host.run([*docker, "manifest", "inspect", image]))
         return document
 
 

@@ -54,7 +54,7 @@ class SupervisorDependencies:
     """The dependencies of a `TenantSupervisor`.
 
     ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
-    boot. ``prepare_image`` pulls an image, and returns its declared volumes. ``outdated`` returns the
+    boot. ``prepare_image`` pulls a tenant's image, and returns its declared volumes. ``outdated`` returns the
     programs below their least versions: see `versions`. ``bandwidth`` is the machine's; ``disk_of`` as in
     `shape`.
     """
@@ -70,7 +70,8 @@ class SupervisorDependencies:
     fetch_tenants: Callable[[], tuple[Tenant, ...] | None]
     cached_tenants: Callable[[], tuple[Tenant, ...] | None]
     read_shape: Callable[[], HostShape]
-    prepare_image: Callable[[str], Sequence[str]]
+    prepare_image: Callable[[Tenant], Sequence[str]]
+    secret_variables: Callable[[Tenant], Mapping[str, str]]
     outdated: Callable[[], Sequence[str]]
     gpus: GpuParts
     bandwidth: Bandwidth
@@ -138,6 +139,7 @@ class TenantSupervisor:
             paths,
             dependencies.volumes,
             dependencies.prepare_image,
+            dependencies.secret_variables,
             lambda part: dependencies.gpus.prepare(part, self._shape),
             self._network_rates,
             dependencies.disk_of,

@@ -26,7 +26,8 @@ class TenantLifecycle:
     """Starts, grows and removes single tenants. Methods raise `AgentError`.
 
     Args:
-        prepare_image: pulls an image, and returns its declared volumes.
+        prepare_image: pulls a tenant's image, and returns its declared volumes.
+        secret_variables: returns the environment variables in a tenant's secret.
         prepare_gpus: returns the UUIDs of a slice's GPUs; creates a MIG instance.
         network_rates: returns the network bounds of all tenants by user id, for the firewall.
         disk_of: returns the disk with a directory.
@@ -36,26 +37,31 @@ class TenantLifecycle:
     host: Host
     paths: TenantPaths
     volumes: TenantVolumes
-    prepare_image: Callable[[str], Sequence[str]]
+    prepare_image: Callable[[Tenant], Sequence[str]]
+    secret_variables: Callable[[Tenant], Mapping[str, str]]
     prepare_gpus: Callable[[Slice], Sequence[str]]
     network_rates: Callable[[], Mapping[int, int]]
     disk_of: Callable[[Path], str]
     is_stopping: Callable[[], bool]
 
     def start(self, desired: DesiredTenant, previous: TenantContainer | None) -> None:
-        """Start a tenant's container; ``previous`` is stopped only when volume and image are ready.
+        """Start a tenant's container; ``previous`` stops only when volume, image and secret are ready.
 
         No container of the tenant runs while its directories change their owner, and none of another tenant
         has its GPUs, user or port: see `steps.reconcile`.
         """
         tenant = desired.tenant
         self.volumes.attach(tenant.name, tenant.data_gib)
-        image_volumes = self.prepare_image(tenant.image)
+        image_volumes = self.prepare_image(tenant)
+        secret_variables = self.secret_variables(tenant)
         if self.is_stopping():
             raise AgentError("the instance is being terminated: no tenant is started")
         docker.remove(self.host, tenant.name, _STOP_TIMEOUT_SECONDS)
         gpus = self.prepare_gpus(desired.part)
         self._prepare_directories(tenant, gpus)
+        variables = container.environment(tenant, gpus, secret_variables)
+        text = "".join(f"{key}={value}\n" for key, value in variables.items())
+        files.write_atomic(self.paths.environment_file(tenant.name), text, 0o600)
         self._empty_temporary_directories(tenant, len(image_volumes))
         firewall.apply_rules(self.host, self.network_rates())
         disks = container.TenantDisks(
@@ -95,7 +101,7 @@ class TenantLifecycle:
         log.info("tenant removed", tenant=tenant)
 
     def _prepare_directories(self, tenant: Tenant, gpus: Sequence[str]) -> None:
-        """Create the host directories and the environment file of a tenant's container."""
+        """Create the host directories and the CDI specification of a tenant's container."""
         volume_path = self.paths.volume_path(tenant.name)
         user = f"{tenant.uid}:{tenant.uid}"
         # Only root may enter the volume: what is in `/tmp` is readable by all users.
@@ -109,9 +115,6 @@ class TenantLifecycle:
         if gpus:
             specification = container.cdi_specification(tenant.name, gpus)
             files.write_json(self.paths.cdi_file(tenant.name), specification)
-        variables = container.environment(tenant, gpus)
-        text = "".join(f"{key}={value}\n" for key, value in variables.items())
-        files.write_atomic(self.paths.environment_file(tenant.name), text, 0o600)
 
     def _empty_temporary_directories(self, tenant: Tenant, image_volumes: int) -> None:
         """Replace a tenant's ``/tmp`` and its image's volumes, which no process uses now, by empty ones.

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from userdata.agent.machine.host import Host
 
 LOCAL_VARIABLE: Final = "GPU_SPOT_LOCAL_CHECKPOINTS"
+NODES_VARIABLE: Final = "SPOT_TRAINING_NODES"
+NODE_VARIABLE: Final = "SPOT_TRAINING_NODE"
+"""Read by ``spot_training.torch.init()``: the least and the most nodes, ``2:4``, and this node's name."""
 LAUNCHER_SECONDS: Final = int(SPOT_NOTICE_SECONDS - GIVE_BACK_SECONDS)
 """Time that a launcher gives its ranks to save: all that a Spot notice leaves.
 

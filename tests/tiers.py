@@ -205,6 +205,7 @@ _SECONDS_OF: Final = {
     "real/test_demo_service.py": 56,
     "real/test_docs_commands.py": 13,
     "real/test_http.py": 12,
+    "real/test_http_pods.py": 21,
     "real/test_keras.py": 30,
     "real/test_lightning.py": 80,
     "real/test_operator.py": 28,

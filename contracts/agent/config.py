@@ -20,7 +20,7 @@ from contracts.agent.names import (
 )
 from contracts.agent.nodes import JobNodes
 from contracts.agent.study import Study
-from contracts.limits import Above, Matches, Within
+from contracts.limits import Above, Length, Matches, Within
 from contracts.stored import Stored
 
 GroupRoleName = Literal["primary", "fallback"]
@@ -194,6 +194,20 @@ class HttpWorkers:
 
 
 @dataclass(frozen=True)
+class HttpPods:
+    """A cluster in which the service's workers are pods with the label of the service's name.
+
+    ``endpoint`` is the URL of its API, ``authority`` that API's certificate authority, PEM in Base64. Source:
+    EKS API reference, ``Cluster``.
+    """
+
+    cluster: Annotated[str, Length(1, 100)]
+    endpoint: Annotated[str, Matches(r"https://[A-Za-z0-9.-]+(:[0-9]+)?")]
+    authority: Annotated[str, Length(1, 8192)]
+    namespace: Annotated[str, Matches(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"), Length(1, 63)]
+
+
+@dataclass(frozen=True)
 class HttpProxy:
     """HAProxy on this instance, in front of the HTTP workers of the service ``group``."""
 
@@ -214,6 +228,8 @@ class HttpProxy:
     is_grpc: bool = False
     hosts: tuple[str, ...] = ()
     """Addresses of hosts on premises."""
+    pods: HttpPods | None = None
+    """Where the workers are if they are pods; omitted: on the group's instances."""
     retry_after_seconds: Annotated[int, Within(1, 3600)] = 60
     """Sent with a 503 while there is no worker, unless a boot time has been learned."""
 

@@ -88,6 +88,10 @@ class RealProxy:
         """Return how many workers HAProxy sends requests to."""
         return sum(line.is_up for line in self._socket.statistics().servers.values())
 
+    def count_hosts(self) -> int:
+        """Return how many hosts HAProxy has in its table, ready or not."""
+        return sum(not server.is_disabled for server in self._socket.servers())
+
     def state(self) -> ProxyState:
         """Return the supervisor's state now."""
         state = self._supervisor.state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socketserver
 import threading
@@ -9,13 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import botocore.session
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts import names
-from contracts.agent.config import HttpProxy, HttpWorkers
+from contracts.agent.config import HttpPods, HttpProxy, HttpWorkers
 from contracts.registry.proxy_state import ProxyState
 from tests.node import configs, jobs
 from tests.node.clocks import FakeClock
@@ -25,6 +28,7 @@ from userdata.agent import tasks
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.proxy import discovery, haproxy_config, metrics, servers
+from userdata.agent.proxy import pods as cluster_pods
 from userdata.agent.proxy.counts import Counts, WorkerKey
 from userdata.agent.proxy.discovery import HttpHost
 from userdata.agent.proxy.haproxy_config import Paths
@@ -96,6 +100,38 @@ def test_a_host_gets_a_row_starts_draining_and_leaves_it_once_nothing_is_in_flig
     table.in_flight = {}
     table.apply(table.plan(["10.0.0.2"]).commands)
     assert table.active() == {(0, "10.0.0.2"), (1, "10.0.0.2")}
+
+
+def test_a_pod_takes_no_request_before_its_first_check() -> None:
+    servers_of = Table(rows=1, slots=1).servers.values()
+    planned = servers.plan(servers_of, {}, {"10.0.0.1"}, 1, 1, has_agents=False)
+    name = "set server workers/s0-1"
+    ready = f"{name} state drain; {name} health down; {name} state ready"
+    assert planned.commands == (f"{name} addr 10.0.0.1", ready)
+
+
+def test_pods_have_no_agent_to_check() -> None:
+    pods = HttpPods("research", "https://example.com", "eA==", "gpu-spot-dev")
+    text = haproxy_config.render(replace(PROXY, pods=pods), PATHS)
+    assert "agent-" not in text
+    assert "server-template s1- 1-4 127.0.0.1:8001 disabled" in text
+    assert "check inter 1s" in text
+
+
+def test_a_token_is_a_signed_url_with_the_clusters_name() -> None:
+    """As ``aws eks get-token`` makes it; each call signs it once."""
+    keys: Any = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "x"}
+    sts = botocore.session.get_session().create_client("sts", region_name="us-west-2", **keys)
+    cluster_pods.token(sts, "research")
+    token = cluster_pods.token(sts, "research")
+    prefix, _, encoded = token.rpartition(".")
+    assert prefix == "k8s-aws-v1"
+    url = urlsplit(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode())
+    query = {key: values for key, values in parse_qs(url.query).items() if key != "X-Amz-Signature"}
+    assert url.hostname == "sts.us-west-2.amazonaws.com"
+    assert query["Action"] == ["GetCallerIdentity"]
+    assert query["X-Amz-Expires"] == ["60"]
+    assert query["X-Amz-SignedHeaders"] == ["host;x-k8s-aws-id"]
 
 
 @given(st.lists(st.sets(st.integers(1, 9), max_size=4), max_size=12), st.data())

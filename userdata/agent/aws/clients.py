@@ -71,6 +71,7 @@ ec2 = _client_factory("ec2")
 ecr = _client_factory("ecr")
 secretsmanager = _client_factory("secretsmanager")
 ssm = _client_factory("ssm")
+sts = _client_factory("sts")
 
 
 def s3(region: str) -> Any:

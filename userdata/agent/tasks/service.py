@@ -104,9 +104,9 @@ def proxy(node: Node) -> int:
     from contracts.registry import item as registry_item
     from contracts.registry import proxy_state
     from userdata.agent.metrics.emf import Sink
-    from userdata.agent.proxy import discovery, metrics, unit
+    from userdata.agent.proxy import discovery, metrics, pods, unit
     from userdata.agent.proxy.haproxy_config import Paths
-    from userdata.agent.proxy.supervisor import ProxySupervisor
+    from userdata.agent.proxy.supervisor import DISCOVER_SECONDS, ProxySupervisor
 
     settings, config = node.config.proxy, node.config
     if settings is None:
@@ -119,9 +119,14 @@ def proxy(node: Node) -> int:
     sink = Sink(config.metrics.emf_port)
     requests = metrics.RequestMetrics(config, identity.instance)
 
-    def discover() -> tuple[discovery.HttpHost, ...]:
+    def describe() -> tuple[discovery.HttpHost, ...]:
         hosts = discovery.describe(ec2, config.stack, config.group)
         return (*hosts, *discovery.on_premises(settings.hosts))
+
+    discover, seconds = describe, DISCOVER_SECONDS
+    if settings.pods is not None:
+        token = partial(pods.token, node.clients.sts(config.region), settings.pods.cluster)
+        discover, seconds = pods.PodDiscovery(settings.pods, config.group, token), pods.DISCOVER_SECONDS
 
     def write(state: proxy_state.ProxyState, ready: int) -> None:
         sink.put(requests.line(state, ready))
@@ -130,7 +135,9 @@ def proxy(node: Node) -> int:
         with aws_errors(f"registry {table}, proxy {identity.instance}"):
             client.put_item(TableName=table, Item=item)
 
-    supervisor = ProxySupervisor(settings, paths, discover, write, node.clock, node.run_in_background)
+    supervisor = ProxySupervisor(
+        settings, paths, discover, write, node.clock, node.run_in_background, seconds
+    )
     node.on_sigterm(supervisor.stop)
     supervisor.run()
     return 0

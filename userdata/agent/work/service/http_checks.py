@@ -80,7 +80,7 @@ class HttpChecks:
 
     def environment(self, slot: int) -> dict[str, str]:
         """Return the variables by which a worker finds its port."""
-        return {"PORT": str(self.port(slot)), "GPU_SPOT_PORT": str(self.port(slot))}
+        return environment(self.port(slot))
 
     def record_start(self, slot: int) -> None:
         """Record that a new worker runs in a slot; it is not ready."""
@@ -161,6 +161,11 @@ class HttpChecks:
     def _probe(self) -> None:
         while not self._is_closed.wait(_PROBE_SECONDS):
             self.probe_once()
+
+
+def environment(port: int) -> dict[str, str]:
+    """Return the variables by which a worker finds its port."""
+    return {"PORT": str(port), "GPU_SPOT_PORT": str(port)}
 
 
 class _CheckServer(socketserver.ThreadingTCPServer):

@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{
         f"infra.program.entries.{kind}": {
             *BELOW_THE_ENTRIES,
-            *(f"infra.program.entries.{shared}" for shared in ("group", "needs", "workload")),
+            *(f"infra.program.entries.{shared}" for shared in ("group", "http", "needs", "workload")),
         }
         for kind in ("cluster", "service", "shared_host", "training")
     },

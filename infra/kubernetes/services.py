@@ -7,13 +7,13 @@ from typing import Final
 from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR
-from infra.kubernetes import deletion_cost, nodes, pod_resources, pods
+from infra.kubernetes import deletion_cost, http_workers, nodes, pod_resources, pods
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
 from userdata.agent.work import worker_report_file
+from userdata.agent.work.service import http_checks, workers
 from userdata.agent.work.service import queue as agent_queue
-from userdata.agent.work.service import workers
 
 _URL_VARIABLE: Final = "SPOT_WORK_URL"
 _URL_PLACEHOLDER: Final = "amqps://broker"
@@ -36,6 +36,8 @@ def service_manifests(service: Service, context: ClusterContext) -> list[Manifes
         "automountServiceAccountToken": False,
     }
     manifests = [account, _deployment(service, queue, context), _budget(service, context)]
+    if service.http is not None:
+        manifests += http_workers.permissions(service, context)
     if queue is not None and queue.secret is not None:
         manifests.append(_secret(service, queue.secret, context))
     if service.is_scaled:
@@ -50,6 +52,8 @@ def service_manifests(service: Service, context: ClusterContext) -> list[Manifes
 def environment(service: Service, queue: agent.Queue | None) -> dict[str, str]:
     """Return the variables of a worker except secret ones."""
     variables = {**workers.environment(workers.Slot(0, 0), RUN_DIR), **service.environment}
+    if service.http is not None:
+        variables |= http_checks.environment(service.http.port)
     if queue is None:
         return variables
     queue_variables = agent_queue.environment(queue, _URL_PLACEHOLDER)
@@ -65,6 +69,8 @@ def _deployment(service: Service, queue: agent.Queue | None, context: ClusterCon
         "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(service)},
         "template": _pod(service, queue, context),
     }
+    if service.http is not None:
+        spec["minReadySeconds"] = http_workers.SEEN_SECONDS
     if not service.is_scaled:
         spec["replicas"] = service.capacity.target * service.workers_per_slot
     return {
@@ -122,6 +128,8 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
     if service.reports_readiness:
         ready = str(workers.ready_file(workers.Slot(0, 0), RUN_DIR))
         container["readinessProbe"] = {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 5}
+    if service.http is not None:
+        container |= http_workers.container(service.http, service.drain_seconds)
     spec: Manifest = {
         "terminationGracePeriodSeconds": pods.DRAIN_SECONDS,
         "serviceAccountName": service.name,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.components.capacity.agent_store import AgentStore, AgentStoreArgs
 from infra.components.control.sdk_layer import SdkLayer, SdkLayerArgs
 from infra.components.control.state import State, StateArgs
+from infra.components.http.declared_http import DeclaredHttp
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.queues import kinds as queue_kinds
 from infra.components.queues.declared_queue import DeclaredQueue
@@ -31,6 +32,8 @@ class Foundation:
     layer: SdkLayer
     queues: Mapping[str, DeclaredQueue]
     """Queues by service, whether its workers run on instances, as pods or on premises."""
+    addresses: dict[str, DeclaredHttp] = field(default_factory=dict)
+    """Addresses by service; the kinds of entries add theirs."""
 
     def access(self, needs: frozenset[Need]) -> InstanceAccess:
         """Return the access of instances with these needs; the group adds its log group."""

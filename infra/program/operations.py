@@ -97,7 +97,11 @@ def _monitoring(
         settings.monitoring,
         [workload.monitored for workload in controlled],
         controller,
-        [*(alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)), *alarms],
+        [
+            *(alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)),
+            *(alarm for address in foundation.addresses.values() for alarm in address.alarms),
+            *alarms,
+        ],
     )
     return Monitoring(scope.name("monitoring"), args, scope.child_options)
 
@@ -106,7 +110,7 @@ def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
     scope, queues = foundation.scope, [*foundation.queues.values()]
     kubernetes, on_kubernetes = settings.kubernetes, settings.on_kubernetes
     has_keda = any(service.is_scaled for service in on_kubernetes.services)
-    with_http = [service.name for service in settings.on_instances.services if service.http is not None]
+    with_http = [*foundation.addresses]
     if queues or with_http:
         args = QueueWatcherArgs(
             scope,

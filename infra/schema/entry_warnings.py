@@ -142,7 +142,7 @@ def _ignored_keys_of_a_service(service: Service) -> Iterator[tuple[str, str]]:
     for field, path in (("policy", "policy"), ("policy_parameters", "policyParameters")):
         if field in capacity.fallback.model_fields_set:
             yield f"capacity.fallback.{path}", "Karpenter prefers Spot, and On-Demand is next"
-    if service.drain_seconds:
+    if service.drain_seconds and service.http is None:
         yield "drainSeconds", "SIGTERM comes at the notice"
     if "health" in service.model_fields_set:
         yield "health", "the health checker covers instances only"

@@ -43,6 +43,18 @@ SERVICE: dict[str, Any] = {
     },
     "capacity": {"kind": "mixed-asg", "target": 4, "max": 8, "instanceTypes": ["g6.xlarge", "g5.xlarge"]},
 }
+HTTP_SERVICE: dict[str, Any] = {
+    "http": {"port": 8000, "readiness": "/ready", "retryPaths": ["/v1/"]},
+    "reportsReadiness": False,
+    "scaling": None,
+    "queue": None,
+}
+"""Changes that make the service an HTTP service."""
+GRPC: dict[str, Any] = {
+    "port": 8001,
+    "protocol": "grpc",
+    "certificateArn": "arn:aws:acm:us-west-2:123456789012:certificate/6f0b6f3e-0c1d-4b7e-9a53-1f6f6f0b6f3e",
+}
 CLUSTER: dict[str, Any] = {
     "cluster": "research",
     "nodeRole": "research-nodes",
@@ -123,6 +135,8 @@ def variants() -> dict[str, list[Manifest]]:
                         "capacity": {**SERVICE["capacity"], "spotPercentage": 0},
                     }
                 ),
+                "http": rendered(service=HTTP_SERVICE),
+                "grpc": rendered(service={**HTTP_SERVICE, "http": GRPC}),
                 "spot alone": rendered(job={"capacity": {**JOB["capacity"], "fallback": {"enabled": False}}}),
                 "matrix": rendered(
                     job={"environment": {}, "matrix": {"LR": ["0.1", "it's"], "SEED": [1, 2]}}

@@ -56,7 +56,7 @@ class HttpProxiesArgs:
     scope: Scope
     service: str
     settings: Proxies
-    proxy: agent.HttpProxy
+    proxy: pulumi.Input[agent.HttpProxy]
     network: Network
     store: AgentStore
     registry_table: pulumi.Input[str]
@@ -75,6 +75,7 @@ class HttpProxies(pulumi.ComponentResource):
     """
 
     group_name: pulumi.Output[str]
+    role_arn: pulumi.Output[str]
 
     def __init__(self, name: str, args: HttpProxiesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the proxies."""
@@ -97,6 +98,7 @@ class HttpProxies(pulumi.ComponentResource):
             InstanceIdentityArgs(scope, service, access, PART),
             self._child,
         )
+        self.role_arn = identity.role_arn
         template = self._template(telemetry, identity)
         self.group_name = self._group(template, [identity, telemetry]).name
         self.register_outputs({"group": self.group_name})
@@ -108,14 +110,14 @@ class HttpProxies(pulumi.ComponentResource):
 
     def _template(self, telemetry: Telemetry, identity: InstanceIdentity) -> aws.ec2.LaunchTemplate:
         args, scope = self._args, self._args.scope
-        config = pulumi.Output.from_input(args.registry_table).apply(
-            lambda table: agent.Config(
+        config = pulumi.Output.all(args.registry_table, args.proxy).apply(
+            lambda values: agent.Config(
                 region=scope.region,
                 stack=scope.stack,
                 group=args.service,
                 group_role="primary",
-                registry_table=table,
-                proxy=args.proxy,
+                registry_table=values[0],
+                proxy=values[1],
                 metrics=agent.Metrics(log_group=telemetry.log_group_name),
                 nvidia=False,
             )

@@ -78,6 +78,11 @@ class Service(Work):
         return max(*self.slots.values(), *self.on_premises_slots.values(), 1)
 
     @property
+    def max_slots_of_a_host(self) -> int:
+        """Maximum number of workers at one address: a pod has its own."""
+        return 1 if self.runs_on == "kubernetes" else self.max_slots
+
+    @property
     def workers_per_slot(self) -> int:
         """Number of workers in one unit of ``capacity.target``: on an instance, or on a GPU."""
         return self.slots_per_gpu if self.capacity.unit == "gpus" else max(self.slots.values())
@@ -197,7 +202,7 @@ class Service(Work):
     @model_validator(mode="after")
     def _has_ports_for_its_workers(self) -> Service:
         if self.http is not None:
-            check_workers(self.http, self.max_workers, self.max_slots)
+            check_workers(self.http, self.max_workers, self.max_slots_of_a_host)
         return self
 
     @model_validator(mode="after")
@@ -209,8 +214,8 @@ class Service(Work):
         if self.slots_per_gpu > 1:
             # Karpenter does not know of shared GPUs and would start too many nodes.
             raise unsupported_error(f"with slotsPerGpu {self.slots_per_gpu}", "1")
-        if self.http is not None:
-            raise unsupported_error("with http", "on instances (in the cluster, use its own ingress)")
+        if self.http is not None and self.scaling is not None:
+            raise unsupported_error("with http and scaling", "http without scaling: capacity.target workers")
         if self.scaling is not None and self.scaling.source != "queue":
             raise unsupported_error(f"with scaling.source {self.scaling.source!r}", "'queue'")
         if self.on_premises is not None:

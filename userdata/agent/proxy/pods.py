@@ -26,7 +26,7 @@ DISCOVER_SECONDS: Final = 2.0
 (``infra.kubernetes.services``)."""
 _NAME_LABEL: Final = "app.kubernetes.io/name"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
-_TIMEOUT_SECONDS: Final = 3.0
+TIMEOUT_SECONDS: Final = 3.0
 _TOKEN_PREFIX: Final = "k8s-aws-v1."  # noqa: S105
 _URL_SECONDS: Final = 60
 _CLUSTER_HEADER: Final = "x-k8s-aws-id"
@@ -61,7 +61,7 @@ class PodDiscovery:
         connection = http.client.HTTPSConnection(
             self._address.hostname or "",
             self._address.port or 443,
-            timeout=_TIMEOUT_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             context=self._context,
         )
         try:

@@ -1,0 +1,99 @@
+"""HTTP services on Kubernetes: when a pod takes requests, how it drains, and what its proxies may do."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.kubernetes import http_workers, pods
+from tests.infra.declared import Run, run
+from tests.kubernetes.entries import GRPC, HTTP_SERVICE, SERVICE, STACK, of_kind, rendered, settings
+from tests.kubernetes.test_own_cluster import CREATED
+from userdata.agent.proxy import pods as listed
+from userdata.agent.proxy import supervisor
+
+PROXIES = "gpu-spot-dev-ocr-http-proxies-id"
+
+
+def container(**service: Any) -> dict[str, Any]:
+    deployment = of_kind(rendered(service={**HTTP_SERVICE, **service}), "Deployment")
+    [result] = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(result)
+
+
+def test_a_pod_is_ready_by_its_path_and_with_grpc_by_its_port() -> None:
+    assert container()["readinessProbe"]["httpGet"] == {"path": "/ready", "port": 8000}
+    assert container(http=GRPC)["readinessProbe"]["tcpSocket"] == {"port": 8001}
+    variables = {item["name"]: item["value"] for item in container()["env"]}
+    assert (variables["PORT"], variables["GPU_SPOT_PORT"]) == ("8000", "8000")
+
+
+@pytest.mark.parametrize(("drain", "seconds"), [(0, http_workers.SEEN_SECONDS), (90, 90), (110, 110)])
+def test_a_deleted_pod_serves_what_it_has_before_it_gets_sigterm(drain: int, seconds: int) -> None:
+    hook = container(drainSeconds=drain)["lifecycle"]["preStop"]
+    assert hook == {"sleep": {"seconds": seconds}}
+    assert seconds < pods.DRAIN_SECONDS
+
+
+def test_proxies_see_a_deletion_before_the_hook_ends_and_a_new_pod_before_an_old_one_goes() -> None:
+    lists = http_workers.SEEN_SECONDS / (listed.DISCOVER_SECONDS + listed.TIMEOUT_SECONDS)
+    assert lists >= 2
+    assert supervisor.SAMPLE_SECONDS < listed.DISCOVER_SECONDS
+    spec = of_kind(rendered(service=HTTP_SERVICE), "Deployment")["spec"]
+    assert spec["minReadySeconds"] == http_workers.SEEN_SECONDS
+
+
+def test_a_drain_has_an_effect_for_http_only() -> None:
+    def ignored(**service: Any) -> bool:
+        return any("drainSeconds: no effect" in line for line in settings(service=service).warnings())
+
+    assert ignored()
+    assert not ignored(**HTTP_SERVICE)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    raw = copy.deepcopy(STACK)
+    raw["gpu-spot:services"] = [{**SERVICE, **HTTP_SERVICE}]
+    raw["gpu-spot:training"] = []
+    raw["gpu-spot:kubernetes"] = CREATED
+    path = tmp_path_factory.mktemp("http") / "Pulumi.http.yaml"
+    path.write_text(yaml.safe_dump({"config": raw}))
+    return run("known", path, "dev")
+
+
+def test_the_proxies_list_the_pods_of_the_namespace_and_nothing_else(known: Run) -> None:
+    [entry] = [one for one in known.of("AccessEntry").values() if "kubernetesGroups" in one]
+    [binding] = [one["inputs"] for one in known.declared if one["type"].endswith(":RoleBinding")]
+    assert entry["kubernetesGroups"] == [subject["name"] for subject in binding["subjects"]]
+    assert not entry["kubernetesGroups"][0].startswith(("system:", "eks:", "aws:", "amazon:", "iam:"))
+    [role] = [
+        one["inputs"] for one in known.declared if one["type"].endswith(":Role") and "rules" in one["inputs"]
+    ]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    assert role["metadata"]["namespace"] == "gpu-spot-dev"
+    settings_of_proxies = known.agent("ocr-proxies")["proxy"]
+    assert settings_of_proxies["pods"]["namespace"] == "gpu-spot-dev"
+    assert settings_of_proxies["pods"]["cluster"]
+    assert settings_of_proxies.get("maxSlots", 1) == 1
+
+
+def test_the_cluster_admits_proxies_to_workers_and_to_its_api(known: Run) -> None:
+    admitted = {
+        (rule["securityGroupId"], int(rule["fromPort"]), int(rule["toPort"]))
+        for rule in known.of("SecurityGroupIngressRule").values()
+        if rule.get("referencedSecurityGroupId") == PROXIES
+    }
+    assert {ports[1:] for ports in admitted} == {(8000, 8000), (443, 443)}
+    assert len({group for group, *_ in admitted}) == 1
+
+
+def test_it_has_an_address_alarms_and_is_watched(known: Run) -> None:
+    [balancer] = known.of("LoadBalancer").values()
+    assert balancer["internal"]
+    alarms = " ".join(known.of("MetricAlarm"))
+    assert "ocr-http-load-balancer-errors" in alarms
+    assert "ocr-http-proxies-unreadable" in alarms

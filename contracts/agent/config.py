@@ -202,7 +202,7 @@ class HttpPods:
     """
 
     cluster: Annotated[str, Length(1, 100)]
-    endpoint: Annotated[str, Matches(r"https://[A-Za-z0-9.-]+(:[0-9]+)?")]
+    endpoint: Annotated[str, Matches(r"https://[A-Za-z0-9.-]+(:[0-9]+)?/?")]
     authority: Annotated[str, Length(1, 8192)]
     namespace: Annotated[str, Matches(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"), Length(1, 63)]
 

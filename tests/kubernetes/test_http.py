@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,16 @@ def test_the_cluster_admits_proxies_to_workers_and_to_its_api(known: Run) -> Non
     }
     assert {ports[1:] for ports in admitted} == {(8000, 8000), (443, 443)}
     assert len({group for group, *_ in admitted}) == 1
+
+
+def test_a_preview_of_an_existing_cluster_knows_the_same_entry(tmp_path: Path) -> None:
+    raw = copy.deepcopy(STACK)
+    raw["gpu-spot:services"], raw["gpu-spot:training"] = [{**SERVICE, **HTTP_SERVICE}], []
+    path = tmp_path / "Pulumi.http.yaml"
+    path.write_text(yaml.safe_dump({"config": raw}))
+    [entry] = run("unknown", path, "dev").of("AccessEntry").values()
+    assert entry["clusterName"] == "research"
+    assert entry["kubernetesGroups"] == [http_workers.proxies_group("dev", "ocr")]
 
 
 def test_it_has_an_address_alarms_and_is_watched(known: Run) -> None:

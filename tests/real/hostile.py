@@ -16,7 +16,7 @@ from tests.real import hostile_calls, tunnels
 from tests.real.registry import PASSWORD, USER, add_image, bomb, registry
 from tests.real.tenants import DISK_MIB, SharedHost, tenant, until
 from userdata.agent.tenants.host.container import name_of
-from userdata.agent.tenants.host.images import RESERVED_BYTES
+from userdata.agent.tenants.images.store import RESERVED_BYTES
 
 EVE: Final = tenant("eve", 2009, command=("sh", "-c", "while :; do sleep 1; done"))
 MARK: Final = "planted-by-eve"

@@ -21,14 +21,14 @@ from userdata.agent.machine.host import Host
 from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import meter
 from userdata.agent.tenants.host.container import TenantPaths, name_of
-from userdata.agent.tenants.host.images import ImageStore
 from userdata.agent.tenants.host.limiter import CpuLimiter
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
-from userdata.agent.tenants.host.secret_values import TenantSecrets
 from userdata.agent.tenants.host.shape import disk_of
 from userdata.agent.tenants.host.shares import WeightCurve
 from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
+from userdata.agent.tenants.images.secret_values import TenantSecrets
+from userdata.agent.tenants.images.store import ImageStore
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
 from userdata.agent.tenants.throughput import Bandwidth
 

@@ -14,10 +14,10 @@ import pytest
 from tests.tenants.hosts import tenant
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.tenants.host import versions
-from userdata.agent.tenants.host.images import RESERVED_BYTES, ImageStore, checked_volumes
-from userdata.agent.tenants.host.secret_values import TenantSecrets
-from userdata.agent.tenants.host.versions import COMPONENTS, parse_version
+from userdata.agent.tenants.images import versions
+from userdata.agent.tenants.images.secret_values import TenantSecrets
+from userdata.agent.tenants.images.store import RESERVED_BYTES, ImageStore, checked_volumes
+from userdata.agent.tenants.images.versions import COMPONENTS, parse_version
 
 GIB = 2**30
 IMAGE: Final = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/lab/notebook@sha256:{'0' * 64}"

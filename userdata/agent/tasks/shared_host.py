@@ -29,16 +29,16 @@ _WAIT_SECONDS: Final = 900.0
 def shared_host(node: Node) -> int:
     """Supervise the tenants until the instance terminates or this process is stopped."""
     from userdata.agent.aws import secrets
-    from userdata.agent.tenants.host import versions
     from userdata.agent.tenants.host.container import TenantPaths
-    from userdata.agent.tenants.host.images import ImageStore
     from userdata.agent.tenants.host.limiter import CpuLimiter
     from userdata.agent.tenants.host.listing import TenantListReader
     from userdata.agent.tenants.host.parts import GpuParts
-    from userdata.agent.tenants.host.secret_values import TenantSecrets
     from userdata.agent.tenants.host.shape import disk_of
     from userdata.agent.tenants.host.shares import WeightCurve
     from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
+    from userdata.agent.tenants.images import versions
+    from userdata.agent.tenants.images.secret_values import TenantSecrets
+    from userdata.agent.tenants.images.store import ImageStore
 
     host = node.config.shared_host
     if host is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +28,7 @@ _BLOCKED_SECONDS: Final = 30.0
 """Longest wait for a broker that takes no messages."""
 _IDLE_SECONDS: Final = 5.0
 """Longest wait for the next dead letter: another client may hold some."""
+_POLL_SECONDS: Final = 0.01
 _MAX_LISTED: Final = 65_535
 """Dead letters of one listing: the largest prefetch count of AMQP."""
 
@@ -109,6 +111,19 @@ class RabbitMQInspector(QueueInspector):
             finally:
                 if channel.is_open and versions.is_nack_free(version):
                     channel.basic_nack(0, multiple=True, requeue=True)  # all that are unacknowledged
+                    self._wait_for(channel, sum(publish is None for _, _, publish in received))
+
+    def _wait_for(self, channel: Any, count: int) -> None:
+        """Wait until the broker has as many dead letters, for a few seconds at the most.
+
+        A quorum queue takes them back in parts (seen with RabbitMQ 3.10.8); who receives the first part
+        meanwhile returns it behind the others.
+        """
+        name, end = declare.dead_letter_queue(self._queue), time.monotonic() + _IDLE_SECONDS
+        while time.monotonic() < end:
+            if channel.queue_declare(name, passive=True).method.message_count >= count:
+                return
+            time.sleep(_POLL_SECONDS)
 
     def _receive_all(
         self, channel: Any, version: versions.BrokerVersion | None, is_selected: Callable[[str], bool]

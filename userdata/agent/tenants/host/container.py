@@ -176,7 +176,8 @@ def run_command(
     """Return the command that starts a tenant's container, with the labels that identify it.
 
     `supervisor` restarts an ended container; Docker's restart policy would do so at boot, before the volume
-    is mounted. ``gpus`` are UUIDs, which are CDI names, too; ``volumes`` those of `images.checked_volumes`.
+    is mounted. ``gpus`` are UUIDs, which are CDI names, too; ``volumes`` those of
+    `images.store.checked_volumes`.
     """
     tenant, part = desired.tenant, desired.part
     argv = _command(tenant, part.memory_bytes, gpus, paths)

@@ -55,8 +55,8 @@ class SupervisorDependencies:
 
     ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
     boot. ``prepare_image`` pulls a tenant's image, and returns its declared volumes. ``outdated`` returns the
-    programs below their least versions: see `versions`. ``bandwidth`` is the machine's; ``disk_of`` as in
-    `shape`.
+    programs below their least versions: see `images.versions`. ``bandwidth`` is the machine's; ``disk_of`` as
+    in `shape`.
     """
 
     host: Host

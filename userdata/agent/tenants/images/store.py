@@ -19,7 +19,7 @@ from contracts.agent.names import RUN_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
-from userdata.agent.tenants.host.secret_values import TenantSecrets
+from userdata.agent.tenants.images.secret_values import TenantSecrets
 from userdata.agent.tenants.model import Tenant
 from userdata.agent.work import containers
 

@@ -21,7 +21,8 @@ class WatchedQueue:
 
     ``location`` is the account id for SQS, and the name of the secret with the broker's URL for RabbitMQ.
     ``management`` is the address of RabbitMQ's management API, empty if it follows from the broker's URL.
-    Of the kind `HTTP` the location is empty: proxies are found by their tag.
+    Of the kind `HTTP` the location is empty: proxies are found by their tag. ``requests_per_worker`` is that
+    of the metric that KEDA scales by; 0: it does not scale by this queue.
     """
 
     group: str
@@ -29,6 +30,7 @@ class WatchedQueue:
     name: str
     location: str
     management: str = ""
+    requests_per_worker: int = 0
 
 
 def dumps(queues: Iterable[WatchedQueue]) -> str:

@@ -103,7 +103,7 @@ class Stack:
     def proxies(self) -> Counter[str]:
         """Number of proxies of HTTP services by instance type."""
         counts = Counter[str]()
-        for service in self.settings.services:
+        for service in self.services:
             if service.http is not None:
                 counts[service.http.proxies.instance_type] += service.http.proxies.count
         return counts

@@ -29,6 +29,11 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _POLICIES: Final = "admissionregistration.k8s.io/v1"
 
 
+def is_set(service: Service) -> bool:
+    """Return whether a service's workers set the cost: those that read a queue, by `spot_work`."""
+    return service.is_scaled and service.queue is not None
+
+
 def token_volume() -> Manifest:
     """Return the volume with the account's token, bound to the pod and renewed, and the API's authority."""
     namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
@@ -63,11 +68,9 @@ def permissions(service: Service, context: ClusterContext) -> list[Manifest]:
 
 
 def policy(services: Sequence[Service], context: ClusterContext) -> list[Manifest]:
-    """Return the admission policy for the accounts of all scaled services."""
+    """Return the admission policy for the accounts of all services whose workers set the cost."""
     accounts = [
-        f"system:serviceaccount:{context.namespace}:{service.name}"
-        for service in services
-        if service.is_scaled
+        f"system:serviceaccount:{context.namespace}:{service.name}" for service in services if is_set(service)
     ]
     if not accounts:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from infra.kubernetes.context import ClusterContext, Manifest
@@ -12,6 +13,8 @@ SEEN_SECONDS: Final = 10
 """Time in which each proxy has seen that a pod is ready, or being deleted: several of its lists
 (``userdata.agent.proxy.pods``, `DISCOVER_SECONDS`), one of which may time out."""
 _PROBE_SECONDS: Final = 2
+_ALIVE_SECONDS: Final = 10
+_TIMEOUT_SECONDS: Final = 5
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -20,8 +23,12 @@ def proxies_group(stack: str, service: str) -> str:
     return f"gpu-spot:{stack.lower()}:{service}:proxies"
 
 
-def container(http: Http, drain_seconds: int) -> Manifest:
+def container(service: Service, http: Http) -> Manifest:
     """Return the keys of a worker's container.
+
+    One that is not ready ``health.graceSeconds`` after its start, or later without an answer for
+    ``health.stallTimeoutSeconds``, is restarted. Source: Kubernetes, "Configure Liveness, Readiness and
+    Startup Probes" (the others begin once the startup probe succeeds).
 
     A deleted pod waits in its ``preStop`` hook, within its grace period, before it gets SIGTERM: the proxies
     send it no new request meanwhile, and those in flight run on. Source: Kubernetes, "Container Lifecycle
@@ -33,9 +40,17 @@ def container(http: Http, drain_seconds: int) -> Manifest:
         probe = {"httpGet": {"path": http.readiness, "port": http.port}}
     return {
         "ports": [{"name": "requests", "containerPort": http.port}],
+        "startupProbe": _probe(probe, _PROBE_SECONDS, service.health.grace_seconds),
         "readinessProbe": {**probe, "periodSeconds": _PROBE_SECONDS},
-        "lifecycle": {"preStop": {"sleep": {"seconds": max(drain_seconds, SEEN_SECONDS)}}},
+        "livenessProbe": _probe(probe, _ALIVE_SECONDS, service.health.stall_timeout_seconds),
+        "lifecycle": {"preStop": {"sleep": {"seconds": max(service.drain_seconds, SEEN_SECONDS)}}},
     }
+
+
+def _probe(probe: Manifest, period: int, seconds: int) -> Manifest:
+    """Return a probe that fails after some seconds."""
+    times = {"periodSeconds": period, "failureThreshold": math.ceil(seconds / period)}
+    return {**probe, **times, "timeoutSeconds": _TIMEOUT_SECONDS}
 
 
 def permissions(service: Service, context: ClusterContext) -> list[Manifest]:

@@ -40,12 +40,10 @@ def service_manifests(service: Service, context: ClusterContext) -> list[Manifes
         manifests += http_workers.permissions(service, context)
     if queue is not None and queue.secret is not None:
         manifests.append(_secret(service, queue.secret, context))
+    if deletion_cost.is_set(service):
+        manifests += deletion_cost.permissions(service, context)
     if service.is_scaled:
-        manifests += [
-            *deletion_cost.permissions(service, context),
-            _authentication(service, context),
-            _scaled_object(service, context),
-        ]
+        manifests += [_authentication(service, context), _scaled_object(service, context)]
     return manifests
 
 
@@ -119,7 +117,7 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
         "securityContext": {**pods.CONTAINER_SECURITY_CONTEXT, "readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
     }
-    if service.is_scaled:
+    if deletion_cost.is_set(service):
         volumes.append(deletion_cost.token_volume())
         mounts.append(deletion_cost.TOKEN_MOUNT)
         variables.append(deletion_cost.pod_variable())
@@ -129,7 +127,7 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
         ready = str(workers.ready_file(workers.Slot(0, 0), RUN_DIR))
         container["readinessProbe"] = {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 5}
     if service.http is not None:
-        container |= http_workers.container(service.http, service.drain_seconds)
+        container |= http_workers.container(service, service.http)
     spec: Manifest = {
         "terminationGracePeriodSeconds": pods.DRAIN_SECONDS,
         "serviceAccountName": service.name,
@@ -229,7 +227,7 @@ def _scaled_object(service: Service, context: ClusterContext) -> Manifest:
 
 
 def _workers_trigger(service: Service, context: ClusterContext) -> Manifest:
-    """Return the trigger on the number of workers that the queue watcher counts (ADR 0078).
+    """Return the trigger on the number of workers that the queue watcher counts (ADR 0078, 0088).
 
     KEDA fails without a value, and the autoscaler leaves the number as it is. Cached metrics: it would read
     CloudWatch every 15 s. Source: keda.sh, "AWS CloudWatch", "ScaledObject specification".

@@ -98,6 +98,11 @@ def _monitoring(
         [workload.monitored for workload in controlled],
         controller,
         [
+            foundation.addresses[service.name].row
+            for service in settings.on_kubernetes.services
+            if service.http
+        ],
+        [
             *(alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)),
             *(alarm for address in foundation.addresses.values() for alarm in address.alarms),
             *alarms,
@@ -108,10 +113,13 @@ def _monitoring(
 
 def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
     scope, queues = foundation.scope, [*foundation.queues.values()]
-    kubernetes, on_kubernetes = settings.kubernetes, settings.on_kubernetes
-    has_keda = any(service.is_scaled for service in on_kubernetes.services)
-    with_http = [*foundation.addresses]
-    if queues or with_http:
+    queued_per_worker, http_services = dict[str, int](), dict.fromkeys(foundation.addresses, 0)
+    for service in settings.on_kubernetes.services:
+        if service.is_scaled and service.http is not None:
+            http_services[service.name] = service.http.concurrency
+        elif service.is_scaled and settings.kubernetes is not None:
+            queued_per_worker[service.name] = settings.kubernetes.queued_per_worker
+    if queues or http_services:
         args = QueueWatcherArgs(
             scope,
             queues,
@@ -119,8 +127,8 @@ def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
             foundation.state,
             foundation.layer.arn,
             foundation.log_retention_days,
-            kubernetes.queued_per_worker if kubernetes is not None and has_keda else None,
-            with_http,
+            queued_per_worker,
+            http_services,
         )
         QueueWatcher(scope.name("queues"), args, scope.child_options)
 

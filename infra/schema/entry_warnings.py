@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from pydantic.alias_generators import to_camel
+
 from infra.schema.cluster.kubernetes import Kubernetes
 from infra.schema.jobs.file_system_data import SLOW, data_on_file_system
 from infra.schema.jobs.training import ON_THE_VOLUME, Training
@@ -22,6 +24,8 @@ _OF_CAPACITY: Final = (
     ("on_demand_ceiling", "onDemandCeiling", "the alarm covers instances only"),
 )
 """Field, key and reason."""
+_OF_PROBES: Final = ("grace_seconds", "stall_timeout_seconds")
+"""Fields of ``health`` that are probes of HTTP workers on Kubernetes."""
 _DRAIN_SECONDS: Final = 10
 """Time in which an HTTP worker of an instance that ends serves what it has."""
 
@@ -103,7 +107,8 @@ def deadline_warnings(training: Sequence[Training], now: datetime) -> Iterator[s
 def drain_warnings(services: Sequence[Service]) -> Iterator[str]:
     """Yield a warning for each HTTP service whose requests have no time to end at a notice."""
     for index, service in enumerate(services):
-        if service.http is not None and service.drain_seconds < _DRAIN_SECONDS:
+        is_short = service.drain_seconds < _DRAIN_SECONDS
+        if is_short and service.http is not None and service.runs_on == "instances":
             yield (
                 f"gpu-spot:services[{index}].drainSeconds: {service.drain_seconds} s with http: requests "
                 "that arrive in the last seconds of an instance are lost with it; set it to the time that a "
@@ -144,5 +149,6 @@ def _ignored_keys_of_a_service(service: Service) -> Iterator[tuple[str, str]]:
             yield f"capacity.fallback.{path}", "Karpenter prefers Spot, and On-Demand is next"
     if service.drain_seconds and service.http is None:
         yield "drainSeconds", "SIGTERM comes at the notice"
-    if "health" in service.model_fields_set:
-        yield "health", "the health checker covers instances only"
+    for field in sorted(service.health.model_fields_set):
+        if service.http is None or field not in _OF_PROBES:
+            yield f"health.{to_camel(field)}", "the health checker covers instances only"

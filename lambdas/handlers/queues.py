@@ -13,7 +13,7 @@ from botocore.config import Config
 from contracts import names, watched_queue
 from contracts.registry.queue_state import QueueState
 from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
-from lambdas.core.scaling.by_queue import workers_for_queue
+from lambdas.core.scaling.by_queue import workers_for_queue, workers_for_requests
 from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
@@ -51,17 +51,19 @@ def _report(outcome: QueueOutcome) -> None:
     if outcome.error:
         fields = {"group": queue.group, "queue": queue.name, "reason": outcome.error}
         logger.error("queue unreachable", extra=fields)
-    per_worker = int(os.environ.get(names.ENV_QUEUED_PER_WORKER, 0))
-    gauges = {} if outcome.state is None else gauges_of(outcome.state, per_worker)
+    gauges = {} if outcome.state is None else gauges_of(outcome.state, queue.requests_per_worker)
     emit(queue.group, {names.METRIC_QUEUE_UNREACHABLE: int(bool(outcome.error)), **gauges})
 
 
 def _report_proxies(outcome: QueueOutcome) -> None:
-    group, state = outcome.queue.group, outcome.http
+    group, state, per_worker = outcome.queue.group, outcome.http, outcome.queue.requests_per_worker
     if outcome.error:
         logger.error("requests at proxies unknown", extra={"group": group, "reason": outcome.error})
     unknown = int(bool(outcome.error)) if state is None else state.unreadable
-    emit(group, {names.METRIC_PROXIES_UNREADABLE: unknown})
+    workers: dict[str, float] = {}
+    if state is not None and per_worker:
+        workers = {names.METRIC_QUEUE_WORKERS: workers_for_requests(state, per_worker)}
+    emit(group, {names.METRIC_PROXIES_UNREADABLE: unknown, **workers})
 
 
 def gauges_of(state: QueueState, queued_per_worker: int = 0) -> dict[str, float]:

@@ -121,10 +121,10 @@ REPLACEMENT_REQUESTS = (
 REPLACEMENT_REQUESTS_TEXT = '{"i-1":[1800000000,"xid"],"i-2":[1800000060,"stuck"]}'
 
 WATCHED = (
-    WatchedQueue("ocr", "rabbitmq", "ocr", "secret", "https://broker"),
+    WatchedQueue("ocr", "rabbitmq", "ocr", "secret", "https://broker", 5),
     WatchedQueue("a", "sqs", "b", "1"),
 )
-WATCHED_TEXT = '[["ocr","rabbitmq","ocr","secret","https://broker"],["a","sqs","b","1",""]]'
+WATCHED_TEXT = '[["ocr","rabbitmq","ocr","secret","https://broker",5],["a","sqs","b","1","",0]]'
 
 BROKERS = (
     ManagedBroker(

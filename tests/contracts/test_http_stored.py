@@ -153,9 +153,9 @@ def test_requests_at_all_proxies_are_a_row_of_the_registry() -> None:
 
 
 def test_proxies_are_watched_as_queues_are() -> None:
-    watched = (WatchedQueue("chat", "http", "chat", ""),)
-    assert watched_queue.dumps(watched) == '[["chat","http","chat","",""]]'
-    assert watched_queue.parse('[["chat","http","chat","",""]]') == watched
+    watched = (WatchedQueue("chat", "http", "chat", "", requests_per_worker=16),)
+    assert watched_queue.dumps(watched) == '[["chat","http","chat","","",16]]'
+    assert watched_queue.parse('[["chat","http","chat","","",16]]') == watched
 
 
 def test_the_watchers_memory_of_proxies_is_stored_word_for_word() -> None:

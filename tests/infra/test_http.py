@@ -287,12 +287,6 @@ def test_what_cannot_work_is_refused(
     assert "allowed: " in line
 
 
-def test_scaling_on_kubernetes_is_refused_in_words() -> None:
-    scaling = {"scaling": {"source": "http", "min": 1}}
-    line = refusal({}, {"runsOn": "kubernetes", "image": f"worker@sha256:{'0' * 64}", **scaling})
-    assert "runsOn 'kubernetes' with http and scaling, allowed: http without scaling" in line
-
-
 def test_the_example_for_triton_is_accepted() -> None:
     entry = yaml.safe_load((Path(__file__).parents[2] / "examples/http-service/triton.yaml").read_text())
     [service] = settings("dev", {"gpu-spot:services": [entry]}).services

@@ -32,7 +32,7 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_the_queue_watcher_reads_the_proxies(chat: Run) -> None:
     variables = chat.the("Function", "queues")["environment"]["variables"]
-    assert json.loads(variables[names.ENV_QUEUES]) == [["inference", "http", "inference", "", ""]]
+    assert json.loads(variables[names.ENV_QUEUES]) == [["inference", "http", "inference", "", "", 0]]
     assert variables[names.ENV_INSTANCE_ARNS].endswith("instance/")
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from contracts import names, watched_queue
 from infra.kubernetes import http_workers, pods
+from tests import iam
 from tests.infra.declared import Run, run
 from tests.kubernetes.entries import GRPC, HTTP_SERVICE, SERVICE, STACK, of_kind, rendered, settings
 from tests.kubernetes.test_own_cluster import CREATED
 from userdata.agent.proxy import pods as listed
 from userdata.agent.proxy import supervisor
 
+SCALING = {"source": "http", "min": 0}
 PROXIES = "gpu-spot-dev-ocr-http-proxies-id"
 
 
@@ -39,6 +43,23 @@ def test_a_deleted_pod_serves_what_it_has_before_it_gets_sigterm(drain: int, sec
     assert seconds < pods.DRAIN_SECONDS
 
 
+def test_a_pod_that_does_not_start_or_hangs_is_restarted_after_the_times_of_the_health_checker() -> None:
+    def seconds(probe: dict[str, Any]) -> int:
+        return int(probe["periodSeconds"] * probe["failureThreshold"])
+
+    worker = container(health={"graceSeconds": 1201, "stallTimeoutSeconds": 600})
+    assert seconds(worker["startupProbe"]) == 1202
+    assert seconds(worker["livenessProbe"]) == 600
+    assert worker["livenessProbe"]["httpGet"] == worker["readinessProbe"]["httpGet"]
+
+
+def test_only_what_probes_do_not_replace_has_no_effect() -> None:
+    health = {"graceSeconds": 1200, "stallTimeoutSeconds": 600, "maxUnavailablePercent": 10}
+    lines = settings(service={**HTTP_SERVICE, "health": health}).warnings()
+    [line] = [line for line in lines if "no effect on Kubernetes" in line]
+    assert "services[0].health.maxUnavailablePercent" in line
+
+
 def test_proxies_see_a_deletion_before_the_hook_ends_and_a_new_pod_before_an_old_one_goes() -> None:
     lists = http_workers.SEEN_SECONDS / (listed.DISCOVER_SECONDS + listed.TIMEOUT_SECONDS)
     assert lists >= 2
@@ -58,7 +79,7 @@ def test_a_drain_has_an_effect_for_http_only() -> None:
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     raw = copy.deepcopy(STACK)
-    raw["gpu-spot:services"] = [{**SERVICE, **HTTP_SERVICE}]
+    raw["gpu-spot:services"] = [{**SERVICE, **HTTP_SERVICE, "scaling": SCALING}]
     raw["gpu-spot:training"] = []
     raw["gpu-spot:kubernetes"] = CREATED
     path = tmp_path_factory.mktemp("http") / "Pulumi.http.yaml"
@@ -108,3 +129,41 @@ def test_it_has_an_address_alarms_and_is_watched(known: Run) -> None:
     alarms = " ".join(known.of("MetricAlarm"))
     assert "ocr-http-load-balancer-errors" in alarms
     assert "ocr-http-proxies-unreadable" in alarms
+
+
+def test_its_row_is_on_the_dashboard(known: Run) -> None:
+    body = json.loads(known.the("Dashboard", "board")["dashboardBody"])
+    titles = [widget["properties"]["title"] for widget in body["widgets"]]
+    assert titles[:2] == ["ocr: requests per minute", "ocr: requests at proxies"]
+
+
+def test_keda_scales_it_by_the_requests_at_its_proxies(known: Run) -> None:
+    [scaled] = [one["inputs"]["spec"] for one in known.declared if one["type"].endswith(":ScaledObject")]
+    [trigger] = scaled["triggers"]
+    metadata = trigger["metadata"]
+    assert (metadata["metricName"], metadata["targetMetricValue"]) == ("QueueWorkers", "1")
+    assert (metadata["dimensionName"], metadata["dimensionValue"]) == (
+        "group;stack;service",
+        "ocr;dev;queues",
+    )
+    assert scaled["minReplicaCount"] == 0
+    watched = known.the("Function", "queues")["environment"]["variables"][names.ENV_QUEUES]
+    [queue] = watched_queue.parse(watched)
+    assert (queue.group, queue.kind, queue.requests_per_worker) == ("ocr", watched_queue.HTTP, 16)
+
+
+def test_workers_without_a_queue_may_not_change_their_pods() -> None:
+    items = rendered(service={**HTTP_SERVICE, "scaling": SCALING})
+    assert not [item for item in items if item["kind"] == "ValidatingAdmissionPolicy"]
+    assert {rule["verbs"][0] for item in items if item["kind"] == "Role" for rule in item["rules"]} == {
+        "list"
+    }
+    [worker] = of_kind(items, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert {mount["name"] for mount in worker["volumeMounts"]} == {"run", "tmp"}
+    assert "replicas" not in of_kind(items, "Deployment")["spec"]  # each update would reset it
+
+
+def test_proxies_of_pods_may_not_list_instances(known: Run) -> None:
+    documents = [json.loads(known.the("RolePolicy", "ocr-proxies")["policy"])]
+    assert "ec2:DescribeInstances" not in iam.allowed_actions(documents)
+    assert "dynamodb:PutItem" in iam.allowed_actions(documents)

@@ -36,6 +36,14 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("job", {"capacity": {**CAPACITY, "fallback": {"warmInstances": 1}}}, "fallback.warmInstances"),
     ("service", {"image": None}, "without an image"),
     ("service", {"slotsPerGpu": 2}, "with slotsPerGpu 2"),
+    (
+        "service",
+        {
+            "queue": None,
+            "scaling": {"source": "log", "log": {"group": "g", "pattern": "[s]", "seconds": "$s"}},
+        },
+        "with scaling.source 'log', allowed: 'queue' or 'http'",
+    ),
     ("service", {"capacity": {**SERVICE["capacity"], "onDemandBase": 1}}, "with a mix"),
     ("job", {"runsOn": "lambda"}, "'instances' or 'kubernetes'"),
 ]
@@ -91,7 +99,7 @@ def test_keys_without_effect_are_warnings() -> None:
         "services[0].capacity.allocationStrategy",
         "services[0].scaling.waitSeconds",
         "services[0].capacity.fallback.policyParameters",
-        "services[0].health",
+        "services[0].health.graceSeconds",
         "training[0].capacity.onDemandCeiling",
     ]
 

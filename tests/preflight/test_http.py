@@ -10,7 +10,7 @@ from gpu_spot.preflight.checks import http, limits, monthly_cost, offerings
 from gpu_spot.preflight.checks.account import quotas
 from gpu_spot.preflight.stack import Declared, Stack
 from pulumi_on_moto import AwsClients
-from tests.preflight.worlds import error, results_of, service, stack, statuses, stub_operation
+from tests.preflight.worlds import error, on_kubernetes, results_of, service, stack, statuses, stub_operation
 
 CERTIFICATE = "arn:aws:acm:us-west-2:123456789012:certificate/00000000-0000-0000-0000-000000000000"
 NAMED = {"certificateArn": CERTIFICATE, "domain": "chat.example.com", "hostedZoneId": "Z0123"}
@@ -118,6 +118,18 @@ def test_proxies_count_for_types_and_quotas(clients: AwsClients) -> None:
     # Two of two vCPUs.
     assert statuses(results_of(quotas, of(), clients))["L-1216C47A"] == "failure"
     assert "L-1216C47A" not in statuses(results_of(quotas, stack(), clients))
+
+
+def test_addresses_of_pods_are_checked_too(clients: AwsClients) -> None:
+    pods = on_kubernetes(http={"port": 8000, "certificateArn": CERTIFICATE})
+    stub_operation(clients, "acm", "DescribeCertificate", certificate("PENDING_VALIDATION"))
+    [found] = results_of(http, pods, clients)
+    assert (found.status, found.key) == ("failure", "services[0].http.certificateArn")
+    reply = {"InstanceTypeOfferings": [{"InstanceType": "g6.xlarge", "Location": "us-west-2a"}]}
+    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", reply)
+    found = results_of(offerings, pods, clients)[-1]
+    assert (found.subject, found.status) == ("web: proxies", "failure")
+    assert pods.proxies == {"c7g.large": 2}
 
 
 def test_load_balancers_are_counted_and_cost(clients: AwsClients) -> None:

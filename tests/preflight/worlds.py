@@ -32,7 +32,9 @@ def stack(
     return Stack.of("dev", load_settings(raw), declared)
 
 
-def on_kubernetes(declared: Sequence[Declared] = (), **kubernetes: Any) -> Stack:
+def on_kubernetes(
+    declared: Sequence[Declared] = (), http: Mapping[str, Any] | None = None, **kubernetes: Any
+) -> Stack:
     """Return a stack with the service as pods of a cluster."""
     network = {
         "vpcId": "vpc-0123456789abcdef0",
@@ -43,6 +45,7 @@ def on_kubernetes(declared: Sequence[Declared] = (), **kubernetes: Any) -> Stack
         runsOn="kubernetes",
         image="123456789012.dkr.ecr.us-west-2.amazonaws.com/web@sha256:" + "1" * 64,
         command=["serve"],
+        http=http,
     )
     cluster = {"cluster": "research", "nodeImage": "al2023@v20261101", **kubernetes}
     if "create" not in cluster:

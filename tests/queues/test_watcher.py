@@ -357,11 +357,10 @@ def test_the_handler_emits_metrics_for_each_queue_and_logs_each_error(
     unreachable = WatchedQueue("unreachable", "rabbitmq", "pages", "queues/none", api.address)
     for name, value in {
         names.ENV_STACK: "dev",
-        names.ENV_QUEUES: watched_queue.dumps([queue(api), unreachable]),
+        names.ENV_QUEUES: watched_queue.dumps([replace(queue(api), requests_per_worker=5), unreachable]),
         names.ENV_REGISTRY_TABLE: TABLE,
         "POWERTOOLS_SERVICE_NAME": names.SERVICE_QUEUES,
         "AWS_DEFAULT_REGION": "us-west-2",
-        names.ENV_QUEUED_PER_WORKER: "5",
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(entry, "logger", Logger(service="queues", stream=log))

@@ -63,6 +63,7 @@ def effects(
             "lose access",
         ),
         ("delete", "aws:s3/bucket:Bucket", "access-logs", {}, "with the access logs in it"),
+        ("delete", "aws:eks/accessEntry:AccessEntry", "proxies-access", {}, "proxies do not see new pods"),
     ],
 )
 def test_callers_are_named_and_no_worker_ends(

@@ -24,7 +24,7 @@ _FREE_ADDRESSES: Final = 8
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Check what each address needs."""
-    for service in stack.settings.services:
+    for service in stack.services:
         http = service.http
         if http is None:
             continue

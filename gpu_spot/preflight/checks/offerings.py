@@ -35,7 +35,7 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     for group, capacity in capacities.items():
         key = stack.key(group, "capacity.instanceTypes")
         yield from _check_group(group, key, capacity, stack.settings.zones_of(group), offered)
-    for service in stack.settings.services:
+    for service in stack.services:
         if service.http is not None:
             key = stack.key(service.name, "http.proxies.instanceType")
             name = service.http.proxies.instance_type

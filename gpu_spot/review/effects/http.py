@@ -23,7 +23,10 @@ _LISTENER: Final = "aws:lb/listener:Listener"
 _RECORD: Final = "aws:route53/record:Record"
 _RULE: Final = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 _TARGETS: Final = "aws:lb/targetGroup:TargetGroup"
-TYPES: Final = frozenset({_BALANCER, _BUCKET, _GROUP, _LISTENER, _RECORD, _RULE, _TARGETS, _TEMPLATE})
+_ACCESS: Final = "aws:eks/accessEntry:AccessEntry"
+TYPES: Final = frozenset(
+    {_ACCESS, _BALANCER, _BUCKET, _GROUP, _LISTENER, _RECORD, _RULE, _TARGETS, _TEMPLATE}
+)
 """Types that an address has; of buckets, groups, rules and templates only its own are meant."""
 
 _ENDED: Final = {
@@ -58,6 +61,9 @@ def http_effects(step: EngineStep, group: str) -> list[Effect] | None:
         return _proxies(step, group)
     if step.type == _RULE and "-http-" in step.name and step.op in ("delete", "replace", "update"):
         return [Effect(Severity.WATCH, group, f"{named(step)} {changed_words(step)}: callers lose access")]
+    if step.type == _ACCESS and step.name.endswith("-proxies-access") and step.op != "create":
+        words = f"{named(step)} {changed_words(step)}: **proxies do not see new pods** while it is missing"
+        return [Effect(Severity.WATCH, group, words)]
     if step.type == _BUCKET and step.name.endswith("-access-logs") and step.op == "delete":
         return [Effect(Severity.WATCH, group, f"{named(step)} is deleted, with the access logs in it")]
     return None

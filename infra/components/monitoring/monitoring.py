@@ -37,12 +37,13 @@ class MonitoredGroup:
 
 @dataclass(frozen=True)
 class MonitoringArgs:
-    """``alarms`` are those that belong to no group."""
+    """``rows`` of the dashboard and ``alarms`` are those that belong to no group."""
 
     scope: Scope
     settings: schema.Monitoring
     groups: Sequence[MonitoredGroup]
     controller: Controller
+    rows: Sequence[DashboardRow] = ()
     alarms: Sequence[AlarmSpec] = ()
 
 
@@ -98,7 +99,9 @@ class Monitoring(pulumi.ComponentResource):
             scope.name("board"),
             dashboard_name=f"{scope.prefix}{scope.region}",
             dashboard_body=pulumi.Output.json_dumps(
-                dashboard.body(scope, rows, controller.function_name, controller.log_group_name)
+                dashboard.body(
+                    scope, [*rows, *args.rows], controller.function_name, controller.log_group_name
+                )
             ),
             opts=self._child,
         )

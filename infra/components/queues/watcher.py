@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pulumi
@@ -27,8 +27,8 @@ class QueueWatcherArgs:
 
     Attributes:
         queues: All of the stack, also those with workers on Kubernetes or on premises.
-        queued_per_worker: Requests per worker for the metric that KEDA scales by; None without KEDA.
-        http_services: Services whose requests are read from their proxies.
+        queued_per_worker: Requests per worker of the queues that KEDA scales by, by service.
+        http_services: The same of services whose requests are read from their proxies; 0 without KEDA.
     """
 
     scope: Scope
@@ -37,8 +37,8 @@ class QueueWatcherArgs:
     state: State
     layer_arn: pulumi.Input[str]
     log_retention_days: int
-    queued_per_worker: int | None = None
-    http_services: Sequence[str] = ()
+    queued_per_worker: Mapping[str, int] = field(default_factory=dict)
+    http_services: Mapping[str, int] = field(default_factory=dict)
 
 
 class QueueWatcher(pulumi.ComponentResource):
@@ -50,7 +50,7 @@ class QueueWatcher(pulumi.ComponentResource):
     def __init__(self, name: str, args: QueueWatcherArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the watcher."""
         super().__init__("gpu-spot:infra:QueueWatcher", name, None, opts)
-        scope, registry, per_worker = args.scope, args.state.registry, args.queued_per_worker
+        scope, registry = args.scope, args.state.registry
         ScheduledFunction(
             name,
             ScheduledFunctionArgs(
@@ -72,12 +72,11 @@ class QueueWatcher(pulumi.ComponentResource):
                 environment={
                     names.ENV_REGISTRY_TABLE: registry.name,
                     names.ENV_QUEUES: pulumi.Output.all(*(queue.watched for queue in args.queues)).apply(
-                        lambda queues: watched_queue.dumps([*queues, *map(_proxies, args.http_services)])
+                        lambda queues: watched_queue.dumps(_watched(queues, args))
                     ),
                     **(
                         {names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/")} if args.http_services else {}
                     ),
-                    **({} if per_worker is None else {names.ENV_QUEUED_PER_WORKER: str(per_worker)}),
                 },
                 subnet_ids=list(args.network.subnet_ids.values()),
                 security_group_ids=args.network.security_group_ids,
@@ -89,5 +88,8 @@ class QueueWatcher(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _proxies(service: str) -> WatchedQueue:
-    return WatchedQueue(service, watched_queue.HTTP, service, "")
+def _watched(queues: Sequence[WatchedQueue], args: QueueWatcherArgs) -> Iterator[WatchedQueue]:
+    for queue in queues:
+        yield replace(queue, requests_per_worker=args.queued_per_worker.get(queue.group, 0))
+    for service, per_worker in args.http_services.items():
+        yield WatchedQueue(service, watched_queue.HTTP, service, "", requests_per_worker=per_worker)

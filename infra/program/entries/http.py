@@ -19,8 +19,12 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(services: Iterable[Service]) -> frozenset[Need]:
-    """Return the needs of the proxies of services."""
-    return frozenset({"proxy"}) if any(service.http is not None for service in services) else frozenset()
+    """Return the needs of the proxies of services; those of pods call no API of AWS to find them."""
+    needed: set[Need] = set()
+    for service in services:
+        if service.http is not None:
+            needed |= {"proxy"} if service.runs_on == "kubernetes" else {"proxy", "proxied_instances"}
+    return frozenset(needed)
 
 
 def declare(

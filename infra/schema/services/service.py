@@ -214,10 +214,8 @@ class Service(Work):
         if self.slots_per_gpu > 1:
             # Karpenter does not know of shared GPUs and would start too many nodes.
             raise unsupported_error(f"with slotsPerGpu {self.slots_per_gpu}", "1")
-        if self.http is not None and self.scaling is not None:
-            raise unsupported_error("with http and scaling", "http without scaling: capacity.target workers")
-        if self.scaling is not None and self.scaling.source != "queue":
-            raise unsupported_error(f"with scaling.source {self.scaling.source!r}", "'queue'")
+        if self.scaling is not None and self.scaling.source == "log":
+            raise unsupported_error("with scaling.source 'log'", "'queue' or 'http'")
         if self.on_premises is not None:
             raise unsupported_error("with onPremises", "on instances")
         check_capacity(self.capacity)

@@ -60,12 +60,13 @@ Need = Literal[
     "sqs",
     "tenants",
     "proxy",
+    "proxied_instances",
 ]
 """Needs of an instance that require permissions: workers, an agent of the previous version, their release,
 their image in ECR, lifecycle hooks, an image pull during a launch, a job, several experiments of it, its
 volume, a dataset in S3, volumes attached at launch, secrets that the stack file names, artifacts in S3,
 preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the tenants of a
-shared host, each with a volume, a proxy of a service's requests."""
+shared host, each with a volume, a proxy of a service's requests, whose workers are on instances."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
         "PullImages", ("image",), ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"), ("{repository}",)
     ),
     # A describe action has no resource-level permissions.
-    Permission("FindWorkers", ("proxy",), ("ec2:DescribeInstances",), ("*",)),
+    Permission("FindWorkers", ("proxied_instances",), ("ec2:DescribeInstances",), ("*",)),
     _items(
         "ReportRequests",
         ("proxy",),

@@ -64,6 +64,7 @@ def existing_cluster(region: str, name: str) -> dict[str, Any]:
         role = f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/{name}"
         backend.create_cluster(name, role, {}, version=_VERSION)
         stored_on(backend, EXISTING)[name] = True
+        stored_on(backend, MODES)[name] = {"authenticationMode": "API_AND_CONFIG_MAP"}
         _add_security_group(backend, name)
     cluster = backend.clusters[name]
     return {

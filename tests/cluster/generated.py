@@ -162,7 +162,7 @@ def _http(draw: random.Random, scaling: dict[str, Any]) -> dict[str, Any]:
     return {
         "http": {
             "port": _rarely(draw, draw.choice((1024, 8000, 32767)), 80),
-            "readiness": draw.choice(("/health", "/v2/health/ready?x=1", "/" + "p" * 200)),
+            "readiness": _rarely(draw, draw.choice(("/health", "/" + "p" * 127)), "/ready?x=1"),
             "concurrency": draw.choice((1, 256)),
         },
         "health": _some(draw, {"graceSeconds": 7200, "stallTimeoutSeconds": 86_400}, 0.5),

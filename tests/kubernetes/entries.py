@@ -136,6 +136,7 @@ def variants() -> dict[str, list[Manifest]]:
                     }
                 ),
                 "http": rendered(service=HTTP_SERVICE),
+                "http, scaled": rendered(service={**HTTP_SERVICE, "scaling": {"source": "http", "min": 0}}),
                 "grpc": rendered(service={**HTTP_SERVICE, "http": GRPC}),
                 "spot alone": rendered(job={"capacity": {**JOB["capacity"], "fallback": {"enabled": False}}}),
                 "matrix": rendered(
